@@ -18,11 +18,11 @@ static const double EQ_SCALE = 0.6;
 typedef struct eq_options {
     tn_loop_grad grad;
     bool centred, mean, proxy, tol, anderson, untrained;
-    int64_t steps;                                             /* 0 = 200 */
+    int64_t steps; /* 0 = 200 */
     int memory, threads;
-    bool unmarked;     /* no constant is said to have samples */
-    const char *off;   /* a switch */
-    int64_t *rows;     /* (2): counts the rows of h that the map saw, forward and backward */
+    bool unmarked;   /* no constant is said to have samples */
+    const char *off; /* a switch */
+    int64_t *rows;   /* (2): counts the rows of h that the map saw, forward and backward */
 } eq_options;
 
 /* The identity, which counts the rows it sees in the array its attribute points to. */
@@ -46,9 +46,13 @@ static tn_status eq_count_pass(const tn_call *c, const tn_arg *from, const tn_ar
 static tn_status eq_count_forward(const tn_call *c) { return eq_count_pass(c, &c->in[0], &c->out[0], 0); }
 static tn_status eq_count_backward(const tn_call *c) { return eq_count_pass(c, &c->dout[0], &c->din[0], 1); }
 
-static const tn_op eq_count = { .name = "eq_count", .attr_bytes = sizeof(int64_t *), .flags = TN_OP_ROWWISE,
-                                .infer = eq_count_infer, .grad = eq_count_grad,
-                                .kernel = { [TN_CPU] = { .forward = eq_count_forward, .backward = eq_count_backward } } };
+static const tn_op eq_count = { .name = "eq_count",
+                                .attr_bytes = sizeof(int64_t *),
+                                .flags = TN_OP_ROWWISE,
+                                .infer = eq_count_infer,
+                                .grad = eq_count_grad,
+                                .kernel = {
+                                    [TN_CPU] = { .forward = eq_count_forward, .backward = eq_count_backward } } };
 
 /* carry h (B,S,H); constants a (B,S,H), W (M,H), b (M) */
 static void eq_map(tn_graph *g, tn_body_io *io, void *user)
@@ -70,7 +74,8 @@ static inline tn_bound *eq_plan(tn_world *w, const eq_options *o)
 {
     const tn_body map = { eq_map, o->rows }, cost = { eq_cost, NULL };
     const char *const off[] = { o->off, NULL };
-    tn_graph *g = tn_world_graph_on(w->device, &(tn_graph_options){ .threads = o->threads, .off = o->off ? off : NULL });
+    tn_graph *g =
+        tn_world_graph_on(w->device, &(tn_graph_options){ .threads = o->threads, .off = o->off ? off : NULL });
     const tn_dims dims = tn_shape(EQ_B, EQ_S, EQ_H);
     tn_ref consts[] = { tn_input(g, "a", dims, TN_F32), tn_input(g, "W", tn_shape(EQ_M, EQ_H), TN_F32),
                         tn_input(g, "b", tn_shape(EQ_M), TN_F32) };
@@ -78,15 +83,15 @@ static inline tn_bound *eq_plan(tn_world *w, const eq_options *o)
     tn_ref taken, steps, nudged, adjoint, residuals, signal;
     for (int i = 0; i < 3 && !o->untrained; i++) tn_want_gradient(g, consts[i]);
     const tn_ref limit = tn_scalar(g, "limit", 1e-4f);
-    const tn_ref h = tn_loop(
-        g, map, .carry = &h0, .n_carry = 1, .consts = consts, .n_consts = 3, .steps = o->steps ? o->steps : 200,
-        .grad = o->grad, .rtol = o->tol ? TN_NONE : limit, .tol = o->tol ? limit : TN_NONE,
-        .damping = tn_scalar(g, "damping", 0.9f), .cost = &cost, .cost_consts = &y, .n_cost_consts = 1,
-        .beta = tn_scalar(g, "beta", 0.2f), .centred = o->centred, .mean = o->mean, .proxy = o->proxy, .weight = 0.5f,
-        .solver = o->anderson ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD, .memory = o->memory,
-        .count = tn_input(g, "count", tn_shape(1), TN_I32), .sample_consts = o->unmarked ? 0 : 1,
-        .sample_cost_consts = o->unmarked ? 0 : 1, .iterations = &taken, .free_steps = &steps, .nudged_steps = &nudged,
-        .adjoint_steps = &adjoint, .residuals = &residuals, .signal = &signal);
+    const tn_ref h =
+        tn_loop(g, map, .carry = &h0, .n_carry = 1, .consts = consts, .n_consts = 3, .steps = o->steps ? o->steps : 200,
+                .grad = o->grad, .rtol = o->tol ? TN_NONE : limit, .tol = o->tol ? limit : TN_NONE,
+                .damping = tn_scalar(g, "damping", 0.9f), .cost = &cost, .cost_consts = &y, .n_cost_consts = 1,
+                .beta = tn_scalar(g, "beta", 0.2f), .centred = o->centred, .mean = o->mean, .proxy = o->proxy,
+                .weight = 0.5f, .solver = o->anderson ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD, .memory = o->memory,
+                .count = tn_input(g, "count", tn_shape(1), TN_I32), .sample_consts = o->unmarked ? 0 : 1,
+                .sample_cost_consts = o->unmarked ? 0 : 1, .iterations = &taken, .free_steps = &steps,
+                .nudged_steps = &nudged, .adjoint_steps = &adjoint, .residuals = &residuals, .signal = &signal);
     const tn_ref out[] = { h, taken, steps, nudged, adjoint, residuals, signal };
     static const char *const names[] = { "h", "taken", "steps", "nudged", "adjoint", "residuals", "signal" };
     for (int i = 0; i < 7; i++) tn_output(g, names[i], out[i]);
@@ -128,9 +133,15 @@ typedef struct eq_answer {
 
 static inline eq_sample eq_sample_of(tn_bound *b, int s)
 {
-    return (eq_sample){ (float *)tn_world_data(b, "a") + s * EQ_WIDTH, (float *)tn_world_data(b, "y") + s * EQ_WIDTH,
-                        (float *)tn_world_data(b, "g") + s * EQ_WIDTH, tn_world_data(b, "W"), tn_world_data(b, "b"),
-                        (double)0.9f, (double)1e-4f, 200, 0 };
+    return (eq_sample){ (float *)tn_world_data(b, "a") + s * EQ_WIDTH,
+                        (float *)tn_world_data(b, "y") + s * EQ_WIDTH,
+                        (float *)tn_world_data(b, "g") + s * EQ_WIDTH,
+                        tn_world_data(b, "W"),
+                        tn_world_data(b, "b"),
+                        (double)0.9f,
+                        (double)1e-4f,
+                        200,
+                        0 };
 }
 
 /* f(h), or with v the product of the Jacobian at h and v. */

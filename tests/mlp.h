@@ -27,13 +27,20 @@ static const tn_input_row tn_mlp_inputs[] = {
     { "weights", TN_F32, .dims = { TN_B }, .optional = true },
     { "targets", TN_F32, .dims = { TN_B }, .optional = true },
 };
-static const tn_source_number tn_mlp_assumes[] = { { "inputs", 64 }, { "tokens", 1 }, { "classes", 10 }, { "labels", 1 } };
-#define TN_MLP_ROWS \
-    TN_INPUTS(tn_mlp_inputs), .time = "tokens", .assumes = tn_mlp_assumes, .n_assumes = sizeof tn_mlp_assumes / sizeof *tn_mlp_assumes
+static const tn_source_number tn_mlp_assumes[] = {
+    { "inputs", 64 }, { "tokens", 1 }, { "classes", 10 }, { "labels", 1 }
+};
+#define TN_MLP_ROWS                                                                                                    \
+    TN_INPUTS(tn_mlp_inputs), .time = "tokens", .assumes = tn_mlp_assumes,                                             \
+                              .n_assumes = sizeof tn_mlp_assumes / sizeof *tn_mlp_assumes
 
 /* For a trainer without a source: labels of a sample, samples of the training set. */
-#define TN_MLP_SUPPLY(L, N, ...) \
-    &(tn_supply){ .numbers = (const tn_source_number[]){ { "labels", (double)(L) }, { "samples", (double)(N) } }, .n_numbers = 2, __VA_ARGS__ }
+#define TN_MLP_SUPPLY(L, N, ...)                                                                                       \
+    &(tn_supply)                                                                                                       \
+    {                                                                                                                  \
+        .numbers = (const tn_source_number[]){ { "labels", (double)(L) }, { "samples", (double)(N) } },                \
+        .n_numbers = 2, __VA_ARGS__                                                                                    \
+    }
 
 /* One label for a sample: its tokens are one long row. One for each token: each is looked at alone. */
 static tn_status tn_mlp_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
@@ -41,7 +48,8 @@ static tn_status tn_mlp_build(tn_graph *g, const tn_settings *st, const tn_batch
     const int64_t B = b->batch, T = b->length, F = tn_settings_int(st, "inputs"), C = tn_settings_int(st, "classes");
     const int64_t d = tn_settings_int(st, "dim"), L = tn_ref_dim(g, tn_in(b, "labels"), 1), n = T * F / L;
     const tn_ref x = tn_reshape(g, tn_in(b, "features"), tn_shape(B * L, n));
-    const tn_ref w1 = tn_param(g, "w1", tn_shape(d, n), tn_normal(0.5f)), w2 = tn_param(g, "w2", tn_shape(C, d), tn_normal(0.5f));
+    const tn_ref w1 = tn_param(g, "w1", tn_shape(d, n), tn_normal(0.5f)),
+                 w2 = tn_param(g, "w2", tn_shape(C, d), tn_normal(0.5f));
     const tn_ref h = tn_tanh(g, tn_linear(g, x, w1, .bias = tn_param(g, "b1", tn_shape(d), tn_zeros)));
     const tn_ref logits = tn_linear(g, h, w2, .bias = tn_param(g, "b2", tn_shape(C), tn_zeros));
     if (tn_wants(b, "logits")) tn_output(g, "logits", tn_reshape(g, logits, tn_shape(B, L, C)));

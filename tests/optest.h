@@ -57,7 +57,7 @@ typedef enum tn_fill_kind {
 typedef struct tn_fill_spec {
     tn_fill_kind kind;
     double lo, hi;
-    bool constant; /* no gradient is checked by this input */
+    bool constant;  /* no gradient is checked by this input */
     tn_dtype dtype; /* for TN_FILL_INT: TN_I32 (default) or TN_I64; for frozen halves: TN_BF16 or TN_F16 */
 } tn_fill_spec;
 

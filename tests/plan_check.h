@@ -97,7 +97,8 @@ static inline void tn_plan_check_node(tn_plan_checker *c, const tn_node *n, cons
         if (!tn_plan_check_tensor(c, t.writes[k], TN_CHECK_READ))
             fail_msg("%s: %s%s writes two tensors to one place", what, n->op->name, dir);
     for (int k = 0; k < t.n_reads; k++) {
-        const bool over = (n->op->flags & TN_OP_INPLACE) && first && g->tensor[t.reads[k]].base == g->tensor[first].base;
+        const bool over =
+            (n->op->flags & TN_OP_INPLACE) && first && g->tensor[t.reads[k]].base == g->tensor[first].base;
         if (!over && !tn_plan_check_tensor(c, t.reads[k], TN_CHECK_READ))
             fail_msg("%s: %s%s writes over tensor %d that it reads", what, n->op->name, dir, t.reads[k]);
     }

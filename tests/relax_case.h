@@ -24,10 +24,10 @@ enum {
     RC_FIXED = 1024, /* by none: all steps */
     RC_H0 = 2048,
     RC_WEIGHTS = 4096,
-    RC_BARE = 8192,       /* no biases, no gains */
+    RC_BARE = 8192,        /* no biases, no gains */
     RC_UNLABELLED = 16384, /* some samples have no label */
     RC_REST = 32768,
-    RC_MOVE = 65536, /* nudged samples stop by their move */
+    RC_MOVE = 65536,     /* nudged samples stop by their move */
     RC_HOPFIELD = 131072 /* f is d */
 };
 
@@ -86,7 +86,8 @@ static inline tn_fill_spec rc_fill(const tn_case *c, int input)
     if (input == TN_RELAX_A) return (tn_fill_spec){ 0 };
     if (input == TN_RELAX_LABELS) return (tn_fill_spec){ .kind = TN_FILL_INT, .lo = 0, .hi = (double)c->dim[RC_C] };
     if (input == RC_INPUTS - 1)
-        return (tn_fill_spec){ .kind = TN_FILL_INT, .lo = (double)c->dim[RC_COUNT], .hi = (double)c->dim[RC_COUNT] + 0.5 };
+        return (
+            tn_fill_spec){ .kind = TN_FILL_INT, .lo = (double)c->dim[RC_COUNT], .hi = (double)c->dim[RC_COUNT] + 0.5 };
     if (input == TN_RELAX_SCALE)
         return (tn_fill_spec){ .kind = TN_FILL_CONSTANT, .lo = 2.4 * d / pow(sqrt(d) + sqrt(f), 2), .constant = true };
     if ((c->flags & RC_HOPFIELD) && input == TN_RELAX_W1) bound = 0.8 / sqrt(d);
@@ -106,7 +107,9 @@ typedef struct rc_numbers {
 static inline rc_numbers rc_scalars(const tn_case *c)
 {
     const float limit = c->flags & RC_FIXED ? 0 : c->flags & RC_TIGHT ? 2e-6f : 1e-2f;
-    return (rc_numbers){ .rtol = limit, .tol = limit, .damping = 0.9f, .beta = 0.25f, .move = c->flags & RC_MOVE ? 0.05f : 0 };
+    return (rc_numbers){
+        .rtol = limit, .tol = limit, .damping = 0.9f, .beta = 0.25f, .move = c->flags & RC_MOVE ? 0.05f : 0
+    };
 }
 
 typedef struct rc_outputs {
@@ -120,19 +123,23 @@ static inline rc_outputs rc_node(tn_graph *g, const tn_case *c, const tn_ref *in
     const bool tol = c->flags & RC_TOL;
     const tn_ref limit = tn_scalar(g, "limit", tol ? s.tol : s.rtol);
     rc_outputs o;
-    o.h = tn_relax(
-        g, in[TN_RELAX_A], .kind = c->flags & RC_ENERGY ? TN_RELAX_ENERGY : c->flags & RC_HOPFIELD ? TN_RELAX_HOPFIELD : TN_RELAX_BLOCK, .w1 = in[TN_RELAX_W1],
-        .b1 = in[TN_RELAX_B1], .w2 = in[TN_RELAX_W2], .b2 = in[TN_RELAX_B2], .norm2_gain = in[TN_RELAX_GAIN2],
-        .norm2_bias = in[TN_RELAX_BIAS2], .norm_gain = in[TN_RELAX_GAIN], .norm_bias = in[TN_RELAX_BIAS],
-        .scale = in[TN_RELAX_SCALE], .h0 = in[TN_RELAX_H0], .head_w = in[TN_RELAX_HEAD_W],
-        .head_b = in[TN_RELAX_HEAD_B], .labels = in[TN_RELAX_LABELS], .weights = in[TN_RELAX_WEIGHTS],
-        .steps = c->dim[RC_T], .grad = rc_grad(c), .rtol = tol ? TN_NONE : limit, .tol = tol ? limit : TN_NONE,
-        .damping = tn_scalar(g, "damping", s.damping), .beta = tn_scalar(g, "beta", s.beta),
-        .move = s.move > 0 ? tn_scalar(g, "move", s.move) : TN_NONE, .at_rest = c->flags & RC_REST, .count = in[RC_INPUTS - 1],
-        .centred = c->flags & RC_CENTRED, .mean = c->flags & RC_MEAN, .proxy = c->flags & RC_PROXY, .weight = 0.5f,
-        .solver = c->flags & RC_ANDERSON ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD, .memory = 3,
-        .free_steps = &o.free_steps, .nudged_steps = &o.nudged_steps, .adjoint_steps = &o.adjoint_steps,
-        .residuals = &o.residuals, .signal = &o.signal);
+    o.h = tn_relax(g, in[TN_RELAX_A],
+                   .kind = c->flags & RC_ENERGY     ? TN_RELAX_ENERGY
+                           : c->flags & RC_HOPFIELD ? TN_RELAX_HOPFIELD
+                                                    : TN_RELAX_BLOCK,
+                   .w1 = in[TN_RELAX_W1], .b1 = in[TN_RELAX_B1], .w2 = in[TN_RELAX_W2], .b2 = in[TN_RELAX_B2],
+                   .norm2_gain = in[TN_RELAX_GAIN2], .norm2_bias = in[TN_RELAX_BIAS2], .norm_gain = in[TN_RELAX_GAIN],
+                   .norm_bias = in[TN_RELAX_BIAS], .scale = in[TN_RELAX_SCALE], .h0 = in[TN_RELAX_H0],
+                   .head_w = in[TN_RELAX_HEAD_W], .head_b = in[TN_RELAX_HEAD_B], .labels = in[TN_RELAX_LABELS],
+                   .weights = in[TN_RELAX_WEIGHTS], .steps = c->dim[RC_T], .grad = rc_grad(c),
+                   .rtol = tol ? TN_NONE : limit, .tol = tol ? limit : TN_NONE,
+                   .damping = tn_scalar(g, "damping", s.damping), .beta = tn_scalar(g, "beta", s.beta),
+                   .move = s.move > 0 ? tn_scalar(g, "move", s.move) : TN_NONE, .at_rest = c->flags & RC_REST,
+                   .count = in[RC_INPUTS - 1], .centred = c->flags & RC_CENTRED, .mean = c->flags & RC_MEAN,
+                   .proxy = c->flags & RC_PROXY, .weight = 0.5f,
+                   .solver = c->flags & RC_ANDERSON ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD, .memory = 3,
+                   .free_steps = &o.free_steps, .nudged_steps = &o.nudged_steps, .adjoint_steps = &o.adjoint_steps,
+                   .residuals = &o.residuals, .signal = &o.signal);
     return o;
 }
 

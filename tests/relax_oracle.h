@@ -211,7 +211,10 @@ static inline bool ro_accelerate(const ro_net *m, ro_sample *s, const double *y,
     return true;
 }
 
-static inline double ro_limit(const ro_net *m, const ro_phase *p) { return p->eta != 0 && m->move > 0 ? m->move : m->rtol; }
+static inline double ro_limit(const ro_net *m, const ro_phase *p)
+{
+    return p->eta != 0 && m->move > 0 ? m->move : m->rtol;
+}
 
 static inline void ro_step(const ro_net *m, int64_t b, const ro_phase *p, ro_sample *s)
 {
@@ -329,9 +332,10 @@ static inline void ro_grad_ep(const ro_net *m, const ro_sample *s, double *const
     for (int64_t b = 0; b < m->count; b++) {
         ro_apply(m, m->p[RO_A] + b * m->d, s[b].h, &t);
         for (int64_t i = 0; i < m->d; i++)
-            lambda[i] = (m->hopfield ? 1 - t.act[i] * t.act[i] : 1) * (m->proxy     ? 2 / (m->beta * n * (double)m->d) * (t.y[i] - up[b].h[i])
-                        : m->centred ? weight * (down[b].h[i] - up[b].h[i]) / (2 * m->beta)
-                                     : weight * (s[b].h[i] - up[b].h[i]) / m->beta);
+            lambda[i] = (m->hopfield ? 1 - t.act[i] * t.act[i] : 1) *
+                        (m->proxy     ? 2 / (m->beta * n * (double)m->d) * (t.y[i] - up[b].h[i])
+                         : m->centred ? weight * (down[b].h[i] - up[b].h[i]) / (2 * m->beta)
+                                      : weight * (s[b].h[i] - up[b].h[i]) / m->beta);
         ro_pull_at(m, b, s[b].h, lambda, dh, g);
     }
     free(up);

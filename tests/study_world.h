@@ -43,7 +43,8 @@ static inline void tn_study_world_open(tn_study_world *w, const char *text)
     assert_ok(tn_lab_fill(w->lab, w->study, &w->plan, w->plan.trials));
 }
 
-static inline void tn_study_world_begin(tn_study_world *w, const char *text, const char *db, const tn_study_world *where)
+static inline void tn_study_world_begin(tn_study_world *w, const char *text, const char *db,
+                                        const tn_study_world *where)
 {
     tn_study_world_place(w, db, where);
     tn_study_world_open(w, text);
@@ -109,12 +110,14 @@ static inline char *tn_study_world_table(tn_study_world *w)
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
     assert_non_null(f);
-    tn_study_world_print(w, f,
-                         "SELECT side || ' ' || kind || ' ' || number || ' ' || state || ' ' || seed || "
-                         "' ' || x || ' ' || coalesce(y, '-') || ' ' || error FROM trial ORDER BY side, kind = 2, number");
-    tn_study_world_print(w, f,
-                         "SELECT t.side || ' ' || t.number || ' ' || rung || ' ' || step || ' ' || epoch || ' ' || value "
-                         "FROM report r JOIN trial t ON t.id = r.trial ORDER BY t.side, t.number, rung");
+    tn_study_world_print(
+        w, f,
+        "SELECT side || ' ' || kind || ' ' || number || ' ' || state || ' ' || seed || "
+        "' ' || x || ' ' || coalesce(y, '-') || ' ' || error FROM trial ORDER BY side, kind = 2, number");
+    tn_study_world_print(
+        w, f,
+        "SELECT t.side || ' ' || t.number || ' ' || rung || ' ' || step || ' ' || epoch || ' ' || value "
+        "FROM report r JOIN trial t ON t.id = r.trial ORDER BY t.side, t.number, rung");
     fclose(f);
     return text;
 }

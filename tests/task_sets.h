@@ -57,7 +57,8 @@ static inline void tn_task_set_check(const tn_samples *set, bool all)
 static inline int64_t tn_task_class_count(const tn_samples *set, int split, int32_t label)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < set->count[split]; i++) n += label < 0 || set->y[set->index[split][i] * set->labels] == label;
+    for (int64_t i = 0; i < set->count[split]; i++)
+        n += label < 0 || set->y[set->index[split][i] * set->labels] == label;
     return n;
 }
 

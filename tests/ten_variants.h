@@ -66,7 +66,8 @@ static inline size_t tn_variant_words(const tn_variant *v, char room[256], const
 {
     size_t n = 0;
     snprintf(room, 256, "%s", v->line);
-    for (char *rest = NULL, *w = strtok_r(room, " ", &rest); w && n < TN_VARIANT_WORDS; w = strtok_r(NULL, " ", &rest)) words[n++] = w;
+    for (char *rest = NULL, *w = strtok_r(room, " ", &rest); w && n < TN_VARIANT_WORDS; w = strtok_r(NULL, " ", &rest))
+        words[n++] = w;
     return n;
 }
 

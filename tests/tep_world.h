@@ -32,8 +32,13 @@ static inline tn_settings *tep_settings(const tep_shape *z, const char *const *m
 /* The inputs of a batch; names are those of the fields. */
 static inline tn_batch tep_batch(tn_graph *g, const tep_shape *z)
 {
-    tn_batch b = { .size = sizeof b, .batch = z->B, .length = z->S, .want = { "logits" }, .n_wants = z->logits,
-                   .number = { { "samples", (double)z->samples } }, .n_numbers = 1 };
+    tn_batch b = { .size = sizeof b,
+                   .batch = z->B,
+                   .length = z->S,
+                   .want = { "logits" },
+                   .n_wants = z->logits,
+                   .number = { { "samples", (double)z->samples } },
+                   .n_numbers = 1 };
     tn_batch_add(&b, "features", tn_input(g, "features", tn_shape(z->B, z->S, z->F), TN_F32));
     tn_batch_add(&b, "labels", tn_input(g, "labels", tn_shape(z->B, z->L), TN_I32));
     if (z->count) tn_batch_add(&b, "count", tn_input(g, "count", tn_shape(1), TN_I32));
@@ -78,7 +83,8 @@ static inline void tep_run(const tn_world *w, tn_bound *b)
 {
     for (size_t i = 0; i < tn_store_count(w->store); i++) {
         const tn_entry *e = tn_store_at(w->store, i);
-        if (e->role == TN_ROLE_STATE) assert_ok(tn_store_clear(w->store, e->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype)));
+        if (e->role == TN_ROLE_STATE)
+            assert_ok(tn_store_clear(w->store, e->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype)));
     }
     assert_ok(tn_run(b));
 }

@@ -34,7 +34,8 @@ void tn_test_add(tn_test_list *l, tn_test_fn *fn, const void *state, const char 
     do {                                                                                                               \
         tn_status s_ = (call);                                                                                         \
         if (s_ != (code)) fail_msg("%s: status %d instead of %d", #call, (int)s_, (int)(code));                        \
-        if (!strstr(tn_error_text(), (part))) fail_msg("%s: \"%s\" does not say \"%s\"", #call, tn_error_text(), part); \
+        if (!strstr(tn_error_text(), (part)))                                                                          \
+            fail_msg("%s: \"%s\" does not say \"%s\"", #call, tn_error_text(), part);                                  \
     } while (0)
 
 /* Where the rows of ops run: TENON_TEST_DEVICE=cuda, or the CPU. */
@@ -48,4 +49,3 @@ const char *tn_test_data(const char *relative_path);
 #undef TN_TESTS
 
 #endif
-

@@ -67,7 +67,12 @@ static inline tn_arg fresh(bench *t, tn_dims dims) { return arg_of(numbers(t, tn
 
 static inline tn_call call_of(const job *j)
 {
-    return (tn_call){ .attr = j->attr, .n_in = j->n_in, .n_out = j->n_out, .in = j->in, .out = j->out, .dout = j->backward ? j->out : NULL };
+    return (tn_call){ .attr = j->attr,
+                      .n_in = j->n_in,
+                      .n_out = j->n_out,
+                      .in = j->in,
+                      .out = j->out,
+                      .dout = j->backward ? j->out : NULL };
 }
 
 static inline bool add(bench *t, const job *j)
@@ -95,20 +100,26 @@ static inline bool meets(const bench *t) { return last(t)->flags & TN_TOKEN_MEET
 static inline job unary(float *x, float *y, int64_t n)
 {
     static const tn_unary_attr a = { TN_UNARY_AFFINE, 1, 1 };
-    return (job){ .op = &tn_op_unary, .attr = &a, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { vector(y, n) } };
+    return (
+        job){ .op = &tn_op_unary, .attr = &a, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { vector(y, n) } };
 }
 
 static inline job linear(float *x, float *w, float *y, int64_t n, int64_t k)
 {
     static const tn_linear_attr a = { TN_ACT_NONE };
-    return (job){ .op = &tn_op_linear, .attr = &a, .n_in = TN_LINEAR_INPUTS, .n_out = 2, .in = { vector(x, k), arg_of(w, TN_F32, tn_shape(n, k)) },
+    return (job){ .op = &tn_op_linear,
+                  .attr = &a,
+                  .n_in = TN_LINEAR_INPUTS,
+                  .n_out = 2,
+                  .in = { vector(x, k), arg_of(w, TN_F32, tn_shape(n, k)) },
                   .out = { vector(y, n) } };
 }
 
 static inline job copy(float *x, float *y, int64_t n)
 {
     static const tn_copy_attr a = { TN_F32, false };
-    return (job){ .op = &tn_op_copy, .attr = &a, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { vector(y, n) } };
+    return (
+        job){ .op = &tn_op_copy, .attr = &a, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { vector(y, n) } };
 }
 
 #endif

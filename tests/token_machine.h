@@ -24,13 +24,14 @@ enum { TN_TOKEN_MACHINE_BLOCKS = 8, TN_TOKEN_MACHINE_SEEN = 4096 };
 typedef struct tn_token_machine {
     const tn_token_program *p;
     int blocks;
-    uint64_t seed;  /* of the blocks' order */
-    uint32_t epoch; /* beside every number that is mailed */
+    uint64_t seed;                   /* of the blocks' order */
+    uint32_t epoch;                  /* beside every number that is mailed */
     int at[TN_TOKEN_MACHINE_BLOCKS]; /* a block's next step */
-    float *slots;  /* (blocks,slot_floats) */
+    float *slots;                    /* (blocks,slot_floats) */
     float *stage[TN_TOKEN_STEPS]; /* (n,k): weights of the steps that are staged, as they were when the program began */
     double best[2][TN_TOKEN_MACHINE_BLOCKS][2]; /* halves of the scratch: number, place */
-    double seen[2][TN_TOKEN_MACHINE_SEEN];      /* ... or, for each part of a head's keys, the largest logit, the sum, the values */
+    double seen
+        [2][TN_TOKEN_MACHINE_SEEN]; /* ... or, for each part of a head's keys, the largest logit, the sum, the values */
 } tn_token_machine;
 
 /* One block at one step. */
@@ -91,7 +92,10 @@ static inline void tn_token_mail_(const tn_token_worker *w, int64_t i, double x)
 
 static inline double tn_m_sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static inline double tn_m_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
-static inline double tn_m_gelu(double x) { return x * tn_m_sigmoid(2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)); }
+static inline double tn_m_gelu(double x)
+{
+    return x * tn_m_sigmoid(2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x));
+}
 static inline double tn_m_gelu_erf(double x) { return x * 0.5 * erfc(-x / sqrt(2)); }
 static inline double tn_m_silu(double x) { return x * tn_m_sigmoid(x); }
 static inline double tn_m_relu(double x) { return x > 0 ? x : 0; }
@@ -103,12 +107,23 @@ static inline double tn_m_same(double x) { return x; }
 static inline double tn_m_unary(const tn_token_step *s, double x)
 {
     static double (*const f[TN_UNARY_KINDS])(double) = {
-        [TN_UNARY_GELU] = tn_m_gelu,         [TN_UNARY_GELU_ERF] = tn_m_gelu_erf, [TN_UNARY_SILU] = tn_m_silu,
-        [TN_UNARY_TANH] = tanh,              [TN_UNARY_SIGMOID] = tn_m_sigmoid,   [TN_UNARY_RELU] = tn_m_relu,
-        [TN_UNARY_EXP] = exp,                [TN_UNARY_EXPM1] = expm1,            [TN_UNARY_LOG] = log,
-        [TN_UNARY_SQRT] = sqrt,              [TN_UNARY_SQUARE] = tn_m_square,     [TN_UNARY_ABS] = fabs,
-        [TN_UNARY_SOFTPLUS] = tn_m_softplus, [TN_UNARY_LOGCOSH] = tn_m_logcosh,   [TN_UNARY_SIN] = sin,
-        [TN_UNARY_COS] = cos,                [TN_UNARY_RECIPROCAL] = tn_m_inverse,
+        [TN_UNARY_GELU] = tn_m_gelu,
+        [TN_UNARY_GELU_ERF] = tn_m_gelu_erf,
+        [TN_UNARY_SILU] = tn_m_silu,
+        [TN_UNARY_TANH] = tanh,
+        [TN_UNARY_SIGMOID] = tn_m_sigmoid,
+        [TN_UNARY_RELU] = tn_m_relu,
+        [TN_UNARY_EXP] = exp,
+        [TN_UNARY_EXPM1] = expm1,
+        [TN_UNARY_LOG] = log,
+        [TN_UNARY_SQRT] = sqrt,
+        [TN_UNARY_SQUARE] = tn_m_square,
+        [TN_UNARY_ABS] = fabs,
+        [TN_UNARY_SOFTPLUS] = tn_m_softplus,
+        [TN_UNARY_LOGCOSH] = tn_m_logcosh,
+        [TN_UNARY_SIN] = sin,
+        [TN_UNARY_COS] = cos,
+        [TN_UNARY_RECIPROCAL] = tn_m_inverse,
     };
     if (f[s->kind]) return f[s->kind](x);
     if (s->kind == TN_UNARY_CLAMP_MIN) return x < (double)s->a ? (double)s->a : x;
@@ -137,7 +152,8 @@ static inline double tn_m_gate(int kind, double z)
 
 static inline double tn_m_act(int kind, double x)
 {
-    static double (*const f[TN_ACTS])(double) = { tn_m_same, tn_m_gelu, tn_m_gelu_erf, tn_m_silu, tanh, tn_m_sigmoid, tn_m_relu };
+    static double (*const f[TN_ACTS])(double) = { tn_m_same, tn_m_gelu,    tn_m_gelu_erf, tn_m_silu,
+                                                  tanh,      tn_m_sigmoid, tn_m_relu };
     return f[kind](x);
 }
 
@@ -147,10 +163,14 @@ static inline void tn_m_embed(const tn_token_worker *w)
 {
     const int32_t token = tn_token_integer_(w, 0);
     const bool in = token >= 0 && token < w->s->k;
-    for (int64_t i = 0; i < w->s->n; i++) tn_token_put_(w, 0, i, in ? tn_token_far_(w, 1, (int64_t)token * w->s->n + i) : (double)NAN);
+    for (int64_t i = 0; i < w->s->n; i++)
+        tn_token_put_(w, 0, i, in ? tn_token_far_(w, 1, (int64_t)token * w->s->n + i) : (double)NAN);
 }
 
-static inline double tn_m_sum(const tn_token_worker *w, int64_t i) { return tn_token_get_(w, 0, i) + tn_token_or_(w, 1, i, 0); }
+static inline double tn_m_sum(const tn_token_worker *w, int64_t i)
+{
+    return tn_token_get_(w, 0, i) + tn_token_or_(w, 1, i, 0);
+}
 
 static inline void tn_m_norm(const tn_token_worker *w)
 {
@@ -163,7 +183,8 @@ static inline void tn_m_norm(const tn_token_worker *w)
     for (int64_t i = 0; i < s->n; i++) squares += (tn_m_sum(w, i) - mean) * (tn_m_sum(w, i) - mean);
     const double scale = 1 / sqrt(squares / s->n + (double)s->a);
     for (int64_t i = 0; i < s->n; i++)
-        tn_token_put_(w, 0, i, (tn_m_sum(w, i) - mean) * scale * tn_token_param_(w, 2, i, 1) + tn_token_param_(w, 3, i, 0));
+        tn_token_put_(w, 0, i,
+                      (tn_m_sum(w, i) - mean) * scale * tn_token_param_(w, 2, i, 1) + tn_token_param_(w, 3, i, 0));
 }
 
 typedef struct tn_m_part {
@@ -253,8 +274,10 @@ static inline void tn_m_scan(const tn_token_worker *w)
     const bool fresh = tn_m_fresh(w, 4, 5);
     for (int64_t i = 0; i < n; i++) {
         const double l = -8 * tn_token_get_(w, 1, i) * tn_m_softplus(tn_token_far_(w, 2, i)), under = -expm1(2 * l);
-        const double gain = sqrt(under < 1e-6 ? 1e-6 : under) * tn_token_get_(w, 1, n + i), angle = tn_token_far_(w, 3, i);
-        const double a = fresh ? 0 : exp(l) * tn_token_far_(w, 4, i), b = fresh ? 0 : exp(l) * tn_token_far_(w, 4, n + i);
+        const double gain = sqrt(under < 1e-6 ? 1e-6 : under) * tn_token_get_(w, 1, n + i),
+                     angle = tn_token_far_(w, 3, i);
+        const double a = fresh ? 0 : exp(l) * tn_token_far_(w, 4, i),
+                     b = fresh ? 0 : exp(l) * tn_token_far_(w, 4, n + i);
         const double re = gain * tn_token_get_(w, 0, i) + cos(angle) * a - sin(angle) * b;
         const double im = gain * tn_token_get_(w, 0, n + i) + cos(angle) * b + sin(angle) * a;
         for (int k = 0; k < 2; k++) {
@@ -301,12 +324,14 @@ static inline void tn_m_outer(const tn_token_worker *w)
     for (int64_t u = w->block; u < s->n * parts; u += w->m->blocks) {
         const int64_t h = u / parts;
         const double alpha = tn_token_get_(w, 3, h), raw = tn_token_or_(w, 6, h, 1);
-        const double decay = fresh ? 0 : exp(s->kind ? -tn_m_softplus(alpha) : alpha), write = s->kind && s->in[6] ? tn_m_sigmoid(raw) : raw;
+        const double decay = fresh ? 0 : exp(s->kind ? -tn_m_softplus(alpha) : alpha),
+                     write = s->kind && s->in[6] ? tn_m_sigmoid(raw) : raw;
         for (int64_t p = u % parts * 8; p < P && p < u % parts * 8 + 8; p++) {
             double sum = 0;
             for (int64_t n = 0; n < N; n++) {
                 const int64_t at = (h * N + n) * P + p;
-                const double now = tn_token_get_(w, 1, h * N + n) * tn_token_get_(w, 2, h * P + p) * write + (fresh ? 0 : decay * tn_token_far_(w, 4, at));
+                const double now = tn_token_get_(w, 1, h * N + n) * tn_token_get_(w, 2, h * P + p) * write +
+                                   (fresh ? 0 : decay * tn_token_far_(w, 4, at));
                 sum += tn_token_get_(w, 0, h * N + n) * now;
                 tn_token_put_(w, 1, at, now);
             }
@@ -369,7 +394,10 @@ static inline void tn_m_best(const tn_token_worker *w)
 
 /* --- attention --------------------------------------------------------------------------------------------------------------- */
 
-static inline int tn_m_parts(const tn_token_worker *w) { return w->m->blocks / w->s->n > 1 ? w->m->blocks / w->s->n : 1; }
+static inline int tn_m_parts(const tn_token_worker *w)
+{
+    return w->m->blocks / w->s->n > 1 ? w->m->blocks / w->s->n : 1;
+}
 
 /* A part of the keys of head h. */
 static inline void tn_m_look(const tn_token_worker *w, int h, int64_t first, int64_t end, double *to)
@@ -380,7 +408,8 @@ static inline void tn_m_look(const tn_token_worker *w, int h, int64_t first, int
     for (int64_t i = 1; i < D + 2; i++) to[i] = 0;
     for (int64_t j = first; j < end; j++) {
         double x = 0;
-        for (int64_t d = 0; d < D; d++) x += (double)s->a * tn_token_get_(w, 0, h * D + d) * tn_token_far_(w, 1, base + j * D + d);
+        for (int64_t d = 0; d < D; d++)
+            x += (double)s->a * tn_token_get_(w, 0, h * D + d) * tn_token_far_(w, 1, base + j * D + d);
         const double most = x > to[0] ? x : to[0], old = exp(to[0] - most), p = exp(x - most);
         to[0] = most;
         to[1] = to[1] * old + p;
@@ -395,7 +424,8 @@ static inline void tn_m_seen(const tn_token_worker *w)
     const int64_t begin = s->b > 0 && given > (int)s->b ? given - (int)s->b : 0, count = given - begin;
     assert_true((int64_t)s->n * parts * (s->m + 2) <= TN_TOKEN_MACHINE_SEEN && s->m % 8 == 0 && given <= s->k);
     for (int u = w->block; u < s->n * parts; u += w->m->blocks)
-        tn_m_look(w, u / parts, begin + count * (u % parts) / parts, begin + count * (u % parts + 1) / parts, w->m->seen[s->kind] + (int64_t)u * (s->m + 2));
+        tn_m_look(w, u / parts, begin + count * (u % parts) / parts, begin + count * (u % parts + 1) / parts,
+                  w->m->seen[s->kind] + (int64_t)u * (s->m + 2));
 }
 
 static inline void tn_m_seen_all(const tn_token_worker *w)
@@ -434,12 +464,15 @@ static inline void tn_m_take_mail(const tn_token_worker *w)
 static inline void tn_m_step(tn_token_machine *m, int block, int i)
 {
     static void (*const run[TN_TOKEN_OPS])(const tn_token_worker *) = {
-        [TN_TOKEN_EMBED] = tn_m_embed,          [TN_TOKEN_NORM] = tn_m_norm,          [TN_TOKEN_LINEAR] = tn_m_linear,
-        [TN_TOKEN_CONV] = tn_m_conv,            [TN_TOKEN_SCAN] = tn_m_scan,          [TN_TOKEN_READOUT] = tn_m_readout,
-        [TN_TOKEN_GATE] = tn_m_elementwise,     [TN_TOKEN_UNARY] = tn_m_elementwise,  [TN_TOKEN_BINARY] = tn_m_elementwise,
-        [TN_TOKEN_OUTER] = tn_m_outer,          [TN_TOKEN_COPY] = tn_m_copy,          [TN_TOKEN_ROPE] = tn_m_rope,
-        [TN_TOKEN_PUT] = tn_m_place,            [TN_TOKEN_BEST_PARTS] = tn_m_best_parts, [TN_TOKEN_BEST] = tn_m_best,
-        [TN_TOKEN_SEEN] = tn_m_seen,            [TN_TOKEN_SEEN_ALL] = tn_m_seen_all,  [TN_TOKEN_FETCH] = tn_m_take_mail,
+        [TN_TOKEN_EMBED] = tn_m_embed,        [TN_TOKEN_NORM] = tn_m_norm,
+        [TN_TOKEN_LINEAR] = tn_m_linear,      [TN_TOKEN_CONV] = tn_m_conv,
+        [TN_TOKEN_SCAN] = tn_m_scan,          [TN_TOKEN_READOUT] = tn_m_readout,
+        [TN_TOKEN_GATE] = tn_m_elementwise,   [TN_TOKEN_UNARY] = tn_m_elementwise,
+        [TN_TOKEN_BINARY] = tn_m_elementwise, [TN_TOKEN_OUTER] = tn_m_outer,
+        [TN_TOKEN_COPY] = tn_m_copy,          [TN_TOKEN_ROPE] = tn_m_rope,
+        [TN_TOKEN_PUT] = tn_m_place,          [TN_TOKEN_BEST_PARTS] = tn_m_best_parts,
+        [TN_TOKEN_BEST] = tn_m_best,          [TN_TOKEN_SEEN] = tn_m_seen,
+        [TN_TOKEN_SEEN_ALL] = tn_m_seen_all,  [TN_TOKEN_FETCH] = tn_m_take_mail,
     };
     const tn_token_step *s = &m->p->step[i];
     if (i && s[-1].op == TN_TOKEN_LINEAR && s[-1].flags & TN_TOKEN_JOINED) return; /* done */
@@ -493,7 +526,8 @@ static inline void tn_token_simulate(const tn_token_program *p, int blocks, uint
         for (int k = 0; k < 4; k++) m.best[k / 2][b][k % 2] = (double)NAN;
     }
     for (int b; (b = tn_m_next(&m)) >= 0;) /* one step, or many: some blocks are far ahead of others */
-        for (int steps = 1 << tn_m_draw(&m, 9); steps > 0 && tn_m_can_go_on(&m, b); steps--) tn_m_step(&m, b, m.at[b]++);
+        for (int steps = 1 << tn_m_draw(&m, 9); steps > 0 && tn_m_can_go_on(&m, b); steps--)
+            tn_m_step(&m, b, m.at[b]++);
     for (int b = 0; b < blocks; b++)
         if (m.at[b] < p->n) fail_msg("block %d waits at step %d of %d for ever", b, m.at[b], p->n);
     p->meeting[2] = m.epoch;

@@ -23,7 +23,10 @@ static inline void put(const tn_arg *a, int64_t i, double x)
     if (a->data) ((float *)a->data)[i] = (float)x;
 }
 
-static inline bool begins(const tn_arg *state, const tn_arg *reset) { return !state->data || (reset->data && *(const int32_t *)reset->data); }
+static inline bool begins(const tn_arg *state, const tn_arg *reset)
+{
+    return !state->data || (reset->data && *(const int32_t *)reset->data);
+}
 
 static inline void make_linear(const job *j)
 {
@@ -79,7 +82,8 @@ static inline void make_norm(const job *j)
     double squares = 0;
     for (int64_t i = 0; i < n; i++) squares += pow(at(&j->in[0], i) + at_or(residual, i, 0), 2);
     const double scale = 1 / sqrt(squares / (double)n + 1e-6);
-    for (int64_t i = 0; i < n; i++) put(&j->out[0], i, (at(&j->in[0], i) + at_or(residual, i, 0)) * at_or(&j->in[TN_NORM_W], i, 1) * scale);
+    for (int64_t i = 0; i < n; i++)
+        put(&j->out[0], i, (at(&j->in[0], i) + at_or(residual, i, 0)) * at_or(&j->in[TN_NORM_W], i, 1) * scale);
 }
 
 static inline void make_readout(const job *j)
@@ -107,7 +111,8 @@ static inline void make(const job *j)
     else if (j->op == &tn_op_readout) make_readout(j);
     else if (j->op == &tn_op_attention) make_attention(j);
     else
-        for (int64_t i = 0; i < tn_dims_count(j->out[0].dims); i++) put(&j->out[0], i, at(&j->in[0], i) + (j->op == &tn_op_unary));
+        for (int64_t i = 0; i < tn_dims_count(j->out[0].dims); i++)
+            put(&j->out[0], i, at(&j->in[0], i) + (j->op == &tn_op_unary));
 }
 
 #endif

@@ -20,8 +20,9 @@ static const struct {
     int64_t m, n, k;
     char layout; /* f: x W^T, x: dy W, w: dy^T x */
 } shapes[] = {
-    { 64, 256, 768, 'f' },   { 512, 512, 512, 'f' },  { 1024, 1024, 1024, 'f' }, { 4096, 4096, 1024, 'f' }, { 256, 768, 768, 'f' },
-    { 256, 3072, 768, 'f' }, { 256, 768, 3072, 'f' }, { 256, 50257, 768, 'f' },  { 256, 768, 3072, 'x' },   { 3072, 768, 256, 'w' },
+    { 64, 256, 768, 'f' },   { 512, 512, 512, 'f' },  { 1024, 1024, 1024, 'f' }, { 4096, 4096, 1024, 'f' },
+    { 256, 768, 768, 'f' },  { 256, 3072, 768, 'f' }, { 256, 768, 3072, 'f' },   { 256, 50257, 768, 'f' },
+    { 256, 768, 3072, 'x' }, { 3072, 768, 256, 'w' },
 };
 
 static double now(bool cpu)
@@ -42,8 +43,20 @@ static int compare(tn_pool *pool, int threads, int64_t m, int64_t n, int64_t k, 
 {
     const bool down_a = layout == 'w', down_b = layout == 'f';
     float *a = numbers(m * k), *b = numbers(n * k), *c = numbers(m * n), *d = numbers(m * n);
-    const tn_gemm g = { .m = m, .n = n, .k = k, .a = a, .a_row = down_a ? 1 : k, .a_col = down_a ? m : 1, .b = b,
-                        .b_row = down_b ? 1 : n, .b_col = down_b ? k : 1, .c = c, .c_row = n, .batch = 1, .alpha = 1, .share_b = true };
+    const tn_gemm g = { .m = m,
+                        .n = n,
+                        .k = k,
+                        .a = a,
+                        .a_row = down_a ? 1 : k,
+                        .a_col = down_a ? m : 1,
+                        .b = b,
+                        .b_row = down_b ? 1 : n,
+                        .b_col = down_b ? k : 1,
+                        .c = c,
+                        .c_row = n,
+                        .batch = 1,
+                        .alpha = 1,
+                        .share_b = true };
     void *work = tn_alloc(tn_gemm_work_bytes(&g, threads));
     double ours[MOST], theirs[MOST], ratio[MOST], spread, apart = 0;
     int runs = 0;
@@ -53,8 +66,8 @@ static int compare(tn_pool *pool, int threads, int64_t m, int64_t n, int64_t k, 
         tn_gemm_run(pool, &g, work);
         ours[runs] = now(threads == 1) - t;
         t = now(threads == 1);
-        cblas_sgemm(CblasRowMajor, down_a ? CblasTrans : CblasNoTrans, down_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, 1,
-                    a, (int)(down_a ? m : k), b, (int)(down_b ? k : n), 0, d, (int)n);
+        cblas_sgemm(CblasRowMajor, down_a ? CblasTrans : CblasNoTrans, down_b ? CblasTrans : CblasNoTrans, (int)m,
+                    (int)n, (int)k, 1, a, (int)(down_a ? m : k), b, (int)(down_b ? k : n), 0, d, (int)n);
         theirs[runs] = now(threads == 1) - t;
         ratio[runs] = theirs[runs] / ours[runs];
     }
@@ -74,8 +87,8 @@ int main(int argc, char **argv)
     tn_pool *pool;
     if (threads < 1 || tn_pool_new(threads, &pool) != TN_OK) return 2;
     bli_thread_set_num_threads(threads);
-    printf("| shape, %d thread%s | Tenon GFLOP/s | BLIS GFLOP/s | Tenon is faster by |\n| --- | ---: | ---: | ---: |\n", threads,
-           threads > 1 ? "s" : "");
+    printf("| shape, %d thread%s | Tenon GFLOP/s | BLIS GFLOP/s | Tenon is faster by |\n| --- | ---: | ---: | ---: |\n",
+           threads, threads > 1 ? "s" : "");
     int wrong = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         wrong |= compare(pool, threads, shapes[i].m, shapes[i].n, shapes[i].k, shapes[i].layout);

@@ -46,7 +46,7 @@ typedef struct tn_body_spec {
     tn_graph_options options;
     int threads;
     int64_t repeats; /* runs of an entry with the same constants (0 = 1) */
-    bool live;       /* an i32 (1) called "live" says how many rows of the carries, and of the constants whose bit is set
+    bool live; /* an i32 (1) called "live" says how many rows of the carries, and of the constants whose bit is set
                       * in live_consts, are alive; such constants may change from run to run */
     uint64_t live_consts;
 } tn_body_spec;
@@ -60,10 +60,11 @@ int tn_plan_externs(const tn_plan *p);
 int tn_plan_extern_find(const tn_plan *p, const char *name); /* -1: the plan does not use it */
 size_t tn_plan_arena_bytes(const tn_plan *p);
 size_t tn_plan_frame_bytes(const tn_plan *p);
-double tn_plan_flops(const tn_plan *p); /* of one run */
+double tn_plan_flops(const tn_plan *p);    /* of one run */
 bool tn_plan_flops_vary(const tn_plan *p); /* they are the most there can be (tn_cost.varies) */
 /* Resolves all pointers into `frame`; externs[i] is the memory of extern i. */
-void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *externs, struct tn_pool *pool, void *stream);
+void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *externs, struct tn_pool *pool,
+                   void *stream);
 tn_status tn_frame_run(const tn_plan *p, const void *frame);
 /* The same, when the constants and what lies in the arena are as the last run left them. */
 tn_status tn_frame_run_again(const tn_plan *p, const void *frame);

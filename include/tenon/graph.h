@@ -26,18 +26,18 @@ typedef struct tn_ref {
 typedef enum tn_device { TN_CPU = 0, TN_CUDA = 1, TN_DEVICES = 2 } tn_device;
 
 typedef struct tn_graph_options {
-    tn_dtype activation;     /* type of activations: TN_F32 (default) or TN_BF16 */
-    tn_dtype round;          /* matrix operands are rounded to this: TN_F32 (not at all), TN_BF16, TN_F16 (compute=) */
-    bool bf16x3;             /* ... or split into three bf16 parts (compute=bf16x3), where that is faster than f32 */
-    bool tf32;               /* ... or, on a GPU, f32 operands are rounded to 11 bits inside the product (compute=tf32) */
-    bool training;           /* dropout acts */
-    int threads;             /* the most a context running it may have; 0 = 1 */
-    const char *const *off;  /* names of switches that are off ("opt.scan"), NULL-terminated, or NULL */
-    bool carried;            /* a piece of a sequence, to be differentiated through its ends: caches are inputs with a
+    tn_dtype activation; /* type of activations: TN_F32 (default) or TN_BF16 */
+    tn_dtype round;      /* matrix operands are rounded to this: TN_F32 (not at all), TN_BF16, TN_F16 (compute=) */
+    bool bf16x3;         /* ... or split into three bf16 parts (compute=bf16x3), where that is faster than f32 */
+    bool tf32;           /* ... or, on a GPU, f32 operands are rounded to 11 bits inside the product (compute=tf32) */
+    bool training;       /* dropout acts */
+    int threads;         /* the most a context running it may have; 0 = 1 */
+    const char *const *off; /* names of switches that are off ("opt.scan"), NULL-terminated, or NULL */
+    bool carried;           /* a piece of a sequence, to be differentiated through its ends: caches are inputs with a
                               * gradient, and what is assigned to one is put out as "next.NAME" */
-    tn_device device;        /* it will be compiled for: bodies of loops are compiled at once, and an op that has no kernel
+    tn_device device; /* it will be compiled for: bodies of loops are compiled at once, and an op that has no kernel
                               * there becomes its plain twin */
-    bool look;               /* a model may also put out what its instruments ask for, under names that begin with "look." */
+    bool look;        /* a model may also put out what its instruments ask for, under names that begin with "look." */
 } tn_graph_options;
 
 tn_status tn_graph_new(const tn_graph_options *o, tn_graph **out);
@@ -52,7 +52,8 @@ typedef struct tn_init {
     enum { TN_INIT_CONSTANT, TN_INIT_NORMAL, TN_INIT_UNIFORM, TN_INIT_CALL } kind;
     float a, b; /* value; deviation; bounds */
     /* Fills x (n numbers, row-major) from draws of `uniform(ctx, i)` in [0,1), i = 0, 1, 2, ... */
-    void (*fill)(float *x, tn_dims dims, float (*uniform)(const void *ctx, uint64_t i), const void *ctx, const float *p);
+    void (*fill)(float *x, tn_dims dims, float (*uniform)(const void *ctx, uint64_t i), const void *ctx,
+                 const float *p);
     float p[4]; /* parameters for fill */
 } tn_init;
 
@@ -154,13 +155,14 @@ tn_region tn_segment_begin(tn_graph *g, const char *fmt, ...)
 #endif
     ;
 void tn_region_end(tn_graph *g, tn_region r);
-const char *tn_scope(const tn_graph *g); /* the path of those that are open, "" at the top; until the next is opened or closed */
+const char *tn_scope(
+    const tn_graph *g); /* the path of those that are open, "" at the top; until the next is opened or closed */
 
 /* --- looking -------------------------------------------------------------------------------------------------------- */
 
 tn_dims tn_ref_dims(const tn_graph *g, tn_ref x);
 tn_dtype tn_ref_dtype(const tn_graph *g, tn_ref x);
-bool tn_ref_trainable(const tn_graph *g, tn_ref x); /* a gradient flows into it */
+bool tn_ref_trainable(const tn_graph *g, tn_ref x);        /* a gradient flows into it */
 int64_t tn_ref_dim(const tn_graph *g, tn_ref x, int axis); /* negative axes count from the end */
 
 #ifdef __cplusplus

@@ -14,7 +14,9 @@
 extern "C" {
 #endif
 
-enum { TENON_MODEL_ABI = 6 }; /* grows when tn_model, its rows or tn_batch change; a shared object of another number is refused */
+enum {
+    TENON_MODEL_ABI = 6
+}; /* grows when tn_model, its rows or tn_batch change; a shared object of another number is refused */
 
 enum { TN_BATCH_INPUTS = TN_INPUTS_MAX + 8, TN_BATCH_NUMBERS = 16, TN_BATCH_WANTS = 8 };
 
@@ -33,7 +35,10 @@ typedef struct tn_batch {
     int64_t capacity; /* tokens that attention can look back on */
     int64_t chunk;    /* the pieces before this one had so many tokens each; 0: any number */
 
-    struct { const char *name; tn_ref ref; } input[TN_BATCH_INPUTS];
+    struct {
+        const char *name;
+        tn_ref ref;
+    } input[TN_BATCH_INPUTS];
     size_t n_inputs;
     tn_source_number number[TN_BATCH_NUMBERS];
     size_t n_numbers;
@@ -110,7 +115,8 @@ typedef struct tn_model {
      * counts, and what else its data have); the first row is what training minimises. Steps: NULL is `build` with gradients as "train" and without as "eval". */
     const tn_input_row *inputs;
     size_t n_inputs;
-    const tn_source_number *assumes; /* sizes, and settings that are auto, where there are no data: checks and benchmarks; or NULL */
+    const tn_source_number
+        *assumes; /* sizes, and settings that are auto, where there are no data: checks and benchmarks; or NULL */
     size_t n_assumes;
     const char *time; /* the setting that says what TN_T is; NULL: train.context */
     /* Parts of "loss", in the order in which they are added up. Where a graph does not put out all of them, "loss" counts as a whole, by
@@ -149,7 +155,8 @@ typedef struct tn_part {
 /* `name` is that of a model or a preset. The part's settings are its own rows and the run's, with (later ones win) the run's values, those
  * of the preset, the words ("key=value", NULL at the end; or NULL), and SCOPE.KEY of the run for KEY: a model that has a row "reader.dim"
  * lets its user choose the width of the part "reader". */
-tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, const char *name, const char *const *words, tn_part *out);
+tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, const char *name,
+                       const char *const *words, tn_part *out);
 /* Its network on a batch that the caller has filled; parameters are SCOPE.NAME. Between tn_frozen_begin and tn_frozen_end it is not trained. */
 tn_status tn_part_forward(tn_graph *g, const tn_part *p, const tn_batch *b, tn_forward *out);
 
@@ -168,9 +175,9 @@ extern const tn_input_row tn_language_inputs[];
 extern const tn_source_number tn_language_assumes[]; /* a vocabulary of 50257 */
 extern const tn_loss_row tn_language_losses[];
 extern const tn_metric_row tn_language_metrics[];
-#define TN_LANGUAGE_ROWS                                                                                              \
-    .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, .losses = tn_language_losses,                       \
-    .n_losses = TN_LANGUAGE_LOSSES, .assumes = tn_language_assumes, .n_assumes = 1, .metrics = tn_language_metrics,   \
+#define TN_LANGUAGE_ROWS                                                                                               \
+    .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, .losses = tn_language_losses,                        \
+    .n_losses = TN_LANGUAGE_LOSSES, .assumes = tn_language_assumes, .n_assumes = 1, .metrics = tn_language_metrics,    \
     .n_metrics = TN_LANGUAGE_METRICS
 
 /* tn_metric_row.add of how many answers are right: labels that the largest logit of their row names (the first of equals), and those

@@ -40,7 +40,7 @@ typedef struct tn_sig {
 typedef struct tn_uses {
     uint64_t in, out;
     uint64_t passes; /* inputs whose gradient is that of output 0 as it is: the kernel may not be asked for it */
-    bool equal;      /* inputs 0 and 1 have the same gradient: the kernel may be asked for din[0] alone, as that of both */
+    bool equal; /* inputs 0 and 1 have the same gradient: the kernel may be asked for din[0] alone, as that of both */
 } tn_uses;
 
 typedef struct tn_cost {
@@ -60,17 +60,17 @@ typedef struct tn_arg {
 typedef struct tn_call {
     const void *attr;
     int n_in, n_out;
-    const tn_arg *in;   /* forward inputs (backward: data only where `grad` said so) */
-    const tn_arg *out;  /* forward: to be written; an unwanted auxiliary output has data NULL. backward: to be read */
-    const tn_arg *dout; /* backward: gradients of the outputs; NULL data means zero */
-    const tn_arg *din;  /* backward: gradients to write; NULL data means not wanted */
+    const tn_arg *in;    /* forward inputs (backward: data only where `grad` said so) */
+    const tn_arg *out;   /* forward: to be written; an unwanted auxiliary output has data NULL. backward: to be read */
+    const tn_arg *dout;  /* backward: gradients of the outputs; NULL data means zero */
+    const tn_arg *din;   /* backward: gradients to write; NULL data means not wanted */
     uint64_t accumulate; /* backward: bit i says add to din[i] instead of overwriting it */
     void *work;          /* 64-byte aligned, as many bytes as `work` asked for */
     size_t work_bytes;
-    void *host;          /* the same in the host's memory, whatever the device: as many bytes as `host` asked for */
-    tn_dtype round;         /* as in tn_sig, like the next two */
+    void *host;     /* the same in the host's memory, whatever the device: as many bytes as `host` asked for */
+    tn_dtype round; /* as in tn_sig, like the next two */
     bool bf16x3, portable;
-    bool tf32; /* CUDA: f32 operands of products may be rounded to tf32 */
+    bool tf32;      /* CUDA: f32 operands of products may be rounded to tf32 */
     bool makes_out; /* backward: out is to be written here, where its data is not NULL; no forward call came before */
     struct tn_pool *pool; /* CPU */
     void *stream;         /* CUDA: a tn_cuda_queue */
@@ -79,14 +79,14 @@ typedef struct tn_call {
 typedef tn_status tn_kernel(const tn_call *c);
 
 typedef enum tn_op_flags {
-    TN_OP_STRIDED = 1,   /* kernels take any strides; otherwise the planner copies what is not contiguous */
-    TN_OP_ROWWISE = 2,   /* row i of the outputs depends on row i of input 0 only: live extents pass through */
-    TN_OP_INPLACE = 4,   /* output 0 may share the memory of input 0, and din 0 that of dout 0 */
-    TN_OP_AUX_FROM_1 = 8, /* outputs 1.. are kept for the backward pass only; not computed when nobody reads them */
+    TN_OP_STRIDED = 1,       /* kernels take any strides; otherwise the planner copies what is not contiguous */
+    TN_OP_ROWWISE = 2,       /* row i of the outputs depends on row i of input 0 only: live extents pass through */
+    TN_OP_INPLACE = 4,       /* output 0 may share the memory of input 0, and din 0 that of dout 0 */
+    TN_OP_AUX_FROM_1 = 8,    /* outputs 1.. are kept for the backward pass only; not computed when nobody reads them */
     TN_OP_OPTIONAL_OUT = 16, /* any output nobody reads has data NULL and is not computed */
     TN_OP_WRITES_IN0 = 32, /* output 0 is input 0, a state or cache that the kernel changes in its own type and strides;
                              such a node is never dropped or repeated, and runs at its place in the order of nodes */
-    TN_OP_FULL = 64 /* kernels take no half precision on any device: the planner converts */
+    TN_OP_FULL = 64        /* kernels take no half precision on any device: the planner converts */
 } tn_op_flags;
 
 /* What the planner leaves as it is; other tensors are copied first. */
@@ -110,7 +110,7 @@ typedef struct tn_op {
         size_t (*work)(const tn_sig *s, bool backward); /* bytes of tn_call.work; NULL: none */
         tn_layout layout; /* of a TN_OP_STRIDED op: what its kernels on this device take */
         size_t (*host)(const tn_sig *s, bool backward); /* bytes of tn_call.host; NULL: none */
-        bool (*takes)(const tn_sig *s); /* false: not these types and shapes; NULL: all */
+        bool (*takes)(const tn_sig *s);                 /* false: not these types and shapes; NULL: all */
     } kernel[TN_DEVICES]; /* a device without kernels: the plain twin is built, or the plan says so */
     /* The twin made of plain ops, built instead when the switch is off; both NULL for plain ops. */
     const char *switch_name;
@@ -119,7 +119,8 @@ typedef struct tn_op {
     void (*release)(void *attr); /* frees what attr owns (bodies); NULL for plain data */
     uint64_t strided_in; /* without TN_OP_STRIDED: inputs, and their gradients, whose rows may lie anywhere; only their
                             last axis is contiguous */
-    uint64_t late_out; /* not 0: the backward kernel can make the outputs on its way, if it reads none of them but these;
+    uint64_t
+        late_out; /* not 0: the backward kernel can make the outputs on its way, if it reads none of them but these;
                           where nobody needs them earlier, the forward kernel is then not called (makes_out) */
 } tn_op;
 

@@ -23,7 +23,13 @@ extern "C" {
 #endif
 
 enum {
-    TN_INPUT_RANK = 4, TN_INPUTS_MAX = 16, TN_LOSSES_MAX = 4, TN_METRICS_MAX = 16, TN_SUMS_MAX = 4, TN_STEPS_MAX = 8, TN_SCHEDULES_MAX = 16,
+    TN_INPUT_RANK = 4,
+    TN_INPUTS_MAX = 16,
+    TN_LOSSES_MAX = 4,
+    TN_METRICS_MAX = 16,
+    TN_SUMS_MAX = 4,
+    TN_STEPS_MAX = 8,
+    TN_SCHEDULES_MAX = 16,
     TN_COSTS_MAX = 8
 };
 
@@ -42,12 +48,14 @@ typedef struct tn_input_row {
     const char *name;
     tn_dtype type;                   /* TN_F32 or TN_I32 */
     const char *dims[TN_INPUT_RANK]; /* TN_B, TN_T, a setting, a number of the source, or digits; NULL ends them */
-    double pad;                      /* what rows behind the last valid one hold; where it is cut, also what stands behind a short sequence */
-    bool cut;                        /* dims begin with B, T: chunks of time and narrower plans take a part of it */
-    bool optional;                   /* it is there only where the source has it (marks of documents); tn_in is TN_NONE elsewhere */
+    double
+        pad;  /* what rows behind the last valid one hold; where it is cut, also what stands behind a short sequence */
+    bool cut; /* dims begin with B, T: chunks of time and narrower plans take a part of it */
+    bool optional; /* it is there only where the source has it (marks of documents); tn_in is TN_NONE elsewhere */
     tn_input_from from;
-    bool valid_rows;   /* i32 {"1"}: how many rows of the batch are valid, which whoever fills the others says */
-    const char *below; /* i32: its numbers are 0 .. below-1, or pad; a setting, a number of the source or digits. NULL: any */
+    bool valid_rows; /* i32 {"1"}: how many rows of the batch are valid, which whoever fills the others says */
+    const char
+        *below; /* i32: its numbers are 0 .. below-1, or pad; a setting, a number of the source or digits. NULL: any */
 } tn_input_row;
 
 /* A part of the loss, and what it is a mean over: where a step is done in parts (chunks of time), each counts by it. */
@@ -63,10 +71,10 @@ typedef enum tn_better { TN_LOWER, TN_HIGHER } tn_better;
 typedef enum tn_metric_how {
     TN_MEAN_BY_COUNT, /* output sums[0] (NULL, or where there is none: NAME, then "loss") is a batch's mean over output sums[1] (NULL:
                        * what the source counts); .needs: times that number */
-    TN_QUOTIENT,      /* the sum of output sums[0] over the sum of output sums[1] */
-    TN_FROM_SUMS,     /* make() of the sums of the outputs sums[] */
-    TN_ADDED,         /* make() (NULL: the first sum over the second) of what add() has added up, batch by batch */
-    TN_OF_WHOLE       /* whole() of the outputs keep[] of all held-out rows together */
+    TN_QUOTIENT,  /* the sum of output sums[0] over the sum of output sums[1] */
+    TN_FROM_SUMS, /* make() of the sums of the outputs sums[] */
+    TN_ADDED,     /* make() (NULL: the first sum over the second) of what add() has added up, batch by batch */
+    TN_OF_WHOLE   /* whole() of the outputs keep[] of all held-out rows together */
 } tn_metric_how;
 
 /* One evaluated batch, as a metric's functions see it. */
@@ -91,8 +99,9 @@ typedef struct tn_metric_row {
     const char *reads; /* an output that is made only where somebody asks (tn_wants), such as "logits", or NULL */
     const char *runs;  /* the step whose outputs these are; NULL: "eval" */
     const char *needs; /* a number of the source without which the metric is not there; NULL: none */
-    bool by_group;     /* where held-out batches come in groups: the mean of the groups' values, each shown as NAME_GROUP too */
-    const char *key;   /* in metrics.jsonl and reports; NULL: heldout_NAME */
+    bool
+        by_group; /* where held-out batches come in groups: the mean of the groups' values, each shown as NAME_GROUP too */
+    const char *key; /* in metrics.jsonl and reports; NULL: heldout_NAME */
 } tn_metric_row;
 
 /* --- schedules -------------------------------------------------------------------------------------------------------- */
@@ -109,10 +118,11 @@ typedef struct tn_schedule_row {
 /* A distribution that the instruments hand out number by number (tn_instruments.spread), as `tenon eval --spectrum` shows it and `tenon check`
  * looks at it. */
 typedef struct tn_view_row {
-    const char *name;            /* "tau": of all that are called "PLACE.tau" */
-    const char *label, *unit;    /* "time constant", "tokens" */
-    const char *of;              /* what has such a number: "states" */
-    const char *twin, *twin_key; /* the same number said otherwise, and its name in files: "|lambda|", "lambda"; or NULL */
+    const char *name;         /* "tau": of all that are called "PLACE.tau" */
+    const char *label, *unit; /* "time constant", "tokens" */
+    const char *of;           /* what has such a number: "states" */
+    const char *twin,
+        *twin_key; /* the same number said otherwise, and its name in files: "|lambda|", "lambda"; or NULL */
     double (*twin_of)(double value);
     const char *beside, *beside_label; /* a number that is reported as "PLACE.state_rms", "state rms"; or NULL */
     const char *how;                   /* how it was measured; # stands for the tokens of the batch */
@@ -122,10 +132,11 @@ typedef struct tn_view_row {
 /* A count that the plans put out for each sample, summed over a run: what it took, in units of one evaluation (`block_evals` of a study). */
 typedef struct tn_cost_row {
     const char *name;
-    const char *output;                       /* i32 (B); 0: the sample took no part */
-    bool eval;                                /* of evaluations; else of training steps */
-    double (*units)(const tn_settings *st);   /* that one of them is; NULL: 1 */
-    bool (*by_sample)(const tn_settings *st); /* one for each sample that took part, whatever the output says; NULL: no */
+    const char *output;                     /* i32 (B); 0: the sample took no part */
+    bool eval;                              /* of evaluations; else of training steps */
+    double (*units)(const tn_settings *st); /* that one of them is; NULL: 1 */
+    bool (*by_sample)(
+        const tn_settings *st); /* one for each sample that took part, whatever the output says; NULL: no */
 } tn_cost_row;
 
 /* More about a number that the instruments report. */

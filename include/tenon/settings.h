@@ -94,12 +94,15 @@ tn_status tn_settings_override(tn_settings *st, const char *key_value);
 
 /* Values by key. A key that is not in the table, or is of another type, is a mistake in the calling code: while a model is built,
  * the value is 0 (or "") and the build fails with the key, file and line. */
-#define tn_settings_int(st, key) tn_settings_int_((st), __FILE__, __LINE__, (key)) /* INT, AUTO_INT; 0 while it is auto */
+#define tn_settings_int(st, key)                                                                                       \
+    tn_settings_int_((st), __FILE__, __LINE__, (key)) /* INT, AUTO_INT; 0 while it is auto */
 #define tn_settings_is_auto(st, key) tn_settings_is_auto_((st), __FILE__, __LINE__, (key))
 #define tn_settings_float(st, key) tn_settings_float_((st), __FILE__, __LINE__, (key))
-#define tn_settings_on(st, key) tn_settings_on_((st), __FILE__, __LINE__, (key))         /* SWITCH, BOOL */
-#define tn_settings_choice(st, key) tn_settings_choice_((st), __FILE__, __LINE__, (key)) /* CHOICE: its place among them, from 0 */
-#define tn_settings_text(st, key) tn_settings_text_((st), __FILE__, __LINE__, (key))     /* any type, canonical; until the next set */
+#define tn_settings_on(st, key) tn_settings_on_((st), __FILE__, __LINE__, (key)) /* SWITCH, BOOL */
+#define tn_settings_choice(st, key)                                                                                    \
+    tn_settings_choice_((st), __FILE__, __LINE__, (key)) /* CHOICE: its place among them, from 0 */
+#define tn_settings_text(st, key)                                                                                      \
+    tn_settings_text_((st), __FILE__, __LINE__, (key)) /* any type, canonical; until the next set */
 #define tn_settings_source(st, key) tn_settings_source_((st), __FILE__, __LINE__, (key))
 int64_t tn_settings_int_(const tn_settings *st, const char *file, int line, const char *key);
 bool tn_settings_is_auto_(const tn_settings *st, const char *file, int line, const char *key);

@@ -39,8 +39,7 @@ bool tn_dims_equal(tn_dims a, tn_dims b);
 const char *tn_dims_text(tn_dims d, char *buf, size_t bytes);
 
 /* tn_shape(2, 128, 512): dimensions from a list of at most TN_MAX_RANK integers. */
-#define tn_shape(...)                                                                                                  \
-    tn_shape_(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), (const int64_t[]){ __VA_ARGS__ })
+#define tn_shape(...) tn_shape_(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), (const int64_t[]){ __VA_ARGS__ })
 tn_dims tn_shape_(size_t rank, const int64_t *dim);
 
 float tn_bf16_to_f32(uint16_t x);

@@ -300,7 +300,8 @@ static void metrics(void **state)
     for (int i = 0; i < 4000; i++) fprintf(f, "%d\n", i);
     assert_int_equal(fclose(f), 0);
     snprintf(data, sizeof data, "data=%s", path);
-    const char *const list[] = { "dim=16", "layers=1", "heads=2", "vocab=256", "train.context=24", "threads=1", "train.batch=4", data };
+    const char *const list[] = { "dim=16",           "layers=1",  "heads=2",       "vocab=256",
+                                 "train.context=24", "threads=1", "train.batch=4", data };
     assert_fine(tenon_open("gpt", list, 8, &net));
     assert_int_equal(tenon_metrics(net), 0); /* nothing is recorded of it */
     assert_int_equal(tenon_metric_at(net, 0, &m), TENON_USAGE);

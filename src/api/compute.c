@@ -48,7 +48,8 @@ int64_t tenon_vocab(const tenon_net *net) { return net->vocab; }
 static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
 {
     unsigned optional = 0;
-    for (size_t i = 0; i < net->inputs.n; i++) optional |= (unsigned)(net->inputs.slot[i].row->optional && net->input[i].filled) << i;
+    for (size_t i = 0; i < net->inputs.n; i++)
+        optional |= (unsigned)(net->inputs.slot[i].row->optional && net->input[i].filled) << i;
     if (optional != net->optional)
         for (int i = 0; i < TN_NET_PARTS; i++) drop(net, (tn_net_part)i);
     net->optional = optional;
@@ -56,7 +57,9 @@ static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
         tn_trainer *t;
         const char *wants[TN_BATCH_WANTS + 1] = { NULL };
         for (size_t i = 0; which == TN_NET_WANTS && i < net->n_wants; i++) wants[i] = net->want[i];
-        const tn_trainer_options o = { .batch = net->batch, .length = net->length, .wants = wants, .forward_only = which != TN_NET_GRAD };
+        const tn_trainer_options o = {
+            .batch = net->batch, .length = net->length, .wants = wants, .forward_only = which != TN_NET_GRAD
+        };
         TN_RETURN_IF(tn__api_trainer(net, o, false, &t));
         net->part[which] = t;
         if (which == TN_NET_GRAD && net->steps > 0)
@@ -89,10 +92,13 @@ static tn_status give(const tenon_net *net, tn_trainer *t, bool all)
         if (net->input[k].filled) memcpy(f.at[i], net->input[k].data, sizeof(float) * (size_t)n);
         else if (s->row->valid_rows) *(int32_t *)f.at[i] = (int32_t)net->batch;
         else if (all)
-            return tn_error(TN_USAGE, "input %s of model %s is missing: fill it before the step", s->row->name, net->saved.model->name);
+            return tn_error(TN_USAGE, "input %s of model %s is missing: fill it before the step", s->row->name,
+                            net->saved.model->name);
         else pad(f.at[i], s->row, n);
     }
-    return any ? TN_OK : tn_error(TN_USAGE, "no input of model %s is filled: fill what the step reads before it", net->saved.model->name);
+    return any ? TN_OK
+               : tn_error(TN_USAGE, "no input of model %s is filled: fill what the step reads before it",
+                          net->saved.model->name);
 }
 
 /* Outputs join those that were asked for before, so that asking in turn makes no plans; where there is no room for both, those before go. */
@@ -108,8 +114,8 @@ static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
             net->n_wants = 0;
             drop(net, TN_NET_WANTS);
             if (before && n <= TN_BATCH_WANTS) return want(net, outputs, n);
-            return tn_error(TN_USAGE, "output %.60s: at most %d are asked for, each with a name of up to %d letters", outputs[i],
-                            TN_BATCH_WANTS, TN_NET_NAME - 1);
+            return tn_error(TN_USAGE, "output %.60s: at most %d are asked for, each with a name of up to %d letters",
+                            outputs[i], TN_BATCH_WANTS, TN_NET_NAME - 1);
         }
         strcpy(net->want[net->n_wants++], outputs[i]);
     }
@@ -162,7 +168,8 @@ tenon_status tenon_run(tenon_net *net, const char *name, const char *const *outp
     TN_API_TRY(find_step(net, name, &step));
     net->ran = NULL;
     if (n) TN_API_TRY(tn__api_need(outputs, "outputs"));
-    if (strcmp(step, "train") == 0 && n) TN_API_USAGE("step train has no outputs: ask for them in eval or another step");
+    if (strcmp(step, "train") == 0 && n)
+        TN_API_USAGE("step train has no outputs: ask for them in eval or another step");
     if (strcmp(step, "train") == 0) return (tenon_status)add_gradients(net, loss);
     if (n) TN_API_TRY(want(net, outputs, n));
     TN_API_TRY(need_part(net, n ? TN_NET_WANTS : TN_NET_EVAL, &t));
@@ -203,7 +210,8 @@ tenon_status tenon_forward(tenon_net *net, const int32_t *tokens, float *logits)
     tenon_tensor out = { .size = sizeof out };
     size_t n = 1;
     TN_API_TRY(tn__api_need(logits, "logits"));
-    if (!net->vocab) TN_API_USAGE("model %s puts out no \"logits\": ask for another output with tenon_run", net->saved.model->name);
+    if (!net->vocab)
+        TN_API_USAGE("model %s puts out no \"logits\": ask for another output with tenon_run", net->saved.model->name);
     TN_API_TRY(want(net, outputs, 1));
     TN_API_TRY(fill_tokens(net, TN_NET_WANTS, tokens, NULL));
     TN_API_TRY(tenon_run(net, "eval", outputs, 1, NULL));
@@ -248,14 +256,17 @@ tenon_status tenon_step(tenon_net *net, tenon_step_report *report)
     net->loss = 0;
     TN_API_TRY(s);
     net->steps++;
-    const tenon_step_report r = { .step = net->steps, .lr = (double)a.lr, .grad_norm = (double)a.grad_norm, .applied = a.ok };
+    const tenon_step_report r = {
+        .step = net->steps, .lr = (double)a.lr, .grad_norm = (double)a.grad_norm, .applied = a.ok
+    };
     return report ? tn__api_give(&r, sizeof r, report, "tenon_step_report") : TENON_OK;
 }
 
 /* --- a row of tokens -------------------------------------------------------------------------------------------------- */
 
 /* Windows [first, first + batch) of the row; returns how many labels count. */
-static int64_t cut_windows(const tenon_net *net, const int32_t *tokens, int64_t n, int64_t first, int32_t *in, int32_t *out)
+static int64_t cut_windows(const tenon_net *net, const int32_t *tokens, int64_t n, int64_t first, int32_t *in,
+                           int32_t *out)
 {
     int64_t counted = 0;
     for (int64_t i = 0; i < net->batch * net->length; i++) {

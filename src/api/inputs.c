@@ -43,7 +43,8 @@ tn_status tn__api_inputs(tenon_net *net)
 const char *tn__api_number(const tenon_net *net, const char *name)
 {
     const tn_model *m = net->saved.model;
-    if (is_setting(net, name) || isdigit((unsigned char)name[0]) || strcmp(name, TN_B) == 0 || strcmp(name, TN_T) == 0) return NULL;
+    if (is_setting(net, name) || isdigit((unsigned char)name[0]) || strcmp(name, TN_B) == 0 || strcmp(name, TN_T) == 0)
+        return NULL;
     for (size_t i = 0; i < m->n_inputs; i++) {
         const tn_input_row *r = &m->inputs[i];
         for (int k = 0; k < TN_INPUT_RANK && r->dims[k]; k++)
@@ -59,7 +60,8 @@ tn_status tn__api_set_number(tenon_net *net, const char *name, const char *value
     size_t i = 0;
     errno = 0;
     const long long x = strtoll(value, &end, 10);
-    if (errno || end == value || *end || x < 1 || x > (long long)1 << 40) return tn_error(TN_USAGE, "%s=%.40s: a size is a whole number from 1", name, value);
+    if (errno || end == value || *end || x < 1 || x > (long long)1 << 40)
+        return tn_error(TN_USAGE, "%s=%.40s: a size is a whole number from 1", name, value);
     while (i < net->n_numbers && strcmp(net->number[i].name, name) != 0) i++;
     if (i == TN_BATCH_NUMBERS) return tn_error(TN_USAGE, "%s: there are more than %d numbers", name, TN_BATCH_NUMBERS);
     const tn_source_number before = net->number[i];
@@ -103,8 +105,15 @@ tenon_status tenon_input_at(const tenon_net *net, size_t i, tenon_input *out)
     if (i >= net->inputs.n) TN_API_USAGE("there are %zu inputs, none of number %zu", net->inputs.n, i);
     const tn_input_slot *s = &net->inputs.slot[i];
     const tn_dims d = dims_of(net, s);
-    tenon_input in = { .name = s->row->name, .dtype = (tenon_dtype)s->row->type, .rank = s->rank, .batch = s->each > 0, .time = s->timed,
-                       .below = s->below, .pad = s->row->pad, .optional = s->row->optional, .filled = net->input[i].filled };
+    tenon_input in = { .name = s->row->name,
+                       .dtype = (tenon_dtype)s->row->type,
+                       .rank = s->rank,
+                       .batch = s->each > 0,
+                       .time = s->timed,
+                       .below = s->below,
+                       .pad = s->row->pad,
+                       .optional = s->row->optional,
+                       .filled = net->input[i].filled };
     for (int k = 0; k < d.rank; k++) in.shape[k] = d.dim[k];
     return tn__api_give(&in, sizeof in, out, "tenon_input");
 }
@@ -128,8 +137,8 @@ tn_status tn__api_check_values(const tenon_net *net, const char *name, const int
     const int32_t pad = s->row->valid_rows ? 0 : (int32_t)s->row->pad;
     for (size_t i = 0; below && i < n; i++)
         if ((x[i] < 0 || x[i] >= below) && x[i] != pad)
-            return tn_error(TN_USAGE, "%s[%zu] is %d, outside %d to %lld", s->row->name, i, (int)x[i], pad == -1 ? -1 : 0,
-                            (long long)below - 1);
+            return tn_error(TN_USAGE, "%s[%zu] is %d, outside %d to %lld", s->row->name, i, (int)x[i],
+                            pad == -1 ? -1 : 0, (long long)below - 1);
     return TN_OK;
 }
 
@@ -141,7 +150,8 @@ tn_status tn__api_input(tenon_net *net, const char *name, void **out)
     const size_t n = (size_t)tn_input_items(&net->inputs.slot[i], net->batch, net->length);
     tn_net_input *in = &net->input[i];
     if (in->items < n) {
-        if (!tn_mul_ok(n, sizeof(float), &bytes)) return tn_error(TN_MEMORY, "input %s has too many numbers: set a smaller shape", name);
+        if (!tn_mul_ok(n, sizeof(float), &bytes))
+            return tn_error(TN_MEMORY, "input %s has too many numbers: set a smaller shape", name);
         tn_free(in->data);
         *in = (tn_net_input){ .data = tn_alloc(bytes) };
         if (!in->data) return TN_MEMORY;
@@ -152,7 +162,10 @@ tn_status tn__api_input(tenon_net *net, const char *name, void **out)
     return TN_OK;
 }
 
-static const char *type_name(tenon_dtype t) { return t >= TENON_F32 && t <= TENON_U8 ? tn_dtype_name((tn_dtype)t) : "no type"; }
+static const char *type_name(tenon_dtype t)
+{
+    return t >= TENON_F32 && t <= TENON_U8 ? tn_dtype_name((tn_dtype)t) : "no type";
+}
 
 tenon_status tenon_fill(tenon_net *net, const char *name, tenon_dtype dtype, const void *values, size_t n)
 {
@@ -164,7 +177,8 @@ tenon_status tenon_fill(tenon_net *net, const char *name, tenon_dtype dtype, con
     const int64_t items = tn_input_items(s, net->batch, net->length);
     TN_API_TRY(tn__api_need(values, name));
     if ((tn_dtype)dtype != s->row->type)
-        TN_API_USAGE("input %s is %s, and %s is given: convert the numbers", name, tn_dtype_name(s->row->type), type_name(dtype));
+        TN_API_USAGE("input %s is %s, and %s is given: convert the numbers", name, tn_dtype_name(s->row->type),
+                     type_name(dtype));
     if (n != (size_t)items)
         TN_API_USAGE("input %s is %s, %lld numbers, and %zu are given: give all of them, or set another shape", name,
                      tn_dims_text(dims_of(net, s), shape, sizeof shape), (long long)items, n);

@@ -15,7 +15,8 @@ void tn__api_recorded(tenon_net *net)
     tn_ckpt_state st;
     tn_metric_rows(net->saved.model, &net->metrics);
     net->scores.n = 0;
-    if (!net->saved.weights[0] || tn_path_join(net->saved.weights, "manifest.json", manifest, sizeof manifest) != TN_OK) return;
+    if (!net->saved.weights[0] || tn_path_join(net->saved.weights, "manifest.json", manifest, sizeof manifest) != TN_OK)
+        return;
     if (access(manifest, F_OK) != 0 || tn_ckpt_read_state(net->saved.weights, &st) != TN_OK) return;
     net->scores = st.now;
     if (net->scores.n) snprintf(net->scores.at[0].name, sizeof net->scores.at[0].name, "%s", net->metrics.row[0]->name);
@@ -33,12 +34,19 @@ tenon_status tenon_measure(tenon_net *net, const char *split)
     const bool test = strcmp(split, tn_data_split_names[TN_TEST]) == 0;
     if (!test && strcmp(split, tn_data_split_names[TN_VALID]) != 0)
         TN_FAIL(TN_USAGE, "split \"%.40s\": the splits are valid and test", split);
-    const tn_session_options o = { .settings = net->saved.settings, .model = net->saved.model, .store = net->store, .needs_data = true,
-                                   .evaluates = true, .split = test ? TN_TEST : TN_VALID };
+    const tn_session_options o = { .settings = net->saved.settings,
+                                   .model = net->saved.model,
+                                   .store = net->store,
+                                   .needs_data = true,
+                                   .evaluates = true,
+                                   .split = test ? TN_TEST : TN_VALID };
     TN_TRY(tn_session_open_with(&o, &on));
     if (tn_session_count(&on, o.split) == 0)
-        TN_FAIL(TN_USAGE, "the data have no %s split: prepare text with %s_frac= or %s=FILE, set task.%s_frac, or have the model's records hold "
-                          "out some", split, split, split, split);
+        TN_FAIL(TN_USAGE,
+                "the data have no %s split: prepare text with %s_frac= or %s=FILE, set task.%s_frac, or have the "
+                "model's records hold "
+                "out some",
+                split, split, split, split);
     TN_TRY(tn_evaluator_new(on.trainer, &on.source, &v));
     tn_evaluator_stop(v, &net->interrupted);
     TN_TRY(tn_evaluator_run(v, &on.source, 0, &e));
@@ -56,7 +64,9 @@ tenon_status tenon_metric_at(const tenon_net *net, size_t i, tenon_metric *out)
 {
     if (i >= net->scores.n) TN_API_USAGE("there are %zu metrics, none of number %zu", net->scores.n, i);
     const tn_metric_row *r = tn_metric_find(&net->metrics, net->scores.at[i].name);
-    const tenon_metric m = { .name = net->scores.at[i].name, .unit = r && r->unit ? r->unit : "", .higher = r && r->better == TN_HIGHER,
+    const tenon_metric m = { .name = net->scores.at[i].name,
+                             .unit = r && r->unit ? r->unit : "",
+                             .higher = r && r->better == TN_HIGHER,
                              .value = net->scores.at[i].value };
     return tn__api_give(&m, sizeof m, out, "tenon_metric");
 }

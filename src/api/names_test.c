@@ -94,7 +94,8 @@ static void optional_inputs(void **state)
     tenon_net *net = open_tiny(*state, &b);
     tenon_input in = { .size = sizeof in };
     assert_fine(tenon_input_find(net, "reset", &in));
-    assert_true(in.optional && !in.filled && in.dtype == TENON_I32 && in.rank == 2 && in.shape[0] == B && in.shape[1] == T && in.batch && in.time);
+    assert_true(in.optional && !in.filled && in.dtype == TENON_I32 && in.rank == 2 && in.shape[0] == B &&
+                in.shape[1] == T && in.batch && in.time);
     for (int i = 0; i < B * T; i++) b.labels[i] = i % T < T / 2 ? -1 : b.tokens[i];
     plain = loss(net, &b);
     fill_batch(net, &b);
@@ -108,8 +109,9 @@ static void optional_inputs(void **state)
         if (i % T < T / 2) b.tokens[i] = (b.tokens[i] + 1) % V;
     fill_batch(net, &b);
     assert_fine(tenon_run(net, "eval", NULL, 0, &other));
-    if (strcmp(*state, "ten") == 0) assert_true(marked != plain && other == marked); /* gpt is told of documents by another */
-    assert_true(loss(net, &b) != plain); /* and the calls for tokens do without */
+    if (strcmp(*state, "ten") == 0)
+        assert_true(marked != plain && other == marked); /* gpt is told of documents by another */
+    assert_true(loss(net, &b) != plain);                 /* and the calls for tokens do without */
     for (int i = 0; i < B * T; i++)
         if (i % T < T / 2) b.tokens[i] = (b.tokens[i] + V - 1) % V;
     again = loss(net, &b);
@@ -119,7 +121,9 @@ static void optional_inputs(void **state)
 
 enum { SAMPLES = 12, FEATURES = 6, CLASSES = 3 };
 
-static const char *const small_tep[] = { "inputs=6", "classes=3", "dim=8", "threads=1", "train.lr=3e-2", "train.warmup=0", "train.schedule=constant" };
+static const char *const small_tep[] = {
+    "inputs=6", "classes=3", "dim=8", "threads=1", "train.lr=3e-2", "train.warmup=0", "train.schedule=constant"
+};
 
 static tenon_net *open_tep(float features[SAMPLES * FEATURES], int32_t labels[SAMPLES])
 {
@@ -129,7 +133,8 @@ static tenon_net *open_tep(float features[SAMPLES * FEATURES], int32_t labels[SA
     assert_fine(tenon_shape(net, SAMPLES, 1));
     for (int i = 0; i < SAMPLES; i++) {
         labels[i] = i % CLASSES;
-        for (int k = 0; k < FEATURES; k++) features[i * FEATURES + k] = (k % CLASSES == labels[i]) + 0.1f * (float)((i * 7 + k * 5) % 11 - 5);
+        for (int k = 0; k < FEATURES; k++)
+            features[i * FEATURES + k] = (k % CLASSES == labels[i]) + 0.1f * (float)((i * 7 + k * 5) % 11 - 5);
     }
     return net;
 }
@@ -147,7 +152,8 @@ static void samples_by_name(void **state)
     assert_int_equal(tenon_inputs(net), 6);
     assert_fine(tenon_input_at(net, 0, &in));
     assert_string_equal(in.name, "features");
-    assert_true(in.dtype == TENON_F32 && in.rank == 3 && in.shape[0] == SAMPLES && in.shape[1] == 1 && in.shape[2] == FEATURES && !in.optional);
+    assert_true(in.dtype == TENON_F32 && in.rank == 3 && in.shape[0] == SAMPLES && in.shape[1] == 1 &&
+                in.shape[2] == FEATURES && !in.optional);
     assert_fine(tenon_input_find(net, "labels", &in));
     assert_true(in.below == CLASSES && in.pad == -1 && in.rank == 2 && in.shape[1] == 1 && !in.time && !in.filled);
     assert_fine(tenon_fill(net, "features", TENON_F32, features, SAMPLES * FEATURES));
@@ -180,7 +186,8 @@ static void samples_by_name(void **state)
 static void refused(tenon_status s, const char *part)
 {
     assert_int_equal(s, TENON_USAGE);
-    if (!strstr(tenon_error(), part) || strchr(tenon_error(), '\n')) fail_msg("\"%s\" does not say \"%s\" in one line", tenon_error(), part);
+    if (!strstr(tenon_error(), part) || strchr(tenon_error(), '\n'))
+        fail_msg("\"%s\" does not say \"%s\" in one line", tenon_error(), part);
 }
 
 static void mistakes_by_name(void **state)
@@ -208,9 +215,11 @@ static void mistakes_by_name(void **state)
     refused(tenon_set(net, "train.lr", NULL), "value is NULL");
     refused(tenon_run(net, "eval", NULL, 0, &x), "input features of model tep is missing: fill it");
     refused(tenon_run(net, "eval", (const char *const[]){ "logits" }, 1, NULL), "no input of model tep is filled");
-    refused(tenon_fill(net, "surface", TENON_F32, features, 1), "model tep has no input surface: it has features, labels, count, sample, weights, targets");
+    refused(tenon_fill(net, "surface", TENON_F32, features, 1),
+            "model tep has no input surface: it has features, labels, count, sample, weights, targets");
     refused(tenon_fill(net, "features", TENON_I32, labels, SAMPLES), "input features is f32, and i32 is given");
-    refused(tenon_fill(net, "features", TENON_F32, features, 7), "input features is (12,1,6), 72 numbers, and 7 are given");
+    refused(tenon_fill(net, "features", TENON_F32, features, 7),
+            "input features is (12,1,6), 72 numbers, and 7 are given");
     refused(tenon_fill(net, "features", TENON_F32, NULL, SAMPLES * FEATURES), "features is NULL");
     refused(tenon_fill(net, NULL, TENON_F32, features, 1), "name is NULL");
     labels[4] = CLASSES;

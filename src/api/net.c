@@ -75,7 +75,8 @@ tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, 
     tn_input_row rows[TN_INPUTS_MAX];
     const tn_supply supply = tn__api_supply(net, rows);
     const char *steps[TN_STEPS_MAX + 1] = { NULL };
-    const bool chunks = strcmp(tn_settings_text(net->saved.settings, "plan.recompute"), "chunk") == 0; /* have none: running one says so */
+    const bool chunks = strcmp(tn_settings_text(net->saved.settings, "plan.recompute"), "chunk") ==
+                        0; /* have none: running one says so */
     for (size_t i = 0, n = 0; o.forward_only && (all || !chunks) && i < m->n_steps && n < TN_STEPS_MAX; i++)
         if (all || !m->steps[i].gradients) steps[n++] = m->steps[i].name;
     o.model = m;
@@ -95,9 +96,12 @@ static tn_status adopt(tenon_net *n, tn_device device)
     const tn_model *m = n->saved.model;
     const int64_t length = tn_inputs_length(m, n->saved.settings);
     TN_RETURN_IF(tn__api_inputs(n));
-    if (length < 1) return tn_error(TN_USAGE, "model %s: %s is auto, and there are no data to take it from: set it", m->name, m->time);
+    if (length < 1)
+        return tn_error(TN_USAGE, "model %s: %s is auto, and there are no data to take it from: set it", m->name,
+                        m->time);
     const tn_supply supply = tn__api_supply(n, rows);
-    if (n->saved.weights[0] && !tn_model_cuts(m)) TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &supply, length));
+    if (n->saved.weights[0] && !tn_model_cuts(m))
+        TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &supply, length));
     TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
     const int64_t few = tn_model_cuts(m) && length > 8 ? 8 : length;
     const tn_trainer_options o = { .batch = 1, .length = few, .logits = true, .forward_only = true, .threads = 1 };
@@ -224,7 +228,8 @@ static tn_status find_entry(const tenon_net *net, const char *name, const tn_ent
 {
     TN_RETURN_IF(tn__api_need(name, "name"));
     *out = tn_store_find(net->store, name);
-    return *out ? TN_OK : tn_error(TN_USAGE, "the model has no tensor %.200s: tenon_tensor_at lists those there are", name);
+    return *out ? TN_OK
+                : tn_error(TN_USAGE, "the model has no tensor %.200s: tenon_tensor_at lists those there are", name);
 }
 
 tenon_status tenon_tensor_find(const tenon_net *net, const char *name, tenon_tensor *out)
@@ -241,9 +246,12 @@ static tn_status find_part(const tenon_net *net, const char *name, tenon_part pa
     TN_RETURN_IF(find_entry(net, name, &e));
     if (part != TENON_DATA && part != TENON_GRADIENT)
         return tn_error(TN_USAGE, "part=%d is neither TENON_DATA nor TENON_GRADIENT", (int)part);
-    if (part == TENON_GRADIENT && !e->grad) return tn_error(TN_USAGE, "%.200s has no gradient: it is not trainable", name);
-    const size_t need = (size_t)tn_dims_count(e->dims) * (part == TENON_DATA ? tn_dtype_bytes(e->dtype) : sizeof(float));
-    if (bytes != need) return tn_error(TN_USAGE, "%.200s has %zu bytes, not %zu: give room for all of it", name, need, bytes);
+    if (part == TENON_GRADIENT && !e->grad)
+        return tn_error(TN_USAGE, "%.200s has no gradient: it is not trainable", name);
+    const size_t need =
+        (size_t)tn_dims_count(e->dims) * (part == TENON_DATA ? tn_dtype_bytes(e->dtype) : sizeof(float));
+    if (bytes != need)
+        return tn_error(TN_USAGE, "%.200s has %zu bytes, not %zu: give room for all of it", name, need, bytes);
     *out = part == TENON_DATA ? e->data : e->grad;
     return TN_OK;
 }

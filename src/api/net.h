@@ -30,19 +30,19 @@ struct tenon_net {
     tn_store *store;
     int64_t batch, length, vocab;
     tn_trainer *part[TN_NET_PARTS];
-    tn_inputs inputs; /* all that a caller may fill, for this model and these numbers */
-    tn_net_input input[TN_INPUTS_MAX]; /* by slot of it */
+    tn_inputs inputs;                          /* all that a caller may fill, for this model and these numbers */
+    tn_net_input input[TN_INPUTS_MAX];         /* by slot of it */
     tn_source_number number[TN_BATCH_NUMBERS]; /* (n_numbers): sizes that are no settings */
     size_t n_numbers;
-    unsigned optional; /* those that the trainers were made for, a bit for each slot */
+    unsigned optional;                      /* those that the trainers were made for, a bit for each slot */
     char want[TN_BATCH_WANTS][TN_NET_NAME]; /* (n_wants): outputs of part[TN_NET_WANTS] beside its own */
     size_t n_wants;
-    tn_trainer *ran;  /* whose outputs can be read, or NULL */
-    const char *step; /* that it ran: "eval", or one of the model's own */
-    tn_guard_state guard; /* of the trainer that was, while part[TN_NET_GRAD] is NULL */
-    int64_t steps;        /* done so far */
-    int added;            /* batches whose gradients wait for a step, */
-    double loss;          /* and the sum of their losses */
+    tn_trainer *ran;         /* whose outputs can be read, or NULL */
+    const char *step;        /* that it ran: "eval", or one of the model's own */
+    tn_guard_state guard;    /* of the trainer that was, while part[TN_NET_GRAD] is NULL */
+    int64_t steps;           /* done so far */
+    int added;               /* batches whose gradients wait for a step, */
+    double loss;             /* and the sum of their losses */
     tn_metric_list metrics;  /* rows of the scores */
     tn_scores scores;        /* as recorded, or as measured last */
     atomic_bool interrupted; /* by tenon_interrupt, which other threads and signal handlers call */

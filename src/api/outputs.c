@@ -10,7 +10,8 @@ static bool is_eval(const tenon_net *net) { return strcmp(net->step, "eval") == 
 static const tn_graph *graph_of(const tenon_net *net)
 {
     if (!net->ran) return NULL;
-    return tn_plan_graph(is_eval(net) ? tn_trainer_plan(net->ran, false) : tn_bound_plan(tn_trainer_step_bound(net->ran, net->step)));
+    return tn_plan_graph(is_eval(net) ? tn_trainer_plan(net->ran, false)
+                                      : tn_bound_plan(tn_trainer_step_bound(net->ran, net->step)));
 }
 
 /* Where sequences are computed in chunks the graph is that of one: its second axis is a part of time. */

@@ -30,7 +30,10 @@ done:
 
 tenon_status tenon_tokenizer_open(const char *spec, tenon_tokenizer **out) { return open_tokenizer(NULL, spec, out); }
 
-tenon_status tenon_tokenizer_of(const tenon_net *net, tenon_tokenizer **out) { return open_tokenizer(&net->saved, "", out); }
+tenon_status tenon_tokenizer_of(const tenon_net *net, tenon_tokenizer **out)
+{
+    return open_tokenizer(&net->saved, "", out);
+}
 
 void tenon_tokenizer_close(tenon_tokenizer *t)
 {
@@ -88,7 +91,8 @@ void tenon_sample_init(tenon_sample_options *o)
 static tn_status pass_on(void *ctx, int64_t sample, const char *text, size_t bytes)
 {
     const tenon_sample_options *o = ctx;
-    return o->text && o->text(o->user, sample, text, bytes) ? tn_error(TN_INTERRUPTED, "the caller ended sampling") : TN_OK;
+    return o->text && o->text(o->user, sample, text, bytes) ? tn_error(TN_INTERRUPTED, "the caller ended sampling")
+                                                            : TN_OK;
 }
 
 static bool interrupted(void *net) { return atomic_load(&((tenon_net *)net)->interrupted); }
@@ -103,7 +107,8 @@ static int64_t capacity_of(const tenon_net *net, const tenon_sample_options *o)
 static tn_status check_options(const tenon_net *net, const tenon_sample_options *o)
 {
     if (!tn_model_cuts(net->saved.model))
-        return tn_error(TN_USAGE, "model %s learns from samples and writes no text: tenon_measure evaluates it", net->saved.model->name);
+        return tn_error(TN_USAGE, "model %s learns from samples and writes no text: tenon_measure evaluates it",
+                        net->saved.model->name);
     if (o->samples < 1 || o->samples > 65536)
         return tn_error(TN_USAGE, "samples=%lld is outside 1 to 65536", (long long)o->samples);
     if (o->max_tokens < 0) return tn_error(TN_USAGE, "max_tokens=%lld is below 0", (long long)o->max_tokens);
@@ -124,18 +129,29 @@ tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample
     TN_API_TRY(tn__api_need(t, "tokenizer"));
     TN_API_TRY(check_options(net, &o));
     atomic_store(&net->interrupted, false);
-    const tn_decoder_options decoder = { .model = net->saved.model, .settings = net->saved.settings, .store = net->store, .batch = o.samples,
-                                         .capacity = capacity_of(net, &o), .interrupted = interrupted, .ctx = net };
+    const tn_decoder_options decoder = { .model = net->saved.model,
+                                         .settings = net->saved.settings,
+                                         .store = net->store,
+                                         .batch = o.samples,
+                                         .capacity = capacity_of(net, &o),
+                                         .interrupted = interrupted,
+                                         .ctx = net };
     const tn_sampler_options so = { .decoder = decoder, .tokenizer = t->t, .start = t->start };
-    const tn_sample_options run = { .pick = { o.temperature, o.top_k, o.top_p }, .seed = o.seed, .max_tokens = o.max_tokens, .stop = o.stop,
-                                    .n_stop = o.n_stop, .ctx = &o, .text = pass_on };
+    const tn_sample_options run = { .pick = { o.temperature, o.top_k, o.top_p },
+                                    .seed = o.seed,
+                                    .max_tokens = o.max_tokens,
+                                    .stop = o.stop,
+                                    .n_stop = o.n_stop,
+                                    .ctx = &o,
+                                    .text = pass_on };
     TN_TRY(tn_sampler_new(&so, &sampler));
     if (o.tokens) TN_TRY(tn_sampler_prompt_tokens(sampler, o.tokens, (int64_t)o.n_tokens));
     else TN_TRY(tn_sampler_prompt(sampler, o.prompt, o.prompt_bytes, NULL));
     TN_TRY(tn_sampler_run(sampler, &run, NULL));
     for (int64_t i = 0; o.done && i < o.samples; i++) {
         const tn_sampled r = tn_sampler_result(sampler, i);
-        if (o.done(o.user, i, r.ids, (size_t)r.n, tn_sample_end_name(r.end))) TN_FAIL(TN_INTERRUPTED, "the caller ended sampling");
+        if (o.done(o.user, i, r.ids, (size_t)r.n, tn_sample_end_name(r.end)))
+            TN_FAIL(TN_INTERRUPTED, "the caller ended sampling");
     }
 done:
     tn_sampler_free(sampler);

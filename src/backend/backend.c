@@ -11,7 +11,9 @@ const tn_backend *tn_backend_get(tn_device d)
 #ifdef TN_HAVE_CUDA
     return tn_cuda_available() == TN_OK ? &tn_backend_cuda : NULL;
 #else
-    (void)tn_error(TN_USAGE, "device=cuda: this build has no CUDA backend; use device=cpu or device=auto, or build where nvcc is found");
+    (void)tn_error(
+        TN_USAGE,
+        "device=cuda: this build has no CUDA backend; use device=cpu or device=auto, or build where nvcc is found");
     return NULL;
 #endif
 }

@@ -80,7 +80,8 @@ static void read_parts(void **state)
     assert_fails(tn_file_read_at(&f, path, 3, got, 3), TN_INTERNAL, path);
     assert_int_equal(truncate(path, 3), 0); /* what a mapping dies of */
     assert_ok(tn_file_read_at(&f, path, 0, got, 3));
-    assert_fails(tn_file_read_at(&f, path, 1, got, 4), TN_BAD_FILE, "cut short while it was in use: it had 5 bytes and now ends before byte 4");
+    assert_fails(tn_file_read_at(&f, path, 1, got, 4), TN_BAD_FILE,
+                 "cut short while it was in use: it had 5 bytes and now ends before byte 4");
     tn_file_close(&f);
     tn_tempdir_remove(&d);
 }

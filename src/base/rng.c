@@ -66,7 +66,8 @@ float tn_rng_uniform(tn_rng r, uint64_t index)
 /* Two normals from two words: radius from the first, which is never 0, angle from the second. */
 static void box_muller(uint32_t a, uint32_t b, float *x, float *y)
 {
-    const double radius = sqrt(-2.0 * log(((double)a + 1.0) * 0x1p-32)), angle = 6.283185307179586 * ((double)b * 0x1p-32);
+    const double radius = sqrt(-2.0 * log(((double)a + 1.0) * 0x1p-32)),
+                 angle = 6.283185307179586 * ((double)b * 0x1p-32);
     *x = (float)(radius * cos(angle));
     *y = (float)(radius * sin(angle));
 }

@@ -187,8 +187,8 @@ static tn_status parse_int(const tn_setting *row, const char *text, const char *
     }
     const int_result r = int_parse(text, &v->i);
     if (r != INT_OK)
-        return tn_error(TN_USAGE, "%s=%s %s%s%s%s  (%s)", row->key, tn_text_quote(text, quoted, sizeof quoted), wrong[r],
-                        row->type == TN_TYPE_AUTO_INT ? ", or auto" : "", row->choices ? ", or " : "",
+        return tn_error(TN_USAGE, "%s=%s %s%s%s%s  (%s)", row->key, tn_text_quote(text, quoted, sizeof quoted),
+                        wrong[r], row->type == TN_TYPE_AUTO_INT ? ", or auto" : "", row->choices ? ", or " : "",
                         row->choices ? row->choices : "", source);
     v->f = (double)v->i;
     if (!in_range(row, v->f)) return outside(row, text, source);

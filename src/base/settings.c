@@ -173,7 +173,9 @@ bool tn_settings_is_section(const tn_settings *st, const char *path)
 {
     const size_t n = strlen(path);
     for (size_t i = 0; i < st->count; i++)
-        if (st->entries[i].length > n && st->entries[i].row->key[n] == '.' && memcmp(st->entries[i].row->key, path, n) == 0) return true;
+        if (st->entries[i].length > n && st->entries[i].row->key[n] == '.' &&
+            memcmp(st->entries[i].row->key, path, n) == 0)
+            return true;
     return false;
 }
 
@@ -253,9 +255,10 @@ static void keep_unknown(const tn_settings *st, const asked *a)
     tn_nearest near = { .word = key };
     if (st->watch->mistake[0]) return;
     for (size_t i = 0; i < st->count; i++) tn_nearest_try(&near, st->entries[i].row->key);
-    snprintf(st->watch->mistake, sizeof st->watch->mistake, "the model asks for a setting %s that is not declared: %s%s%s  (%s:%d)",
-             tn_text_quote(key, quoted, sizeof quoted), near.best ? "did you mean " : "add it to the model's settings", near.best ? near.best : "",
-             near.best ? "?" : "", a->file, a->line);
+    snprintf(st->watch->mistake, sizeof st->watch->mistake,
+             "the model asks for a setting %s that is not declared: %s%s%s  (%s:%d)",
+             tn_text_quote(key, quoted, sizeof quoted), near.best ? "did you mean " : "add it to the model's settings",
+             near.best ? near.best : "", near.best ? "?" : "", a->file, a->line);
 }
 
 static const entry *entry_of(const tn_settings *st, const asked *a)
@@ -272,7 +275,8 @@ static const entry *entry_typed(const tn_settings *st, const asked *a, tn_settin
     const entry *e = entry_of(st, a);
     const bool fits = e && (e->row->type == one || e->row->type == other);
     if (e && !fits && st->watch->on && !st->watch->mistake[0])
-        snprintf(st->watch->mistake, sizeof st->watch->mistake, "the model asks for the setting %s as %s, and it is declared as %s  (%s:%d)", e->row->key,
+        snprintf(st->watch->mistake, sizeof st->watch->mistake,
+                 "the model asks for the setting %s as %s, and it is declared as %s  (%s:%d)", e->row->key,
                  tn_setting_type_name(one), tn_setting_type_name(e->row->type), a->file, a->line);
     else assert((fits || st->watch->on) && "a getter was asked for a key of another type");
     return fits ? e : NULL;

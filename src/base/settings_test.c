@@ -294,7 +294,8 @@ static void named_section(void **state)
     memset(key, 'a', sizeof key);
     key[sizeof key - 1] = 0;
     assert_fails(tn_settings_set(st, key, "1", "test"), TN_USAGE, "unknown key");
-    assert_fails(tn_settings_add(st, &(tn_setting)TN_SETTING_INT("task", "7", TN_RANGE_ANY, "", "both"), 1, "test"), TN_USAGE, "collides");
+    assert_fails(tn_settings_add(st, &(tn_setting)TN_SETTING_INT("task", "7", TN_RANGE_ANY, "", "both"), 1, "test"),
+                 TN_USAGE, "collides");
     tn_settings_free(st);
 }
 

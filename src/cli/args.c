@@ -48,8 +48,7 @@ static tn_status take_flag(tn_args *a, int argc, char *const *argv, int *i, cons
     tn_nearest near = { .word = name };
     const bool dashes = arg[1] == '-' || strcmp(arg, "-h") == 0;
     if (!dashes || n >= sizeof name ||
-        (!flag_find(flags, name, &kind, &near, best) &&
-         !flag_find(tn_global_flags, name, &kind, &near, best))) {
+        (!flag_find(flags, name, &kind, &near, best) && !flag_find(tn_global_flags, name, &kind, &near, best))) {
         tn_text_quote(arg, quoted, sizeof quoted);
         if (*best) return tn_error(TN_USAGE, "unknown flag %s: did you mean --%s?", quoted, best);
         return tn_error(TN_USAGE, "unknown flag %s: --help lists the flags", quoted);
@@ -136,7 +135,8 @@ tn_status tn_args_whole(const tn_args *a, const char *name, int64_t least, int64
     if (!text) return TN_OK;
     const double x = strtod(text, &end); /* 1e6 is one */
     if (end == text || *end || !(x >= (double)least && x <= (double)most) || x != floor(x))
-        return tn_error(TN_USAGE, "--%s=%.40s: give a whole number from %lld to %lld", name, text, (long long)least, (long long)most);
+        return tn_error(TN_USAGE, "--%s=%.40s: give a whole number from %lld to %lld", name, text, (long long)least,
+                        (long long)most);
     *out = (int64_t)x;
     return TN_OK;
 }

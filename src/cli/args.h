@@ -29,7 +29,7 @@ tn_status tn_args_parse(tn_args *a, int argc, char *const *argv, const char *fla
 void tn_args_free(tn_args *a);
 
 bool tn_args_flag(const tn_args *a, const char *name);
-const char *tn_args_value(const tn_args *a, const char *name);      /* NULL when not given; the last one wins */
+const char *tn_args_value(const tn_args *a, const char *name); /* NULL when not given; the last one wins */
 /* The value of a flag as a number; *out stays as it is where the flag is not given. TN_USAGE: it is none, or not from `least` to `most`. */
 tn_status tn_args_number(const tn_args *a, const char *name, double least, double most, double *out);
 tn_status tn_args_whole(const tn_args *a, const char *name, int64_t least, int64_t most, int64_t *out);

@@ -16,7 +16,7 @@ enum { MOST_POINTS = 16 };
 
 typedef struct decode_bench {
     tn_cli *c;
-    tn_arena arena; /* names and settings */
+    tn_arena arena;                   /* names and settings */
     const char *name[TN_DECODE_MOST]; /* as typed */
     tn_settings *settings[TN_DECODE_MOST];
     tn_decode_side side[TN_DECODE_MOST];
@@ -38,7 +38,8 @@ static tn_status read_flags(decode_bench *b)
     TN_RETURN_IF(tn_args_whole(&b->c->args, "rounds", 1, TN_DECODE_ROUNDS, &rounds));
     TN_RETURN_IF(tn_args_number(&b->c->args, "seconds", 0, 3600, &b->seconds));
     b->rounds = (int)rounds;
-    TN_RETURN_IF(tn_spans_read("--contexts", contexts ? contexts : "1024..131072", b->context, MOST_POINTS, &b->n_contexts));
+    TN_RETURN_IF(
+        tn_spans_read("--contexts", contexts ? contexts : "1024..131072", b->context, MOST_POINTS, &b->n_contexts));
     return tn_spans_read("--batch", batches ? batches : "1,64", b->batch, MOST_POINTS, &b->n_batches);
 }
 
@@ -55,9 +56,11 @@ static tn_status open_side(decode_bench *b, const char *word)
     TN_RETURN_IF(tn_settings_resolve_asked(&b->c->asked, t.target, t.overrides, t.n, &b->settings[i], &x->model));
     TN_RETURN_IF(tn_settings_fix_sizes(x->model, b->settings[i]));
     if (!tn_model_cuts(x->model))
-        return tn_error(TN_USAGE, "%s learns from samples, and decoding is for models of tokens: leave it out", x->model->name);
+        return tn_error(TN_USAGE, "%s learns from samples, and decoding is for models of tokens: leave it out",
+                        x->model->name);
     TN_RETURN_IF(tn_graph_setup_read(b->settings[i], NULL, b->threads, &setup));
-    if (i > 0 && setup.device != b->device) return tn_error(TN_USAGE, "%.40s runs on another device than %.40s: set device= for both", word, b->name[0]);
+    if (i > 0 && setup.device != b->device)
+        return tn_error(TN_USAGE, "%.40s runs on another device than %.40s: set device= for both", word, b->name[0]);
     b->device = setup.device;
     if (i == 0) b->threads = setup.options.threads;
     x->settings = b->settings[i];
@@ -77,12 +80,15 @@ static void close_bench(decode_bench *b)
 
 static tn_status emit_row(decode_bench *b, size_t i, const tn_decode_point *at, const tn_decode_row *r)
 {
-    json_t *row = json_pack("{s:s, s:s, s:I, s:I}", "group", "decode", "name", b->name[i], "batch", (json_int_t)at->batch, "context", (json_int_t)at->context);
+    json_t *row = json_pack("{s:s, s:s, s:I, s:I}", "group", "decode", "name", b->name[i], "batch",
+                            (json_int_t)at->batch, "context", (json_int_t)at->context);
     if (row && r->why[0]) json_object_set_new(row, "why", json_string(r->why));
     else if (row)
-        json_object_update_new(row, json_pack("{s:f, s:s, s:f, s:f, s:f, s:i, s:I, s:f, s:f, s:f, s:f}", "value", r->tokens_s, "unit", "tokens/s", "ms", r->ms,
-                                              "spread", r->spread_ms, "cpu_ms", r->cpu_ms, "rounds", at->rounds, "tokens", (json_int_t)r->tokens, "weight_bytes",
-                                              r->weight_bytes, "state_bytes", r->state_bytes, "of_limit", r->of_limit, "ratio", r->ratio));
+        json_object_update_new(row, json_pack("{s:f, s:s, s:f, s:f, s:f, s:i, s:I, s:f, s:f, s:f, s:f}", "value",
+                                              r->tokens_s, "unit", "tokens/s", "ms", r->ms, "spread", r->spread_ms,
+                                              "cpu_ms", r->cpu_ms, "rounds", at->rounds, "tokens",
+                                              (json_int_t)r->tokens, "weight_bytes", r->weight_bytes, "state_bytes",
+                                              r->state_bytes, "of_limit", r->of_limit, "ratio", r->ratio));
     return tn_cli_emit(b->c, row);
 }
 
@@ -100,8 +106,9 @@ static tn_status print_row(decode_bench *b, size_t i, const tn_decode_point *at,
     fprintf(b->c->out, "%5lld %8lld  %-12s ", (long long)at->batch, (long long)at->context, b->name[i]);
     if (r->why[0]) fprintf(b->c->out, "%s\n", r->why);
     else
-        fprintf(b->c->out, "%11.1f %10.3f +-%-7.3f %9.3f %10s %11s %6.0f %% %7.2fx\n", r->tokens_s, r->ms, r->spread_ms, r->cpu_ms,
-                bytes_text(r->weight_bytes, weights), bytes_text(r->state_bytes, state), 100 * r->of_limit, r->ratio);
+        fprintf(b->c->out, "%11.1f %10.3f +-%-7.3f %9.3f %10s %11s %6.0f %% %7.2fx\n", r->tokens_s, r->ms, r->spread_ms,
+                r->cpu_ms, bytes_text(r->weight_bytes, weights), bytes_text(r->state_bytes, state), 100 * r->of_limit,
+                r->ratio);
     fflush(b->c->out);
     return TN_OK;
 }
@@ -111,10 +118,13 @@ static void print_head(const decode_bench *b)
     if (b->c->json) return;
     fprintf(b->c->out,
             "greedy decoding, token by token: median of %d alternating rounds, +- half the distance of the quartiles\n"
-            "weights, states and caches are random numbers; a cache holds as many positions as the context, all read by every token\n"
-            "limit: weights and state or cache read once a token at %.1f GB/s (bytes read and written by a copy); ratio: to %s\n\n"
+            "weights, states and caches are random numbers; a cache holds as many positions as the context, all read "
+            "by every token\n"
+            "limit: weights and state or cache read once a token at %.1f GB/s (bytes read and written by a copy); "
+            "ratio: to %s\n\n"
             "%5s %8s  %-12s %11s %10s %9s %9s %10s %11s %8s %8s\n",
-            b->rounds, b->ceilings.copy_gbs, b->name[0], "batch", "context", "model", "tokens/s", "ms/token", "", "cpu ms", "weights", "state", "of limit", "ratio");
+            b->rounds, b->ceilings.copy_gbs, b->name[0], "batch", "context", "model", "tokens/s", "ms/token", "",
+            "cpu ms", "weights", "state", "of limit", "ratio");
 }
 
 static tn_status measure_all(decode_bench *b)
@@ -122,8 +132,12 @@ static tn_status measure_all(decode_bench *b)
     tn_decode_row rows[TN_DECODE_MOST];
     for (size_t i = 0; i < b->n_batches; i++)
         for (size_t k = 0; k < b->n_contexts; k++) {
-            const tn_decode_point at = { .batch = b->batch[i], .context = b->context[k], .rounds = b->rounds, .seconds = b->seconds,
-                                         .copy_gbs = b->ceilings.copy_gbs, .threads = b->device == TN_CPU ? b->threads : 0 };
+            const tn_decode_point at = { .batch = b->batch[i],
+                                         .context = b->context[k],
+                                         .rounds = b->rounds,
+                                         .seconds = b->seconds,
+                                         .copy_gbs = b->ceilings.copy_gbs,
+                                         .threads = b->device == TN_CPU ? b->threads : 0 };
             if (tn_interrupted(NULL)) return tn_error(TN_INTERRUPTED, "interrupted");
             TN_RETURN_IF(tn_decode_measure(b->side, b->n, &at, rows));
             for (size_t m = 0; m < b->n; m++) TN_RETURN_IF(print_row(b, m, &at, &rows[m]));

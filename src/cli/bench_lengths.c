@@ -36,8 +36,9 @@ static tn_status read_lengths(const char *text, runner *r, size_t *n)
     for (size_t i = 0; i < *n; i++) {
         r[i].batch = longest / r[i].length;
         if (r[i].batch * r[i].length != longest)
-            return tn_error(TN_USAGE, "--lengths=%.40s: %lld does not divide %lld, so that their steps cannot have as many tokens",
-                            text, (long long)r[i].length, (long long)longest);
+            return tn_error(
+                TN_USAGE, "--lengths=%.40s: %lld does not divide %lld, so that their steps cannot have as many tokens",
+                text, (long long)r[i].length, (long long)longest);
     }
     return TN_OK;
 }
@@ -53,10 +54,12 @@ static tn_status open_runner(tn_cli *c, const char *target, runner *r)
     snprintf(batch, sizeof batch, "train.batch=%lld", (long long)r->batch);
     list[n++] = length;
     list[n++] = batch;
-    TN_RETURN_IF(tn_session_open_with(
-        &(tn_session_options){ .asked = &c->asked, .target = target, .overrides = list, .n = n }, &r->session));
+    TN_RETURN_IF(
+        tn_session_open_with(&(tn_session_options){ .asked = &c->asked, .target = target, .overrides = list, .n = n },
+                             &r->session));
     if (!tn_model_cuts(r->session.model))
-        return tn_error(TN_USAGE, "--lengths is for models that learn from sequences, and %s learns from samples: leave it out",
+        return tn_error(TN_USAGE,
+                        "--lengths is for models that learn from sequences, and %s learns from samples: leave it out",
                         r->session.model->name);
     const tn_feed f = tn_trainer_feed(r->session.trainer);
     tn_feed_made_up(&f, (tn_rng){ .seed = 1, .stream = 1 });
@@ -87,17 +90,18 @@ static double best(const double *x, int n)
 static tn_status print_runner(tn_cli *c, const runner *r, const runner *first, int rounds)
 {
     const double tokens = (double)(r->batch * r->length), cpu = 1e6 * best(r->cpu_s, rounds) / tokens;
-    const double of_first = best(r->cpu_s, rounds) / best(first->cpu_s, rounds), wall = 1e6 * best(r->wall_s, rounds) / tokens;
+    const double of_first = best(r->cpu_s, rounds) / best(first->cpu_s, rounds),
+                 wall = 1e6 * best(r->wall_s, rounds) / tokens;
     const double bytes = (double)tn_trainer_memory(r->session.trainer).total;
     if (c->json) {
         char name[32];
         snprintf(name, sizeof name, "length %lld", (long long)r->length);
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:I, s:f, s:f, s:f}", "group", "lengths", "name", name, "value", cpu,
-                                        "unit", "us of cpu per token", "batch", (json_int_t)r->batch, "of_first", of_first,
-                                        "wall_us", wall, "memory_bytes", bytes));
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:I, s:f, s:f, s:f}", "group", "lengths", "name", name,
+                                        "value", cpu, "unit", "us of cpu per token", "batch", (json_int_t)r->batch,
+                                        "of_first", of_first, "wall_us", wall, "memory_bytes", bytes));
     }
-    fprintf(c->out, "%10lld x %-8lld %10.2f us %8.3f %12.2f us %9.0f MB\n", (long long)r->batch, (long long)r->length, cpu, of_first,
-            wall, bytes / 1e6);
+    fprintf(c->out, "%10lld x %-8lld %10.2f us %8.3f %12.2f us %9.0f MB\n", (long long)r->batch, (long long)r->length,
+            cpu, of_first, wall, bytes / 1e6);
     return TN_OK;
 }
 
@@ -114,8 +118,10 @@ tn_status tn_bench_lengths(tn_cli *c, const char *target, const char *lengths)
     for (int k = 0; k < (int)rounds; k++)
         for (size_t i = 0; i < n; i++) TN_TRY(step(&r[i], k));
     if (!c->json)
-        fprintf(c->out, "best of %d alternating steps; processor time of all threads per token\n%10s x %-8s %13s %8s %15s %12s\n",
-                (int)rounds, "batch", "length", "cpu", "of first", "wall", "memory");
+        fprintf(
+            c->out,
+            "best of %d alternating steps; processor time of all threads per token\n%10s x %-8s %13s %8s %15s %12s\n",
+            (int)rounds, "batch", "length", "cpu", "of first", "wall", "memory");
     for (size_t i = 0; i < n; i++) TN_TRY(print_runner(c, &r[i], &r[0], (int)rounds));
 done:
     for (size_t i = 0; i < n; i++) tn_session_close(&r[i].session);

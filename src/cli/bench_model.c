@@ -49,27 +49,31 @@ typedef struct part {
     double forward_ms, backward_ms, flops, bytes;
 } part;
 
-static tn_status print_part(tn_cli *c, const char *group, const part *p, double total, const tn_ceilings *m, double peak)
+static tn_status print_part(tn_cli *c, const char *group, const part *p, double total, const tn_ceilings *m,
+                            double peak)
 {
-    const double ms = (p->forward_ms + p->backward_ms) / TIMED_STEPS, gflops = p->flops / ms * 1e-6, gbs = p->bytes / ms * 1e-6;
+    const double ms = (p->forward_ms + p->backward_ms) / TIMED_STEPS, gflops = p->flops / ms * 1e-6,
+                 gbs = p->bytes / ms * 1e-6;
     const double of = m->gpu ? fmax(isnan(gflops) ? 0 : gflops / peak, gbs / m->copy_gbs) : 0;
     char rate[24], bytes[48] = "";
     if (c->json) {
-        json_t *row = json_pack("{s:s, s:s, s:f, s:s, s:f, s:f, s:f}", "group", group, "name", p->name, "value", ms, "unit", "ms", "forward",
-                                p->forward_ms / TIMED_STEPS, "backward", p->backward_ms / TIMED_STEPS, "share", ms * TIMED_STEPS / total);
+        json_t *row = json_pack("{s:s, s:s, s:f, s:s, s:f, s:f, s:f}", "group", group, "name", p->name, "value", ms,
+                                "unit", "ms", "forward", p->forward_ms / TIMED_STEPS, "backward",
+                                p->backward_ms / TIMED_STEPS, "share", ms * TIMED_STEPS / total);
         if (row && !isnan(gflops)) json_object_set_new(row, "gflops", json_real(gflops));
         if (row && p->bytes > 0) json_object_set_new(row, "gbs", json_real(gbs));
         if (row && of > 0 && p->bytes > 0) json_object_set_new(row, "of_ceiling", json_real(of));
         return tn_cli_emit(c, row);
     }
     if (m->gpu && p->bytes > 0) snprintf(bytes, sizeof bytes, " %8.0f GB/s  %3.0f %%", gbs, 100 * of);
-    fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %16s%s\n", p->name, p->forward_ms / TIMED_STEPS, p->backward_ms / TIMED_STEPS,
-            100 * ms * TIMED_STEPS / total, tn_bench_rate_text(gflops, rate), bytes);
+    fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %16s%s\n", p->name, p->forward_ms / TIMED_STEPS,
+            p->backward_ms / TIMED_STEPS, 100 * ms * TIMED_STEPS / total, tn_bench_rate_text(gflops, rate), bytes);
     return TN_OK;
 }
 
 /* Over a few steps: each region of the model, or each op, forward and backward. */
-static tn_status print_parts(tn_cli *c, const char *group, const part *rows, size_t n, const tn_ceilings *m, double peak)
+static tn_status print_parts(tn_cli *c, const char *group, const part *rows, size_t n, const tn_ceilings *m,
+                             double peak)
 {
     double total = 0;
     for (size_t i = 0; i < n; i++) total += rows[i].forward_ms + rows[i].backward_ms;
@@ -95,9 +99,11 @@ static tn_status time_parts(tn_cli *c, tn_session *s, const tn_ceilings *m, doub
     tn_store_zero_grad(tn_trainer_store(s->trainer));
     if (n > MOST_ROWS) n = MOST_ROWS;
     for (size_t i = 0; i < n; i++)
-        rows[i] = (part){ region[i].region[0] ? region[i].region : "(the rest)", region[i].forward_ms, region[i].backward_ms, region[i].flops, 0 };
+        rows[i] = (part){ region[i].region[0] ? region[i].region : "(the rest)", region[i].forward_ms,
+                          region[i].backward_ms, region[i].flops, 0 };
     if (regions) TN_RETURN_IF(print_parts(c, "region", rows, n, m, peak));
-    for (size_t i = 0; i < n_ops; i++) rows[i] = (part){ op[i].op, op[i].forward_ms, op[i].backward_ms, op[i].flops, op[i].bytes };
+    for (size_t i = 0; i < n_ops; i++)
+        rows[i] = (part){ op[i].op, op[i].forward_ms, op[i].backward_ms, op[i].flops, op[i].bytes };
     return by_op ? print_parts(c, "op", rows, n_ops, m, peak) : TN_OK;
 }
 
@@ -106,7 +112,8 @@ static tn_status time_parts(tn_cli *c, tn_session *s, const tn_ceilings *m, doub
 static tn_status print_rate(tn_cli *c, const char *name, double rate, const char *unit)
 {
     if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s}", "name", name, "group", "rate", "value", rate, "unit", unit));
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s}", "name", name, "group", "rate", "value", rate, "unit",
+                                        unit));
     fprintf(c->out, "%-6s %-29s %9.0f %s\n", "rate", name, rate, unit);
     return TN_OK;
 }
@@ -124,7 +131,8 @@ static tn_status print_memory(tn_cli *c, const char *name, const tn_session *s, 
 {
     const double plan = (double)tn_trainer_memory(s->trainer).total, took = (double)gpu_taken() - (double)idle;
     if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f}", "name", name, "group", "memory", "value", plan, "unit", "bytes", "measured", took));
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f}", "name", name, "group", "memory", "value", plan,
+                                        "unit", "bytes", "measured", took));
     fprintf(c->out, "%-6s %-29s %9.2f GB planned, %.2f GB taken\n", "memory", name, plan / 1e9, took / 1e9);
     return TN_OK;
 }
@@ -165,7 +173,8 @@ static tn_status traced_steps(tn_session *s, double *wall_s)
     const double start = tn_clock_s();
     for (int64_t i = 0; i < TRACED_STEPS; i++) {
         TN_RETURN_IF(queue_step(s, i));
-        if (tn_trainer_queued(s->trainer) == tn_trainer_ahead(s->trainer)) TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
+        if (tn_trainer_queued(s->trainer) == tn_trainer_ahead(s->trainer))
+            TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
     }
     while (tn_trainer_queued(s->trainer)) TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
     *wall_s = tn_clock_s() - start;
@@ -176,15 +185,21 @@ static tn_status print_trace(tn_cli *c, const char *name, const tn_trace *t, dou
 {
     const double step_ms = 1e3 * wall_s / TRACED_STEPS, kernel = t->kernel_s / wall_s, busy = t->busy_s / wall_s;
     if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "name", name, "group", "trace", "value",
-                                        kernel, "unit", "kernel time / wall time", "steps", TRACED_STEPS, "wall_s", wall_s, "kernel_s",
-                                        t->kernel_s, "busy_s", t->busy_s, "largest_gap_ms", 1e3 * t->gap_s, "step_ms", step_ms, "kernels",
-                                        (json_int_t)t->kernels, "copies", (json_int_t)t->copies, "host_waits", (json_int_t)t->waits, "event_waits",
-                                        (json_int_t)t->event_waits));
-    fprintf(c->out, "trace  %-29s %d steps: kernels %.3f s of %.3f s wall, %.1f %% (with copies %.1f %%), %.2f ms a step under the trace\n", name,
-            TRACED_STEPS, t->kernel_s, wall_s, 100 * kernel, 100 * busy, step_ms);
-    fprintf(c->out, "       %zu kernels and %zu copies a step; longest time without either %.3f ms; the host waited for the device %zu times,\n"
-                    "       and %zu times for a step queued earlier\n", t->kernels / TRACED_STEPS, t->copies / TRACED_STEPS, 1e3 * t->gap_s, t->waits, t->event_waits);
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}",
+                                        "name", name, "group", "trace", "value", kernel, "unit",
+                                        "kernel time / wall time", "steps", TRACED_STEPS, "wall_s", wall_s, "kernel_s",
+                                        t->kernel_s, "busy_s", t->busy_s, "largest_gap_ms", 1e3 * t->gap_s, "step_ms",
+                                        step_ms, "kernels", (json_int_t)t->kernels, "copies", (json_int_t)t->copies,
+                                        "host_waits", (json_int_t)t->waits, "event_waits", (json_int_t)t->event_waits));
+    fprintf(c->out,
+            "trace  %-29s %d steps: kernels %.3f s of %.3f s wall, %.1f %% (with copies %.1f %%), %.2f ms a step under "
+            "the trace\n",
+            name, TRACED_STEPS, t->kernel_s, wall_s, 100 * kernel, 100 * busy, step_ms);
+    fprintf(c->out,
+            "       %zu kernels and %zu copies a step; longest time without either %.3f ms; the host waited for the "
+            "device %zu times,\n"
+            "       and %zu times for a step queued earlier\n",
+            t->kernels / TRACED_STEPS, t->copies / TRACED_STEPS, 1e3 * t->gap_s, t->waits, t->event_waits);
     return TN_OK;
 }
 
@@ -213,19 +228,23 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     const bool gpu = tn_trainer_device(s->trainer) != TN_CPU;
     TN_RETURN_IF(tn_args_number(&c->args, "seconds", 0.001, 3600, &seconds));
     if (!gpu && tn_args_flag(&c->args, "trace"))
-        return tn_error(TN_USAGE, "--trace is of a GPU, and the model runs on the CPU: set device=cuda, or take --by-op");
-    if (!m->threads) TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), m));
+        return tn_error(TN_USAGE,
+                        "--trace is of a GPU, and the model runs on the CPU: set device=cuda, or take --by-op");
+    if (!m->threads)
+        TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), m));
     fill_tokens(s);
     TN_RETURN_IF(time_steps(s, seconds, times, &runs));
     tn_bench_row r = { .group = "model", .name = name };
     r.ms = 1e3 * tn_median(times + 1, runs - 1, &r.spread_ms); /* the first touches the memory */
     r.spread_ms *= 1e3;
     const double batches = (double)tn_settings_int(s->settings, "train.accumulate");
-    const double flops = batches * tn_trainer_flops(s->trainer), peak = tn_ceilings_of_compute(m, tn_settings_text(s->settings, "compute"));
+    const double flops = batches * tn_trainer_flops(s->trainer),
+                 peak = tn_ceilings_of_compute(m, tn_settings_text(s->settings, "compute"));
     if (!isnan(flops)) r.gflops = flops / r.ms * 1e-6;
     r.of_ceiling = r.gflops / peak;
     tn_bench_print_row(c, &r);
-    if (!tn_model_cuts(s->model)) TN_RETURN_IF(print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
+    if (!tn_model_cuts(s->model))
+        TN_RETURN_IF(print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
     else if (gpu) TN_RETURN_IF(print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
     if (gpu && idle) TN_RETURN_IF(print_memory(c, name, s, idle));
     TN_RETURN_IF(trace_steps(c, name, s));
@@ -235,8 +254,8 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
 /* The size the first TEN was hoped to train at: a row of its own beside whatever was asked for. */
 static tn_status bench_prototype(tn_cli *c, int threads, tn_ceilings *m)
 {
-    static const char *const sizes[] = { "preset=ten_b", "vocab=50257", "dim=1024", "layers=8", "k=128", "train.context=512", "train.batch=16",
-                                         "device=cuda", NULL };
+    static const char *const sizes[] = { "preset=ten_b",      "vocab=50257",    "dim=1024",    "layers=8", "k=128",
+                                         "train.context=512", "train.batch=16", "device=cuda", NULL };
     tn_session s = { 0 };
     tn_cli plain = *c;
     plain.args.overrides_n = 0;

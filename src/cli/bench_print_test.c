@@ -12,7 +12,8 @@ static char *printed(bool json, double of_ceiling)
     size_t bytes = 0;
     tn_cli c = { .json = json, .out = open_memstream(&text, &bytes) };
     assert_non_null(c.out);
-    tn_bench_print_row(&c, &(tn_bench_row){ .group = "bf16", .name = "8x8x8", .ms = 1, .gflops = 2, .of_ceiling = of_ceiling });
+    tn_bench_print_row(&c, &(tn_bench_row){
+                               .group = "bf16", .name = "8x8x8", .ms = 1, .gflops = 2, .of_ceiling = of_ceiling });
     fclose(c.out);
     return text;
 }
@@ -20,7 +21,8 @@ static char *printed(bool json, double of_ceiling)
 static void marks_rows_above(void **state)
 {
     (void)state;
-    char *low = printed(false, 0.99), *high = printed(false, 1.26), *low_json = printed(true, 0.99), *high_json = printed(true, 1.26);
+    char *low = printed(false, 0.99), *high = printed(false, 1.26), *low_json = printed(true, 0.99),
+         *high_json = printed(true, 1.26);
     assert_non_null(strstr(low, " 99 %\n"));
     assert_non_null(strstr(high, "126 % !\n"));
     assert_null(strstr(low_json, "above_ceiling"));

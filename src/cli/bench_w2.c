@@ -22,14 +22,16 @@ static const double REPORT_TOTAL_S = 40.2, REPORT_BACKWARD_S = 12.8, REPORT_SOLV
 
 /* What can be changed by key=value; the prototype's own values. */
 static const char *const base[] = {
-    "task=digits", "task.valid_frac=0", "task.test_frac=0.2", "train.batch=128", "train.epochs=30", "iterations=20", "beta=0.1", "anchor=state",
-    "damping=0.9", "rtol=1e-2", "tol=1e-4", "train.lr=1e-3", "train.beta2=0.999", "train.decay=0", "train.warmup=0",
-    "train.schedule=constant",
+    "task=digits",       "task.valid_frac=0", "task.test_frac=0.2", "train.batch=128",
+    "train.epochs=30",   "iterations=20",     "beta=0.1",           "anchor=state",
+    "damping=0.9",       "rtol=1e-2",         "tol=1e-4",           "train.lr=1e-3",
+    "train.beta2=0.999", "train.decay=0",     "train.warmup=0",     "train.schedule=constant",
 };
 
 /* What cannot. The prototype clips back-propagation alone. */
 static const struct row {
-    const char *name, *variant, *rtol, *clip; /* rtol: or NULL; clip: of the trial by equilibrium propagation, or NULL */
+    const char *name, *variant, *rtol,
+        *clip; /* rtol: or NULL; clip: of the trial by equilibrium propagation, or NULL */
 } rows[] = {
     { "full", "variant=corrected", "rtol=1e-30", NULL },
     { "early", "variant=corrected", NULL, NULL },
@@ -62,14 +64,21 @@ static bool sets(const char *override, const char *key)
 
 static tn_status check_settings(const tn_cli *c, bool *dim)
 {
-    static const char *const rows_own[] = { "model", "variant", "grad", "log.level", "train.steps", "train.eval_every" };
+    static const char *const rows_own[] = {
+        "model", "variant", "grad", "log.level", "train.steps", "train.eval_every"
+    };
     for (size_t i = 0; i < c->args.overrides_n; i++) {
-        const tn_task *task = sets(c->args.overrides[i], "task") ? tn_task_named(c->args.overrides[i] + strlen("task=")) : NULL;
-        if (task && task->env) return tn_error(TN_USAGE, "w2 needs a task of samples, and %s is an environment: leave task out", task->name);
+        const tn_task *task =
+            sets(c->args.overrides[i], "task") ? tn_task_named(c->args.overrides[i] + strlen("task=")) : NULL;
+        if (task && task->env)
+            return tn_error(TN_USAGE, "w2 needs a task of samples, and %s is an environment: leave task out",
+                            task->name);
         *dim = *dim || sets(c->args.overrides[i], "dim");
         for (size_t k = 0; k < sizeof rows_own / sizeof *rows_own; k++)
             if (sets(c->args.overrides[i], rows_own[k]))
-                return tn_error(TN_USAGE, "%s is set by the workload w2 itself: leave it out, or train with `tenon train tep`", rows_own[k]);
+                return tn_error(TN_USAGE,
+                                "%s is set by the workload w2 itself: leave it out, or train with `tenon train tep`",
+                                rows_own[k]);
     }
     return TN_OK;
 }
@@ -92,8 +101,10 @@ static tn_status open_trial(const w2 *w, const struct row *row, int which, int d
     list[n++] = "log.level=info"; /* the run's own timers would reset those of the trial */
     if (row->rtol) list[n++] = row->rtol;
     if (row->clip && which == TEP) list[n++] = row->clip;
-    TN_RETURN_IF(tn_session_open_with(&(tn_session_options){ .target = "tep", .overrides = list, .n = n, .needs_data = true, .split = TN_TEST }, s));
-    if (tn_session_count(s, TN_TEST) == 0) return tn_error(TN_USAGE, "w2 measures accuracy on the test part: make task.test_frac larger than 0");
+    TN_RETURN_IF(tn_session_open_with(
+        &(tn_session_options){ .target = "tep", .overrides = list, .n = n, .needs_data = true, .split = TN_TEST }, s));
+    if (tn_session_count(s, TN_TEST) == 0)
+        return tn_error(TN_USAGE, "w2 measures accuracy on the test part: make task.test_frac larger than 0");
     snprintf(width, sizeof width, "%lld", (long long)s->source.epoch_batches);
     return tn_settings_set(s->settings, "train.eval_every", width, "w2");
 }
@@ -104,8 +115,14 @@ static tn_status run_trial(const w2 *w, pair *p, int which, tn_session *s)
     char label[64];
     snprintf(label, sizeof label, "d%lld %s %s", (long long)p->dim, p->row->name, trial_names[which]);
     tn_train_view_start(&view, w->c->err, label);
-    const tn_training t = { .trainer = s->trainer, .settings = s->settings, .source = &s->source, .batch = s->batch,
-                            .length = s->length, .ctx = &view, .report = tn_train_view_report, .interrupted = tn_interrupted };
+    const tn_training t = { .trainer = s->trainer,
+                            .settings = s->settings,
+                            .source = &s->source,
+                            .batch = s->batch,
+                            .length = s->length,
+                            .ctx = &view,
+                            .report = tn_train_view_report,
+                            .interrupted = tn_interrupted };
     const tn_status st = tn_w2_trial_run(&t, &p->trial[which]);
     tn_train_view_end(&view);
     tn_train_view_free(&view);
@@ -147,15 +164,20 @@ enum { COMPONENTS = 11 };
 static void components_of(const pair *p, component out[COMPONENTS])
 {
     const tn_w2_trial *a = &p->trial[TEP], *b = &p->trial[BP];
-    const double wall = a->wall_s + b->wall_s, optimizer = a->optimizer_s + b->optimizer_s, data = a->data_s + b->data_s;
+    const double wall = a->wall_s + b->wall_s, optimizer = a->optimizer_s + b->optimizer_s,
+                 data = a->data_s + b->data_s;
     const double solver = a->solve_s + a->solve_backward_s + a->eval_solve_s + b->solve_s + b->eval_solve_s;
-    const double backward = b->solve_backward_s + a->injection_backward_s + a->head_backward_s + b->injection_backward_s + b->head_backward_s;
+    const double backward = b->solve_backward_s + a->injection_backward_s + a->head_backward_s +
+                            b->injection_backward_s + b->head_backward_s;
     const double injection = a->injection_s + a->eval_injection_s + b->injection_s + b->eval_injection_s;
     const double head = a->head_s + a->eval_head_s + b->head_s + b->eval_head_s;
     const component all[COMPONENTS] = {
-        { "backward", "backward", REPORT_BACKWARD_S, backward, "back through bp's iterations; injection, head and loss of both" },
-        { "solver", "solver", REPORT_SOLVER_S, solver, "free and nudged solves and evaluations, with tep's one gradient at the end" },
-        { "attention", "attention", REPORT_ATTENTION_S, 0, "none in the loop: of one token it is a constant, see injection" },
+        { "backward", "backward", REPORT_BACKWARD_S, backward,
+          "back through bp's iterations; injection, head and loss of both" },
+        { "solver", "solver", REPORT_SOLVER_S, solver,
+          "free and nudged solves and evaluations, with tep's one gradient at the end" },
+        { "attention", "attention", REPORT_ATTENTION_S, 0,
+          "none in the loop: of one token it is a constant, see injection" },
         { "linear layers", NULL, REPORT_LINEAR_S, -1, "inside the solver, one kernel" },
         { "einsum", "einsum", REPORT_EINSUM_S, 0, "none" },
         { "injection", "injection", 0, injection, "embedding, values, projection: once a batch" },
@@ -180,7 +202,12 @@ static tn_status emit_pair(const w2 *w, const pair *p)
     const double calls = (double)(a->solver_calls + b->solver_calls);
     component part[COMPONENTS];
     components_of(p, part);
-    const struct { const char *name; double value; const char *unit; double report; } all[] = {
+    const struct {
+        const char *name;
+        double value;
+        const char *unit;
+        double report;
+    } all[] = {
         { "tep_wall", a->wall_s, "s", 0 },
         { "bp_wall", b->wall_s, "s", 0 },
         { "cpu", a->cpu_s + b->cpu_s, "s", 0 },
@@ -224,18 +251,21 @@ static void print_pair(const w2 *w, const pair *p)
     FILE *f = w->c->out;
     const tn_w2_trial *a = &p->trial[TEP], *b = &p->trial[BP];
     const double gflops = gflops_of(p), per_epoch = (double)p->per_epoch;
-    fprintf(f, "\nd=%lld %s: %.2f s (tep %.2f, bp %.2f; of the processor %.2f), %lld solver calls\n", (long long)p->dim, p->row->name,
-            a->wall_s + b->wall_s, a->wall_s, b->wall_s, a->cpu_s + b->cpu_s, (long long)(a->solver_calls + b->solver_calls));
-    fprintf(f, "  %lld samples, %lld to test, batch %lld, epochs %lld, at most %lld steps\n", (long long)p->train, (long long)p->test,
-            (long long)p->batch, (long long)p->epochs, (long long)p->steps);
-    fprintf(f, "  block evaluations: free %.0f, nudged %.0f, in evaluations %.0f; gradients through it %.0f\n", a->free + b->free,
-            a->nudged + b->nudged, a->eval + b->eval, a->backward + b->backward);
+    fprintf(f, "\nd=%lld %s: %.2f s (tep %.2f, bp %.2f; of the processor %.2f), %lld solver calls\n", (long long)p->dim,
+            p->row->name, a->wall_s + b->wall_s, a->wall_s, b->wall_s, a->cpu_s + b->cpu_s,
+            (long long)(a->solver_calls + b->solver_calls));
+    fprintf(f, "  %lld samples, %lld to test, batch %lld, epochs %lld, at most %lld steps\n", (long long)p->train,
+            (long long)p->test, (long long)p->batch, (long long)p->epochs, (long long)p->steps);
+    fprintf(f, "  block evaluations: free %.0f, nudged %.0f, in evaluations %.0f; gradients through it %.0f\n",
+            a->free + b->free, a->nudged + b->nudged, a->eval + b->eval, a->backward + b->backward);
     fprintf(f, "  their products: %.1f GFLOP/s", gflops);
     if (w->peak > 0) fprintf(f, ", %.0f %% of fp32", 100 * gflops / w->peak);
-    fprintf(f, "\n  mean steps: tep free %.1f, nudged %.1f, in evaluations %.1f; bp free %.1f, in evaluations %.1f\n", a->free / (double)a->samples,
-            a->nudged / (double)a->samples, a->eval / (double)a->eval_samples, b->free / (double)b->samples, b->eval / (double)b->eval_samples);
-    fprintf(f, "  test accuracy of the best epoch (the report's protocol): tep %.4f (epoch %.0f), bp %.4f (epoch %.0f)\n", a->score,
-            (double)a->best_step / per_epoch, b->score, (double)b->best_step / per_epoch);
+    fprintf(f, "\n  mean steps: tep free %.1f, nudged %.1f, in evaluations %.1f; bp free %.1f, in evaluations %.1f\n",
+            a->free / (double)a->samples, a->nudged / (double)a->samples, a->eval / (double)a->eval_samples,
+            b->free / (double)b->samples, b->eval / (double)b->eval_samples);
+    fprintf(f,
+            "  test accuracy of the best epoch (the report's protocol): tep %.4f (epoch %.0f), bp %.4f (epoch %.0f)\n",
+            a->score, (double)a->best_step / per_epoch, b->score, (double)b->best_step / per_epoch);
     print_components(w, p);
     fflush(f);
 }
@@ -250,7 +280,8 @@ static tn_status measure_peak(w2 *w, const tn_session *s)
     TN_RETURN_IF(tn_ceilings_arithmetic(threads, &m));
     w->peak = m.fma_gflops;
     if (w->c->json) return tn_cli_number(w->c, "fma_peak", w->peak, "GFLOP/s");
-    fprintf(w->c->out, "machine  %d thread%s: %.1f GFLOP/s fp32 (measured now)\n", threads, threads > 1 ? "s" : "", w->peak);
+    fprintf(w->c->out, "machine  %d thread%s: %.1f GFLOP/s fp32 (measured now)\n", threads, threads > 1 ? "s" : "",
+            w->peak);
     return TN_OK;
 }
 

@@ -49,7 +49,8 @@ const char *tn_cli_override(const tn_cli *c, const char *key)
 {
     const size_t n = strlen(key);
     for (size_t i = c->args.overrides_n; i-- > 0;)
-        if (strncmp(c->args.overrides[i], key, n) == 0 && c->args.overrides[i][n] == '=') return c->args.overrides[i] + n + 1;
+        if (strncmp(c->args.overrides[i], key, n) == 0 && c->args.overrides[i][n] == '=')
+            return c->args.overrides[i] + n + 1;
     return NULL;
 }
 
@@ -112,8 +113,7 @@ static bool put_plain(const char *text, FILE *f)
         if (c1 || a == 0x7f) {
             if (fprintf(f, "\\u%04x", c1 ? b : a) < 0) return true;
             p += c1;
-        } else if (fputc(a, f) == EOF)
-            return true;
+        } else if (fputc(a, f) == EOF) return true;
     }
     return false;
 }

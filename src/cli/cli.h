@@ -40,7 +40,7 @@ void tn_verb_help(const tn_verb *v, FILE *f);
 tn_status tn_cli_emit(tn_cli *c, json_t *row);
 /* "warning: TEXT" to err, and with --json an object {"name":"warning","text":TEXT} too; nothing where the text is empty. */
 tn_status tn_cli_warn(tn_cli *c, const char *text);
-json_t *tn_number_or_null(double x); /* null where it is not finite */
+json_t *tn_number_or_null(double x);                                                  /* null where it is not finite */
 tn_status tn_cli_number(tn_cli *c, const char *name, double value, const char *unit); /* a line of --json */
 
 /* Flags that name a file to be written: whether all of them can be, before the verb begins its work. */

@@ -26,7 +26,8 @@ static void print_head(const tn_cli *c, const tn_ablate *a)
     fprintf(c->out, "median of %d alternating runs of %lld", a->runs, (long long)a->batch);
     if (!tn_model_cuts(a->model)) fprintf(c->out, " samples; +- is the spread\n");
     else fprintf(c->out, " x %lld tokens; +- is the spread\n", (long long)a->length);
-    fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s loss after %d steps\n", "switch", "off", "on", "gain", "memory", a->steps);
+    fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s loss after %d steps\n", "switch", "off", "on", "gain", "memory",
+            a->steps);
 }
 
 static void print_row(void *ctx, const tn_ablation *a)
@@ -34,10 +35,10 @@ static void print_row(void *ctx, const tn_ablation *a)
     table *t = ctx;
     tn_cli *c = t->c;
     if (c->json) {
-        (void)tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:f, s:f, s:I, s:I, s:f}", "name", a->name, "value", a->gain, "unit",
-                                       "x", "spread", a->gain_spread, "off_ms", a->off_ms, "on_ms", a->on_ms, "off_bytes",
-                                       (json_int_t)a->off_bytes, "on_bytes", (json_int_t)a->on_bytes, "loss_error",
-                                       a->loss_error));
+        (void)tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:f, s:f, s:I, s:I, s:f}", "name", a->name, "value",
+                                       a->gain, "unit", "x", "spread", a->gain_spread, "off_ms", a->off_ms, "on_ms",
+                                       a->on_ms, "off_bytes", (json_int_t)a->off_bytes, "on_bytes",
+                                       (json_int_t)a->on_bytes, "loss_error", a->loss_error));
         return;
     }
     if (!t->begun) print_head(c, t->ablate);
@@ -51,8 +52,8 @@ static void print_row(void *ctx, const tn_ablation *a)
     char parity[24] = "the same bits";
     if (a->loss_error != 0) /* NaN too */
         snprintf(parity, sizeof parity, "equal to %.0e", a->loss_error);
-    fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s %s\n", a->name, ms_text(a->off_ms, off), ms_text(a->on_ms, on), gain, memory,
-            parity);
+    fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s %s\n", a->name, ms_text(a->off_ms, off), ms_text(a->on_ms, on), gain,
+            memory, parity);
     fflush(c->out);
 }
 

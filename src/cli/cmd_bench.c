@@ -16,7 +16,8 @@ static tn_status read_dim(const char *text, int64_t *dim)
 {
     char *end;
     const long v = strtol(text, &end, 10);
-    if (end == text || *end || v < 1 || v > 4096) return tn_error(TN_USAGE, "dim=%.40s: relax takes a width from 1 to 4096", text);
+    if (end == text || *end || v < 1 || v > 4096)
+        return tn_error(TN_USAGE, "dim=%.40s: relax takes a width from 1 to 4096", text);
     *dim = v;
     return TN_OK;
 }
@@ -31,7 +32,8 @@ static tn_status read_device(const char *text, const rows *r, tn_bench *b)
     if (strcmp(text, "cpu") != 0 && strcmp(text, "cuda") != 0 && strcmp(text, "auto") != 0)
         return tn_error(TN_USAGE, "device=%.40s: take cpu, cuda or auto", text);
     if (strcmp(text, "cpu") == 0) return TN_OK;
-    if (r->gru && !r->gemm && strcmp(text, "cuda") == 0) return tn_error(TN_USAGE, "device=cuda: gru is measured on the CPU alone: leave it out");
+    if (r->gru && !r->gemm && strcmp(text, "cuda") == 0)
+        return tn_error(TN_USAGE, "device=cuda: gru is measured on the CPU alone: leave it out");
     if (tn_backend_get(TN_CUDA)) b->device = TN_CUDA;
     else if (strcmp(text, "cuda") == 0) return TN_USAGE; /* tn_backend_get has said why */
     return TN_OK;
@@ -89,15 +91,20 @@ tn_status tn_cmd_bench(tn_cli *c)
     if (n < 1 || n > 256) return tn_error(TN_USAGE, "--threads takes a number from 1 to 256");
     if (decode) return tn_bench_decode(c, threads ? (int)n : 0);
     if (tn_args_value(&c->args, "contexts") || tn_args_value(&c->args, "batch"))
-        return tn_error(TN_USAGE, "--contexts and --batch go with decode, `tenon bench decode ten gpt --contexts=1024..8192 --batch=1,64`");
+        return tn_error(
+            TN_USAGE,
+            "--contexts and --batch go with decode, `tenon bench decode ten gpt --contexts=1024..8192 --batch=1,64`");
     if (tn_args_value(&c->args, "lengths")) {
         if (!what) return tn_error(TN_USAGE, "--lengths goes with a model, `tenon bench MODEL --lengths=2048,131072`");
         return tn_bench_lengths(c, what, tn_args_value(&c->args, "lengths"));
     }
     if (what && strcmp(what, "w2") == 0) return tn_bench_w2(c, threads ? (int)n : 1);
-    if (tn_args_value(&c->args, "only")) return tn_error(TN_USAGE, "--only goes with w2, `tenon bench w2 --only=full,early`");
-    const rows r = { .gemm = !what || strcmp(what, "gemm") == 0, .ops = !what || strcmp(what, "ops") == 0,
-                     .gru = !what || strcmp(what, "gru") == 0, .relax = what && strcmp(what, "relax") == 0 };
+    if (tn_args_value(&c->args, "only"))
+        return tn_error(TN_USAGE, "--only goes with w2, `tenon bench w2 --only=full,early`");
+    const rows r = { .gemm = !what || strcmp(what, "gemm") == 0,
+                     .ops = !what || strcmp(what, "ops") == 0,
+                     .gru = !what || strcmp(what, "gru") == 0,
+                     .relax = what && strcmp(what, "relax") == 0 };
     const bool model = !r.gemm && !r.ops && !r.gru && !r.relax;
     return model ? tn_bench_model(c, what, threads ? (int)n : 0) : bench_rows(c, &r, (int)n);
 }

@@ -32,8 +32,8 @@ static void print_row(void *ctx, const tn_check_row *r)
         fflush(c->out);
         return;
     }
-    json_t *row = json_pack("{s:s, s:s, s:s, s:s}", "name", r->name, "verdict", words[r->verdict], "unit", r->unit, "detail",
-                            r->detail);
+    json_t *row = json_pack("{s:s, s:s, s:s, s:s}", "name", r->name, "verdict", words[r->verdict], "unit", r->unit,
+                            "detail", r->detail);
     if (row && r->value == floor(r->value) && fabs(r->value) < 1e15)
         json_object_set_new(row, "value", json_integer((json_int_t)r->value));
     else if (row && isfinite(r->value)) json_object_set_new(row, "value", json_real(r->value));
@@ -50,8 +50,11 @@ static tn_status file_settings(const char *path, char *text, size_t bytes, const
     const char *format = tn_safetensors_meta(f, "format"), *model = tn_safetensors_meta(f, "model");
     const char *settings = tn_safetensors_meta(f, "settings");
     if (!format || strcmp(format, "tenon-against 1") != 0)
-        TN_FAIL(TN_BAD_FILE, "%s is not a file to compare with: its metadata lacks format \"tenon-against 1\" (docs/against.md)", path);
-    const int used = snprintf(text, bytes, "%s%s %s", model ? "model=" : "", model ? model : "", settings ? settings : "");
+        TN_FAIL(TN_BAD_FILE,
+                "%s is not a file to compare with: its metadata lacks format \"tenon-against 1\" (docs/against.md)",
+                path);
+    const int used =
+        snprintf(text, bytes, "%s%s %s", model ? "model=" : "", model ? model : "", settings ? settings : "");
     if (used < 0 || (size_t)used >= bytes) TN_FAIL(TN_BAD_FILE, "%s: its settings are too long", path);
     for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest));) {
         if (*n == MOST_OVERRIDES) TN_FAIL(TN_BAD_FILE, "%s has too many settings", path);
@@ -68,8 +71,7 @@ tn_status tn_cmd_check(tn_cli *c)
     const char *against = tn_args_value(&c->args, "against"), *list[MOST_OVERRIDES];
     char text[8192];
     size_t n = 0;
-    tn_check k = { .ctx = c, .row = print_row, .batch = 2, .length = 128,
-                   .only = tn_args_value(&c->args, "only") };
+    tn_check k = { .ctx = c, .row = print_row, .batch = 2, .length = 128, .only = tn_args_value(&c->args, "only") };
     tn_settings *st = NULL;
     tn_source source = { 0 };
     TN_TRY(tn_args_expect(&c->args, against ? 0 : 1, 1));
@@ -83,7 +85,8 @@ tn_status tn_cmd_check(tn_cli *c)
                                                          .n = c->args.overrides_n },
                                     &st, &k.model));
     if (!tn_model_cuts(k.model)) k.batch = SAMPLES;
-    if (!tn_settings_is_auto(st, "train.batch")) k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */
+    if (!tn_settings_is_auto(st, "train.batch"))
+        k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */
     TN_TRY(tn_source_find(&(tn_source_open){ .model = k.model, .settings = st }, &source));
     TN_TRY(tn_settings_fix_sizes(k.model, st));
     k.settings = st;

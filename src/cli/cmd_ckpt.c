@@ -24,9 +24,11 @@ static const char *size_text(double bytes, char buf[24])
 static const char *scores_text(const tn_ckpt_entry *e, char *buf, size_t bytes)
 {
     const tn_scores *s = &e->scores;
-    size_t n = (size_t)snprintf(buf, bytes, isnan(tn_scores_first(s)) ? "-" : "%.4f%s%s", tn_scores_first(s), e->unit[0] ? " " : "", e->unit);
+    size_t n = (size_t)snprintf(buf, bytes, isnan(tn_scores_first(s)) ? "-" : "%.4f%s%s", tn_scores_first(s),
+                                e->unit[0] ? " " : "", e->unit);
     for (size_t i = 1; i < s->n && n < bytes; i++)
-        if (strcmp(s->at[i].name, e->select) == 0) n += (size_t)snprintf(buf + n, bytes - n, ", %s %.4f", s->at[i].name, s->at[i].value);
+        if (strcmp(s->at[i].name, e->select) == 0)
+            n += (size_t)snprintf(buf + n, bytes - n, ", %s %.4f", s->at[i].name, s->at[i].value);
     return buf;
 }
 
@@ -34,9 +36,10 @@ static tn_status emit_entry(tn_cli *c, const tn_ckpt_entry *e)
 {
     char unit[40];
     snprintf(unit, sizeof unit, "%s%s", e->unit, strcmp(e->unit, "nats") == 0 ? "/token" : "");
-    json_t *row = json_pack("{s:s, s:I, s:o, s:s, s:I, s:b, s:b, s:b}", "name", "checkpoint", "step", (json_int_t)e->step, "heldout",
-                            tn_number_or_null(tn_scores_first(&e->scores)), "unit", unit, "bytes", (json_int_t)e->bytes, "whole", e->whole,
-                            "latest", e->latest, "best", e->best);
+    json_t *row =
+        json_pack("{s:s, s:I, s:o, s:s, s:I, s:b, s:b, s:b}", "name", "checkpoint", "step", (json_int_t)e->step,
+                  "heldout", tn_number_or_null(tn_scores_first(&e->scores)), "unit", unit, "bytes",
+                  (json_int_t)e->bytes, "whole", e->whole, "latest", e->latest, "best", e->best);
     int bad = !row;
     for (size_t i = 1; i < e->scores.n && !bad; i++)
         bad = json_object_set_new(row, e->scores.at[i].name, tn_number_or_null(e->scores.at[i].value));
@@ -54,8 +57,9 @@ static tn_status show_list(tn_cli *c, const char *run, const tn_ckpt_list *l)
             TN_RETURN_IF(emit_entry(c, e));
             continue;
         }
-        fprintf(c->out, "checkpoint  step-%-10lld held out %-14s %10s%s%s%s\n", (long long)e->step, scores_text(e, heldout, sizeof heldout),
-                size_text((double)e->bytes, size), e->latest ? "  latest" : "", e->best ? "  best" : "", e->whole ? "" : "  damaged");
+        fprintf(c->out, "checkpoint  step-%-10lld held out %-14s %10s%s%s%s\n", (long long)e->step,
+                scores_text(e, heldout, sizeof heldout), size_text((double)e->bytes, size), e->latest ? "  latest" : "",
+                e->best ? "  best" : "", e->whole ? "" : "  damaged");
     }
     return TN_OK;
 }
@@ -110,23 +114,26 @@ static tn_status show_state(tn_cli *c, const inspected *x)
     json_t *v;
     tn_status s = TN_OK;
     if (c->json) {
-        s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:s, s:s, s:s}", "name", "state", "step", (json_int_t)st.step,
-                                     "tokens", (json_int_t)st.tokens, "loss", tn_number_or_null(st.loss), "heldout", tn_number_or_null(tn_scores_first(&st.now)), "best",
-                                     tn_number_or_null(tn_scores_first(&st.best)), "seed", (json_int_t)st.seed, "tenon",
-                                     text_of(manifest, "tenon"), "time",
-                                     text_of(manifest, "time"), "settings", st.settings));
+        s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:s, s:s, s:s}", "name", "state", "step",
+                                     (json_int_t)st.step, "tokens", (json_int_t)st.tokens, "loss",
+                                     tn_number_or_null(st.loss), "heldout", tn_number_or_null(tn_scores_first(&st.now)),
+                                     "best", tn_number_or_null(tn_scores_first(&st.best)), "seed", (json_int_t)st.seed,
+                                     "tenon", text_of(manifest, "tenon"), "time", text_of(manifest, "time"), "settings",
+                                     st.settings));
     } else {
-        fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens, (long long)st.seed);
+        fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens,
+                (long long)st.seed);
         fprintf(c->out, "metrics     loss %s, held out %s, best so far %s%s%s at step %lld\n", number(st.loss, text[0]),
-                number(tn_scores_first(&st.now), text[1]), number(tn_scores_first(&st.best), text[2]), *unit ? " " : "", unit,
-                (long long)st.best_step);
+                number(tn_scores_first(&st.now), text[1]), number(tn_scores_first(&st.best), text[2]), *unit ? " " : "",
+                unit, (long long)st.best_step);
         for (size_t i = 1; i < st.now.n; i++)
             fprintf(c->out, "%-11s %s, best so far %s\n", st.now.at[i].name, number(st.now.at[i].value, text[0]),
                     number(tn_scores_get(&st.best, st.now.at[i].name), text[1]));
         fprintf(c->out, "made        %s by tenon %s, settings %s\n", text_of(manifest, "time"),
                 text_of(manifest, "tenon"), st.settings);
         json_object_foreach(json_object_get(manifest, "files"), name, v)
-            fprintf(c->out, "file        %-24s %10s\n", name, size_text((double)json_integer_value(json_object_get(v, "bytes")), size));
+            fprintf(c->out, "file        %-24s %10s\n", name,
+                    size_text((double)json_integer_value(json_object_get(v, "bytes")), size));
     }
     return s;
 }
@@ -144,16 +151,17 @@ static tn_status show_tensors(tn_cli *c, const inspected *whole)
         count += (double)tn_dims_count(x->dims);
         bytes += (double)x->bytes;
         if (c->json)
-            s = tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", "tensor", "tensor", name, "dtype", tn_dtype_name(x->dtype),
-                                         "shape", dims, "count", (json_int_t)tn_dims_count(x->dims), "bytes", (json_int_t)x->bytes));
+            s = tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", "tensor", "tensor", name, "dtype",
+                                         tn_dtype_name(x->dtype), "shape", dims, "count",
+                                         (json_int_t)tn_dims_count(x->dims), "bytes", (json_int_t)x->bytes));
         else
-            fprintf(c->out, "tensor      %-32s %-5s %-16s %10s\n", name, tn_dtype_name(x->dtype), dims, size_text((double)x->bytes, size));
+            fprintf(c->out, "tensor      %-32s %-5s %-16s %10s\n", name, tn_dtype_name(x->dtype), dims,
+                    size_text((double)x->bytes, size));
     }
     if (s == TN_OK && c->json)
-        s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:I}", "name", "parameters", "value", (json_int_t)count, "tensors", (json_int_t)t.n,
-                                     "bytes", (json_int_t)bytes));
-    else if (s == TN_OK)
-        fprintf(c->out, "parameters  %.0f in %zu tensors, %s\n", count, t.n, size_text(bytes, size));
+        s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:I}", "name", "parameters", "value", (json_int_t)count,
+                                     "tensors", (json_int_t)t.n, "bytes", (json_int_t)bytes));
+    else if (s == TN_OK) fprintf(c->out, "parameters  %.0f in %zu tensors, %s\n", count, t.n, size_text(bytes, size));
     return s;
 }
 
@@ -190,7 +198,8 @@ static tn_status say_verdict(tn_cli *c, const char *path, tn_status verdict)
 {
     const char *text = verdict == TN_OK ? "" : tn_error_text();
     if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:b, s:s}", "name", "checkpoint", "path", path, "whole", verdict == TN_OK, "error", text));
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:b, s:s}", "name", "checkpoint", "path", path, "whole",
+                                        verdict == TN_OK, "error", text));
     fprintf(c->out, "%-8s %s%s%s\n", verdict == TN_OK ? "ok" : "damaged", path, *text ? ": " : "", text);
     return TN_OK;
 }
@@ -208,7 +217,8 @@ static tn_status verify_list(tn_cli *c, const char *run, size_t *said)
         TN_TRY(tn_path_join(run, tn_ckpt_name(l.entry[i].step, name), path, sizeof path));
         const bool seen = tn__ckpt_see(path, &was);
         const tn_status verdict = tn_ckpt_verify(path);
-        if (verdict == TN_BAD_FILE && (!seen || tn__ckpt_gone(path, &was))) continue; /* removed by its run, not damaged */
+        if (verdict == TN_BAD_FILE && (!seen || tn__ckpt_gone(path, &was)))
+            continue; /* removed by its run, not damaged */
         if (verdict != TN_OK && !first[0]) snprintf(first, sizeof first, "%s", tn_error_text());
         TN_TRY(say_verdict(c, path, verdict));
         ++*said;
@@ -223,7 +233,8 @@ static tn_status verify_run(tn_cli *c, const char *run)
 {
     size_t said = 0;
     tn_status s = TN_OK;
-    for (int i = 0; i < 100 && s == TN_OK && said == 0; i++) s = verify_list(c, run, &said); /* all may have been removed meanwhile */
+    for (int i = 0; i < 100 && s == TN_OK && said == 0; i++)
+        s = verify_list(c, run, &said); /* all may have been removed meanwhile */
     return s;
 }
 
@@ -266,10 +277,17 @@ static tn_status say_pruned(tn_cli *c, const char *run, const tn_ckpt_entry *e, 
 {
     char size[24];
     if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:I, s:b, s:b, s:I, s:b}", "name", "checkpoint", "step", (json_int_t)e->step, "kept", e->keep,
-                                        "whole", e->whole, "bytes", (json_int_t)e->bytes, "dry_run", dry));
-    fprintf(c->out, "%-13s %s/step-%lld  %s%s\n", e->keep ? "kept" : dry ? "would remove" : "removed", run, (long long)e->step,
-            size_text((double)e->bytes, size), !e->whole ? "  damaged: left alone" : e->other ? "  holds other files: left alone" : "");
+        return tn_cli_emit(c, json_pack("{s:s, s:I, s:b, s:b, s:I, s:b}", "name", "checkpoint", "step",
+                                        (json_int_t)e->step, "kept", e->keep, "whole", e->whole, "bytes",
+                                        (json_int_t)e->bytes, "dry_run", dry));
+    fprintf(c->out, "%-13s %s/step-%lld  %s%s\n",
+            e->keep ? "kept"
+            : dry   ? "would remove"
+                    : "removed",
+            run, (long long)e->step, size_text((double)e->bytes, size),
+            !e->whole  ? "  damaged: left alone"
+            : e->other ? "  holds other files: left alone"
+                       : "");
     return TN_OK;
 }
 
@@ -319,8 +337,12 @@ static tn_status convert(tn_cli *c)
     TN_RETURN_IF(read_keys(c, rows, 2, &st));
     for (size_t i = 0; i < c->args.overrides_n; i++)
         if (strncmp(c->args.overrides[i], "model=", 6) == 0) model = c->args.overrides[i];
-    const char *name = tn_settings_text(st, "dtype"), *in = tn_args_positional(&c->args, 1), *out = tn_args_positional(&c->args, 2);
-    const tn_dtype dtype = strcmp(name, "f32") == 0 ? TN_F32 : strcmp(name, "bf16") == 0 ? TN_BF16 : strcmp(name, "f16") == 0 ? TN_F16 : TN_DTYPES;
+    const char *name = tn_settings_text(st, "dtype"), *in = tn_args_positional(&c->args, 1),
+               *out = tn_args_positional(&c->args, 2);
+    const tn_dtype dtype = strcmp(name, "f32") == 0    ? TN_F32
+                           : strcmp(name, "bf16") == 0 ? TN_BF16
+                           : strcmp(name, "f16") == 0  ? TN_F16
+                                                       : TN_DTYPES;
     char note[TN_CKPT_NOTE];
     const tn_status s = tn_ckpt_convert(&(tn_asked){ .word = &model, .n = model != NULL }, in, out, dtype, note);
     tn_settings_free(st);

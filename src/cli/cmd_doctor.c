@@ -96,8 +96,8 @@ static void examine_cpu(doctor *d)
     if (!flags[0]) proc_value("/proc/cpuinfo", "Features", flags, sizeof flags);
     if (!model[0]) snprintf(model, sizeof model, "%s", uname(&u) == 0 ? u.machine : "unknown");
     const tn_gemm_ukernel *bf16 = tn__gemm_kernel_bf16();
-    size_t at = (size_t)snprintf(r.detail, sizeof r.detail, "%s, %ld cores, products by kernel %s, in bf16 by %s; has", model,
-                                 sysconf(_SC_NPROCESSORS_ONLN), tn__gemm_kernel_best()->name,
+    size_t at = (size_t)snprintf(r.detail, sizeof r.detail, "%s, %ld cores, products by kernel %s, in bf16 by %s; has",
+                                 model, sysconf(_SC_NPROCESSORS_ONLN), tn__gemm_kernel_best()->name,
                                  bf16 ? bf16->name : "the same (no bf16 instructions)");
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && at < sizeof r.detail; i++)
         if (has_word(flags, wanted[i])) at += (size_t)snprintf(r.detail + at, sizeof r.detail - at, " %s", wanted[i]);

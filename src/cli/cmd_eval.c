@@ -20,7 +20,8 @@ static tn_status find_run(const char *target, char run[TN_PATH_BYTES])
 {
     char path[TN_PATH_BYTES];
     for (int up = 0; up < 2; up++) {
-        TN_RETURN_IF(up ? tn_path_join(target, "..", run, TN_PATH_BYTES) : tn_path_join("", target, run, TN_PATH_BYTES));
+        TN_RETURN_IF(up ? tn_path_join(target, "..", run, TN_PATH_BYTES)
+                        : tn_path_join("", target, run, TN_PATH_BYTES));
         TN_RETURN_IF(tn_path_join(run, "config.yaml", path, sizeof path));
         if (access(path, F_OK) == 0) return TN_OK;
     }
@@ -66,13 +67,14 @@ typedef struct outcome {
 
 static tn_status emit_number(tn_cli *c, const outcome *o, const char *name, double value, const char *unit)
 {
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:s}", "name", name, "split", o->split, "value", tn_number_or_null(value), "unit",
-                                    unit));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:s}", "name", name, "split", o->split, "value",
+                                    tn_number_or_null(value), "unit", unit));
 }
 
 static tn_status emit_count(tn_cli *c, const outcome *o, const char *name, int64_t value)
 {
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:s}", "name", name, "split", o->split, "value", (json_int_t)value, "unit", name));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:s}", "name", name, "split", o->split, "value", (json_int_t)value,
+                                    "unit", name));
 }
 
 static tn_status emit(tn_cli *c, const outcome *o)
@@ -91,7 +93,8 @@ static tn_status emit(tn_cli *c, const outcome *o)
     if (perplexity) TN_RETURN_IF(emit_number(c, o, "perplexity", exp(loss), ""));
     TN_RETURN_IF(emit_count(c, o, o->counts, o->counted));
     snprintf(name, sizeof name, "%s_per_s", o->counts);
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s++}", "name", name, "split", o->split, "value", rate, "unit", o->counts, "/", "s"));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s++}", "name", name, "split", o->split, "value", rate, "unit",
+                                    o->counts, "/", "s"));
 }
 
 static tn_status check_split(const tn_session *s, tn_data_split split)
@@ -99,28 +102,31 @@ static tn_status check_split(const tn_session *s, tn_data_split split)
     const char *name = tn_data_split_names[split];
     if (tn_session_count(s, split) > 0) return TN_OK;
     if (s->model->records && s->source.epoch_batches && !tn_settings_text(s->settings, "task.name")[0])
-        return tn_error(TN_USAGE, "the data of model %s have no %s split: have its records hold out some", s->model->name, name);
+        return tn_error(TN_USAGE, "the data of model %s have no %s split: have its records hold out some",
+                        s->model->name, name);
     if (s->source.epoch_batches)
         return tn_error(TN_USAGE, "the task %s has no %s split: train with task.%s_frac larger than 0",
                         tn_settings_text(s->settings, "task.name"), name, name);
-    return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE", tn_settings_text(s->settings, "data"), name,
-                    name, name);
+    return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE",
+                    tn_settings_text(s->settings, "data"), name, name, name);
 }
 
 static tn_status emit_play(tn_cli *c, const char *target, const tn_metric_row *own, const tn_source_play *p)
 {
     if (!c->json) {
-        fprintf(c->out, "%s, likeliest actions: mean %s %.1f +-%.1f over %lld episodes\n", target, own->name, p->mean, p->deviation,
-                (long long)p->episodes);
+        fprintf(c->out, "%s, likeliest actions: mean %s %.1f +-%.1f over %lld episodes\n", target, own->name, p->mean,
+                p->deviation, (long long)p->episodes);
         return TN_OK;
     }
-    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:I}", "name", own->name, "value", p->mean, "unit", own->unit, "deviation",
-                                    p->deviation, "episodes", (json_int_t)p->episodes));
+    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:I}", "name", own->name, "value", p->mean, "unit", own->unit,
+                                    "deviation", p->deviation, "episodes", (json_int_t)p->episodes));
 }
 
 static tn_status (*const views[])(const tn_eval *e, tn_session *s) = {
-    [TN_EVAL_POSITIONS] = tn_eval_positions, [TN_EVAL_CONTEXTS] = tn_eval_contexts,
-    [TN_EVAL_REACH] = tn_eval_reach, [TN_EVAL_SPECTRUM] = tn_eval_spectrum,
+    [TN_EVAL_POSITIONS] = tn_eval_positions,
+    [TN_EVAL_CONTEXTS] = tn_eval_contexts,
+    [TN_EVAL_REACH] = tn_eval_reach,
+    [TN_EVAL_SPECTRUM] = tn_eval_spectrum,
 };
 
 static tn_status evaluate(const tn_eval *e, tn_session *s)
@@ -135,12 +141,15 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file, note));
     TN_RETURN_IF(tn_cli_warn(c, note));
     if (e->view && !s->source.text)
-        return tn_error(TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text", target);
+        return tn_error(
+            TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text",
+            target);
     if (!s->source.play) TN_RETURN_IF(check_split(s, split));
     tn_ckpt_seen seen = tn_ckpt_look(checkpoint);
     tn_status st;
-    do st = is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
-                    : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note);
+    do
+        st = is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
+                     : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note);
     while (st == TN_BAD_FILE && tn_ckpt_another(target, "best", checkpoint, &seen));
     TN_RETURN_IF(st);
     tn_session_describe(s, c->err);

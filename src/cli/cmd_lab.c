@@ -16,9 +16,9 @@ tn_status tn_cmd_lab(tn_cli *c)
     static const struct {
         const char *word;
         tn_status (*run)(tn_cli *c);
-    } words[] = { { "run", tn_lab_run },   { "work", tn_lab_work }, { "ls", tn_lab_ls },     { "show", tn_lab_show },
-                { "best", tn_lab_best }, { "diff", tn_lab_diff }, { "plot", tn_lab_plot }, { "export", tn_lab_export },
-                { "compare", tn_lab_compare } };
+    } words[] = { { "run", tn_lab_run },   { "work", tn_lab_work },     { "ls", tn_lab_ls },
+                  { "show", tn_lab_show }, { "best", tn_lab_best },     { "diff", tn_lab_diff },
+                  { "plot", tn_lab_plot }, { "export", tn_lab_export }, { "compare", tn_lab_compare } };
     const char *word = tn_args_positional(&c->args, 0);
     c->asked.add = ""; /* model=PATH would be every side's: a path alone only lets the study have it */
     for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)

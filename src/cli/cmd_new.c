@@ -142,8 +142,8 @@ static tn_status say(tn_cli *c, const filling *fill)
     for (int i = 0; i < FILES; i++) {
         file_name(template[i].name, name, file);
         if (c->json)
-            TN_RETURN_IF(tn_cli_emit(
-                c, json_pack("{s:s, s:s, s:s+++}", "name", "file", "model", name, "value", name, "/", file, "")));
+            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s+++}", "name", "file", "model", name, "value", name,
+                                                  "/", file, "")));
         else fprintf(c->out, "wrote  %s/%s\n", name, file);
     }
     if (c->json) return TN_OK;

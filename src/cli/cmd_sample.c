@@ -63,7 +63,8 @@ static tn_status find_model(session *s)
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
     TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));
     if (!tn_model_cuts(s->model.model))
-        return tn_error(TN_USAGE, "%s learns from samples and writes no text: `tenon eval` measures it", s->model.model->name);
+        return tn_error(TN_USAGE, "%s learns from samples and writes no text: `tenon eval` measures it",
+                        s->model.model->name);
     if (!s->model.weights[0])
         return tn_error(
             TN_USAGE, "%s has no weights: name a run's directory, a checkpoint, a .safetensors or a llama2.c .bin file",
@@ -87,7 +88,8 @@ static tn_device device_of(const session *s)
 {
     tn_device d = TN_CPU;
     for (size_t i = 0; i < s->c->args.overrides_n; i++)
-        if (strncmp(s->c->args.overrides[i], "device=", 7) == 0) d = strcmp(s->c->args.overrides[i] + 7, "cuda") == 0 ? TN_CUDA : TN_CPU;
+        if (strncmp(s->c->args.overrides[i], "device=", 7) == 0)
+            d = strcmp(s->c->args.overrides[i] + 7, "cuda") == 0 ? TN_CUDA : TN_CPU;
     return d;
 }
 

@@ -9,7 +9,8 @@ tn_status tn_cmd_tasks(tn_cli *c)
         const tn_task *t = tn_task_at(i);
         const char *kind = t->open ? "samples" : t->env ? "environment" : "sequences";
         if (c->json)
-            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s}", "name", t->name, "kind", kind, "help", t->summary)));
+            TN_RETURN_IF(
+                tn_cli_emit(c, json_pack("{s:s, s:s, s:s}", "name", t->name, "kind", kind, "help", t->summary)));
         else fprintf(c->out, "%-14s %s\n", t->name, t->summary);
     }
     return TN_OK;

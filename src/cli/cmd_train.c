@@ -56,9 +56,10 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     if (!c->json) {
         fprintf(c->out, "run %s: %lld steps", dir, (long long)r->step);
         if (!isnan(test->mean))
-            fprintf(c->out, ", %.0f episodes, mean %s of the last %.0f %.1f", test->episodes, test->own->name, fmin(test->episodes, 100),
-                    test->mean);
-        if (test->played.episodes) fprintf(c->out, ", likeliest actions %.1f +-%.1f", test->played.mean, test->played.deviation);
+            fprintf(c->out, ", %.0f episodes, mean %s of the last %.0f %.1f", test->episodes, test->own->name,
+                    fmin(test->episodes, 100), test->mean);
+        if (test->played.episodes)
+            fprintf(c->out, ", likeliest actions %.1f +-%.1f", test->played.mean, test->played.deviation);
         print_scores(c, "held out", r, &r->last);
         if (tn_metric_better(r->select, best, tn_scores_get(&r->last, r->select->name)))
             fprintf(c->out, " (best %.4f after step %lld)", best, (long long)r->best_step);
@@ -67,7 +68,8 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
         return TN_OK;
     }
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s}", "name", "run", "value", dir)));
-    TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "steps", "value", (json_int_t)r->step, "unit", "steps")));
+    TN_RETURN_IF(
+        tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "steps", "value", (json_int_t)r->step, "unit", "steps")));
     if (!isnan(test->episodes)) TN_RETURN_IF(tn_cli_number(c, "episodes", test->episodes, "episodes"));
     if (!isnan(test->mean)) TN_RETURN_IF(tn_cli_number(c, test->own->key, test->mean, test->own->unit));
     if (test->played.episodes) {
@@ -76,7 +78,9 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     }
     TN_RETURN_IF(tn_scores_emit(c, &r->metrics, &r->last, "heldout_", r->counts, NULL));
     TN_RETURN_IF(emit_scores(c, "best_", r, &r->best, true));
-    if (!isnan(best)) TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "best_step", "value", (json_int_t)r->best_step, "unit", "steps")));
+    if (!isnan(best))
+        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "best_step", "value", (json_int_t)r->best_step,
+                                              "unit", "steps")));
     TN_RETURN_IF(emit_scores(c, "test_", r, &test->found.scores, false));
     if (task) return tn_cli_number(c, "samples_per_s", r->samples_per_s, "samples/s");
     return tn_cli_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
@@ -108,8 +112,12 @@ static void describe_finished(tn_cli *c, const tn_session *on, const tn_run_dir 
     const long long steps = tn_settings_int(on->settings, "train.steps"), step = at->step;
     fprintf(c->err, run->found ? ", this command has finished: %lld steps" : ", finished after %lld steps", step);
     if (step < steps) fprintf(c->err, " of %lld; to go on: a larger train.stop_patience", steps);
-    else if (!fixed) fprintf(c->err, "; to go on: %s%s%strain.steps=%lld", run->found ? "run=" : "", run->found ? run->dir : "", run->found ? " " : "", 2 * steps);
-    else fprintf(c->err, "; for longer: train.steps=%lld, a new run%s (train.schedule=cosine has come down)", 2 * steps, run->found ? "" : " with run=OTHER");
+    else if (!fixed)
+        fprintf(c->err, "; to go on: %s%s%strain.steps=%lld", run->found ? "run=" : "", run->found ? run->dir : "",
+                run->found ? " " : "", 2 * steps);
+    else
+        fprintf(c->err, "; for longer: train.steps=%lld, a new run%s (train.schedule=cosine has come down)", 2 * steps,
+                run->found ? "" : " with run=OTHER");
     fprintf(c->err, run->found ? "; to train it again: --fresh, or another seed\n" : "; to start over: --fresh\n");
 }
 
@@ -151,8 +159,9 @@ static tn_status describe_layout(tn_cli *c, tn_session *on, const tn_run_dir *ru
                 (double)r->offset / 1e6, r->first, r->last, r->region, r->region[0] ? " " : "", r->op,
                 r->backward ? " backward" : "");
         if (r->workspace) fprintf(c->err, " workspace\n");
-        else fprintf(c->err, "%s%s %s %s\n", r->name ? " " : "", r->name ? r->name : "", tn_dtype_name(r->dtype),
-                     tn_dims_text(r->dims, dims, sizeof dims));
+        else
+            fprintf(c->err, "%s%s %s %s\n", r->name ? " " : "", r->name ? r->name : "", tn_dtype_name(r->dtype),
+                    tn_dims_text(r->dims, dims, sizeof dims));
     }
     tn_free(rows);
     return TN_OK;
@@ -190,16 +199,26 @@ static void describe_rise(tn_cli *c, const tn_run_dir *run, const tn_progress_re
     fputc('\n', c->err);
 }
 
-static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from, tn_progress_report *last)
+static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from,
+                       tn_progress_report *last)
 {
     watcher w = { .on = on };
     tn_jsonl *metrics = NULL;
     char path[TN_RUN_PATH];
     TN_RETURN_IF(tn_path_join(run->dir, "metrics.jsonl", path, sizeof path));
     TN_RETURN_IF(tn_jsonl_open(path, from != NULL, &metrics));
-    const tn_training t = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .metrics = metrics,
-                            .dir = run->dir, .batch = on->batch, .length = on->length, .ctx = &w,
-                            .report = tn_train_view_report, .note = tn_train_view_note, .interrupted = tn_interrupted, .warn = tn_train_view_warn,
+    const tn_training t = { .trainer = on->trainer,
+                            .settings = on->settings,
+                            .source = &on->source,
+                            .metrics = metrics,
+                            .dir = run->dir,
+                            .batch = on->batch,
+                            .length = on->length,
+                            .ctx = &w,
+                            .report = tn_train_view_report,
+                            .note = tn_train_view_note,
+                            .interrupted = tn_interrupted,
+                            .warn = tn_train_view_warn,
                             .peak = measure_peak,
                             .sample = show_sample };
     tn_interrupt_watch();
@@ -209,15 +228,18 @@ static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, c
     tn_train_view_free(&w.view);
     const tn_status closed = tn_jsonl_close(metrics);
     if (s == TN_OK && last->stopped)
-        fprintf(c->err, "stopped early: no better held-out result in %s evaluations (train.stop_patience) than after step %lld\n",
-                tn_settings_text(on->settings, "train.stop_patience"), (long long)last->best_step);
+        fprintf(
+            c->err,
+            "stopped early: no better held-out result in %s evaluations (train.stop_patience) than after step %lld\n",
+            tn_settings_text(on->settings, "train.stop_patience"), (long long)last->best_step);
     else if (s == TN_OK && last->worse) describe_rise(c, run, last);
     return s == TN_OK ? closed : s;
 }
 
 /* Memory that is asked for in the first step (algorithms, recordings) may not be there either: half the batch, and from the
  * beginning. */
-static tn_status train_in_memory(tn_cli *c, tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from, tn_progress_report *last)
+static tn_status train_in_memory(tn_cli *c, tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from,
+                                 tn_progress_report *last)
 {
     tn_status s = train(c, on, run, from, last);
     while (s == TN_MEMORY && !from && last->step == 0) {
@@ -237,7 +259,13 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     tn_metric_list metrics;
     result test = { .own = on->source.n_metrics ? on->source.metrics : NULL, .episodes = NAN, .mean = NAN };
     if (run->checkpoint[0]) {
-        TN_TRY(tn_run_resume(run, &(tn_training){ .settings = on->settings, .trainer = on->trainer, .source = &on->source, .batch = on->batch, .length = on->length }, &state));
+        TN_TRY(tn_run_resume(run,
+                             &(tn_training){ .settings = on->settings,
+                                             .trainer = on->trainer,
+                                             .source = &on->source,
+                                             .batch = on->batch,
+                                             .length = on->length },
+                             &state));
         from = &state;
     }
     TN_TRY(tn_train_sample_check(on));
@@ -250,7 +278,8 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     last.bits = on->source.bits;
     last.counts = tn_metric_counts(&on->source);
     if (test.own) on->source.look(on->source.ctx, keep_own, &test);
-    if (on->source.train_samples > 0) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
+    if (on->source.train_samples > 0)
+        last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
     TN_TRY(run_test(c, on, run, &test));
     TN_TRY(emit_result(c, run->dir, &last, &test));
 done:
@@ -279,7 +308,8 @@ tn_status tn_cmd_train(tn_cli *c)
                                    .n = c->args.overrides_n,
                                    .needs_data = true };
     TN_RETURN_IF(tn_session_open_with(&o, &s));
-    tn_status st = tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);
+    tn_status st =
+        tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);
     if (st == TN_OK) st = start_or_continue(c, &s, &run);
     tn_run_close(&run);
     tn_session_close(&s);

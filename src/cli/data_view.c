@@ -3,7 +3,6 @@
 
 #include "cli/session_view.h"
 
-
 #include <string.h>
 
 void tn_lengths_add(tn_lengths *h, uint64_t length)

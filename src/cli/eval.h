@@ -7,7 +7,13 @@
 #include "cli/context_list.h"
 #include "train/session.h"
 
-typedef enum tn_eval_view { TN_EVAL_LOSS, TN_EVAL_POSITIONS, TN_EVAL_CONTEXTS, TN_EVAL_REACH, TN_EVAL_SPECTRUM } tn_eval_view;
+typedef enum tn_eval_view {
+    TN_EVAL_LOSS,
+    TN_EVAL_POSITIONS,
+    TN_EVAL_CONTEXTS,
+    TN_EVAL_REACH,
+    TN_EVAL_SPECTRUM
+} tn_eval_view;
 
 typedef struct tn_eval {
     tn_cli *c;

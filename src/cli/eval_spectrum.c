@@ -16,7 +16,10 @@ enum { MOST_SAID = 256, MOST_KINDS = 8 };
 typedef struct seen {
     const tn_view_row *view;
     tn_spreads spreads;
-    struct { char name[64]; double value; } said[MOST_SAID];
+    struct {
+        char name[64];
+        double value;
+    } said[MOST_SAID];
     size_t n_said;
     char kind[MOST_KINDS][8]; /* "D" of "layer0.D.tau" */
     tn_spread by_kind[MOST_KINDS];
@@ -155,9 +158,10 @@ static tn_status emit(const tn_eval *e, const seen *s)
     for (size_t i = 0; i < s->spreads.n; i++) {
         const tn_spread *x = &s->spreads.row[i];
         if (!strchr(x->name, '.')) continue;
-        json_t *line = json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:s}", "name", "spectrum", "of", x->name, v->of, (json_int_t)x->n, "min",
-                                 tn_number_or_null(x->min), "median", tn_number_or_null(tn_spread_quantile(x, 0.5)), "max",
-                                 tn_number_or_null(x->max), "unit", v->unit);
+        json_t *line =
+            json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:s}", "name", "spectrum", "of", x->name, v->of, (json_int_t)x->n,
+                      "min", tn_number_or_null(x->min), "median", tn_number_or_null(tn_spread_quantile(x, 0.5)), "max",
+                      tn_number_or_null(x->max), "unit", v->unit);
         if (v->beside) (void)json_object_set_new(line, v->beside, tn_number_or_null(beside(s, x->name)));
         TN_RETURN_IF(tn_cli_emit(e->c, line));
     }
@@ -216,10 +220,15 @@ static tn_status draw(const tn_eval *e, const seen *s)
         names[i] = text[i];
         for (size_t k = 0; k < s->n_kinds; k++) value[i * s->n_kinds + k] = (double)tn_spread_octave(&s->by_kind[k], o);
     }
-    snprintf(title, sizeof title, "%ss of the %s in %s%s%s%s", v->label, v->of, v->unit, v->twin ? " (" : "", v->twin ? v->twin : "",
-             v->twin ? " from)" : "");
-    const tn_bars c = { .title = title, .x_label = v->of, .names = names, .groups = groups, 
-                        .n = n, .n_groups = s->n_kinds, .value = value };
+    snprintf(title, sizeof title, "%ss of the %s in %s%s%s%s", v->label, v->of, v->unit, v->twin ? " (" : "",
+             v->twin ? v->twin : "", v->twin ? " from)" : "");
+    const tn_bars c = { .title = title,
+                        .x_label = v->of,
+                        .names = names,
+                        .groups = groups,
+                        .n = n,
+                        .n_groups = s->n_kinds,
+                        .value = value };
     TN_RETURN_IF(tn_table_open(e->svg, &f));
     return tn_table_close(e->svg, f, tn_chart_bars(&c, f));
 }
@@ -240,8 +249,8 @@ static tn_status show(const tn_eval *e, tn_session *on, seen *s)
     if (s->view) TN_RETURN_IF(tn_evaluate(on->trainer, &on->source, 1, &found));
     if (s->view) TN_RETURN_IF(tn_trainer_instruments(on->trainer, hear, hear_spread, s));
     if (s->n_kinds == 0)
-        return tn_error(TN_USAGE, "%s, a model %s, has no %s: --spectrum is for %s with %s", e->target, on->model->name, known->views->what,
-                        known->name, known->views->where);
+        return tn_error(TN_USAGE, "%s, a model %s, has no %s: --spectrum is for %s with %s", e->target, on->model->name,
+                        known->views->what, known->name, known->views->where);
     find_octaves(s);
     if (!e->c->json) {
         say_how(e, s->view->how, on->batch * on->length);

@@ -8,9 +8,15 @@
 #include <math.h>
 #include <string.h>
 
-static const char *side_name(const tn_study *s, int i) { return i < 0 ? "none" : s->sides[i].name[0] ? s->sides[i].name : "all"; }
+static const char *side_name(const tn_study *s, int i)
+{
+    return i < 0 ? "none" : s->sides[i].name[0] ? s->sides[i].name : "all";
+}
 
-static double ours_of(const tn_beside *b, size_t side, size_t k) { return b->sides[side].best[k] ? b->sides[side].best[k]->y[k] : NAN; }
+static double ours_of(const tn_beside *b, size_t side, size_t k)
+{
+    return b->sides[side].best[k] ? b->sides[side].best[k]->y[k] : NAN;
+}
 
 static const char *bound_of(const tn_study *s, size_t side, size_t k)
 {
@@ -28,7 +34,8 @@ void tn_lab_quoted_line(tn_cli *c, const tn_study *s, size_t side)
     fprintf(c->out, "  published:");
     for (size_t k = 0; k < s->n_objectives; k++) {
         if (isnan(q->best[k])) continue;
-        fprintf(c->out, "%s %s %s%s", any ? "," : "", s->objectives[k].name, bound_of(s, side, k), tn_lab_number(q->best[k], number));
+        fprintf(c->out, "%s %s %s%s", any ? "," : "", s->objectives[k].name, bound_of(s, side, k),
+                tn_lab_number(q->best[k], number));
         any = true;
     }
     if (q->front) fprintf(c->out, "%s front of %lld", any ? "," : "", (long long)q->front);
@@ -38,7 +45,8 @@ void tn_lab_quoted_line(tn_cli *c, const tn_study *s, size_t side)
 static json_t *values_json(const tn_study *s, const double *y)
 {
     json_t *o = json_object();
-    for (size_t k = 0; o && k < s->n_objectives; k++) json_object_set_new(o, s->objectives[k].name, tn_number_or_null(y[k]));
+    for (size_t k = 0; o && k < s->n_objectives; k++)
+        json_object_set_new(o, s->objectives[k].name, tn_number_or_null(y[k]));
     return o;
 }
 
@@ -59,14 +67,17 @@ static tn_status emit_sides(tn_cli *c, const tn_study *s, const tn_beside *b)
     for (size_t i = 0; i < s->n_sides; i++) {
         const tn_beside_side *v = &b->sides[i];
         json_t *best = json_object();
-        for (size_t k = 0; best && k < s->n_objectives; k++) json_object_set_new(best, s->objectives[k].name, tn_number_or_null(ours_of(b, i, k)));
-        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:o, s:f}", "name", "published", "side", side_name(s, (int)i), "theirs",
-                                              tn_lab_quoted_json(s, i), "ours", best, "front", (json_int_t)v->front, "unbeaten",
-                                              (json_int_t)v->unbeaten, "hypervolume", tn_number_or_null(v->volume), "hours", v->hours)));
+        for (size_t k = 0; best && k < s->n_objectives; k++)
+            json_object_set_new(best, s->objectives[k].name, tn_number_or_null(ours_of(b, i, k)));
+        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:o, s:f}", "name", "published", "side",
+                                              side_name(s, (int)i), "theirs", tn_lab_quoted_json(s, i), "ours", best,
+                                              "front", (json_int_t)v->front, "unbeaten", (json_int_t)v->unbeaten,
+                                              "hypervolume", tn_number_or_null(v->volume), "hours", v->hours)));
     }
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "name", "winner", "source", s->published->source, "note", s->published->note,
-                                    "theirs", side_name(s, s->published->winner), "fronts", side_name(s, b->winner), "decided", b->decided,
-                                    "hypervolume", side_name(s, b->larger)));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "name", "winner", "source",
+                                    s->published->source, "note", s->published->note, "theirs",
+                                    side_name(s, s->published->winner), "fronts", side_name(s, b->winner), "decided",
+                                    b->decided, "hypervolume", side_name(s, b->larger)));
 }
 
 static tn_status emit_points(tn_cli *c, const tn_study *s, const tn_beside *b)
@@ -75,8 +86,10 @@ static tn_status emit_points(tn_cli *c, const tn_study *s, const tn_beside *b)
         const tn_beside_point *p = &b->points[i];
         char name[128] = "";
         if (p->ours) tn_trial_name(s, p->ours, name, sizeof name);
-        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:s, s:o}", "name", "published_point", "side", side_name(s, (int)p->side), "theirs",
-                                              values_json(s, p->theirs->y), "trial", name, "ours", p->ours ? values_json(s, p->ours->y) : json_null())));
+        TN_RETURN_IF(
+            tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:s, s:o}", "name", "published_point", "side",
+                                     side_name(s, (int)p->side), "theirs", values_json(s, p->theirs->y), "trial", name,
+                                     "ours", p->ours ? values_json(s, p->ours->y) : json_null())));
     }
     return TN_OK;
 }
@@ -103,7 +116,8 @@ static void put_sides(tn_cli *c, const tn_study *s, const tn_beside *b)
     fputc('\n', c->out);
     for (size_t k = 0; k < s->n_objectives; k++) {
         fprintf(c->out, "%-20.20s", s->objectives[k].name);
-        for (size_t i = 0; i < s->n_sides; i++) put_pair(c, bound_of(s, i, k), s->published->sides[i].best[k], ours_of(b, i, k));
+        for (size_t i = 0; i < s->n_sides; i++)
+            put_pair(c, bound_of(s, i, k), s->published->sides[i].best[k], ours_of(b, i, k));
         fputc('\n', c->out);
     }
     static const char *const rows[] = { "points of the front", "not dominated", "hours of trials", "hypervolume" };
@@ -123,9 +137,11 @@ static void put_sides(tn_cli *c, const tn_study *s, const tn_beside *b)
 static void put_winner(tn_cli *c, const tn_study *s, const tn_beside *b)
 {
     if (s->n_sides < 2) return;
-    fprintf(c->out, "winner      theirs %s; ours by their rule %s (%s), by hypervolume %s\n", side_name(s, s->published->winner), side_name(s, b->winner), b->decided,
-            side_name(s, b->larger));
-    fputs("            (the rule rewards large fronts; `tenon lab compare` decides on common seeds and the test part)\n", c->out);
+    fprintf(c->out, "winner      theirs %s; ours by their rule %s (%s), by hypervolume %s\n",
+            side_name(s, s->published->winner), side_name(s, b->winner), b->decided, side_name(s, b->larger));
+    fputs(
+        "            (the rule rewards large fronts; `tenon lab compare` decides on common seeds and the test part)\n",
+        c->out);
 }
 
 static void put_points(tn_cli *c, const tn_study *s, const tn_beside *b)
@@ -144,7 +160,8 @@ static void put_points(tn_cli *c, const tn_study *s, const tn_beside *b)
         if (p->ours) tn_trial_name(s, p->ours, name, sizeof name);
         else snprintf(name, sizeof name, "none");
         fprintf(c->out, "\n  %-12.12s", name);
-        for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12s", tn_lab_number(p->ours ? p->ours->y[k] : NAN, number));
+        for (size_t k = 0; k < s->n_objectives; k++)
+            fprintf(c->out, " %12s", tn_lab_number(p->ours ? p->ours->y[k] : NAN, number));
         fputs("  ", c->out);
         if (p->ours) tn_lab_point_text(s, p->ours, c->out);
         fputc('\n', c->out);

@@ -50,7 +50,8 @@ typedef struct crew {
 
 void tn_campaign_crew(const tn_study_plan *p, tn_device device, int workers, int lanes, tn_campaign *k)
 {
-    const int64_t limit = k->compare ? 0 : tn_study_at_once(p, k->sides), most = limit > 0 ? limit : TN_CAMPAIGN_WORKERS; /* more would wait for each other */
+    const int64_t limit = k->compare ? 0 : tn_study_at_once(p, k->sides),
+                  most = limit > 0 ? limit : TN_CAMPAIGN_WORKERS; /* more would wait for each other */
     const int64_t usual = device != TN_CUDA ? 1 : most < TN_WORKER_GPU_LANES ? most : TN_WORKER_GPU_LANES;
     const int64_t cores = tn_campaign_cores() < most ? tn_campaign_cores() : most;
     k->lanes = lanes ? lanes : p->lanes ? (int)p->lanes : (int)usual;
@@ -251,7 +252,9 @@ static tn_status end_overdue(crew *w, double now)
         seen[i] = (held){ c->trial, c->attempt, since_of(w, c, now) };
         if (now - seen[i].since < 1.5 * p->trial_seconds + GRACE_S || !is_ours(w, run[i].pid)) continue;
         snprintf(text, sizeof text, "trial_seconds: %g; it did not stop, and its worker was ended", p->trial_seconds);
-        const tn_ending e = { .state = TN_TRIAL_TIMEOUT, .seconds = NAN, .parameters = NAN, .seed = c->seed, .error = text };
+        const tn_ending e = {
+            .state = TN_TRIAL_TIMEOUT, .seconds = NAN, .parameters = NAN, .seed = c->seed, .error = text
+        };
         TN_TRY(tn_lab_end(w->k->lab, c, NULL, 0, &e, p->n_objectives, &lost));
         kill((pid_t)run[i].pid, SIGKILL);
         w->k->deaths--;

@@ -15,10 +15,10 @@ typedef struct tn_campaign {
     tn_lab *lab;
     int64_t study;
     int workers, lanes; /* processes, and trials that each runs at once */
-    int64_t trials;    /* a side: numbers below it; 0: all */
-    bool compare;      /* the other series */
-    tn_side_set sides; /* whose trials are run and counted */
-    double seconds;    /* at most; 0: no limit */
+    int64_t trials;     /* a side: numbers below it; 0: all */
+    bool compare;       /* the other series */
+    tn_side_set sides;  /* whose trials are run and counted */
+    double seconds;     /* at most; 0: no limit */
     /* What became of it. */
     bool out_of_time;
     int64_t ended, planned; /* trials, over these sides */
@@ -48,6 +48,7 @@ tn_status tn_lab_objects(const tn_cli *c, size_t first);
 tn_status tn_lab_run(tn_cli *c);
 tn_status tn_lab_work(tn_cli *c);
 /* --plan: opens and times these sides; trials: of each. */
-tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, tn_side_set sides, int workers, int lanes);
+tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, tn_side_set sides, int workers,
+                      int lanes);
 
 #endif

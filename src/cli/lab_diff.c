@@ -33,7 +33,8 @@ static tn_status put_settings(tn_cli *c, const tn_study *s, const tn_trial *cons
         for (size_t k = 0; k < space->n; k++) {
             const char *key = space->dims[k].key;
             const bool in_a = text_of(s, t[0], key, a), in_b = text_of(s, t[1], key, b);
-            if ((side == 1 && in_a) || (!in_a && !in_b) || strcmp(a, b) == 0) continue; /* those of the first were said */
+            if ((side == 1 && in_a) || (!in_a && !in_b) || strcmp(a, b) == 0)
+                continue; /* those of the first were said */
             TN_RETURN_IF(put_line(c, "setting", key, a, b));
         }
     }
@@ -61,7 +62,8 @@ static tn_status put_parting(tn_cli *c, tn_lab *lab, const tn_trial *const t[2])
             s = put_line(c, "parting", what, tn_lab_number(x, a), tn_lab_number(y, b));
             found = true;
         }
-    if (s == TN_OK && n && !found && !c->json) fprintf(c->out, "their curves are the same, bit by bit, for %zu evaluations\n", n);
+    if (s == TN_OK && n && !found && !c->json)
+        fprintf(c->out, "their curves are the same, bit by bit, for %zu evaluations\n", n);
     tn_arena_free(&arena);
     return s;
 }
@@ -87,7 +89,8 @@ tn_status tn_lab_diff(tn_cli *c)
     }
     if (s == TN_OK) s = put_line(c, "state", "", tn_trial_state_name(t[0]->state), tn_trial_state_name(t[1]->state));
     for (size_t k = 0; s == TN_OK && k < v.study->n_objectives; k++)
-        s = put_line(c, "objective", v.study->objectives[k].name, tn_lab_number(t[0]->y ? t[0]->y[k] : NAN, a), tn_lab_number(t[1]->y ? t[1]->y[k] : NAN, b));
+        s = put_line(c, "objective", v.study->objectives[k].name, tn_lab_number(t[0]->y ? t[0]->y[k] : NAN, a),
+                     tn_lab_number(t[1]->y ? t[1]->y[k] : NAN, b));
     if (s == TN_OK) s = put_parting(c, v.lab, t);
     tn_lab_view_close(&v);
     return s;

@@ -19,7 +19,8 @@ static void put_running(tn_cli *c, const tn_study *s, size_t side)
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
         const tn_trial *t = &s->trials[i];
-        if (t->side != (int)side || t->state != TN_TRIAL_RUNNING || t->kind == TN_TRIAL_COMPARE || n++ >= SHOWN) continue;
+        if (t->side != (int)side || t->state != TN_TRIAL_RUNNING || t->kind == TN_TRIAL_COMPARE || n++ >= SHOWN)
+            continue;
         tn_trial_name(s, t, name, sizeof name);
         fprintf(c->out, "%s%s", n == 1 ? "; runs " : ", ", name);
     }
@@ -40,18 +41,23 @@ static tn_status put_study(tn_cli *c, const tn_study *s, tn_arena *a)
         tn_select_sort(s, 0, e.trial, e.n);
         const double top = e.n && e.trial[0]->state == TN_TRIAL_DONE && e.trial[0]->y ? e.trial[0]->y[0] : NAN;
         if (c->json) {
-            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o*}", "name", "study", "study", s->name, "side",
-                                                  s->sides[side].name, "planned", (json_int_t)s->planned, "waiting", (json_int_t)count[0], "running",
-                                                  (json_int_t)count[1], "done", (json_int_t)count[2], "pruned", (json_int_t)count[3], "failed",
-                                                  (json_int_t)count[4], "timeout", (json_int_t)count[5], "best", tn_number_or_null(top),
-                                                  "hypervolume", tn_number_or_null(volume), "published",
-                                                  tn_lab_quoted_json(s, side))));
+            TN_RETURN_IF(
+                tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o*}", "name",
+                                         "study", "study", s->name, "side", s->sides[side].name, "planned",
+                                         (json_int_t)s->planned, "waiting", (json_int_t)count[0], "running",
+                                         (json_int_t)count[1], "done", (json_int_t)count[2], "pruned",
+                                         (json_int_t)count[3], "failed", (json_int_t)count[4], "timeout",
+                                         (json_int_t)count[5], "best", tn_number_or_null(top), "hypervolume",
+                                         tn_number_or_null(volume), "published", tn_lab_quoted_json(s, side))));
             continue;
         }
-        fprintf(c->out, "%s%s%-*s %lld planned: %zu done, %zu pruned, %zu failed, %zu timeout, %zu running, %zu waiting; best %s %s", s->name,
-                s->sides[side].name[0] ? "/" : "", s->sides[side].name[0] ? 8 : 1, s->sides[side].name, (long long)s->planned, count[TN_TRIAL_DONE],
-                count[TN_TRIAL_PRUNED], count[TN_TRIAL_FAILED], count[TN_TRIAL_TIMEOUT], count[TN_TRIAL_RUNNING], count[TN_TRIAL_WAITING],
-                s->objectives[0].name, tn_lab_number(top, best));
+        fprintf(c->out,
+                "%s%s%-*s %lld planned: %zu done, %zu pruned, %zu failed, %zu timeout, %zu running, %zu waiting; best "
+                "%s %s",
+                s->name, s->sides[side].name[0] ? "/" : "", s->sides[side].name[0] ? 8 : 1, s->sides[side].name,
+                (long long)s->planned, count[TN_TRIAL_DONE], count[TN_TRIAL_PRUNED], count[TN_TRIAL_FAILED],
+                count[TN_TRIAL_TIMEOUT], count[TN_TRIAL_RUNNING], count[TN_TRIAL_WAITING], s->objectives[0].name,
+                tn_lab_number(top, best));
         if (!isnan(volume)) fprintf(c->out, ", hypervolume %.6g", volume);
         put_running(c, s, side);
         fputc('\n', c->out);
@@ -84,7 +90,8 @@ tn_status tn_lab_ls(tn_cli *c)
     tn_status s = TN_OK;
     const char *what = tn_args_positional(&c->args, 2);
     if (what) {
-        if (strcmp(what, "trials") != 0) return tn_error(TN_USAGE, "lab ls DB %.32s: say `trials` or nothing (--study=NAME names a study)", what);
+        if (strcmp(what, "trials") != 0)
+            return tn_error(TN_USAGE, "lab ls DB %.32s: say `trials` or nothing (--study=NAME names a study)", what);
         TN_RETURN_IF(tn_lab_view_open(c, 0, 1, &v));
         tn_lab_table_head(c, v.study);
         for (size_t i = 0; s == TN_OK && i < v.study->n; i++) s = tn_lab_table_row(c, v.study, &v.study->trials[i]);
@@ -120,7 +127,8 @@ tn_status tn_lab_best(tn_cli *c)
             if (e.front[i]) e.trial[shown++] = e.trial[i];
         if (front) e.n = shown;
         tn_select_sort(v.study, objective, e.trial, e.n);
-        for (size_t i = 0; s == TN_OK && i < e.n && (front || i < (size_t)count) && e.trial[i]->state == TN_TRIAL_DONE; i++)
+        for (size_t i = 0; s == TN_OK && i < e.n && (front || i < (size_t)count) && e.trial[i]->state == TN_TRIAL_DONE;
+             i++)
             s = tn_lab_table_row(c, v.study, e.trial[i]);
     }
     if (s == TN_OK && v.study->published) s = tn_lab_beside(c, v.study);
@@ -142,7 +150,8 @@ static bool is_named(const tn_study_plan *p, const char *metric)
 }
 
 /* The columns of a curve: what the study names, or with --all (and where it names nothing that was reported) everything. */
-static tn_status columns_of(const tn_cli *c, const tn_study *s, tn_arena *a, const tn_trial_curve *v, size_t **column, size_t *n)
+static tn_status columns_of(const tn_cli *c, const tn_study *s, tn_arena *a, const tn_trial_curve *v, size_t **column,
+                            size_t *n)
 {
     tn_study_plan plan;
     size_t *list = tn_arena_alloc(a, sizeof *list * (v->metrics + 1));
@@ -165,7 +174,8 @@ static void put_curve_table(tn_cli *c, const tn_trial_curve *v, const size_t *co
     fputc('\n', c->out);
     for (size_t i = 0; i < v->n; i++) {
         fprintf(c->out, "%8lld %8.2f", (long long)v->step[i], v->epoch[i]);
-        for (size_t k = 0; k < n; k++) fprintf(c->out, " %14s", tn_lab_number(v->value[i * v->metrics + column[k]], number));
+        for (size_t k = 0; k < n; k++)
+            fprintf(c->out, " %14s", tn_lab_number(v->value[i * v->metrics + column[k]], number));
         fputc('\n', c->out);
     }
     if (n == v->metrics) return;
@@ -179,7 +189,8 @@ static void put_curve_table(tn_cli *c, const tn_trial_curve *v, const size_t *co
 static tn_status emit_curve(tn_cli *c, const tn_trial_curve *v)
 {
     for (size_t i = 0; i < v->n; i++) {
-        json_t *o = json_pack("{s:s, s:I, s:f}", "name", "evaluation", "step", (json_int_t)v->step[i], "epoch", v->epoch[i]);
+        json_t *o =
+            json_pack("{s:s, s:I, s:f}", "name", "evaluation", "step", (json_int_t)v->step[i], "epoch", v->epoch[i]);
         for (size_t k = 0; k < v->metrics; k++) {
             const double y = v->value[i * v->metrics + k];
             json_object_set_new(o, v->name[k], tn_number_or_null(y));
@@ -209,8 +220,8 @@ static void put_trial(tn_cli *c, const tn_study *s, const tn_trial *t)
     char name[128], number[24];
     const tn_space *space = &s->sides[t->side].space;
     tn_trial_name(s, t, name, sizeof name);
-    fprintf(c->out, "trial       %s of study %s, %s, seed %llu, begun %d time%s", name, s->name, tn_trial_state_name(t->state),
-            (unsigned long long)t->seed, t->attempt, t->attempt == 1 ? "" : "s");
+    fprintf(c->out, "trial       %s of study %s, %s, seed %llu, begun %d time%s", name, s->name,
+            tn_trial_state_name(t->state), (unsigned long long)t->seed, t->attempt, t->attempt == 1 ? "" : "s");
     if (isfinite(t->seconds)) fprintf(c->out, ", worked %.1f s", t->seconds);
     fputc('\n', c->out);
     if (t->error && t->error[0]) fprintf(c->out, "error       %s\n", t->error);

@@ -34,13 +34,14 @@ static tn_status put_side(plan *k, size_t side, int64_t trials, const tn_trial_p
     k->seconds += (double)trials * t->seconds;
     k->device = t->device;
     if (k->c->json)
-        return tn_cli_emit(k->c, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:f, s:o, s:o}", "name", "plan", "side", name, "trials", (json_int_t)trials,
-                                           "parameters", (json_int_t)t->parameters, "steps", (json_int_t)t->steps, "tokens", (json_int_t)t->tokens,
-                                           "width", t->width.text, "memory_bytes", t->memory_bytes, "step_s",
-                                           tn_number_or_null(t->step_s), "seconds",
-                                           tn_number_or_null(t->seconds)));
-    fprintf(k->c->out, "%-12s %7lld %11s %10s %8lld %9s %9.3g %9.3g  %s\n", name, (long long)trials, tn_count_text((double)t->parameters, parameters),
-            tn_count_text((double)t->tokens, tokens), (long long)t->steps, bytes_text(t->memory_bytes, memory), t->step_s, t->seconds, t->width.text);
+        return tn_cli_emit(k->c, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:f, s:o, s:o}", "name", "plan", "side",
+                                           name, "trials", (json_int_t)trials, "parameters", (json_int_t)t->parameters,
+                                           "steps", (json_int_t)t->steps, "tokens", (json_int_t)t->tokens, "width",
+                                           t->width.text, "memory_bytes", t->memory_bytes, "step_s",
+                                           tn_number_or_null(t->step_s), "seconds", tn_number_or_null(t->seconds)));
+    fprintf(k->c->out, "%-12s %7lld %11s %10s %8lld %9s %9.3g %9.3g  %s\n", name, (long long)trials,
+            tn_count_text((double)t->parameters, parameters), tn_count_text((double)t->tokens, tokens),
+            (long long)t->steps, bytes_text(t->memory_bytes, memory), t->step_s, t->seconds, t->width.text);
     return TN_OK;
 }
 
@@ -62,7 +63,8 @@ static tn_status probe_side(plan *k, tn_trial_host *h, size_t side, int64_t aske
     return put_side(k, side, (most > 0 && asked > most ? most : asked) * (p->seeds ? p->seeds : 1), &t);
 }
 
-tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, tn_side_set sides, int workers, int lanes)
+tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, tn_side_set sides, int workers,
+                      int lanes)
 {
     char runs[TN_PATH_BYTES];
     plan k = { .c = c, .p = p };
@@ -73,8 +75,8 @@ tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t
     tn_status s = TN_OK;
     TN_RETURN_IF(tn_shared_new(&h.shared));
     if (!c->json)
-        fprintf(c->out, "%-12s %7s %11s %10s %8s %9s %9s %9s  %s\n", "side", "trials", "parameters", "tokens", "steps", "memory", "s/step", "s/trial",
-                p->parameters ? "equal by" : "");
+        fprintf(c->out, "%-12s %7s %11s %10s %8s %9s %9s %9s  %s\n", "side", "trials", "parameters", "tokens", "steps",
+                "memory", "s/step", "s/trial", p->parameters ? "equal by" : "");
     for (size_t i = 0; i < p->n_sides && s == TN_OK; i++)
         if (tn_side_in(sides, i)) s = probe_side(&k, &h, i, trials);
     tn_seat_free(&h.seat);
@@ -84,6 +86,8 @@ tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t
     const double at_once = k.device == TN_CUDA ? 1 : crew.workers * crew.lanes; /* lanes on a GPU share it */
     fprintf(c->out, "%lld trials, ", (long long)k.trials);
     if (isnan(k.seconds)) fputs("time not known: environments are not played for a plan\n", c->out);
-    else fprintf(c->out, "about %.3g minutes with %s where nothing else runs\n", k.seconds / 60 / at_once, tn_campaign_crew_text(&crew, text));
+    else
+        fprintf(c->out, "about %.3g minutes with %s where nothing else runs\n", k.seconds / 60 / at_once,
+                tn_campaign_crew_text(&crew, text));
     return TN_OK;
 }

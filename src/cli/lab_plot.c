@@ -64,7 +64,8 @@ tn_status tn_lab_plot(tn_cli *c)
     }
     if (s == TN_OK && (svg || (kind && !html && chart != TN_STUDY_HISTORY))) {
         s = tn_lab_view_file(c, "svg", &f);
-        if (s == TN_OK) s = tn_lab_view_put(c, "svg", f, tn_study_chart_draw(chart, v.study, v.lab, side, objective, f));
+        if (s == TN_OK)
+            s = tn_lab_view_put(c, "svg", f, tn_study_chart_draw(chart, v.study, v.lab, side, objective, f));
     } else if (s == TN_OK && !html) s = text_history(c, v.study, objective);
     tn_lab_view_close(&v);
     return s;
@@ -84,7 +85,9 @@ tn_status tn_lab_export(tn_cli *c)
     TN_RETURN_IF(tn_lab_view_open(c, 0, 0, &v));
     tn_status s = tn_lab_view_file(c, "out", &f);
     if (s == TN_OK) {
-        s = which == 0 ? tn_export_csv(v.study, f) : which == 1 ? tn_export_jsonl(v.study, f) : tn_export_optuna(v.study, v.lab, f);
+        s = which == 0   ? tn_export_csv(v.study, f)
+            : which == 1 ? tn_export_jsonl(v.study, f)
+                         : tn_export_optuna(v.study, v.lab, f);
         s = tn_lab_view_put(c, "out", f, s);
     }
     tn_lab_view_close(&v);

@@ -17,7 +17,7 @@ typedef struct options {
     tn_device device;   /* of its trials */
     int64_t trials;     /* a side */
     double seconds;
-    tn_side_set sides;  /* whose trials are run */
+    tn_side_set sides; /* whose trials are run */
 } options;
 
 /* FILE.db beside FILE.yaml, unless --db or the file names another one. */
@@ -26,7 +26,10 @@ static tn_status database(const tn_cli *c, const tn_study_plan *p, const char *f
     const char *db = tn_args_value(&c->args, "db") ? tn_args_value(&c->args, "db") : p->db;
     const char *dot = strrchr(file, '.'), *slash = strrchr(file, '/');
     if (db && db == p->db && !tn_path_is_below(db)) /* a file from others does not choose what is written to */
-        return tn_error(TN_USAGE, "db: %.300s says %.300s, which is not below the current directory: type --db=%.300s if you mean it", file, db, db);
+        return tn_error(
+            TN_USAGE,
+            "db: %.300s says %.300s, which is not below the current directory: type --db=%.300s if you mean it", file,
+            db, db);
     const int stem = dot && (!slash || dot > slash) ? (int)(dot - file) : (int)strlen(file);
     const int n = db ? snprintf(out, TN_PATH_BYTES, "%s", db) : snprintf(out, TN_PATH_BYTES, "%.*s.db", stem, file);
     return n > 0 && n < TN_PATH_BYTES ? TN_OK : tn_error(TN_USAGE, "the path of the database is too long");
@@ -42,7 +45,8 @@ static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const cha
     TN_RETURN_IF(tn_args_number(&c->args, "seconds", 0.001, 1e9, &o->seconds));
     o->workers = (int)workers;
     o->lanes = (int)lanes;
-    if (tn_args_value(&c->args, "sides")) TN_RETURN_IF(tn_side_set_parse(p, tn_args_value(&c->args, "sides"), &o->sides));
+    if (tn_args_value(&c->args, "sides"))
+        TN_RETURN_IF(tn_side_set_parse(p, tn_args_value(&c->args, "sides"), &o->sides));
     return database(c, p, file, o->db);
 }
 
@@ -77,7 +81,8 @@ static tn_status try_sides(const tn_study_plan *p, const char *db, tn_side_set s
     return s;
 }
 
-static void describe(tn_cli *c, const tn_study_plan *p, const options *o, const tn_campaign *k, bool found, const tn_study *there)
+static void describe(tn_cli *c, const tn_study_plan *p, const options *o, const tn_campaign *k, bool found,
+                     const tn_study *there)
 {
     char crew[64], names[512];
     int64_t ended = 0;
@@ -93,7 +98,8 @@ static void describe(tn_cli *c, const tn_study_plan *p, const options *o, const 
     fprintf(c->err, "%lld trial%s, sampler %s, pruner %s; %s\n", (long long)o->trials, o->trials == 1 ? "" : "s",
             p->sampler->name, p->pruner->name, tn_campaign_crew_text(k, crew));
     if (sides < p->n_sides)
-        fprintf(c->err, "sides   %s   (without --sides the others go on)\n", tn_side_set_text(p, o->sides, names, sizeof names));
+        fprintf(c->err, "sides   %s   (without --sides the others go on)\n",
+                tn_side_set_text(p, o->sides, names, sizeof names));
     fprintf(c->err, "data    %s", o->db);
     if (found) fprintf(c->err, ", continuing: %lld trials have ended", (long long)ended);
     fprintf(c->err, "   (the same command goes on)\n");
@@ -103,11 +109,13 @@ static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, bool cho
 {
     char best[32] = "-";
     if (c->json) {
-        json_t *row = json_pack(
-            "{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s}", "name", "side", "side", p->sides[i].name, "chosen", chosen, "done",
-            (json_int_t)t->count[TN_TRIAL_DONE], "pruned", (json_int_t)t->count[TN_TRIAL_PRUNED], "failed",
-            (json_int_t)t->count[TN_TRIAL_FAILED], "timeout", (json_int_t)t->count[TN_TRIAL_TIMEOUT], "waiting",
-            (json_int_t)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]), "objective", p->objectives[0].name);
+        json_t *row =
+            json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s}", "name", "side", "side", p->sides[i].name,
+                      "chosen", chosen, "done", (json_int_t)t->count[TN_TRIAL_DONE], "pruned",
+                      (json_int_t)t->count[TN_TRIAL_PRUNED], "failed", (json_int_t)t->count[TN_TRIAL_FAILED], "timeout",
+                      (json_int_t)t->count[TN_TRIAL_TIMEOUT], "waiting",
+                      (json_int_t)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]), "objective",
+                      p->objectives[0].name);
         if (row) json_object_set_new(row, "best", tn_number_or_null(t->best));
         return tn_cli_emit(c, row);
     }
@@ -124,7 +132,8 @@ static tn_status emit_result(tn_cli *c, const tn_campaign *k)
 {
     tn_tally *t = tn_alloc(sizeof *t * k->plan->n_sides);
     tn_status s = t ? tn_lab_tally(k->lab, k->study, k->plan, k->compare, k->trials, t) : TN_MEMORY;
-    for (size_t i = 0; s == TN_OK && i < k->plan->n_sides; i++) s = emit_side(c, k->plan, i, tn_side_in(k->sides, i), &t[i]);
+    for (size_t i = 0; s == TN_OK && i < k->plan->n_sides; i++)
+        s = emit_side(c, k->plan, i, tn_side_in(k->sides, i), &t[i]);
     tn_free(t);
     return s;
 }
@@ -189,7 +198,9 @@ static void note_waiting(tn_cli *c, const tn_study_plan *p, const tn_campaign *k
 {
     const int64_t most = k->compare ? 0 : tn_study_at_once(p, k->sides), all = (int64_t)k->workers * k->lanes;
     if (most > 0 && all > most)
-        fprintf(c->err, "note    %lld trials can run at once: %lld of %lld %s wait (a larger `lag` in a study of another name lets more run)\n",
+        fprintf(c->err,
+                "note    %lld trials can run at once: %lld of %lld %s wait (a larger `lag` in a study of another name "
+                "lets more run)\n",
                 (long long)most, (long long)(all - most), (long long)all, k->lanes > 1 ? "lanes" : "workers");
 }
 

@@ -16,7 +16,10 @@ static tn_status side_named(const tn_study *s, const tn_comparison *k, const cha
     while (i < s->n_sides && strcmp(s->sides[i].name, name) != 0) i++;
     if (i == s->n_sides) return tn_error(TN_USAGE, "--%s=%.64s: study %s has no such side", flag, name, s->name);
     if (!tn_side_in(k->sides, i))
-        return tn_error(TN_USAGE, "--%s=%s: the side has no trial that is done, or is not in --sides: run it first, or name another", flag, name);
+        return tn_error(
+            TN_USAGE,
+            "--%s=%s: the side has no trial that is done, or is not in --sides: run it first, or name another", flag,
+            name);
     *out = (int)i;
     return TN_OK;
 }
@@ -27,7 +30,8 @@ tn_status tn_lab_standings_ask(const tn_cli *c, const tn_study *s, const tn_comp
     *asked = -1;
     TN_RETURN_IF(side_named(s, k, "against", tn_args_value(&c->args, "against"), against));
     if (side) TN_RETURN_IF(side_named(s, k, "side", side, asked));
-    if (*asked == *against) return tn_error(TN_USAGE, "--side=%s is the side that --against names: choose another one", side);
+    if (*asked == *against)
+        return tn_error(TN_USAGE, "--side=%s is the side that --against names: choose another one", side);
     return TN_OK;
 }
 
@@ -56,7 +60,8 @@ static void put_head(tn_cli *c, const tn_study *s, int against)
 {
     char minus[64];
     snprintf(minus, sizeof minus, "minus %.20s", s->sides[against].name);
-    fprintf(c->out, "%-*s %5s %8s %8s %8s  %14s %18s %8s  %-14s", name_width(s), "side", "seeds", "valid", "test", "+-", minus, "95 % interval", "p Holm", "verdict");
+    fprintf(c->out, "%-*s %5s %8s %8s %8s  %14s %18s %8s  %-14s", name_width(s), "side", "seeds", "valid", "test", "+-",
+            minus, "95 % interval", "p Holm", "verdict");
     for (size_t k = 1; k < s->n_objectives; k++) fprintf(c->out, " %13.13s", s->objectives[k].name);
     fputs("  at\n", c->out);
 }
@@ -72,8 +77,8 @@ static void put_row(tn_cli *c, const tn_study *s, const tn_standing *v)
         snprintf(p, sizeof p, "%.2g", v->p_adjusted);
         tn_lab_verdict_short(&v->judged, word, sizeof word);
     }
-    fprintf(c->out, "%-*s %5zu %8.4f %8.4f %8s  %14s %18s %8s  %-14s", name_width(s), s->sides[v->runs.side].name, v->runs.n, v->runs.validation, v->mean,
-            half, difference, interval, p, word);
+    fprintf(c->out, "%-*s %5zu %8.4f %8.4f %8s  %14s %18s %8s  %-14s", name_width(s), s->sides[v->runs.side].name,
+            v->runs.n, v->runs.validation, v->mean, half, difference, interval, p, word);
     for (size_t k = 1; k < s->n_objectives; k++) fprintf(c->out, " %13s", short_number(v->y[k], number));
     fputs("  ", c->out);
     tn_lab_point_text(s, v->runs.of, c->out);
@@ -84,8 +89,10 @@ static tn_status emit_row(tn_cli *c, const tn_study *s, const tn_standing *v, in
 {
     char of[128];
     tn_trial_name(s, v->runs.of, of, sizeof of);
-    json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:o}", "name", "standing", "side", s->sides[v->runs.side].name, "trial", of, "seeds",
-                            (json_int_t)v->runs.n, "objective", s->objectives[0].name, "validation", v->runs.validation, "test", v->mean, "half", tn_number_or_null(v->half));
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:o}", "name", "standing", "side", s->sides[v->runs.side].name,
+                  "trial", of, "seeds", (json_int_t)v->runs.n, "objective", s->objectives[0].name, "validation",
+                  v->runs.validation, "test", v->mean, "half", tn_number_or_null(v->half));
     for (size_t k = 1; row && k < s->n_objectives; k++)
         json_object_set_new(row, s->objectives[k].name, tn_number_or_null(v->y[k]));
     if (row && v->paired.n) {
@@ -105,17 +112,21 @@ static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_standing *v,
     tn_judged j;
     tn_compare_word(s, r, r->p, 1, effect, &j);
     if (c->json) {
-        json_t *row = json_pack("{s:s, s:s, s:s, s:s}", "name", "verdict", "objective", s->objectives[0].name, "a", a, "b", b);
+        json_t *row =
+            json_pack("{s:s, s:s, s:s, s:s}", "name", "verdict", "objective", s->objectives[0].name, "a", a, "b", b);
         if (row) tn_lab_verdict_json(row, r, &j, a, b);
         return tn_cli_emit(c, row);
     }
-    fprintf(c->out, "verdict: test %s of %s %.4f, of %s %.4f: difference %+.4f, ", s->objectives[0].name, a, r->mean_a, b, r->mean_b, r->difference);
+    fprintf(c->out, "verdict: test %s of %s %.4f, of %s %.4f: difference %+.4f, ", s->objectives[0].name, a, r->mean_a,
+            b, r->mean_b, r->difference);
     if (r->n > 1) fprintf(c->out, "95 %% interval %+.4f to %+.4f, p %.2g ", r->lo, r->hi, r->p);
-    fprintf(c->out, "(%zu common seed%s): %s\n", r->n, r->n > 1 ? "s" : "", tn_lab_verdict_text(r, &j, a, b, words, sizeof words));
+    fprintf(c->out, "(%zu common seed%s): %s\n", r->n, r->n > 1 ? "s" : "",
+            tn_lab_verdict_text(r, &j, a, b, words, sizeof words));
     return TN_OK;
 }
 
-static tn_status put_all(tn_cli *c, const tn_study *s, const tn_standing *v, size_t n, int against, int asked, double effect)
+static tn_status put_all(tn_cli *c, const tn_study *s, const tn_standing *v, size_t n, int against, int asked,
+                         double effect)
 {
     if (!c->json) put_head(c, s, against);
     for (size_t i = 0; i < n; i++) {
@@ -127,7 +138,8 @@ static tn_status put_all(tn_cli *c, const tn_study *s, const tn_standing *v, siz
     return TN_OK;
 }
 
-tn_status tn_lab_standings(tn_cli *c, tn_lab *lab, const tn_study *s, const tn_comparison *k, double effect, tn_arena *arena)
+tn_status tn_lab_standings(tn_cli *c, tn_lab *lab, const tn_study *s, const tn_comparison *k, double effect,
+                           tn_arena *arena)
 {
     tn_standing *v;
     tn_plot curves;

@@ -37,7 +37,8 @@ static bool same_shape(const tn_study *s, const tn_study_plan *p)
 {
     bool same = s->n_sides == p->n_sides && s->n_objectives == p->n_objectives && strcmp(s->name, p->name) == 0;
     for (size_t i = 0; same && i < s->n_sides; i++) same = strcmp(s->sides[i].name, p->sides[i].name) == 0;
-    for (size_t k = 0; same && k < s->n_objectives; k++) same = strcmp(s->objectives[k].name, p->objectives[k].name) == 0;
+    for (size_t k = 0; same && k < s->n_objectives; k++)
+        same = strcmp(s->objectives[k].name, p->objectives[k].name) == 0;
     return same;
 }
 
@@ -61,7 +62,8 @@ static tn_status open_view(tn_cli *c, size_t min, size_t max, bool write, bool l
     const char *path = NULL, *study = tn_args_value(&c->args, "study");
     TN_TRY(tn_args_expect(&c->args, min + 2, max + 2));
     TN_TRY(database_of(c, &arena, &path, &study));
-    if (write && access(path, F_OK) != 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", path)); /* none is made for a mistyped name */
+    if (write && access(path, F_OK) != 0)
+        TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", path)); /* none is made for a mistyped name */
     TN_TRY(tn_lab_open(path, write, &v.lab));
     TN_TRY(tn_lab_verify(v.lab));
     if (load) TN_TRY(tn_lab_load(v.lab, study, &v.study));
@@ -82,8 +84,14 @@ tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out)
     return TN_OK;
 }
 
-tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, false, true, out); }
-tn_status tn_lab_view_write(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, true, true, out); }
+tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out)
+{
+    return open_view(c, min, max, false, true, out);
+}
+tn_status tn_lab_view_write(tn_cli *c, size_t min, size_t max, tn_lab_view *out)
+{
+    return open_view(c, min, max, true, true, out);
+}
 
 void tn_lab_view_close(tn_lab_view *v)
 {

@@ -74,7 +74,8 @@ static double eta(const tn_lab_watch *w, int64_t ended, int64_t all, double now)
     double seconds = 0;
     if (fresh >= 3) return (now - w->begun) * (double)(all - ended) / (double)fresh;
     for (size_t i = 0; i < w->k->plan->n_sides; i++)
-        if (tn_side_in(w->k->sides, i)) seconds += w->tally[i].mean_s * (double)(all_of(&w->tally[i]) - ended_of(&w->tally[i]));
+        if (tn_side_in(w->k->sides, i))
+            seconds += w->tally[i].mean_s * (double)(all_of(&w->tally[i]) - ended_of(&w->tally[i]));
     return seconds / (w->k->workers * w->k->lanes);
 }
 
@@ -102,7 +103,8 @@ static tn_status draw_running(const tn_lab_watch *w)
     for (size_t i = 0, shown = 0; i < n && at + 100 < sizeof line && list[i].side < p->n_sides; i++) {
         const char *side = p->sides[list[i].side].name;
         if (!tn_side_in(w->k->sides, list[i].side)) continue; /* another command's */
-        at += (size_t)snprintf(line + at, sizeof line - at, "%s%.60s%s%lld", shown++ ? ", " : " ", side, side[0] ? "/" : "", (long long)list[i].number);
+        at += (size_t)snprintf(line + at, sizeof line - at, "%s%.60s%s%lld", shown++ ? ", " : " ", side,
+                               side[0] ? "/" : "", (long long)list[i].number);
         if (!isnan(list[i].epoch)) at += (size_t)snprintf(line + at, sizeof line - at, " epoch %.0f", list[i].epoch);
     }
     tn_text_clean(line);

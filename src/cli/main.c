@@ -17,7 +17,10 @@ static const char *verb_name(const char *arg)
 }
 
 /* JSON has escapes of its own, and a text that was asked for goes into a file as it is. */
-static bool exact_output(const tn_cli *c) { return c->json || (c->verb->run == tn_cmd_sample && !isatty(STDOUT_FILENO)); }
+static bool exact_output(const tn_cli *c)
+{
+    return c->json || (c->verb->run == tn_cmd_sample && !isatty(STDOUT_FILENO));
+}
 
 static tn_status run_verb(tn_cli *c, int argc, char **argv)
 {
@@ -35,7 +38,9 @@ static tn_status run_verb(tn_cli *c, int argc, char **argv)
         TN_TRY(c->verb->run(c));
     }
     errno = 0;
-    if (fflush(c->out) != 0 || ferror(c->out) || fflush(stdout) != 0 || ferror(stdout)) TN_FAIL(TN_DISK, "cannot write to standard output: %s", strerror(tn_term_errno(c->out) ? tn_term_errno(c->out) : errno));
+    if (fflush(c->out) != 0 || ferror(c->out) || fflush(stdout) != 0 || ferror(stdout))
+        TN_FAIL(TN_DISK, "cannot write to standard output: %s",
+                strerror(tn_term_errno(c->out) ? tn_term_errno(c->out) : errno));
 done:
     tn_args_free(&c->args);
     return s;
@@ -48,7 +53,8 @@ int main(int argc, char **argv)
         tn_verb_help(NULL, stderr);
         return TN_USAGE;
     }
-    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files (ulimit -f) is an error of the write, not the end of the process */
+    signal(SIGXFSZ,
+           SIG_IGN); /* a limit on the size of files (ulimit -f) is an error of the write, not the end of the process */
     const tn_status s = run_verb(&c, argc, argv);
     if (s == TN_OK) return TN_OK;
     fflush(c.out); /* results before the error, also where both go to one file */

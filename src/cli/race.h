@@ -34,22 +34,22 @@ typedef struct tn_race_trial {
 } tn_race_trial;
 
 typedef struct tn_racer {
-    const char *name;   /* as typed: unique */
-    const char *target; /* see tn_settings_resolve */
+    const char *name;       /* as typed: unique */
+    const char *target;     /* see tn_settings_resolve */
     const char **overrides; /* (n): those of all, then its own; room for one more */
     size_t n;
     tn_settings *settings; /* as they were resolved */
     double lr;             /* of them */
-    tn_width width; /* text is empty: as the settings say */
+    tn_width width;        /* text is empty: as the settings say */
     int64_t parameters, tokens_per_step;
-    bool writes; /* text: a run of it can be sampled */
+    bool writes;                        /* text: a run of it can be sampled */
     tn_race_trial trial[TN_RACE_RATES]; /* (n_trials): one, or one for each rate of --lr */
     size_t n_trials, chosen;            /* chosen: the one that is shown */
     size_t bytes;
     tn_evaluation test; /* of the chosen weights; empty: none */
     double test_bits;
-    tn_text sample; /* prompt and answer; empty: none */
-    char no_sample[256]; /* the reason */
+    tn_text sample;                           /* prompt and answer; empty: none */
+    char no_sample[256];                      /* the reason */
     tn_context_row context[TN_CONTEXTS_MOST]; /* (n_measured) */
     size_t n_measured;
 } tn_racer;
@@ -64,14 +64,14 @@ typedef struct tn_race {
     tn_cli *c;
     tn_arena arena; /* names and settings */
     tn_race_equal equal;
-    int64_t tokens;     /* each trains on; 0: as many as the first does in its train.steps */
-    double seconds;     /* each trains for; 0: as long as the first takes for its train.steps */
-    int64_t parameters; /* each has; 0: what its settings say; TN_RACE_MEASURED: as many as the first */
-    const char *width;  /* the setting that is changed for it, or NULL */
+    int64_t tokens;             /* each trains on; 0: as many as the first does in its train.steps */
+    double seconds;             /* each trains for; 0: as long as the first takes for its train.steps */
+    int64_t parameters;         /* each has; 0: what its settings say; TN_RACE_MEASURED: as many as the first */
+    const char *width;          /* the setting that is changed for it, or NULL */
     double rate[TN_RACE_RATES]; /* (n_rates), growing: every side is trained at each; none: at its own */
     size_t n_rates;
-    bool raw_test;      /* --lr on raw text: a test part is held out, as large as the validation part */
-    int64_t sample;     /* tokens; 0: none */
+    bool raw_test;  /* --lr on raw text: a test part is held out, as large as the validation part */
+    int64_t sample; /* tokens; 0: none */
     tn_context_list contexts;
     size_t n;
     const char *svg, *csv; /* files, or NULL */
@@ -79,7 +79,7 @@ typedef struct tn_race {
     bool keep;
     tn_race_difference *differs; /* (n_differs) */
     size_t n_differs;
-    tn_text prompt;        /* of the samples: from the held-out text of the first */
+    tn_text prompt; /* of the samples: from the held-out text of the first */
     tn_racer racer[TN_RACE_MOST];
 } tn_race;
 

@@ -18,8 +18,9 @@ static tn_status read_racer(tn_race *r, tn_racer *x, const char *word)
     tn_target t;
     for (const tn_racer *y = r->racer; y < x; y++)
         if (strcmp(y->name, word) == 0)
-            return tn_error(TN_USAGE, "%.200s stands there twice: give one of them a setting of its own, such as %.200s,seed=1", word,
-                            word);
+            return tn_error(TN_USAGE,
+                            "%.200s stands there twice: give one of them a setting of its own, such as %.200s,seed=1",
+                            word, word);
     TN_RETURN_IF(tn_target_read(&r->arena, &r->c->asked, word, a->overrides, a->overrides_n, &t));
     x->name = word;
     x->target = t.target;
@@ -27,7 +28,8 @@ static tn_status read_racer(tn_race *r, tn_racer *x, const char *word)
     x->n = t.n;
     for (size_t i = 0; i < x->n; i++) {
         if (i >= a->overrides_n && strncmp(t.overrides[i], "run=", 4) == 0)
-            return tn_error(TN_USAGE, "%.200s: run= is for the whole race: behind a space it names the folder of all runs", word);
+            return tn_error(TN_USAGE,
+                            "%.200s: run= is for the whole race: behind a space it names the folder of all runs", word);
         if (r->n_rates && strncmp(t.overrides[i], "train.lr=", 9) == 0)
             return tn_error(TN_USAGE, "--lr and %.200s contradict each other: leave one of them out", t.overrides[i]);
     }
@@ -64,7 +66,9 @@ static tn_status read_equal(tn_race *r)
     const char *wants = by_tokens ? "tokens" : by_seconds ? "seconds" : given ? text : "steps";
     if ((by_tokens && by_seconds) || (given && strcmp(wants, text) != 0))
         return tn_error(TN_USAGE, "--equal, --tokens and --seconds contradict each other: leave out all but one");
-    r->equal = strcmp(wants, "tokens") == 0 ? TN_EQUAL_TOKENS : strcmp(wants, "seconds") == 0 ? TN_EQUAL_SECONDS : TN_EQUAL_STEPS;
+    r->equal = strcmp(wants, "tokens") == 0    ? TN_EQUAL_TOKENS
+               : strcmp(wants, "seconds") == 0 ? TN_EQUAL_SECONDS
+                                               : TN_EQUAL_STEPS;
     r->tokens = tokens.i;
     r->seconds = seconds.f;
     return TN_OK;
@@ -76,7 +80,8 @@ static tn_status read_size(tn_race *r)
     tn_setting_value v = { 0 };
     const char *text = tn_args_value(&r->c->args, "parameters");
     r->width = tn_args_value(&r->c->args, "width");
-    if (r->width && !text) return tn_error(TN_USAGE, "--width=KEY is for --parameters=N or --parameters=first: name one of them");
+    if (r->width && !text)
+        return tn_error(TN_USAGE, "--width=KEY is for --parameters=N or --parameters=first: name one of them");
     if (text && strcmp(text, "first") == 0) r->parameters = TN_RACE_MEASURED;
     else TN_RETURN_IF(read_flag(&r->c->args, 3, &given, &v));
     if (v.i) r->parameters = v.i;
@@ -87,7 +92,8 @@ static tn_status read_contexts(tn_race *r)
 {
     const char *given = tn_args_value(&r->c->args, "contexts");
     r->csv = tn_args_value(&r->c->args, "csv");
-    if (!given && r->csv) return tn_error(TN_USAGE, "--csv=FILE is the table of --contexts: name some, such as --contexts=1024..8192");
+    if (!given && r->csv)
+        return tn_error(TN_USAGE, "--csv=FILE is the table of --contexts: name some, such as --contexts=1024..8192");
     if (!given) return TN_OK;
     return tn_context_list_read(given, &r->contexts);
 }
@@ -122,7 +128,10 @@ static tn_status read_rates(tn_race *r)
         p += n + (p[n] == ',');
     }
     if (tn_args_value(&r->c->args, "lr") && r->n_rates < 2)
-        return tn_error(TN_USAGE, "--lr tries several rates: name two to %d, such as --lr=1e-3,3e-3,1e-2, or set one with train.lr=1e-3", TN_RACE_RATES);
+        return tn_error(
+            TN_USAGE,
+            "--lr tries several rates: name two to %d, such as --lr=1e-3,3e-3,1e-2, or set one with train.lr=1e-3",
+            TN_RACE_RATES);
     return TN_OK;
 }
 

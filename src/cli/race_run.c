@@ -22,13 +22,20 @@ static tn_status open_racer(tn_race *r, const tn_racer *x, const tn_race_trial *
     size_t n = x->n;
     if (!all) return tn_error(TN_MEMORY, "out of memory");
     memcpy(all, x->overrides, n * sizeof *all);
-    if (r->raw_test && x->settings) all[n++] = tn_arena_printf(&r->arena, "train.test_frac=%.17g", tn_settings_float(x->settings, "train.holdout_frac"));
+    if (r->raw_test && x->settings)
+        all[n++] =
+            tn_arena_printf(&r->arena, "train.test_frac=%.17g", tn_settings_float(x->settings, "train.holdout_frac"));
     if (t && t->rate) all[n++] = tn_arena_printf(&r->arena, "train.lr=%s", t->rate);
     if (t && t->dir) all[n++] = tn_arena_printf(&r->arena, "run=%s", t->dir);
     for (size_t i = x->n; i < n; i++)
         if (!all[i]) return tn_error(TN_MEMORY, "out of memory");
-    const tn_session_options o = { .asked = &r->c->asked, .target = x->target, .overrides = all, .n = n, .needs_data = true,
-                                   .parameters = wanted, .width = r->width };
+    const tn_session_options o = { .asked = &r->c->asked,
+                                   .target = x->target,
+                                   .overrides = all,
+                                   .n = n,
+                                   .needs_data = true,
+                                   .parameters = wanted,
+                                   .width = r->width };
     const tn_status s = tn_session_open_with(&o, out);
     if (s != TN_OK && !strstr(tn_error_text(), x->name)) tn_error_prefix("%s", x->name);
     return s;
@@ -53,15 +60,18 @@ static tn_status equal_tokens(tn_race *r)
     for (size_t i = 0; i < r->n; i++) {
         const int64_t step = r->racer[i].tokens_per_step;
         if (__builtin_mul_overflow(common / greatest_divisor(common, step), step, &common) || common > 2 * r->tokens)
-            return tn_error(TN_USAGE, "%s trains %lld tokens a step, which do not add up to %lld as the others' do: choose train.batch "
-                                      "times train.context alike, or more --tokens", r->racer[i].name, (long long)step,
-                            (long long)r->tokens);
+            return tn_error(
+                TN_USAGE,
+                "%s trains %lld tokens a step, which do not add up to %lld as the others' do: choose train.batch "
+                "times train.context alike, or more --tokens",
+                r->racer[i].name, (long long)step, (long long)r->tokens);
     }
     const int64_t times = (r->tokens + common / 2) / common;
     r->tokens = (times > 0 ? times : 1) * common;
     for (size_t i = 0; i < r->n; i++) {
         tn_racer *x = &r->racer[i];
-        x->overrides[x->n] = tn_arena_printf(&r->arena, "train.steps=%lld", (long long)(r->tokens / x->tokens_per_step));
+        x->overrides[x->n] =
+            tn_arena_printf(&r->arena, "train.steps=%lld", (long long)(r->tokens / x->tokens_per_step));
         if (!x->overrides[x->n++]) return tn_error(TN_MEMORY, "out of memory");
     }
     return TN_OK;
@@ -72,12 +82,17 @@ static tn_status need_test(tn_race *r, const tn_racer *x, const tn_session *on)
 {
     if (!r->n_rates) return TN_OK;
     if (tn_session_count(on, TN_VALID) == 0)
-        return tn_error(TN_USAGE, "%s: --lr chooses a rate by held-out data, and here there are none: set train.lr=X for each", x->name);
+        return tn_error(TN_USAGE,
+                        "%s: --lr chooses a rate by held-out data, and here there are none: set train.lr=X for each",
+                        x->name);
     if (tn_session_count(on, TN_TEST) > 0) return TN_OK;
     if (on->source.text && tn_dataset_about(on->source.text)->is_raw) r->raw_test = true;
     else
-        return tn_error(TN_USAGE, "%s: --lr chooses a rate by held-out data and reports a test, and these data have no test part: prepare "
-                                  "them with test_frac=0.02 or test=FILE", x->name);
+        return tn_error(
+            TN_USAGE,
+            "%s: --lr chooses a rate by held-out data and reports a test, and these data have no test part: prepare "
+            "them with test_frac=0.02 or test=FILE",
+            x->name);
     return TN_OK;
 }
 
@@ -109,8 +124,11 @@ static tn_status look_at_test(tn_race *r)
         const int64_t tokens = tn_session_count(&on, TN_TEST);
         tn_session_close(&on);
         if (tokens == 0)
-            return tn_error(TN_USAGE, "%s: --lr reports a test, and the text has too few documents for one: use more text, or a larger "
-                                      "train.holdout_frac", r->racer[i].name);
+            return tn_error(
+                TN_USAGE,
+                "%s: --lr reports a test, and the text has too few documents for one: use more text, or a larger "
+                "train.holdout_frac",
+                r->racer[i].name);
     }
     return TN_OK;
 }
@@ -137,7 +155,8 @@ static void report(void *ctx, const tn_progress_report *p)
 {
     runner *w = ctx;
     tn_train_view_report(w->view, p);
-    if (p->evaluated && p->best_step == p->step && w->status == TN_OK) w->status = tn_race_weights_take(&w->t->weights, w->store);
+    if (p->evaluated && p->best_step == p->step && w->status == TN_OK)
+        w->status = tn_race_weights_take(&w->t->weights, w->store);
 }
 
 static void say(void *ctx, const char *text) { tn_train_view_note(((runner *)ctx)->view, text); }
@@ -145,9 +164,19 @@ static void say(void *ctx, const char *text) { tn_train_view_note(((runner *)ctx
 static tn_status train_in(tn_race *r, tn_race_trial *t, const tn_session *on, tn_jsonl *metrics)
 {
     runner w = { .view = &t->view, .t = t, .store = tn_trainer_store(on->trainer) };
-    const tn_training o = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .metrics = metrics, .dir = t->dir,
-                            .batch = on->batch, .length = on->length, .seconds = r->equal == TN_EQUAL_SECONDS ? r->seconds : 0,
-                            .ctx = &w, .report = report, .note = say, .interrupted = tn_interrupted, .once = true };
+    const tn_training o = { .trainer = on->trainer,
+                            .settings = on->settings,
+                            .source = &on->source,
+                            .metrics = metrics,
+                            .dir = t->dir,
+                            .batch = on->batch,
+                            .length = on->length,
+                            .seconds = r->equal == TN_EQUAL_SECONDS ? r->seconds : 0,
+                            .ctx = &w,
+                            .report = report,
+                            .note = say,
+                            .interrupted = tn_interrupted,
+                            .once = true };
     const tn_status s = tn_training_run(&o, NULL, &t->last);
     return s == TN_OK ? w.status : s;
 }
@@ -218,15 +247,20 @@ static tn_status train_all(tn_race *r, tn_racer *x, tn_session *on)
         TN_RETURN_IF(open_racer(r, x, t, on));
         if (k == 0) tn_session_describe(on, r->c->err);
         if (!tn_model_cuts(on->model) && r->contexts.n)
-            return tn_error(TN_USAGE, "--contexts is for models that learn from sequences, and %s learns from samples: leave it out", on->model->name);
+            return tn_error(
+                TN_USAGE,
+                "--contexts is for models that learn from sequences, and %s learns from samples: leave it out",
+                on->model->name);
         const tn_status s = train(r, x, t, on);
         t->diverged = s == TN_DIVERGED;
         choose(x, k);
-        if (t->diverged && r->n_rates) fprintf(r->c->err, "note    %s\n", tn_error_text()); /* a rate that is too large is an answer */
+        if (t->diverged && r->n_rates)
+            fprintf(r->c->err, "note    %s\n", tn_error_text()); /* a rate that is too large is an answer */
         else if (s != TN_OK) return s;
         if (k + 1 < x->n_trials) tn_session_close(on);
     }
-    if (x->trial[x->chosen].diverged) return tn_error(TN_DIVERGED, "%s diverges at every rate of --lr: try smaller ones", x->name);
+    if (x->trial[x->chosen].diverged)
+        return tn_error(TN_DIVERGED, "%s diverges at every rate of --lr: try smaller ones", x->name);
     return TN_OK;
 }
 
@@ -267,9 +301,17 @@ static tn_status measure_contexts(const tn_race *r, tn_racer *x, const tn_sessio
 {
     watcher w = { .name = x->name, .start = tn_clock_s() };
     const int64_t largest = r->contexts.at[r->contexts.n - 1], step = on->batch * on->length;
-    const tn_contexts o = { .model = on->model, .settings = on->settings, .store = tn_trainer_store(on->trainer),
-                            .data = on->source.text, .mode = on->source.mode, .tokens = step, .score = largest > step ? largest : step,
-                            .budget_s = CELL_S, .ctx = &w, .progress = say_context, .interrupted = tn_interrupted };
+    const tn_contexts o = { .model = on->model,
+                            .settings = on->settings,
+                            .store = tn_trainer_store(on->trainer),
+                            .data = on->source.text,
+                            .mode = on->source.mode,
+                            .tokens = step,
+                            .score = largest > step ? largest : step,
+                            .budget_s = CELL_S,
+                            .ctx = &w,
+                            .progress = say_context,
+                            .interrupted = tn_interrupted };
     tn_progress_start(&w.progress, r->c->err);
     for (size_t i = 0; i < r->contexts.n; i++) x->context[i].context = r->contexts.at[i];
     x->n_measured = r->contexts.n;

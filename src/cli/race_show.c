@@ -53,9 +53,14 @@ static tn_status draw(const tn_race *r, bool file)
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (t) n = add_curve(series, n, &r->racer[i], &t->view.train);
     }
-    const tn_plot p = { .title = "training loss", .x_label = axes[r->equal], .series = series, .count = n,
+    const tn_plot p = { .title = "training loss",
+                        .x_label = axes[r->equal],
+                        .series = series,
+                        .count = n,
                         .y_label = tn_score_axis(&first->metrics, first->bits, unit),
-                        .width = term.width < 100 ? term.width : 100, .height = 22, .colour = term.color,
+                        .width = term.width < 100 ? term.width : 100,
+                        .height = 22,
+                        .colour = term.color,
                         .ascii = !lang || !strstr(lang, "UTF-8") };
     return file ? draw_svg(r, &p, n) : tn_plot_text(&p, term.f);
 }
@@ -96,17 +101,18 @@ static tn_status emit_cell(tn_cli *c, const tn_racer *x, const tn_context_row *k
                                         (json_int_t)k->context, "reason", k->why));
     if (!isnan(k->loss))
         TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:f, s:s, s:I}", "name",
-                                              per_byte ? "context_bits_per_byte" : "context_bits_per_token", "config", x->name,
-                                              "context", (json_int_t)k->context, "value",
+                                              per_byte ? "context_bits_per_byte" : "context_bits_per_token", "config",
+                                              x->name, "context", (json_int_t)k->context, "value",
                                               k->loss * (per_byte ? k->bits : 1 / log(2)), "unit",
                                               per_byte ? "bits/byte" : "bits/token", "scored", (json_int_t)k->scored)));
     if (isnan(k->tokens_per_s)) return TN_OK;
-    TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:I, s:f, s:s, s:i}", "name", "context_tokens_per_s", "config",
-                                          x->name, "context", (json_int_t)k->context, "batch", (json_int_t)k->batch, "value",
-                                          k->tokens_per_s, "unit", "tokens/s", "timed_steps", k->steps)));
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "name", "context_memory", "config", x->name, "context",
-                                    (json_int_t)k->context, "batch", (json_int_t)k->batch, "value", (json_int_t)k->bytes, "unit",
-                                    "bytes"));
+    TN_RETURN_IF(
+        tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:I, s:f, s:s, s:i}", "name", "context_tokens_per_s", "config",
+                                 x->name, "context", (json_int_t)k->context, "batch", (json_int_t)k->batch, "value",
+                                 k->tokens_per_s, "unit", "tokens/s", "timed_steps", k->steps)));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "name", "context_memory", "config", x->name,
+                                    "context", (json_int_t)k->context, "batch", (json_int_t)k->batch, "value",
+                                    (json_int_t)k->bytes, "unit", "bytes"));
 }
 
 static void print_cell(const tn_race *r, const tn_racer *x, const tn_context_row *k, int width)
@@ -116,8 +122,8 @@ static void print_cell(const tn_race *r, const tn_racer *x, const tn_context_row
     if (k->scored) snprintf(scored, sizeof scored, "%lld", (long long)k->scored);
     if (!isnan(k->tokens_per_s))
         snprintf(speed, sizeof speed, "%s%s", tn_count_text(k->tokens_per_s, rate), k->steps == 1 ? "*" : " ");
-    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, tn_race_loss_text(k->loss, k->bits, loss), scored, speed,
-            tn_race_memory_text(k->bytes, memory));
+    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, tn_race_loss_text(k->loss, k->bits, loss),
+            scored, speed, tn_race_memory_text(k->bytes, memory));
 }
 
 /* Why cells are empty, once for each reason; and what the star means. */
@@ -182,10 +188,13 @@ static tn_status show_runs(const tn_race *r)
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (!t || !t->dir) continue;
         if (!shown) shown = &r->racer[i];
-        if (r->c->json) TN_RETURN_IF(tn_cli_emit(r->c, json_pack("{s:s, s:s, s:s}", "name", "run", "config", r->racer[i].name, "value", t->dir)));
+        if (r->c->json)
+            TN_RETURN_IF(tn_cli_emit(r->c, json_pack("{s:s, s:s, s:s}", "name", "run", "config", r->racer[i].name,
+                                                     "value", t->dir)));
     }
     if (shown && !r->c->json)
-        fprintf(r->c->out, "\nkept in %s: `tenon %s %s` %s\n", r->dir, shown->writes ? "sample" : "eval", tn_race_chosen(shown)->dir,
+        fprintf(r->c->out, "\nkept in %s: `tenon %s %s` %s\n", r->dir, shown->writes ? "sample" : "eval",
+                tn_race_chosen(shown)->dir,
                 shown->writes ? "writes with one of these models" : "measures one of these models");
     return TN_OK;
 }

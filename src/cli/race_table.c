@@ -113,11 +113,12 @@ static tn_status emit_rates(const tn_race *r, const tn_racer *x)
         const tn_race_trial *t = &x->trial[k];
         if (!t->trained) continue;
         const bool chosen = k == x->chosen;
-        TN_RETURN_IF(tn_cli_emit(
-            r->c, json_pack("{s:s, s:s, s:f, s:o, s:s, s:I, s:b, s:b, s:s}", "name", "rate_tried", "config", x->name,
-                            "lr", r->rate[k], "value", tn_number_or_null(tn_scores_first(&t->last.best) * tn_bits_of(&t->last)), "unit",
-                            unit_of(&t->last), "step", (json_int_t)t->last.best_step, "diverged",
-                            t->diverged, "chosen", chosen, "edge", chosen ? edge_of(r, x) : "")));
+        TN_RETURN_IF(
+            tn_cli_emit(r->c, json_pack("{s:s, s:s, s:f, s:o, s:s, s:I, s:b, s:b, s:s}", "name", "rate_tried", "config",
+                                        x->name, "lr", r->rate[k], "value",
+                                        tn_number_or_null(tn_scores_first(&t->last.best) * tn_bits_of(&t->last)),
+                                        "unit", unit_of(&t->last), "step", (json_int_t)t->last.best_step, "diverged",
+                                        t->diverged, "chosen", chosen, "edge", chosen ? edge_of(r, x) : "")));
     }
     return TN_OK;
 }
@@ -166,16 +167,18 @@ static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_t
     const tn_progress_report *l = &t->last;
     const tn_metric_row *first = l->metrics.row[0];
     const char *what = !tn_metric_is_nats(first) ? first->name : isnan(l->bits) ? "bits_per_token" : "bits_per_byte";
-    json_t *row = json_pack(
-        "{s:s+, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name", "heldout_", what, "config", x->name, "value",
-        tn_number_or_null(tn_scores_first(&l->last) * tn_bits_of(l)), "unit", unit_of(l), "best",
-        tn_number_or_null(tn_scores_first(&l->best) * tn_bits_of(l)), "best_step", (json_int_t)l->best_step, "lr", rate_of(r, x),
-        "parameters", (json_int_t)x->parameters, "steps", (json_int_t)l->step, "tokens", (json_int_t)l->tokens,
-        "seconds", l->working_s, "tokens_per_s", l->tokens_per_s, "memory_bytes", (json_int_t)x->bytes);
+    json_t *row =
+        json_pack("{s:s+, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name", "heldout_", what,
+                  "config", x->name, "value", tn_number_or_null(tn_scores_first(&l->last) * tn_bits_of(l)), "unit",
+                  unit_of(l), "best", tn_number_or_null(tn_scores_first(&l->best) * tn_bits_of(l)), "best_step",
+                  (json_int_t)l->best_step, "lr", rate_of(r, x), "parameters", (json_int_t)x->parameters, "steps",
+                  (json_int_t)l->step, "tokens", (json_int_t)l->tokens, "seconds", l->working_s, "tokens_per_s",
+                  l->tokens_per_s, "memory_bytes", (json_int_t)x->bytes);
     int bad = !row;
     const double tested = tn_scores_first(&x->test.scores);
     if (!bad) bad |= put_scores(row, l, "heldout_", &l->last) || put_scores(row, l, "best_", &l->best);
-    if (!bad && !isnan(tested)) bad |= put(row, "test", tn_number_or_null(tested * tn_score_scale(&l->metrics, x->test_bits)));
+    if (!bad && !isnan(tested))
+        bad |= put(row, "test", tn_number_or_null(tested * tn_score_scale(&l->metrics, x->test_bits)));
     if (!bad && !isnan(tested)) bad |= put_scores(row, l, "test_", &x->test.scores);
     if (!bad && x->width.text[0]) bad |= put(row, "width", json_string(x->width.text));
     if (!bad && t->last.worse) bad |= put(row, "worse_since_best", json_true());
@@ -214,8 +217,8 @@ static void print_notes(const tn_race *r)
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (t && t->last.worse)
-            fprintf(r->c->out, "%s: %s: compare the best, which is what samples and contexts are of\n", r->racer[i].name,
-                    tn_training_rise(&t->last, tn_bits_of(&t->last), text));
+            fprintf(r->c->out, "%s: %s: compare the best, which is what samples and contexts are of\n",
+                    r->racer[i].name, tn_training_rise(&t->last, tn_bits_of(&t->last), text));
         if (!t || t->finished) continue;
         fprintf(r->c->out, "%s: not finished", r->racer[i].name);
         if (t->dir && r->equal != TN_EQUAL_SECONDS)

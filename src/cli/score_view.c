@@ -68,15 +68,17 @@ void tn_scores_print(FILE *f, const tn_metric_list *l, const tn_scores *s, const
     }
 }
 
-tn_status tn_scores_emit(tn_cli *c, const tn_metric_list *l, const tn_scores *s, const char *lead, const char *counts, const char *split)
+tn_status tn_scores_emit(tn_cli *c, const tn_metric_list *l, const tn_scores *s, const char *lead, const char *counts,
+                         const char *split)
 {
     char name[TN_SCORE_KEY], unit[40];
     for (size_t i = 0; i < s->n; i++) {
         const tn_metric_row *r = tn_metric_find(l, s->at[i].name);
         if (!r || isnan(s->at[i].value)) continue;
         snprintf(name, sizeof name, "%s%s", lead, s->at[i].name);
-        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s*, s:o, s:s}", "name", name, "split", split, "value",
-                                              tn_number_or_null(s->at[i].value), "unit", tn_score_unit(r, counts, unit))));
+        TN_RETURN_IF(
+            tn_cli_emit(c, json_pack("{s:s, s:s*, s:o, s:s}", "name", name, "split", split, "value",
+                                     tn_number_or_null(s->at[i].value), "unit", tn_score_unit(r, counts, unit))));
     }
     return TN_OK;
 }

@@ -9,7 +9,8 @@
  * 16 0.9531)". counts: what was counted (tn_metric_counts). Those that are not known are left out. */
 void tn_scores_print(FILE *f, const tn_metric_list *l, const tn_scores *s, const char *counts, bool brief);
 /* A line for each that is known: "LEADNAME", its value and unit; with its split where one is given. */
-tn_status tn_scores_emit(tn_cli *c, const tn_metric_list *l, const tn_scores *s, const char *lead, const char *counts, const char *split);
+tn_status tn_scores_emit(tn_cli *c, const tn_metric_list *l, const tn_scores *s, const char *lead, const char *counts,
+                         const char *split);
 /* "nats/token": of a metric, or "" */
 const char *tn_score_unit(const tn_metric_row *r, const char *counts, char buf[40]);
 /* Of one of the first metric's unit, in what is shown: bits per byte, or per token where bytes are not known; 1 where it is no nat. */

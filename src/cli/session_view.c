@@ -18,7 +18,8 @@ void tn_session_describe(tn_session *s, FILE *f)
     const int threads = tn_trainer_threads(s->trainer);
     if (tn_trainer_device(s->trainer) == TN_CUDA) fprintf(f, "device  cuda\n");
     else fprintf(f, "device  cpu, %d thread%s, %s\n", threads, threads > 1 ? "s" : "", tn_gemm_kernel_name());
-    fprintf(f, "model   %s, %s parameters", s->model->name, tn_count_text((double)tn_trainer_parameters(s->trainer), count));
+    fprintf(f, "model   %s, %s parameters", s->model->name,
+            tn_count_text((double)tn_trainer_parameters(s->trainer), count));
     if (s->width.text[0]) fprintf(f, " (%s)", s->width.text);
     if (!tn_model_cuts(s->model)) fprintf(f, ", %lld samples a step\n", (long long)s->batch);
     else fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
@@ -30,6 +31,8 @@ void tn_session_describe(tn_session *s, FILE *f)
 void tn_session_describe_halving(const tn_session *s, FILE *f)
 {
     const long long n = (long long)tn_settings_int(s->settings, "train.accumulate");
-    fprintf(f, "memory  there was none for a batch of %lld: %lld of %lld a step instead (to go on with this run: train.batch=%lld train.accumulate=%lld)\n",
+    fprintf(f,
+            "memory  there was none for a batch of %lld: %lld of %lld a step instead (to go on with this run: "
+            "train.batch=%lld train.accumulate=%lld)\n",
             (long long)s->asked, n, (long long)s->batch, (long long)s->batch, n);
 }

@@ -62,8 +62,8 @@ static json_t *row_schema(const tn_setting *row)
     case TN_TYPE_AUTO_INT:
         o = json_pack("{s:[o, {s:s, s:s}]}", "anyOf", number_schema(row, "integer"), "type", "string", "pattern",
                       row->type == TN_TYPE_INT ? "^[0-9.]+[kMG]$"
-                      : row->choices             ? "^(auto|off|[0-9.]+[kMG])$"
-                                                 : "^(auto|[0-9.]+[kMG])$");
+                      : row->choices           ? "^(auto|off|[0-9.]+[kMG])$"
+                                               : "^(auto|[0-9.]+[kMG])$");
         break;
     case TN_TYPE_FLOAT: o = number_schema(row, "number"); break;
     case TN_TYPE_BOOL: o = json_pack("{s:s}", "type", "boolean"); break;

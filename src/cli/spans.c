@@ -15,8 +15,8 @@ typedef struct spans {
 static tn_status add(spans *s, int64_t x)
 {
     if (s->n && x <= s->out[s->n - 1])
-        return tn_error(TN_USAGE, "%s: %lld does not come after %lld: write them from small to large", s->flag, (long long)x,
-                        (long long)s->out[s->n - 1]);
+        return tn_error(TN_USAGE, "%s: %lld does not come after %lld: write them from small to large", s->flag,
+                        (long long)x, (long long)s->out[s->n - 1]);
     if (s->n == s->most) return tn_error(TN_USAGE, "%s: more than %d of them", s->flag, (int)s->most);
     s->out[s->n++] = x;
     return TN_OK;

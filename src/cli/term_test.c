@@ -86,7 +86,9 @@ static void plain(void **state)
     setvbuf(f, NULL, _IONBF, 0);
     fputs("a\033[31m\tb\r\x7f\n", f);
     fputs("\xc2", f);
-    fputs("\x9b" "2J \xc2", f);
+    fputs("\x9b"
+          "2J \xc2",
+          f);
     fputs("\xa0 \xc3\xa9 \xe2\x82\xac", f);
     tn_progress p;
     tn_progress_start(&p, f); /* the command's own line goes past it */
@@ -100,7 +102,10 @@ static void plain(void **state)
 static void errors(void **state)
 {
     (void)state;
-    assert_fails(tn_error(TN_USAGE, "%s is not there", "a\033[2J\nb\xc2\x9b" "c \xc3\xa9"), TN_USAGE, "a?[2J b??c \xc3\xa9 is not there");
+    assert_fails(tn_error(TN_USAGE, "%s is not there",
+                          "a\033[2J\nb\xc2\x9b"
+                          "c \xc3\xa9"),
+                 TN_USAGE, "a?[2J b??c \xc3\xa9 is not there");
     tn_error_prefix("%s", "\033x");
     assert_string_equal(tn_error_text(), "?x: a?[2J b??c \xc3\xa9 is not there");
 }

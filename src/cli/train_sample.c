@@ -11,8 +11,10 @@
 static tn_status check_readable(const tn_session *on, const char *remedy)
 {
     if (!on->source.text && tn_model_cuts(on->model))
-        return tn_error(TN_USAGE, "the tokens of the task %s are no text: %s", tn_settings_text(on->settings, "task.name"), remedy);
-    if (!on->source.text) return tn_error(TN_USAGE, "%s learns from samples and writes no text: %s", on->model->name, remedy);
+        return tn_error(TN_USAGE, "the tokens of the task %s are no text: %s",
+                        tn_settings_text(on->settings, "task.name"), remedy);
+    if (!on->source.text)
+        return tn_error(TN_USAGE, "%s learns from samples and writes no text: %s", on->model->name, remedy);
     if (tn_dataset_about(on->source.text)->tokenizer[0]) return TN_OK;
     return tn_error(TN_USAGE, "the tokens of %.640s have no tokenizer, so that nobody can read them: %s",
                     tn_settings_text(on->settings, "data"), remedy);
@@ -51,7 +53,8 @@ static size_t last_half(const tn_session *on, const tn_text *t)
 }
 
 /* *out holds the prompt, from `from` on. A model whose context is full goes on with the last half of it in view. */
-static tn_status draw(tn_sampler *s, const tn_session *on, size_t from, int64_t tokens, tn_sample_options *o, tn_text *out)
+static tn_status draw(tn_sampler *s, const tn_session *on, size_t from, int64_t tokens, tn_sample_options *o,
+                      tn_text *out)
 {
     for (int64_t n; tokens > 0; o->seed++) {
         TN_RETURN_IF(tn_sampler_prompt(s, out->n > from ? out->data + from : "", out->n - from, &n));
@@ -77,10 +80,14 @@ tn_status tn_session_sample(const tn_session *on, const char *prompt, size_t byt
     TN_TRY(check_readable(on, "prepare them with one"));
     TN_TRY(tn_sample_settings(&keys));
     TN_TRY(tn_tokenizer_open(tn_dataset_about(on->source.text)->tokenizer, &tokenizer));
-    TN_TRY(tn_sampler_new(&(tn_sampler_options){ .decoder = { .model = on->model, .settings = on->settings,
-                                                              .store = tn_trainer_store(on->trainer), .batch = 1,
+    TN_TRY(tn_sampler_new(&(tn_sampler_options){ .decoder = { .model = on->model,
+                                                              .settings = on->settings,
+                                                              .store = tn_trainer_store(on->trainer),
+                                                              .batch = 1,
                                                               .capacity = need < on->length ? need : on->length },
-                                                 .tokenizer = tokenizer, .start = tn_dataset_about(on->source.text)->eot }, &sampler));
+                                                 .tokenizer = tokenizer,
+                                                 .start = tn_dataset_about(on->source.text)->eot },
+                          &sampler));
     tn_sample_options o = sample_options(keys, on, out);
     TN_TRY(tn_text_append(out, prompt, bytes));
     TN_TRY(draw(sampler, on, before, tokens, &o, out));
@@ -95,9 +102,9 @@ tn_status tn_train_sample(const tn_session *on, int64_t step, FILE *f)
 {
     tn_text text = { 0 };
     const char *prompt = tn_settings_text(on->settings, "sample.prompt");
-    const tn_status s = tn_session_sample(on, prompt, strlen(prompt), tn_settings_int(on->settings, "sample.tokens"), &text);
-    if (s == TN_OK)
-        fprintf(f, "--- step %lld: %.*s\n---\n", (long long)step, (int)text.n, text.data ? text.data : "");
+    const tn_status s =
+        tn_session_sample(on, prompt, strlen(prompt), tn_settings_int(on->settings, "sample.tokens"), &text);
+    if (s == TN_OK) fprintf(f, "--- step %lld: %.*s\n---\n", (long long)step, (int)text.n, text.data ? text.data : "");
     tn_text_free(&text);
     return s;
 }
@@ -128,7 +135,8 @@ tn_status tn_session_prompt(tn_session *on, size_t bytes, tn_text *out)
     TN_TRY(tn_source_heldout(&on->source, 0, on->trainer, &count));
     const tn_feed feed = tn_trainer_feed(on->trainer); /* of the width that was filled */
     const int32_t *tokens = tn_feed_at(&feed, "tokens"), *labels = tn_feed_at(&feed, "labels");
-    while (count && tokens && labels && n < feed.length && n < 2 * (int64_t)bytes && labels[n] >= 0) n++; /* of one document */
+    while (count && tokens && labels && n < feed.length && n < 2 * (int64_t)bytes && labels[n] >= 0)
+        n++; /* of one document */
     if (n == 0) goto done;
     TN_TRY(tn_tokenizer_open(tn_dataset_about(on->source.text)->tokenizer, &tokenizer));
     TN_TRY(tn_tokenizer_decode(tokenizer, tokens, (size_t)n, &text));

@@ -75,7 +75,8 @@ static const char *details(const tn_progress_report *r, char *buf, size_t bytes)
     if (!isnan(r->utilisation)) n += (size_t)snprintf(buf + n, bytes - n, "  %.0f %% of peak", 100 * r->utilisation);
     if (!isnan(r->memory_bytes)) n += (size_t)snprintf(buf + n, bytes - n, "  %.0f MB", r->memory_bytes / 1e6);
     if (!isnan(r->loss_scale)) n += (size_t)snprintf(buf + n, bytes - n, "  loss scale 2^%.0f", log2(r->loss_scale));
-    if (r->stall_frac >= 0.01) n += (size_t)snprintf(buf + n, bytes - n, "  waits for data %.0f %%", 100 * r->stall_frac);
+    if (r->stall_frac >= 0.01)
+        n += (size_t)snprintf(buf + n, bytes - n, "  waits for data %.0f %%", 100 * r->stall_frac);
     if (r->instrument[0]) snprintf(buf + n, bytes - n, "  %s %.3g", r->instrument, r->instrument_value);
     return buf;
 }
@@ -90,7 +91,8 @@ static const char *held_text(const tn_progress_report *r, char *buf, size_t byte
     buf[0] = 0;
     if (isnan(first)) return buf;
     size_t n = (size_t)snprintf(buf, bytes, "  held out %.3f", first);
-    if (!isnan(r->bits) && tn_metric_is_nats(r->metrics.row[0])) n += (size_t)snprintf(buf + n, bytes - n, " (%.2f b/B)", first * r->bits);
+    if (!isnan(r->bits) && tn_metric_is_nats(r->metrics.row[0]))
+        n += (size_t)snprintf(buf + n, bytes - n, " (%.2f b/B)", first * r->bits);
     const double x = beside ? tn_scores_get(&r->last, beside->name) : NAN;
     if (!isnan(x) && n < bytes) snprintf(buf + n, bytes - n, ", %.24s %.4f", beside->name, x);
     return buf;
@@ -116,14 +118,18 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
     const bool task = !isnan(r->samples_per_s);
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
-    if (!isnan(r->first_step_s) && !v->label[0]) fprintf(v->progress.term.f, "start   first step after %.1f s\n", r->first_step_s);
+    if (!isnan(r->first_step_s) && !v->label[0])
+        fprintf(v->progress.term.f, "start   first step after %.1f s\n", r->first_step_s);
     if (v->status == TN_OK) v->status = curve_add(&v->train, place_of(v, r), r->loss * bits);
-    if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, place_of(v, r), tn_scores_first(&r->last) * bits);
+    if (r->evaluated && v->status == TN_OK)
+        v->status = curve_add(&v->heldout, place_of(v, r), tn_scores_first(&r->last) * bits);
     clock_text(r->seconds / done - r->seconds, eta); /* first, since a narrow terminal cuts the end of the line off */
     tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %s%s  lr %.1e  |g| %s  %s %s/s%s",
                      v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,
                      (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta,
-                     number_text(r->loss, 3, loss), held_text(r, held, sizeof held), r->lr, number_text(r->grad_norm, 2, norm), tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate), task ? "samples" : "tok", details(r, more, sizeof more));
+                     number_text(r->loss, 3, loss), held_text(r, held, sizeof held), r->lr,
+                     number_text(r->grad_norm, 2, norm), tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate),
+                     task ? "samples" : "tok", details(r, more, sizeof more));
 }
 
 void tn_train_view_note(void *view, const char *text)

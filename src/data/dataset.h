@@ -17,8 +17,8 @@ typedef struct tn_dataset tn_dataset;
 
 typedef struct tn_dataset_options { /* for raw text only; NULL or zeros: none held out, a file is a document */
     double holdout_frac;            /* one document: its end is held out; several: whole documents (into "valid") */
-    double test_frac;               /* another part beside it, at the very end or other documents (into "test"); 0: none */
-    uint64_t window;                /* one document as bytes: each part gets so many at least, or the open fails; 0: any */
+    double test_frac; /* another part beside it, at the very end or other documents (into "test"); 0: none */
+    uint64_t window;  /* one document as bytes: each part gets so many at least, or the open fails; 0: any */
     const char *doc_sep, *text_key; /* see documents.h */
     const char *tokenizer;          /* for tn_tokenizer_open; NULL or "": bytes */
     uint64_t seed;
@@ -48,7 +48,8 @@ void tn_dataset_close(tn_dataset *d); /* takes NULL */
 /* Reads every byte of a prepared data set: hashes of shards, tables, ids, labels, and its tokenizer. */
 tn_status tn_dataset_verify(const tn_dataset *d);
 
-size_t tn_dataset_bytes(const tn_dataset *d); /* memory it takes: text, tokens and tables of documents that are not left in files */
+size_t tn_dataset_bytes(
+    const tn_dataset *d); /* memory it takes: text, tokens and tables of documents that are not left in files */
 const tn_dataset_info *tn_dataset_about(const tn_dataset *d);
 tn_dataset_counts tn_dataset_count(const tn_dataset *d, tn_data_split split);
 /* Document i of the split: its first position and its number of tokens, 1 or more. */

@@ -252,7 +252,8 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
                                  .sample = 1,
                                  .tokenizer = "bytes" };
     if (o->test_frac > 0 && o->holdout_frac + o->test_frac >= 1)
-        TN_FAIL(TN_USAGE, "train.holdout_frac and train.test_frac together leave nothing of %.640s to train on", d->path);
+        TN_FAIL(TN_USAGE, "train.holdout_frac and train.test_frac together leave nothing of %.640s to train on",
+                d->path);
     TN_TRY(tn_inputs_add(&in, d->path, TN_FORMAT_AUTO));
     for (size_t i = 0; i < in.n; i++)
         if (tn_format_kind(in.v[i].format) != TN_KIND_TEXT)

@@ -63,7 +63,9 @@ static tn_format by_name(const char *path)
 
 const char *tn_inputs_say(const tn_inputs *in, const char *key_value, char buf[512])
 {
-    if (in->as_is) snprintf(buf, 512, "run `tenon data prepare %.300s %.100s out=DIR`, then train with data=DIR", in->as_is, key_value);
+    if (in->as_is)
+        snprintf(buf, 512, "run `tenon data prepare %.300s %.100s out=DIR`, then train with data=DIR", in->as_is,
+                 key_value);
     else snprintf(buf, 512, "say %.100s", key_value);
     return buf;
 }
@@ -80,8 +82,8 @@ static tn_status sniff(const tn_inputs *in, const char *path, tn_format *out)
     tn_stream_close(s);
     TN_RETURN_IF(st);
     if (memchr(head, 0, got))
-        return tn_error(TN_BAD_FILE, "%.300s is not text and its name names no format (%s): %s", path, tn_format_choices + strlen("auto|"),
-                        tn_inputs_say(in, "format=FORMAT", say));
+        return tn_error(TN_BAD_FILE, "%.300s is not text and its name names no format (%s): %s", path,
+                        tn_format_choices + strlen("auto|"), tn_inputs_say(in, "format=FORMAT", say));
     *out = TN_FORMAT_TEXT;
     return TN_OK;
 }

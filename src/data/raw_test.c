@@ -19,7 +19,8 @@ static void held_out_window(void **state)
     assert_ok(tn_dataset_open(path, &(tn_dataset_options){ .holdout_frac = 0.9, .window = 41 }, &data));
     assert_int_equal(tn_dataset_count(data, TN_TRAIN).tokens, 41);
     tn_dataset_close(data);
-    assert_fails(tn_dataset_open(path, &(tn_dataset_options){ .window = 51 }, &data), TN_BAD_FILE, "windows of 50 tokens");
+    assert_fails(tn_dataset_open(path, &(tn_dataset_options){ .window = 51 }, &data), TN_BAD_FILE,
+                 "windows of 50 tokens");
     tn_tempdir_clear(&dir);
 }
 
@@ -42,7 +43,9 @@ static void test_part(void **state)
     const char *path = tn_tempdir_file(&dir, "t.txt"), *many = tn_tempdir_file(&dir, "d.jsonl");
     tn_put_file(path, text, sizeof text);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        const tn_dataset_options o = { .holdout_frac = rows[r].held, .test_frac = rows[r].test, .window = rows[r].window };
+        const tn_dataset_options o = { .holdout_frac = rows[r].held,
+                                       .test_frac = rows[r].test,
+                                       .window = rows[r].window };
         int32_t ids[100], at = 0;
         assert_ok(tn_dataset_open(path, &o, &data));
         for (int k = 0; k < TN_SPLITS; k++) {
@@ -53,8 +56,10 @@ static void test_part(void **state)
         }
         tn_dataset_close(data);
     }
-    assert_fails(tn_dataset_open(path, &(tn_dataset_options){ .test_frac = 0.1, .window = 34 }, &data), TN_BAD_FILE, "windows of 33");
-    assert_fails(tn_dataset_open(path, &(tn_dataset_options){ .holdout_frac = 0.5, .test_frac = 0.5 }, &data), TN_USAGE, "nothing of");
+    assert_fails(tn_dataset_open(path, &(tn_dataset_options){ .test_frac = 0.1, .window = 34 }, &data), TN_BAD_FILE,
+                 "windows of 33");
+    assert_fails(tn_dataset_open(path, &(tn_dataset_options){ .holdout_frac = 0.5, .test_frac = 0.5 }, &data), TN_USAGE,
+                 "nothing of");
     tn_put_documents(many, 40);
     assert_ok(tn_dataset_open(many, &(tn_dataset_options){ .holdout_frac = 0.2, .test_frac = 0.2 }, &data));
     uint64_t documents = 0;

@@ -43,7 +43,8 @@ typedef struct tn_shard {
     tn_shard_info info;
     tn_file file;
     uint64_t items_at; /* (tokens) of info.item */
-    uint64_t table_at; /* tokens: (documents + 1) u64, where documents begin, and the number of tokens; arrays: (documents) i32, labels */
+    uint64_t
+        table_at; /* tokens: (documents + 1) u64, where documents begin, and the number of tokens; arrays: (documents) i32, labels */
     char path[TN_PATH_BYTES];
 } tn_shard;
 

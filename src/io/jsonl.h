@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 enum {
-    TN_JSONL_LINE_BYTES = 64 << 10,   /* longest line written, with its newline */
-    TN_JSONL_READ_BYTES = 1 << 20     /* longest line read: no line of ours is near it */
+    TN_JSONL_LINE_BYTES = 64 << 10, /* longest line written, with its newline */
+    TN_JSONL_READ_BYTES = 1 << 20   /* longest line read: no line of ours is near it */
 };
 
 typedef struct tn_jsonl tn_jsonl;

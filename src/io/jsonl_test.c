@@ -66,8 +66,25 @@ static void exact_text(void **state)
 static void numbers_survive(void **state)
 {
     (void)state;
-    static const double x[] = { 0, -0.0, 1, -1, 0.1, 1.0 / 3, DBL_MAX, DBL_MIN, 0x1p-1074, 1e15, 1e17, 1e19, 1e22,
-                                123456789012345678.0, 9007199254740993.0, (double)0.1f, NAN, INFINITY, -INFINITY };
+    static const double x[] = { 0,
+                                -0.0,
+                                1,
+                                -1,
+                                0.1,
+                                1.0 / 3,
+                                DBL_MAX,
+                                DBL_MIN,
+                                0x1p-1074,
+                                1e15,
+                                1e17,
+                                1e19,
+                                1e22,
+                                123456789012345678.0,
+                                9007199254740993.0,
+                                (double)0.1f,
+                                NAN,
+                                INFINITY,
+                                -INFINITY };
     enum { N = sizeof x / sizeof *x };
     tn_tempdir d;
     tn_jsonl *w;
@@ -141,10 +158,10 @@ static void append_mends(void **state)
     } rows[] = {
         { "", "{\"step\":2}\n" },
         { "{\"step\":1}\n", "{\"step\":1}\n{\"step\":2}\n" },
-        { "{\"step\":1}\n{\"st", "{\"step\":1}\n{\"step\":2}\n" },      /* cut */
-        { "{\"st", "{\"step\":2}\n" },                                  /* cut, and the only line */
-        { "{\"step\":1}", "{\"step\":1}\n{\"step\":2}\n" },             /* whole, by hand, without a newline */
-        { "{\"step\":1}\n12", "{\"step\":1}\n{\"step\":2}\n" },         /* JSON, but no object */
+        { "{\"step\":1}\n{\"st", "{\"step\":1}\n{\"step\":2}\n" }, /* cut */
+        { "{\"st", "{\"step\":2}\n" },                             /* cut, and the only line */
+        { "{\"step\":1}", "{\"step\":1}\n{\"step\":2}\n" },        /* whole, by hand, without a newline */
+        { "{\"step\":1}\n12", "{\"step\":1}\n{\"step\":2}\n" },    /* JSON, but no object */
     };
     tn_tempdir d;
     tn_tempdir_make(&d);
@@ -207,7 +224,8 @@ static int waiting_lines(const char *path)
 {
     tn_jsonl *w;
     struct stat st;
-    if (signal(SIGXFSZ, SIG_IGN) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 100, RLIM_INFINITY }) != 0) return 1;
+    if (signal(SIGXFSZ, SIG_IGN) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 100, RLIM_INFINITY }) != 0)
+        return 1;
     if (tn_jsonl_open(path, false, &w) != TN_OK || tn_jsonl_keep(w, 130) != TN_OK) return 2;
     for (int i = 0; i < 7; i++) /* two fit the file, three the memory */
         if (numbered(w, i) != (i < 2 ? TN_OK : TN_DISK)) return 3;
@@ -236,7 +254,8 @@ static void lines_wait(void **state)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     for (size_t i = 0; i < 6; i++)
-        snprintf(want + strlen(want), sizeof want - strlen(want), "{\"i\":%d,\"text\":\"12345678901234567890\"}\n", kept[i]);
+        snprintf(want + strlen(want), sizeof want - strlen(want), "{\"i\":%d,\"text\":\"12345678901234567890\"}\n",
+                 kept[i]);
     check_text(path, want);
     tn_tempdir_remove(&d);
 }

@@ -174,7 +174,8 @@ static tn_status convert(const char *from, const char *to, tn_sink into)
                                   { "model", "gpt" },
                                   { "settings", tn_llama2c_settings(&h, settings, sizeof settings) } };
     const size_t n = sizeof meta / sizeof *meta;
-    TN_TRY(to ? tn_safetensors_writer_begin(to, meta, n, &t.w) : tn_safetensors_writer_begin_into(into, from, meta, n, &t.w));
+    TN_TRY(to ? tn_safetensors_writer_begin(to, meta, n, &t.w)
+              : tn_safetensors_writer_begin_into(into, from, meta, n, &t.w));
     t.data = m.data + HEADER;
     TN_TRY(give_all(&t, &h));
     t.put = true;

@@ -13,7 +13,8 @@ static void pack(const char *path, const unsigned char *data, size_t bytes, size
     tn_packer *p;
     assert_ok(tn_atomic_open(path, &f));
     assert_ok(tn_packer_begin((tn_sink){ to_file, &f }, &p));
-    for (size_t at = 0; at < bytes; at += piece) assert_ok(tn_packer_add(p, data + at, bytes - at < piece ? bytes - at : piece));
+    for (size_t at = 0; at < bytes; at += piece)
+        assert_ok(tn_packer_add(p, data + at, bytes - at < piece ? bytes - at : piece));
     assert_ok(tn_packer_finish(p));
     tn_packer_free(p);
     assert_ok(tn_atomic_finish(&f));

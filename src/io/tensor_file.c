@@ -72,8 +72,8 @@ tn_status tn_tensor_writer_begin(const char *path, const tn_text_pair *meta, siz
     TN_TRY(tn_hash_begin(&w->hash));
     TN_TRY(tn_atomic_open(path, &w->file));
     if (tn_packed_named(path)) TN_TRY(tn_packer_begin(file, &w->packer));
-    TN_TRY(tn_safetensors_writer_begin_into(w->packer ? (tn_sink){ to_packer, w->packer } : file, path, meta, meta_count,
-                                            &w->tensors));
+    TN_TRY(tn_safetensors_writer_begin_into(w->packer ? (tn_sink){ to_packer, w->packer } : file, path, meta,
+                                            meta_count, &w->tensors));
     *out = w;
     w = NULL;
 done:

@@ -62,9 +62,10 @@ static tn_status same_study(tn_lab *lab, const tn_study_plan *p, int64_t *id)
 static tn_status insert(tn_lab *lab, const tn_study_plan *p, const char *text, const char *overrides, const char *kinds,
                         int64_t *id)
 {
-    TN_RETURN_IF(tn__db_do(lab, "INSERT INTO study(name, path, text, overrides, kinds, planned, created) VALUES(?,?,?,?,?,?,?)",
-                           TN_DB_VALUES(TN_DB_TEXT(p->name), TN_DB_TEXT(p->file), TN_DB_TEXT(text), TN_DB_TEXT(overrides),
-                                        TN_DB_TEXT(kinds), TN_DB_INT(p->trials), TN_DB_NUM(tn__unix_s()))));
+    TN_RETURN_IF(
+        tn__db_do(lab, "INSERT INTO study(name, path, text, overrides, kinds, planned, created) VALUES(?,?,?,?,?,?,?)",
+                  TN_DB_VALUES(TN_DB_TEXT(p->name), TN_DB_TEXT(p->file), TN_DB_TEXT(text), TN_DB_TEXT(overrides),
+                               TN_DB_TEXT(kinds), TN_DB_INT(p->trials), TN_DB_NUM(tn__unix_s()))));
     *id = sqlite3_last_insert_rowid(lab->db);
     return tn__db_sum_study(lab, *id);
 }
@@ -90,8 +91,10 @@ tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, co
 static tn_status count_of(tn_lab *lab, int64_t study, size_t side, bool compare, int64_t *n)
 {
     sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", &q,
-                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare))));
+    TN_RETURN_IF(
+        tn__db_ask(lab,
+                   "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", &q,
+                   TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare))));
     return tn__db_first(lab, q, n);
 }
 
@@ -99,8 +102,8 @@ static tn_status add_trial(tn_lab *lab, int64_t study, size_t side, tn_trial_kin
                            uint64_t seed, const char *x)
 {
     TN_RETURN_IF(tn__db_do(lab, "INSERT INTO trial(study, side, kind, number, config, seed, x) VALUES(?,?,?,?,?,?,?)",
-                           TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(kind), TN_DB_INT(number), TN_DB_INT(config),
-                                        TN_DB_INT(seed), TN_DB_TEXT(x))));
+                           TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(kind), TN_DB_INT(number),
+                                        TN_DB_INT(config), TN_DB_INT(seed), TN_DB_TEXT(x))));
     return tn__db_sum_trial(lab, sqlite3_last_insert_rowid(lab->db));
 }
 

@@ -90,7 +90,8 @@ static int untie(const tn_study *s, const tn_beside_side *a, const tn_beside_sid
         *decided = "front points are equal; the best differ by more than 0.05";
         return better(s, 0, p->y[0], q->y[0]) ? -1 : 1;
     }
-    if (seconds == s->n_objectives || isnan(p->y[seconds]) || isnan(q->y[seconds]) || p->y[seconds] == q->y[seconds]) return 0;
+    if (seconds == s->n_objectives || isnan(p->y[seconds]) || isnan(q->y[seconds]) || p->y[seconds] == q->y[seconds])
+        return 0;
     *decided = "front points are equal and the best are close; the faster of these";
     return p->y[seconds] < q->y[seconds] ? -1 : 1;
 }
@@ -125,8 +126,10 @@ static const tn_trial *nearest(const tn_study *s, const tn_selection *e, size_t 
     if (size == s->n_objectives || isnan(p->y[size])) return NULL;
     for (size_t i = 0; i < e->n; i++) {
         const tn_trial *t = e->trial[i];
-        if (t->side != (int)side || t->state != TN_TRIAL_DONE || !(t->y[size] <= p->y[size]) || isnan(t->y[0])) continue;
-        if (!best || better(s, 0, t->y[0], best->y[0]) || (t->y[0] == best->y[0] && t->y[size] < best->y[size])) best = t;
+        if (t->side != (int)side || t->state != TN_TRIAL_DONE || !(t->y[size] <= p->y[size]) || isnan(t->y[0]))
+            continue;
+        if (!best || better(s, 0, t->y[0], best->y[0]) || (t->y[0] == best->y[0] && t->y[size] < best->y[size]))
+            best = t;
     }
     return best;
 }

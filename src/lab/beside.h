@@ -16,14 +16,15 @@ typedef struct tn_beside_side {
 typedef struct tn_beside_point {
     size_t side;
     const tn_published_point *theirs;
-    const tn_trial *ours; /* best in the first objective with no more parameters; NULL: none, or parameters are not known */
+    const tn_trial
+        *ours; /* best in the first objective with no more parameters; NULL: none, or parameters are not known */
 } tn_beside_point;
 
 typedef struct tn_beside {
-    const tn_beside_side *sides; /* (n_sides of the study) */
-    int winner;                  /* by the report's rule; -1: a tie */
-    const char *decided;         /* what decided: "front points ...", ... */
-    int larger;                  /* by hypervolume; -1: equal or not known */
+    const tn_beside_side *sides;   /* (n_sides of the study) */
+    int winner;                    /* by the report's rule; -1: a tie */
+    const char *decided;           /* what decided: "front points ...", ... */
+    int larger;                    /* by hypervolume; -1: equal or not known */
     const tn_beside_point *points; /* (n_points), side by side as quoted */
     size_t n_points;
 } tn_beside;

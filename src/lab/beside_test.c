@@ -13,7 +13,8 @@ enum { MOST = 120, M = 3 };
 
 static const char text[] = "study: s\nbase: xor_tep\ntrials: 9\nsearch: {dim: 4..8}\nsides: {a: {}, b: {}}\n"
                            "objectives: [accuracy max 0, seconds min 100, parameters min 1000]\n"
-                           "published: {source: r, sides: {a: {points: [{accuracy: 0.5, parameters: 100}, {accuracy: 0.5}, {parameters: 5}]}}}\n";
+                           "published: {source: r, sides: {a: {points: [{accuracy: 0.5, parameters: 100}, {accuracy: "
+                           "0.5}, {parameters: 5}]}}}\n";
 
 typedef struct world {
     tn_arena arena;
@@ -28,16 +29,23 @@ static void open_world(world *w)
 {
     *w = (world){ .s.n = 0 };
     assert_ok(tn_study_parse(text, strlen(text), "s.yaml", NULL, 0, &w->arena, &w->plan));
-    for (int i = 0; i < 2; i++) w->sides[i] = (tn_side){ .name = w->plan.sides[i].name, .space = w->plan.sides[i].space };
-    w->s = (tn_study){ .name = "s", .objectives = w->plan.objectives, .n_objectives = M, .sides = w->sides, .n_sides = 2,
-                       .published = w->plan.published, .trials = w->trials };
+    for (int i = 0; i < 2; i++)
+        w->sides[i] = (tn_side){ .name = w->plan.sides[i].name, .space = w->plan.sides[i].space };
+    w->s = (tn_study){ .name = "s",
+                       .objectives = w->plan.objectives,
+                       .n_objectives = M,
+                       .sides = w->sides,
+                       .n_sides = 2,
+                       .published = w->plan.published,
+                       .trials = w->trials };
 }
 
 static void add(world *w, int side, tn_trial_state state, double accuracy, double seconds, double parameters)
 {
     const size_t i = w->s.n++;
     w->y[i][0] = accuracy, w->y[i][1] = seconds, w->y[i][2] = parameters;
-    w->trials[i] = (tn_trial){ .number = (int64_t)i, .side = side, .state = state, .y = w->y[i], .seconds = 36, .error = "" };
+    w->trials[i] =
+        (tn_trial){ .number = (int64_t)i, .side = side, .state = state, .y = w->y[i], .seconds = 36, .error = "" };
 }
 
 static bool beats(const double *a, const double *b)
@@ -50,7 +58,8 @@ static bool on_front(const world *w, size_t i)
 {
     if (w->trials[i].state != TN_TRIAL_DONE || !(w->y[i][0] > 0)) return false;
     for (size_t k = 0; k < w->s.n; k++)
-        if (w->trials[k].side == w->trials[i].side && w->trials[k].state == TN_TRIAL_DONE && beats(w->y[k], w->y[i])) return false;
+        if (w->trials[k].side == w->trials[i].side && w->trials[k].state == TN_TRIAL_DONE && beats(w->y[k], w->y[i]))
+            return false;
     return true;
 }
 
@@ -65,12 +74,14 @@ static void scores(void **state)
         open_world(&w);
         for (int i = 0; i < MOST; i++) {
             const uint64_t at = 3 * (uint64_t)i;
-            const double u = (double)tn_rng_below(r, at, 9) / 8, v = (double)tn_rng_below(r, at + 1, 8), z = (double)tn_rng_below(r, at + 2, 8);
+            const double u = (double)tn_rng_below(r, at, 9) / 8, v = (double)tn_rng_below(r, at + 1, 8),
+                         z = (double)tn_rng_below(r, at + 2, 8);
             add(&w, i & 1, i % 7 == 3 ? TN_TRIAL_PRUNED : TN_TRIAL_DONE, u, v + 8 * u, z + 4 * u);
         }
         for (size_t i = 0; i < MOST; i++) {
             bool beaten = false;
-            for (size_t k = 0; k < MOST; k++) beaten |= w.trials[k].side != w.trials[i].side && on_front(&w, k) && beats(w.y[k], w.y[i]);
+            for (size_t k = 0; k < MOST; k++)
+                beaten |= w.trials[k].side != w.trials[i].side && on_front(&w, k) && beats(w.y[k], w.y[i]);
             front[i & 1] += on_front(&w, i);
             unbeaten[i & 1] += on_front(&w, i) && !beaten;
         }
@@ -95,7 +106,12 @@ typedef struct decision {
 } decision;
 
 static const decision decisions[] = {
-    { "by points", { { 0.9, 5, 50 }, { 0.5, 1, 50 } }, { { 0.8, 6, 60 }, { 0.95, 9, 90 } }, 0, 0, "no other front dominates" },
+    { "by points",
+      { { 0.9, 5, 50 }, { 0.5, 1, 50 } },
+      { { 0.8, 6, 60 }, { 0.95, 9, 90 } },
+      0,
+      0,
+      "no other front dominates" },
     { "by accuracy", { { 0.9, 5, 50 } }, { { 0.8, 4, 50 } }, 0, 0, "more than 0.05" },
     { "by seconds", { { 0.9, 5, 50 } }, { { 0.88, 4, 50 } }, 1, 0, "the faster of these" },
     { "not at all", { { 0.9, 5, 50 } }, { { 0.9, 5, 50 } }, -1, -1, "a tie" },
@@ -125,12 +141,12 @@ static void nearest(void **state)
     world w;
     tn_beside b;
     open_world(&w);
-    add(&w, 0, TN_TRIAL_DONE, 0.9, 5, 101);    /* too large */
-    add(&w, 0, TN_TRIAL_DONE, 0.8, 5, 100);    /* good, and ... */
-    add(&w, 0, TN_TRIAL_DONE, 0.8, 5, 90);     /* ... this is as good and smaller */
-    add(&w, 0, TN_TRIAL_PRUNED, 0.85, 5, 50);  /* not done */
-    add(&w, 1, TN_TRIAL_DONE, 0.99, 5, 50);    /* another side's */
-    add(&w, 0, TN_TRIAL_DONE, NAN, 5, 50);     /* not known */
+    add(&w, 0, TN_TRIAL_DONE, 0.9, 5, 101);   /* too large */
+    add(&w, 0, TN_TRIAL_DONE, 0.8, 5, 100);   /* good, and ... */
+    add(&w, 0, TN_TRIAL_DONE, 0.8, 5, 90);    /* ... this is as good and smaller */
+    add(&w, 0, TN_TRIAL_PRUNED, 0.85, 5, 50); /* not done */
+    add(&w, 1, TN_TRIAL_DONE, 0.99, 5, 50);   /* another side's */
+    add(&w, 0, TN_TRIAL_DONE, NAN, 5, 50);    /* not known */
     assert_ok(tn_beside_make(&w.s, &w.arena, &b));
     assert_int_equal(b.n_points, 3);
     assert_ptr_equal(b.points[0].ours, &w.trials[2]);

@@ -98,14 +98,15 @@ static tn_status settle(tn_lab *lab, const tn_study_plan *p, const tn_trial *t, 
     char *y = tn__numbers_write(of->y, p->n_objectives);
     if (!y) return TN_MEMORY;
     if (of->failed)
-        snprintf(error, sizeof error, "%lld of %lld seeds did not end well; %s: %.150s", (long long)of->failed, (long long)of->ended,
-                 tn_trial_state_name(of->wrong->state), of->wrong->error);
-    tn_status s = tn__db_do(lab,
-                            "UPDATE trial SET state = ?2, y = ?3, started = ?4, ended = ?5, seconds = ?6, error = ?7, sum = NULL "
-                            "WHERE id = ?1 AND state <> 1",
-                            TN_DB_VALUES(TN_DB_INT(t->id), TN_DB_INT(of->failed ? TN_TRIAL_FAILED : TN_TRIAL_DONE),
-                                         TN_DB_TEXT(of->failed ? NULL : y), TN_DB_NUM(of->started), TN_DB_NUM(of->ended_at),
-                                         TN_DB_NUM(of->seconds), TN_DB_TEXT(error)));
+        snprintf(error, sizeof error, "%lld of %lld seeds did not end well; %s: %.150s", (long long)of->failed,
+                 (long long)of->ended, tn_trial_state_name(of->wrong->state), of->wrong->error);
+    tn_status s =
+        tn__db_do(lab,
+                  "UPDATE trial SET state = ?2, y = ?3, started = ?4, ended = ?5, seconds = ?6, error = ?7, sum = NULL "
+                  "WHERE id = ?1 AND state <> 1",
+                  TN_DB_VALUES(TN_DB_INT(t->id), TN_DB_INT(of->failed ? TN_TRIAL_FAILED : TN_TRIAL_DONE),
+                               TN_DB_TEXT(of->failed ? NULL : y), TN_DB_NUM(of->started), TN_DB_NUM(of->ended_at),
+                               TN_DB_NUM(of->seconds), TN_DB_TEXT(error)));
     if (s == TN_OK) s = tn__db_sum_trial(lab, t->id);
     tn_free(y);
     return s;

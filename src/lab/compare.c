@@ -20,7 +20,8 @@ const char *tn_effort_name(tn_effort e)
 static tn_status costs_of(const tn_selection *v, tn_lab *lab, tn_effort e, double *cost)
 {
     for (size_t i = 0; i < v->n; i++) {
-        if (e == TN_EFFORT_EVALUATIONS) TN_RETURN_IF(tn_trial_reported(lab, v->trial[i], "block_evals", false, false, &cost[i]));
+        if (e == TN_EFFORT_EVALUATIONS)
+            TN_RETURN_IF(tn_trial_reported(lab, v->trial[i], "block_evals", false, false, &cost[i]));
         else cost[i] = e == TN_EFFORT_TRIALS ? 1 : v->trial[i]->seconds;
         if (isnan(cost[i]) && v->trial[i]->state == TN_TRIAL_FAILED) cost[i] = 0; /* it never came so far */
     }
@@ -35,7 +36,8 @@ static double sum_of(const double *v, size_t n)
 }
 
 /* Trials in the order of their numbers until the effort is spent; the best of those that are done. */
-static tn_status choose(const tn_study *s, const tn_selection *v, const double *cost, double effort, size_t top, tn_contenders *out)
+static tn_status choose(const tn_study *s, const tn_selection *v, const double *cost, double effort, size_t top,
+                        tn_contenders *out)
 {
     const tn_trial **paid = tn_alloc(sizeof *paid * (v->n + 1));
     double spent = 0;
@@ -57,15 +59,20 @@ static tn_status choose(const tn_study *s, const tn_selection *v, const double *
 static tn_status those_there(const tn_study *s, tn_side_set asked, tn_side_set *out)
 {
     *out = 0;
-    if (s->n_sides < 2) return tn_error(TN_USAGE, "study %s has one side: a comparison needs `sides` in the study file", s->name);
+    if (s->n_sides < 2)
+        return tn_error(TN_USAGE, "study %s has one side: a comparison needs `sides` in the study file", s->name);
     for (size_t i = 0; i < s->n; i++) {
         const tn_trial *t = &s->trials[i];
-        if (t->kind != TN_TRIAL_COMPARE && t->state == TN_TRIAL_DONE && tn_side_in(asked, (size_t)t->side)) *out |= (tn_side_set)1 << t->side;
+        if (t->kind != TN_TRIAL_COMPARE && t->state == TN_TRIAL_DONE && tn_side_in(asked, (size_t)t->side))
+            *out |= (tn_side_set)1 << t->side;
     }
-    return *out ? TN_OK : tn_error(TN_USAGE, "no side of study %s%s has a trial that is done: run the study first", s->name, asked ? " that --sides names" : "");
+    return *out ? TN_OK
+                : tn_error(TN_USAGE, "no side of study %s%s has a trial that is done: run the study first", s->name,
+                           asked ? " that --sides names" : "");
 }
 
-tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, size_t top, tn_arena *arena, tn_comparison *out)
+tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, size_t top, tn_arena *arena,
+                          tn_comparison *out)
 {
     tn_comparison c = { .top = top < TN_COMPARE_TOP ? top : TN_COMPARE_TOP };
     tn_selection *v = tn_arena_alloc(arena, sizeof *v * s->n_sides);
@@ -91,8 +98,11 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, siz
             tn_contenders *to = &c.contenders[(size_t)e * s->n_sides + i];
             if (!tn_side_in(c.sides, i)) continue;
             TN_RETURN_IF(choose(s, &v[i], cost[i], c.effort[e], c.top, to));
-            if (!to->n && e != TN_EFFORT_TRIALS) c.effort[e] = NAN; /* less than one trial of this side costs: nothing to compare */
-            if (!to->n && e == TN_EFFORT_TRIALS) return tn_error(TN_USAGE, "side %s of study %s has no trial that is done: run the study first", s->sides[i].name, s->name);
+            if (!to->n && e != TN_EFFORT_TRIALS)
+                c.effort[e] = NAN; /* less than one trial of this side costs: nothing to compare */
+            if (!to->n && e == TN_EFFORT_TRIALS)
+                return tn_error(TN_USAGE, "side %s of study %s has no trial that is done: run the study first",
+                                s->sides[i].name, s->name);
         }
     }
     *out = c;
@@ -113,13 +123,16 @@ static tn_status gather(const tn_study *s, tn_lab *lab, const tn_trial *of, tn_a
     if (!r.trial) return tn_error(TN_MEMORY, "out of memory");
     for (size_t i = 0; i < s->n; i++) {
         const tn_trial *t = &s->trials[i];
-        if (t->kind == TN_TRIAL_COMPARE && t->config == of->id && t->state == TN_TRIAL_DONE && t->y && isfinite(t->y[0])) r.trial[r.n++] = t;
+        if (t->kind == TN_TRIAL_COMPARE && t->config == of->id && t->state == TN_TRIAL_DONE && t->y &&
+            isfinite(t->y[0]))
+            r.trial[r.n++] = t;
     }
     qsort(r.trial, r.n, sizeof *r.trial, by_seed);
     for (size_t i = 0; i < r.n; i++) {
         double v;
         TN_RETURN_IF(tn_trial_reported(lab, r.trial[i], s->objectives[0].name, true, s->objectives[0].maximise, &v));
-        r.validation += (isnan(v) ? r.trial[i]->y[0] : v) / (double)r.n; /* an objective without a curve stands for itself */
+        r.validation +=
+            (isnan(v) ? r.trial[i]->y[0] : v) / (double)r.n; /* an objective without a curve stands for itself */
     }
     *out = r;
     return TN_OK;
@@ -138,7 +151,8 @@ tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders
     return TN_OK;
 }
 
-tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena, tn_paired *out)
+tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena,
+                          tn_paired *out)
 {
     double *x = tn_arena_alloc(arena, sizeof *x * (a->n + 1)), *y = tn_arena_alloc(arena, sizeof *y * (a->n + 1));
     size_t n = 0;
@@ -148,12 +162,16 @@ tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_sid
         if (k == b->n || b->trial[k]->seed != a->trial[i]->seed) continue;
         x[n] = a->trial[i]->y[0], y[n++] = b->trial[k]->y[0];
     }
-    if (!n) return tn_error(TN_USAGE, "%s and %s have no common seed that ended well: run `tenon lab compare` again, or with more --seeds",
-                            s->sides[a->side].name, s->sides[b->side].name);
+    if (!n)
+        return tn_error(
+            TN_USAGE,
+            "%s and %s have no common seed that ended well: run `tenon lab compare` again, or with more --seeds",
+            s->sides[a->side].name, s->sides[b->side].name);
     return tn_paired_compare(x, y, n, out);
 }
 
-void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect, tn_judged *out)
+void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
+                     tn_judged *out)
 {
     static const double PART = 0.005, SHARE = 0.005;
     const tn_metric_row *row = tn_study_metric(s->objectives[0].name);
@@ -196,7 +214,8 @@ static tn_status correct(const tn_study *s, tn_verdict *v, size_t n, double effe
     return TN_OK;
 }
 
-tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, double effect, tn_arena *arena, tn_verdict **out, size_t *n)
+tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, double effect, tn_arena *arena,
+                           tn_verdict **out, size_t *n)
 {
     const size_t most = TN_EFFORTS * s->n_sides * (s->n_sides - 1) / 2;
     tn_verdict *v = tn_arena_alloc(arena, sizeof *v * (most + 1));
@@ -204,10 +223,13 @@ tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *
     size_t count = 0;
     if (!v || !r) return tn_error(TN_MEMORY, "out of memory");
     if (tn_side_count(c->sides, s->n_sides) < 2)
-        return tn_error(TN_USAGE, "one side of study %s has trials that are done, and a comparison needs two: run the study first", s->name);
+        return tn_error(
+            TN_USAGE, "one side of study %s has trials that are done, and a comparison needs two: run the study first",
+            s->name);
     for (int e = 0; e < TN_EFFORTS; e++) {
         if (isnan(c->effort[e])) continue;
-        for (size_t i = 0; i < s->n_sides; i++) TN_RETURN_IF(tn_compare_speaker(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
+        for (size_t i = 0; i < s->n_sides; i++)
+            TN_RETURN_IF(tn_compare_speaker(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
         for (int a = 0; a < (int)s->n_sides; a++)
             for (int b = a + 1; b < (int)s->n_sides; b++) {
                 if (!tn_side_in(c->sides, (size_t)a) || !tn_side_in(c->sides, (size_t)b)) continue;

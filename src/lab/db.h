@@ -34,10 +34,20 @@ typedef struct tn_db_value {
     double number;
     const char *text;
 } tn_db_value;
-#define TN_DB_INT(x) { .kind = 'i', .whole = (int64_t)(x) }
-#define TN_DB_NUM(x) { .kind = 'n', .number = (x) }
-#define TN_DB_TEXT(x) { .kind = 't', .text = (x) }
-#define TN_DB_VALUES(...) (const tn_db_value[]){ __VA_ARGS__ }, sizeof((const tn_db_value[]){ __VA_ARGS__ }) / sizeof(tn_db_value)
+#define TN_DB_INT(x)                                                                                                   \
+    {                                                                                                                  \
+        .kind = 'i', .whole = (int64_t)(x)                                                                             \
+    }
+#define TN_DB_NUM(x)                                                                                                   \
+    {                                                                                                                  \
+        .kind = 'n', .number = (x)                                                                                     \
+    }
+#define TN_DB_TEXT(x)                                                                                                  \
+    {                                                                                                                  \
+        .kind = 't', .text = (x)                                                                                       \
+    }
+#define TN_DB_VALUES(...)                                                                                              \
+    (const tn_db_value[]){ __VA_ARGS__ }, sizeof((const tn_db_value[]){ __VA_ARGS__ }) / sizeof(tn_db_value)
 /* The statement with its values (TN_DB_VALUES), to step; or run to its end. */
 tn_status tn__db_ask(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n);
 tn_status tn__db_do(tn_lab *lab, const char *sql, const tn_db_value *v, size_t n);

@@ -38,10 +38,12 @@ static json_t *distribution(const tn_dim *d)
         a = json_pack("{s:s, s:{s:o}}", "name", "CategoricalDistribution", "attributes", "choices", choices);
     } else if (d->kind == TN_DIM_INT) {
         a = json_pack("{s:s, s:{s:b, s:I, s:I, s:I}}", "name", "IntDistribution", "attributes", "log", d->log, "step",
-                      (json_int_t)(d->step > 0 && !d->log ? d->step : 1), "low", (json_int_t)d->lo, "high", (json_int_t)d->hi);
+                      (json_int_t)(d->step > 0 && !d->log ? d->step : 1), "low", (json_int_t)d->lo, "high",
+                      (json_int_t)d->hi);
     } else {
         a = json_pack("{s:s, s:{s:o, s:f, s:f, s:b}}", "name", "FloatDistribution", "attributes", "step",
-                      d->step > 0 && !d->log ? json_real(d->step) : json_null(), "low", d->lo, "high", d->hi, "log", d->log);
+                      d->step > 0 && !d->log ? json_real(d->step) : json_null(), "low", d->lo, "high", d->hi, "log",
+                      d->log);
     }
     char *text = a ? json_dumps(a, JSON_REAL_PRECISION(17)) : NULL;
     json_t *o = text ? json_string(text) : NULL;
@@ -56,7 +58,8 @@ static int state_of(const tn_study *s, const tn_trial *t)
     if (t->state == TN_TRIAL_RUNNING) return RUNNING;
     if (t->state == TN_TRIAL_PRUNED || t->state == TN_TRIAL_TIMEOUT) return PRUNED;
     for (size_t k = 0; k < s->n_objectives; k++)
-        if (t->state == TN_TRIAL_FAILED || !t->y || !isfinite(t->y[k])) return FAIL; /* Optuna keeps no trial without its numbers */
+        if (t->state == TN_TRIAL_FAILED || !t->y || !isfinite(t->y[k]))
+            return FAIL; /* Optuna keeps no trial without its numbers */
     return COMPLETE;
 }
 
@@ -70,7 +73,8 @@ static tn_status add_curve(const tn_study *s, tn_lab *lab, const tn_trial *t, js
         for (size_t i = 0; i < c.n; i++) {
             char key[32];
             snprintf(key, sizeof key, "%lld", (long long)c.step[i]);
-            if (isfinite(c.value[i * c.metrics + k])) json_object_set_new(intermediate, key, json_real(c.value[i * c.metrics + k]));
+            if (isfinite(c.value[i * c.metrics + k]))
+                json_object_set_new(intermediate, key, json_real(c.value[i * c.metrics + k]));
         }
     }
     tn_arena_free(&arena);
@@ -87,15 +91,18 @@ static tn_status trial_json(const tn_study *s, tn_lab *lab, const tn_trial *t, j
         json_object_set_new(params, space->dims[k].key, json_real(t->x[k]));
         json_object_set_new(distributions, space->dims[k].key, distribution(&space->dims[k]));
     }
-    tn_status st = lab && s->n_objectives == 1 ? add_curve(s, lab, t, intermediate) : TN_OK; /* Optuna: of one objective only */
-    json_t *o = st == TN_OK ? json_pack("{s:i, s:s, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:{s:I}, s:{}}", "op_code", CREATE_TRIAL, "worker_id", worker, "study_id", t->side,
-                                        "datetime_start", time_text(t->started), "datetime_complete", time_text(t->ended), "state", state,
-                                        "params", params, "distributions", distributions, "intermediate_values", intermediate, "user_attrs", "seed",
-                                        (json_int_t)t->seed, "system_attrs")
+    tn_status st =
+        lab && s->n_objectives == 1 ? add_curve(s, lab, t, intermediate) : TN_OK; /* Optuna: of one objective only */
+    json_t *o = st == TN_OK ? json_pack("{s:i, s:s, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:{s:I}, s:{}}", "op_code",
+                                        CREATE_TRIAL, "worker_id", worker, "study_id", t->side, "datetime_start",
+                                        time_text(t->started), "datetime_complete", time_text(t->ended), "state", state,
+                                        "params", params, "distributions", distributions, "intermediate_values",
+                                        intermediate, "user_attrs", "seed", (json_int_t)t->seed, "system_attrs")
                             : NULL;
     if (!o) return st == TN_OK ? tn_error(TN_MEMORY, "out of memory") : st;
     json_t *values = json_array();
-    for (size_t k = 0; k < s->n_objectives; k++) json_array_append_new(values, state == COMPLETE ? json_real(t->y[k]) : json_null());
+    for (size_t k = 0; k < s->n_objectives; k++)
+        json_array_append_new(values, state == COMPLETE ? json_real(t->y[k]) : json_null());
     json_object_set_new(o, "value", json_null());
     json_object_set_new(o, "values", state == COMPLETE ? values : json_null());
     if (state != COMPLETE) json_decref(values);
@@ -116,9 +123,12 @@ tn_status tn_export_optuna(const tn_study *s, tn_lab *lab, FILE *out)
     char name[NAME];
     for (size_t i = 0; i < s->n_sides; i++) {
         json_t *directions = json_array();
-        for (size_t k = 0; k < s->n_objectives; k++) json_array_append_new(directions, json_integer(s->objectives[k].maximise ? MAXIMIZE : MINIMIZE));
+        for (size_t k = 0; k < s->n_objectives; k++)
+            json_array_append_new(directions, json_integer(s->objectives[k].maximise ? MAXIMIZE : MINIMIZE));
         tn_side_study_name(s, i, name, sizeof name);
-        TN_RETURN_IF(put(json_pack("{s:i, s:s, s:s, s:o}", "op_code", CREATE_STUDY, "worker_id", worker, "study_name", name, "directions", directions), out));
+        TN_RETURN_IF(put(json_pack("{s:i, s:s, s:s, s:o}", "op_code", CREATE_STUDY, "worker_id", worker, "study_name",
+                                   name, "directions", directions),
+                         out));
     }
     for (size_t i = 0; i < s->n; i++) {
         json_t *o = NULL;

@@ -97,16 +97,19 @@ json_t *tn_trial_json(const tn_study *s, const tn_trial *t)
 {
     char text[DIM_TEXT];
     tn_trial_name(s, t, text, sizeof text);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I}", "name", "trial", "trial", text, "side", s->sides[t->side].name, "number",
-                          (json_int_t)t->number, "state", tn_trial_state_name(t->state), "seed", (json_int_t)t->seed);
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:I, s:s, s:I}", "name", "trial", "trial", text, "side", s->sides[t->side].name,
+                  "number", (json_int_t)t->number, "state", tn_trial_state_name(t->state), "seed", (json_int_t)t->seed);
     json_t *settings = json_object(), *values = json_object();
     const tn_space *space = &s->sides[t->side].space;
     for (size_t k = 0; t->x && k < space->n; k++) {
         if (isnan(t->x[k])) continue;
         tn_dim_text(&space->dims[k], t->x[k], text, sizeof text);
-        json_object_set_new(settings, space->dims[k].key, space->dims[k].kind == TN_DIM_CHOICE ? json_string(text) : json_real(t->x[k]));
+        json_object_set_new(settings, space->dims[k].key,
+                            space->dims[k].kind == TN_DIM_CHOICE ? json_string(text) : json_real(t->x[k]));
     }
-    for (size_t k = 0; k < s->n_objectives; k++) json_object_set_new(values, s->objectives[k].name, real(t->y ? t->y[k] : NAN));
+    for (size_t k = 0; k < s->n_objectives; k++)
+        json_object_set_new(values, s->objectives[k].name, real(t->y ? t->y[k] : NAN));
     if (!o || !settings || !values) {
         json_decref(o), json_decref(settings), json_decref(values);
         return NULL;

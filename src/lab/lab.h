@@ -28,7 +28,8 @@ typedef enum tn_trial_kind {
 typedef struct tn_objective {
     const char *name;
     bool maximise;
-    bool by_row; /* so says the row of its model, which only those know who have loaded the model: what they found is in the database */
+    bool
+        by_row; /* so says the row of its model, which only those know who have loaded the model: what they found is in the database */
     double reference; /* of the hypervolume; NaN: none is given */
 } tn_objective;
 
@@ -40,9 +41,9 @@ typedef struct tn_side {
 
 /* Figures that others have published for the same question, as the study's file quotes them. */
 typedef struct tn_published_point {
-    const double *y;         /* (objectives); NaN: not said */
-    const char *const *set;  /* (n_set) "key=value", in our names */
-    const size_t *set_line;  /* (n_set) in the file */
+    const double *y;        /* (objectives); NaN: not said */
+    const char *const *set; /* (n_set) "key=value", in our names */
+    const size_t *set_line; /* (n_set) in the file */
     size_t n_set;
 } tn_published_point;
 
@@ -87,12 +88,12 @@ typedef struct tn_study {
     size_t n_objectives;
     const tn_side *sides; /* (n_sides), at least one */
     size_t n_sides;
-    const char *sampler, *pruner; /* names */
-    int64_t planned;              /* trials a side */
-    double created;               /* unix seconds */
-    double spent;                 /* seconds that it has been run for */
+    const char *sampler, *pruner;  /* names */
+    int64_t planned;               /* trials a side */
+    double created;                /* unix seconds */
+    double spent;                  /* seconds that it has been run for */
     const tn_published *published; /* NULL: none are quoted */
-    const tn_trial *trials;       /* (n) by kind (comparisons last), number, side */
+    const tn_trial *trials;        /* (n) by kind (comparisons last), number, side */
     size_t n;
     tn_arena arena; /* of all the above */
 } tn_study;

@@ -67,7 +67,8 @@ static void stale(void **state)
 /* The wall clock is set back or forth by an hour: whoever beats lives, whoever does not is dead a minute later. */
 static void stepped_clock(void **state)
 {
-    static const char *const steps[] = { "UPDATE worker SET beat = beat + 3600", "UPDATE worker SET beat = beat - 3600" };
+    static const char *const steps[] = { "UPDATE worker SET beat = beat + 3600",
+                                         "UPDATE worker SET beat = beat - 3600" };
     (void)state;
     for (int way = 0; way < 2; way++) {
         tn_lab_world w;
@@ -85,10 +86,13 @@ static void stepped_clock(void **state)
         for (int i = 0; i < 30; i++) {
             assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT);
             fake_s += 5;
-            if (i == 0 && way == 1) assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT); /* old, but just seen */
+            if (i == 0 && way == 1)
+                assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT); /* old, but just seen */
             assert_ok(tn_lab_beat(w.lab, other));
             assert_ok(tn_lab_beat(w.lab, w.worker));
-            if (way == 0) tn_lab_world_sql(&w, "UPDATE worker SET beat = beat + 3600 WHERE id = 1"); /* its clock is another machine's */
+            if (way == 0)
+                tn_lab_world_sql(
+                    &w, "UPDATE worker SET beat = beat + 3600 WHERE id = 1"); /* its clock is another machine's */
         }
         assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT);
         for (int i = 0; i < 13; i++) { /* the other one's heart has stopped */
@@ -104,8 +108,10 @@ static void stepped_clock(void **state)
 /* A trial of a worker that the table does not know is nobody's; so is one of this machine before it was started again. */
 static void nobodys(void **state)
 {
-    static const char *const how[] = { "DELETE FROM worker WHERE id = 1",
-                                       "UPDATE worker SET host = substr(host, 1, instr(host, ' ')) || 'another0 pid:[1]' WHERE id = 1" };
+    static const char *const how[] = {
+        "DELETE FROM worker WHERE id = 1",
+        "UPDATE worker SET host = substr(host, 1, instr(host, ' ')) || 'another0 pid:[1]' WHERE id = 1"
+    };
     (void)state;
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
         tn_lab_world w;
@@ -137,8 +143,10 @@ static void dead_process(void **state)
         tn_lab *lab = NULL;
         int64_t worker;
         if (tn_lab_open(w.path, true, &lab) != TN_OK || tn_lab_join(lab, &worker) != TN_OK) _exit(1);
-        _exit(tn_lab_claim(lab, w.study, &w.plan, worker, &(tn_portion){ 0 }, &c, x, &got) == TN_OK && got == TN_CLAIM_GOT ? 0
-                                                                                                                 : 1);
+        _exit(tn_lab_claim(lab, w.study, &w.plan, worker, &(tn_portion){ 0 }, &c, x, &got) == TN_OK &&
+                      got == TN_CLAIM_GOT
+                  ? 0
+                  : 1);
     }
     siginfo_t info;
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0); /* a zombie now */
@@ -188,16 +196,20 @@ static void some_sides(void **state)
             int64_t number;
         } gets[7];
         size_t n; /* then nothing is left */
-    } rows[] = { /* one after the other, of three sides of 3 trials and 1 comparison of b */
+    } rows[] = {  /* one after the other, of three sides of 3 trials and 1 comparison of b */
                  { { .sides = B, .most = 2 }, { { 1, 0 }, { 1, 1 } }, 2 },
                  { { .sides = A | C, .most = 1 }, { { 0, 0 }, { 2, 0 } }, 2 },
                  { { .sides = A | C, .compare = true }, { { 0, 0 } }, 0 },
                  { { .sides = B | C, .compare = true }, { { 1, 0 } }, 1 },
                  { { .sides = B }, { { 1, 2 } }, 1 },
-                 { { .sides = 0 }, { { 0, 1 }, { 2, 1 }, { 0, 2 }, { 2, 2 } }, 4 } };
+                 { { .sides = 0 }, { { 0, 1 }, { 2, 1 }, { 0, 2 }, { 2, 2 } }, 4 }
+    };
     tn_lab_world w;
     double x[2] = { 4, 1e-3 };
-    tn_lab_world_open(&w, "study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..64, train.lr: log 1e-4..1e-1}\nsides: {a: {}, b: {}, c: {}}\nobjectives: [accuracy, seconds]\n", 3);
+    tn_lab_world_open(&w,
+                      "study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..64, train.lr: log 1e-4..1e-1}\nsides: {a: "
+                      "{}, b: {}, c: {}}\nobjectives: [accuracy, seconds]\n",
+                      3);
     assert_ok(tn_lab_enqueue(w.lab, w.study, &w.plan, 1, TN_TRIAL_COMPARE, 1, 1000, x));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tn_claim c;
@@ -412,7 +424,8 @@ static void running(void **state)
     assert_ok(tn_lab_running(w.lab, w.study, false, list, 4, &n));
     assert_int_equal(n, 0);
     for (int i = 0; i < 3; i++) assert_int_equal(tn_lab_world_claim(&w, &c[i], x), TN_CLAIM_GOT);
-    const tn_report r[] = { { .rung = 1, .step = 5, .epoch = 0.5, .value = "{}" }, { .rung = 2, .step = 20, .epoch = 2, .value = "{}" } };
+    const tn_report r[] = { { .rung = 1, .step = 5, .epoch = 0.5, .value = "{}" },
+                            { .rung = 2, .step = 20, .epoch = 2, .value = "{}" } };
     assert_ok(tn_lab_report(w.lab, &c[1], r, 2, 10, &lost));
     assert_ok(tn_lab_running(w.lab, w.study, false, list, 4, &n));
     assert_int_equal(n, 3);

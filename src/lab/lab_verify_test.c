@@ -21,7 +21,8 @@ static void open_world(tn_lab_world *w)
         if (i == 19) break; /* this one runs */
         snprintf(value, sizeof value, "{\"accuracy\":%.17g,\"loss\":%.17g}", 0.5 + 0.0123 * i, 1.0 / (i + 1));
         snprintf(error, sizeof error, "loss is not finite at step %d", 10 * i);
-        const tn_report r[] = { { 1, 10, 1, 0.5, -0.0, value }, { 2, 20, 2, 1, -1, value } }; /* -0: a metric to maximise that is 0 */
+        const tn_report r[] = { { 1, 10, 1, 0.5, -0.0, value },
+                                { 2, 20, 2, 1, -1, value } }; /* -0: a metric to maximise that is 0 */
         const tn_ending e = { .state = i % 7 == 6 ? TN_TRIAL_FAILED : TN_TRIAL_DONE,
                               .y = (double[]){ 0.5 + 0.0123 * i, 1.25 + i },
                               .seconds = 1.25 + i,

@@ -36,7 +36,8 @@ static void any_lanes(void **state)
             high = s->trials[k].worker > high ? s->trials[k].worker : high;
         }
         assert_true(high - low < lanes[i]); /* each under its own number */
-        shared |= high > low; /* on a busy machine one lane may be through before another has begun, but not every time */
+        shared |=
+            high > low; /* on a busy machine one lane may be through before another has begun, but not every time */
         tn_study_free(s);
         tn_study_world_end(&many, false);
     }
@@ -98,7 +99,8 @@ static void database_ends_all(void **state)
     (void)state;
     tn_study_world w;
     int64_t ran;
-    tn_study_world_begin(&w, "study: s\n" TASK "search: {dim: 4..8}\nobjectives: [accuracy]\ntrials: 40\n", "lab.db", NULL);
+    tn_study_world_begin(&w, "study: s\n" TASK "search: {dim: 4..8}\nobjectives: [accuracy]\ntrials: 40\n", "lab.db",
+                         NULL);
     wrecker k = { .left = 60, .lab = w.lab };
     assert_fails(tn_worker_run(&(tn_worker_options){ .db = w.path, .lanes = 3, .ctx = &k, .interrupted = wreck }, &ran),
                  TN_BAD_FILE, "report");
@@ -120,7 +122,8 @@ static void more_lanes_than_trials(void **state)
     tn_claim c;
     tn_claimed got;
     double x[8];
-    tn_study_world_begin(&w, "study: s\n" TASK "search: {dim: 4..8}\nobjectives: [accuracy]\ntrials: 2\n", "lab.db", NULL);
+    tn_study_world_begin(&w, "study: s\n" TASK "search: {dim: 4..8}\nobjectives: [accuracy]\ntrials: 2\n", "lab.db",
+                         NULL);
     assert_ok(tn_lab_join(w.lab, &dead));
     assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, dead, &(tn_portion){ 0 }, &c, x, &got));
     assert_ok(tn_lab_leave(w.lab, dead));

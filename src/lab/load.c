@@ -156,8 +156,10 @@ static tn_status load_study(tn_lab *lab, int64_t id, tn_study *s)
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?", &q,
-                            TN_DB_VALUES(TN_DB_INT(id))));
+    TN_RETURN_IF(
+        tn__db_ask(lab,
+                   "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?", &q,
+                   TN_DB_VALUES(TN_DB_INT(id))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (!row) return tn_error(TN_BAD_FILE, "a study of %.640s went away while it was read: try again", lab->path);
     const tn_status st = fill_study(lab, q, s);
@@ -180,8 +182,10 @@ static tn_status read_trial(const tn_lab *lab, sqlite3_stmt *q, tn_study *s, tn_
     const size_t dims = s->sides[side].space.n, m = s->n_objectives;
     if ((sqlite3_column_type(q, 7) != SQLITE_NULL && !tn__numbers_whole(tn__db_text(q, 7), dims)) ||
         (sqlite3_column_type(q, 8) != SQLITE_NULL && !tn__numbers_whole(tn__db_text(q, 8), m)))
-        return tn_error(TN_BAD_FILE, "%.640s is damaged (trial %lld has not the numbers that its study asks for): restore it from a copy",
-                        lab->path, (long long)sqlite3_column_int64(q, 0));
+        return tn_error(
+            TN_BAD_FILE,
+            "%.640s is damaged (trial %lld has not the numbers that its study asks for): restore it from a copy",
+            lab->path, (long long)sqlite3_column_int64(q, 0));
     double *x = NULL, *y = tn_arena_alloc(&s->arena, sizeof *y * m);
     if (!y) return out_of_memory(lab);
     if (sqlite3_column_type(q, 7) != SQLITE_NULL) {
@@ -228,10 +232,11 @@ static tn_status load_trials(tn_lab *lab, tn_study *s)
     size_t n = 0, most = (size_t)count;
     tn_trial *list = tn_arena_alloc(&s->arena, sizeof *list * (most + 1));
     if (!list) return out_of_memory(lab);
-    TN_RETURN_IF(tn__db_ask(lab,
-                            "SELECT id, number, side, kind, state, config, seed, x, y, started, ended, seconds, worker, attempt, error "
-                            "FROM trial WHERE study = ?",
-                            &q, TN_DB_VALUES(TN_DB_INT(s->id))));
+    TN_RETURN_IF(tn__db_ask(
+        lab,
+        "SELECT id, number, side, kind, state, config, seed, x, y, started, ended, seconds, worker, attempt, error "
+        "FROM trial WHERE study = ?",
+        &q, TN_DB_VALUES(TN_DB_INT(s->id))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row || n == most) break;

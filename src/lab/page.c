@@ -13,12 +13,17 @@
 enum { BEST = 10, NAME = 128 };
 
 static const char style[] =
-    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",Helvetica,Arial,sans-serif;max-width:980px;"
-    "margin:2rem auto;padding:0 1rem;background:#fff;color:#1f2328}h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2.2rem}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #d0d7de}"
-    "th:first-child,td:first-child{text-align:left}.wide{overflow-x:auto}td.set,th.set{text-align:left;white-space:nowrap}svg{max-width:100%;height:auto;margin:.6rem 0}pre{overflow-x:auto;padding:.8rem;"
+    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",\"DejaVu "
+    "Sans\",Helvetica,Arial,sans-serif;max-width:980px;"
+    "margin:2rem auto;padding:0 "
+    "1rem;background:#fff;color:#1f2328}h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2.2rem}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.2rem "
+    ".7rem;text-align:right;border-bottom:1px solid #d0d7de}"
+    "th:first-child,td:first-child{text-align:left}.wide{overflow-x:auto}td.set,th.set{text-align:left;white-space:"
+    "nowrap}svg{max-width:100%;height:auto;margin:.6rem 0}pre{overflow-x:auto;padding:.8rem;"
     "background:#f6f8fa}.note{color:#656d76}"
-    "@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td,th{border-color:#30363d}pre{background:#161b22}.note{color:#9198a1}}";
+    "@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td,th{border-color:#30363d}pre{background:"
+    "#161b22}.note{color:#9198a1}}";
 
 static void put_text(FILE *out, const char *s)
 {
@@ -104,8 +109,10 @@ static tn_status put_best(const tn_study *s, size_t side, tn_arena *a, FILE *out
     TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
     if (!e.n) return TN_OK;
     tn_select_sort(s, 0, e.trial, e.n);
-    fputs("<h2>Best trials: ", out), put_text(out, side_name(s, side)), fputs("</h2>\n<div class=\"wide\"><table><tr><th>trial</th>", out);
-    for (size_t k = 0; k < s->n_objectives; k++) fputs("<th>", out), put_text(out, s->objectives[k].name), fputs("</th>", out);
+    fputs("<h2>Best trials: ", out), put_text(out, side_name(s, side)),
+        fputs("</h2>\n<div class=\"wide\"><table><tr><th>trial</th>", out);
+    for (size_t k = 0; k < s->n_objectives; k++)
+        fputs("<th>", out), put_text(out, s->objectives[k].name), fputs("</th>", out);
     for (size_t k = 0; k < space->n; k++) fputs("<th>", out), put_text(out, space->dims[k].key), fputs("</th>", out);
     fputs("</tr>\n", out);
     for (size_t i = 0; i < e.n && i < BEST && e.trial[i]->state == TN_TRIAL_DONE; i++) {
@@ -114,7 +121,8 @@ static tn_status put_best(const tn_study *s, size_t side, tn_arena *a, FILE *out
         fputs("<tr>", out), put_cell(out, text);
         for (size_t k = 0; k < s->n_objectives; k++) put_value(out, t->y ? t->y[k] : NAN);
         for (size_t k = 0; k < space->n; k++) {
-            if (t->x && !isnan(t->x[k]) && space->dims[k].kind == TN_DIM_CHOICE) tn_dim_text(&space->dims[k], t->x[k], text, sizeof text), put_cell(out, text);
+            if (t->x && !isnan(t->x[k]) && space->dims[k].kind == TN_DIM_CHOICE)
+                tn_dim_text(&space->dims[k], t->x[k], text, sizeof text), put_cell(out, text);
             else put_value(out, t->x ? t->x[k] : NAN);
         }
         fputs("</tr>\n", out);
@@ -144,7 +152,8 @@ static void put_head(const tn_study *s, const char *first, FILE *out)
 
 static void put_totals(const tn_study *s, const tn_beside *b, FILE *out)
 {
-    static const char *const rows[] = { "points of the front", "not dominated by another front", "hours of trials", "hypervolume" };
+    static const char *const rows[] = { "points of the front", "not dominated by another front", "hours of trials",
+                                        "hypervolume" };
     fputs("<div class=\"wide\"><table>", out), put_head(s, "best", out);
     for (size_t k = 0; k < s->n_objectives; k++) {
         fputs("<tr>", out), put_cell(out, s->objectives[k].name);
@@ -177,7 +186,9 @@ static bool is_quoted(const tn_beside *b, size_t k)
 static void put_points(const tn_study *s, const tn_beside *b, FILE *out)
 {
     if (!b->n_points) return;
-    fputs("<p>Each published point, and our best that has no more parameters:</p>\n<div class=\"wide\"><table><tr><th>side</th>", out);
+    fputs("<p>Each published point, and our best that has no more parameters:</p>\n<div "
+          "class=\"wide\"><table><tr><th>side</th>",
+          out);
     for (size_t k = 0; k < s->n_objectives; k++)
         if (is_quoted(b, k)) fputs("<th>", out), put_text(out, s->objectives[k].name), fputs("</th><th>ours</th>", out);
     fputs("<th>trial</th><th class=\"set\">their settings</th></tr>\n", out);
@@ -205,10 +216,15 @@ static tn_status put_beside(const tn_study *s, tn_arena *a, FILE *out)
     if (q->hours > 0) fprintf(out, "<p>Hours in all: theirs %.4g, ours %.3g.</p>\n", q->hours, s->spent / 3600);
     put_totals(s, &b, out);
     if (s->n_sides > 1) {
-        fputs("<p>Winner: theirs <b>", out), put_text(out, q->winner < 0 ? "not said" : side_name(s, (size_t)q->winner));
-        fputs("</b>; ours by their rule <b>", out), put_text(out, b.winner < 0 ? "none" : side_name(s, (size_t)b.winner));
-        fprintf(out, "</b> (%s), by hypervolume <b>", b.decided), put_text(out, b.larger < 0 ? "none" : side_name(s, (size_t)b.larger));
-        fputs("</b>. <span class=\"note\">The rule rewards large fronts; <code>tenon lab compare</code> decides on common seeds and the test part.</span></p>\n", out);
+        fputs("<p>Winner: theirs <b>", out),
+            put_text(out, q->winner < 0 ? "not said" : side_name(s, (size_t)q->winner));
+        fputs("</b>; ours by their rule <b>", out),
+            put_text(out, b.winner < 0 ? "none" : side_name(s, (size_t)b.winner));
+        fprintf(out, "</b> (%s), by hypervolume <b>", b.decided),
+            put_text(out, b.larger < 0 ? "none" : side_name(s, (size_t)b.larger));
+        fputs("</b>. <span class=\"note\">The rule rewards large fronts; <code>tenon lab compare</code> decides on "
+              "common seeds and the test part.</span></p>\n",
+              out);
     }
     put_points(s, &b, out);
     return TN_OK;
@@ -259,7 +275,9 @@ tn_status tn_page_write(const tn_study *s, tn_lab *lab, FILE *out)
 {
     tn_arena a = { 0 };
     tn_status st = TN_OK;
-    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n<title>", out);
+    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+          "content=\"width=device-width\">\n<title>",
+          out);
     put_text(out, s->name);
     fprintf(out, "</title>\n<style>%s</style></head><body>\n", style);
     put_facts(s, out);

@@ -24,8 +24,11 @@ tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n
     int64_t changed = 0;
     char *text = tn__numbers_write(x, n);
     if (!text) return TN_MEMORY;
-    tn_status s = tn__db_ask(lab, "UPDATE trial SET x = ?4, sum = NULL WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1", &q,
-                             TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(c->worker), TN_DB_INT(c->attempt), TN_DB_TEXT(text)));
+    tn_status s =
+        tn__db_ask(lab,
+                   "UPDATE trial SET x = ?4, sum = NULL WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1",
+                   &q,
+                   TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(c->worker), TN_DB_INT(c->attempt), TN_DB_TEXT(text)));
     if (s == TN_OK) s = tn__db_run(lab, q, &changed);
     if (s == TN_OK && changed) s = tn__db_sum_trial(lab, c->trial);
     *lost = s == TN_OK && changed == 0;
@@ -36,11 +39,12 @@ tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n
 static tn_status write_reports(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n)
 {
     for (const tn_report *r = reports; r < reports + n; r++)
-        TN_RETURN_IF(tn__db_do(lab,
-                               "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value, sum) "
-                               "VALUES(?1,?2,?3,?4,?5,?6,?7, tn_sum(?1,?2,?3,?4,?5,?6,?7))",
-                               TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(r->rung), TN_DB_INT(r->step), TN_DB_NUM(r->epoch),
-                                            TN_DB_NUM(r->seconds), TN_DB_NUM(r->score), TN_DB_TEXT(r->value))));
+        TN_RETURN_IF(
+            tn__db_do(lab,
+                      "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value, sum) "
+                      "VALUES(?1,?2,?3,?4,?5,?6,?7, tn_sum(?1,?2,?3,?4,?5,?6,?7))",
+                      TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(r->rung), TN_DB_INT(r->step), TN_DB_NUM(r->epoch),
+                                   TN_DB_NUM(r->seconds), TN_DB_NUM(r->score), TN_DB_TEXT(r->value))));
     return TN_OK;
 }
 
@@ -68,12 +72,13 @@ tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports
 
 static tn_status write_end(tn_lab *lab, const tn_claim *c, const tn_ending *e, const char *y)
 {
-    TN_RETURN_IF(tn__db_do(lab,
-                           "UPDATE trial SET state = ?2, y = ?3, ended = ?4, seconds = ?5, seed = ?6, error = ?7, "
-                           "parameters = coalesce(?8, parameters), sum = NULL WHERE id = ?1",
-                           TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(e->state), TN_DB_TEXT(y),
-                                        TN_DB_NUM(tn_trial_ended(e->state) ? tn__unix_s() : NAN), TN_DB_NUM(e->seconds), TN_DB_INT(e->seed),
-                                        TN_DB_TEXT(e->error ? e->error : ""), TN_DB_NUM(e->parameters))));
+    TN_RETURN_IF(
+        tn__db_do(lab,
+                  "UPDATE trial SET state = ?2, y = ?3, ended = ?4, seconds = ?5, seed = ?6, error = ?7, "
+                  "parameters = coalesce(?8, parameters), sum = NULL WHERE id = ?1",
+                  TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(e->state), TN_DB_TEXT(y),
+                               TN_DB_NUM(tn_trial_ended(e->state) ? tn__unix_s() : NAN), TN_DB_NUM(e->seconds),
+                               TN_DB_INT(e->seed), TN_DB_TEXT(e->error ? e->error : ""), TN_DB_NUM(e->parameters))));
     return tn__db_sum_trial(lab, c->trial);
 }
 
@@ -101,7 +106,8 @@ tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, s
 tn_status tn_lab_rewind(tn_lab *lab, const tn_claim *c, int64_t step, int64_t *rungs)
 {
     sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_do(lab, "DELETE FROM report WHERE trial = ? AND step > ?", TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(step))));
+    TN_RETURN_IF(tn__db_do(lab, "DELETE FROM report WHERE trial = ? AND step > ?",
+                           TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(step))));
     TN_RETURN_IF(tn__db_ask(lab, "SELECT count(*) FROM report WHERE trial = ?", &q, TN_DB_VALUES(TN_DB_INT(c->trial))));
     return tn__db_first(lab, q, rungs);
 }
@@ -124,7 +130,8 @@ tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, i
                             "ORDER BY t.number",
                             &q,
                             TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(before), TN_DB_INT(rung),
-                                         TN_DB_NUM(all ? NAN : parameters / cohort), TN_DB_NUM(all ? NAN : parameters * cohort))));
+                                         TN_DB_NUM(all ? NAN : parameters / cohort),
+                                         TN_DB_NUM(all ? NAN : parameters * cohort))));
     tn_status s = TN_OK;
     while (s == TN_OK) {
         s = tn__db_step(lab, q, &row);
@@ -155,8 +162,9 @@ static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, 
     TN_RETURN_IF(tn__db_ask(lab,
                             "SELECT state, count(*), sum(seconds), max(y ->> '$[0]'), min(y ->> '$[0]') FROM trial "
                             "WHERE study = ? AND side = ? AND (kind = 2) = ? AND number < ? GROUP BY state",
-                            &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare),
-                                             TN_DB_INT(most > 0 ? most : INT64_MAX))));
+                            &q,
+                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare),
+                                         TN_DB_INT(most > 0 ? most : INT64_MAX))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row) break;
@@ -207,7 +215,8 @@ tn_status tn_lab_running(tn_lab *lab, int64_t study, bool compare, tn_running *o
     bool row = true;
     *n = 0;
     TN_RETURN_IF(tn__db_ask(lab,
-                            "SELECT side, number, begun, (SELECT epoch FROM report WHERE trial = t.id ORDER BY rung DESC LIMIT 1) FROM trial t "
+                            "SELECT side, number, begun, (SELECT epoch FROM report WHERE trial = t.id ORDER BY rung "
+                            "DESC LIMIT 1) FROM trial t "
                             "WHERE study = ?1 AND (kind = 2) = ?2 AND state < 2 AND state = 1 ORDER BY begun LIMIT ?3",
                             &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(compare), TN_DB_INT(most))));
     for (;;) {

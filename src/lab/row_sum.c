@@ -13,7 +13,8 @@ static void sum(sqlite3_context *to, int n, sqlite3_value **v)
         const uint64_t seed = h * 31 + (uint64_t)type; /* so that 1 and '1', '' and NULL differ */
         if (type == SQLITE_INTEGER || type == SQLITE_FLOAT) {
             const sqlite3_int64 whole = type == SQLITE_INTEGER ? sqlite3_value_int64(v[i]) : 0;
-            const double number = type == SQLITE_FLOAT ? sqlite3_value_double(v[i]) + 0.0 : 0; /* -0 is read back as 0 */
+            const double number =
+                type == SQLITE_FLOAT ? sqlite3_value_double(v[i]) + 0.0 : 0; /* -0 is read back as 0 */
             h = XXH3_64bits_withSeed(type == SQLITE_INTEGER ? (const void *)&whole : &number, 8, seed);
         } else {
             const void *bytes = type == SQLITE_NULL ? NULL : sqlite3_value_blob(v[i]);

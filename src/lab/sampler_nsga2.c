@@ -145,7 +145,8 @@ static lot draw_lot(const tn_sampler_options *o, tn_lots *lots)
 }
 
 /* One gene of a child of both (cross) or of the mother alone. A parent may not have it (NaN), where another gene switched it off. */
-static double gene(const tn_sampler_options *o, const tn_dim *d, double mother, double father, bool cross, double mutation, const lot *l)
+static double gene(const tn_sampler_options *o, const tn_dim *d, double mother, double father, bool cross,
+                   double mutation, const lot *l)
 {
     const double swap = o->swap > 0 ? o->swap : 0.5, eta = eta_of(o), fresh = tn_dim_at(d, l->fresh);
     const bool from_father = cross && l->swap < swap, fine = !o->uniform && is_fine(d), mutates = l->mutate < mutation;
@@ -154,7 +155,8 @@ static double gene(const tn_sampler_options *o, const tn_dim *d, double mother, 
     if (isnan(x) || (mutates && (!fine || l->far))) return fresh;
     if (!fine) return x;
     double place = tn_dim_place(d, x);
-    if (cross && !isnan(other) && !isnan(first)) place = cross_places(place, tn_dim_place(d, other), eta, l->near, l->above);
+    if (cross && !isnan(other) && !isnan(first))
+        place = cross_places(place, tn_dim_place(d, other), eta, l->near, l->above);
     if (mutates) place = mutate_place(place, eta, l->fresh);
     return cross || mutates ? tn_dim_at(d, place) : x;
 }

@@ -200,16 +200,21 @@ static void children_are_near(void **state)
     (void)state;
     enum { POPULATION = 10, DRAWS = 400 };
     static const struct {
-        double at, apart, crossover, mutation, eta, least, most; /* share of children within a tenth of the parents' range */
+        double at, apart, crossover, mutation, eta, least,
+            most; /* share of children within a tenth of the parents' range */
     } rows[] = {
-        { 0.5, 0, 1e-12, 1, 0, 0.8, 0.97 },   { 0.5, 0, 1e-12, 1, 2, 0.3, 0.7 },    { 0, 0, 1e-12, 1, 0, 0.65, 0.95 },
-        { 1, 0, 1e-12, 1, 0, 0.65, 0.95 },     { 0.3, 0.4, 1, 1e-12, 0, 0.97, 1 },   { 0, 1, 1, 1e-12, 0, 1, 1 },
+        { 0.5, 0, 1e-12, 1, 0, 0.8, 0.97 }, { 0.5, 0, 1e-12, 1, 2, 0.3, 0.7 },  { 0, 0, 1e-12, 1, 0, 0.65, 0.95 },
+        { 1, 0, 1e-12, 1, 0, 0.65, 0.95 },  { 0.3, 0.4, 1, 1e-12, 0, 0.97, 1 }, { 0, 1, 1, 1e-12, 0, 1, 1 },
     };
     const tn_sampler *s = tn_sampler_find("nsga2");
     const tn_dim line = { .key = "v", .kind = TN_DIM_FLOAT, .lo = 2, .hi = 4, .when = -1 };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        const tn_sampler_options o = { .seed = 3, .population = POPULATION, .crossover = rows[r].crossover, .mutation = rows[r].mutation,
-                                       .eta = rows[r].eta, .objectives = 1 };
+        const tn_sampler_options o = { .seed = 3,
+                                       .population = POPULATION,
+                                       .crossover = rows[r].crossover,
+                                       .mutation = rows[r].mutation,
+                                       .eta = rows[r].eta,
+                                       .objectives = 1 };
         double x[POPULATION], y[POPULATION] = { 0 }, near = 0, below = 0;
         for (size_t i = 0; i < POPULATION; i++) x[i] = 2 + 2 * (rows[r].at + (i % 2 ? rows[r].apart : 0));
         const tn_seen seen = { .n = POPULATION, .objectives = 1, .x = x, .y = y };
@@ -224,7 +229,8 @@ static void children_are_near(void **state)
             near += place > rows[r].at - 0.1 && place < rows[r].at + rows[r].apart + 0.1;
             below += place < rows[r].at + rows[r].apart / 2;
         }
-        if (near < rows[r].least * DRAWS || near > rows[r].most * DRAWS) fail_msg("row %zu: %g of %d near", r, near, DRAWS);
+        if (near < rows[r].least * DRAWS || near > rows[r].most * DRAWS)
+            fail_msg("row %zu: %g of %d near", r, near, DRAWS);
         if (rows[r].at > 0 && rows[r].at < 1) assert_true(below > 0.4 * DRAWS && below < 0.6 * DRAWS);
     }
 }

@@ -134,9 +134,7 @@ static double study(const problem *p, const char *name, uint64_t seed, int trial
 {
     static double x[MOST_TRIALS * MOST_DIMS], y[MOST_TRIALS * MOST_Y];
     const tn_sampler *sampler = tn_sampler_find(name);
-    const tn_sampler_options o = {
-        .seed = seed, .trials = trials, .objectives = p->objectives
-    };
+    const tn_sampler_options o = { .seed = seed, .trials = trials, .objectives = p->objectives };
     const double reference[MOST_Y] = { 1.1, p->objectives == 2 ? 7 : 1.1, 1.1 };
     assert_ok(sampler->check(&o, &p->s));
     for (int i = 0; i < trials; i++) {

@@ -45,7 +45,8 @@ tn_status tn_select_ended(const tn_study *s, int side, tn_arena *arena, tn_selec
     if (!v.trial || !v.y || !v.front) return tn_error(TN_MEMORY, "out of memory");
     for (size_t i = 0; i < s->n; i++) {
         const tn_trial *t = &s->trials[i];
-        if (t->kind == TN_TRIAL_COMPARE || !tn_trial_ended(t->state) || (side != TN_ALL_SIDES && t->side != side)) continue;
+        if (t->kind == TN_TRIAL_COMPARE || !tn_trial_ended(t->state) || (side != TN_ALL_SIDES && t->side != side))
+            continue;
         for (size_t k = 0; k < v.objectives; k++) v.y[v.n * v.objectives + k] = to_small(s, t, k);
         v.trial[v.n++] = t;
     }
@@ -120,7 +121,8 @@ void tn_trial_name(const tn_study *s, const tn_trial *t, char *out, size_t bytes
 {
     const char *side = s->sides[t->side].name;
     const int n = snprintf(out, bytes, "%s%s%lld", side, side[0] ? "/" : "", (long long)t->number);
-    if (t->kind == TN_TRIAL_COMPARE && n > 0 && (size_t)n < bytes) snprintf(out + n, bytes - (size_t)n, "@%llu", (unsigned long long)t->seed);
+    if (t->kind == TN_TRIAL_COMPARE && n > 0 && (size_t)n < bytes)
+        snprintf(out + n, bytes - (size_t)n, "@%llu", (unsigned long long)t->seed);
 }
 
 tn_status tn_select_named(const tn_study *s, const char *name, const tn_trial **out)
@@ -132,5 +134,6 @@ tn_status tn_select_named(const tn_study *s, const char *name, const tn_trial **
         if (!i) snprintf(first, sizeof first, "%s", known);
     }
     if (!first[0]) return tn_error(TN_USAGE, "study %s has no trials yet", s->name);
-    return tn_error(TN_USAGE, "study %s has no trial %.64s: they are named like %s (`tenon lab ls` lists them)", s->name, name, first);
+    return tn_error(TN_USAGE, "study %s has no trial %.64s: they are named like %s (`tenon lab ls` lists them)",
+                    s->name, name, first);
 }

@@ -39,14 +39,16 @@ tn_status tn_side_set_parse(const tn_study_plan *p, const char *names, tn_side_s
 {
     char all[1024];
     tn_side_set set = 0;
-    if (!p->sides[0].name[0]) return tn_error(TN_USAGE, "--sides=%.64s: study %s has no sides to choose from: leave it out", names, p->name);
+    if (!p->sides[0].name[0])
+        return tn_error(TN_USAGE, "--sides=%.64s: study %s has no sides to choose from: leave it out", names, p->name);
     tn_side_set_text(p, 0, all, sizeof all);
     for (const char *at = names;; at++) {
         const size_t length = strcspn(at, ","), i = side_named(p, at, length);
         if (!length)
             return tn_error(TN_USAGE, "--sides=%.64s: a name is missing; study %s has %s", names, p->name, all);
         if (i == p->n_sides)
-            return tn_error(TN_USAGE, "--sides=%.64s: study %s has no side %.*s; it has %s", names, p->name, length < 64 ? (int)length : 64, at, all);
+            return tn_error(TN_USAGE, "--sides=%.64s: study %s has no side %.*s; it has %s", names, p->name,
+                            length < 64 ? (int)length : 64, at, all);
         if (set >> i & 1) return tn_error(TN_USAGE, "--sides=%.64s names %s twice", names, p->sides[i].name);
         set |= (tn_side_set)1 << i;
         at += length;

@@ -10,7 +10,7 @@
 
 struct tn_study_plan;
 
-enum { TN_STUDY_SIDES = 64 };  /* at most in a study: as many as a set has bits */
+enum { TN_STUDY_SIDES = 64 }; /* at most in a study: as many as a set has bits */
 typedef uint64_t tn_side_set; /* bit i: side i; 0: all of them */
 
 static inline bool tn_side_in(tn_side_set set, size_t side) { return !set || (set >> side & 1); }

@@ -48,19 +48,23 @@ static int by_mean(const void *a, const void *b)
     return p->runs.side - q->runs.side;
 }
 
-tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, double effect, tn_arena *arena, tn_standing **out, size_t *n)
+tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, double effect,
+                       tn_arena *arena, tn_standing **out, size_t *n)
 {
     tn_standing *v = tn_arena_alloc(arena, sizeof *v * s->n_sides);
     size_t count = 0, other = 0;
     if (!v) return no_memory();
     if (!tn_side_in(c->sides, (size_t)against))
-        return tn_error(TN_USAGE, "side %s has no trial that is done, or is not in --sides: run the study first, or name another with --against",
+        return tn_error(TN_USAGE,
+                        "side %s has no trial that is done, or is not in --sides: run the study first, or name another "
+                        "with --against",
                         s->sides[against].name);
     for (size_t i = 0; i < s->n_sides; i++) {
         if (!tn_side_in(c->sides, i)) continue;
         if ((int)i == against) other = count;
         v[count] = (tn_standing){ .p_adjusted = NAN };
-        TN_RETURN_IF(tn_compare_speaker(s, lab, &c->contenders[TN_EFFORT_TRIALS * s->n_sides + i], arena, &v[count].runs));
+        TN_RETURN_IF(
+            tn_compare_speaker(s, lab, &c->contenders[TN_EFFORT_TRIALS * s->n_sides + i], arena, &v[count].runs));
         TN_RETURN_IF(measure(s, arena, &v[count++]));
     }
     for (size_t i = 0; i < count; i++)
@@ -106,7 +110,8 @@ static tn_status mean_curve(const tn_study *s, tn_lab *lab, const tn_side_runs *
     return TN_OK;
 }
 
-tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing *v, size_t n, tn_arena *arena, tn_plot *out)
+tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing *v, size_t n, tn_arena *arena,
+                              tn_plot *out)
 {
     tn_series *series = tn_arena_alloc(arena, sizeof *series * (n + 1));
     size_t count = 0;
@@ -116,7 +121,11 @@ tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing 
         count += series[count].n > 0;
     }
     if (!count) return tn_error(TN_USAGE, "no comparison of study %s has reported a curve", s->name);
-    *out = (tn_plot){ .title = tn_arena_printf(arena, "%s: %s on the validation part, mean over seeds", s->name, s->objectives[0].name),
-                      .x_label = "steps", .y_label = s->objectives[0].name, .series = series, .count = count };
+    *out = (tn_plot){ .title = tn_arena_printf(arena, "%s: %s on the validation part, mean over seeds", s->name,
+                                               s->objectives[0].name),
+                      .x_label = "steps",
+                      .y_label = s->objectives[0].name,
+                      .series = series,
+                      .count = count };
     return TN_OK;
 }

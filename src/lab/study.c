@@ -332,7 +332,8 @@ static tn_status read_parameters(const tn_study_reader *r, const top *t, tn_stud
     out->width = t->width;
     if (!t->parameters) return TN_OK;
     if (t->parameters->kind != TN_YAML_TEXT)
-        return TN__STUDY_FAIL(r, t->parameters, "%s", "parameters is a number, or first: as many as the first side has");
+        return TN__STUDY_FAIL(r, t->parameters, "%s",
+                              "parameters is a number, or first: as many as the first side has");
     if (strcmp(t->parameters->text, "first") == 0) x = TN_STUDY_FIRST;
     else TN_RETURN_IF(read_number(r, &number, t->parameters, &x));
     out->parameters = (int64_t)x;
@@ -346,8 +347,10 @@ static tn_status read_seeds(const tn_study_reader *r, const top *t, tn_study_pla
     out->seeds = t->seeds;
     if (!t->seeds) return TN_OK;
     if (strcmp(out->sampler->name, "grid") != 0)
-        return tn_error(TN_USAGE, "%s: seeds runs every point there is: use `sampler: grid`, or `lab compare --seeds=%lld` after a search",
-                        r->file, (long long)t->seeds);
+        return tn_error(
+            TN_USAGE,
+            "%s: seeds runs every point there is: use `sampler: grid`, or `lab compare --seeds=%lld` after a search",
+            r->file, (long long)t->seeds);
     if (strcmp(out->pruner->name, "none") != 0)
         return tn_error(TN_USAGE, "%s: with seeds every trial runs to its end: leave pruner out", r->file);
     for (size_t i = 0; i < out->n_sides; i++) {
@@ -360,7 +363,8 @@ static tn_status read_seeds(const tn_study_reader *r, const top *t, tn_study_pla
 
 static bool shapes_trials(const char *key)
 {
-    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "lanes", "keep", "db", "transfer", "seeds", "published" };
+    static const char *const budget[] = { "trials", "seconds",  "trial_seconds", "lanes",    "keep",
+                                          "db",     "transfer", "seeds",         "published" };
     for (size_t i = 0; i < sizeof budget / sizeof *budget; i++)
         if (strcmp(budget[i], key) == 0) return false;
     return true;
@@ -415,7 +419,8 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     top t = { .trials = 0, .lag = LAG, .seed = 42 };
     TN_RETURN_IF(tn__study_fields(r, tree, "a study", top_table, sizeof top_table / sizeof *top_table, &t));
     TN_RETURN_IF(check_name(r, t.study));
-    if (!t.trials && !t.seeds) return tn_error(TN_USAGE, "%s does not say how many trials a side has: add `trials: 100`", r->file);
+    if (!t.trials && !t.seeds)
+        return tn_error(TN_USAGE, "%s does not say how many trials a side has: add `trials: 100`", r->file);
     *out = (tn_study_plan){ .name = t.study,
                             .file = r->file,
                             .db = t.db,
@@ -436,7 +441,8 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     TN_RETURN_IF(read_parameters(r, &t, out));
     TN_RETURN_IF(read_seeds(r, &t, out));
     for (size_t i = 0; t.published && i < out->n_objectives; i++)
-        if (out->objectives[i].by_row) return TN__STUDY_FAIL(r, t.published, "%s: say whether it should be max or min", out->objectives[i].name);
+        if (out->objectives[i].by_row)
+            return TN__STUDY_FAIL(r, t.published, "%s: say whether it should be max or min", out->objectives[i].name);
     TN_RETURN_IF(tn__study_published(r, t.published, out));
     return write_essence(r, tree, out);
 }

@@ -48,7 +48,8 @@ typedef struct tn_study_plan {
     const char *prune_by; /* the metric that pruners compare, or an instrument */
     bool prune_max;       /* more of it is better */
     double cohort;        /* > 0: only trials whose parameters are within this factor are compared */
-    bool prune_size;      /* parameters are a second thing to be good in: what is good enough by the metric, or by both together, goes on */
+    bool
+        prune_size; /* parameters are a second thing to be good in: what is good enough by the metric, or by both together, goes on */
     const tn_rule *rules; /* (n_rules) as parsed, nothing held yet */
     const char *const *rule_texts;
     size_t n_rules;
@@ -61,13 +62,16 @@ typedef struct tn_study_plan {
     bool keep;                        /* run directories stay */
     const char *from_db, *from_study; /* transfer; NULL: none */
     int64_t from_best;
-    int64_t seeds;       /* > 0: nothing is searched; every point of the grid runs on so many common seeds, as comparisons do (see grid.h) */
-    int64_t parameters;  /* > 0: every side's width is changed so that it has about so many; TN_STUDY_FIRST: as many as the first side has */
-    const char *width;   /* the setting that is changed for it; NULL: see tn_width_fit */
+    int64_t
+        seeds; /* > 0: nothing is searched; every point of the grid runs on so many common seeds, as comparisons do (see grid.h) */
+    int64_t
+        parameters; /* > 0: every side's width is changed so that it has about so many; TN_STUDY_FIRST: as many as the first side has */
+    const char *width;             /* the setting that is changed for it; NULL: see tn_width_fit */
     const tn_published *published; /* NULL: none */
-    const tn_asked *asked; /* what the user typed, for models of their own: never from the file or the database; NULL: nothing */
+    const tn_asked
+        *asked; /* what the user typed, for models of their own: never from the file or the database; NULL: nothing */
     tn_metric_list metrics; /* of the models of all sides; tn_study_check fills it */
-    const char *essence; /* all that shapes its trials, as one text: two studies are the same when theirs is */
+    const char *essence;    /* all that shapes its trials, as one text: two studies are the same when theirs is */
 } tn_study_plan;
 
 /* Everything goes into `arena`. TN_BAD_FILE: not YAML; TN_USAGE: a wrong key or value. Messages end in "  (file:line)". */

@@ -30,7 +30,8 @@ tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *a, tn_
     for (size_t side = 0; side < s->n_sides; side++) {
         tn_selection e;
         TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
-        double *x = tn_arena_alloc(a, sizeof *x * (e.n + 1)), *y = tn_arena_alloc(a, sizeof *y * (e.n + 1)), best = INFINITY;
+        double *x = tn_arena_alloc(a, sizeof *x * (e.n + 1)), *y = tn_arena_alloc(a, sizeof *y * (e.n + 1)),
+               best = INFINITY;
         if (!x || !y) return no_memory();
         for (size_t i = 0; i < e.n; i++) {
             if (e.trial[i]->state == TN_TRIAL_DONE) best = fmin(best, e.y[i * e.objectives + objective]);
@@ -39,8 +40,11 @@ tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *a, tn_
         }
         v[side] = (tn_series){ .name = side_name(s, side), .x = x, .y = y, .n = e.n };
     }
-    *out = (tn_plot){ .title = tn_arena_printf(a, "Best %s so far", s->objectives[objective].name), .x_label = "trial",
-                      .y_label = s->objectives[objective].name, .series = v, .count = s->n_sides };
+    *out = (tn_plot){ .title = tn_arena_printf(a, "Best %s so far", s->objectives[objective].name),
+                      .x_label = "trial",
+                      .y_label = s->objectives[objective].name,
+                      .series = v,
+                      .count = s->n_sides };
     return TN_OK;
 }
 
@@ -85,8 +89,11 @@ static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
         return tn_error(TN_USAGE, "a front needs two objectives, and study %s has %zu", s->name, s->n_objectives);
     size_t most = e.n + 1;
     for (size_t side = 0; s->published && side < s->n_sides; side++) most += s->published->sides[side].n_points;
-    marks m = { .x = tn_arena_alloc(a, sizeof *m.x * most), .y = tn_arena_alloc(a, sizeof *m.y * most),
-                .group = tn_arena_alloc(a, sizeof *m.group * most), .front = tn_arena_alloc(a, most), .quoted = tn_arena_alloc(a, most) };
+    marks m = { .x = tn_arena_alloc(a, sizeof *m.x * most),
+                .y = tn_arena_alloc(a, sizeof *m.y * most),
+                .group = tn_arena_alloc(a, sizeof *m.group * most),
+                .front = tn_arena_alloc(a, most),
+                .quoted = tn_arena_alloc(a, most) };
     if (!m.x || !m.y || !m.group || !m.front || !m.quoted) return no_memory();
     for (; m.n < e.n; m.n++) {
         const tn_trial *t = e.trial[m.n];
@@ -95,9 +102,18 @@ static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
         m.group[m.n] = t->side, m.front[m.n] = e.front[m.n];
     }
     mark_quoted(s, other, &m);
-    const tn_scatter c = { .title = tn_arena_printf(a, "%s against %s", s->objectives[0].name, s->objectives[other].name),
-                           .x_label = s->objectives[other].name, .y_label = s->objectives[0].name, .groups = side_names(s, a),
-                           .n_groups = s->n_sides, .n = m.n, .x = m.x, .y = m.y, .group = m.group, .front = m.front, .quoted = m.quoted,
+    const tn_scatter c = { .title =
+                               tn_arena_printf(a, "%s against %s", s->objectives[0].name, s->objectives[other].name),
+                           .x_label = s->objectives[other].name,
+                           .y_label = s->objectives[0].name,
+                           .groups = side_names(s, a),
+                           .n_groups = s->n_sides,
+                           .n = m.n,
+                           .x = m.x,
+                           .y = m.y,
+                           .group = m.group,
+                           .front = m.front,
+                           .quoted = m.quoted,
                            .log_x = spans_decades(m.x, m.n) };
     return tn_chart_scatter(&c, out);
 }
@@ -111,12 +127,15 @@ static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
     TN_RETURN_IF(tn_select_ended(s, side, a, &e));
     const size_t axes = space->n;
     tn_parallel_axis *v = tn_arena_alloc(a, sizeof *v * (axes + 1));
-    double *place = tn_arena_alloc(a, sizeof *place * (e.n * axes + 1)), *rank = tn_arena_alloc(a, sizeof *rank * (e.n + 1));
+    double *place = tn_arena_alloc(a, sizeof *place * (e.n * axes + 1)),
+           *rank = tn_arena_alloc(a, sizeof *rank * (e.n + 1));
     const tn_trial **order = tn_arena_alloc(a, sizeof *order * (e.n + 1));
     if (!v || !place || !rank || !order) return no_memory();
     for (size_t k = 0; k < axes; k++) {
         const tn_dim *d = &space->dims[k];
-        v[k] = (tn_parallel_axis){ .name = d->key, .choices = d->kind == TN_DIM_CHOICE ? d->choices : NULL, .n_choices = d->n_choices };
+        v[k] = (tn_parallel_axis){ .name = d->key,
+                                   .choices = d->kind == TN_DIM_CHOICE ? d->choices : NULL,
+                                   .n_choices = d->n_choices };
         if (d->kind == TN_DIM_CHOICE) continue;
         v[k].low = tn_arena_printf(a, "%.3g", d->lo);
         v[k].high = tn_arena_printf(a, "%.3g", d->hi);
@@ -126,10 +145,16 @@ static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
     for (size_t i = 0; i < e.n; i++) {
         rank[i] = order[i]->x ? (double)i / (double)(e.n > 1 ? e.n - 1 : 1) : NAN;
         for (size_t k = 0; k < axes; k++)
-            place[i * axes + k] = order[i]->x && !isnan(order[i]->x[k]) ? tn_dim_place(&space->dims[k], order[i]->x[k]) : NAN;
+            place[i * axes + k] =
+                order[i]->x && !isnan(order[i]->x[k]) ? tn_dim_place(&space->dims[k], order[i]->x[k]) : NAN;
     }
-    const tn_parallel c = { .title = tn_arena_printf(a, "%s: the best tenth by %s is strong", side_name(s, (size_t)side), s->objectives[0].name),
-                            .axes = v, .n_axes = axes, .n = e.n, .place = place, .rank = rank };
+    const tn_parallel c = { .title = tn_arena_printf(a, "%s: the best tenth by %s is strong",
+                                                     side_name(s, (size_t)side), s->objectives[0].name),
+                            .axes = v,
+                            .n_axes = axes,
+                            .n = e.n,
+                            .place = place,
+                            .rank = rank };
     return tn_chart_parallel(&c, out);
 }
 
@@ -148,7 +173,8 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
     size_t most = 0, n = 0, drawn = 0;
     for (size_t i = 0; i < s->n_sides; i++) most += s->sides[i].space.n;
     const char **names = tn_arena_alloc(a, sizeof *names * (most + 1));
-    double *value = tn_arena_alloc(a, sizeof *value * (most * s->n_sides + 1)), *spread = tn_arena_alloc(a, sizeof *spread * (most * s->n_sides + 1));
+    double *value = tn_arena_alloc(a, sizeof *value * (most * s->n_sides + 1)),
+           *spread = tn_arena_alloc(a, sizeof *spread * (most * s->n_sides + 1));
     double *part = tn_arena_alloc(a, sizeof *part * (most + 1)), *wide = tn_arena_alloc(a, sizeof *wide * (most + 1));
     if (!names || !value || !spread || !part || !wide) return no_memory();
     for (size_t i = 0; i < most * s->n_sides; i++) value[i] = spread[i] = NAN;
@@ -168,8 +194,14 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
         }
     }
     if (!drawn) return tn_error(TN_USAGE, "importances need at least 20 trials that are done");
-    const tn_bars c = { .title = tn_arena_printf(a, "What %s depends on", s->objectives[objective].name), .x_label = "part of its variance (fANOVA)",
-                        .names = names, .groups = side_names(s, a), .n = n, .n_groups = s->n_sides, .value = value, .spread = spread };
+    const tn_bars c = { .title = tn_arena_printf(a, "What %s depends on", s->objectives[objective].name),
+                        .x_label = "part of its variance (fANOVA)",
+                        .names = names,
+                        .groups = side_names(s, a),
+                        .n = n,
+                        .n_groups = s->n_sides,
+                        .value = value,
+                        .spread = spread };
     return tn_chart_bars(&c, out);
 }
 
@@ -178,9 +210,12 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
 static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
 {
     static const char *const names[] = { "done", "pruned", "failed", "timeout", "running" };
-    static const int shown[TN_TRIAL_STATES] = { [TN_TRIAL_WAITING] = -1, [TN_TRIAL_RUNNING] = 4, [TN_TRIAL_DONE] = 0, [TN_TRIAL_PRUNED] = 1,
-                                                [TN_TRIAL_FAILED] = 2, [TN_TRIAL_TIMEOUT] = 3 };
-    double *begin = tn_arena_alloc(a, sizeof *begin * (s->n + 1)), *end = tn_arena_alloc(a, sizeof *end * (s->n + 1)), zero = INFINITY;
+    static const int shown[TN_TRIAL_STATES] = {
+        [TN_TRIAL_WAITING] = -1, [TN_TRIAL_RUNNING] = 4, [TN_TRIAL_DONE] = 0,
+        [TN_TRIAL_PRUNED] = 1,   [TN_TRIAL_FAILED] = 2,  [TN_TRIAL_TIMEOUT] = 3
+    };
+    double *begin = tn_arena_alloc(a, sizeof *begin * (s->n + 1)), *end = tn_arena_alloc(a, sizeof *end * (s->n + 1)),
+           zero = INFINITY;
     int *lane = tn_arena_alloc(a, sizeof *lane * (s->n + 1)), *state = tn_arena_alloc(a, sizeof *state * (s->n + 1));
     const char **used = tn_arena_alloc(a, sizeof *used * 5);
     if (!begin || !end || !lane || !state || !used) return no_memory();
@@ -192,14 +227,22 @@ static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
         lane[i] = t->worker > 0 ? t->worker - 1 : -1, state[i] = shown[t->state];
         if (state[i] >= 0) used[state[i]] = names[state[i]];
     }
-    const tn_timeline c = { .title = "Who worked when", .x_label = "seconds", .states = used, .n_states = 5, .n = s->n, .begin = begin,
-                            .end = end, .lane = lane, .state = state };
+    const tn_timeline c = { .title = "Who worked when",
+                            .x_label = "seconds",
+                            .states = used,
+                            .n_states = 5,
+                            .n = s->n,
+                            .begin = begin,
+                            .end = end,
+                            .lane = lane,
+                            .state = state };
     return tn_chart_timeline(&c, out);
 }
 
 /* --- learning curves ----------------------------------------------------------------------------------------------------------- */
 
-static bool take_curve(const tn_study *s, const tn_trial *t, size_t objective, const tn_trial_curve *c, tn_arena *a, tn_series *out)
+static bool take_curve(const tn_study *s, const tn_trial *t, size_t objective, const tn_trial_curve *c, tn_arena *a,
+                       tn_series *out)
 {
     size_t k = 0;
     while (k < c->metrics && strcmp(c->name[k], s->objectives[objective].name) != 0) k++;
@@ -221,8 +264,10 @@ static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objecti
     size_t n = 0;
     if (!v) return no_memory();
     tn_select_sort(s, objective, e.trial, e.n);
-    const size_t strong = e.n < CURVES_STRONG ? e.n : CURVES_STRONG, rest = e.n - strong, pale = rest < CURVES_PALE ? rest : CURVES_PALE;
-    for (size_t i = 0; i < pale + strong; i++) { /* pale ones first, evenly from all the others; the best last, on top */
+    const size_t strong = e.n < CURVES_STRONG ? e.n : CURVES_STRONG, rest = e.n - strong,
+                 pale = rest < CURVES_PALE ? rest : CURVES_PALE;
+    for (size_t i = 0; i < pale + strong;
+         i++) { /* pale ones first, evenly from all the others; the best last, on top */
         const size_t at = i < pale ? strong + i * rest / pale : pale + strong - 1 - i;
         tn_trial_curve c;
         TN_RETURN_IF(tn_lab_curve(lab, e.trial[at]->id, a, &c));
@@ -231,8 +276,11 @@ static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objecti
         n++;
     }
     if (!n) return tn_error(TN_USAGE, "no trial of %s has reported a curve", side_name(s, (size_t)side));
-    const tn_plot p = { .title = tn_arena_printf(a, "%s: how its trials learned", side_name(s, (size_t)side)), .x_label = "epoch",
-                        .y_label = s->objectives[objective].name, .series = v, .count = n };
+    const tn_plot p = { .title = tn_arena_printf(a, "%s: how its trials learned", side_name(s, (size_t)side)),
+                        .x_label = "epoch",
+                        .y_label = s->objectives[objective].name,
+                        .series = v,
+                        .count = n };
     return tn_plot_svg(&p, out);
 }
 
@@ -240,7 +288,8 @@ static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objecti
 
 const char *tn_study_chart_name(tn_study_chart c)
 {
-    static const char *const names[TN_STUDY_CHARTS] = { "history", "pareto", "parallel", "importance", "timeline", "curves" };
+    static const char *const names[TN_STUDY_CHARTS] = { "history",    "pareto",   "parallel",
+                                                        "importance", "timeline", "curves" };
     return c < TN_STUDY_CHARTS ? names[c] : NULL;
 }
 
@@ -248,7 +297,8 @@ tn_status tn_study_chart_draw(tn_study_chart c, const tn_study *s, tn_lab *lab, 
 {
     tn_arena a = { 0 };
     tn_status st = TN_OK;
-    if (objective >= s->n_objectives || side < 0 || (size_t)side >= s->n_sides) return tn_error(TN_USAGE, "study %s has no such side or objective", s->name);
+    if (objective >= s->n_objectives || side < 0 || (size_t)side >= s->n_sides)
+        return tn_error(TN_USAGE, "study %s has no such side or objective", s->name);
     switch (c) {
     case TN_STUDY_HISTORY: st = history(s, objective, &a, out); break;
     case TN_STUDY_PARETO: st = pareto(s, objective, &a, out); break;

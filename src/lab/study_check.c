@@ -51,7 +51,8 @@ static void add_metrics(tn_study_plan *p, const tn_model *model)
     for (size_t i = 0; i < rows.n; i++)
         if (rows.row[i]->name && !tn_metric_find(&p->metrics, rows.row[i]->name) && p->metrics.n < TN_METRICS_MAX)
             p->metrics.row[p->metrics.n++] = rows.row[i];
-    for (size_t i = 0; i < p->n_objectives; i++) is_objective |= !p->objectives[i].by_row && strcmp(p->objectives[i].name, p->prune_by) == 0;
+    for (size_t i = 0; i < p->n_objectives; i++)
+        is_objective |= !p->objectives[i].by_row && strcmp(p->objectives[i].name, p->prune_by) == 0;
     const tn_metric_row *by = tn_metric_find(&rows, p->prune_by);
     if (by && !is_objective) p->prune_max = by->better == TN_HIGHER;
 }
@@ -152,14 +153,16 @@ static tn_status check_width(const checker *c)
     const char *width = c->p->width;
     if (!c->p->parameters) return TN_OK;
     if (width && !row_of(c, width))
-        return tn_error(TN_USAGE, "width: %s%s%s has no setting %.60s  (%s)", c->side->name[0] ? "side " : "the model", c->side->name,
-                        c->side->name[0] ? "'s model" : "", width, c->p->file);
+        return tn_error(TN_USAGE, "width: %s%s%s has no setting %.60s  (%s)", c->side->name[0] ? "side " : "the model",
+                        c->side->name, c->side->name[0] ? "'s model" : "", width, c->p->file);
     for (size_t i = 0; i < c->side->space.n; i++) {
         const char *key = c->side->space.dims[i].key;
         const bool changed = width ? strcmp(key, width) == 0 : strcmp(key, "dim") == 0 || strcmp(key, "ffn") == 0;
         char where[300];
         if (changed)
-            return tn_error(TN_USAGE, "%s is searched, and `parameters` changes it: leave one of them out, or name another setting with `width`  (%s)",
+            return tn_error(TN_USAGE,
+                            "%s is searched, and `parameters` changes it: leave one of them out, or name another "
+                            "setting with `width`  (%s)",
                             key, place(c, c->side->search_line[i], where));
     }
     return TN_OK;
@@ -205,7 +208,8 @@ static tn_status find_ways(const tn_study_plan *p)
     for (size_t i = 0; i < p->n_objectives; i++) {
         tn_objective *o = (tn_objective *)&p->objectives[i];
         const tn_metric_row *row = o->by_row ? tn_metric_find(&p->metrics, o->name) : NULL;
-        if (o->by_row && !row) return tn_error(TN_USAGE, "objectives: %s: say whether it should be max or min  (%s)", o->name, p->file);
+        if (o->by_row && !row)
+            return tn_error(TN_USAGE, "objectives: %s: say whether it should be max or min  (%s)", o->name, p->file);
         if (row) o->maximise = row->better == TN_HIGHER;
     }
     return TN_OK;

@@ -24,8 +24,8 @@ bool tn_study_number(const char *name, bool *maximise)
         const char *name;
         bool maximise;
     } numbers[] = {
-        { "seconds", false }, { "parameters", false }, { "epochs_to_90", false }, { "block_evals", false }, { "tokens_per_s", true },
-        { "memory_bytes", false },
+        { "seconds", false },     { "parameters", false },  { "epochs_to_90", false },
+        { "block_evals", false }, { "tokens_per_s", true }, { "memory_bytes", false },
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strcmp(numbers[i].name, name) == 0) {

@@ -85,7 +85,8 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *map, const
 
 static tn_status read_set(const tn_study_reader *r, const tn_yaml *map, tn_published_point *out)
 {
-    if (map->kind != TN_YAML_MAP) return TN__STUDY_FAIL(r, map, "%s", "published: set takes keys with values: { dim: 13 }");
+    if (map->kind != TN_YAML_MAP)
+        return TN__STUDY_FAIL(r, map, "%s", "published: set takes keys with values: { dim: 13 }");
     const char **text = tn_arena_alloc(r->arena, sizeof *text * (map->n + 1));
     size_t *line = tn_arena_alloc(r->arena, sizeof *line * (map->n + 1)), n = 0;
     if (!text || !line) return TN_MEMORY;
@@ -104,7 +105,8 @@ static tn_status read_points(const tn_study_reader *r, const tn_yaml *list, cons
 {
     size_t n = 0;
     if (!list) return TN_OK;
-    if (list->kind != TN_YAML_LIST) return TN__STUDY_FAIL(r, list, "%s", "published: points takes a list of { loss: 0.9, set: { dim: 13 } }");
+    if (list->kind != TN_YAML_LIST)
+        return TN__STUDY_FAIL(r, list, "%s", "published: points takes a list of { loss: 0.9, set: { dim: 13 } }");
     tn_published_point *v = tn_arena_alloc(r->arena, sizeof *v * (list->n + 1));
     if (!v) return TN_MEMORY;
     for (const tn_yaml *c = list->first; c; c = c->next, n++) {
@@ -144,8 +146,8 @@ static tn_status no_side(const tn_study_reader *r, const tn_yaml *v, const tn_st
 {
     tn_nearest near = { .word = name };
     for (size_t i = 0; i < p->n_sides; i++) tn_nearest_try(&near, p->sides[i].name[0] ? p->sides[i].name : "all");
-    return TN__STUDY_FAIL(r, v, "published: the study has no side %.60s%s%s%s", name, near.best ? ": did you mean " : "",
-                          near.best ? near.best : "", near.best ? "?" : "");
+    return TN__STUDY_FAIL(r, v, "published: the study has no side %.60s%s%s%s", name,
+                          near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
 }
 
 static tn_status read_side(const tn_study_reader *r, const tn_yaml *v, const tn_study_plan *p, tn_published_side *out)
@@ -169,7 +171,8 @@ tn_status tn__study_published(const tn_study_reader *r, const tn_yaml *v, tn_stu
     TN_RETURN_IF(tn__study_fields(r, v, "published", top_table, sizeof top_table / sizeof *top_table, &q));
     if (!q.source) return TN__STUDY_FAIL(r, v, "%s", "published: say where the figures are from: source: \"...\"");
     if (!q.sides || q.sides->kind != TN_YAML_MAP)
-        return TN__STUDY_FAIL(r, v, "%s", "published: sides takes names with figures: { ep: { front: 24, points: [...] } }");
+        return TN__STUDY_FAIL(r, v, "%s",
+                              "published: sides takes names with figures: { ep: { front: 24, points: [...] } }");
     tn_published *p = tn_arena_alloc(r->arena, sizeof *p);
     tn_published_side *sides = tn_arena_alloc(r->arena, sizeof *sides * (out->n_sides + 1));
     if (!p || !sides) return TN_MEMORY;

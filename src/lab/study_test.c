@@ -194,7 +194,7 @@ static void some_sides(void **state)
     (void)state;
     static const struct {
         const char *names;
-        tn_side_set set; /* 0: an error */
+        tn_side_set set;  /* 0: an error */
         const char *text; /* of the set, or in the error */
     } rows[] = {
         { "ten", 1, "ten" },
@@ -213,7 +213,8 @@ static void some_sides(void **state)
     tn_study_plan p;
     tn_side_set set = 0;
     char text[64];
-    assert_ok(parse("study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\nsides: {ten: {}, gpt: {}, ten_b: {}}\n", &a, &p));
+    assert_ok(parse("study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\nsides: {ten: {}, gpt: {}, ten_b: {}}\n",
+                    &a, &p));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!rows[i].set) assert_fails(tn_side_set_parse(&p, rows[i].names, &set), TN_USAGE, rows[i].text);
         else assert_ok(tn_side_set_parse(&p, rows[i].names, &set));
@@ -241,7 +242,8 @@ static void most_sides(void **state)
     snprintf(text + at, sizeof text - at, "}\n");
     assert_ok(parse(text, &a, &p));
     assert_ok(tn_side_set_parse(&p, "s63,s0", &set));
-    assert_true(set == ((tn_side_set)1 << 63 | 1) && tn_side_in(set, 63) && !tn_side_in(set, 62) && tn_side_count(set, p.n_sides) == 2);
+    assert_true(set == ((tn_side_set)1 << 63 | 1) && tn_side_in(set, 63) && !tn_side_in(set, 62) &&
+                tn_side_count(set, p.n_sides) == 2);
     snprintf(text + at, sizeof text - at, "s64: {}}\n");
     assert_fails(parse(text, &a, &p), TN_USAGE, "at most 64 sides");
     tn_arena_free(&a);
@@ -249,7 +251,8 @@ static void most_sides(void **state)
 
 static const char quotes[] =
     "published:\n  source: a report\n  winner: tep\n  hours: 8\n  sides:\n    tep:\n      front: 24\n      hours: 0.5\n"
-    "      best: { seconds: 1.5 }\n      points:\n        - { accuracy: 0.9, seconds: 16, set: { dim: 13, beta: 0.1 } }\n"
+    "      best: { seconds: 1.5 }\n      points:\n        - { accuracy: 0.9, seconds: 16, set: { dim: 13, beta: 0.1 } "
+    "}\n"
     "        - { accuracy: 0.95, parameters: 3208 }\n";
 
 /* What others published: values by objective, settings by key, the best of the points where none is said, nothing of a side that is not there. */
@@ -293,16 +296,21 @@ static const wrong wrongs[] = {
       "s.yaml has no name: begin it with `study: NAME`" },
     { "odd name", "study: a/b\ntrials: 3\nsearch: {dim: 4..8}\n", TN_USAGE, "is no name" },
     { "no trials", "study: s\nsearch: {dim: 4..8}\n", TN_USAGE, "does not say how many trials" },
-    { "seeds without a grid", "study: s\nbase: xor_tep\nseeds: 3\nsearch: {dim: [4, 8]}\n", TN_USAGE, "use `sampler: grid`" },
-    { "too few seeds", HEAD "sampler: grid\nseeds: 2\nsearch: {dim: [4, 8]}\n", TN_USAGE, "seeds: 2 is outside 3..1000" },
+    { "seeds without a grid", "study: s\nbase: xor_tep\nseeds: 3\nsearch: {dim: [4, 8]}\n", TN_USAGE,
+      "use `sampler: grid`" },
+    { "too few seeds", HEAD "sampler: grid\nseeds: 2\nsearch: {dim: [4, 8]}\n", TN_USAGE,
+      "seeds: 2 is outside 3..1000" },
     { "seeds and a pruner", HEAD "sampler: grid\nseeds: 3\npruner: asha\nsearch: {dim: [4, 8]}\n", TN_USAGE,
       "with seeds every trial runs to its end" },
-    { "seeds of a range", "study: s\nbase: xor_tep\nsampler: grid\nseeds: 3\nsearch: {train.lr: log 1e-3..1e-2}\n", TN_USAGE,
-      "a grid cannot count this range" },
-    { "parameters", HEAD "parameters: many\nsearch: {beta: 0.1..0.2}\n", TN_USAGE, "parameters: \"many\" is not a number" },
+    { "seeds of a range", "study: s\nbase: xor_tep\nsampler: grid\nseeds: 3\nsearch: {train.lr: log 1e-3..1e-2}\n",
+      TN_USAGE, "a grid cannot count this range" },
+    { "parameters", HEAD "parameters: many\nsearch: {beta: 0.1..0.2}\n", TN_USAGE,
+      "parameters: \"many\" is not a number" },
     { "width alone", HEAD "width: dim\nsearch: {beta: 0.1..0.2}\n", TN_USAGE, "width is for `parameters`" },
-    { "no such width", HEAD "parameters: first\nwidth: ffn\nsearch: {beta: 0.1..0.2}\n", TN_USAGE, "has no setting ffn" },
-    { "a width that is searched", HEAD "parameters: 1000\nsearch: {dim: 4..8}\n", TN_USAGE, "dim is searched, and `parameters` changes it" },
+    { "no such width", HEAD "parameters: first\nwidth: ffn\nsearch: {beta: 0.1..0.2}\n", TN_USAGE,
+      "has no setting ffn" },
+    { "a width that is searched", HEAD "parameters: 1000\nsearch: {dim: 4..8}\n", TN_USAGE,
+      "dim is searched, and `parameters` changes it" },
     { "no search", HEAD, TN_USAGE, "the search has no dimension" },
     { "top key", HEAD "serach: {dim: 4..8}\n", TN_USAGE, "unknown key serach: did you mean search?  (s.yaml:4)" },
     { "base", "study: s\nbase: xor_top\ntrials: 3\nsearch: {dim: 4..8}\n", TN_USAGE,
@@ -343,7 +351,8 @@ static const wrong wrongs[] = {
       "\"up\" is neither max nor min  (s.yaml:5)" },
     { "objective way", HEAD "search: {dim: 4..8}\nobjectives: [residual]\n", TN_USAGE,
       "residual: say whether it should be max or min" },
-    { "published way", HEAD "search: {dim: 4..8}\nobjectives: [residual]\npublished: {source: x, sides: {all: {front: 3}}}\n", TN_USAGE,
+    { "published way",
+      HEAD "search: {dim: 4..8}\nobjectives: [residual]\npublished: {source: x, sides: {all: {front: 3}}}\n", TN_USAGE,
       "residual: say whether it should be max or min  (s.yaml:6)" },
     { "objective twice", HEAD "search: {dim: 4..8}\nobjectives: [loss, loss]\n", TN_USAGE,
       "loss is an objective twice" },
@@ -367,7 +376,8 @@ static const wrong wrongs[] = {
     { "published without sides", QUOTES, TN_USAGE, "sides takes names with figures" },
     { "published side", QUOTES "  sides: {al: {front: 3}}\n", TN_USAGE,
       "published: the study has no side al: did you mean all?  (s.yaml:7)" },
-    { "published key", QUOTES "  sides: {all: {frnt: 3}}\n", TN_USAGE, "unknown key frnt: did you mean front?  (s.yaml:7)" },
+    { "published key", QUOTES "  sides: {all: {frnt: 3}}\n", TN_USAGE,
+      "unknown key frnt: did you mean front?  (s.yaml:7)" },
     { "published objective", QUOTES "  sides: {all: {best: {acuracy: 0.9}}}\n", TN_USAGE,
       "acuracy is no objective of the study: it has accuracy  (s.yaml:7)" },
     { "published percent", QUOTES "  sides: {all: {best: {accuracy: 96.67}}}\n", TN_USAGE, "write 0.9667, not 96.67" },
@@ -376,8 +386,10 @@ static const wrong wrongs[] = {
     { "published point", QUOTES "  sides: {all: {points: [0.9]}}\n", TN_USAGE, "take objectives with values" },
     { "published setting", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: {dimm: 4}}]}}\n", TN_USAGE,
       "unknown key dimm: did you mean dim?  (s.yaml:7)" },
-    { "published value", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: {dim: much}}]}}\n", TN_USAGE, "dim=much" },
-    { "published set", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: [4]}]}}\n", TN_USAGE, "set takes keys with values" },
+    { "published value", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: {dim: much}}]}}\n", TN_USAGE,
+      "dim=much" },
+    { "published set", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: [4]}]}}\n", TN_USAGE,
+      "set takes keys with values" },
     { "published winner", QUOTES "  winner: bp\n  sides: {all: {front: 3}}\n", TN_USAGE, "the study has no side bp" },
     { "keep", HEAD "search: {dim: 4..8}\nkeep: maybe\n", TN_USAGE, "keep is true or false" },
 };
@@ -415,7 +427,8 @@ static void seeds_and_sizes(void **state)
 {
     (void)state;
     static const char text[] = "study: s\nbase: ten\nsampler: grid\nseeds: 5\nparameters: 2.5e6\nwidth: ffn\n"
-                               "search: {train.lr: [1e-3, 3e-3]}\nsides: {a: {}, b: {search: {train.decay: [0, 0.1, 0.2]}, set: {device: cpu}}}\n";
+                               "search: {train.lr: [1e-3, 3e-3]}\nsides: {a: {}, b: {search: {train.decay: [0, 0.1, "
+                               "0.2]}, set: {device: cpu}}}\n";
     tn_arena a = { 0 };
     tn_study_plan p;
     assert_ok(parse(text, &a, &p));

@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char text[] = "# <script>alert(1)</script>\nstudy: s\nbase: xor_tep\ntrials: 30\nsearch: {dim: 4..64, train.lr: log 1e-4..1e-1, train.batch: [16, 32]}\n"
+static const char text[] = "# <script>alert(1)</script>\nstudy: s\nbase: xor_tep\ntrials: 30\nsearch: {dim: 4..64, "
+                           "train.lr: log 1e-4..1e-1, train.batch: [16, 32]}\n"
                            "sides: {a: {}, b: {}}\nobjectives: [accuracy max 0, seconds min 10]\n"
-                           "published: {source: <script>one, winner: b, sides: {a: {front: 3, points: [{accuracy: 0.7, seconds: 4, set: {dim: 6}}]}}}\n";
+                           "published: {source: <script>one, winner: b, sides: {a: {front: 3, points: [{accuracy: 0.7, "
+                           "seconds: 4, set: {dim: 6}}]}}}\n";
 
 typedef struct world {
     tn_tempdir dir;
@@ -46,13 +48,22 @@ static void open_world(world *w)
         assert_ok(tn_lab_claim(w->lab, study, &w->plan, worker, &(tn_portion){ 0 }, &c, x, &got));
         assert_int_equal(got, TN_CLAIM_GOT);
         const double u = fmod(0.618034 * (double)c.number + 0.1 * (double)c.side, 1), lr = 1e-4 * pow(1000, u);
-        assert_ok(tn_lab_point(w->lab, &c, (double[]){ 4 + (double)(c.number % 60), lr, (double)(c.number % 2) }, 3, &lost));
+        assert_ok(
+            tn_lab_point(w->lab, &c, (double[]){ 4 + (double)(c.number % 60), lr, (double)(c.number % 2) }, 3, &lost));
         const bool failed = c.side == 1 && c.number == 7, pruned = c.side == 1 && c.number == 8;
-        const tn_report r[] = { { .rung = 1, .step = 10, .epoch = 1, .seconds = 1, .score = 0, .value = "{\"accuracy\":0.25}" },
-                                { .rung = 2, .step = 20, .epoch = 2, .seconds = 2, .score = 0, .value = "{\"accuracy\":0.5}" } };
-        const tn_ending e = { .state = failed ? TN_TRIAL_FAILED : pruned ? TN_TRIAL_PRUNED : TN_TRIAL_DONE,
-                              .y = (double[]){ failed ? NAN : 0.5 + 0.4 * u, failed ? NAN : 1 + 5 * u * u + 0.01 * (double)(c.number % 7) }, .seconds = 1 + 5 * u, .parameters = 99,
-                              .seed = c.seed, .error = failed ? "broke \"here\", <script>" : NULL };
+        const tn_report r[] = {
+            { .rung = 1, .step = 10, .epoch = 1, .seconds = 1, .score = 0, .value = "{\"accuracy\":0.25}" },
+            { .rung = 2, .step = 20, .epoch = 2, .seconds = 2, .score = 0, .value = "{\"accuracy\":0.5}" }
+        };
+        const tn_ending e = { .state = failed   ? TN_TRIAL_FAILED
+                                       : pruned ? TN_TRIAL_PRUNED
+                                                : TN_TRIAL_DONE,
+                              .y = (double[]){ failed ? NAN : 0.5 + 0.4 * u,
+                                               failed ? NAN : 1 + 5 * u * u + 0.01 * (double)(c.number % 7) },
+                              .seconds = 1 + 5 * u,
+                              .parameters = 99,
+                              .seed = c.seed,
+                              .error = failed ? "broke \"here\", <script>" : NULL };
         assert_ok(tn_lab_end(w->lab, &c, r, 2, &e, 2, &lost));
     }
     assert_ok(tn_lab_load(w->lab, NULL, &w->study));
@@ -82,8 +93,8 @@ static void selections(void **state)
     for (size_t i = 0; i < e.n; i++) {
         bool beaten = e.trial[i]->state != TN_TRIAL_DONE;
         for (size_t k = 0; !beaten && k < e.n; k++)
-            beaten = e.trial[k]->state == TN_TRIAL_DONE && e.y[2 * k] <= e.y[2 * i] && e.y[2 * k + 1] <= e.y[2 * i + 1] &&
-                     (e.y[2 * k] < e.y[2 * i] || e.y[2 * k + 1] < e.y[2 * i + 1]);
+            beaten = e.trial[k]->state == TN_TRIAL_DONE && e.y[2 * k] <= e.y[2 * i] &&
+                     e.y[2 * k + 1] <= e.y[2 * i + 1] && (e.y[2 * k] < e.y[2 * i] || e.y[2 * k + 1] < e.y[2 * i + 1]);
         assert_int_equal(e.front[i], !beaten);
         front += e.front[i];
     }
@@ -122,7 +133,11 @@ static void exports(void **state)
     world w;
     open_world(&w);
     char *csv = exported(&w, tn_export_csv);
-    assert_true(strncmp(csv, "trial,side,number,kind,state,seed,dim,train.lr,train.batch,objective.accuracy,objective.seconds,started,", 100) == 0);
+    assert_true(
+        strncmp(
+            csv,
+            "trial,side,number,kind,state,seed,dim,train.lr,train.batch,objective.accuracy,objective.seconds,started,",
+            100) == 0);
     assert_non_null(strstr(csv, "\"broke \"\"here\"\", <script>\"\n"));
     size_t lines = 0;
     for (const char *s = csv; (s = strchr(s, '\n')); s++) lines++;
@@ -136,7 +151,8 @@ static void exports(void **state)
         json_t *o = json_loadb(line, (size_t)(end - line), 0, &error);
         assert_non_null(o);
         const tn_trial *t = &w.study->trials[i];
-        const json_t *lr = json_object_get(json_object_get(o, "settings"), "train.lr"), *y = json_object_get(json_object_get(o, "objectives"), "accuracy");
+        const json_t *lr = json_object_get(json_object_get(o, "settings"), "train.lr"),
+                     *y = json_object_get(json_object_get(o, "objectives"), "accuracy");
         if (t->x) assert_true(json_real_value(lr) == t->x[1]);
         if (!isnan(t->y[0])) assert_true(json_real_value(y) == t->y[0]);
         else assert_true(json_is_null(y));
@@ -160,7 +176,8 @@ static void charts_and_page(void **state)
         assert_non_null(out);
         assert_ok(tn_study_chart_draw((tn_study_chart)c, w.study, w.lab, 0, c == TN_STUDY_PARETO, out));
         fclose(out);
-        assert_true(strncmp(svg, "<svg", 4) == 0 && strstr(svg, "</svg>") && !strstr(svg, "nan") && !strstr(svg, "=\"inf"));
+        assert_true(strncmp(svg, "<svg", 4) == 0 && strstr(svg, "</svg>") && !strstr(svg, "nan") &&
+                    !strstr(svg, "=\"inf"));
         free(svg);
     }
     FILE *out = open_memstream(&page, &n);
@@ -176,7 +193,8 @@ static void charts_and_page(void **state)
     assert_null(strstr(page, "<script"));
     size_t svgs = 0;
     for (const char *s = page; (s = strstr(s, "<svg")); s++) svgs++;
-    assert_int_equal(svgs, 1 + 1 + 2 + 1 + 2 + 1); /* history, front, coordinates and curves of both sides, importance, timeline */
+    assert_int_equal(svgs, 1 + 1 + 2 + 1 + 2 +
+                               1); /* history, front, coordinates and curves of both sides, importance, timeline */
     free(page);
     close_world(&w);
 }

@@ -31,7 +31,9 @@ static void write_words(const char *path, const char *const *words, size_t n, si
 
 static void make_data(const tn_tempdir *d, const char *name, uint32_t test_seed)
 {
-    static const char *const letters[] = { "the", "cat", "sat", "on", "a", "mat", "and", "saw" }, *const digits[] = { "17", "4", "2026", "99" };
+    static const char *const letters[] = { "the", "cat", "sat", "on", "a", "mat", "and", "saw" }, *const digits[] = {
+        "17", "4", "2026", "99"
+    };
     char train[500], valid[500], test[500], out[500], settings[1600];
     snprintf(train, sizeof train, "%s/train.txt", d->path);
     snprintf(valid, sizeof valid, "%s/valid.txt", d->path);
@@ -40,7 +42,8 @@ static void make_data(const tn_tempdir *d, const char *name, uint32_t test_seed)
     write_words(train, letters, 8, 6000, 1);
     write_words(valid, letters, 8, 300, 2);
     if (test_seed) write_words(test, digits, 4, 300, test_seed);
-    snprintf(settings, sizeof settings, "tokenizer=bytes doc_bytes=0 valid=%s%s%s", valid, test_seed ? " test=" : "", test_seed ? test : "");
+    snprintf(settings, sizeof settings, "tokenizer=bytes doc_bytes=0 valid=%s%s%s", valid, test_seed ? " test=" : "",
+             test_seed ? test : "");
     assert_ok(tn_prepare_try(train, out, settings, NULL));
 }
 
@@ -90,9 +93,21 @@ static void open_alone(const world *w, const char *lr, const char *seed, tn_sess
 {
     char data[500];
     snprintf(data, sizeof data, "data=%s/one", w->dir.path);
-    const char *const set[] = { data,           "dim=16",          "layers=2",      "heads=2",         "loader.mode=window",
-                                "train.context=16", "train.batch=2",   "train.steps=12", "train.warmup=2", "train.eval_every=4",
-                                "train.eval_batches=0", "threads=1", "log.level=info", lr, seed };
+    const char *const set[] = { data,
+                                "dim=16",
+                                "layers=2",
+                                "heads=2",
+                                "loader.mode=window",
+                                "train.context=16",
+                                "train.batch=2",
+                                "train.steps=12",
+                                "train.warmup=2",
+                                "train.eval_every=4",
+                                "train.eval_batches=0",
+                                "threads=1",
+                                "log.level=info",
+                                lr,
+                                seed };
     assert_ok(tn_session_open("ten", set, sizeof set / sizeof *set, true, on));
 }
 
@@ -100,7 +115,9 @@ static void instruments_are_objectives(void **state)
 {
     (void)state;
     world w;
-    begin(&w, "one", "base: ten\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 2\nobjectives: [ loss min 9, layer0.D.state_rms min 9 ]\n",
+    begin(&w, "one",
+          "base: ten\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 2\nobjectives: [ loss min 9, "
+          "layer0.D.state_rms min 9 ]\n",
           "lab.db", NULL);
     work(&w, false);
     tn_study *s = tn_study_world_load(&w);
@@ -116,7 +133,8 @@ static void is_the_training(void **state)
 {
     (void)state;
     world w;
-    begin(&w, "one", "base: ten\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 2\nseed: 5\n" OBJECTIVES, "lab.db", NULL);
+    begin(&w, "one", "base: ten\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 2\nseed: 5\n" OBJECTIVES,
+          "lab.db", NULL);
     work(&w, false);
     tn_study *s = tn_study_world_load(&w);
     assert_int_equal(s->n, 2);
@@ -127,11 +145,17 @@ static void is_the_training(void **state)
         tn_evaluation e;
         if (t->state != TN_TRIAL_DONE) fail_msg("%s", t->error);
         open_alone(&w, i ? "train.lr=2e-2" : "train.lr=1e-2", i ? "seed=6" : "seed=5", &on);
-        assert_ok(tn_training_run(&(tn_training){ .trainer = on.trainer, .settings = on.settings, .source = &on.source, .batch = on.batch, .length = on.length },
+        assert_ok(tn_training_run(&(tn_training){ .trainer = on.trainer,
+                                                  .settings = on.settings,
+                                                  .source = &on.source,
+                                                  .batch = on.batch,
+                                                  .length = on.length },
                                   NULL, &last));
         assert_ok(tn_evaluate(on.trainer, &on.source, 0, &e));
-        assert_true(reported(&w, t, "loss", false) == tn_scores_get(&e.scores, "loss") && t->y[0] <= tn_scores_get(&e.scores, "loss"));
-        assert_true(fabs(t->y[1] - t->y[0] * on.source.bits) < 1e-12 && t->y[2] == (double)tn_trainer_parameters(on.trainer));
+        assert_true(reported(&w, t, "loss", false) == tn_scores_get(&e.scores, "loss") &&
+                    t->y[0] <= tn_scores_get(&e.scores, "loss"));
+        assert_true(fabs(t->y[1] - t->y[0] * on.source.bits) < 1e-12 &&
+                    t->y[2] == (double)tn_trainer_parameters(on.trainer));
         assert_true(t->y[3] > 0 && t->y[4] == (double)tn_trainer_memory(on.trainer).total);
         tn_session_close(&on);
     }
@@ -151,7 +175,8 @@ static void ten_rungs(void **state)
     make_data(&w.dir, "one", 3);
     snprintf(w.path, sizeof w.path, "%s/lab.db", w.dir.path);
     snprintf(text, sizeof text,
-             "study: s\nbase: ten\nset: {data: %s/one, dim: 16, layers: 1, train.context: 16, train.batch: 2, train.steps: 25}\n"
+             "study: s\nbase: ten\nset: {data: %s/one, dim: 16, layers: 1, train.context: 16, train.batch: 2, "
+             "train.steps: 25}\n"
              "search: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 1\nobjectives: [loss]\n",
              w.dir.path);
     tn_study_world_open(&w, text);
@@ -178,7 +203,8 @@ static void only_comparisons_see_it(void **state)
     work(&a, false); /* the points as a search would run them */
     work(&b, false);
     tn_study *p = tn_study_world_load(&a), *q = tn_study_world_load(&b);
-    for (size_t i = 0; i < p->n; i++) assert_true(p->trials[i].y[0] == q->trials[i].y[0] && p->trials[i].y[1] == q->trials[i].y[1]);
+    for (size_t i = 0; i < p->n; i++)
+        assert_true(p->trials[i].y[0] == q->trials[i].y[0] && p->trials[i].y[1] == q->trials[i].y[1]);
     tn_study_free(p);
     tn_study_free(q);
     p = run_seeds(&a), q = run_seeds(&b);
@@ -191,7 +217,8 @@ static void only_comparisons_see_it(void **state)
             continue;
         }
         assert_true(reported(&a, t, "loss", true) == reported(&b, u, "loss", true));
-        assert_true(t->y[0] != u->y[0] && t->y[0] > reported(&a, t, "loss", true) + 0.5); /* digits were never trained on */
+        assert_true(t->y[0] != u->y[0] &&
+                    t->y[0] > reported(&a, t, "loss", true) + 0.5); /* digits were never trained on */
         assert_true(t->y[1] > t->y[0]); /* bytes as tokens, and the ends of text: a little above 1 / ln 2 */
     }
     tn_study_free(p);
@@ -261,7 +288,8 @@ static void stopped_often(void **state)
     assert_true(tn_study_world_work_stopped(&often, (tn_worker_options){ .compare = true }, 3, 5) > 10);
     b = run_seeds(&often);
     for (size_t i = 0; i < a->n; i++)
-        assert_true(a->trials[i].y[0] == b->trials[i].y[0] && a->trials[i].y[1] == b->trials[i].y[1] && a->trials[i].y[2] == b->trials[i].y[2]);
+        assert_true(a->trials[i].y[0] == b->trials[i].y[0] && a->trials[i].y[1] == b->trials[i].y[1] &&
+                    a->trials[i].y[2] == b->trials[i].y[2]);
     assert_int_equal(access(tn_tempdir_file(&calm.dir, "often/s/c0"), F_OK), -1);
     tn_study_free(a);
     tn_study_free(b);
@@ -277,7 +305,8 @@ static void saved_often(void **state)
     begin(&calm, "one", "sides: {a: {base: ten}}\n" GRID, "calm.db", NULL);
     begin(&often, "one", "sides: {a: {base: ten, set: {ckpt.every_s: 1e-6}}}\n" GRID, "often.db", &calm);
     tn_study *a = run_seeds(&calm), *b = run_seeds(&often);
-    for (size_t i = 0; i < a->n; i++) assert_true(a->trials[i].y[0] == b->trials[i].y[0] && a->trials[i].y[1] == b->trials[i].y[1]);
+    for (size_t i = 0; i < a->n; i++)
+        assert_true(a->trials[i].y[0] == b->trials[i].y[0] && a->trials[i].y[1] == b->trials[i].y[1]);
     tn_study_free(a);
     tn_study_free(b);
     tn_study_world_end(&often, false);
@@ -286,13 +315,17 @@ static void saved_often(void **state)
 
 /* --- equal sizes --------------------------------------------------------------------------------------------------------- */
 
-#define SIDES "sides: {ten: {base: ten}, gpt: {base: gpt}, gpt2: {base: gpt, set: {shape: gpt2}}, diag: {base: ten, set: {pattern: D}}}\n"
+#define SIDES                                                                                                          \
+    "sides: {ten: {base: ten}, gpt: {base: gpt}, gpt2: {base: gpt, set: {shape: gpt2}}, diag: {base: ten, set: "       \
+    "{pattern: D}}}\n"
 
 static void equal_sizes(void **state)
 {
     (void)state;
     world w, v;
-    begin(&w, "one", SIDES "parameters: 2e4\nwidth: ffn\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 1\n" OBJECTIVES, "lab.db", NULL);
+    begin(&w, "one",
+          SIDES "parameters: 2e4\nwidth: ffn\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 1\n" OBJECTIVES,
+          "lab.db", NULL);
     work(&w, false);
     tn_study *s = tn_study_world_load(&w);
     for (size_t i = 0; i < s->n; i++) {
@@ -300,7 +333,10 @@ static void equal_sizes(void **state)
         assert_true(fabs(s->trials[i].y[2] - 2e4) <= 0.03 * 2e4);
     }
     tn_study_free(s);
-    begin(&v, "one", SIDES "parameters: first\nwidth: ffn\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 1\n" OBJECTIVES, "first.db", &w);
+    begin(&v, "one",
+          SIDES
+          "parameters: first\nwidth: ffn\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 1\n" OBJECTIVES,
+          "first.db", &w);
     work(&v, false);
     s = tn_study_world_load(&v);
     tn_session on = { 0 };
@@ -338,8 +374,10 @@ static void stand(void **state)
     tn_standing *v;
     tn_plot plot;
     size_t rows;
-    begin(&w, "one", "sides: {ten: {base: ten}, gpt: {base: gpt}, lazy: {base: gpt, set: {train.lr: 1e-7, train.decay: 0}, search: {train.clip: [1, 2]}}}\n" GRID, "lab.db",
-          NULL);
+    begin(&w, "one",
+          "sides: {ten: {base: ten}, gpt: {base: gpt}, lazy: {base: gpt, set: {train.lr: 1e-7, train.decay: 0}, "
+          "search: {train.clip: [1, 2]}}}\n" GRID,
+          "lab.db", NULL);
     tn_study *s = run_seeds(&w);
     assert_ok(tn_compare_pick(s, w.lab, 0, TN_COMPARE_TOP, &w.arena, &k));
     assert_ok(tn_standings(s, w.lab, &k, 1, NAN, &w.arena, &v, &rows));
@@ -349,12 +387,17 @@ static void stand(void **state)
         const tn_side_runs *r = &v[i].runs;
         double sum = 0, validation = 0;
         assert_int_equal(r->n, 3);
-        for (size_t n = 0; n < 3; n++) sum += r->trial[n]->y[0] / 3, validation += reported(&w, r->trial[n], "loss", true) / 3;
-        assert_true(fabs(v[i].mean - sum) < 1e-12 && v[i].half > 0 && fabs(r->validation - validation) < 1e-12 && v[i].y[2] > 0);
+        for (size_t n = 0; n < 3; n++)
+            sum += r->trial[n]->y[0] / 3, validation += reported(&w, r->trial[n], "loss", true) / 3;
+        assert_true(fabs(v[i].mean - sum) < 1e-12 && v[i].half > 0 && fabs(r->validation - validation) < 1e-12 &&
+                    v[i].y[2] > 0);
         assert_true((r->side == 1) == (v[i].paired.n == 0));
-        if (r->side != 1) assert_true(v[i].p_adjusted >= v[i].paired.p && v[i].judged.comparisons == 2 && v[i].judged.better == (v[i].judged.word == TN_B_LARGER) - (v[i].judged.word == TN_A_LARGER));
+        if (r->side != 1)
+            assert_true(v[i].p_adjusted >= v[i].paired.p && v[i].judged.comparisons == 2 &&
+                        v[i].judged.better == (v[i].judged.word == TN_B_LARGER) - (v[i].judged.word == TN_A_LARGER));
         for (size_t m = 0; m < s->n; m++) /* the point that speaks is the best of its side on the validation part */
-            if (s->trials[m].kind != TN_TRIAL_COMPARE && s->trials[m].side == r->side) assert_true(s->trials[m].y[0] >= r->validation - 1e-12);
+            if (s->trials[m].kind != TN_TRIAL_COMPARE && s->trials[m].side == r->side)
+                assert_true(s->trials[m].y[0] >= r->validation - 1e-12);
     }
     assert_ok(tn_standings_curves(s, w.lab, v, rows, &w.arena, &plot));
     assert_true(plot.count == 3 && plot.series[0].n == 3 && plot.series[0].x[2] == 12);

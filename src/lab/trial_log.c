@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, const tn_model *model, const tn_source *source, int64_t batch,
-                            tn_trial_log *out)
+tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, const tn_model *model,
+                            const tn_source *source, int64_t batch, tn_trial_log *out)
 {
     tn_trial_log l = { .plan = p, .model = model, .settings = st, .tokens_per_s = NAN, .memory_bytes = NAN };
     TN_RETURN_IF(tn_costs_open(model, st, batch, &l.costs));
@@ -132,7 +132,8 @@ static tn_status remember(tn_trial_log *l, double epoch)
         if (isnan(learned) && l->rows.row[i]->better == TN_HIGHER) learned = v;
     }
     for (size_t i = 0; i < l->own.n; i++)
-        if (isnan(learned) && l->own.row[i]->better == TN_HIGHER) learned = tn_trial_log_get(l, l->own.row[i]->name, &there);
+        if (isnan(learned) && l->own.row[i]->better == TN_HIGHER)
+            learned = tn_trial_log_get(l, l->own.row[i]->name, &there);
     l->history[l->n].learned = learned;
     l->history[l->n++].epoch = epoch;
     return TN_OK;
@@ -171,11 +172,13 @@ tn_status tn_trial_log_recall(tn_trial_log *l, tn_lab *lab, int64_t trial)
 json_t *tn_trial_log_save(const tn_trial_log *l)
 {
     const tn_costs *c = &l->costs;
-    json_t *rules = json_array(), *costs = json_pack("[I,I,I]", (json_int_t)c->calls, (json_int_t)c->samples, (json_int_t)c->eval_samples);
+    json_t *rules = json_array(),
+           *costs = json_pack("[I,I,I]", (json_int_t)c->calls, (json_int_t)c->samples, (json_int_t)c->eval_samples);
     bool ok = rules && costs;
     for (size_t i = 0; ok && i < c->n; i++) ok = json_array_append_new(costs, json_real(c->sum[i])) == 0;
     for (size_t i = 0; ok && i < l->plan->n_rules; i++)
-        ok = json_array_append_new(rules, json_pack("[I,I]", (json_int_t)l->rules[i].held, (json_int_t)l->rules[i].since)) == 0;
+        ok = json_array_append_new(rules, json_pack("[I,I]", (json_int_t)l->rules[i].held,
+                                                    (json_int_t)l->rules[i].since)) == 0;
     if (ok) return json_pack("{s:o, s:o, s:f}", "rules", rules, "solves", costs, "eval_s", l->eval_s);
     json_decref(rules);
     json_decref(costs);
@@ -189,8 +192,8 @@ static bool is_count(json_int_t n) { return n >= 0 && n <= (json_int_t)1 << 60; 
 static bool load_costs(tn_costs *c, const json_t *from)
 {
     json_int_t calls, samples, eval_samples;
-    if (json_unpack((json_t *)from, "[I,I,I]", &calls, &samples, &eval_samples) != 0 || !is_count(calls) || !is_count(samples) ||
-        !is_count(eval_samples))
+    if (json_unpack((json_t *)from, "[I,I,I]", &calls, &samples, &eval_samples) != 0 || !is_count(calls) ||
+        !is_count(samples) || !is_count(eval_samples))
         return false;
     for (size_t i = 0; i < c->n; i++) {
         const json_t *x = json_array_get(from, 3 + i);

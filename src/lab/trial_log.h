@@ -21,7 +21,7 @@ typedef struct tn_trial_log {
     const tn_study_plan *plan;
     const tn_model *model;
     const tn_settings *settings;
-    int64_t step;                     /* that metrics are put at */
+    int64_t step;                        /* that metrics are put at */
     tn_metric metric[TN_REPORT_METRICS]; /* (n_metrics) as last measured; NaN: not known */
     size_t n_metrics;
     tn_rule *rules;     /* (plan->n_rules) with what they hold */
@@ -34,7 +34,7 @@ typedef struct tn_trial_log {
     tn_metric_list own;  /* those of the source, of which the last counts */
     struct {
         double epoch, learned, value[TN_METRICS_MAX]; /* of the rows */
-    } * history; /* learned: the first of all that is higher where it is better */
+    } * history;                                      /* learned: the first of all that is higher where it is better */
     size_t n, capacity;
     double tokens_per_s, memory_bytes; /* of the training; what its plans take */
 
@@ -43,8 +43,8 @@ typedef struct tn_trial_log {
     size_t n_reports, reports_capacity;
 } tn_trial_log;
 
-tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, const tn_model *model, const tn_source *source, int64_t batch,
-                            tn_trial_log *out);
+tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, const tn_model *model,
+                            const tn_source *source, int64_t batch, tn_trial_log *out);
 void tn_trial_log_free(tn_trial_log *l);
 
 /* A value among the metrics; NaN where there is none. Other names that the model has for it (tn_instrument_row.also) will do. */

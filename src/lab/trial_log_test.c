@@ -29,13 +29,16 @@ static void costs_are_kept(void **state)
         { "gpt", "layers=1", NAN },
     };
     const tn_study_plan p = { 0 };
-    json_t *old = json_pack("{s:[], s:[i,i,i,f,f,f,f,f], s:f}", "rules", "solves", 9, 12, 3, 100., 50., 7., 12., 30., "eval_s", 1.5);
-    json_t *zeros = json_pack("{s:[], s:[i,i,i,f,f,f,f,f], s:f}", "rules", "solves", 0, 0, 0, 0., 0., 0., 0., 0., "eval_s", 1.5);
+    json_t *old = json_pack("{s:[], s:[i,i,i,f,f,f,f,f], s:f}", "rules", "solves", 9, 12, 3, 100., 50., 7., 12., 30.,
+                            "eval_s", 1.5);
+    json_t *zeros =
+        json_pack("{s:[], s:[i,i,i,f,f,f,f,f], s:f}", "rules", "solves", 0, 0, 0, 0., 0., 0., 0., 0., "eval_s", 1.5);
     json_t *cut = json_pack("{s:[], s:[i,i,i,f], s:f}", "rules", "solves", 9, 12, 3, 100., "eval_s", 1.5);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tn_trial_log l, again;
         const bool counts = !isnan(rows[i].units);
-        tn_settings *st = open_log(rows[i].model, rows[i].word, &p, &l), *other = open_log(rows[i].model, rows[i].word, &p, &again);
+        tn_settings *st = open_log(rows[i].model, rows[i].word, &p, &l),
+                    *other = open_log(rows[i].model, rows[i].word, &p, &again);
         assert_true(isnan(tn_costs_units(&l.costs)));
         assert_ok(tn_trial_log_load(&l, counts ? old : zeros));
         json_t *saved = tn_trial_log_save(&l);
@@ -43,7 +46,8 @@ static void costs_are_kept(void **state)
         assert_ok(tn_trial_log_load(&again, saved));
         const double units = tn_costs_units(&again.costs);
         assert_true(counts ? units == rows[i].units : isnan(units));
-        assert_true(again.eval_s == 1.5 && again.costs.calls == (counts ? 9 : 0) && again.costs.samples == (counts ? 12 : 0));
+        assert_true(again.eval_s == 1.5 && again.costs.calls == (counts ? 9 : 0) &&
+                    again.costs.samples == (counts ? 12 : 0));
         if (counts) assert_true(json_equal(json_object_get(saved, "solves"), json_object_get(old, "solves")));
         if (counts) assert_fails(tn_trial_log_load(&again, cut), TN_BAD_FILE, "not one of this trial");
         json_decref(saved);

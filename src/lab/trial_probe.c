@@ -55,12 +55,19 @@ static tn_status time_it(tn_session *on, double seconds, double *step_s, double 
     tn_progress_report last;
     tn_evaluation e;
     stopwatch w = { .seconds = seconds };
-    const tn_training job = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .batch = on->batch,
-                              .length = on->length, .ctx = &w, .report = look_at_clock, .enough = is_enough };
+    const tn_training job = { .trainer = on->trainer,
+                              .settings = on->settings,
+                              .source = &on->source,
+                              .batch = on->batch,
+                              .length = on->length,
+                              .ctx = &w,
+                              .report = look_at_clock,
+                              .enough = is_enough };
     TN_RETURN_IF(tn_settings_set(on->settings, "train.eval_every", "0", "plan"));
     TN_RETURN_IF(tn_settings_set(on->settings, "train.eval_batches", "1", "plan"));
     TN_RETURN_IF(tn_training_run(&job, NULL, &last));
-    *step_s = w.step > w.settled ? (w.working_s - w.settled_s) / (double)(w.step - w.settled) : last.working_s / (double)last.step;
+    *step_s = w.step > w.settled ? (w.working_s - w.settled_s) / (double)(w.step - w.settled)
+                                 : last.working_s / (double)last.step;
     const double before = tn_clock_s();
     TN_RETURN_IF(tn_evaluate(on->trainer, &on->source, PROBED_BATCHES, &e));
     *eval_s = (tn_clock_s() - before) / PROBED_BATCHES;
@@ -75,10 +82,14 @@ tn_status tn_trial_probe_side(tn_trial_host *h, const tn_claim *c, const double 
     tn_trial_probe p = { .parameters = tn_trainer_parameters(on.trainer),
                          .steps = tn_settings_int(on.settings, "train.steps"),
                          .memory_bytes = (double)tn_trainer_memory(on.trainer).total,
-                         .step_s = NAN, .seconds = NAN, .width = on.width, .device = tn_trainer_device(on.trainer) };
+                         .step_s = NAN,
+                         .seconds = NAN,
+                         .width = on.width,
+                         .device = tn_trainer_device(on.trainer) };
     p.tokens = p.steps * on.batch * on.length * tn_settings_int(on.settings, "train.accumulate");
-    const double batches = evaluated(&on, tn_settings_int(on.settings, "train.eval_every"), tn_settings_int(on.settings, "train.eval_batches"),
-                                     p.steps, c->kind == TN_TRIAL_COMPARE);
+    const double batches =
+        evaluated(&on, tn_settings_int(on.settings, "train.eval_every"),
+                  tn_settings_int(on.settings, "train.eval_batches"), p.steps, c->kind == TN_TRIAL_COMPARE);
     tn_status s = on.source.waits ? TN_OK : time_it(&on, seconds, &p.step_s, &eval_s);
     p.seconds = (double)p.steps * p.step_s + batches * eval_s;
     tn_session_close(&on);

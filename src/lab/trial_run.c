@@ -59,7 +59,8 @@ static tn_status make_overrides(const trial *t, const double *x, tn_arena *arena
     if (t->side->n_set + t->side->space.n + 16 > MOST_OVERRIDES)
         return tn_error(TN_USAGE, "more than %d settings", MOST_OVERRIDES);
     for (size_t i = 0; i < sizeof lead / sizeof *lead; i++) out[count++] = lead[i];
-    if (t->looks || tn_study_instruments(t->h->plan)) out[count++] = "log.level=training"; /* some have nothing to show below */
+    if (t->looks || tn_study_instruments(t->h->plan))
+        out[count++] = "log.level=training"; /* some have nothing to show below */
     for (size_t i = 0; i < t->side->n_set; i++) out[count++] = t->side->set[i];
     TN_RETURN_IF(tn_study_point(t->side, x, arena, out + count, &more));
     count += more;
@@ -104,7 +105,11 @@ static tn_status count_first(const trial *t, int64_t *out)
     const tn_study_side *first = &t->h->plan->sides[0];
     tn_session on = { 0 };
     if (!t->h->first_parameters) {
-        const tn_session_options o = { .asked = t->h->plan->asked, .target = first->base, .overrides = first->set, .n = first->n_set, .needs_data = true };
+        const tn_session_options o = { .asked = t->h->plan->asked,
+                                       .target = first->base,
+                                       .overrides = first->set,
+                                       .n = first->n_set,
+                                       .needs_data = true };
         TN_RETURN_IF(tn_session_open_with(&o, &on));
         t->h->first_parameters = tn_trainer_parameters(on.trainer);
         tn_session_close(&on);
@@ -130,8 +135,10 @@ static tn_status open_session(trial *t, const double *x)
     tn_status s = make_overrides(t, x, &arena, overrides, &n);
     if (s == TN_OK) s = wanted_parameters(t, &wanted);
     if (s == TN_OK) {
-        const tn_session_options o = { .asked = t->h->plan->asked, .target = t->side->base,
-                                       .overrides = overrides, .n = n,
+        const tn_session_options o = { .asked = t->h->plan->asked,
+                                       .target = t->side->base,
+                                       .overrides = overrides,
+                                       .n = n,
                                        .needs_data = true,
                                        .shared = t->h->shared,
                                        .seat = &t->h->seat,
@@ -140,7 +147,9 @@ static tn_status open_session(trial *t, const double *x)
         s = tn_session_open_with(&o, &t->on);
     }
     if (s == TN_OK && t->on.source.text && t->c->kind == TN_TRIAL_COMPARE && tn_session_count(&t->on, TN_TEST) == 0)
-        s = tn_error(TN_USAGE, "the data have no test part to compare on: `tenon data prepare` them with test=FILE or test_frac=0.05");
+        s = tn_error(
+            TN_USAGE,
+            "the data have no test part to compare on: `tenon data prepare` them with test=FILE or test_frac=0.05");
     if (s == TN_OK) s = set_rungs(t);
     if (s == TN_OK) t->parameters = (double)tn_trainer_parameters(t->on.trainer);
     tn_arena_free(&arena);
@@ -228,7 +237,9 @@ static tn_status evaluated(trial *t, const tn_progress_report *r)
     for (size_t i = 0; i < r->last.n; i++) tn_trial_log_put(&t->log, r->last.at[i].name, r->last.at[i].value);
     const double units = tn_costs_units(&t->log.costs);
     if (!isnan(units)) tn_trial_log_put(&t->log, "block_evals", units);
-    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.source.epoch_batches || t->on.source.text ? r->epoch : (double)r->step, seconds_of(t), &score));
+    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step,
+                                  t->on.source.epoch_batches || t->on.source.text ? r->epoch : (double)r->step,
+                                  seconds_of(t), &score));
     tn_trial_log_rules(&t->log, r->epoch, NULL);
     if (r->step < r->steps) TN_RETURN_IF(ask_pruner(t, score));
     return tn_clock_s() - t->written > WRITE_EVERY_S ? write_reports(t) : TN_OK;
@@ -328,9 +339,14 @@ static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
     TN_RETURN_IF(tn_trial_dir_check(t->dir, false));
     if (there(t->dir) && t->c->attempt > 1) TN_RETURN_IF(find_checkpoint(t, resumed));
     if (*resumed) {
-        const tn_status s =
-            tn_run_resume(&t->run, &(tn_training){ .settings = t->on.settings, .trainer = t->on.trainer, .source = &t->on.source,
-                                                   .keeper = &t->keeper, .batch = t->on.batch, .length = t->on.length }, state);
+        const tn_status s = tn_run_resume(&t->run,
+                                          &(tn_training){ .settings = t->on.settings,
+                                                          .trainer = t->on.trainer,
+                                                          .source = &t->on.source,
+                                                          .keeper = &t->keeper,
+                                                          .batch = t->on.batch,
+                                                          .length = t->on.length },
+                                          state);
         t->damaged = s == TN_BAD_FILE || s == TN_USAGE;
         TN_RETURN_IF(s);
     }
@@ -352,7 +368,8 @@ static tn_status test(trial *t, tn_scores *out)
     char note[TN_CKPT_NOTE];
     if (tn_session_count(&t->on, TN_TEST) == 0) return TN_OK;
     TN_TRY(tn_ckpt_load_weights(t->dir, tn_trainer_store(t->on.trainer), note));
-    if (note[0]) TN_FAIL(TN_BAD_FILE, "%s", note); /* a comparison of other parameters than those that were chosen is none */
+    if (note[0])
+        TN_FAIL(TN_BAD_FILE, "%s", note); /* a comparison of other parameters than those that were chosen is none */
     TN_TRY(tn_session_heldout(&t->on, TN_TEST, &source));
     TN_TRY(tn_evaluate(t->on.trainer, &source, 0, &e));
     *out = e.scores;
@@ -488,8 +505,8 @@ static bool rules_look(const tn_study_plan *p)
 {
     for (size_t i = 0; i < p->n_rules; i++) {
         const char *name = p->rules[i].metric;
-        const bool counted = strcmp(name, "loss") == 0 || strcmp(name, "grad_norm") == 0 || strcmp(name, "train_loss") == 0 ||
-                             strcmp(name, "block_evals") == 0;
+        const bool counted = strcmp(name, "loss") == 0 || strcmp(name, "grad_norm") == 0 ||
+                             strcmp(name, "train_loss") == 0 || strcmp(name, "block_evals") == 0;
         if (!counted && !tn_metric_find(&p->metrics, name)) return true;
     }
     return false;
@@ -537,7 +554,9 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
 
 tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device *device)
 {
-    const tn_claim c = { .side = side, .seed = h->plan->seed, .kind = h->plan->seeds ? TN_TRIAL_COMPARE : TN_TRIAL_SEARCH };
+    const tn_claim c = { .side = side,
+                         .seed = h->plan->seed,
+                         .kind = h->plan->seeds ? TN_TRIAL_COMPARE : TN_TRIAL_SEARCH };
     trial t = trial_of(h, &c);
     const tn_status s = open_trial(&t, x);
     if (s == TN_OK) *device = tn_trainer_device(t.on.trainer);

@@ -89,7 +89,8 @@ tn_status tn_lab_beat(tn_lab *lab, int64_t worker)
     host_name(host);
     TN_RETURN_IF(bury_dead(lab, host));
     /* Always another number, though the clock may be set back to just this one; and whoever was taken for dead is alive. */
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET beat = CASE beat WHEN ?2 THEN ?2 + 0.001 ELSE ?2 END, gone = 0 WHERE id = ?1", &q));
+    TN_RETURN_IF(tn__db_get(
+        lab, "UPDATE worker SET beat = CASE beat WHEN ?2 THEN ?2 + 0.001 ELSE ?2 END, gone = 0 WHERE id = ?1", &q));
     sqlite3_bind_int64(q, 1, worker);
     sqlite3_bind_double(q, 2, tn__unix_s());
     return tn__db_run(lab, q, NULL);
@@ -202,12 +203,12 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_get(
-        lab,
-        "UPDATE trial SET state = 1, worker = ?5, attempt = attempt + 1, begun = ?6, started = coalesce(started, ?6), sum = NULL "
-        "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
-        "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x",
-        &q));
+    TN_RETURN_IF(tn__db_get(lab,
+                            "UPDATE trial SET state = 1, worker = ?5, attempt = attempt + 1, begun = ?6, started = "
+                            "coalesce(started, ?6), sum = NULL "
+                            "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
+                            "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x",
+                            &q));
     bind_open(q, study, compare, side, number + 1);
     sqlite3_bind_int64(q, 5, worker);
     sqlite3_bind_double(q, 6, tn__unix_s());
@@ -225,8 +226,8 @@ tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64
     size_t side = 0;
     int64_t number = 0;
     TN_RETURN_IF(tn__hearts_watch(lab));
-    TN_RETURN_IF(choose(lab, study, p, of, &side, &number,
-                        got)); /* without the lock: workers that wait disturb nobody */
+    TN_RETURN_IF(
+        choose(lab, study, p, of, &side, &number, got)); /* without the lock: workers that wait disturb nobody */
     if (*got != TN_CLAIM_GOT) return TN_OK;
     TN_RETURN_IF(tn__db_begin(lab));
     tn_status s = choose(lab, study, p, of, &side, &number, got);

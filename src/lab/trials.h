@@ -103,7 +103,8 @@ tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, i
 
 typedef struct tn_tally {
     int64_t count[TN_TRIAL_STATES];
-    double best;   /* first objective of the best one that is done; NaN; of comparisons not told: it is of the test part */
+    double
+        best; /* first objective of the best one that is done; NaN; of comparisons not told: it is of the test part */
     double mean_s; /* of those that ended */
 } tn_tally;
 

@@ -95,7 +95,7 @@ static void heart_stop(heart *h)
 typedef struct lane {
     struct worker *w;
     tn_trial_host host;
-    double *x; /* (most dims) */
+    double *x;  /* (most dims) */
     int64_t id; /* in the table of workers */
     int64_t ran;
     pthread_t thread;
@@ -110,8 +110,8 @@ typedef struct worker {
     tn_shared *shared;
     lane *lane; /* (n) */
     int n;
-    int64_t *ids; /* (n) */
-    tn_lab *lab; /* of the lane that looks */
+    int64_t *ids;        /* (n) */
+    tn_lab *lab;         /* of the lane that looks */
     tn_seen_store *seen; /* (n_sides), as well */
     bool looking;
     atomic_bool stop;
@@ -302,7 +302,8 @@ static tn_status run_lanes(worker *w)
     for (int i = 1; i < w->n && s == TN_OK; i++) {
         lane *l = &w->lane[i];
         l->runs = pthread_create(&l->thread, NULL, lane_main, l) == 0;
-        if (!l->runs) s = tn_error(TN_MEMORY, "cannot start a thread for lane %d of the worker: use fewer lanes", i + 1);
+        if (!l->runs)
+            s = tn_error(TN_MEMORY, "cannot start a thread for lane %d of the worker: use fewer lanes", i + 1);
     }
     if (s == TN_OK) (void)lane_main(&w->lane[0]);
     else atomic_store(&w->stop, true);

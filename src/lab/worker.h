@@ -16,7 +16,10 @@ typedef struct tn_worker_options {
     bool (*interrupted)(void *ctx); /* asked between steps and trials, by all lanes, or NULL */
 } tn_worker_options;
 
-enum { TN_WORKER_LANES = 256, TN_WORKER_GPU_LANES = 8 }; /* at most; those of a worker on a GPU unless somebody says otherwise */
+enum {
+    TN_WORKER_LANES = 256,
+    TN_WORKER_GPU_LANES = 8
+}; /* at most; those of a worker on a GPU unless somebody says otherwise */
 
 /* *ran: how many trials it worked on. TN_INTERRUPTED: it was asked to stop; what it had is put back. Other errors are of the database or
  * the disk: the first one that a lane meets stops the others at their next step. */

@@ -24,9 +24,10 @@ static void is_the_training(void **state)
     (void)state;
     tn_study_world w;
     tn_study_world_begin(&w,
-          "study: s\n" TASK SPACE "objectives: [accuracy, loss, parameters, seconds, epochs_to_90, block_evals, "
-                                  "residual min]\ntrials: 2\nseed: 7\n",
-          "lab.db", NULL);
+                         "study: s\n" TASK SPACE
+                         "objectives: [accuracy, loss, parameters, seconds, epochs_to_90, block_evals, "
+                         "residual min]\ntrials: 2\nseed: 7\n",
+                         "lab.db", NULL);
     tn_study_world_work(&w);
     tn_study *s = tn_study_world_load(&w);
     for (size_t i = 0; i < 2; i++) {
@@ -134,10 +135,11 @@ static void retries(void **state)
 {
     (void)state;
     tn_study_world w;
-    tn_study_world_begin(&w,
-          "study: s\nbase: xor_tep\nset: {grad: bptt, solver: anderson}\nobjectives: [accuracy]\ntrials: 1\nretries: "
-          "2\nseed: 10\nsearch: {dim: 4..5}\n",
-          "lab.db", NULL);
+    tn_study_world_begin(
+        &w,
+        "study: s\nbase: xor_tep\nset: {grad: bptt, solver: anderson}\nobjectives: [accuracy]\ntrials: 1\nretries: "
+        "2\nseed: 10\nsearch: {dim: 4..5}\n",
+        "lab.db", NULL);
     tn_study_world_work(&w);
     tn_study *s = tn_study_world_load(&w);
     assert_true(s->trials[0].state == TN_TRIAL_FAILED && s->trials[0].seed == 12 && s->trials[0].attempt == 1);
@@ -149,10 +151,11 @@ static void environment(void **state)
 {
     (void)state;
     tn_study_world w;
-    tn_study_world_begin(&w,
-          "study: s\nbase: cartpole_tep\nset: {train.steps: 60}\nobjectives: [reward max 0, parameters min 1e6, "
-          "epochs_to_90 min 100]\ntrials: 1\nsearch: {dim: 8..9}\n",
-          "lab.db", NULL);
+    tn_study_world_begin(
+        &w,
+        "study: s\nbase: cartpole_tep\nset: {train.steps: 60}\nobjectives: [reward max 0, parameters min 1e6, "
+        "epochs_to_90 min 100]\ntrials: 1\nsearch: {dim: 8..9}\n",
+        "lab.db", NULL);
     tn_study_world_work(&w);
     tn_study *s = tn_study_world_load(&w);
     tn_arena a = { 0 };
@@ -256,9 +259,9 @@ static void bad_checkpoint(void **state)
     for (int round = 0; round < 3; round++) {
         tn_patience p = { 12 };
         int64_t ran;
-        assert_int_equal(
-            tn_worker_run(&(tn_worker_options){ .db = hurt.path, .ctx = &p, .interrupted = tn_impatient }, &ran),
-            TN_INTERRUPTED);
+        assert_int_equal(tn_worker_run(&(tn_worker_options){ .db = hurt.path, .ctx = &p, .interrupted = tn_impatient },
+                                       &ran),
+                         TN_INTERRUPTED);
         snprintf(command, sizeof command,
                  "cd %s/hurt/s && for f in */step-*/%s; do printf X | dd of=$f bs=1 seek=200 conv=notrunc 2>/dev/null; "
                  "done; ls */step-*/%s > /dev/null",
@@ -278,7 +281,8 @@ static void compares(void **state)
     (void)state;
     tn_study_world w;
     int64_t ran;
-    tn_study_world_begin(&w, "study: s\n" TASK SPACE "objectives: [accuracy, loss, seconds]\ntrials: 1\n", "lab.db", NULL);
+    tn_study_world_begin(&w, "study: s\n" TASK SPACE "objectives: [accuracy, loss, seconds]\ntrials: 1\n", "lab.db",
+                         NULL);
     tn_study_world_work(&w);
     tn_study *s = tn_study_world_load(&w);
     for (uint64_t seed = 100; seed < 103; seed++)
@@ -303,9 +307,9 @@ static void transfers(void **state)
     tn_study_world from, to;
     char text[1024];
     tn_study_world_begin(&from,
-          "study: first\n" TASK "search: {dim: int 4..40, train.lr: log 1e-4..1e-1, mode: [block, "
-                                "energy]}\nobjectives: [parameters min]\ntrials: 6\n",
-          "from.db", NULL);
+                         "study: first\n" TASK "search: {dim: int 4..40, train.lr: log 1e-4..1e-1, mode: [block, "
+                         "energy]}\nobjectives: [parameters min]\ntrials: 6\n",
+                         "from.db", NULL);
     tn_study_world_work(&from);
     snprintf(text, sizeof text,
              "study: second\n" TASK

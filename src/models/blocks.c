@@ -50,7 +50,8 @@ tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b)
     const tn_ref tail = tn_carry_state(g, b, "conv_state", tn_shape(b->batch, taps - 1, C));
     const tn_ref w = tn_param(g, "conv", tn_shape(taps, C), tn_uniform(-0.5f, 0.5f), .no_decay = true);
     tn_ref after = TN_NONE;
-    const tn_ref y = tn_conv_causal(g, x, w, .reset = tn_in(b, "reset"), .state = tail, .final = b->carry ? &after : NULL);
+    const tn_ref y =
+        tn_conv_causal(g, x, w, .reset = tn_in(b, "reset"), .state = tail, .final = b->carry ? &after : NULL);
     tn_carry_keep(g, b, tail, after);
     return y;
 }
@@ -85,7 +86,8 @@ static tn_ref project(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_b
 
 tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b)
 {
-    const int64_t d = tn_ref_dim(g, u, -1), D = d / h->heads, H = h->heads, KV = h->kv_heads, B = b->batch, T = b->length;
+    const int64_t d = tn_ref_dim(g, u, -1), D = d / h->heads, H = h->heads, KV = h->kv_heads, B = b->batch,
+                  T = b->length;
     const tn_ref qkv = tn_reshape(g, project(g, u, h, b), tn_shape(B, T, H + 2 * KV, D));
     const tn_ref q = turn(g, tn_slice(g, qkv, 2, 0, H), h, b);
     const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), h, b), "keys", b);

@@ -26,7 +26,8 @@ void tn_carry_clear(tn_store *st)
 {
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
-        if (e->role == TN_ROLE_CACHE) (void)tn_store_clear(st, e->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype));
+        if (e->role == TN_ROLE_CACHE)
+            (void)tn_store_clear(st, e->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype));
     }
 }
 

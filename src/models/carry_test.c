@@ -12,8 +12,8 @@ enum { B = 3, S = 21, V = 23 };
 
 typedef struct pupil {
     const char *model, *more[4];
-    bool attends; /* its past is a cache by position: no marks */
-    bool single;  /* carries on by one token only, and knows no marks */
+    bool attends;              /* its past is a cache by position: no marks */
+    bool single;               /* carries on by one token only, and knows no marks */
     const tn_variant *variant; /* whose line comes in the place of more, or NULL */
 } pupil;
 
@@ -174,7 +174,8 @@ static void starts_afresh(void **state)
     assert_true(p->attends || mark);
     run(&s, &prompt, 0, 0, got);
     run(&s, &step, 6, 6, got);
-    const double most = p->variant && strstr(p->variant->line, "rotate") ? 5e-5 : 1e-5; /* angles go on: rounding differs */
+    const double most =
+        p->variant && strstr(p->variant->line, "rotate") ? 5e-5 : 1e-5; /* angles go on: rounding differs */
     for (int b = 0; b < B; b++) {
         const double off = tn_world_distance(got + b * S * V, fresh + b * S * V, 7 * V);
         if (!(off < most)) fail_msg("off by %g", off);
@@ -253,8 +254,10 @@ static void add_variants(tn_test_list *l)
         all[i] = (pupil){ .model = v->model, .variant = v, .attends = attends };
         tn_test_add(l, whole_equals_steps, &all[i], "variants: prompt and steps equal the whole, %s", v->name);
         tn_test_add(l, starts_afresh, &all[i], "variants: a new sequence starts afresh, %s", v->name);
-        if (attends && !table) tn_test_add(l, attention_stays_inside, &all[i], "variants: attention stays inside a document, %s", v->name);
-        if (!attends && !table) tn_test_add(l, documents_are_apart, &all[i], "variants: documents are apart, %s", v->name);
+        if (attends && !table)
+            tn_test_add(l, attention_stays_inside, &all[i], "variants: attention stays inside a document, %s", v->name);
+        if (!attends && !table)
+            tn_test_add(l, documents_are_apart, &all[i], "variants: documents are apart, %s", v->name);
     }
 }
 

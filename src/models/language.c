@@ -41,7 +41,9 @@ void tn_answers_add(const tn_metric_view *v, double *sums)
 
 const tn_metric_row tn_language_metrics[] = {
     { "loss", "nats", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "xent" }, .key = "heldout" },
-    { "bits_per_byte", "bits/byte", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "xent" }, .needs = "bits", .key = "bits_per_byte" },
-    { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers", .by_group = true },
+    { "bits_per_byte", "bits/byte", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "xent" }, .needs = "bits",
+      .key = "bits_per_byte" },
+    { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers",
+      .by_group = true },
 };
 _Static_assert(sizeof tn_language_metrics / sizeof *tn_language_metrics == TN_LANGUAGE_METRICS, "as model.h says");

@@ -85,28 +85,39 @@ static tn_status check_row(const char *path, const tn_model *m)
     if (!m) return tn_error(TN_BAD_FILE, "%s: tenon_model() returned nothing", path);
     if (m->abi < TENON_MODEL_ABI)
         return tn_error(TN_BAD_FILE,
-                        "%.600s was compiled for model interface %d, this is %d: add TN_LANGUAGE_ROWS to its tn_model, write tn_in(b, \"tokens\") for "
-                        "b->tokens, tn_wants(b, \"logits\") for b->logits and tn_segment_begin for a layer's tn_region_begin, then compile it again "
+                        "%.600s was compiled for model interface %d, this is %d: add TN_LANGUAGE_ROWS to its tn_model, "
+                        "write tn_in(b, \"tokens\") for "
+                        "b->tokens, tn_wants(b, \"logits\") for b->logits and tn_segment_begin for a layer's "
+                        "tn_region_begin, then compile it again "
                         "(docs/models.md#from-interface-5)",
                         path, m->abi, TENON_MODEL_ABI);
     if (m->abi > TENON_MODEL_ABI || m->size != sizeof *m)
-        return tn_error(TN_BAD_FILE, "%.600s was compiled with the headers of another Tenon (model interface %d, this is %d): compile it again with these",
+        return tn_error(TN_BAD_FILE,
+                        "%.600s was compiled with the headers of another Tenon (model interface %d, this is %d): "
+                        "compile it again with these",
                         path, m->abi, TENON_MODEL_ABI);
     if (!m->name || !m->name[0]) return tn_error(TN_BAD_FILE, "%.600s: the model has no name: set .name", path);
-    if (!m->build && !m->n_steps) return tn_error(TN_BAD_FILE, "%.600s: model %s has no build function: set .build, or TN_STEPS(rows)", path, m->name);
+    if (!m->build && !m->n_steps)
+        return tn_error(TN_BAD_FILE, "%.600s: model %s has no build function: set .build, or TN_STEPS(rows)", path,
+                        m->name);
     return TN_OK;
 }
 
 static tn_status load_object(const char *path, const tn_model **out)
 {
-    if (access(path, F_OK) != 0) return tn_error(TN_BAD_FILE, "there is no model %s: build it first (`make` in its folder)", path);
+    if (access(path, F_OK) != 0)
+        return tn_error(TN_BAD_FILE, "there is no model %s: build it first (`make` in its folder)", path);
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!object) return tn_error(TN_BAD_FILE, "cannot load the model %s: %s (made for another version of Tenon? compile it again)", path, dlerror());
+    if (!object)
+        return tn_error(TN_BAD_FILE,
+                        "cannot load the model %s: %s (made for another version of Tenon? compile it again)", path,
+                        dlerror());
     tenon_model_fn *get;
     *(void **)&get = dlsym(object, "tenon_model");
     if (!get) {
         dlclose(object);
-        return tn_error(TN_BAD_FILE, "%s defines no function tenon_model: `tenon new model NAME` writes one that does", path);
+        return tn_error(TN_BAD_FILE, "%s defines no function tenon_model: `tenon new model NAME` writes one that does",
+                        path);
     }
     const tn_model *m = get();
     TN_RETURN_IF(check_row(path, m));
@@ -187,7 +198,8 @@ tn_status tn_model_load(const char *name, const tn_asked *asked, const tn_model 
     const tn_model *m = tn_model_named(name);
     if (!m) {
         char quoted[80];
-        return tn_error(TN_USAGE, "there is no model %s: `tenon presets` lists the models; one of your own is a path to its .so",
+        return tn_error(TN_USAGE,
+                        "there is no model %s: `tenon presets` lists the models; one of your own is a path to its .so",
                         tn_text_quote(name, quoted, sizeof quoted));
     }
     *out = m;

@@ -31,7 +31,8 @@ static tn_status add_run(tn_settings *st, const tn_settings *run)
         const tn_setting *row = tn_settings_row_at(run, i);
         if (collides(st, row->key)) continue;
         TN_RETURN_IF(tn_settings_add(st, row, 1, tn_settings_owner_at(run, i)));
-        TN_RETURN_IF(tn_settings_set(st, row->key, tn_settings_written_at(run, i), "%s", tn_settings_source_at(run, i)));
+        TN_RETURN_IF(
+            tn_settings_set(st, row->key, tn_settings_written_at(run, i), "%s", tn_settings_source_at(run, i)));
     }
     return TN_OK;
 }
@@ -56,8 +57,10 @@ static tn_status set_section(tn_settings *st, const tn_settings *run, const char
     const size_t n = strlen(scope);
     for (size_t i = 0; i < tn_settings_count(run); i++) {
         const char *key = tn_settings_row_at(run, i)->key;
-        if (strncmp(key, scope, n) != 0 || key[n] != '.' || tn_settings_find(st, key + n + 1) == tn_settings_count(st)) continue;
-        TN_RETURN_IF(tn_settings_set(st, key + n + 1, tn_settings_written_at(run, i), "%s (%s)", key, tn_settings_source_at(run, i)));
+        if (strncmp(key, scope, n) != 0 || key[n] != '.' || tn_settings_find(st, key + n + 1) == tn_settings_count(st))
+            continue;
+        TN_RETURN_IF(tn_settings_set(st, key + n + 1, tn_settings_written_at(run, i), "%s (%s)", key,
+                                     tn_settings_source_at(run, i)));
     }
     return TN_OK;
 }
@@ -71,12 +74,14 @@ static tn_status find_model(const char *scope, const char *name, const tn_model 
         return tn_error(TN_USAGE, "part %s: there is no model or preset %s: `tenon presets` lists them", scope,
                         tn_text_quote(name, quoted, sizeof quoted));
     if ((*model)->forward) return TN_OK;
-    return tn_error(TN_USAGE, "part %s: model %s has no forward pass that another model can call (tn_model.forward)", scope, (*model)->name);
+    return tn_error(TN_USAGE, "part %s: model %s has no forward pass that another model can call (tn_model.forward)",
+                    scope, (*model)->name);
 }
 
 static void release(void *settings) { tn_settings_free(settings); }
 
-tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, const char *name, const char *const *words, tn_part *out)
+tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, const char *name,
+                       const char *const *words, tn_part *out)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;

@@ -112,7 +112,8 @@ enum tn_d_way { TN_D_DAMPED, TN_D_MIXED, TN_D_BACK }; /* how x moves: see tn_d_m
 /* x becomes (1-d) x + d f; or f + sum_k weight_k (f_k - f); or f_at - (1-d) r_at. `keep`: the pair goes to place `at`, whose own
  * weight multiplies 0. Returns this thread's part of |x_next - x|^2. */
 template <int M>
-__device__ __forceinline__ double tn_d_move(const tn_d_step &s, tn_d_way way, float damping, int at, int n, bool keep, const tn_d_solving<M> *q)
+__device__ __forceinline__ double tn_d_move(const tn_d_step &s, tn_d_way way, float damping, int at, int n, bool keep,
+                                            const tn_d_solving<M> *q)
 {
     double moved = 0;
 #pragma unroll 2
@@ -137,7 +138,8 @@ __device__ __forceinline__ double tn_d_move(const tn_d_step &s, tn_d_way way, fl
 
 /* After tn_d_measure: Anderson's next point, by all threads. Returns this thread's part of |x_next - x|^2. */
 template <int M>
-__device__ inline double tn_d_anderson(const tn_anderson &a, int64_t sample, const tn_d_step &s, float damping, tn_d_solving<M> *q)
+__device__ inline double tn_d_anderson(const tn_anderson &a, int64_t sample, const tn_d_step &s, float damping,
+                                       tn_d_solving<M> *q)
 {
     const int m = a.memory;
     double *gram = a.gram + sample * m * m;
@@ -152,7 +154,8 @@ __device__ inline double tn_d_anderson(const tn_anderson &a, int64_t sample, con
     at = kept ? (at + 1) % m : 0;
     kept = kept < m ? kept + 1 : m;
     if (threadIdx.x == 0) {
-        for (int k = 0; k < kept; k++) gram[at * m + k] = gram[k * m + at] = q->sum[k == at ? (int)TN_D_SELF : TN_D_DOTS + k];
+        for (int k = 0; k < kept; k++)
+            gram[at * m + k] = gram[k * m + at] = q->sum[k == at ? (int)TN_D_SELF : TN_D_DOTS + k];
         q->solved = kept > 1 && tn_d_weigh(gram, m, kept, q);
         const bool restart = kept > 1 && !q->solved;
         a.before[sample] = r;

@@ -43,7 +43,7 @@ typedef struct walk {
     const tn_elem *e;
     tn_elem_fn *fn;
     const void *job;
-    int64_t length, pieces; /* of one row */
+    int64_t length, pieces;  /* of one row */
     int64_t total, per_tile; /* pieces */
 } walk;
 

@@ -73,8 +73,7 @@ static inline void tn_elem_store(const tn_elem *e, int k, const int64_t *at, int
     if (p == from) return;
     if (step == 1 && add)
         for (int64_t i = 0; i < n; i++) p[i] += from[i];
-    else if (step == 1)
-        memcpy(p, from, sizeof *p * (size_t)n);
+    else if (step == 1) memcpy(p, from, sizeof *p * (size_t)n);
     else
         for (int64_t i = 0; i < n; i++) p[i * step] = add ? p[i * step] + from[i] : from[i];
 }

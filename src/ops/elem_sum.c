@@ -12,7 +12,7 @@ enum { TILE = 16384, LANES = 8 };
 typedef struct sums {
     const tn_elem *e;
     const tn_elem_sum *s;
-    bool columns; /* the last axis is kept */
+    bool columns;                                                 /* the last axis is kept */
     int kept[TN_MAX_RANK], summed[TN_MAX_RANK], n_kept, n_summed; /* outer axes */
     int64_t length, pieces;                                       /* of the last axis */
     int64_t units, items, segments, per_tile;

@@ -290,8 +290,10 @@ static tn_status tn_d_sum_run(const tn_call *c, const tn_d_sum &m, F f)
         tn_d_sum_columns<IN, 8, F><<<(unsigned)((kept + 255) / 256 * m.cut.segments), TN_D_THREADS, 0, stream>>>(m, f);
     else if (m.cut.columns)
         tn_d_sum_columns<IN, 1, F><<<(unsigned)((kept + 31) / 32 * m.cut.segments), TN_D_THREADS, 0, stream>>>(m, f);
-    else (m.eights ? tn_d_sum_rows<IN, true, F> : tn_d_sum_rows<IN, false, F>)<<<
-        tn_blocks(c, kept * m.cut.segments, TN_D_THREADS / lanes), TN_D_THREADS, 0, stream>>>(m, lanes, f);
+    else
+        (m.eights ? tn_d_sum_rows<IN, true, F>
+                  : tn_d_sum_rows<IN, false, F>)<<<tn_blocks(c, kept * m.cut.segments, TN_D_THREADS / lanes),
+                                                   TN_D_THREADS, 0, stream>>>(m, lanes, f);
     TN_CUDA_LAUNCHED();
     if (m.cut.segments > 1) {
         tn_d_sum_join<IN><<<tn_blocks(c, kept, TN_D_WARPS), TN_D_THREADS, 0, stream>>>(m);

@@ -8,10 +8,7 @@ size_t tn_product_work(int64_t m, int64_t n, int threads)
     return a > b ? a : b; /* C may be computed transposed */
 }
 
-static bool is_sum(const tn_product_axis *x)
-{
-    return x->c == 0;
-}
+static bool is_sum(const tn_product_axis *x) { return x->c == 0; }
 
 /* Axes of 1 go; a sum over nothing is a product with k = 0. False: C is empty. */
 static bool drop_trivial(tn_product *p)

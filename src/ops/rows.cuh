@@ -46,13 +46,15 @@ static inline tn_rowset tn_rows_of(const tn_arg *a)
     return s;
 }
 
-template <bool FAST> __device__ __forceinline__ int64_t tn_row_at(const tn_rowset &s, int64_t r)
+template <bool FAST>
+__device__ __forceinline__ int64_t tn_row_at(const tn_rowset &s, int64_t r)
 {
     return FAST || s.even ? r * s.distance : tn_d_row_offset(s.a, r);
 }
 
 /* Elements i .. i+7 of the row at `row`; 0 from element n on. */
-template <bool FAST> __device__ __forceinline__ tn_f8 tn_row_load8(const tn_rowset &s, int64_t row, int i, int n)
+template <bool FAST>
+__device__ __forceinline__ tn_f8 tn_row_load8(const tn_rowset &s, int64_t row, int i, int n)
 {
     tn_f8 x = {};
     if constexpr (FAST) {

@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(TN_SWEEP_THREADS) tn_sweep_run(const __grid_co
     }
 }
 
-template <class Rule> static tn_status tn_sweep_all(const tn_call *c, tn_segments s, const Rule &rule)
+template <class Rule>
+static tn_status tn_sweep_all(const tn_call *c, tn_segments s, const Rule &rule)
 {
     tn_sweep w;
     w.aligned = true;

@@ -16,10 +16,7 @@ typedef struct tn_slots {
     _Atomic int64_t next;
 } tn_slots;
 
-static inline size_t tn_align64(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
+static inline size_t tn_align64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static inline void tn_slots_take(void *arg, int64_t slot)
 {

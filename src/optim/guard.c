@@ -146,8 +146,12 @@ size_t tn_guard_bytes(const tn_guard *g) { return g->bytes; }
 
 tn_guard_state tn_guard_state_of(const tn_guard *g)
 {
-    return (tn_guard_state){ .applied = g->applied, .good = g->good, .bad = g->bad, .snapshot_applied = g->snapshot_applied,
-                             .snapshot_step = g->snapshot_step, .lr_factor = g->lr_factor };
+    return (tn_guard_state){ .applied = g->applied,
+                             .good = g->good,
+                             .bad = g->bad,
+                             .snapshot_applied = g->snapshot_applied,
+                             .snapshot_step = g->snapshot_step,
+                             .lr_factor = g->lr_factor };
 }
 
 size_t tn_guard_parts(const tn_guard *g) { return g->n_parts; }

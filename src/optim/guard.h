@@ -13,7 +13,12 @@
 
 typedef enum tn_nonfinite { TN_NONFINITE_STOP = 0, TN_NONFINITE_SKIP = 1, TN_NONFINITE_ROLLBACK = 2 } tn_nonfinite;
 /* RESCALED: gradients that overflowed under a loss scale which was halved for it; the guard is not told of such a step. */
-typedef enum tn_guard_action { TN_GUARD_CONTINUE, TN_GUARD_SKIPPED, TN_GUARD_ROLLED_BACK, TN_GUARD_RESCALED } tn_guard_action;
+typedef enum tn_guard_action {
+    TN_GUARD_CONTINUE,
+    TN_GUARD_SKIPPED,
+    TN_GUARD_ROLLED_BACK,
+    TN_GUARD_RESCALED
+} tn_guard_action;
 
 typedef struct tn_guard tn_guard;
 

@@ -17,7 +17,7 @@ typedef enum tn_optim_kind { TN_ADAMW = 0, TN_SGD = 1 } tn_optim_kind;
 
 typedef struct tn_optim_options {
     tn_optim_kind kind;
-    bool nesterov; /* sgd */
+    bool nesterov;  /* sgd */
     bool decay_all; /* weight decay on every tensor, not only where the model says so */
     int64_t losses; /* how many are looked at, all of which must be finite; 0: 1 */
 } tn_optim_options;

@@ -35,7 +35,8 @@ static double moved(tn_apply *a, float size, float clip, float scale, double *no
     assert_non_null(p);
     const tn_store *st = a->store;
     for (int i = 0; i < tn_store_buckets(st); i++) /* from 0, so that nothing is rounded away */
-        assert_ok(tn_store_clear(st, tn_store_bucket(st, i)->param, sizeof(float) * (size_t)tn_store_bucket(st, i)->count));
+        assert_ok(
+            tn_store_clear(st, tn_store_bucket(st, i)->param, sizeof(float) * (size_t)tn_store_bucket(st, i)->count));
     tn_apply_draw(a, 9, size);
     assert_true(tn_apply_run(a, &s, 1));
     *norm = (double)tn_apply_norm(a);

@@ -56,8 +56,8 @@ static int64_t maker_of(const absorb *a, int32_t x, const tn_op *op, size_t i)
 }
 
 /* One node in the place of `at`; `gone`, which may be the same, is done by it too. */
-static void put_node(tn_graph *g, size_t at, size_t gone, const tn_op *op, const void *attr, const int32_t *in, int n_in,
-                     const int32_t *out, int n_out)
+static void put_node(tn_graph *g, size_t at, size_t gone, const tn_op *op, const void *attr, const int32_t *in,
+                     int n_in, const int32_t *out, int n_out)
 {
     if (!tn_graph_emit(g, op, attr, in, n_in, out, n_out)) return;
     tn_node *both = &g->node[--g->n_nodes];
@@ -109,11 +109,13 @@ static bool write_in_outer(absorb *a, size_t i)
     if (at < 0 || (!few && !tn_outer_in_tiles(&sig))) return false;
     const tn_node *by = &g->node[at];
     const tn_gtensor *v = &g->tensor[by->in[0]], *w = &g->tensor[by->in[1]], *y = &g->tensor[n.in[TN_OUTER_V]];
-    const bool product = ((const tn_binary_attr *)by->attr)->kind == TN_BINARY_MUL && w->dims.rank == 4 && w->dims.dim[3] == 1;
+    const bool product =
+        ((const tn_binary_attr *)by->attr)->kind == TN_BINARY_MUL && w->dims.rank == 4 && w->dims.dim[3] == 1;
     if (!product || v->live || y->live || !tn_dims_equal(v->dims, y->dims)) return false;
     for (int k = 0; k < 3; k++)
         if (w->dims.dim[k] != v->dims.dim[k]) return false;
-    const bool tiles = v->dtype == TN_BF16 && in_vectors(g, by->in[0]) && in_vectors(g, n.in[TN_OUTER_Q]) && in_vectors(g, n.in[TN_OUTER_K]);
+    const bool tiles = v->dtype == TN_BF16 && in_vectors(g, by->in[0]) && in_vectors(g, n.in[TN_OUTER_Q]) &&
+                       in_vectors(g, n.in[TN_OUTER_K]);
     if (few ? w->live != 0 : !tiles) return false;
     int32_t in[TN_OUTER_INPUTS];
     memcpy(in, n.in, sizeof in);

@@ -13,8 +13,23 @@
 enum { B = 2, MANY = 8, H = 3, N = 16, C = 12 };
 
 typedef enum kind {
-    PAIR, READ_TWICE, IS_OUTPUT, IS_SEED, THROUGH_VIEW, GATES, GATE_READ_TWICE, SWITCHED_OFF, ACROSS_LAYERS, OTHER_ACT, NARROW,
-    FULL, ODD_ROWS, REPEATED, TOKEN, TOKEN_IS_SEED, KINDS
+    PAIR,
+    READ_TWICE,
+    IS_OUTPUT,
+    IS_SEED,
+    THROUGH_VIEW,
+    GATES,
+    GATE_READ_TWICE,
+    SWITCHED_OFF,
+    ACROSS_LAYERS,
+    OTHER_ACT,
+    NARROW,
+    FULL,
+    ODD_ROWS,
+    REPEATED,
+    TOKEN,
+    TOKEN_IS_SEED,
+    KINDS
 } kind;
 
 static const struct {
@@ -48,7 +63,8 @@ static void build(tn_graph *g, kind k, tn_seed seed[2])
     const int64_t T = single ? 1 : MANY, size = k == NARROW || single ? 12 : N, wide = k == ODD_ROWS ? size + 4 : size;
     const tn_ref x = tn_input(g, "x", tn_shape(B, T, C), type), w = tn_input(g, "w", tn_shape(4, C), TN_F32);
     const int64_t heads = k == REPEATED ? 1 : H;
-    const tn_ref all = tn_input(g, "qkv", tn_shape(B, T, 3 * H, wide), type), a = tn_input(g, "a", tn_shape(B, T, H), type);
+    const tn_ref all = tn_input(g, "qkv", tn_shape(B, T, 3 * H, wide), type),
+                 a = tn_input(g, "a", tn_shape(B, T, H), type);
     const tn_ref b = tn_input(g, "b", tn_shape(B, T, heads), type);
     const bool gates = k == GATES || k == GATE_READ_TWICE || k == TOKEN;
     const tn_ref alpha = gates ? tn_neg(g, tn_softplus(g, a)) : a, opened = gates ? tn_sigmoid(g, b) : b;
@@ -76,7 +92,8 @@ static void what_goes_where(void **state)
     (void)state;
     for (int k = 0; k < KINDS; k++) {
         const char *const off[] = { "opt.silu_in_conv", "opt.write_in_outer", NULL };
-        const tn_graph_options o = { .activation = k == FULL ? TN_F32 : TN_BF16, .off = k == SWITCHED_OFF ? off : NULL };
+        const tn_graph_options o = { .activation = k == FULL ? TN_F32 : TN_BF16,
+                                     .off = k == SWITCHED_OFF ? off : NULL };
         tn_graph *g;
         tn_seed seed[2] = { 0 };
         int in_conv = 0, in_outer = 0, alone = 0;
@@ -92,7 +109,8 @@ static void what_goes_where(void **state)
             for (int j = 0; j < n->n_out; j++) assert_int_equal(g->tensor[n->out[j]].producer, i);
         }
         const int others = k == READ_TWICE ? 1 : k == GATE_READ_TWICE ? 3 : 0;
-        if (in_conv != rows[k].in_conv || in_outer != rows[k].in_outer || alone != 2 - in_conv - (in_outer > 0) + others)
+        if (in_conv != rows[k].in_conv || in_outer != rows[k].in_outer ||
+            alone != 2 - in_conv - (in_outer > 0) + others)
             fail_msg("%s: %d in conv_causal, %d in outer, %d alone", rows[k].name, in_conv, in_outer, alone);
         tn_graph_free(g);
     }

@@ -43,8 +43,10 @@ static void check_live(tn_graph *g, const tn_body_spec *s, const tn_ref *carry, 
 {
     for (int i = 0; s->live && i < s->n_carry && g->status == TN_OK; i++)
         if (g->tensor[next[i].id].live != g->tensor[carry[i].id].live)
-            tn_graph_fail(g, "body", i, TN_USAGE, "carry %d comes out without its live extent: put what has samples first "
-                          "in sums and products, mark every constant that has them, or mark none", i);
+            tn_graph_fail(g, "body", i, TN_USAGE,
+                          "carry %d comes out without its live extent: put what has samples first "
+                          "in sums and products, mark every constant that has them, or mark none",
+                          i);
 }
 
 /* Only what the op hands over may be used: the frame has no store. */
@@ -102,7 +104,8 @@ tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
     tn_graph *g;
     int n_seeds = 0;
     if (s->n_carry > TN_BODY_MAX || s->n_xs > TN_BODY_MAX || s->n_consts > TN_BODY_MAX || s->n_ys > TN_BODY_MAX)
-        return tn_error(TN_USAGE, "a body takes at most %d carries, sequences, constants and outputs each", TN_BODY_MAX);
+        return tn_error(TN_USAGE, "a body takes at most %d carries, sequences, constants and outputs each",
+                        TN_BODY_MAX);
     TN_RETURN_IF(tn_graph_new(&s->options, &g));
     for (int i = 0; i < s->n_carry; i++) carry[i] = named_input(g, "carry", i, &s->carry[i]);
     for (int i = 0; i < s->n_xs; i++) xs[i] = named_input(g, "x", i, &s->xs[i]);
@@ -131,7 +134,9 @@ tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
         n_seeds = add_seeds(g, "dnext", next, s->n_carry, seeds, 0);
         n_seeds = add_seeds(g, "dy", ys, s->n_ys, seeds, n_seeds);
     }
-    const tn_compile_options o = { .device = s->options.device, .threads = s->threads, .seeds = seeds, .n_seeds = n_seeds, .repeats = s->repeats };
+    const tn_compile_options o = {
+        .device = s->options.device, .threads = s->threads, .seeds = seeds, .n_seeds = n_seeds, .repeats = s->repeats
+    };
     return tn_graph_compile(g, &o, out);
 }
 

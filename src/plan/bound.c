@@ -20,7 +20,7 @@ struct tn_context {
     void *arena;
     size_t arena_bytes;
     const struct tn_bound *last; /* whose numbers lie in the arena, or NULL */
-    uint64_t generation; /* grows when the arena moves: bound plans then resolve their pointers again */
+    uint64_t generation;         /* grows when the arena moves: bound plans then resolve their pointers again */
 };
 
 /* A whole run, one without its prologue, each with a chain's tick behind it, and many of the last. */
@@ -32,27 +32,27 @@ struct tn_bound {
     tn_context *context;
     tn_store *store;
     void **externs;
-    unsigned char *own;   /* inputs and scalars, gradients of inputs, inputs by copy: device memory */
-    unsigned char *host;  /* the first two for the host: own itself where it can read that */
-    size_t input_bytes;   /* the first part of own, uploaded by every run */
-    size_t own_bytes;     /* the first two */
-    const void *taken;    /* device memory of the input that is not the host's, or NULL */
-    void *taken_to;       /* in own */
+    unsigned char *own;  /* inputs and scalars, gradients of inputs, inputs by copy: device memory */
+    unsigned char *host; /* the first two for the host: own itself where it can read that */
+    size_t input_bytes;  /* the first part of own, uploaded by every run */
+    size_t own_bytes;    /* the first two */
+    const void *taken;   /* device memory of the input that is not the host's, or NULL */
+    void *taken_to;      /* in own */
     size_t taken_bytes;
     bool held, uploaded;  /* inputs stay as they are (tn_bound_hold), and are there */
     bool gave_gradients;  /* the host may have written gradients of inputs, which are added to */
     unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
     bool chained;         /* runs follow one another (tn_bound_chain) */
     tn_chain chain;
-    tn_tick tick;         /* of the chain, as its tensors lie now */
-    bool ticks;           /* it is known: a run of this chain has looked for it */
+    tn_tick tick; /* of the chain, as its tensors lie now */
+    bool ticks;   /* it is known: a run of this chain has looked for it */
     void *recording[RECORDINGS];
     bool queued[RECORDINGS]; /* ran once, kernel by kernel */
-    bool replays;         /* the device can, and opt.replay is on */
-    bool attached;        /* the store knows of the queue */
+    bool replays;            /* the device can, and opt.replay is on */
+    bool attached;           /* the store knows of the queue */
     void *frame;
     uint64_t generation;
-    tn_finding *finding;  /* where runs say what is not finite, or NULL */
+    tn_finding *finding; /* where runs say what is not finite, or NULL */
     bool timers;
     double *step_ms; /* (n_steps), since the timers were turned on */
     uint64_t runs;
@@ -251,7 +251,8 @@ static tn_status find_input(const tn_bound *b, const char *name, int32_t **at, i
     *at = NULL;
     *n = 0;
     if (!t) return TN_OK;
-    if (t->role != TN_ROLE_INPUT || t->dtype != TN_I32) return tn_error(TN_INTERNAL, "%s is no input of integers", name);
+    if (t->role != TN_ROLE_INPUT || t->dtype != TN_I32)
+        return tn_error(TN_INTERNAL, "%s is no input of integers", name);
     *at = b->externs[i];
     *n = tn_gtensor_count(t);
     return TN_OK;
@@ -276,7 +277,10 @@ static tn_status find_tick(tn_bound *b)
     return TN_OK;
 }
 
-static tn_status tick(const tn_bound *b) { return b->chained ? b->context->backend->tick(b->context->queue, &b->tick) : TN_OK; }
+static tn_status tick(const tn_bound *b)
+{
+    return b->chained ? b->context->backend->tick(b->context->queue, &b->tick) : TN_OK;
+}
 
 static tn_status run_timed(tn_bound *b, bool again)
 {
@@ -340,7 +344,8 @@ static tn_status run_recorded(tn_bound *b, int kind)
     if (!b->recording[kind]) {
         void *whole = NULL;
         TN_RETURN_IF(backend->record(queue));
-        const tn_status s = kind == CHAINED_MANY ? queue_many(b) : queue_all(b, kind & 1), ended = backend->recorded(queue, &whole);
+        const tn_status s = kind == CHAINED_MANY ? queue_many(b) : queue_all(b, kind & 1),
+                        ended = backend->recorded(queue, &whole);
         if (s != TN_OK && whole) backend->drop(whole); /* a part of a step is never replayed */
         TN_RETURN_IF(s);
         TN_RETURN_IF(ended);
@@ -372,17 +377,16 @@ static tn_status run(tn_bound *b, bool again)
     } else if (b->timers) {
         TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
         TN_RETURN_IF(tick(b));
-    } else TN_RETURN_IF(b->replays ? run_recorded(b, (again ? AGAIN : WHOLE) + (b->chained ? CHAINED : WHOLE)) : queue_all(b, again));
+    } else
+        TN_RETURN_IF(b->replays ? run_recorded(b, (again ? AGAIN : WHOLE) + (b->chained ? CHAINED : WHOLE))
+                                : queue_all(b, again));
     b->context->last = b;
     return TN_OK;
 }
 
 tn_status tn_run(tn_bound *b) { return run(b, false); }
 
-tn_status tn_run_again(tn_bound *b)
-{
-    return run(b, b->context->last == b && b->generation == b->context->generation);
-}
+tn_status tn_run_again(tn_bound *b) { return run(b, b->context->last == b && b->generation == b->context->generation); }
 
 const tn_plan *tn_bound_plan(const tn_bound *b) { return b->plan; }
 
@@ -400,7 +404,8 @@ tn_status tn_bound_chain(tn_bound *b, const tn_chain *c)
 tn_status tn_run_chain(tn_bound *b, int64_t n)
 {
     while (n > 0) {
-        const bool warm = b->ticks && b->queued[CHAINED_AGAIN] && b->context->last == b && b->generation == b->context->generation;
+        const bool warm =
+            b->ticks && b->queued[CHAINED_AGAIN] && b->context->last == b && b->generation == b->context->generation;
         const bool many = n >= MANY && warm && b->replays && !b->timers;
         TN_RETURN_IF(many ? run_recorded(b, CHAINED_MANY) : tn_run_again(b));
         n -= many ? MANY : 1;
@@ -463,10 +468,12 @@ void *tn_bound_place(tn_bound *b, const char *name)
 tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memory)
 {
     const int i = tn_plan_extern_find(b->plan, input);
-    if (i < 0 || tn_plan_extern(b->plan, i)->role != TN_ROLE_INPUT) return tn_error(TN_INTERNAL, "the plan has no input %s", input);
+    if (i < 0 || tn_plan_extern(b->plan, i)->role != TN_ROLE_INPUT)
+        return tn_error(TN_INTERNAL, "the plan has no input %s", input);
     b->taken = device_memory;
     b->taken_to = b->externs[i];
-    b->taken_bytes = (size_t)tn_gtensor_count(tn_plan_extern(b->plan, i)) * tn_dtype_bytes(tn_plan_extern(b->plan, i)->dtype);
+    b->taken_bytes =
+        (size_t)tn_gtensor_count(tn_plan_extern(b->plan, i)) * tn_dtype_bytes(tn_plan_extern(b->plan, i)->dtype);
     return TN_OK;
 }
 

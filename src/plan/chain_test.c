@@ -10,8 +10,10 @@ enum { V = 23, D = 6, B = 3, RUNS = 21 };
 static tn_bound *add_walk(tn_world *w)
 {
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 1 });
-    const tn_ref tokens = tn_input(g, "tokens", tn_shape(B, 1), TN_I32), step = tn_input(g, "step", tn_shape(B, 1), TN_I32);
-    const tn_ref table = tn_param(g, "table", tn_shape(V, D), tn_normal(1)), W = tn_param(g, "W", tn_shape(V, D), tn_normal(1));
+    const tn_ref tokens = tn_input(g, "tokens", tn_shape(B, 1), TN_I32),
+                 step = tn_input(g, "step", tn_shape(B, 1), TN_I32);
+    const tn_ref table = tn_param(g, "table", tn_shape(V, D), tn_normal(1)),
+                 W = tn_param(g, "W", tn_shape(V, D), tn_normal(1));
     const tn_ref h = tn_add(g, tn_embed(g, tokens, table), tn_embed(g, step, table));
     tn_output(g, "next", tn_argmax(g, tn_linear(g, h, W)));
     return tn_world_add(w, g, &(tn_compile_options){ .threads = 1 });
@@ -41,7 +43,9 @@ static void follow_one_another(void **state)
     tn_world w = tn_world_open(1, 1);
     tn_bound *b = add_walk(&w);
     int32_t found[RUNS][B], log[1 + RUNS * B];
-    const tn_chain chain = { .input = "tokens", .output = "next", .counter = { "step", "not there" }, .step = 1, .log = log };
+    const tn_chain chain = {
+        .input = "tokens", .output = "next", .counter = { "step", "not there" }, .step = 1, .log = log
+    };
     by_hand(b, found);
     for (int again = 0; again < 2; again++) { /* the second begins anew, and is timed */
         tn_bound_timers(b, again);
@@ -70,7 +74,8 @@ static void of_other_names(void **state)
     tn_bound *b = add_walk(&w);
     int32_t log[1 + RUNS * B];
     begin(b);
-    assert_ok(tn_bound_chain(b, &(tn_chain){ .input = "tokens", .output = "next", .counter = { "step" }, .step = 0, .log = log }));
+    assert_ok(tn_bound_chain(
+        b, &(tn_chain){ .input = "tokens", .output = "next", .counter = { "step" }, .step = 0, .log = log }));
     assert_ok(tn_run_chain(b, 4));
     assert_true(log[0] == 4 && ((int32_t *)tn_bound_data(b, "step"))[0] == 1);
     assert_ok(tn_bound_chain(b, &(tn_chain){ .input = "letters", .output = "next", .log = log }));

@@ -29,7 +29,8 @@ static bool may_move(const tn_graph *g, int32_t id, size_t from, size_t to)
     int times = 0;
     for (size_t i = from; i < to; i++)
         if (tn_node_writes(g, &g->node[i], base) || tn_node_reads(g, &g->node[i], base)) return false;
-    for (int k = 0; k < g->node[to].n_in; k++) times += g->node[to].din[k] && g->tensor[g->node[to].din[k]].base == base;
+    for (int k = 0; k < g->node[to].n_in; k++)
+        times += g->node[to].din[k] && g->tensor[g->node[to].din[k]].base == base;
     return times == 1;
 }
 

@@ -31,7 +31,8 @@ static tn_ref weights(tn_graph *g, const char *name, tn_dims dims) { return tn_p
 static tn_ref build(tn_graph *g, kind k)
 {
     tn_ref s = TN_NONE;
-    const tn_ref x = tn_tanh(g, weights(g, "x", tn_shape(R, D))), b = weights(g, "b", tn_shape(D)), w = weights(g, "w", tn_shape(D, D));
+    const tn_ref x = tn_tanh(g, weights(g, "x", tn_shape(R, D))), b = weights(g, "b", tn_shape(D)),
+                 w = weights(g, "w", tn_shape(D, D));
     tn_ref p = tn_linear(g, x, w, .bias = b, .act = k == ACTIVATED ? TN_ACT_TANH : TN_ACT_NONE);
     if (k == RESHAPED) p = tn_reshape(g, p, tn_shape(2 * R, D / 2));
     const tn_ref from = k == RESHAPED ? tn_reshape(g, x, tn_shape(2 * R, D / 2)) : x;
@@ -62,7 +63,8 @@ static void where_sums_go(void **state)
         tn_pass_columns(g);
         assert_ok(tn_graph_status(g));
         const int norms = sums_of(g, &tn_op_norm, TN_NORM_COLUMNS), linears = sums_of(g, &tn_op_linear, TN_LINEAR_BIAS);
-        if (norms != rows[k].in_norm || linears != rows[k].in_linear) fail_msg("%s: %d sums in norms, %d in linears", rows[k].name, norms, linears);
+        if (norms != rows[k].in_norm || linears != rows[k].in_linear)
+            fail_msg("%s: %d sums in norms, %d in linears", rows[k].name, norms, linears);
         for (size_t i = 0; i < g->n_nodes; i++) /* a parameter's gradient is added to, whoever does it */
             if (g->node[i].op == &tn_op_norm && g->node[i].backward && g->node[i].din[TN_NORM_COLUMNS])
                 assert_true(g->node[i].accumulate >> TN_NORM_COLUMNS & 1);
@@ -70,4 +72,7 @@ static void where_sums_go(void **state)
     }
 }
 
-void tn_tests_columns(tn_test_list *l) { tn_test_add(l, where_sums_go, NULL, "columns: where a bias' gradient is summed"); }
+void tn_tests_columns(tn_test_list *l)
+{
+    tn_test_add(l, where_sums_go, NULL, "columns: where a bias' gradient is summed");
+}

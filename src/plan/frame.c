@@ -36,10 +36,20 @@ void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *exte
     }
     for (size_t i = 0; i < p->n_steps; i++) {
         const tn_step *s = &p->step[i];
-        f.call[i] = (tn_call){ .attr = s->node->attr, .n_in = s->n_in, .n_out = s->n_out, .in = f.arg + s->in,
-                               .out = f.arg + s->out, .accumulate = s->node->accumulate, .work_bytes = s->work_bytes,
-                               .round = p->graph->options.round, .bf16x3 = p->graph->options.bf16x3, .tf32 = p->graph->options.tf32,
-                               .portable = p->portable, .makes_out = s->node->makes_out, .pool = pool, .stream = stream };
+        f.call[i] = (tn_call){ .attr = s->node->attr,
+                               .n_in = s->n_in,
+                               .n_out = s->n_out,
+                               .in = f.arg + s->in,
+                               .out = f.arg + s->out,
+                               .accumulate = s->node->accumulate,
+                               .work_bytes = s->work_bytes,
+                               .round = p->graph->options.round,
+                               .bf16x3 = p->graph->options.bf16x3,
+                               .tf32 = p->graph->options.tf32,
+                               .portable = p->portable,
+                               .makes_out = s->node->makes_out,
+                               .pool = pool,
+                               .stream = stream };
         if (s->backward) {
             f.call[i].dout = f.arg + s->dout;
             f.call[i].din = f.arg + s->din;

@@ -10,7 +10,8 @@
 static bool is_sum(const tn_graph *g, size_t i)
 {
     const tn_node *n = &g->node[i];
-    if (n->op != &tn_op_binary || ((const tn_binary_attr *)n->attr)->kind != TN_BINARY_ADD || n->in[0] == n->in[1]) return false;
+    if (n->op != &tn_op_binary || ((const tn_binary_attr *)n->attr)->kind != TN_BINARY_ADD || n->in[0] == n->in[1])
+        return false;
     for (int k = 0; k < 2; k++) {
         const tn_gtensor *term = &g->tensor[n->in[k]], *s = &g->tensor[n->out[0]];
         if (term->dtype != s->dtype || term->live != s->live || !tn_dims_equal(term->dims, s->dims)) return false;

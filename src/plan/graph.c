@@ -91,8 +91,7 @@ void tn_graph_fail(tn_graph *g, const char *file, int line, tn_status code, cons
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     g->status = code;
-    g->error = tn_arena_printf(&g->memory, "%s  (%s:%d%s%s)", text, file, line,
-                               g->scope[0] ? ", in " : "", g->scope);
+    g->error = tn_arena_printf(&g->memory, "%s  (%s:%d%s%s)", text, file, line, g->scope[0] ? ", in " : "", g->scope);
 }
 
 /* --- tensors --------------------------------------------------------------------------------------------------------- */
@@ -112,7 +111,9 @@ bool tn_graph_knows(tn_graph *g, const char *file, int line, tn_ref x)
 {
     if (in_graph(g, x)) return true;
     tn_graph_fail(g, file, line, TN_USAGE,
-                  "a handle (%d) is no tensor of this graph: it was not set, or is of another one (a body sees what its loop hands in)", x.id);
+                  "a handle (%d) is no tensor of this graph: it was not set, or is of another one (a body sees what "
+                  "its loop hands in)",
+                  x.id);
     return false;
 }
 
@@ -206,9 +207,9 @@ static int32_t outside(tn_graph *g, const char *file, int line, tn_role role, co
     if (id) {
         const tn_gtensor *t = &g->tensor[id];
         if (t->role != role || t->dtype != dtype || !tn_dims_equal(t->dims, dims))
-            tn_graph_fail(g, file, line, TN_USAGE, "%s is %s%s %s here and %s%s %s before: give them different names", path,
-                          frozen_word(role), tn_dtype_name(dtype), tn_dims_text(dims, a, sizeof a), frozen_word(t->role),
-                          tn_dtype_name(t->dtype), tn_dims_text(t->dims, b, sizeof b));
+            tn_graph_fail(g, file, line, TN_USAGE, "%s is %s%s %s here and %s%s %s before: give them different names",
+                          path, frozen_word(role), tn_dtype_name(dtype), tn_dims_text(dims, a, sizeof a),
+                          frozen_word(t->role), tn_dtype_name(t->dtype), tn_dims_text(t->dims, b, sizeof b));
         return g->status == TN_OK ? id : 0;
     }
     *made = true;
@@ -229,7 +230,8 @@ tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_d
                  tn_param_options o)
 {
     bool made;
-    const int32_t id = outside(g, file, line, g->frozen ? TN_ROLE_FROZEN : TN_ROLE_PARAM, name, dims, TN_F32, true, &made);
+    const int32_t id =
+        outside(g, file, line, g->frozen ? TN_ROLE_FROZEN : TN_ROLE_PARAM, name, dims, TN_F32, true, &made);
     if (id && made) {
         g->tensor[id].init = init;
         g->tensor[id].options = o;
@@ -302,7 +304,8 @@ void tn_output(tn_graph *g, const char *name, tn_ref x)
         return;
     }
     if (!tn_graph_knows(g, "output", 0, x)) return;
-    if (!tn_gtensor_contiguous(&g->tensor[x.id])) x = tn_copy(g, x); /* whoever reads it knows its shape, not its strides */
+    if (!tn_gtensor_contiguous(&g->tensor[x.id]))
+        x = tn_copy(g, x); /* whoever reads it knows its shape, not its strides */
     if (g->status != TN_OK) return;
     const char *copy = tn_arena_strdup(&g->memory, name);
     if (!copy || tn_grow((void **)&g->output, &g->cap_outputs, g->n_outputs + 1, sizeof *g->output) != TN_OK) {
@@ -362,8 +365,9 @@ tn_node *tn_graph_emit(tn_graph *g, const tn_op *op, const void *attr, const int
                        int n_out)
 {
     if (g->status != TN_OK) return NULL;
-    tn_node n = { .op = op, .n_in = n_in, .n_out = n_out, .region = g->current_region, .segment = g->current_segment,
-                  .file = "" };
+    tn_node n = {
+        .op = op, .n_in = n_in, .n_out = n_out, .region = g->current_region, .segment = g->current_segment, .file = ""
+    };
     n.in = tn_arena_alloc(&g->memory, sizeof *n.in * (size_t)(n_in + n_out + 1));
     tn_type *types = tn_arena_alloc(&g->memory, sizeof *types * (size_t)(n_in + n_out + 1));
     n.attr = tn_arena_alloc(&g->memory, op->attr_bytes + 1);
@@ -379,8 +383,9 @@ tn_node *tn_graph_emit(tn_graph *g, const tn_op *op, const void *attr, const int
     for (int i = 0; i < n_in; i++) {
         n.in[i] = in[i];
         const tn_gtensor *t = &g->tensor[in[i]];
-        types[i] = (tn_type){ .dtype = t->dtype, .dims = t->dims, .absent = !in[i], .trainable = t->needs_grad,
-                              .live = t->live != 0 };
+        types[i] = (tn_type){
+            .dtype = t->dtype, .dims = t->dims, .absent = !in[i], .trainable = t->needs_grad, .live = t->live != 0
+        };
     }
     for (int i = 0; i < n_out; i++) {
         n.out[i] = out[i];
@@ -440,9 +445,11 @@ static void check_in_place(tn_graph *g, const char *file, int line, const tn_op 
     if (g->status != TN_OK || !(op->flags & TN_OP_WRITES_IN0)) return;
     const tn_role role = g->tensor[in[0]].role;
     if (role == TN_ROLE_INPUT && g->options.carried)
-        tn_graph_fail(g, file, line, TN_USAGE, "attention over a cache has no gradient through it: use plan.recompute=layer");
+        tn_graph_fail(g, file, line, TN_USAGE,
+                      "attention over a cache has no gradient through it: use plan.recompute=layer");
     else if (role != TN_ROLE_STATE && role != TN_ROLE_CACHE)
-        tn_graph_fail(g, file, line, TN_USAGE, "%s writes into its first input: give it a tn_state or tn_cache", op->name);
+        tn_graph_fail(g, file, line, TN_USAGE, "%s writes into its first input: give it a tn_state or tn_cache",
+                      op->name);
 }
 
 static bool has_kernel(const tn_graph *g, const tn_op *op, const tn_sig *s)
@@ -459,18 +466,25 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
     bool trainable = false;
     if (op->release) attr = own_attr(g, op, attr); /* whatever happens from here on, the graph releases it */
     if (g->status != TN_OK) goto failed;
-    if (n_in > TN_MAX_ARGS) tn_graph_fail(g, file, line, TN_USAGE, "%s: %d inputs, at most %d", op->name, n_in, TN_MAX_ARGS);
+    if (n_in > TN_MAX_ARGS)
+        tn_graph_fail(g, file, line, TN_USAGE, "%s: %d inputs, at most %d", op->name, n_in, TN_MAX_ARGS);
     for (int i = 0; i < n_in && g->status == TN_OK; i++) {
         if (!tn_graph_knows(g, file, line, in[i])) break;
         ids[i] = in[i].id;
         const tn_gtensor *t = &g->tensor[in[i].id];
-        in_type[i] = (tn_type){ .dtype = t->dtype, .dims = t->dims, .absent = !in[i].id, .trainable = t->needs_grad,
-                                .live = t->live != 0 };
+        in_type[i] = (tn_type){
+            .dtype = t->dtype, .dims = t->dims, .absent = !in[i].id, .trainable = t->needs_grad, .live = t->live != 0
+        };
         trainable |= t->needs_grad;
     }
     for (int i = 0; i < TN_MAX_ARGS; i++) out_type[i].dtype = g->options.activation;
-    tn_sig sig = { .attr = attr, .n_in = n_in, .in = in_type, .out = out_type, .threads = 1,
-                   .round = g->options.round, .bf16x3 = g->options.bf16x3,
+    tn_sig sig = { .attr = attr,
+                   .n_in = n_in,
+                   .in = in_type,
+                   .out = out_type,
+                   .threads = 1,
+                   .round = g->options.round,
+                   .bf16x3 = g->options.bf16x3,
                    .portable = !tn_graph_switch(g, "opt.gemm_kernels") };
     const bool on = g->status == TN_OK && !(op->plain && op->switch_name && !tn_graph_switch(g, op->switch_name));
     if (on) {
@@ -520,7 +534,8 @@ bool tn_node_writes(const tn_graph *g, const tn_node *n, int32_t base)
 {
     bool found = false;
     for (int k = 0; n->backward && k < n->n_in; k++) found |= n->din[k] && g->tensor[n->din[k]].base == base;
-    for (int k = 0; (!n->backward || n->makes_out) && k < n->n_out; k++) found |= n->out[k] && g->tensor[n->out[k]].base == base;
+    for (int k = 0; (!n->backward || n->makes_out) && k < n->n_out; k++)
+        found |= n->out[k] && g->tensor[n->out[k]].base == base;
     return found;
 }
 
@@ -534,14 +549,22 @@ static bool reads_any(const tn_graph *g, const int32_t *ids, int n, uint64_t whi
 bool tn_node_reads(const tn_graph *g, const tn_node *n, int32_t base)
 {
     return reads_any(g, n->in, n->n_in, n->backward ? n->reads_in : UINT64_MAX, base) ||
-           (n->backward && (reads_any(g, n->dout, n->n_out, UINT64_MAX, base) || reads_any(g, n->out, n->n_out, n->reads_out, base)));
+           (n->backward &&
+            (reads_any(g, n->dout, n->n_out, UINT64_MAX, base) || reads_any(g, n->out, n->n_out, n->reads_out, base)));
 }
 
 tn_sig tn_node_sig(const tn_graph *g, const tn_node *n, int threads)
 {
-    return (tn_sig){ .attr = n->attr, .n_in = n->n_in, .n_out = n->n_out, .in = n->in_type, .out = n->out_type,
-                     .threads = threads, .round = g->options.round, .bf16x3 = g->options.bf16x3,
-                     .portable = !tn_graph_switch(g, "opt.gemm_kernels"), .makes_out = n->makes_out };
+    return (tn_sig){ .attr = n->attr,
+                     .n_in = n->n_in,
+                     .n_out = n->n_out,
+                     .in = n->in_type,
+                     .out = n->out_type,
+                     .threads = threads,
+                     .round = g->options.round,
+                     .bf16x3 = g->options.bf16x3,
+                     .portable = !tn_graph_switch(g, "opt.gemm_kernels"),
+                     .makes_out = n->makes_out };
 }
 
 /* --- looking ----------------------------------------------------------------------------------------------------------- */

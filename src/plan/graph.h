@@ -17,8 +17,8 @@ typedef enum tn_role {
     TN_ROLE_FROZEN,
     TN_ROLE_STATE,
     TN_ROLE_CACHE,
-    TN_ROLE_FLAT,   /* a whole bucket of the store, for the optimizer */
-    TN_ROLE_INPUT,  /* the rest belongs to one bound plan */
+    TN_ROLE_FLAT,  /* a whole bucket of the store, for the optimizer */
+    TN_ROLE_INPUT, /* the rest belongs to one bound plan */
     TN_ROLE_SCALAR,
     TN_ROLE_DINPUT, /* gradient of an input, wanted by the caller */
 } tn_role;
@@ -33,12 +33,12 @@ typedef struct tn_gtensor {
     int32_t base;                /* the tensor that owns the memory; its own id if it does */
     int32_t live;                /* count tensor, or 0 */
     int32_t producer;            /* node, or -1 for outside tensors; views have their base's */
-    bool weight; /* a parameter, trained or frozen: files of weights hold it */
+    bool weight;                 /* a parameter, trained or frozen: files of weights hold it */
     bool needs_grad;
-    bool wanted;                 /* an input to differentiate by */
-    bool wanted_adds;            /* ... whose gradient is added to what is there */
-    bool constant;               /* an input that is the same in all iterations of a loop */
-    bool by_copy;                /* an input the host does not write (tn_input_by_copy) */
+    bool wanted;      /* an input to differentiate by */
+    bool wanted_adds; /* ... whose gradient is added to what is there */
+    bool constant;    /* an input that is the same in all iterations of a loop */
+    bool by_copy;     /* an input the host does not write (tn_input_by_copy) */
     bool output;
     tn_init init;
     tn_param_options options;
@@ -51,12 +51,12 @@ typedef struct tn_node {
     void *attr;
     bool backward;
     int n_in, n_out;
-    int32_t *in, *out;       /* forward tensors, also in a backward node */
-    int32_t *dout, *din;     /* backward only; 0 = none */
+    int32_t *in, *out;   /* forward tensors, also in a backward node */
+    int32_t *dout, *din; /* backward only; 0 = none */
     uint64_t reads_in, reads_out;
     bool makes_out; /* backward: writes out, as the forward node is gone (late.c) */
     uint64_t accumulate;
-    const tn_type *in_type;  /* of the forward call */
+    const tn_type *in_type; /* of the forward call */
     tn_type *out_type;
     int32_t work;            /* workspace tensor or 0 */
     int32_t region, segment; /* segment: recompute unit, -1 = none */
@@ -94,7 +94,7 @@ struct tn_graph {
     struct tn_name {
         uint64_t hash;
         int32_t id;
-    } *name; /* the tensors that have one, in the order they were made */
+    } * name; /* the tensors that have one, in the order they were made */
     size_t n_names, cap_names;
     tn_node *node;
     size_t n_nodes, cap_nodes;
@@ -110,7 +110,7 @@ struct tn_graph {
     struct tn_owned {
         void (*release)(void *attr);
         void *attr;
-    } *owned; /* what attrs own, released with the graph */
+    } * owned; /* what attrs own, released with the graph */
     size_t n_owned, cap_owned;
     uint64_t next_stream;
     tn_param_check *expect; /* asked about each new parameter, or NULL */

@@ -7,7 +7,8 @@
 /* x times a cache that is changed afterwards: the gradient of x needs the old numbers. */
 static tn_ref times_cache(tn_graph *g, bool copied, tn_ref *loss)
 {
-    const tn_ref cache = tn_cache(g, "cache", tn_shape(1, 2, 3), TN_F32), x = tn_param(g, "x", tn_shape(1, 2, 3), tn_ones);
+    const tn_ref cache = tn_cache(g, "cache", tn_shape(1, 2, 3), TN_F32),
+                 x = tn_param(g, "x", tn_shape(1, 2, 3), tn_ones);
     const tn_ref at = tn_input(g, "at", tn_shape(1), TN_I32), news = tn_input(g, "news", tn_shape(1, 2, 3), TN_F32);
     tn_region r = tn_segment_begin(g, "layer0");
     const tn_ref old = copied ? tn_copy(g, cache) : cache, y = tn_tanh(g, tn_mul(g, x, old));

@@ -9,7 +9,8 @@
 
 enum { N = 100003 }; /* several tiles, and no whole number of blocks */
 
-static void own_fill(float *x, tn_dims dims, float (*uniform)(const void *ctx, uint64_t i), const void *ctx, const float *p)
+static void own_fill(float *x, tn_dims dims, float (*uniform)(const void *ctx, uint64_t i), const void *ctx,
+                     const float *p)
 {
     for (int64_t i = 0; i < tn_dims_count(dims); i++) x[i] = p[0] * uniform(ctx, (uint64_t)(2 * i));
 }
@@ -26,7 +27,9 @@ static float expected(const tn_init *init, tn_rng r, uint64_t i)
 
 static void on_any_threads(void **state)
 {
-    const tn_init kinds[] = { tn_constant(0.25f), tn_normal(0.02f), tn_uniform(-1, 3), { .kind = TN_INIT_CALL, .fill = own_fill, .p = { 2 } } };
+    const tn_init kinds[] = {
+        tn_constant(0.25f), tn_normal(0.02f), tn_uniform(-1, 3), { .kind = TN_INIT_CALL, .fill = own_fill, .p = { 2 } }
+    };
     const tn_rng r = { 5, 77 };
     (void)state;
     float *x = tn_alloc(sizeof *x * N);

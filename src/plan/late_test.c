@@ -27,7 +27,8 @@ static const struct {
 static tn_bound *add(tn_world *w, kind k, const char *const *off)
 {
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .off = off });
-    const tn_ref x = tn_param(g, "x", tn_shape(N, D), tn_normal(1.f)), head = tn_param(g, "w", tn_shape(V, D), tn_normal(1.f));
+    const tn_ref x = tn_param(g, "x", tn_shape(N, D), tn_normal(1.f)),
+                 head = tn_param(g, "w", tn_shape(V, D), tn_normal(1.f));
     const tn_ref labels = tn_input(g, "labels", tn_shape(N), TN_I32);
     const tn_ref weights = k == WEIGHTS ? tn_param(g, "weights", tn_shape(N), tn_uniform(0.5f, 1.f)) : TN_NONE;
     tn_ref nll, loss = tn_linear_xent(g, x, head, labels, .nll = &nll, .weights = weights);
@@ -72,7 +73,8 @@ static void rule(void **state)
         same(a, b, "loss", sizeof(float));
         same(a, b, "nll", sizeof(float) * N);
         same(a, b, "perplexity", sizeof(float));
-        if (i == READ_LATE) assert_true(*(const float *)tn_world_entry(&w, "last")->data == *(const float *)tn_world_data(a, "loss"));
+        if (i == READ_LATE)
+            assert_true(*(const float *)tn_world_entry(&w, "last")->data == *(const float *)tn_world_data(a, "loss"));
         const tn_bucket *p = tn_store_bucket(w.store, 0), *q = tn_store_bucket(plain.store, 0);
         assert_memory_equal(p->grad, q->grad, sizeof(float) * (size_t)p->count);
         tn_world_close(&w);

@@ -22,9 +22,16 @@ size_t tn_plan_layout(const tn_plan *p, tn_layout_row *rows)
         const tn_gtensor *t = &g->tensor[s->tensor];
         const tn_node *by = &g->node[s->first]; /* who touches a place of the arena first writes it */
         if (rows)
-            rows[n] = (tn_layout_row){ .name = t->name, .op = by->op->name, .region = g->region[by->region],
-                                       .backward = by->backward, .workspace = s->role == TN_ROLE_WORK, .dtype = t->dtype,
-                                       .dims = t->dims, .offset = s->offset, .bytes = s->bytes, .first = (size_t)s->first,
+            rows[n] = (tn_layout_row){ .name = t->name,
+                                       .op = by->op->name,
+                                       .region = g->region[by->region],
+                                       .backward = by->backward,
+                                       .workspace = s->role == TN_ROLE_WORK,
+                                       .dtype = t->dtype,
+                                       .dims = t->dims,
+                                       .offset = s->offset,
+                                       .bytes = s->bytes,
+                                       .first = (size_t)s->first,
                                        .last = (size_t)s->last < g->n_nodes ? (size_t)s->last : g->n_nodes };
         n++;
     }

@@ -23,7 +23,8 @@ static bool is_constant(const tn_graph *g, int32_t id)
 static bool packs_for_many(const tn_graph *g, const tn_node *n)
 {
     const tn_dims w = g->tensor[n->in[TN_LINEAR_W]].dims;
-    return !n->backward && tn_dims_count(w) >= FEW_NUMBERS && tn_dims_count(g->tensor[n->out[0]].dims) <= FEW_ROWS * w.dim[0];
+    return !n->backward && tn_dims_count(w) >= FEW_NUMBERS &&
+           tn_dims_count(g->tensor[n->out[0]].dims) <= FEW_ROWS * w.dim[0];
 }
 
 /* The weight that a node multiplies by and may read packed; 0: none. */
@@ -72,7 +73,8 @@ size_t tn_pass_pack(tn_graph *g, int64_t repeats)
     const size_t n = g->n_nodes;
     if (g->status != TN_OK || !tn_graph_switch(g, "opt.pack_weights")) return 0;
     for (size_t i = 0; i < n && g->status == TN_OK; i++) {
-        const int32_t w = g->node[i].op == &tn_op_linear && !g->node[i].in[TN_LINEAR_PACKED] ? weight_of(g, &g->node[i], repeats) : 0;
+        const int32_t w =
+            g->node[i].op == &tn_op_linear && !g->node[i].in[TN_LINEAR_PACKED] ? weight_of(g, &g->node[i], repeats) : 0;
         int64_t uses = 0;
         for (size_t k = i; w && k < n; k++) uses += share(g, i, w, k, repeats) ? repeats : 0;
         if (uses < WORTH_IT) continue;

@@ -46,15 +46,16 @@ static tn_bound *add_loop(tn_world *w, int grad, const char *const *without)
     static const tn_body sequence = { cell, NULL }, map = { solve_cell, NULL }, of = { cost, NULL };
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .off = without, .threads = 2 });
     const tn_ref h0 = tn_fill(g, tn_shape(N, H), TN_F32, 0.f), xs = tn_input(g, "xs", tn_shape(T, N, H), TN_F32);
-    const tn_ref W = tn_param(g, "W", tn_shape(H, H), tn_normal(0.05f)), U = tn_param(g, "U", tn_shape(H, H), tn_normal(0.1f));
+    const tn_ref W = tn_param(g, "W", tn_shape(H, H), tn_normal(0.05f)),
+                 U = tn_param(g, "U", tn_shape(H, H), tn_normal(0.1f));
     const tn_ref x = tn_linear(g, tn_reshape(g, tn_slice(g, xs, 0, 0, 1), tn_shape(N, H)), U);
     const tn_ref weights[] = { W, U }, solved[] = { W, x };
-    const tn_ref h = grad < 0 ? tn_loop(g, sequence, .carry = &h0, .n_carry = 1, .xs = &xs, .n_xs = 1, .consts = weights,
-                                        .n_consts = 2, .steps = T)
-                              : tn_loop(g, map, .carry = &h0, .n_carry = 1, .consts = solved, .n_consts = 2, .steps = 30,
-                                        .grad = (tn_loop_grad)grad, .rtol = tn_scalar(g, "rtol", 1e-5f), .cost = &of,
-                                        .cost_consts = &W, .n_cost_consts = 1, .beta = tn_scalar(g, "beta", 0.1f),
-                                        .centred = true);
+    const tn_ref h =
+        grad < 0 ? tn_loop(g, sequence, .carry = &h0, .n_carry = 1, .xs = &xs, .n_xs = 1, .consts = weights,
+                           .n_consts = 2, .steps = T)
+                 : tn_loop(g, map, .carry = &h0, .n_carry = 1, .consts = solved, .n_consts = 2, .steps = 30,
+                           .grad = (tn_loop_grad)grad, .rtol = tn_scalar(g, "rtol", 1e-5f), .cost = &of,
+                           .cost_consts = &W, .n_cost_consts = 1, .beta = tn_scalar(g, "beta", 0.1f), .centred = true);
     const tn_ref loss = tn_sum_all(g, tn_square(g, h));
     tn_output(g, "loss", loss);
     tn_bound *b = tn_world_add(w, g, &(tn_compile_options){ .loss = loss, .threads = 2 });
@@ -101,7 +102,8 @@ static tn_bound *add_layers(tn_world *w, int64_t rows, int uses, int64_t repeats
 {
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .off = without });
     tn_ref x = tn_input(g, "x", tn_shape(rows, H), TN_F32);
-    for (int i = 0; i < uses; i++) x = tn_linear(g, x, tn_param(g, "W", tn_shape(H, H), tn_normal(0.1f)), .act = TN_ACT_TANH);
+    for (int i = 0; i < uses; i++)
+        x = tn_linear(g, x, tn_param(g, "W", tn_shape(H, H), tn_normal(0.1f)), .act = TN_ACT_TANH);
     const tn_ref loss = tn_sum_all(g, tn_square(g, x));
     tn_output(g, "loss", loss);
     tn_bound *b = tn_world_add(w, g, &(tn_compile_options){ .loss = loss, .repeats = repeats });
@@ -137,7 +139,8 @@ static void across_runs(void **state)
 {
     (void)state;
     tn_world w = tn_world_open(1, 1), t = tn_world_open(1, 1);
-    tn_bound *b = add_layers(&w, N, 4, 5, NULL), *other = add_layers(&w, 40, 3, 5, NULL), *twin = add_layers(&t, N, 4, 5, off);
+    tn_bound *b = add_layers(&w, N, 4, 5, NULL), *other = add_layers(&w, 40, 3, 5, NULL),
+             *twin = add_layers(&t, N, 4, 5, off);
     float *weight = tn_world_entry(&w, "W")->data, *plain = tn_world_entry(&t, "W")->data;
     const float first = loss_after(twin, tn_run);
     assert_true(loss_after(b, tn_run_again) == first); /* nothing has run yet: packs */

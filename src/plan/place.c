@@ -192,8 +192,12 @@ static bool make_slots(tn_graph *g, const lives *l, const int32_t *owner, tn_pla
         const bool inside = t->role == TN_ROLE_ACTIVATION || t->role == TN_ROLE_WORK;
         const size_t bytes = (size_t)tn_gtensor_count(t) * tn_dtype_bytes(t->dtype);
         tn_slot *s = &p->slot[p->n_slots];
-        *s = (tn_slot){ .role = t->role, .tensor = (int32_t)i, .bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN,
-                        .first = l->first[i], .last = l->last[i], .ext = inside ? -1 : p->n_externs };
+        *s = (tn_slot){ .role = t->role,
+                        .tensor = (int32_t)i,
+                        .bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN,
+                        .first = l->first[i],
+                        .last = l->last[i],
+                        .ext = inside ? -1 : p->n_externs };
         if (!inside) p->extern_tensor[p->n_externs++] = (int32_t)i;
         p->slot_of[i] = p->n_slots++;
     }

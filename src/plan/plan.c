@@ -38,7 +38,11 @@ static int add_args(tn_plan *p, const int32_t *ids, int n, uint64_t used)
 static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
 {
     const tn_graph *g = p->graph;
-    *s = (tn_step){ .node = n, .n_in = n->n_in, .n_out = n->n_out, .region = n->region, .backward = n->backward,
+    *s = (tn_step){ .node = n,
+                    .n_in = n->n_in,
+                    .n_out = n->n_out,
+                    .region = n->region,
+                    .backward = n->backward,
                     .work_slot = n->work ? p->place.slot_of[n->work] : -1,
                     .work_bytes = n->work ? (size_t)tn_gtensor_count(&g->tensor[n->work]) : 0 };
     s->kernel = n->backward ? n->op->kernel[p->device].backward : n->op->kernel[p->device].forward;
@@ -51,16 +55,21 @@ static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
     s->din = n->backward ? add_args(p, n->din, n->n_in, UINT64_MAX) : 0;
     const tn_sig sig = tn_node_sig(g, n, p->threads);
     if (n->op->kernel[p->device].takes && !n->op->kernel[p->device].takes(&sig))
-        return tn_error(TN_USAGE, "%s has no kernel for these shapes on this device: set tn_graph_options.device, or its switch off", n->op->name);
+        return tn_error(
+            TN_USAGE,
+            "%s has no kernel for these shapes on this device: set tn_graph_options.device, or its switch off",
+            n->op->name);
     s->host_at = p->host_bytes;
-    if (n->op->kernel[p->device].host) p->host_bytes += (n->op->kernel[p->device].host(&sig, n->backward) + 63) / 64 * 64;
+    if (n->op->kernel[p->device].host)
+        p->host_bytes += (n->op->kernel[p->device].host(&sig, n->backward) + 63) / 64 * 64;
     tn_cost c = { 0 };
     if (n->op->cost) n->op->cost(&sig, &c);
     else if (n->n_out) c.flops = c.flops_backward = (double)tn_dims_count(n->out_type[0].dims);
     s->flops = n->backward ? c.flops_backward : c.flops;
     s->varies = c.varies;
     for (int i = s->in; i < p->n_args; i++)
-        if (p->arg[i].slot >= 0) s->bytes += (double)tn_dims_count(p->arg[i].arg.dims) * (double)tn_dtype_bytes(p->arg[i].arg.dtype);
+        if (p->arg[i].slot >= 0)
+            s->bytes += (double)tn_dims_count(p->arg[i].arg.dims) * (double)tn_dtype_bytes(p->arg[i].arg.dtype);
     p->flops += s->flops;
     p->varies = p->varies || c.varies;
     return TN_OK;
@@ -102,7 +111,8 @@ static void differentiate(tn_graph *g, const tn_compile_options *o)
 static tn_status check_bodies(const tn_graph *g, tn_device device)
 {
     if (g->n_owned && g->options.device != device)
-        return tn_error(TN_USAGE, "its loops were made for another device: set tn_graph_options.device before it is built");
+        return tn_error(TN_USAGE,
+                        "its loops were made for another device: set tn_graph_options.device before it is built");
     return TN_OK;
 }
 
@@ -127,7 +137,8 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
     tn_pass_fuse(g, o->recompute);
     const tn_seed loss = { .y = o->loss };
-    if (p->device == TN_CUDA) tn_pass_absorb(g, o->recompute, o->loss.id ? &loss : o->seeds, o->loss.id ? 1 : o->n_seeds);
+    if (p->device == TN_CUDA)
+        tn_pass_absorb(g, o->recompute, o->loss.id ? &loss : o->seeds, o->loss.id ? 1 : o->n_seeds);
     differentiate(g, o);
     tn_pass_assign(g);
     tn_pass_late(g);
@@ -137,7 +148,9 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     tn_pass_legalize(g, p->device);
     const bool token = o->token && p->device == TN_CUDA && tn_graph_switch(g, "opt.decode_fused");
     p->prologue = p->device == TN_CPU ? tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1) : tn_pass_round_weights(g);
-    const tn_place_options where = { .device = p->device, .threads = p->threads, .prologue = p->prologue, .apart = token };
+    const tn_place_options where = {
+        .device = p->device, .threads = p->threads, .prologue = p->prologue, .apart = token
+    };
     if (g->status == TN_OK) tn_pass_place(g, &where, &p->place);
     TN_TRY(tn_graph_status(g));
     p->graph = g;

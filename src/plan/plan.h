@@ -19,11 +19,11 @@ typedef struct tn_bound tn_bound;
 
 typedef struct tn_compile_options {
     tn_device device;
-    int threads;         /* 0 = the graph's */
-    int64_t repeats;     /* runs between two changes of the weights (0 = 1): whether packing them once pays */
-    bool token;          /* one token of one sequence: CUDA runs neighbouring nodes in one kernel (opt.decode_fused) */
-    bool recompute;      /* drop and recompute the inside of every segment (tn_segment_begin) */
-    tn_ref loss;         /* scalar to differentiate, or none; seeded by the scalar "loss_scale" (1) */
+    int threads;          /* 0 = the graph's */
+    int64_t repeats;      /* runs between two changes of the weights (0 = 1): whether packing them once pays */
+    bool token;           /* one token of one sequence: CUDA runs neighbouring nodes in one kernel (opt.decode_fused) */
+    bool recompute;       /* drop and recompute the inside of every segment (tn_segment_begin) */
+    tn_ref loss;          /* scalar to differentiate, or none; seeded by the scalar "loss_scale" (1) */
     const tn_seed *seeds; /* or: outputs with given cotangents */
     int n_seeds;
 } tn_compile_options;
@@ -45,12 +45,12 @@ size_t tn_plan_steps(const tn_plan *p);
 /* Bytes of weights that a run without its prologue reads, each once, in the form it reads them in (packed, rounded); of a table
  * that is only looked up in, none. */
 size_t tn_plan_weight_bytes(const tn_plan *p);
-const char *tn_plan_kernel(const tn_plan *p); /* CPU: the micro-kernel of its matrix products */
+const char *tn_plan_kernel(const tn_plan *p);    /* CPU: the micro-kernel of its matrix products */
 const tn_graph *tn_plan_graph(const tn_plan *p); /* names, shapes, regions: for printing */
 
 /* A place in the arena: what lies there, and between which steps of the plan. Tensors that work in place share one. */
 typedef struct tn_layout_row {
-    const char *name;   /* of the tensor, or NULL */
+    const char *name;        /* of the tensor, or NULL */
     const char *op, *region; /* of the step that writes it first */
     bool backward, workspace;
     tn_dtype dtype;
@@ -103,7 +103,8 @@ tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memor
  * and other inputs go on. The first run takes inputs as the host wrote them; later ones take nothing from the host. */
 typedef struct tn_chain {
     const char *input, *output;
-    const char *counter[TN_TICK_COUNTERS]; /* inputs of integers that go on by step; those that the plan has not are left out */
+    const char *
+        counter[TN_TICK_COUNTERS]; /* inputs of integers that go on by step; those that the plan has not are left out */
     int32_t step;
     int32_t *log; /* (1 + runs n): device memory; how many runs there were, then the output (n) of each */
 } tn_chain;
@@ -118,8 +119,9 @@ void tn_bound_hold(tn_bound *b, bool held);
 
 typedef struct tn_finding {
     bool found;
-    int64_t row, rows; /* along the outermost axis: the first bad number's, of how many; row -1: the axis is not the batch's */
-    char text[640];    /* "the parameter embed, f32 (256,16): NaN at (3,4)" */
+    int64_t row,
+        rows; /* along the outermost axis: the first bad number's, of how many; row -1: the axis is not the batch's */
+    char text[640]; /* "the parameter embed, f32 (256,16): NaN at (3,4)" */
 } tn_finding;
 
 /* From now on (NULL: no longer) a run looks at every number it is given and makes, and says which is the first that is not finite, in the
@@ -144,7 +146,8 @@ void tn_bound_times_add(const tn_bound *b, int64_t runs, tn_region_time *rows, s
 typedef struct tn_op_time {
     const char *op; /* "linear" */
     double forward_ms, backward_ms;
-    double flops, backward_flops; /* of one run; NaN: the numbers decide how many (tn_cost.varies). The second is a part of the first */
+    double flops,
+        backward_flops; /* of one run; NaN: the numbers decide how many (tn_cost.varies). The second is a part of the first */
     double bytes, backward_bytes; /* of its arguments, each once: what it has to move at least, workspace not counted */
     uint64_t runs;
 } tn_op_time;

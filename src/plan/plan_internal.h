@@ -8,7 +8,7 @@
 /* An argument before its pointers are known. */
 typedef struct tn_arg_template {
     tn_arg arg;
-    int slot, live_slot; /* -1: none */
+    int slot, live_slot;        /* -1: none */
     size_t offset, live_offset; /* bytes */
 } tn_arg_template;
 
@@ -23,7 +23,7 @@ typedef struct tn_step {
     int32_t region;
     bool backward;
     double flops;
-    bool varies; /* they are the most there can be */
+    bool varies;  /* they are the most there can be */
     double bytes; /* of its arguments, each once */
 } tn_step;
 
@@ -38,9 +38,9 @@ struct tn_plan {
     tn_step *step;
     size_t n_steps;
     size_t host_bytes; /* that part: memory of the host that kernels asked for */
-    size_t prologue; /* the first steps pack weights: a run after another one may leave them out */
+    size_t prologue;   /* the first steps pack weights: a run after another one may leave them out */
     double flops;
-    bool varies; /* those of a step do */
+    bool varies;         /* those of a step do */
     const tn_op **token; /* (n_steps) their ops, where several may run as one kernel (ops/token), or NULL */
 };
 
@@ -53,6 +53,7 @@ typedef struct tn_frame {
 tn_frame tn_frame_parts(const tn_plan *p, const void *frame);
 
 /* A whole run with a look at everything (finite.c). */
-tn_status tn__run_checked(const tn_plan *p, const void *frame, void *const *externs, const tn_backend *backend, void *queue, tn_finding *f);
+tn_status tn__run_checked(const tn_plan *p, const void *frame, void *const *externs, const tn_backend *backend,
+                          void *queue, tn_finding *f);
 
 #endif

@@ -500,7 +500,8 @@ void tn_tests_plan(tn_test_list *l)
     tn_test_add(l, frozen_costs_nothing, NULL, "plan: a frozen tensor costs no gradient, and no input is kept for it");
     tn_test_add(l, in_place_sharing, NULL, "plan: sharing memory changes no bit and saves some");
     tn_test_add(l, recompute, NULL, "plan: recomputed layers give the same gradients in less memory");
-    tn_test_add(l, recompute_is_stated, NULL, "plan: a segment is what the model says, whatever its name and where it stands");
+    tn_test_add(l, recompute_is_stated, NULL,
+                "plan: a segment is what the model says, whatever its name and where it stands");
     tn_test_add(l, split, NULL, "plan: parts of a projection need no zeroing");
     tn_test_add(l, parts_in_place, NULL, "plan: parts of a projection are not copied");
     tn_test_add(l, slices, NULL, "plan: overlapping, partial and turned views");

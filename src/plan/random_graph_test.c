@@ -52,7 +52,8 @@ static tn_ref partner(maker *m, tn_ref x)
         const tn_ref y = some(m);
         const tn_dims e = tn_ref_dims(m->g, y);
         bool fits = e.rank <= d.rank;
-        for (int i = 1; fits && i <= e.rank; i++) fits = e.dim[e.rank - i] == d.dim[d.rank - i] || e.dim[e.rank - i] == 1;
+        for (int i = 1; fits && i <= e.rank; i++)
+            fits = e.dim[e.rank - i] == d.dim[d.rank - i] || e.dim[e.rank - i] == 1;
         if (fits) return y;
     }
     const int drop = pick(m, d.rank);
@@ -95,7 +96,8 @@ static tn_ref residual(maker *m, tn_ref x)
     const int64_t d = tn_ref_dim(m->g, x, -1);
     for (int i = 0, n = 1 + pick(m, 2); i < n; i++) {
         const tn_ref w = param(m, tn_shape(d), false);
-        const tn_ref u = pick(m, 2) ? tn_rmsnorm(m->g, x, w, .eps = 0.1f) : tn_layernorm(m->g, x, w, TN_NONE, .eps = 0.3f);
+        const tn_ref u =
+            pick(m, 2) ? tn_rmsnorm(m->g, x, w, .eps = 0.1f) : tn_layernorm(m->g, x, w, TN_NONE, .eps = 0.3f);
         const tn_ref y = pick(m, 2) ? tn_linear(m->g, u, param(m, tn_shape(d, d), false)) : tn_sin(m->g, u);
         x = pick(m, 2) ? tn_add(m->g, x, y) : tn_add(m->g, y, x);
     }
@@ -176,7 +178,8 @@ static tn_ref make_loss(maker *m)
     tn_ref loss = TN_NONE;
     for (int i = 0; i < 4; i++) {
         const tn_ref x = i ? some(m) : m->ref[m->n - 1];
-        const tn_ref w = param(m, tn_ref_dims(m->g, x), true), term = tn_mean_all(m->g, tn_mul(m->g, tn_tanh(m->g, x), w));
+        const tn_ref w = param(m, tn_ref_dims(m->g, x), true),
+                     term = tn_mean_all(m->g, tn_mul(m->g, tn_tanh(m->g, x), w));
         loss = loss.id ? tn_add(m->g, loss, term) : term;
     }
     return loss;
@@ -252,13 +255,14 @@ static void check_differences(tn_bound *b, const tn_bucket *k, const float *grad
 static void check_seed(uint64_t seed)
 {
     static const char *const apart[] = { "opt.inplace", NULL }, *const alone[] = { "opt.shared_gradients", NULL },
-                      *const sums[] = { "opt.sum_in_norm", NULL };
+                             *const sums[] = { "opt.sum_in_norm", NULL };
     static const struct {
         const char *name, *const *off;
         bool recompute;
         int threads;
-    } way[] = { { "plain", NULL, false, 1 },      { "apart", apart, false, 1 },         { "recompute", NULL, true, 1 },
-                { "recompute, apart", apart, true, 1 }, { "two threads", NULL, true, 2 }, { "gradients apart", alone, false, 1 },
+    } way[] = { { "plain", NULL, false, 1 },      { "apart", apart, false, 1 },
+                { "recompute", NULL, true, 1 },   { "recompute, apart", apart, true, 1 },
+                { "two threads", NULL, true, 2 }, { "gradients apart", alone, false, 1 },
                 { "sums apart", sums, false, 1 } };
     float *first = NULL;
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {

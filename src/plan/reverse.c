@@ -93,7 +93,8 @@ static void find_covers(reverse *r, size_t n_nodes)
             seen[id] = 1;
             see(r, id, of);
         }
-        for (int k = 0; g->node[i].custom && k < g->node[i].custom->n; k++) /* reaches tensors that its node does not read */
+        for (int k = 0; g->node[i].custom && k < g->node[i].custom->n;
+             k++) /* reaches tensors that its node does not read */
             r->cover[g->tensor[g->node[i].custom->xs[k].id].base] = 0;
     }
     for (size_t b = 1; b < r->n0; b++) {
@@ -261,8 +262,10 @@ static void check_unchanged(reverse *r, const tn_node *n, uint64_t reads, size_t
     for (int k = 0; k < n->n_in; k++) {
         if (!n->in[k] || !(reads >> k & 1) || r->changed[g->tensor[n->in[k]].base] <= (int32_t)at) continue;
         const char *name = g->tensor[g->tensor[n->in[k]].base].name;
-        tn_graph_fail(g, n->file, n->line, TN_USAGE, "the gradient of %s needs %s, which is changed in place later: give it a "
-                      "tn_copy", n->op->name, name ? name : "a state");
+        tn_graph_fail(g, n->file, n->line, TN_USAGE,
+                      "the gradient of %s needs %s, which is changed in place later: give it a "
+                      "tn_copy",
+                      n->op->name, name ? name : "a state");
     }
 }
 
@@ -325,7 +328,8 @@ static void reverse_node(reverse *r, const tn_node *n, size_t at)
         if (overlaps_earlier(r, n, want, i)) {
             later[i] = din[i];
             later_add[i] = true;
-            din[i] = tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, g->tensor[later[i]].dtype, g->tensor[later[i]].dims);
+            din[i] =
+                tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, g->tensor[later[i]].dtype, g->tensor[later[i]].dims);
             g->tensor[din[i]].live = g->tensor[later[i]].live;
             add = false;
         }
@@ -363,7 +367,9 @@ void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n)
 {
     const size_t nodes = g->n_nodes;
     if (g->status != TN_OK) return;
-    reverse r = { .g = g, .n0 = g->n_tensors, .at = (int32_t)nodes, .shares = tn_graph_switch(g, "opt.shared_gradients") };
+    reverse r = {
+        .g = g, .n0 = g->n_tensors, .at = (int32_t)nodes, .shares = tn_graph_switch(g, "opt.shared_gradients")
+    };
     r.changed = tn_graph_changed(g);
     r.grad = tn_arena_alloc(&g->memory, sizeof *r.grad * r.n0);
     r.part = tn_arena_alloc(&g->memory, r.n0);

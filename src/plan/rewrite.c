@@ -91,7 +91,7 @@ typedef struct legal {
     size_t n, capacity;
     bool strided;
     tn_layout layout;
-    bool half; /* the node's kernel takes half precision wherever it is */
+    bool half;         /* the node's kernel takes half precision wherever it is */
     uint64_t in_place; /* arguments the kernel takes as they are: a copy would not be the tensor it changes */
 } legal;
 

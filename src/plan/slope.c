@@ -37,8 +37,9 @@ static bool waits_for_slope(const tn_graph *g, const tn_node *n)
     if (n->op != &tn_op_linear || !n->backward || ((const tn_linear_attr *)n->attr)->act != TN_ACT_GELU) return false;
     if (!(n->reads_out >> 1 & 1) || !n->out[1] || !n->dout[0] || n->in[TN_LINEAR_RESIDUAL]) return false;
     const tn_gtensor *d = &g->tensor[n->dout[0]], *pre = &g->tensor[n->out[1]];
-    return d->base == n->dout[0] && d->dtype == TN_BF16 && pre->dtype == TN_BF16 && !d->live && !pre->live && d->dims.rank > 0 &&
-           d->dims.dim[d->dims.rank - 1] % 8 == 0 && tn_gtensor_contiguous(d) && tn_gtensor_contiguous(pre);
+    return d->base == n->dout[0] && d->dtype == TN_BF16 && pre->dtype == TN_BF16 && !d->live && !pre->live &&
+           d->dims.rank > 0 && d->dims.dim[d->dims.rank - 1] % 8 == 0 && tn_gtensor_contiguous(d) &&
+           tn_gtensor_contiguous(pre);
 }
 
 /* Nothing to multiply by any more, and no workspace for the product. */
@@ -63,8 +64,8 @@ void tn_pass_slopes(tn_graph *g)
         if (!waits_for_slope(g, n)) continue;
         const int64_t at = only_writer(g, n->dout[0], i);
         tn_node *w = at >= 0 && (size_t)at < i ? &g->node[at] : NULL;
-        if (!w || w->op != &tn_op_linear || !w->backward || w->din[TN_LINEAR_X] != n->dout[0] || (w->accumulate >> TN_LINEAR_X & 1) ||
-            w->in[TN_LINEAR_SLOPE] || !made_before(g, n->out[1], (size_t)at))
+        if (!w || w->op != &tn_op_linear || !w->backward || w->din[TN_LINEAR_X] != n->dout[0] ||
+            (w->accumulate >> TN_LINEAR_X & 1) || w->in[TN_LINEAR_SLOPE] || !made_before(g, n->out[1], (size_t)at))
             continue;
         w->in[TN_LINEAR_SLOPE] = n->out[1];
         w->reads_in |= (uint64_t)1 << TN_LINEAR_SLOPE;

@@ -12,7 +12,7 @@ enum { PAD = 16 }; /* elements: tensors of a bucket start on 64-byte boundaries 
 
 typedef struct entry {
     tn_entry e;
-    void *owned; /* data that is not in a bucket */
+    void *owned;   /* data that is not in a bucket */
     uint64_t hash; /* of the name: most comparisons end here */
 } entry;
 
@@ -29,7 +29,7 @@ struct tn_store {
     struct attached {
         void *queue;
         int bounds;
-    } *attached;
+    } * attached;
     size_t n_attached, cap_attached;
 };
 
@@ -144,9 +144,11 @@ static tn_status check_same(const tn_entry *e, const tn_gtensor *t)
     char a[128], b[128];
     const bool role = e->role == t->role || (e->role == TN_ROLE_PARAM && t->role == TN_ROLE_FROZEN);
     if (role && e->dtype == t->dtype && tn_dims_equal(e->dims, t->dims)) return TN_OK;
-    return tn_error(TN_USAGE, "tensor %s is %s%s %s in the store and %s %s in this model: start a new run or change the settings back",
-                    e->name, e->role == TN_ROLE_FROZEN ? "frozen " : "", tn_dtype_name(e->dtype), tn_dims_text(e->dims, a, sizeof a),
-                    tn_dtype_name(t->dtype), tn_dims_text(t->dims, b, sizeof b));
+    return tn_error(
+        TN_USAGE,
+        "tensor %s is %s%s %s in the store and %s %s in this model: start a new run or change the settings back",
+        e->name, e->role == TN_ROLE_FROZEN ? "frozen " : "", tn_dtype_name(e->dtype),
+        tn_dims_text(e->dims, a, sizeof a), tn_dtype_name(t->dtype), tn_dims_text(t->dims, b, sizeof b));
 }
 
 static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
@@ -154,7 +156,11 @@ static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
     TN_RETURN_IF(tn_grow((void **)&s->entry, &s->capacity, s->n + 1, sizeof *s->entry));
     entry *e = tn_alloc(sizeof *e);
     if (!e) return TN_MEMORY;
-    e->e = (tn_entry){ .name = tn_arena_strdup(&s->names, t->name), .role = t->role, .dtype = t->dtype, .dims = t->dims, .weight = t->weight,
+    e->e = (tn_entry){ .name = tn_arena_strdup(&s->names, t->name),
+                       .role = t->role,
+                       .dtype = t->dtype,
+                       .dims = t->dims,
+                       .weight = t->weight,
                        .lr = t->options.lr > 0 ? t->options.lr : 1.f,
                        .decay = t->options.decay || (t->dims.rank >= 2 && !t->options.no_decay) };
     if (!e->e.name) {
@@ -330,7 +336,8 @@ void *tn_store_flat(const tn_store *s, const char *name, int64_t count)
 {
     unsigned i;
     char what[16];
-    if (!s || sscanf(name, "bucket%u.%15s", &i, what) != 2 || i >= s->n_buckets || s->bucket[i].count != count) return NULL;
+    if (!s || sscanf(name, "bucket%u.%15s", &i, what) != 2 || i >= s->n_buckets || s->bucket[i].count != count)
+        return NULL;
     const tn_bucket *b = &s->bucket[i];
     if (strcmp(what, "param") == 0) return b->param;
     if (strcmp(what, "grad") == 0) return b->grad;

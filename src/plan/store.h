@@ -38,7 +38,7 @@ const tn_entry *tn_store_at(const tn_store *s, size_t i);
 const tn_entry *tn_store_find(const tn_store *s, const char *name);
 
 typedef struct tn_bucket {
-    int64_t count; /* elements, padding included */
+    int64_t count;               /* elements, padding included */
     float *param, *grad, *m, *v; /* (count); m and v exist once tn_store_moments was called */
 } tn_bucket;
 

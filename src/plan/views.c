@@ -48,7 +48,8 @@ tn_ref tn_slice_(tn_graph *g, const char *file, int line, tn_ref x, int axis, in
         return TN_NONE;
     }
     if (g->tensor[x.id].live && axis == 0 && start > 0) {
-        tn_graph_fail(g, file, line, TN_USAGE, "slice [%lld, %lld) of rows with a live extent: it must start at 0, or copy them out first",
+        tn_graph_fail(g, file, line, TN_USAGE,
+                      "slice [%lld, %lld) of rows with a live extent: it must start at 0, or copy them out first",
                       (long long)start, (long long)(start + length));
         return TN_NONE;
     }

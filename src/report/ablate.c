@@ -43,7 +43,10 @@ static tn_status open_side(const tn_ablate *a, const char *off, side *s)
     TN_RETURN_IF(tn_settings_clone(a->settings, &s->settings));
     if (off) TN_RETURN_IF(set_off(s->settings, off));
     const tn_supply supply = tn_source_supply(a->source);
-    const tn_trainer_options o = { .model = a->model, .settings = s->settings, .batch = a->batch, .length = a->length,
+    const tn_trainer_options o = { .model = a->model,
+                                   .settings = s->settings,
+                                   .batch = a->batch,
+                                   .length = a->length,
                                    .supply = a->source->ctx ? &supply : NULL };
     TN_RETURN_IF(tn_trainer_new(&o, &s->trainer));
     tn_trainer_steady(s->trainer, true);
@@ -77,7 +80,8 @@ static bool same_plan(const side *a, const side *b)
     const tn_graph *g = tn_plan_graph(p), *h = tn_plan_graph(q);
     for (size_t i = 0; i < g->n_nodes; i++) {
         if (g->node[i].op != h->node[i].op) return false;
-        if (!g->node[i].op->release && memcmp(g->node[i].attr, h->node[i].attr, g->node[i].op->attr_bytes)) return false;
+        if (!g->node[i].op->release && memcmp(g->node[i].attr, h->node[i].attr, g->node[i].op->attr_bytes))
+            return false;
     }
     return true;
 }

@@ -18,7 +18,7 @@ typedef struct tn_ablate {
     const tn_settings *settings;
     int64_t batch, length;   /* B, T */
     const tn_source *source; /* of data, not started; an empty one: made-up numbers */
-    int runs, steps; /* pairs timed; steps trained for parity */
+    int runs, steps;         /* pairs timed; steps trained for parity */
     void *ctx;
     void (*row)(void *ctx, const tn_ablation *a);
 } tn_ablate;

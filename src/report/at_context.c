@@ -30,7 +30,8 @@ static tn_status check_positions(const tn_at_context_options *o, const tn_settin
     TN_RETURN_IF(tn_tensors_count(o->model, o->settings, NULL, &had, &had_frozen));
     TN_RETURN_IF(tn_tensors_count(o->model, st, NULL, &has, &has_frozen));
     if (had == has && had_frozen == has_frozen) return TN_OK;
-    return tn_error(TN_USAGE, "its %s train.context=%s", had != has ? "learned positions end at" : "table of positions ends at",
+    return tn_error(TN_USAGE, "its %s train.context=%s",
+                    had != has ? "learned positions end at" : "table of positions ends at",
                     tn_settings_text(o->settings, "train.context"));
 }
 
@@ -38,9 +39,15 @@ static tn_status open_it(const tn_at_context_options *o, tn_at_context *a)
 {
     TN_RETURN_IF(make_settings(o, &a->settings));
     TN_RETURN_IF(check_positions(o, a->settings));
-    return tn_trainer_new(&(tn_trainer_options){ .model = o->model, .settings = a->settings, .batch = o->batch, .length = o->context,
-                                                 .forward_only = !o->trains, .store = o->store, .supply = &(tn_supply){ .optional = o->documents },
-                                                 .nll = o->nll }, &a->trainer);
+    return tn_trainer_new(&(tn_trainer_options){ .model = o->model,
+                                                 .settings = a->settings,
+                                                 .batch = o->batch,
+                                                 .length = o->context,
+                                                 .forward_only = !o->trains,
+                                                 .store = o->store,
+                                                 .supply = &(tn_supply){ .optional = o->documents },
+                                                 .nll = o->nll },
+                          &a->trainer);
 }
 
 tn_status tn_at_context_open(const tn_at_context_options *o, tn_at_context *out)

@@ -16,7 +16,7 @@ typedef struct tn_bench_row {
 } tn_bench_row;
 
 typedef struct tn_bench {
-    tn_device device;     /* what the rows run on; the rest is of it */
+    tn_device device; /* what the rows run on; the rest is of it */
     tn_ceilings ceilings;
     double budget_s; /* for one row */
     bool bf16;       /* operands of matrix products are rounded to it (graphs) */

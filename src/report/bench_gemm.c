@@ -18,10 +18,11 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { 64, 256, 768, FORWARD },       { 512, 512, 512, FORWARD },     { 1024, 1024, 1024, FORWARD }, { 4096, 4096, 1024, FORWARD },
-    { 256, 768, 768, FORWARD },      { 256, 2304, 768, FORWARD },    { 256, 3072, 768, FORWARD },   { 256, 768, 3072, FORWARD },
-    { 256, 50257, 768, FORWARD },    { 256, 768, 3072, BACKWARD_X }, { 256, 3072, 768, BACKWARD_X },
-    { 3072, 768, 256, BACKWARD_W },  { 768, 3072, 256, BACKWARD_W },
+    { 64, 256, 768, FORWARD },      { 512, 512, 512, FORWARD },     { 1024, 1024, 1024, FORWARD },
+    { 4096, 4096, 1024, FORWARD },  { 256, 768, 768, FORWARD },     { 256, 2304, 768, FORWARD },
+    { 256, 3072, 768, FORWARD },    { 256, 768, 3072, FORWARD },    { 256, 50257, 768, FORWARD },
+    { 256, 768, 3072, BACKWARD_X }, { 256, 3072, 768, BACKWARD_X }, { 3072, 768, 256, BACKWARD_W },
+    { 768, 3072, 256, BACKWARD_W },
 };
 
 static void fill(float *x, int64_t n)
@@ -46,9 +47,21 @@ static tn_status bench_shape(const tn_bench *b, tn_pool *pool, const shape *of, 
     fill(A, m * k);
     fill(W, n * k);
     const bool down_a = of->layout == BACKWARD_W, down_b = of->layout == FORWARD; /* stored the other way round */
-    const tn_gemm g = { .m = m, .n = n, .k = k, .a = A, .a_row = down_a ? 1 : k, .a_col = down_a ? m : 1,
-                        .b = W, .b_row = down_b ? 1 : n, .b_col = down_b ? k : 1,
-                        .c = C, .c_row = n, .batch = 1, .alpha = 1, .round = bf16 ? TN_BF16 : TN_F32, .share_b = true };
+    const tn_gemm g = { .m = m,
+                        .n = n,
+                        .k = k,
+                        .a = A,
+                        .a_row = down_a ? 1 : k,
+                        .a_col = down_a ? m : 1,
+                        .b = W,
+                        .b_row = down_b ? 1 : n,
+                        .b_col = down_b ? k : 1,
+                        .c = C,
+                        .c_row = n,
+                        .batch = 1,
+                        .alpha = 1,
+                        .round = bf16 ? TN_BF16 : TN_F32,
+                        .share_b = true };
     work = tn_alloc(tn_gemm_work_bytes(&g, b->ceilings.threads) + 64);
     if (!work) TN_TRY(TN_MEMORY);
     const double start = tn_clock_s();
@@ -78,7 +91,8 @@ tn_status tn_bench_gemm(const tn_bench *b)
     tn_status s = TN_OK;
     TN_RETURN_IF(tn_pool_new(b->ceilings.threads, &pool));
     for (int bf16 = 0; bf16 <= (tn_gemm_kernel_name_bf16() != NULL); bf16++)
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes && s == TN_OK; i++) s = bench_shape(b, pool, &shapes[i], bf16);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes && s == TN_OK; i++)
+            s = bench_shape(b, pool, &shapes[i], bf16);
     tn_pool_free(pool);
     return s;
 }

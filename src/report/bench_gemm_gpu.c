@@ -12,10 +12,10 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { 8192, 8192, 8192, FORWARD },
-    { 65536, 2304, 768, FORWARD },    { 65536, 768, 768, FORWARD },     { 65536, 3072, 768, FORWARD },  { 65536, 768, 3072, FORWARD },
-    { 65536, 768, 3072, BACKWARD_X }, { 65536, 3072, 768, BACKWARD_X }, { 3072, 768, 65536, BACKWARD_W },
-    { 65536, 4096, 1024, FORWARD },   { 65536, 1024, 4096, FORWARD },   { 65536, 1024, 4096, BACKWARD_X }, { 4096, 1024, 65536, BACKWARD_W },
+    { 8192, 8192, 8192, FORWARD },    { 65536, 2304, 768, FORWARD },     { 65536, 768, 768, FORWARD },
+    { 65536, 3072, 768, FORWARD },    { 65536, 768, 3072, FORWARD },     { 65536, 768, 3072, BACKWARD_X },
+    { 65536, 3072, 768, BACKWARD_X }, { 3072, 768, 65536, BACKWARD_W },  { 65536, 4096, 1024, FORWARD },
+    { 65536, 1024, 4096, FORWARD },   { 65536, 1024, 4096, BACKWARD_X }, { 4096, 1024, 65536, BACKWARD_W },
     { 9472, 50304, 1024, FORWARD },   { 9472, 1024, 50304, BACKWARD_X }, { 50304, 1024, 9472, BACKWARD_W },
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes, SHAPES_F32 = 4 };
@@ -35,8 +35,11 @@ static tn_status bench_shape(const tn_bench *b, const char *group, const shape *
     static const char *const layouts[] = { "", " dx", " dw" };
     char name[48];
     tn_bench_time t;
-    const tn_bench_case k = { .op = "matmul", .build = build, .sizes = s, .forward_only = true, .f32 = f32, .tf32 = tf32 };
-    snprintf(name, sizeof name, "%lldx%lldx%lld%s", (long long)s->m, (long long)s->n, (long long)s->k, layouts[s->layout]);
+    const tn_bench_case k = {
+        .op = "matmul", .build = build, .sizes = s, .forward_only = true, .f32 = f32, .tf32 = tf32
+    };
+    snprintf(name, sizeof name, "%lldx%lldx%lld%s", (long long)s->m, (long long)s->n, (long long)s->k,
+             layouts[s->layout]);
     TN_RETURN_IF(tn_bench_time_case(b, &k, &t));
     tn_bench_report(b, group, name, t.ms, t.spread_ms, t.flops, 0, peak);
     return TN_OK;
@@ -46,7 +49,8 @@ tn_status tn_bench_gemm_gpu(const tn_bench *b)
 {
     const tn_ceilings *c = &b->ceilings;
     for (size_t i = 0; i < SHAPES; i++) TN_RETURN_IF(bench_shape(b, "bf16", &shapes[i], false, false, c->bf16_gflops));
-    for (size_t i = 1; i < SHAPES_F32; i++) TN_RETURN_IF(bench_shape(b, "tf32", &shapes[i], false, true, c->tf32_gflops));
+    for (size_t i = 1; i < SHAPES_F32; i++)
+        TN_RETURN_IF(bench_shape(b, "tf32", &shapes[i], false, true, c->tf32_gflops));
     for (size_t i = 1; i < SHAPES_F32; i++) TN_RETURN_IF(bench_shape(b, "f32", &shapes[i], true, false, c->fma_gflops));
     return TN_OK;
 }

@@ -18,8 +18,10 @@ static tn_ref wanted(tn_graph *g, const char *what, int layer, tn_dims dims)
 static tn_ref cell(tn_graph *g, tn_ref x, int layer)
 {
     const tn_ref h = wanted(g, "h", layer, tn_shape(N, H));
-    const tn_ref gi = tn_linear(g, x, wanted(g, "wi", layer, tn_shape(3 * H, H)), .bias = wanted(g, "bi", layer, tn_shape(3 * H)));
-    const tn_ref gh = tn_linear(g, h, wanted(g, "wh", layer, tn_shape(3 * H, H)), .bias = wanted(g, "bh", layer, tn_shape(3 * H)));
+    const tn_ref gi =
+        tn_linear(g, x, wanted(g, "wi", layer, tn_shape(3 * H, H)), .bias = wanted(g, "bi", layer, tn_shape(3 * H)));
+    const tn_ref gh =
+        tn_linear(g, h, wanted(g, "wh", layer, tn_shape(3 * H, H)), .bias = wanted(g, "bh", layer, tn_shape(3 * H)));
     const tn_ref rz = tn_add(g, tn_slice(g, gi, 1, 0, 2 * H), tn_slice(g, gh, 1, 0, 2 * H));
     const tn_ref q = tn_mul_sigmoid(g, tn_part(g, gh, 2, 3), tn_part(g, rz, 0, 2));
     const tn_ref n = tn_tanh(g, tn_add(g, tn_part(g, gi, 2, 3), q));

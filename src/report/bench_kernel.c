@@ -44,7 +44,8 @@ static tn_status fill_inputs(tn_bound *bound, const tn_plan *p)
     for (int i = 0; i < tn_plan_externs(p); i++) {
         const tn_gtensor *t = tn_plan_extern(p, i);
         if (t->role == TN_ROLE_INPUT)
-            TN_RETURN_IF(fill(tn_bound_data(bound, t->name), t->dtype, tn_gtensor_count(t), (tn_rng){ 3, (uint64_t)i }));
+            TN_RETURN_IF(
+                fill(tn_bound_data(bound, t->name), t->dtype, tn_gtensor_count(t), (tn_rng){ 3, (uint64_t)i }));
     }
     return TN_OK;
 }
@@ -78,8 +79,12 @@ static tn_status time_runs(const tn_bench *b, const char *op, tn_bound *bound, t
         backward[runs] = t.backward_ms;
         all[runs++] = t.forward_ms + t.backward_ms;
     }
-    *out = (tn_bench_time){ .flops = t.flops, .backward_flops = t.backward_flops, .bytes = t.bytes, .backward_bytes = t.backward_bytes,
-                            .forward_ms = tn_median(forward, runs, NULL), .backward_ms = tn_median(backward, runs, NULL) };
+    *out = (tn_bench_time){ .flops = t.flops,
+                            .backward_flops = t.backward_flops,
+                            .bytes = t.bytes,
+                            .backward_bytes = t.backward_bytes,
+                            .forward_ms = tn_median(forward, runs, NULL),
+                            .backward_ms = tn_median(backward, runs, NULL) };
     out->ms = tn_median(all, runs, &out->spread_ms);
     out->best_ms = all[0]; /* sorted now */
     return TN_OK;
@@ -90,8 +95,11 @@ static tn_status compile(const tn_bench *b, const tn_bench_case *k, tn_store *st
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     const bool half = !k->f32 && !k->tf32;
-    const tn_graph_options o = { .training = !k->forward_only, .threads = b->ceilings.threads, .activation = half ? TN_BF16 : TN_F32,
-                                 .round = half ? TN_BF16 : TN_F32, .tf32 = k->tf32 };
+    const tn_graph_options o = { .training = !k->forward_only,
+                                 .threads = b->ceilings.threads,
+                                 .activation = half ? TN_BF16 : TN_F32,
+                                 .round = half ? TN_BF16 : TN_F32,
+                                 .tf32 = k->tf32 };
     TN_TRY(tn_graph_new(&o, &g));
     tn_seed seed = { .y = k->build(g, k->sizes) };
     TN_TRY(tn_graph_status(g));
@@ -131,11 +139,12 @@ done:
     return s;
 }
 
-void tn_bench_report(const tn_bench *b, const char *group, const char *name, double ms, double spread_ms, double flops, double bytes,
-                     double peak)
+void tn_bench_report(const tn_bench *b, const char *group, const char *name, double ms, double spread_ms, double flops,
+                     double bytes, double peak)
 {
     tn_bench_row r = { .group = group, .name = name, .ms = ms, .spread_ms = spread_ms };
-    const double arithmetic = peak > 0 ? flops / peak * 1e-6 : 0, moves = b->ceilings.copy_gbs > 0 ? bytes / b->ceilings.copy_gbs * 1e-6 : 0;
+    const double arithmetic = peak > 0 ? flops / peak * 1e-6 : 0,
+                 moves = b->ceilings.copy_gbs > 0 ? bytes / b->ceilings.copy_gbs * 1e-6 : 0;
     r.gflops = flops / ms * 1e-6;
     r.gbs = bytes / ms * 1e-6;
     r.of_ceiling = fmax(arithmetic, moves) / ms;

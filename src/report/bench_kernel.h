@@ -27,7 +27,7 @@ tn_ref tn_bench_activation(tn_graph *g, const char *name, tn_dims dims);
 
 /* The row of an op whose FLOPs and bytes are known: of_ceiling is the time that the ceiling which bounds it allows, over the
  * time taken. peak: in GFLOP/s, of its products. */
-void tn_bench_report(const tn_bench *b, const char *group, const char *name, double ms, double spread_ms, double flops, double bytes,
-                     double peak);
+void tn_bench_report(const tn_bench *b, const char *group, const char *name, double ms, double spread_ms, double flops,
+                     double bytes, double peak);
 
 #endif

@@ -16,11 +16,14 @@ static tn_ref build(tn_graph *g, const void *sizes)
 static tn_ref build_loss(tn_graph *g, const void *sizes)
 {
     const int64_t n = *(const int64_t *)sizes;
-    return tn_linear_xent(g, tn_bench_activation(g, "x", tn_shape(ROWS, D)), tn_param(g, "w", tn_shape(n, D), tn_normal(1.f)),
+    return tn_linear_xent(g, tn_bench_activation(g, "x", tn_shape(ROWS, D)),
+                          tn_param(g, "w", tn_shape(n, D), tn_normal(1.f)),
                           tn_input(g, "labels", tn_shape(ROWS), TN_I32));
 }
 
-static const tn_bench on_cpu = { .device = TN_CPU, .ceilings = { .threads = 1, .fma_gflops = 1, .bf16_gflops = 2, .copy_gbs = 1 }, .budget_s = 0 };
+static const tn_bench on_cpu = { .device = TN_CPU,
+                                 .ceilings = { .threads = 1, .fma_gflops = 1, .bf16_gflops = 2, .copy_gbs = 1 },
+                                 .budget_s = 0 };
 static const int64_t N = 10;
 
 static void its_own_numbers(void **state)
@@ -32,8 +35,8 @@ static void its_own_numbers(void **state)
     assert_true(t.ms > 0 && t.forward_ms > 0 && t.backward_ms > 0);
     assert_true(t.flops == 3 * 2.0 * ROWS * D * N && t.backward_flops == 2 * 2.0 * ROWS * D * N);
     const double x = 4.0 * ROWS * D, w = 4.0 * N * D, y = 4.0 * ROWS * N;
-    assert_true(t.bytes - t.backward_bytes == x + w + y);         /* x, w -> y */
-    assert_true(t.backward_bytes == (x + w + y) + (x + w));       /* x, w, dy -> dx, dw */
+    assert_true(t.bytes - t.backward_bytes == x + w + y);   /* x, w -> y */
+    assert_true(t.backward_bytes == (x + w + y) + (x + w)); /* x, w, dy -> dx, dw */
 }
 
 static void forward_alone(void **state)
@@ -77,8 +80,10 @@ static void the_ceiling_that_bounds(void **state)
     tn_bench_report(&b, "op", "x", 2, 0, 1e6, 1e6, b.ceilings.bf16_gflops); /* 1 ms of copying at 1 GB/s */
     assert_true(r.of_ceiling == 0.5);
     const tn_ceilings gpu = { .gpu = true, .fma_gflops = 1, .tf32_gflops = 2, .bf16_gflops = 3 };
-    assert_true(tn_ceilings_of_compute(&gpu, "auto") == 3 && tn_ceilings_of_compute(&gpu, "tf32") == 2 && tn_ceilings_of_compute(&gpu, "f32") == 1);
-    assert_true(tn_ceilings_of_compute(&on_cpu.ceilings, "auto") == 1 && tn_ceilings_of_compute(&on_cpu.ceilings, "bf16x3") == 2);
+    assert_true(tn_ceilings_of_compute(&gpu, "auto") == 3 && tn_ceilings_of_compute(&gpu, "tf32") == 2 &&
+                tn_ceilings_of_compute(&gpu, "f32") == 1);
+    assert_true(tn_ceilings_of_compute(&on_cpu.ceilings, "auto") == 1 &&
+                tn_ceilings_of_compute(&on_cpu.ceilings, "bf16x3") == 2);
 }
 
 void tn_tests_bench_kernel(tn_test_list *l)

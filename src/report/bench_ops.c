@@ -18,7 +18,10 @@
 
 enum { B = 4, T = 256, D = 256, K = 64, H = 4, V = 4096, LONG = 200000 };
 
-static tn_ref in(tn_graph *g, const char *name, tn_dims dims) { return tn_want_gradient(g, tn_input(g, name, dims, TN_F32)); }
+static tn_ref in(tn_graph *g, const char *name, tn_dims dims)
+{
+    return tn_want_gradient(g, tn_input(g, name, dims, TN_F32));
+}
 
 static tn_ref ids(tn_graph *g, const char *name) { return tn_input(g, name, tn_shape(B, T), TN_I32); }
 
@@ -26,7 +29,10 @@ static tn_ref case_linear(tn_graph *g)
 {
     return tn_linear(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(4 * D, D)), .act = TN_ACT_GELU);
 }
-static tn_ref case_rmsnorm(tn_graph *g) { return tn_rmsnorm(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(D))); }
+static tn_ref case_rmsnorm(tn_graph *g)
+{
+    return tn_rmsnorm(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(D)));
+}
 static tn_ref case_layernorm(tn_graph *g)
 {
     return tn_layernorm(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(D)), in(g, "b", tn_shape(D)));
@@ -37,7 +43,10 @@ static tn_ref case_swiglu(tn_graph *g)
 {
     return tn_swiglu(g, in(g, "a", tn_shape(B, T, 4 * D)), in(g, "b", tn_shape(B, T, 4 * D)));
 }
-static tn_ref case_add(tn_graph *g) { return tn_add(g, in(g, "a", tn_shape(B, T, 4 * D)), in(g, "b", tn_shape(B, T, 4 * D))); }
+static tn_ref case_add(tn_graph *g)
+{
+    return tn_add(g, in(g, "a", tn_shape(B, T, 4 * D)), in(g, "b", tn_shape(B, T, 4 * D)));
+}
 static tn_ref case_softmax(tn_graph *g) { return tn_softmax(g, in(g, "x", tn_shape(B, T, D))); }
 static tn_ref case_scan(tn_graph *g)
 {
@@ -45,8 +54,8 @@ static tn_ref case_scan(tn_graph *g)
 }
 static tn_ref case_scan_gated(tn_graph *g)
 {
-    return tn_scan_gated(g, in(g, "x", tn_shape(B, T, 2 * K)), in(g, "ri", tn_shape(B, T, 2 * K)), in(g, "nu", tn_shape(K)),
-                         in(g, "omega", tn_shape(K)));
+    return tn_scan_gated(g, in(g, "x", tn_shape(B, T, 2 * K)), in(g, "ri", tn_shape(B, T, 2 * K)),
+                         in(g, "nu", tn_shape(K)), in(g, "omega", tn_shape(K)));
 }
 /* The scans again, long enough to leave every cache: alone, with a gain, and with memories of up to thousands of tokens, whose
  * states are carried in double. */
@@ -61,7 +70,8 @@ static tn_ref case_scan_gain(tn_graph *g)
 }
 static tn_ref case_scan_memory(tn_graph *g)
 {
-    return tn_scan(g, in(g, "x", tn_shape(1, LONG, 2 * K)), in(g, "near_one", tn_shape(K)), in(g, "omega", tn_shape(K)));
+    return tn_scan(g, in(g, "x", tn_shape(1, LONG, 2 * K)), in(g, "near_one", tn_shape(K)),
+                   in(g, "omega", tn_shape(K)));
 }
 static tn_ref case_gated_long(tn_graph *g)
 {
@@ -71,10 +81,13 @@ static tn_ref case_gated_long(tn_graph *g)
 static tn_ref case_outer(tn_graph *g)
 {
     const tn_ref alpha = tn_neg(g, tn_softplus(g, in(g, "alpha", tn_shape(B, T, H))));
-    return tn_outer(g, in(g, "q", tn_shape(B, T, H, 64)), in(g, "k", tn_shape(B, T, H, 64)), in(g, "v", tn_shape(B, T, H, 64)),
-                    alpha);
+    return tn_outer(g, in(g, "q", tn_shape(B, T, H, 64)), in(g, "k", tn_shape(B, T, H, 64)),
+                    in(g, "v", tn_shape(B, T, H, 64)), alpha);
 }
-static tn_ref case_conv(tn_graph *g) { return tn_conv_causal(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(4, D))); }
+static tn_ref case_conv(tn_graph *g)
+{
+    return tn_conv_causal(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(4, D)));
+}
 static tn_ref case_attention(tn_graph *g)
 {
     return tn_attention(g, in(g, "q", tn_shape(B, T, H, 64)), in(g, "k", tn_shape(B, T, H, 64)),
@@ -170,8 +183,8 @@ static tn_status run_part(tn_bound *bound, int part, double *ms)
     return TN_OK;
 }
 
-static void report(const tn_bench *b, const char *group, const char *name, double *times, size_t runs, double flops, double bytes,
-                   double steps)
+static void report(const tn_bench *b, const char *group, const char *name, double *times, size_t runs, double flops,
+                   double bytes, double steps)
 {
     tn_bench_row r = { .group = group, .name = name };
     r.ms = tn_median(times, runs, &r.spread_ms);
@@ -186,8 +199,8 @@ static void report(const tn_bench *b, const char *group, const char *name, doubl
 
 enum { MOST_RUNS = 64 };
 
-static tn_status measure(const tn_bench *b, const char *group, const char *name, tn_bound *bound, const tn_plan *p, int part,
-                         double slots)
+static tn_status measure(const tn_bench *b, const char *group, const char *name, tn_bound *bound, const tn_plan *p,
+                         int part, double slots)
 {
     double times[MOST_RUNS], elements = 0;
     size_t runs = 0;
@@ -204,15 +217,17 @@ static tn_status measure(const tn_bench *b, const char *group, const char *name,
     return TN_OK;
 }
 
-static tn_status graph_row(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g), int part,
-                           double slots)
+static tn_status graph_row(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g),
+                           int part, double slots)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     tn_plan *p = NULL;
     tn_context *c = NULL;
     tn_bound *bound = NULL;
-    const tn_graph_options go = { .training = part != FORWARD, .threads = b->ceilings.threads, .round = b->bf16 ? TN_BF16 : TN_F32 };
+    const tn_graph_options go = { .training = part != FORWARD,
+                                  .threads = b->ceilings.threads,
+                                  .round = b->bf16 ? TN_BF16 : TN_F32 };
     TN_TRY(tn_graph_new(&go, &g));
     tn_ref y = build(g);
     tn_seed seed = { .y = y };
@@ -258,7 +273,9 @@ static tn_status bench_adamw(const tn_bench *b)
         in[i].data = i < TN_ADAMW_FLATS ? flat + (int64_t)i * N : scalar + i - TN_ADAMW_FLATS;
     in[TN_ADAMW_INPUTS - 1].data = &ok;
     TN_TRY(tn_pool_new(b->ceilings.threads, &pool));
-    const tn_call call = { .attr = &attr, .n_in = TN_ADAMW_INPUTS, .n_out = TN_ADAMW_FLATS, .in = in, .out = in, .pool = pool };
+    const tn_call call = {
+        .attr = &attr, .n_in = TN_ADAMW_INPUTS, .n_out = TN_ADAMW_FLATS, .in = in, .out = in, .pool = pool
+    };
     for (int i = 0; i < RUNS; i++) {
         const double t = tn_clock_s();
         TN_TRY(tn_op_adamw.kernel[TN_CPU].forward(&call));

@@ -16,12 +16,16 @@ static tn_dims rows_of(const sizes *s) { return tn_shape(s->batch, s->length, s-
 
 static tn_dims heads_of(const sizes *s) { return tn_shape(s->batch, s->length, s->heads, s->width); }
 
-static tn_ref vector(tn_graph *g, const char *name, int64_t n) { return tn_param(g, name, tn_shape(n), tn_uniform(0.1f, 0.9f)); }
+static tn_ref vector(tn_graph *g, const char *name, int64_t n)
+{
+    return tn_param(g, name, tn_shape(n), tn_uniform(0.1f, 0.9f));
+}
 
 static tn_ref build_linear(tn_graph *g, const void *how)
 {
     const sizes *s = how;
-    return tn_linear(g, tn_bench_activation(g, "x", rows_of(s)), tn_param(g, "w", tn_shape(4 * s->width, s->width), tn_normal(0.02f)),
+    return tn_linear(g, tn_bench_activation(g, "x", rows_of(s)),
+                     tn_param(g, "w", tn_shape(4 * s->width, s->width), tn_normal(0.02f)),
                      .bias = vector(g, "b", 4 * s->width), .act = TN_ACT_GELU);
 }
 static tn_ref build_rmsnorm(tn_graph *g, const void *how)
@@ -51,8 +55,8 @@ static tn_ref build_gate(tn_graph *g, const void *how)
 static tn_ref build_scan(tn_graph *g, const void *how)
 {
     const sizes *s = how;
-    return tn_scan(g, tn_bench_activation(g, "x", tn_shape(s->batch, s->length, 2 * s->width)), vector(g, "rho", s->width),
-                   vector(g, "omega", s->width), .gamma = vector(g, "gamma", s->width));
+    return tn_scan(g, tn_bench_activation(g, "x", tn_shape(s->batch, s->length, 2 * s->width)),
+                   vector(g, "rho", s->width), vector(g, "omega", s->width), .gamma = vector(g, "gamma", s->width));
 }
 static tn_ref build_scan_gated(tn_graph *g, const void *how)
 {
@@ -71,7 +75,8 @@ static tn_ref build_outer(tn_graph *g, const void *how)
 static tn_ref build_conv(tn_graph *g, const void *how)
 {
     const sizes *s = how;
-    return tn_conv_causal(g, tn_bench_activation(g, "x", rows_of(s)), tn_param(g, "w", tn_shape(4, s->width), tn_normal(0.5f)));
+    return tn_conv_causal(g, tn_bench_activation(g, "x", rows_of(s)),
+                          tn_param(g, "w", tn_shape(4, s->width), tn_normal(0.5f)));
 }
 static tn_ref build_attention(tn_graph *g, const void *how)
 {
@@ -86,7 +91,8 @@ static tn_ref build_xent(tn_graph *g, const void *how)
 {
     const tn_ref labels = tn_input(g, "labels", tn_shape(N), TN_I32);
     (void)how;
-    return tn_linear_xent(g, tn_bench_activation(g, "x", tn_shape(N, D)), tn_param(g, "w", tn_shape(V, D), tn_normal(0.02f)), labels);
+    return tn_linear_xent(g, tn_bench_activation(g, "x", tn_shape(N, D)),
+                          tn_param(g, "w", tn_shape(V, D), tn_normal(0.02f)), labels);
 }
 /* Logits, dx, dw of the same: each a bare product, the second and third of the first one's result. */
 static tn_ref build_products(tn_graph *g, const void *how)
@@ -141,8 +147,12 @@ static tn_status bench_head(const tn_bench *b, const tn_bench_time *op)
     tn_bench_time bare;
     TN_RETURN_IF(tn_bench_time_case(b, &k, &bare));
     tn_bench_report(b, "op", "its three products", bare.ms, bare.spread_ms, bare.flops, 0, b->ceilings.bf16_gflops);
-    const tn_bench_row r = { .group = "op", .name = "linear_xent, of products", .ms = op->ms, .spread_ms = op->spread_ms,
-                             .gflops = bare.flops / op->ms * 1e-6, .of_ceiling = bare.ms / op->ms };
+    const tn_bench_row r = { .group = "op",
+                             .name = "linear_xent, of products",
+                             .ms = op->ms,
+                             .spread_ms = op->spread_ms,
+                             .gflops = bare.flops / op->ms * 1e-6,
+                             .of_ceiling = bare.ms / op->ms };
     b->row(b->ctx, &r);
     return TN_OK;
 }
@@ -195,8 +205,14 @@ static tn_status bench_optimizer(const tn_bench *b)
     TN_TRY(tn_optim_plan(store, &(tn_optim_options){ .kind = TN_ADAMW }, b->device, 1, &p));
     TN_TRY(tn_context_new(b->device, 1, &c));
     TN_TRY(tn_bind(p, c, store, &bound));
-    TN_TRY(tn_optim_set(bound, &(tn_optim_scalars){ .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .clip = 1,
-                                                    .scale = 1, .opt_step = 1 }));
+    TN_TRY(tn_optim_set(bound, &(tn_optim_scalars){ .lr = 1e-3f,
+                                                    .beta1 = 0.9f,
+                                                    .beta2 = 0.95f,
+                                                    .eps = 1e-8f,
+                                                    .decay = 0.1f,
+                                                    .clip = 1,
+                                                    .scale = 1,
+                                                    .opt_step = 1 }));
     TN_TRY(time_optimizer(b, bound));
 done:
     tn_bound_free(bound);
@@ -211,7 +227,9 @@ tn_status tn_bench_ops_gpu(const tn_bench *b)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const tn_status s = bench_case(b, &cases[i]);
-        const tn_bench_row r = { .group = "op", .name = cases[i].name, .why = s == TN_MEMORY ? "does not fit the GPU" : NULL };
+        const tn_bench_row r = { .group = "op",
+                                 .name = cases[i].name,
+                                 .why = s == TN_MEMORY ? "does not fit the GPU" : NULL };
         if (s != TN_OK && s != TN_MEMORY) return s;
         if (s == TN_MEMORY) b->row(b->ctx, &r);
     }

@@ -23,25 +23,31 @@ static const struct way {
     tn_loop_grad grad;
     bool backward, centred;
 } ways[] = {
-    { "forward", TN_LOOP_ONE_STEP, false, false },  { "ep", TN_LOOP_EP, true, false },
-    { "ep_centred", TN_LOOP_EP, true, true },       { "implicit", TN_LOOP_IMPLICIT, true, false },
-    { "one_step", TN_LOOP_ONE_STEP, true, false },  { "bptt", TN_LOOP_BPTT, true, false },
+    { "forward", TN_LOOP_ONE_STEP, false, false }, { "ep", TN_LOOP_EP, true, false },
+    { "ep_centred", TN_LOOP_EP, true, true },      { "implicit", TN_LOOP_IMPLICIT, true, false },
+    { "one_step", TN_LOOP_ONE_STEP, true, false }, { "bptt", TN_LOOP_BPTT, true, false },
 };
 
-static tn_ref wanted(tn_graph *g, const char *name, tn_dims dims_of) { return tn_want_gradient(g, tn_input(g, name, dims_of, TN_F32)); }
+static tn_ref wanted(tn_graph *g, const char *name, tn_dims dims_of)
+{
+    return tn_want_gradient(g, tn_input(g, name, dims_of, TN_F32));
+}
 
 static tn_ref build(tn_graph *g, const struct way *w, int64_t d)
 {
     tn_ref steps, nudged, adjoint;
-    const tn_ref h = tn_relax(g, wanted(g, "a", tn_shape(B, d)), .kind = TN_RELAX_BLOCK, .w1 = wanted(g, "w1", tn_shape(4 * d, d)),
-                              .b1 = wanted(g, "b1", tn_shape(4 * d)), .w2 = wanted(g, "w2", tn_shape(d, 4 * d)),
-                              .b2 = wanted(g, "b2", tn_shape(d)), .norm2_gain = wanted(g, "gain2", tn_shape(d)),
-                              .norm2_bias = wanted(g, "bias2", tn_shape(d)), .norm_gain = wanted(g, "gain", tn_shape(d)),
-                              .norm_bias = wanted(g, "bias", tn_shape(d)), .head_w = tn_input(g, "wout", tn_shape(CLASSES, d), TN_F32),
-                              .head_b = tn_input(g, "bout", tn_shape(CLASSES), TN_F32), .labels = tn_input(g, "labels", tn_shape(B), TN_I32),
-                              .steps = STEPS, .grad = w->grad, .centred = w->centred, .mean = true,
-                              .rtol = tn_scalar(g, "rtol", 1e-30f), .damping = tn_scalar(g, "damping", 0.9f),
-                              .beta = tn_scalar(g, "beta", 0.1f), .free_steps = &steps, .nudged_steps = &nudged, .adjoint_steps = &adjoint);
+    const tn_ref h =
+        tn_relax(g, wanted(g, "a", tn_shape(B, d)), .kind = TN_RELAX_BLOCK, .w1 = wanted(g, "w1", tn_shape(4 * d, d)),
+                 .b1 = wanted(g, "b1", tn_shape(4 * d)), .w2 = wanted(g, "w2", tn_shape(d, 4 * d)),
+                 .b2 = wanted(g, "b2", tn_shape(d)), .norm2_gain = wanted(g, "gain2", tn_shape(d)),
+                 .norm2_bias = wanted(g, "bias2", tn_shape(d)), .norm_gain = wanted(g, "gain", tn_shape(d)),
+                 .norm_bias = wanted(g, "bias", tn_shape(d)),
+                 .head_w = tn_input(g, "wout", tn_shape(CLASSES, d), TN_F32),
+                 .head_b = tn_input(g, "bout", tn_shape(CLASSES), TN_F32),
+                 .labels = tn_input(g, "labels", tn_shape(B), TN_I32), .steps = STEPS, .grad = w->grad,
+                 .centred = w->centred, .mean = true, .rtol = tn_scalar(g, "rtol", 1e-30f),
+                 .damping = tn_scalar(g, "damping", 0.9f), .beta = tn_scalar(g, "beta", 0.1f), .free_steps = &steps,
+                 .nudged_steps = &nudged, .adjoint_steps = &adjoint);
     tn_output(g, "h", h);
     tn_output(g, "free", steps);
     if (w->grad == TN_LOOP_EP) tn_output(g, "nudged", nudged);
@@ -80,7 +86,8 @@ static double flops_of(tn_bound *bound, const struct way *w, int64_t d, bool who
 {
     const double free = count(bound, "free"), map = 16 * (double)(d * d);
     if (!w->backward) return map * free;
-    return map * ((whole ? free : 0) + count(bound, "nudged") + count(bound, "adjoint") + (w->grad == TN_LOOP_BPTT ? 2.5 * free : 3 * B));
+    return map * ((whole ? free : 0) + count(bound, "nudged") + count(bound, "adjoint") +
+                  (w->grad == TN_LOOP_BPTT ? 2.5 * free : 3 * B));
 }
 
 /* On a GPU: a whole replay, solve and gradient, by the clock on the wall over many of them. */
@@ -111,7 +118,8 @@ static tn_status measure(const tn_bench *b, const char *name, tn_bound *bound, c
     tn_bench_row r = { .group = "relax", .name = name };
     const bool gpu = b->device != TN_CPU;
     if (gpu) tn_bound_hold(bound, true);
-    for (int i = 0; i < (gpu ? 3 : 1); i++) TN_RETURN_IF(gpu ? tn_run(bound) : run_once(bound, w, &times[0])); /* touches the memory, records */
+    for (int i = 0; i < (gpu ? 3 : 1); i++)
+        TN_RETURN_IF(gpu ? tn_run(bound) : run_once(bound, w, &times[0])); /* touches the memory, records */
     const double start = tn_clock_s();
     while (runs < MOST_RUNS && (runs < 5 || tn_clock_s() - start < b->budget_s / 2)) {
         TN_RETURN_IF(gpu ? run_many(bound, &times[runs]) : run_once(bound, w, &times[runs]));
@@ -135,8 +143,12 @@ static tn_status bench_way(const tn_bench *b, const struct way *w, int64_t d, bo
     tn_bound *bound = NULL;
     char name[64];
     snprintf(name, sizeof name, "d%d %s%s", (int)d, w->name, plain ? " plain" : "");
-    TN_TRY(tn_graph_new(&(tn_graph_options){ .training = w->backward, .threads = b->ceilings.threads, .off = plain ? off : NULL,
-                                             .device = b->device, .round = b->bf16 ? TN_BF16 : TN_F32 }, &g));
+    TN_TRY(tn_graph_new(&(tn_graph_options){ .training = w->backward,
+                                             .threads = b->ceilings.threads,
+                                             .off = plain ? off : NULL,
+                                             .device = b->device,
+                                             .round = b->bf16 ? TN_BF16 : TN_F32 },
+                        &g));
     tn_seed seed = { .y = build(g, w, d) };
     if (w->backward) seed.dy = tn_input(g, "dy", tn_shape(B, d), TN_F32);
     const tn_compile_options o = { .device = b->device, .seeds = &seed, .n_seeds = w->backward };

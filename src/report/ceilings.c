@@ -48,8 +48,7 @@ typedef struct fma_job {
             _Pragma("GCC unroll 32") for (int i = 0; i < chains; i++) acc[i] += a[i & 1] * b[i >> 1 & 1];              \
         }                                                                                                              \
         float sum = 0;                                                                                                 \
-        _Pragma("GCC unroll 32") for (int i = 0; i < chains; i++)                                                      \
-            for (int k = 0; k < width; k++) sum += acc[i][k];                                                          \
+        _Pragma("GCC unroll 32") for (int i = 0; i < chains; i++) for (int k = 0; k < width; k++) sum += acc[i][k];    \
         j->out[tile] = sum; /* so that the work is not dropped */                                                      \
     }
 
@@ -70,7 +69,8 @@ static fma_kernel widest(void)
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f")) return (fma_kernel){ fma_avx512, 2.0 * 16 * 12 * LOOPS };
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return (fma_kernel){ fma_avx2, 2.0 * 8 * 12 * LOOPS };
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return (fma_kernel){ fma_avx2, 2.0 * 8 * 12 * LOOPS };
 #endif
     return (fma_kernel){ fma_plain, 2.0 * 4 * 20 * LOOPS };
 }

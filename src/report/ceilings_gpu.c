@@ -43,7 +43,8 @@ static tn_ref square(tn_graph *g, const void *size)
 {
     const int64_t n = *(const int64_t *)size;
     const tn_dtype type = tn_graph_get_options(g)->activation;
-    return tn_matmul(g, tn_input(g, "a", tn_shape(n, n), type), tn_input(g, "b", tn_shape(n, n), type), .transpose_b = true);
+    return tn_matmul(g, tn_input(g, "a", tn_shape(n, n), type), tn_input(g, "b", tn_shape(n, n), type),
+                     .transpose_b = true);
 }
 
 static tn_status measure_products(int64_t n, tn_bench_case k, double *gflops)

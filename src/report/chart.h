@@ -25,8 +25,8 @@ tn_status tn_chart_scatter(const tn_scatter *c, FILE *out);
 /* One upright axis for each dimension, one line across them for each trial. */
 typedef struct tn_parallel_axis {
     const char *name;
-    const char *low, *high;      /* text at its ends; NULL where there are choices */
-    const char *const *choices;  /* (n_choices), at their places (i + 0.5) / n_choices; or NULL */
+    const char *low, *high;     /* text at its ends; NULL where there are choices */
+    const char *const *choices; /* (n_choices), at their places (i + 0.5) / n_choices; or NULL */
     size_t n_choices;
 } tn_parallel_axis;
 

@@ -12,13 +12,16 @@ static void put_bar(const tn_bars *c, const tn_frame *f, size_t row, size_t grou
     const size_t i = row * c->n_groups + group;
     const double v = tn__plot_place(&f->x, c->value[i]), zero = tn__frame_x(f, fmax(0, tn__plot_place(&f->x, 0)));
     if (!isfinite(v)) return;
-    const double y = f->top + GAP / 2.0 + (double)row * (double)(BAR * c->n_groups + GAP) + (double)(BAR * group), x = tn__frame_x(f, v);
-    fprintf(f->out, "<rect class=\"n%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n", group % TN_SVG_STYLES, fmin(x, zero), y,
-            fabs(x - zero), BAR - 2);
+    const double y = f->top + GAP / 2.0 + (double)row * (double)(BAR * c->n_groups + GAP) + (double)(BAR * group),
+                 x = tn__frame_x(f, v);
+    fprintf(f->out, "<rect class=\"n%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n",
+            group % TN_SVG_STYLES, fmin(x, zero), y, fabs(x - zero), BAR - 2);
     const double s = c->spread ? c->spread[i] : NAN;
     if (!isfinite(s) || s <= 0) return;
-    const double a = tn__frame_x(f, tn__plot_place(&f->x, c->value[i] - s)), b = tn__frame_x(f, tn__plot_place(&f->x, c->value[i] + s));
-    fprintf(f->out, "<line class=\"a\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", fmax(a, f->left), b, y + BAR / 2.0 - 1, y + BAR / 2.0 - 1);
+    const double a = tn__frame_x(f, tn__plot_place(&f->x, c->value[i] - s)),
+                 b = tn__frame_x(f, tn__plot_place(&f->x, c->value[i] + s));
+    fprintf(f->out, "<line class=\"a\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", fmax(a, f->left), b,
+            y + BAR / 2.0 - 1, y + BAR / 2.0 - 1);
 }
 
 /* 0 and the ends of all whiskers: what the axis must hold. */
@@ -48,7 +51,9 @@ tn_status tn_chart_bars(const tn_bars *c, FILE *out)
     if (longest > NAME_COLUMNS) longest = NAME_COLUMNS;
     const double row = (double)(BAR * c->n_groups + GAP);
     const int height = 70 + (int)(row * (double)c->n) + 52;
-    tn_frame f = { .out = out, .left = 30 + 7.4 * (double)longest, .right = WIDTH - 26, .top = 70, .bottom = height - 52 };
+    tn_frame f = {
+        .out = out, .left = 30 + 7.4 * (double)longest, .right = WIDTH - 26, .top = 70, .bottom = height - 52
+    };
     TN_RETURN_IF(axis_of(c, &f.x));
     tn__svg_begin(out, WIDTH, height, c->title ? c->title : "bars", c->n_groups);
     tn__svg_heading(out, c->title);

@@ -46,7 +46,8 @@ void tn__frame_names(const tn_frame *f, const char *const *names, size_t n)
         snprintf(class, sizeof class, "e n%zu", i % TN_SVG_STYLES);
         tn__svg_label(f->out, class, x, f->top - 14, names[i], 24);
         x -= 7.2 * fmin(24, (double)tn__plot_columns(names[i])) + 22;
-        fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", i % TN_SVG_STYLES, x + 11, f->top - 18);
+        fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", i % TN_SVG_STYLES, x + 11,
+                f->top - 18);
     }
 }
 

@@ -32,7 +32,8 @@ static void put_axis(const tn_frame *f, const tn_parallel *c, size_t k)
     fprintf(f->out, "<line class=\"a\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.0f\" y2=\"%.0f\"/>\n", x, x, f->top, f->bottom);
     tn__svg_label(f->out, "t c", x, f->top - 12, a->name, 16);
     for (size_t i = 0; a->choices && i < a->n_choices; i++)
-        tn__svg_label(f->out, "m", x + 5, tn__frame_y(f, ((double)i + 0.5) / (double)a->n_choices) + 4, a->choices[i], 12);
+        tn__svg_label(f->out, "m", x + 5, tn__frame_y(f, ((double)i + 0.5) / (double)a->n_choices) + 4, a->choices[i],
+                      12);
     if (a->choices) return;
     if (a->low) tn__svg_label(f->out, "m c", x, f->bottom + 16, a->low, 14);
     if (a->high) tn__svg_label(f->out, "m c", x, f->top - 27, a->high, 14);

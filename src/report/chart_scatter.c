@@ -35,7 +35,8 @@ static void put_others(const tn_scatter *c, const tn_frame *f, int group, unsign
     fprintf(f->out, "<path class=\"s%d p\" style=\"stroke-width:5\" d=\"", group % TN_SVG_STYLES);
     for (size_t i = 0; i < c->n; i++) {
         spot s;
-        if ((c->front && c->front[i]) || (c->quoted && c->quoted[i]) || !place(c, f, i, &s) || s.group != group) continue;
+        if ((c->front && c->front[i]) || (c->quoted && c->quoted[i]) || !place(c, f, i, &s) || s.group != group)
+            continue;
         const long cx = lround(s.x / CELL), cy = lround(s.y / CELL);
         unsigned char *cell = &seen[cy * (WIDTH / CELL + 1) + cx];
         if (*cell & bit) continue;
@@ -56,14 +57,15 @@ static void put_front(const tn_frame *f, spot *v, size_t n)
         if (ends) fputs("\"/>\n", f->out);
     }
     for (size_t i = 0; i < n; i++)
-        fprintf(f->out, "<circle class=\"n%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", v[i].group % TN_SVG_STYLES, v[i].x, v[i].y);
+        fprintf(f->out, "<circle class=\"n%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", v[i].group % TN_SVG_STYLES, v[i].x,
+                v[i].y);
 }
 
 static void put_diamond(FILE *out, int group, double x, double y)
 {
     enum { HALF = 6 };
-    fprintf(out, "<path class=\"s%d\" d=\"M%.1f %.1fl%d %dl%d %dl%d %dz\"/>\n", group % TN_SVG_STYLES, x - HALF, y, HALF, -HALF, HALF, HALF,
-            -HALF, HALF);
+    fprintf(out, "<path class=\"s%d\" d=\"M%.1f %.1fl%d %dl%d %dl%d %dz\"/>\n", group % TN_SVG_STYLES, x - HALF, y,
+            HALF, -HALF, HALF, HALF, -HALF, HALF);
 }
 
 /* On top of all, with what the sign means below the axis. */

@@ -31,12 +31,21 @@ static void scatter(void **state)
     const int group[] = { 0, 0, 1, 1, 0, 1 };
     const bool front[] = { true, true, true, false, true, true };
     char *t;
-    const tn_scatter c = { .title = "a & b", .x_label = "seconds", .y_label = "accuracy", .groups = sides, .n_groups = 2, .n = 6,
-                           .x = x, .y = y, .group = group, .front = front, .log_x = true };
+    const tn_scatter c = { .title = "a & b",
+                           .x_label = "seconds",
+                           .y_label = "accuracy",
+                           .groups = sides,
+                           .n_groups = 2,
+                           .n = 6,
+                           .x = x,
+                           .y = y,
+                           .group = group,
+                           .front = front,
+                           .log_x = true };
     DRAW(tn_chart_scatter(&c, out), t);
-    assert_int_equal(count_of(t, "h0"), 1);                 /* the one beside the fronts */
-    assert_int_equal(count_of(t, "r=\"4\""), 3 + 2);        /* three of fronts, two of names; NaN and infinity are nowhere */
-    assert_int_equal(count_of(t, "<path"), 2 + 2);          /* others and front of each group */
+    assert_int_equal(count_of(t, "h0"), 1);          /* the one beside the fronts */
+    assert_int_equal(count_of(t, "r=\"4\""), 3 + 2); /* three of fronts, two of names; NaN and infinity are nowhere */
+    assert_int_equal(count_of(t, "<path"), 2 + 2);   /* others and front of each group */
     assert_int_equal(count_of(t, "seconds (log scale)"), 1);
     assert_true(strstr(t, "a &amp; b") && strstr(t, "b&lt;p") && !strstr(t, "b<p"));
     assert_true(!strstr(t, "nan") && !strstr(t, "inf"));
@@ -71,7 +80,8 @@ static void parallel(void **state)
 {
     (void)state;
     static const char *const choices[] = { "adam", "adamw" };
-    const tn_parallel_axis axes[] = { { .name = "train.lr", .low = "1e-4", .high = "0.1" }, { .name = "optimizer", .choices = choices, .n_choices = 2 },
+    const tn_parallel_axis axes[] = { { .name = "train.lr", .low = "1e-4", .high = "0.1" },
+                                      { .name = "optimizer", .choices = choices, .n_choices = 2 },
                                       { .name = "decay", .low = "0", .high = "1" } };
     const double place[] = { 0, 0.25, NAN, 0.5, 0.75, 1, 1, 0.25, 0 }, rank[] = { 0, 1, NAN };
     char *t;
@@ -91,7 +101,9 @@ static void bars(void **state)
     static const char *const names[] = { "lr", "batch" };
     const double value[] = { 0.8, 0.4, 0.2, NAN }, spread[] = { 0.05, 0.1, NAN, 0.1 };
     char *t;
-    const tn_bars c = { .title = "importance", .names = names, .groups = sides, .n = 2, .n_groups = 2, .value = value, .spread = spread };
+    const tn_bars c = {
+        .title = "importance", .names = names, .groups = sides, .n = 2, .n_groups = 2, .value = value, .spread = spread
+    };
     DRAW(tn_chart_bars(&c, out), t);
     assert_int_equal(count_of(t, "<rect class=\"n"), 3);
     double w[3];
@@ -112,7 +124,9 @@ static void timeline(void **state)
     const double begin[] = { 0, 10, 0, NAN, 5.0001 }, end[] = { 5, 20, 9, 4, 5.0002 };
     const int lane[] = { 0, 0, 1, 1, 0 }, which[] = { 0, 1, 0, 0, 0 };
     char *t;
-    const tn_timeline c = { .states = states, .n_states = 2, .n = 5, .begin = begin, .end = end, .lane = lane, .state = which };
+    const tn_timeline c = {
+        .states = states, .n_states = 2, .n = 5, .begin = begin, .end = end, .lane = lane, .state = which
+    };
     DRAW(tn_chart_timeline(&c, out), t);
     assert_int_equal(count_of(t, "<rect class=\"n"), 4);
     assert_int_equal(count_of(t, ">worker 2<"), 1);
@@ -134,7 +148,8 @@ static void refused(void **state)
     const double one[] = { 1 };
     if (!full) return;
     setvbuf(full, NULL, _IONBF, 0);
-    assert_fails(tn_chart_scatter(&(tn_scatter){ .groups = sides, .n_groups = 1, .n = 1, .x = one, .y = one }, full), TN_DISK, "could not be written");
+    assert_fails(tn_chart_scatter(&(tn_scatter){ .groups = sides, .n_groups = 1, .n = 1, .x = one, .y = one }, full),
+                 TN_DISK, "could not be written");
     fclose(full);
 }
 

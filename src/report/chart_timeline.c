@@ -25,9 +25,11 @@ static void put_bars(const tn_frame *f, bar *v, size_t n)
     qsort(v, n, sizeof *v, by_lane);
     for (size_t i = 0; i < n;) {
         bar b = v[i++];
-        while (i < n && v[i].lane == b.lane && v[i].state == b.state && v[i].x1 - b.x1 < 1) b.x2 = fmax(b.x2, v[i++].x2);
-        fprintf(f->out, "<rect class=\"n%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n", b.state % TN_SVG_STYLES, b.x1,
-                f->top + (double)(b.lane * LANE), fmax(b.x2 - b.x1 - 0.5, 0.5), LANE - 4);
+        while (i < n && v[i].lane == b.lane && v[i].state == b.state && v[i].x1 - b.x1 < 1)
+            b.x2 = fmax(b.x2, v[i++].x2);
+        fprintf(f->out, "<rect class=\"n%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n",
+                b.state % TN_SVG_STYLES, b.x1, f->top + (double)(b.lane * LANE), fmax(b.x2 - b.x1 - 0.5, 0.5),
+                LANE - 4);
     }
 }
 

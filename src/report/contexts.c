@@ -25,12 +25,21 @@ static void close_bench(bench *b)
 
 static tn_status open_bench(const tn_contexts *o, const tn_context_row *r, bool trains, bench *b)
 {
-    TN_RETURN_IF(tn_at_context_open(&(tn_at_context_options){ .model = o->model, .settings = o->settings, .store = o->store,
-                                                              .batch = r->batch, .context = r->context, .trains = trains,
-                                                              .documents = tn_source_marks_documents(o->mode) }, &b->at));
+    TN_RETURN_IF(tn_at_context_open(&(tn_at_context_options){ .model = o->model,
+                                                              .settings = o->settings,
+                                                              .store = o->store,
+                                                              .batch = r->batch,
+                                                              .context = r->context,
+                                                              .trains = trains,
+                                                              .documents = tn_source_marks_documents(o->mode) },
+                                    &b->at));
     return tn_source_text_open(&(tn_source_text_options){ .data = o->data, .mode = o->mode, .prefetch = 1 },
-                               &(tn_source_start){ .trainer = b->at.trainer, .batch = r->batch, .length = r->context,
-                                                   .heldout = o->split ? o->split : TN_VALID, .heldout_only = !trains }, &b->source);
+                               &(tn_source_start){ .trainer = b->at.trainer,
+                                                   .batch = r->batch,
+                                                   .length = r->context,
+                                                   .heldout = o->split ? o->split : TN_VALID,
+                                                   .heldout_only = !trains },
+                               &b->source);
 }
 
 static tn_status score(const tn_contexts *o, bench *b, tn_context_row *r)
@@ -78,7 +87,8 @@ static tn_status measure(const tn_contexts *o, tn_context_row *r, bool trains)
 {
     bench b = { 0 };
     if (r->why[0]) return TN_OK;
-    if (o->interrupted && o->interrupted(o->ctx)) return tn_error(TN_INTERRUPTED, "interrupted while measuring contexts");
+    if (o->interrupted && o->interrupted(o->ctx))
+        return tn_error(TN_INTERRUPTED, "interrupted while measuring contexts");
     if (o->progress) o->progress(o->ctx, trains ? "training speed" : "held-out loss", r->context);
     tn_status s = open_bench(o, r, trains, &b);
     if (s == TN_OK) s = trains ? time_steps(o, &b, r) : score(o, &b, r);
@@ -92,8 +102,9 @@ tn_status tn_contexts_measure(const tn_contexts *o, tn_context_row *rows, size_t
 {
     for (size_t i = 0; i < n; i++) {
         const int64_t T = rows[i].context;
-        rows[i] = (tn_context_row){ .context = T, .batch = o->tokens / T > 0 ? o->tokens / T : 1, .loss = NAN, .bits = NAN,
-                                    .tokens_per_s = NAN };
+        rows[i] = (tn_context_row){
+            .context = T, .batch = o->tokens / T > 0 ? o->tokens / T : 1, .loss = NAN, .bits = NAN, .tokens_per_s = NAN
+        };
     }
     for (size_t i = 0; i < n; i++) TN_RETURN_IF(measure(o, &rows[i], false));
     for (size_t i = 0; i < n; i++)

@@ -21,8 +21,13 @@ typedef struct runner {
 
 static tn_status open_runner(const tn_decode_side *side, const tn_decode_point *at, runner *r)
 {
-    const tn_decoder_options o = { .model = side->model, .settings = side->settings, .store = side->store, .batch = at->batch,
-                                   .capacity = at->context, .threads = at->threads, .greedy = true };
+    const tn_decoder_options o = { .model = side->model,
+                                   .settings = side->settings,
+                                   .store = side->store,
+                                   .batch = at->batch,
+                                   .capacity = at->context,
+                                   .threads = at->threads,
+                                   .greedy = true };
     TN_RETURN_IF(tn_decoder_new(&o, &r->decoder));
     r->first = tn_alloc(sizeof *r->first * (size_t)at->batch);
     r->out = tn_alloc(sizeof *r->out * (size_t)at->batch * MOST_TOKENS);
@@ -96,7 +101,8 @@ tn_status tn_decode_measure(const tn_decode_side *sides, size_t n, const tn_deco
     tn_status s = TN_OK;
     runner *r = tn_alloc(sizeof *r * TN_DECODE_MOST);
     if (!r) TN_TRY(TN_MEMORY);
-    if (n > TN_DECODE_MOST || at->rounds < 1 || at->rounds > TN_DECODE_ROUNDS) TN_FAIL(TN_USAGE, "at most %d models and %d rounds", TN_DECODE_MOST, TN_DECODE_ROUNDS);
+    if (n > TN_DECODE_MOST || at->rounds < 1 || at->rounds > TN_DECODE_ROUNDS)
+        TN_FAIL(TN_USAGE, "at most %d models and %d rounds", TN_DECODE_MOST, TN_DECODE_ROUNDS);
     memset(rows, 0, sizeof *rows * n);
     for (size_t i = 0; i < n; i++) {
         TN_TRY(take_reason(open_runner(&sides[i], at, &r[i]), &rows[i]));

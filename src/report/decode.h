@@ -18,21 +18,23 @@ typedef struct tn_decode_side {
 
 typedef struct tn_decode_point {
     int64_t batch, context;
-    int rounds;       /* at most TN_DECODE_ROUNDS */
-    double seconds;   /* for each side, about */
-    double copy_gbs;  /* of the device: what the limit is made of */
-    int threads;      /* 0: as the settings say */
+    int rounds;      /* at most TN_DECODE_ROUNDS */
+    double seconds;  /* for each side, about */
+    double copy_gbs; /* of the device: what the limit is made of */
+    int threads;     /* 0: as the settings say */
 } tn_decode_point;
 
 typedef struct tn_decode_row {
-    char why[512];               /* it was not measured: the reason; else empty */
-    double ms, spread_ms;        /* of one token in each of the batch's rows: median of the rounds, half the distance of the quartiles */
-    double cpu_ms;               /* the processor's time for it, all threads together: waiting for a core does not count */
-    double tokens_s;             /* of all rows together */
-    double weight_bytes, state_bytes; /* read for a token: weights in the form they are read in; states or caches of all rows */
-    double of_limit;             /* the time that reading those bytes once takes at copy_gbs, as a part of ms */
-    double ratio;                /* tokens_s over that of the first side that was measured */
-    int64_t tokens;              /* timed in each round */
+    char why[512]; /* it was not measured: the reason; else empty */
+    double ms,
+        spread_ms; /* of one token in each of the batch's rows: median of the rounds, half the distance of the quartiles */
+    double cpu_ms;   /* the processor's time for it, all threads together: waiting for a core does not count */
+    double tokens_s; /* of all rows together */
+    double weight_bytes,
+        state_bytes; /* read for a token: weights in the form they are read in; states or caches of all rows */
+    double of_limit; /* the time that reading those bytes once takes at copy_gbs, as a part of ms */
+    double ratio;    /* tokens_s over that of the first side that was measured */
+    int64_t tokens;  /* timed in each round */
 } tn_decode_row;
 
 /* rows (n). What does not fit, or is no model to decode, is left out with its reason and does not stop the others. */

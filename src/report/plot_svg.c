@@ -30,14 +30,8 @@ static size_t style_of(const field *f, size_t series)
     const size_t like = f->p->series[series].like;
     return like ? like - 1 : series;
 }
-static double pixel_x(const field *f, double place)
-{
-    return f->left + place * (f->right - f->left);
-}
-static double pixel_y(const field *f, double place)
-{
-    return f->bottom - place * (f->bottom - f->top);
-}
+static double pixel_x(const field *f, double place) { return f->left + place * (f->right - f->left); }
+static double pixel_y(const field *f, double place) { return f->bottom - place * (f->bottom - f->top); }
 
 typedef struct point {
     double x, y;

@@ -67,8 +67,10 @@ static void shapes(void **state)
     static double x[500], a[500], b[500];
     for (int i = 0; i < 500; i++)
         x[i] = 2000.0 * i, a[i] = 8 * exp(-i / 100.0) + 1e-3, b[i] = i % 100 < 30 ? NAN : 2 + sin(i / 20.0);
-    const tn_series s[] = { { .name = "train", .x = x, .y = a, .n = 500 },
-                            { .name = "held out, with a name that is far too long for one line", .x = x, .y = b, .n = 500 } };
+    const tn_series s[] = {
+        { .name = "train", .x = x, .y = a, .n = 500 },
+        { .name = "held out, with a name that is far too long for one line", .x = x, .y = b, .n = 500 }
+    };
     for (int width = 32; width <= 130; width += 7)
         for (int flags = 0; flags < 8; flags++) {
             const tn_plot p = { .title = "loss",
@@ -148,7 +150,9 @@ static void hard_values(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int log_y = 0; log_y < 2; log_y++)
             for (int swap = 0; swap < 2; swap++) {
-                const tn_series s = { .name = "s", .x = swap ? cases[i] : ramp_x, .y = swap ? ramp_y : cases[i], .n = 3 };
+                const tn_series s = {
+                    .name = "s", .x = swap ? cases[i] : ramp_x, .y = swap ? ramp_y : cases[i], .n = 3
+                };
                 const tn_plot p = { .series = &s, .count = 1, .log_y = log_y, .width = 40, .height = 10 };
                 char *t = drawn(tn_plot_text, &p);
                 check_lines(t, 40, false);

@@ -76,14 +76,8 @@ static void draw_line(canvas *c, int x0, int y0, int x1, int y1, unsigned series
 }
 
 /* Rows count downward, so y is turned over here, once. */
-static int dot_row(const canvas *c, double place)
-{
-    return (int)lround((1 - place) * (c->rows * c->dots_y - 1));
-}
-static int dot_column(const canvas *c, double place)
-{
-    return (int)lround(place * (c->columns * c->dots_x - 1));
-}
+static int dot_row(const canvas *c, double place) { return (int)lround((1 - place) * (c->rows * c->dots_y - 1)); }
+static int dot_column(const canvas *c, double place) { return (int)lround(place * (c->columns * c->dots_x - 1)); }
 
 static void draw_series(canvas *c, unsigned k)
 {

@@ -23,7 +23,9 @@ typedef struct marks {
 /* By whichever mark the model reads; without marks a row is one document. */
 static bool starts_at(const marks *f, int64_t i)
 {
-    return f->reset ? f->reset[i] != 0 : f->document ? f->document[i] != f->document[i - 1] : f->positions && f->positions[i] == 0;
+    return f->reset      ? f->reset[i] != 0
+           : f->document ? f->document[i] != f->document[i - 1]
+                         : f->positions && f->positions[i] == 0;
 }
 
 static void add_row(tn_position_sums *s, const marks *f, int64_t row, const float *nll)
@@ -51,8 +53,11 @@ static void add_row(tn_position_sums *s, const marks *f, int64_t row, const floa
 
 void tn_position_sums_add(tn_position_sums *s, const tn_feed *f, const float *nll)
 {
-    const marks m = { .labels = tn_feed_at(f, "labels"), .reset = tn_feed_at(f, "reset"), .document = tn_feed_at(f, "document"),
-                      .positions = tn_feed_at(f, "positions"), .length = f->length };
+    const marks m = { .labels = tn_feed_at(f, "labels"),
+                      .reset = tn_feed_at(f, "reset"),
+                      .document = tn_feed_at(f, "document"),
+                      .positions = tn_feed_at(f, "positions"),
+                      .length = f->length };
     for (int64_t row = 0; row < f->batch && m.labels; row++) add_row(s, &m, row, nll);
 }
 
@@ -69,13 +74,15 @@ size_t tn_position_sums_rows(const tn_position_sums *s, int64_t context, tn_posi
     for (int64_t first = 0; first < context && n < TN_POSITION_ROWS; first = first ? 2 * first : 2) {
         tn_position_row *r = &rows[n];
         const int64_t end = first ? 2 * first : 2;
-        *r = (tn_position_row){ .first = first, .last = (end < context ? end : context) - 1, .loss = NAN, .error = NAN };
+        *r =
+            (tn_position_row){ .first = first, .last = (end < context ? end : context) - 1, .loss = NAN, .error = NAN };
         const double tokens = s->bucket[n].tokens;
         if (tokens > 0) {
             r->tokens = (int64_t)tokens;
             r->rows = (int64_t)s->bucket[n].rows;
             r->loss = s->bucket[n].loss / tokens;
-            r->error = error_of(tokens, s->bucket[n].rows, s->bucket[n].loss2, s->bucket[n].cross, s->bucket[n].tokens2, r->loss);
+            r->error = error_of(tokens, s->bucket[n].rows, s->bucket[n].loss2, s->bucket[n].cross, s->bucket[n].tokens2,
+                                r->loss);
         }
         n++;
     }
@@ -89,7 +96,8 @@ static tn_status walk(const tn_positions_options *o, tn_trainer *t, const tn_sou
     for (int64_t i = 0; o->tokens == 0 || done < o->tokens; i++) {
         float loss;
         int64_t count, n;
-        if (o->interrupted && o->interrupted(o->ctx)) return tn_error(TN_INTERRUPTED, "interrupted while measuring positions");
+        if (o->interrupted && o->interrupted(o->ctx))
+            return tn_error(TN_INTERRUPTED, "interrupted while measuring positions");
         TN_RETURN_IF(tn_source_heldout(source, i, t, &count));
         if (count == 0) break;
         TN_RETURN_IF(tn_trainer_eval(t, &loss));
@@ -109,12 +117,19 @@ tn_status tn_positions_measure(const tn_positions_options *o, tn_positions *out)
     tn_at_context at = { 0 };
     tn_source source = { 0 };
     tn_position_sums sums = { 0 };
-    TN_TRY(tn_at_context_open(&(tn_at_context_options){ .model = o->model, .settings = o->settings, .store = o->store, .batch = o->batch,
-                                                        .context = o->context, .nll = true,
-                                                        .documents = tn_source_marks_documents(o->mode) }, &at));
-    TN_TRY(tn_source_text_open(&(tn_source_text_options){ .data = o->data, .mode = o->mode },
-                               &(tn_source_start){ .trainer = at.trainer, .batch = o->batch, .length = o->context, .heldout = o->split,
-                                                   .heldout_only = true }, &source));
+    TN_TRY(tn_at_context_open(&(tn_at_context_options){ .model = o->model,
+                                                        .settings = o->settings,
+                                                        .store = o->store,
+                                                        .batch = o->batch,
+                                                        .context = o->context,
+                                                        .nll = true,
+                                                        .documents = tn_source_marks_documents(o->mode) },
+                              &at));
+    TN_TRY(tn_source_text_open(
+        &(tn_source_text_options){ .data = o->data, .mode = o->mode },
+        &(tn_source_start){
+            .trainer = at.trainer, .batch = o->batch, .length = o->context, .heldout = o->split, .heldout_only = true },
+        &source));
     TN_TRY(walk(o, at.trainer, &source, &sums));
     double loss = 0, tokens = 0;
     for (int b = 0; b < TN_POSITION_ROWS; b++) {

@@ -17,8 +17,8 @@ typedef struct tn_position_row {
 /* Sums by bucket, for whoever has batches of his own. */
 typedef struct tn_position_sums {
     struct {
-        double tokens, loss, rows;     /* over all labels */
-        double loss2, cross, tokens2;  /* over rows: s^2, s n, n^2 of a row's loss s and labels n */
+        double tokens, loss, rows;    /* over all labels */
+        double loss2, cross, tokens2; /* over rows: s^2, s n, n^2 of a row's loss s and labels n */
     } bucket[TN_POSITION_ROWS];
 } tn_position_sums;
 

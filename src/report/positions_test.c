@@ -27,8 +27,14 @@ static void make_trainer(rig *r, const char *model, const char *const *more, boo
     size_t n = 6;
     for (int i = 0; i < 3 && more[i]; i++) set[n++] = more[i];
     assert_ok(tn_settings_resolve(model, set, n, &r->settings, &r->model));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = r->model, .settings = r->settings, .batch = B, .length = T, .logits = true,
-                                                    .forward_only = true, .supply = &(tn_supply){ .optional = documents } }, &r->trainer));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = r->model,
+                                                    .settings = r->settings,
+                                                    .batch = B,
+                                                    .length = T,
+                                                    .logits = true,
+                                                    .forward_only = true,
+                                                    .supply = &(tn_supply){ .optional = documents } },
+                             &r->trainer));
     const tn_entry *e = tn_store_find(tn_trainer_store(r->trainer), "embed"); /* so that labels differ */
     for (int64_t i = 0; i < tn_dims_count(e->dims); i++) ((float *)e->data)[i] *= 20;
 }
@@ -43,8 +49,8 @@ static void open_rig(rig *r, const char *model, const char *const *more, bool do
         for (int i = 0; i < 300; i++) fprintf(f, "line %d of %d\n", i, i * i % 83);
         fclose(f);
     }
-    assert_ok(tn_dataset_open(tn_tempdir_file(&r->dir, documents ? "d.jsonl" : "d.txt"), &(tn_dataset_options){ .holdout_frac = 0.2 },
-                              &r->data));
+    assert_ok(tn_dataset_open(tn_tempdir_file(&r->dir, documents ? "d.jsonl" : "d.txt"),
+                              &(tn_dataset_options){ .holdout_frac = 0.2 }, &r->data));
     make_trainer(r, model, more, documents);
 }
 
@@ -80,8 +86,10 @@ static void by_hand(rig *r, tn_loader_mode mode, direct *d)
     int64_t count, n;
     float loss;
     *d = (direct){ 0 };
-    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r->data, .mode = mode },
-                                  &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID, .heldout_only = true }, &source));
+    assert_ok(tn_source_text_open(
+        &(tn_source_text_options){ .data = r->data, .mode = mode },
+        &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID, .heldout_only = true },
+        &source));
     for (int64_t i = 0;; i++) {
         assert_ok(tn_source_heldout(&source, i, r->trainer, &count));
         if (count == 0) break;
@@ -143,16 +151,25 @@ static void positions(void **state)
     tn_evaluation whole;
     open_rig(&r, x->model, x->more, x->documents);
     by_hand(&r, mode, &d);
-    const tn_positions_options o = { .model = r.model, .settings = r.settings, .store = tn_trainer_store(r.trainer), .data = r.data,
-                                     .mode = mode, .split = TN_VALID, .context = T, .batch = B };
+    const tn_positions_options o = { .model = r.model,
+                                     .settings = r.settings,
+                                     .store = tn_trainer_store(r.trainer),
+                                     .data = r.data,
+                                     .mode = mode,
+                                     .split = TN_VALID,
+                                     .context = T,
+                                     .batch = B };
     assert_ok(tn_positions_measure(&o, &p));
     assert_int_equal(p.n, BUCKETS);
     assert_true(p.row[0].first == 0 && p.row[0].last == 1 && p.row[5].first == 32 && p.row[5].last == T - 1);
     for (int b = 0; b < BUCKETS; b++) compare(&d, &p.row[b], b);
-    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r.data, .mode = mode },
-                                  &(tn_source_start){ .trainer = r.trainer, .batch = B, .length = T, .heldout = TN_VALID, .heldout_only = true }, &source));
+    assert_ok(tn_source_text_open(
+        &(tn_source_text_options){ .data = r.data, .mode = mode },
+        &(tn_source_start){ .trainer = r.trainer, .batch = B, .length = T, .heldout = TN_VALID, .heldout_only = true },
+        &source));
     assert_ok(tn_evaluate(r.trainer, &source, 0, &whole));
-    assert_true(whole.count == p.tokens && fabs(tn_scores_get(&whole.scores, "loss") - p.loss) < 1e-5 && p.bits == source.bits);
+    assert_true(whole.count == p.tokens && fabs(tn_scores_get(&whole.scores, "loss") - p.loss) < 1e-5 &&
+                p.bits == source.bits);
     tn_source_close(&source);
     tn_positions_options few = o;
     few.tokens = 1;
@@ -164,7 +181,9 @@ static void positions(void **state)
 /* Beyond what it was trained on: rotary models and ten have a loss there, a table of positions has none. */
 static void longer(void **state)
 {
-    static const struct { const char *model, *more[3], *why; } row[] = {
+    static const struct {
+        const char *model, *more[3], *why;
+    } row[] = {
         { "gpt", { "shape=gpt2" }, "learned positions end at train.context=48" },
         { "ten", { "pos=learned" }, "learned positions end at train.context=48" },
         { "ten", { "pos=sin" }, "table of positions ends at train.context=48" },
@@ -176,8 +195,14 @@ static void longer(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         open_rig(&r, row[i].model, row[i].more, false);
-        const tn_positions_options o = { .model = r.model, .settings = r.settings, .store = tn_trainer_store(r.trainer), .data = r.data,
-                                         .mode = TN_LOADER_WINDOW, .split = TN_VALID, .context = 2 * T, .batch = 1 };
+        const tn_positions_options o = { .model = r.model,
+                                         .settings = r.settings,
+                                         .store = tn_trainer_store(r.trainer),
+                                         .data = r.data,
+                                         .mode = TN_LOADER_WINDOW,
+                                         .split = TN_VALID,
+                                         .context = 2 * T,
+                                         .batch = 1 };
         if (row[i].why) assert_fails(tn_positions_measure(&o, &p), TN_USAGE, row[i].why);
         else {
             assert_ok(tn_positions_measure(&o, &p));
@@ -191,8 +216,14 @@ static void longer(void **state)
 
 static tn_reach_options reach_options(const rig *r)
 {
-    return (tn_reach_options){ .model = r->model, .settings = r->settings, .store = tn_trainer_store(r->trainer), .data = r->data,
-                               .split = TN_VALID, .whole = 16, .targets = 60, .tokens = 40 };
+    return (tn_reach_options){ .model = r->model,
+                               .settings = r->settings,
+                               .store = tn_trainer_store(r->trainer),
+                               .data = r->data,
+                               .split = TN_VALID,
+                               .whole = 16,
+                               .targets = 60,
+                               .tokens = 40 };
 }
 
 /* The loss of one label after n tokens that begin at `at`. */
@@ -202,8 +233,14 @@ static double alone(const rig *r, uint64_t at, int64_t n)
     int64_t count;
     float loss;
     tn_trainer *t;
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = r->model, .settings = r->settings, .batch = 1, .length = n, .logits = true,
-                                                    .forward_only = true, .store = tn_trainer_store(r->trainer) }, &t));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = r->model,
+                                                    .settings = r->settings,
+                                                    .batch = 1,
+                                                    .length = n,
+                                                    .logits = true,
+                                                    .forward_only = true,
+                                                    .store = tn_trainer_store(r->trainer) },
+                             &t));
     assert_ok(tn_dataset_read(r->data, TN_VALID, at, (size_t)n + 1, ids));
     memcpy(((int32_t *)tn_trainer_input(t, "tokens")), ids, sizeof *ids * (size_t)n);
     memcpy(((int32_t *)tn_trainer_input(t, "labels")), ids + 1, sizeof *ids * (size_t)n);
@@ -235,9 +272,12 @@ static void reach(void **state)
     open_rig(&r, "ten", more, false);
     const tn_reach_options o = reach_options(&r);
     assert_ok(tn_reach_measure(&o, &found));
-    assert_true(found.n == 5 && found.row[4].given == 16 && found.windows == 30 && found.targets == 60 && found.documents == 1);
-    const int64_t tokens = (int64_t)tn_dataset_count(r.data, TN_VALID).tokens, all = (tokens - 17) / 2 + 1, stride = all / 30;
-    for (int i = 0; i < 4; i++) assert_true(fabs(found.row[i].loss - mean_alone(&r, stride, found.row[i].given)) < 1e-5);
+    assert_true(found.n == 5 && found.row[4].given == 16 && found.windows == 30 && found.targets == 60 &&
+                found.documents == 1);
+    const int64_t tokens = (int64_t)tn_dataset_count(r.data, TN_VALID).tokens, all = (tokens - 17) / 2 + 1,
+                  stride = all / 30;
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs(found.row[i].loss - mean_alone(&r, stride, found.row[i].given)) < 1e-5);
     for (int i = 0; i < 4; i++) assert_true(fabs(found.row[i].more - (found.row[i].loss - found.row[4].loss)) < 1e-9);
     assert_true(found.row[4].more == 0 && found.row[0].error > 0 && found.row[0].why[0] == 0);
     close_rig(&r);
@@ -284,7 +324,8 @@ static void refused(void **state)
 
 void tn_tests_positions(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) tn_test_add(l, positions, &rows[i], "positions: %s", rows[i].name);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        tn_test_add(l, positions, &rows[i], "positions: %s", rows[i].name);
     tn_test_add(l, longer, NULL, "positions: beyond the trained context");
     tn_test_add(l, reach, NULL, "reach: rows one by one");
     tn_test_add(l, window, NULL, "reach: a window that ends");

@@ -12,8 +12,8 @@
 enum { MOST_ROWS = 256 }; /* of a batch: a short row still has a state of full size */
 
 typedef struct windows {
-    int64_t T, G, n;  /* tokens of one that are given, of them scored; how many there are */
-    int32_t *tokens;  /* (n,T+1) */
+    int64_t T, G, n;             /* tokens of one that are given, of them scored; how many there are */
+    int32_t *tokens;             /* (n,T+1) */
     double *loss[TN_REACH_ROWS]; /* (n): sums over its targets, by n of the table */
 } windows;
 
@@ -36,7 +36,8 @@ static tn_status count_windows(const tn_reach_options *o, int64_t G, int64_t *ou
         longest = tokens > longest ? tokens : longest;
     }
     if (*out > 0) return TN_OK;
-    return tn_error(TN_USAGE, "no held-out document has more than %lld tokens, the longest has %llu: ask for a shorter context",
+    return tn_error(TN_USAGE,
+                    "no held-out document has more than %lld tokens, the longest has %llu: ask for a shorter context",
                     (long long)o->whole, (unsigned long long)longest);
 }
 
@@ -50,8 +51,8 @@ static tn_status read_windows(const tn_reach_options *o, int64_t stride, windows
         TN_RETURN_IF(tn_dataset_document(o->data, o->split, d, &start, &tokens));
         const int64_t here = windows_of(tokens, w->T, w->G), before = made;
         for (; made < w->n && made * stride < seen + here; made++)
-            TN_RETURN_IF(tn_dataset_read(o->data, o->split, start + (uint64_t)((made * stride - seen) * w->G), (size_t)w->T + 1,
-                                         w->tokens + made * (w->T + 1)));
+            TN_RETURN_IF(tn_dataset_read(o->data, o->split, start + (uint64_t)((made * stride - seen) * w->G),
+                                         (size_t)w->T + 1, w->tokens + made * (w->T + 1)));
         seen += here;
         *documents += made > before;
     }
@@ -86,9 +87,11 @@ static void close_windows(windows *w)
 /* --- one n ---------------------------------------------------------------------------------------------------------------- */
 
 /* Row `part` of window `at` on n tokens, of which the last `scored` are targets not yet taken by parts before it. */
-static void fill_row(const windows *w, int64_t at, int64_t part, int64_t n, int64_t scored, const tn_feed *f, int64_t row)
+static void fill_row(const windows *w, int64_t at, int64_t part, int64_t n, int64_t scored, const tn_feed *f,
+                     int64_t row)
 {
-    int32_t *tokens = (int32_t *)tn_feed_at(f, "tokens") + row * n, *labels = (int32_t *)tn_feed_at(f, "labels") + row * n;
+    int32_t *tokens = (int32_t *)tn_feed_at(f, "tokens") + row * n,
+            *labels = (int32_t *)tn_feed_at(f, "labels") + row * n;
     const int64_t last = w->T - 1 - part * scored, left = w->G - part * scored;
     const int32_t *from = w->tokens + at * (w->T + 1) + last - n + 1;
     memcpy(tokens, from, sizeof *tokens * (size_t)n);
@@ -103,7 +106,8 @@ static tn_status score(const tn_reach_options *o, const windows *w, tn_trainer *
     for (int64_t first = 0; first < all; first += f.batch) {
         float mean;
         int64_t count;
-        if (o->interrupted && o->interrupted(o->ctx)) return tn_error(TN_INTERRUPTED, "interrupted while measuring the effective context");
+        if (o->interrupted && o->interrupted(o->ctx))
+            return tn_error(TN_INTERRUPTED, "interrupted while measuring the effective context");
         for (int64_t row = 0; row < f.batch; row++) {
             const int64_t i = first + row;
             if (i < all) fill_row(w, i / parts, i % parts, n, scored, &f, row);
@@ -112,7 +116,8 @@ static tn_status score(const tn_reach_options *o, const windows *w, tn_trainer *
         TN_RETURN_IF(tn_trainer_eval(t, &mean));
         const float *nll = tn_trainer_output(t, "nll", &count); /* 0 where nothing is scored */
         if (!nll || count != f.batch * n) return tn_error(TN_INTERNAL, "the plan puts out no loss by label");
-        for (int64_t i = 0; i < f.batch * n && first + i / n < all; i++) loss[(first + i / n) / parts] += (double)nll[i];
+        for (int64_t i = 0; i < f.batch * n && first + i / n < all; i++)
+            loss[(first + i / n) / parts] += (double)nll[i];
     }
     return TN_OK;
 }
@@ -123,8 +128,13 @@ static tn_status measure(const tn_reach_options *o, const windows *w, tn_reach_r
     int64_t rows = o->tokens / r->given;
     rows = rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : rows;
     if (o->progress) o->progress(o->ctx, r->given);
-    tn_status s = tn_at_context_open(&(tn_at_context_options){ .model = o->model, .settings = o->settings, .store = o->store, .batch = rows,
-                                                               .context = r->given, .nll = true }, &at);
+    tn_status s = tn_at_context_open(&(tn_at_context_options){ .model = o->model,
+                                                               .settings = o->settings,
+                                                               .store = o->store,
+                                                               .batch = rows,
+                                                               .context = r->given,
+                                                               .nll = true },
+                                     &at);
     if (s == TN_OK) s = score(o, w, at.trainer, r->given, loss);
     tn_at_context_close(&at);
     if (r->given == o->whole || s != TN_USAGE) return s;
@@ -153,12 +163,15 @@ tn_status tn_reach_measure(const tn_reach_options *o, tn_reach *out)
     tn_status s = TN_OK;
     windows w = { 0 };
     *out = (tn_reach){ 0 };
-    if (o->whole < 8) return tn_error(TN_USAGE, "an effective context is looked for in 8 tokens or more, not in %lld", (long long)o->whole);
+    if (o->whole < 8)
+        return tn_error(TN_USAGE, "an effective context is looked for in 8 tokens or more, not in %lld",
+                        (long long)o->whole);
     for (int64_t n = 1; n < o->whole && out->n < TN_REACH_ROWS - 1; n *= 2) out->row[out->n++].given = n;
     out->row[out->n++].given = o->whole;
     const size_t last = out->n - 1;
     TN_TRY(open_windows(o, &w, out));
-    for (size_t i = out->n; i > 0; i--) TN_TRY(measure(o, &w, &out->row[i - 1], w.loss[i - 1])); /* the whole first: it may be refused */
+    for (size_t i = out->n; i > 0; i--)
+        TN_TRY(measure(o, &w, &out->row[i - 1], w.loss[i - 1])); /* the whole first: it may be refused */
     out->effective = o->whole;
     for (size_t i = out->n; i > 0; i--) {
         tn_reach_row *r = &out->row[i - 1];

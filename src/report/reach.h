@@ -21,9 +21,9 @@ typedef struct tn_reach_options {
     tn_store *store;
     const tn_dataset *data;
     tn_data_split split;
-    int64_t whole;  /* the whole context, 8 or more */
+    int64_t whole;   /* the whole context, 8 or more */
     int64_t targets; /* labels to score, about; fewer where the text has fewer */
-    int64_t tokens; /* of a batch, about */
+    int64_t tokens;  /* of a batch, about */
     void *ctx;
     void (*progress)(void *ctx, int64_t given); /* or NULL */
     bool (*interrupted)(void *ctx);             /* or NULL */
@@ -41,7 +41,7 @@ typedef struct tn_reach {
     tn_reach_row row[TN_REACH_ROWS]; /* (n), the last is the whole context */
     size_t n;
     int64_t targets, windows, documents; /* labels scored at each n, in so many windows of so many documents */
-    int64_t effective; /* context: the least n with more <= TN_REACH_TOLERANCE */
+    int64_t effective;                   /* context: the least n with more <= TN_REACH_TOLERANCE */
 } tn_reach;
 
 /* TN_USAGE: no document is longer than the whole context, or the model has no such context. */

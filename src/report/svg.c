@@ -48,7 +48,8 @@ static void put_style(FILE *out, size_t groups)
     const size_t used = groups < TN_SVG_STYLES ? groups : TN_SVG_STYLES;
     fputs("<style>text{font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",Helvetica,Arial,sans-serif}"
           ".h{font-size:15px;font-weight:600}.e{text-anchor:end}.c{text-anchor:middle}"
-          "path{fill:none;stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}line{stroke-width:1}.p{stroke-width:1;opacity:.4}\n"
+          "path{fill:none;stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}line{stroke-width:1}.p{stroke-"
+          "width:1;opacity:.4}\n"
           ".b{fill:#fff}.t{fill:#1f2328}.m{fill:#656d76}.g{stroke:#e4e8ec}.a{stroke:#9aa4ae}",
           out);
     for (size_t i = 0; i < used; i++) fprintf(out, ".s%zu{stroke:%s}.n%zu{fill:%s}", i, light[i], i, light[i]);
@@ -61,8 +62,10 @@ static void put_style(FILE *out, size_t groups)
 
 void tn__svg_begin(FILE *out, int width, int height, const char *title, size_t groups)
 {
-    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n",
-            width, height, width, height);
+    fprintf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n",
+        width, height, width, height);
     fputs("<title>", out);
     tn__svg_text(out, title, 200);
     fputs("</title>\n", out);

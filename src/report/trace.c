@@ -9,7 +9,10 @@ static int by_begin(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool on_device(const tn_span *s, bool copies) { return s->kind == TN_SPAN_KERNEL || (copies && s->kind == TN_SPAN_COPY); }
+static bool on_device(const tn_span *s, bool copies)
+{
+    return s->kind == TN_SPAN_KERNEL || (copies && s->kind == TN_SPAN_COPY);
+}
 
 /* Seconds covered by kernels (and copies); the longest hole between them. */
 static double covered(const tn_span *s, size_t n, bool copies, double *span_s, double *gap_s)
@@ -36,7 +39,9 @@ tn_trace tn_trace_sum(tn_span *spans, size_t n)
     double span, gap;
     if (n) qsort(spans, n, sizeof *spans, by_begin);
     for (size_t i = 0; i < n; i++) {
-        size_t *const count[] = { [TN_SPAN_KERNEL] = &t.kernels, [TN_SPAN_COPY] = &t.copies, [TN_SPAN_WAIT] = &t.waits,
+        size_t *const count[] = { [TN_SPAN_KERNEL] = &t.kernels,
+                                  [TN_SPAN_COPY] = &t.copies,
+                                  [TN_SPAN_WAIT] = &t.waits,
                                   [TN_SPAN_EVENT_WAIT] = &t.event_waits };
         ++*count[spans[i].kind];
     }

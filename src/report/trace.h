@@ -6,11 +6,11 @@
 
 typedef struct tn_trace {
     size_t kernels, copies;
-    double kernel_s;  /* with at least one kernel at work */
-    double busy_s;    /* ... kernel or copy */
-    double span_s;    /* from the begin of the first of them to the end of the last */
-    double gap_s;     /* the longest in between without any */
-    size_t waits;     /* the host waited for all that was queued */
+    double kernel_s;    /* with at least one kernel at work */
+    double busy_s;      /* ... kernel or copy */
+    double span_s;      /* from the begin of the first of them to the end of the last */
+    double gap_s;       /* the longest in between without any */
+    size_t waits;       /* the host waited for all that was queued */
     size_t event_waits; /* ... for one thing that was queued earlier */
 } tn_trace;
 

@@ -5,9 +5,11 @@
 static void sums(void **state)
 {
     tn_span s[] = {
-        { 900, 1000, TN_SPAN_KERNEL },  { 100, 300, TN_SPAN_KERNEL }, { 200, 400, TN_SPAN_KERNEL }, /* out of order, overlapping */
-        { 250, 260, TN_SPAN_KERNEL },   { 400, 450, TN_SPAN_COPY },   { 10, 2000, TN_SPAN_EVENT_WAIT },
-        { 1000, 1100, TN_SPAN_KERNEL }, { 500, 510, TN_SPAN_WAIT },
+        { 900, 1000, TN_SPAN_KERNEL },    { 100, 300, TN_SPAN_KERNEL },
+        { 200, 400, TN_SPAN_KERNEL }, /* out of order, overlapping */
+        { 250, 260, TN_SPAN_KERNEL },     { 400, 450, TN_SPAN_COPY },
+        { 10, 2000, TN_SPAN_EVENT_WAIT }, { 1000, 1100, TN_SPAN_KERNEL },
+        { 500, 510, TN_SPAN_WAIT },
     };
     (void)state;
     const tn_trace t = tn_trace_sum(s, sizeof s / sizeof *s);

@@ -25,8 +25,12 @@ static void count(void *ctx, tn_ran what, tn_bound *b, double seconds)
 /* By the names of tep's cost rows, whose workload this is. */
 static void take_counts(const tn_costs *c, tn_w2_trial *to)
 {
-    const struct { const char *row; double *to; } all[] = {
-        { "free", &to->free }, { "nudged", &to->nudged }, { "adjoint", &to->adjoint }, { "backward", &to->backward }, { "eval", &to->eval },
+    const struct {
+        const char *row;
+        double *to;
+    } all[] = {
+        { "free", &to->free },         { "nudged", &to->nudged }, { "adjoint", &to->adjoint },
+        { "backward", &to->backward }, { "eval", &to->eval },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i].to = tn_costs_sum(c, all[i].row);
     to->solver_calls = c->calls;
@@ -70,7 +74,8 @@ static void set_timers(tn_trainer *t, bool on)
 
 static double block_flops(const tn_settings *st, const tn_w2_trial *r)
 {
-    const double d = (double)tn_settings_int(st, "dim"), ff = tn_settings_is_auto(st, "ff") ? 4 * d : (double)tn_settings_int(st, "ff");
+    const double d = (double)tn_settings_int(st, "dim"),
+                 ff = tn_settings_is_auto(st, "ff") ? 4 * d : (double)tn_settings_int(st, "ff");
     const double again = strcmp(tn_settings_text(st, "grad"), "bptt") == 0 ? 0.5 : 1;
     return 4 * d * ff * (r->free + r->nudged + r->adjoint + r->eval + (again + 2) * r->backward);
 }

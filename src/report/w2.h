@@ -9,16 +9,18 @@
 #include "train/training.h"
 
 typedef struct tn_w2_trial {
-    double wall_s, cpu_s; /* of training with its evaluations, from the first batch on; cpu: without waiting for a core */
-    double score;         /* of the best evaluation, by train.select */
-    int64_t best_step;    /* which was after so many steps */
-    int64_t solver_calls; /* phases of batches: free, nudged, adjoint; of training and of evaluation */
+    double wall_s,
+        cpu_s;         /* of training with its evaluations, from the first batch on; cpu: without waiting for a core */
+    double score;      /* of the best evaluation, by train.select */
+    int64_t best_step; /* which was after so many steps */
+    int64_t solver_calls;          /* phases of batches: free, nudged, adjoint; of training and of evaluation */
     int64_t samples, eval_samples; /* shown, over all epochs */
 
     /* Evaluations of the map, summed over samples. adjoint: of its transposed slope; backward: times that the gradients of
      * its parameters were made. */
     double free, nudged, adjoint, backward, eval;
-    double flops; /* of the map's two products in all these; backward counts for three: the map again (through time one product), the state, the parameters */
+    double
+        flops; /* of the map's two products in all these; backward counts for three: the map again (through time one product), the state, the parameters */
 
     /* Seconds. Of training: the solve and its gradient (ep: that includes the nudged solve), injection (embedding, values and
      * their projection), head and loss. */

@@ -13,10 +13,25 @@ enum { TRAIN_BATCHES = (TRAIN + BATCH - 1) / BATCH, TEST_BATCHES = (TEST + BATCH
 
 static void open_trial(const char *grad, const char *stop, tn_session *s)
 {
-    const char *const list[] = { "task=parity", "task.bits=4", "task.size=70", "task.valid_frac=0", "task.test_frac=0.2", "dim=8",
-                                 "iterations=7", "train.batch=16", "train.epochs=3", "train.eval_every=5", "train.warmup=0",
-                                 "train.lr=1e-2", "threads=1", "log.level=info", grad, stop };
-    const tn_session_options o = { .target = "tep", .overrides = list, .n = sizeof list / sizeof *list, .needs_data = true, .split = TN_TEST };
+    const char *const list[] = { "task=parity",
+                                 "task.bits=4",
+                                 "task.size=70",
+                                 "task.valid_frac=0",
+                                 "task.test_frac=0.2",
+                                 "dim=8",
+                                 "iterations=7",
+                                 "train.batch=16",
+                                 "train.epochs=3",
+                                 "train.eval_every=5",
+                                 "train.warmup=0",
+                                 "train.lr=1e-2",
+                                 "threads=1",
+                                 "log.level=info",
+                                 grad,
+                                 stop };
+    const tn_session_options o = {
+        .target = "tep", .overrides = list, .n = sizeof list / sizeof *list, .needs_data = true, .split = TN_TEST
+    };
     assert_ok(tn_session_open_with(&o, s));
     assert_int_equal(tn_session_count(s, TN_TRAIN), TRAIN);
     assert_int_equal(tn_session_count(s, TN_TEST), TEST);
@@ -24,7 +39,9 @@ static void open_trial(const char *grad, const char *stop, tn_session *s)
 
 static tn_training training_of(tn_session *s)
 {
-    return (tn_training){ .trainer = s->trainer, .settings = s->settings, .source = &s->source, .batch = s->batch, .length = s->length };
+    return (tn_training){
+        .trainer = s->trainer, .settings = s->settings, .source = &s->source, .batch = s->batch, .length = s->length
+    };
 }
 
 static tn_w2_trial run(const char *grad, const char *stop)
@@ -83,8 +100,9 @@ static void times_add_up(void **state)
 {
     (void)state;
     const tn_w2_trial r = run("grad=ep", "rtol=1e-30");
-    const double parts[] = { r.solve_s, r.solve_backward_s, r.injection_s, r.injection_backward_s, r.head_s, r.head_backward_s,
-                             r.eval_solve_s, r.eval_injection_s, r.eval_head_s, r.optimizer_s, r.data_s };
+    const double parts[] = { r.solve_s,     r.solve_backward_s, r.injection_s,  r.injection_backward_s,
+                             r.head_s,      r.head_backward_s,  r.eval_solve_s, r.eval_injection_s,
+                             r.eval_head_s, r.optimizer_s,      r.data_s };
     double sum = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         assert_true(parts[i] > 0);
@@ -105,7 +123,8 @@ static void watching_changes_nothing(void **state)
     assert_ok(tn_w2_trial_run(&a, &r));
     assert_ok(tn_training_run(&b, NULL, &last));
     assert_true(r.score == tn_scores_get(&last.best, "accuracy") && r.best_step == last.best_step);
-    const tn_bucket *x = tn_store_bucket(tn_trainer_store(watched.trainer), 0), *y = tn_store_bucket(tn_trainer_store(alone.trainer), 0);
+    const tn_bucket *x = tn_store_bucket(tn_trainer_store(watched.trainer), 0),
+                    *y = tn_store_bucket(tn_trainer_store(alone.trainer), 0);
     assert_int_equal(x->count, y->count);
     assert_memory_equal(x->param, y->param, sizeof *x->param * (size_t)x->count);
     tn_session_close(&watched);
@@ -123,7 +142,8 @@ static void flops_of_solves_are_not_known(void **state)
     tn_session_close(&s);
     const char *const list[] = { "vocab=16", "dim=16", "layers=1", "heads=2", "train.context=8", "train.batch=2" };
     assert_ok(tn_session_open("gpt", list, sizeof list / sizeof *list, false, &s));
-    assert_true(tn_trainer_flops(s.trainer) == tn_plan_flops(tn_trainer_plan(s.trainer, true)) && tn_trainer_flops(s.trainer) > 0);
+    assert_true(tn_trainer_flops(s.trainer) == tn_plan_flops(tn_trainer_plan(s.trainer, true)) &&
+                tn_trainer_flops(s.trainer) > 0);
     tn_session_close(&s);
 }
 

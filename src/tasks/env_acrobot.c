@@ -78,7 +78,15 @@ static void step(void *state, int action, float *obs, float *reward, bool *done)
     *done = up || a->step >= MAX_STEPS;
 }
 
-static const tn_env env = { .name = "Acrobot-v1", .observations = 6, .actions = 3, .max_steps = MAX_STEPS,
-                            .state_bytes = sizeof(acrobot), .solved = -100, .reset = reset, .step = step };
+static const tn_env env = { .name = "Acrobot-v1",
+                            .observations = 6,
+                            .actions = 3,
+                            .max_steps = MAX_STEPS,
+                            .state_bytes = sizeof(acrobot),
+                            .solved = -100,
+                            .reset = reset,
+                            .step = step };
 
-const tn_task tn_task_acrobot = { .name = "acrobot", .summary = "environment: swing a double pendulum up", .env = &env };
+const tn_task tn_task_acrobot = { .name = "acrobot",
+                                  .summary = "environment: swing a double pendulum up",
+                                  .env = &env };

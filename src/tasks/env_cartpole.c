@@ -51,7 +51,15 @@ static void step(void *state, int action, float *obs, float *reward, bool *done)
     *done = !(fabs(c->x) <= far && fabs(c->angle) <= tilt) || c->step >= MAX_STEPS;
 }
 
-static const tn_env env = { .name = "CartPole-v1", .observations = 4, .actions = 2, .max_steps = MAX_STEPS,
-                            .state_bytes = sizeof(cartpole), .solved = 475, .reset = reset, .step = step };
+static const tn_env env = { .name = "CartPole-v1",
+                            .observations = 4,
+                            .actions = 2,
+                            .max_steps = MAX_STEPS,
+                            .state_bytes = sizeof(cartpole),
+                            .solved = 475,
+                            .reset = reset,
+                            .step = step };
 
-const tn_task tn_task_cartpole = { .name = "cartpole", .summary = "environment: keep a pole upright on a cart", .env = &env };
+const tn_task tn_task_cartpole = { .name = "cartpole",
+                                   .summary = "environment: keep a pole upright on a cart",
+                                   .env = &env };

@@ -46,11 +46,12 @@ static void cart_by_hand(void **state)
     assert_true(b.d[0] == 0 && rest(b.d[1], 8.0 / 41) < 1e-15 && b.d[2] == 0 && rest(b.d[3], -12.0 / 41) < 1e-15);
     assert_true(reward == 1 && !done && obs[1] == (float)(8.0 / 41) && obs[3] == (float)(-12.0 / 41));
     e->step(&b, 1, obs, &reward, &done); /* upright still, spinning: the same accelerations, and now it has moved */
-    assert_true(rest(b.d[0], 0.16 / 41) < 1e-15 && rest(b.d[1], 16.0 / 41) < 1e-15 && rest(b.d[2], -0.24 / 41) < 1e-15 &&
-                rest(b.d[3], -24.0 / 41) < 1e-15);
+    assert_true(rest(b.d[0], 0.16 / 41) < 1e-15 && rest(b.d[1], 16.0 / 41) < 1e-15 &&
+                rest(b.d[2], -0.24 / 41) < 1e-15 && rest(b.d[3], -24.0 / 41) < 1e-15);
     e->step(&b, 0, obs, &reward, &done);
     /* a = -0.24/41, a' = -24/41: x'' = -9.7519735, a'' = 14.5416614 */
-    assert_true(fabs((b.d[1] - 16.0 / 41) / 0.02 + 9.7519735) < 1e-6 && fabs((b.d[3] + 24.0 / 41) / 0.02 - 14.5416614) < 1e-6);
+    assert_true(fabs((b.d[1] - 16.0 / 41) / 0.02 + 9.7519735) < 1e-6 &&
+                fabs((b.d[3] + 24.0 / 41) / 0.02 - 14.5416614) < 1e-6);
 }
 
 static void cart_physics(void **state)
@@ -248,7 +249,7 @@ static void acrobot_energy(void **state)
     memcpy(fine, start, sizeof fine);
     for (int t = 0; t < 1000; t++) acrobot_runge_kutta(fine, 0, 0.01);
     assert_true(fabs(kinetic(fine) + potential(fine) - first) < 1e-4); /* the test's own equations keep it */
-    for (int t = 0; t < 50; t++) e->step(&b, 2, obs, &reward, &done); /* a torque does put some in */
+    for (int t = 0; t < 50; t++) e->step(&b, 2, obs, &reward, &done);  /* a torque does put some in */
     assert_true(fabs(kinetic(b.d) + potential(b.d) - after) > 0.1);
 }
 

@@ -13,7 +13,8 @@ typedef struct tn_image_files {
 
 /* The first of `names` (NULL at the end) that is in task.data, as it is, .gz or .zst; path has TN_PATH_BYTES. Where task.data
  * is a file it is that one, unless `folder`. */
-tn_status tn__image_find(const tn_settings *st, const tn_image_files *f, const char *const *names, bool folder, char *path);
+tn_status tn__image_find(const tn_settings *st, const tn_image_files *f, const char *const *names, bool folder,
+                         char *path);
 
 /* Refuses a header that promises more numbers than the file can hold, however well it is packed. */
 tn_status tn__image_can_hold(const char *path, uint64_t bytes);

@@ -57,7 +57,8 @@ static void real_mnist(void **state)
     const char *folder = tn_test_data("images/mnist");
     if (!folder) return;
     tn_samples *s = tn_task_set("mnist", words_for(folder, ""));
-    assert_true(s->n == 70000 && s->tokens == 1 && s->features == 784 && s->labels == 1 && s->classes == 10 && s->x_u8 && !s->x_f32);
+    assert_true(s->n == 70000 && s->tokens == 1 && s->features == 784 && s->labels == 1 && s->classes == 10 &&
+                s->x_u8 && !s->x_f32);
     check_counts(s, 0, 60000, train);
     check_counts(s, 60000, 70000, test);
     assert_true(s->y[0] == 5 && s->y[60000] == 7 && s->scale == 1.0f / 255);
@@ -96,11 +97,13 @@ static uint8_t pixel(int64_t row, int64_t i) { return (uint8_t)(row * 31 + i * 7
 static void put_idx(const char *path, uint8_t type, uint32_t n, int side, int64_t first_row)
 {
     static uint8_t file[16 + TRAIN * 784];
-    const uint8_t dims[] = { 0, 0, type, side ? 3 : 1, 0, 0, (uint8_t)(n >> 8), (uint8_t)n, 0, 0, 0, 28, 0, 0, 0, (uint8_t)side };
+    const uint8_t dims[] = { 0, 0, type, side ? 3 : 1, 0, 0, (uint8_t)(n >> 8), (uint8_t)n, 0, 0, 0, 28,
+                             0, 0, 0,    (uint8_t)side };
     const size_t head = side ? 16 : 8, per = side ? 28 * (size_t)side : 1;
     memcpy(file, dims, head);
     for (int64_t i = 0; i < (int64_t)(n * per); i++)
-        file[(int64_t)head + i] = (uint8_t)(side ? pixel(first_row + i / (int64_t)per, i % (int64_t)per) : (first_row + i) % 10);
+        file[(int64_t)head + i] =
+            (uint8_t)(side ? pixel(first_row + i / (int64_t)per, i % (int64_t)per) : (first_row + i) % 10);
     put(path, file, head + n * per);
 }
 
@@ -111,8 +114,10 @@ static void put_mnist(tn_tempdir *d, const char *ending)
         uint32_t n;
         int side;
         int64_t first;
-    } files[] = { { "train-images-idx3-ubyte", TRAIN, 28, 0 }, { "train-labels-idx1-ubyte", TRAIN, 0, 0 },
-                  { "t10k-images-idx3-ubyte", TEST, 28, TRAIN }, { "t10k-labels-idx1-ubyte", TEST, 0, TRAIN } };
+    } files[] = { { "train-images-idx3-ubyte", TRAIN, 28, 0 },
+                  { "train-labels-idx1-ubyte", TRAIN, 0, 0 },
+                  { "t10k-images-idx3-ubyte", TEST, 28, TRAIN },
+                  { "t10k-labels-idx1-ubyte", TEST, 0, TRAIN } };
     for (int i = 0; i < 4; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s%s", files[i].name, ending);
@@ -152,17 +157,27 @@ static const wrong mnist_gallery[] = {
     { "no test labels", "t10k-labels-idx1-ubyte", NULL, 0, "to be had from" },
     { "an empty file", "train-images-idx3-ubyte", BYTES(""), "ends inside its header" },
     { "a text", "train-images-idx3-ubyte", BYTES("<html>404</html>"), "is not an IDX file" },
-    { "images that are cut", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"), "cut short, get it again" },
-    { "images of 28 x 27", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1b pixels"), "does not hold images of 28 x 28" },
-    { "images of floats", "train-images-idx3-ubyte", BYTES("\0\0\x0d\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"), "does not hold images of 28 x 28" },
-    { "labels for images", "train-images-idx3-ubyte", BYTES("\0\0\x08\x01\0\0\0\x02\x01\x02"), "does not hold images of 28 x 28" },
-    { "images for labels", "train-labels-idx1-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"), "does not hold a byte per label" },
+    { "images that are cut", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"),
+      "cut short, get it again" },
+    { "images of 28 x 27", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1b pixels"),
+      "does not hold images of 28 x 28" },
+    { "images of floats", "train-images-idx3-ubyte", BYTES("\0\0\x0d\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"),
+      "does not hold images of 28 x 28" },
+    { "labels for images", "train-images-idx3-ubyte", BYTES("\0\0\x08\x01\0\0\0\x02\x01\x02"),
+      "does not hold images of 28 x 28" },
+    { "images for labels", "train-labels-idx1-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"),
+      "does not hold a byte per label" },
     { "too few labels", "train-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x02\x01\x02"), "has 20 images and" },
-    { "labels that are cut", "t10k-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x0a\x01\x02"), "cut short, get it again" },
-    { "labels that go on", "t10k-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x0a\0\0\0\0\0\0\0\0\0\0\0"), "goes on after the last" },
-    { "a label of 10", "t10k-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x0a\0\0\0\x0a\0\0\0\0\0\0"), "label 3 is 10, the classes are 0..9" },
-    { "sizes that overflow", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), "is the file damaged?" },
-    { "billions of images", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\xff\xff\xff\xff\0\0\0\x1c\0\0\0\x1c"), "do not belong together" },
+    { "labels that are cut", "t10k-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x0a\x01\x02"),
+      "cut short, get it again" },
+    { "labels that go on", "t10k-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x0a\0\0\0\0\0\0\0\0\0\0\0"),
+      "goes on after the last" },
+    { "a label of 10", "t10k-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x0a\0\0\0\x0a\0\0\0\0\0\0"),
+      "label 3 is 10, the classes are 0..9" },
+    { "sizes that overflow", "train-images-idx3-ubyte",
+      BYTES("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), "is the file damaged?" },
+    { "billions of images", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\xff\xff\xff\xff\0\0\0\x1c\0\0\0\x1c"),
+      "do not belong together" },
 };
 
 static void mnist_refused(void **state)
@@ -190,7 +205,8 @@ static void mnist_promises(void **state)
     put_mnist(&d, "");
     tn_put_file(tn_tempdir_file(&d, "train-images-idx3-ubyte"), "\0\0\x08\x03\0\x0f\x42\x40\0\0\0\x1c\0\0\0\x1c", 16);
     tn_put_file(tn_tempdir_file(&d, "train-labels-idx1-ubyte"), "\0\0\x08\x01\0\x0f\x42\x40", 8);
-    assert_fails(tn_task_try("mnist", words_for(d.path, ""), &s), TN_BAD_FILE, "promises 784000000 bytes of samples in a file of 16");
+    assert_fails(tn_task_try("mnist", words_for(d.path, ""), &s), TN_BAD_FILE,
+                 "promises 784000000 bytes of samples in a file of 16");
     put_mnist(&d, ".gz");
     const char *packed = tn_tempdir_file(&d, "t10k-images-idx3-ubyte.gz");
     static const char *const plain[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
@@ -381,7 +397,8 @@ static void made_cifar(void **state)
         for (int64_t i = 0; i < 3072; i++) assert_int_equal(s->x_u8[r * 3072 + i], pixel(r, i));
     }
     tn_task_set_check(s, true);
-    assert_true(s->count[TN_TRAIN] == 16 && s->count[TN_VALID] == 4 && s->count[TN_TEST] == 10 && s->index[TN_TEST][0] == 20);
+    assert_true(s->count[TN_TRAIN] == 16 && s->count[TN_VALID] == 4 && s->count[TN_TEST] == 10 &&
+                s->index[TN_TEST][0] == 20);
     tn_samples_free(s);
     tn_tempdir_clear(&d);
 }
@@ -396,11 +413,13 @@ static void cifar_refused(void **state)
     put_cifar(&d, "", "");
     const char *third = tn_tempdir_file(&d, "data_batch_3.bin");
     assert_int_equal(truncate(third, 4 * RECORD - 1), 0);
-    assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE, "data_batch_3.bin is no file of records of 3073 bytes");
+    assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE,
+                 "data_batch_3.bin is no file of records of 3073 bytes");
     assert_non_null(strstr(tn_error_text(), "it ends 3072 bytes into one"));
     file[RECORD] = 10;
     tn_put_file(third, file, sizeof file);
-    assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE, "the label of image 1 is 10, the classes are 0..9");
+    assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE,
+                 "the label of image 1 is 10, the classes are 0..9");
     tn_put_file(third, "", 0);
     assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE, "data_batch_3.bin is empty");
     assert_int_equal(remove(third), 0);
@@ -416,8 +435,9 @@ typedef struct victim {
 } victim;
 
 static const victim victims[] = {
-    { "mnist", "train-images-idx3-ubyte" }, { "mnist", "t10k-labels-idx1-ubyte" }, { "mnist", "train-labels-idx1-ubyte.gz" },
-    { "digits", "digits.csv" },             { "cifar10", "data_batch_2.bin" },     { "digits", "split.json" },
+    { "mnist", "train-images-idx3-ubyte" },    { "mnist", "t10k-labels-idx1-ubyte" },
+    { "mnist", "train-labels-idx1-ubyte.gz" }, { "digits", "digits.csv" },
+    { "cifar10", "data_batch_2.bin" },         { "digits", "split.json" },
 };
 
 /* Bytes changed, most of them near the beginning, or an end that is missing. */
@@ -444,7 +464,8 @@ static void damaged(void **state)
     put_mnist(&d, strstr(v->file, ".gz") ? ".gz" : "");
     put_cifar(&d, "", "");
     tn_put_file(tn_tempdir_file(&d, "digits.csv"), text, digits_text(text, 40, -1, 0, ""));
-    tn_put_text(tn_tempdir_file(&d, "split.json"), "{\"samples\":40,\"train\":[1,2,30,39],\"valid\":[0,3],\"test\":[7,9]}");
+    tn_put_text(tn_tempdir_file(&d, "split.json"),
+                "{\"samples\":40,\"train\":[1,2,30,39],\"valid\":[0,3],\"test\":[7,9]}");
     const char *path = tn_tempdir_file(&d, v->file), *split = tn_tempdir_file(&d, "split.json");
     if (strcmp(v->file, "split.json") == 0) snprintf(words, sizeof words, "task.data=%s task.split=%s", d.path, split);
     else snprintf(words, sizeof words, "task.data=%s", d.path);
@@ -457,7 +478,9 @@ static void damaged(void **state)
         tn_put_file(path, copy, damage(copy, bytes, (tn_rng){ i, tn_rng_stream(v->file) }));
         const tn_status r = tn_task_try(v->task, words, &s);
         if (r == TN_OK) tn_task_set_check(s, false);
-        else assert_true((r == TN_BAD_FILE || r == TN_USAGE) && s == NULL && strstr(tn_error_text(), r == TN_USAGE ? "task." : d.path));
+        else
+            assert_true((r == TN_BAD_FILE || r == TN_USAGE) && s == NULL &&
+                        strstr(tn_error_text(), r == TN_USAGE ? "task." : d.path));
         tn_samples_free(s);
     }
     tn_free(copy);

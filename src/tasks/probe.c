@@ -15,7 +15,8 @@ int64_t tn__probe_size(const tn_settings *st, const char *key, int64_t otherwise
     return tn_settings_is_auto(st, key) ? otherwise : tn_settings_int(st, key);
 }
 
-tn_status tn__probe_list(const tn_settings *st, const char *key, const char *otherwise, int64_t most, int64_t *list, int64_t *n)
+tn_status tn__probe_list(const tn_settings *st, const char *key, const char *otherwise, int64_t most, int64_t *list,
+                         int64_t *n)
 {
     const char *text = tn_settings_text(st, key), *p = strcmp(text, "auto") == 0 ? otherwise : text;
     int64_t last = 0;
@@ -25,7 +26,9 @@ tn_status tn__probe_list(const tn_settings *st, const char *key, const char *oth
         const long long x = *p >= '0' && *p <= '9' ? strtoll(p, &end, 10) : 0;
         if (x <= last || x > 1000000000 || (*end != ',' && *end != 0))
             return tn_error(TN_USAGE, "%s=%.80s is not a list of growing numbers: write it as 8,16,32", key, text);
-        if (*n == most) return tn_error(TN_USAGE, "%s=%.80s has more than %lld numbers: leave some out", key, text, (long long)most);
+        if (*n == most)
+            return tn_error(TN_USAGE, "%s=%.80s has more than %lld numbers: leave some out", key, text,
+                            (long long)most);
         list[(*n)++] = last = x;
         p = end;
         if (!*p) return TN_OK;
@@ -47,15 +50,19 @@ tn_status tn__probe_lengths(const tn_settings *st, tn_probe *p)
 /* A setting that the task has no use for is a misunderstanding. */
 static tn_status check_reads(const tn_settings *st, const tn_task *task)
 {
-    static const char *const keys[] = { "task.size", "task.bits", "task.length", "task.split", "task.pairs", "task.lengths",
-                                        "task.keys", "task.values", "task.noise", "task.depths", "task.segment", "task.data" };
+    static const char *const keys[] = { "task.size",  "task.bits",    "task.length",  "task.split",
+                                        "task.pairs", "task.lengths", "task.keys",    "task.values",
+                                        "task.noise", "task.depths",  "task.segment", "task.data" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const size_t n = strlen(keys[i] + 5);
         const char *at = task->reads;
-        if (strcmp(tn_settings_text(st, keys[i]), tn_settings_row_at(st, tn_settings_find(st, keys[i]))->value) == 0) continue;
-        while ((at = strstr(at, keys[i] + 5)) && ((at > task->reads && at[-1] != ' ') || (at[n] && at[n] != ' '))) at += n;
+        if (strcmp(tn_settings_text(st, keys[i]), tn_settings_row_at(st, tn_settings_find(st, keys[i]))->value) == 0)
+            continue;
+        while ((at = strstr(at, keys[i] + 5)) && ((at > task->reads && at[-1] != ' ') || (at[n] && at[n] != ' ')))
+            at += n;
         if (!at)
-            return tn_error(TN_USAGE, "%s is not for the task %s: leave it out (it has task. %s)", keys[i], task->name, task->reads);
+            return tn_error(TN_USAGE, "%s is not for the task %s: leave it out (it has task. %s)", keys[i], task->name,
+                            task->reads);
     }
     return TN_OK;
 }
@@ -66,8 +73,10 @@ static tn_status read_text(const char *path, tn_probe *p)
     TN_RETURN_IF(tn_file_read_all(path, (size_t)1 << 30, &text, &p->text_bytes));
     p->text = (uint8_t *)text;
     if (p->text_bytes / 10 > (size_t)p->length) return TN_OK;
-    return tn_error(TN_USAGE, "task.data=%.640s has %zu bytes: the tenth of it that is held out must be longer than train.context=%lld",
-                    path, p->text_bytes, (long long)p->length);
+    return tn_error(
+        TN_USAGE,
+        "task.data=%.640s has %zu bytes: the tenth of it that is held out must be longer than train.context=%lld", path,
+        p->text_bytes, (long long)p->length);
 }
 
 tn_status tn_probe_open(const tn_settings *st, tn_probe **out)
@@ -79,10 +88,15 @@ tn_status tn_probe_open(const tn_settings *st, tn_probe **out)
     if (!task->probe) return tn_error(TN_USAGE, "the task %s has no sequences of tokens", task->name);
     TN_RETURN_IF(check_reads(st, task));
     if (!(p = tn_alloc(sizeof *p))) return TN_MEMORY;
-    *p = (tn_probe){ .task = task, .heldout = tn_settings_int(st, "task.heldout"), .length = tn_settings_int(st, "train.context"),
-                     .seed = (uint64_t)tn_settings_int(st, "task.split_seed"), .noise = tn_settings_int(st, "task.noise"),
-                     .depths = tn_settings_int(st, "task.depths"), .segment = tn_settings_int(st, "task.segment") };
-    if (p->length > INT32_MAX / 2) TN_FAIL(TN_USAGE, "train.context=%lld is more than a probe has: use a smaller one", (long long)p->length);
+    *p = (tn_probe){ .task = task,
+                     .heldout = tn_settings_int(st, "task.heldout"),
+                     .length = tn_settings_int(st, "train.context"),
+                     .seed = (uint64_t)tn_settings_int(st, "task.split_seed"),
+                     .noise = tn_settings_int(st, "task.noise"),
+                     .depths = tn_settings_int(st, "task.depths"),
+                     .segment = tn_settings_int(st, "task.segment") };
+    if (p->length > INT32_MAX / 2)
+        TN_FAIL(TN_USAGE, "train.context=%lld is more than a probe has: use a smaller one", (long long)p->length);
     if (tn_settings_text(st, "task.data")[0]) TN_TRY(read_text(tn_settings_text(st, "task.data"), p));
     TN_TRY(task->probe(st, p));
     *out = p;
@@ -105,12 +119,12 @@ void tn_probe_hash(const tn_probe *p, char hash[TN_HASH_BYTES])
 {
     char text[160 + TN_PROBE_GROUPS * (TN_PROBE_NAME + 66)], of_text[TN_HASH_BYTES] = "";
     if (p->text) tn_hash_memory(p->text, p->text_bytes, of_text);
-    size_t at = (size_t)snprintf(text, sizeof text, "%s %lld %lld %lld %lld %s", p->task->name, (long long)p->keys, (long long)p->values,
-                                 (long long)p->noise, (long long)p->segment, of_text);
+    size_t at = (size_t)snprintf(text, sizeof text, "%s %lld %lld %lld %lld %s", p->task->name, (long long)p->keys,
+                                 (long long)p->values, (long long)p->noise, (long long)p->segment, of_text);
     for (int64_t i = 0; i < p->groups; i++) {
         const tn_probe_group *g = &p->group[i];
-        at += (size_t)snprintf(text + at, sizeof text - at, " %s:%lld:%lld:%lld", g->name, (long long)g->length, (long long)g->pairs,
-                               (long long)g->depth);
+        at += (size_t)snprintf(text + at, sizeof text - at, " %s:%lld:%lld:%lld", g->name, (long long)g->length,
+                               (long long)g->pairs, (long long)g->depth);
     }
     tn_hash_memory(text, at, hash);
 }
@@ -127,12 +141,13 @@ void tn_probe_batch(const tn_probe *p, int64_t i, tn_probe_which *out)
     while (slot >= batches_of(p, k)) slot -= batches_of(p, k++);
     while (p->group[first].length != p->lengths[k]) first++;
     while (first + n < p->groups && p->group[first + n].length == p->lengths[k]) n++;
-    *out = (tn_probe_which){ .batch = i, .length = p->lengths[k], .first = first, .groups = n,
-                             .before = i / round * batches_of(p, k) + slot };
+    *out = (tn_probe_which){
+        .batch = i, .length = p->lengths[k], .first = first, .groups = n, .before = i / round * batches_of(p, k) + slot
+    };
 }
 
-int64_t tn_probe_train(const tn_probe *p, uint64_t seed, const tn_probe_which *w, int64_t rows, int64_t row, int32_t *scratch,
-                       int32_t *tokens, int32_t *labels)
+int64_t tn_probe_train(const tn_probe *p, uint64_t seed, const tn_probe_which *w, int64_t rows, int64_t row,
+                       int32_t *scratch, int32_t *tokens, int32_t *labels)
 {
     const int64_t turn = p->mixed ? w->before * rows + row : w->before, group = w->first + turn % w->groups;
     tn_dice d = { { seed, tn_rng_stream("probe.train") + (uint64_t)(w->batch * rows + row) }, 0 };
@@ -140,8 +155,8 @@ int64_t tn_probe_train(const tn_probe *p, uint64_t seed, const tn_probe_which *w
     return group;
 }
 
-void tn_probe_held(const tn_probe *p, tn_data_split split, int64_t group, int64_t number, int32_t *scratch, int32_t *tokens,
-                   int32_t *labels)
+void tn_probe_held(const tn_probe *p, tn_data_split split, int64_t group, int64_t number, int32_t *scratch,
+                   int32_t *tokens, int32_t *labels)
 {
     const uint64_t part = tn_rng_stream(split == TN_TEST ? "probe.test" : "probe.valid");
     tn_dice d = { { p->seed, part + (uint64_t)number * TN_PROBE_GROUPS + (uint64_t)group }, 0 };
@@ -170,6 +185,7 @@ void tn__dice_fill(tn_dice *d, int32_t *tokens, int64_t n, int64_t first, int64_
         const int64_t here = n - at < 4 * BLOCKS ? n - at : 4 * BLOCKS, blocks = (here + 3) / 4;
         tn_rng_blocks(d->rng, d->next, blocks, word);
         d->next += (uint64_t)blocks;
-        for (int64_t i = 0; i < here; i++) tokens[at + i] = (int32_t)(first + (int64_t)((uint64_t)word[i] * (uint64_t)of >> 32));
+        for (int64_t i = 0; i < here; i++)
+            tokens[at + i] = (int32_t)(first + (int64_t)((uint64_t)word[i] * (uint64_t)of >> 32));
     }
 }

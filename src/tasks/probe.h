@@ -25,9 +25,9 @@ typedef struct tn_probe_group {
 
 typedef struct tn_probe {
     const struct tn_task *task;
-    int64_t vocab, length; /* tokens: different ones; of the longest sequences */
-    int64_t heldout;       /* held-out sequences of each group */
-    uint64_t seed;         /* of those */
+    int64_t vocab, length;                 /* tokens: different ones; of the longest sequences */
+    int64_t heldout;                       /* held-out sequences of each group */
+    uint64_t seed;                         /* of those */
     tn_probe_group group[TN_PROBE_GROUPS]; /* (groups), shorter ones first */
     int64_t groups;
     int64_t lengths[TN_PROBE_LENGTHS]; /* (n_lengths), ascending */
@@ -38,13 +38,13 @@ typedef struct tn_probe {
     size_t text_bytes;
     /* One sequence of a group: tokens and labels (length each), labels -1 where nothing is asked. `training`: of a training batch.
      * scratch (tn_probe_scratch): for drawing without repetition. */
-    void (*draw)(const struct tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch, int32_t *tokens,
-                 int32_t *labels);
+    void (*draw)(const struct tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch,
+                 int32_t *tokens, int32_t *labels);
 } tn_probe;
 
 /* The probe that task.name names, for train.context; TN_USAGE names the setting that does not fit. */
 tn_status tn_probe_open(const tn_settings *st, tn_probe **out);
-void tn_probe_free(tn_probe *p); /* takes NULL */
+void tn_probe_free(tn_probe *p);             /* takes NULL */
 int64_t tn_probe_scratch(const tn_probe *p); /* numbers */
 /* Of all that its sequences depend on, the seeds aside. */
 void tn_probe_hash(const tn_probe *p, char hash[TN_HASH_BYTES]);
@@ -60,16 +60,17 @@ typedef struct tn_probe_which {
 
 void tn_probe_batch(const tn_probe *p, int64_t i, tn_probe_which *out);
 /* Row `row` of so many of a training batch; returns its group. */
-int64_t tn_probe_train(const tn_probe *p, uint64_t seed, const tn_probe_which *w, int64_t rows, int64_t row, int32_t *scratch,
-                       int32_t *tokens, int32_t *labels);
+int64_t tn_probe_train(const tn_probe *p, uint64_t seed, const tn_probe_which *w, int64_t rows, int64_t row,
+                       int32_t *scratch, int32_t *tokens, int32_t *labels);
 /* Held-out sequence `number` of a group. */
-void tn_probe_held(const tn_probe *p, tn_data_split split, int64_t group, int64_t number, int32_t *scratch, int32_t *tokens,
-                   int32_t *labels);
+void tn_probe_held(const tn_probe *p, tn_data_split split, int64_t group, int64_t number, int32_t *scratch,
+                   int32_t *tokens, int32_t *labels);
 
 /* --- for files of src/tasks -------------------------------------------------------------------------------------------------- */
 
 /* "8,16,32" as ascending numbers of at least 1, or `otherwise` while the setting is auto. */
-tn_status tn__probe_list(const tn_settings *st, const char *key, const char *otherwise, int64_t most, int64_t *list, int64_t *n);
+tn_status tn__probe_list(const tn_settings *st, const char *key, const char *otherwise, int64_t most, int64_t *list,
+                         int64_t *n);
 /* task.lengths, or train.context. */
 tn_status tn__probe_lengths(const tn_settings *st, tn_probe *p);
 /* task.keys or task.values, or `otherwise` while it is auto. */

@@ -98,8 +98,10 @@ static void read_needle(const tn_probe *p, const tn_probe_group *g, bool trainin
         found++;
         assert_int_equal(q->labels[T - 1], q->tokens[t + 1]);
         /* places are pairs of tokens: the bounds of a part are rounded down to one, and shifted by one token at most */
-        const double low = (double)g->depth / (double)p->depths * (double)(T - 1), high = (double)(g->depth + 1) / (double)p->depths * (double)(T - 1);
-        if ((double)t < low - 2 || (double)t > high + 1) fail_msg("the needle is at %lld, not in %g..%g", (long long)t, low, high);
+        const double low = (double)g->depth / (double)p->depths * (double)(T - 1),
+                     high = (double)(g->depth + 1) / (double)p->depths * (double)(T - 1);
+        if ((double)t < low - 2 || (double)t > high + 1)
+            fail_msg("the needle is at %lld, not in %g..%g", (long long)t, low, high);
     }
     for (int64_t t = 1; t < T; t++) /* a value stands behind its key and nowhere else */
         if (q->tokens[t] >= p->keys && q->tokens[t] < p->keys + p->values) assert_true(q->tokens[t - 1] < p->keys);
@@ -128,7 +130,8 @@ typedef struct row {
 
 static const row rows[] = {
     { "task=mqar", read_mqar, 1088, 4, "8", "8c1c76de96e392a218715c870795e13e" },
-    { "task=mqar task.pairs=1,5,16 task.keys=16 task.values=2 task.noise=1 train.context=48", read_mqar, 19, 3, "1", "" },
+    { "task=mqar task.pairs=1,5,16 task.keys=16 task.values=2 task.noise=1 train.context=48", read_mqar, 19, 3, "1",
+      "" },
     { "task=needle", read_needle, 192, 5, "d0", "1e5b5dda5b9545fe82e12de8cbb091fa" },
     { "task=needle task.pairs=9 task.keys=9 task.depths=4 train.context=19", read_needle, 137, 4, "d0", "" },
     { "task=needle task.pairs=3 task.lengths=64,256 task.depths=2", read_needle, 192, 4, "64_d0", "" },
@@ -212,13 +215,17 @@ static void streams_differ(void **state)
     enum { EACH = 50, KINDS = 5 };
     static int32_t all[KINDS * EACH][48];
     (void)state;
-    tn_probe *p = probe_of("task=mqar task.pairs=8 train.context=48"), *other = probe_of("task=mqar task.pairs=8 train.context=48 task.split_seed=1");
+    tn_probe *p = probe_of("task=mqar task.pairs=8 train.context=48"),
+             *other = probe_of("task=mqar task.pairs=8 train.context=48 task.split_seed=1");
     sequence q = sequence_new(p);
     for (int64_t i = 0; i < KINDS * EACH; i++) {
         tn_probe_which w;
         tn_probe_batch(p, i / KINDS / 5, &w);
-        if (i % KINDS < 2) (void)tn_probe_train(p, (uint64_t)(i % KINDS), &w, 5, i / KINDS % 5, q.scratch, q.tokens, q.labels);
-        else tn_probe_held(i % KINDS == 4 ? other : p, i % KINDS == 3 ? TN_TEST : TN_VALID, 0, i / KINDS, q.scratch, q.tokens, q.labels);
+        if (i % KINDS < 2)
+            (void)tn_probe_train(p, (uint64_t)(i % KINDS), &w, 5, i / KINDS % 5, q.scratch, q.tokens, q.labels);
+        else
+            tn_probe_held(i % KINDS == 4 ? other : p, i % KINDS == 3 ? TN_TEST : TN_VALID, 0, i / KINDS, q.scratch,
+                          q.tokens, q.labels);
         memcpy(all[i], q.tokens, sizeof all[i]);
         for (int64_t k = 0; k < i; k++) assert_memory_not_equal(all[i], all[k], sizeof all[i]);
     }
@@ -235,7 +242,8 @@ static void assert_even(const int64_t *count, int64_t k, const char *what)
 {
     double sum = 0, chi = 0;
     for (int64_t i = 0; i < k; i++) sum += (double)count[i];
-    for (int64_t i = 0; i < k; i++) chi += ((double)count[i] - sum / (double)k) * ((double)count[i] - sum / (double)k) * (double)k / sum;
+    for (int64_t i = 0; i < k; i++)
+        chi += ((double)count[i] - sum / (double)k) * ((double)count[i] - sum / (double)k) * (double)k / sum;
     const double over = chi - (double)k;
     if (over > 0 && over * over > 50.0 * (double)k) fail_msg("%s: chi squared is %g for %lld", what, chi, (long long)k);
 }
@@ -269,7 +277,8 @@ static void places_are_even(void **state)
     enum { MANY = 6000, T = 42, DEPTHS = 4 };
     int64_t first[T] = { 0 }, at[T] = { 0 };
     (void)state;
-    tn_probe *p = probe_of("task=mqar task.pairs=5 train.context=42"), *n = probe_of("task=needle task.pairs=2 task.depths=4 train.context=41");
+    tn_probe *p = probe_of("task=mqar task.pairs=5 train.context=42"),
+             *n = probe_of("task=needle task.pairs=2 task.depths=4 train.context=41");
     sequence q = sequence_new(p);
     for (int64_t i = 0; i < MANY; i++) {
         tn_probe_held(p, TN_TEST, 0, i, q.scratch, q.tokens, q.labels);
@@ -299,7 +308,8 @@ static void batches_take_turns(void **state)
     sequence q = sequence_new(p);
     for (int64_t i = 0; i < 12; i++) {
         tn_probe_batch(p, i, &w);
-        for (int64_t b = 0; b < 3; b++) assert_int_equal(tn_probe_train(p, 1, &w, 3, b, q.scratch, q.tokens, q.labels), i % 4);
+        for (int64_t b = 0; b < 3; b++)
+            assert_int_equal(tn_probe_train(p, 1, &w, 3, b, q.scratch, q.tokens, q.labels), i % 4);
     }
     sequence_free(&q);
     tn_probe_free(p);
@@ -318,7 +328,8 @@ static void batches_take_turns(void **state)
     q = sequence_new(p);
     for (int64_t i = 0; i < 5; i++) { /* depths by rows, going on from batch to batch */
         tn_probe_batch(p, i, &w);
-        for (int64_t b = 0; b < 3; b++) assert_int_equal(tn_probe_train(p, 1, &w, 3, b, q.scratch, q.tokens, q.labels), (3 * i + b) % 5);
+        for (int64_t b = 0; b < 3; b++)
+            assert_int_equal(tn_probe_train(p, 1, &w, 3, b, q.scratch, q.tokens, q.labels), (3 * i + b) % 5);
     }
     sequence_free(&q);
     tn_probe_free(p);
@@ -354,7 +365,8 @@ static void needle_in_text(void **state)
             const int32_t x = q.tokens[t] - 128;
             if (x < 0) continue;
             assert_true(training ? x >= '0' && x <= '9' : x >= 'a' && x <= 'z');
-            const int32_t base = training ? '0' : 'a', wheel = training ? 10 : 26, from = (int32_t)(((x - base - t) % wheel + wheel) % wheel);
+            const int32_t base = training ? '0' : 'a', wheel = training ? 10 : 26,
+                          from = (int32_t)(((x - base - t) % wheel + wheel) % wheel);
             if (start < 0) start = from;
             assert_int_equal(start, from); /* one piece, in its order */
             other++;
@@ -365,7 +377,8 @@ static void needle_in_text(void **state)
     tn_probe_free(p);
     p = NULL;
     snprintf(words, sizeof words, "task=needle train.context=500 task.data=%s", path);
-    assert_fails(try_probe(words, &p), TN_USAGE, "the tenth of it that is held out must be longer than train.context=500");
+    assert_fails(try_probe(words, &p), TN_USAGE,
+                 "the tenth of it that is held out must be longer than train.context=500");
     snprintf(words, sizeof words, "task=needle task.data=%s.none", path);
     assert_fails(try_probe(words, &p), TN_BAD_FILE, "none");
     assert_null(p);
@@ -390,7 +403,8 @@ static void refused(void **state)
         { "task=mqar task.segment=2", "task.segment is not for the task mqar" },
         { "task=mqar task.length=8", "task.length is not for the task mqar" },
         { "task=needle task.length=8", "task.length is not for the task needle" },
-        { "task=tokens_copy task.pairs=8", "task.pairs is not for the task tokens_copy: leave it out (it has task. lengths values segment)" },
+        { "task=tokens_copy task.pairs=8",
+          "task.pairs is not for the task tokens_copy: leave it out (it has task. lengths values segment)" },
         { "task=needle task.pairs=1,2", "more than 1 numbers" },
         { "task=needle task.pairs=65", "needs as many different keys" },
         { "task=needle train.context=8", "8 tokens are too short for task.depths=5" },

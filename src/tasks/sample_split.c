@@ -14,10 +14,7 @@
 #include <string.h>
 
 /* In billionths: 0.2 is no binary fraction, and a machine that fuses the product with the sum would round it otherwise. */
-int64_t tn__part_of(int64_t n, double frac)
-{
-    return (n * llround(frac * 1e9) + 999999999) / 1000000000;
-}
+int64_t tn__part_of(int64_t n, double frac) { return (n * llround(frac * 1e9) + 999999999) / 1000000000; }
 
 static void set_counts(tn_sample_set *b, const int64_t count[TN_SPLITS])
 {
@@ -52,11 +49,13 @@ tn_status tn_split_write(const tn_samples *set, const char *path)
 
 static tn_status bad_split(const char *path, const tn_json *r, const char *why)
 {
-    return tn_error(TN_BAD_FILE, "%.640s:%zu: %s; a split is {\"train\":[..],\"valid\":[..],\"test\":[..]}", path, tn_json_line(r), why);
+    return tn_error(TN_BAD_FILE, "%.640s:%zu: %s; a split is {\"train\":[..],\"valid\":[..],\"test\":[..]}", path,
+                    tn_json_line(r), why);
 }
 
 /* The rows of one split behind those already taken. seen (n): 0, or 1 + the split a row is in. */
-static tn_status take_rows(const char *path, tn_json *r, int split, tn_sample_set *b, unsigned char *seen, int64_t *taken)
+static tn_status take_rows(const char *path, tn_json *r, int split, tn_sample_set *b, unsigned char *seen,
+                           int64_t *taken)
 {
     const char *name = tn_data_split_names[split];
     int64_t row = 0;
@@ -66,11 +65,12 @@ static tn_status take_rows(const char *path, tn_json *r, int split, tn_sample_se
             return r->why ? bad_split(path, r, r->why)
                           : tn_error(TN_BAD_FILE, "%.640s: \"%s\"[%zu] is no row number", path, name, i);
         if (row < 0 || row >= b->set.n)
-            return tn_error(TN_BAD_FILE, "%.640s: \"%s\"[%zu] is %lld; the rows are 0 to %lld: was it made for another task?", path, name,
-                            i, (long long)row, (long long)b->set.n - 1);
+            return tn_error(TN_BAD_FILE,
+                            "%.640s: \"%s\"[%zu] is %lld; the rows are 0 to %lld: was it made for another task?", path,
+                            name, i, (long long)row, (long long)b->set.n - 1);
         if (seen[row])
-            return tn_error(TN_BAD_FILE, "%.640s: row %lld is in %s and again in %s: name it once", path, (long long)row,
-                            tn_data_split_names[seen[row] - 1], name);
+            return tn_error(TN_BAD_FILE, "%.640s: row %lld is in %s and again in %s: name it once", path,
+                            (long long)row, tn_data_split_names[seen[row] - 1], name);
         seen[row] = (unsigned char)(1 + split);
         b->index[(*taken)++] = (int32_t)row;
     }
@@ -91,15 +91,20 @@ static tn_status find_lists(const char *path, tn_json *r, int64_t n, tn_json lis
             if (k < TN_SPLITS) list[k] = *r;
             else if (!tn_json_is(r, "samples")) {
                 if (r->bytes < sizeof key) tn_json_copy(r, key);
-                return tn_error(TN_BAD_FILE, "%.640s: \"%.40s\" is not one of train, valid, test and samples", path, key);
+                return tn_error(TN_BAD_FILE, "%.640s: \"%.40s\" is not one of train, valid, test and samples", path,
+                                key);
             } else if (!tn_json_integer(r, &samples) || samples != n)
-                return tn_error(TN_BAD_FILE, "%.640s was made for %lld samples, this task has %lld: with its settings (task.size, ...) "
-                                             "as they were then it fits", path, (long long)samples, (long long)n);
+                return tn_error(
+                    TN_BAD_FILE,
+                    "%.640s was made for %lld samples, this task has %lld: with its settings (task.size, ...) "
+                    "as they were then it fits",
+                    path, (long long)samples, (long long)n);
             if (k < TN_SPLITS) (void)tn_json_skip(r);
         }
     if (!tn_json_end(r)) return bad_split(path, r, r->why);
     if (list[TN_TRAIN].begin) return TN_OK;
-    return tn_error(TN_BAD_FILE, "%.640s is no split: it has to be {\"train\":[..],\"valid\":[..],\"test\":[..]}", path);
+    return tn_error(TN_BAD_FILE, "%.640s is no split: it has to be {\"train\":[..],\"valid\":[..],\"test\":[..]}",
+                    path);
 }
 
 static tn_status read_split(const char *path, tn_sample_set *b)
@@ -157,9 +162,11 @@ static tn_status count_parts(const tn_settings *st, int64_t n, int64_t own_test,
     count[TN_TRAIN] = n - count[TN_VALID] - count[TN_TEST];
     if (count[TN_TRAIN] > 0) return TN_OK;
     if (own_test)
-        return tn_error(TN_USAGE, "task.valid_frac=%g leaves none of %lld samples for training: make it smaller", valid, (long long)mine);
-    return tn_error(TN_USAGE, "task.valid_frac=%g and task.test_frac=%g leave none of %lld samples for training: make them smaller",
-                    valid, test, (long long)n);
+        return tn_error(TN_USAGE, "task.valid_frac=%g leaves none of %lld samples for training: make it smaller", valid,
+                        (long long)mine);
+    return tn_error(
+        TN_USAGE, "task.valid_frac=%g and task.test_frac=%g leave none of %lld samples for training: make them smaller",
+        valid, test, (long long)n);
 }
 
 tn_status tn__split_in_parts(const tn_settings *st, tn_sample_set *b)
@@ -192,11 +199,11 @@ static void share_out(const int64_t *have, int64_t classes, int64_t part, int64_
 }
 
 typedef struct strata {
-    int64_t classes;  /* one more than the set has, for samples without a label */
-    int64_t *have;    /* (classes): how many; then how many are left */
-    int64_t *first;   /* (classes): where a class begins in rows */
-    int64_t *quota;   /* (classes) */
-    int32_t *rows;    /* (n): class after class */
+    int64_t classes;   /* one more than the set has, for samples without a label */
+    int64_t *have;     /* (classes): how many; then how many are left */
+    int64_t *first;    /* (classes): where a class begins in rows */
+    int64_t *quota;    /* (classes) */
+    int32_t *rows;     /* (n): class after class */
     unsigned char *to; /* (n): the split of each row */
 } strata;
 

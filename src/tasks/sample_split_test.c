@@ -10,7 +10,8 @@ static tn_sample_set *labelled(const int64_t *have, uint64_t seed)
     int64_t n = 0, classes = 0;
     for (; have[classes] >= 0; classes++) n += have[classes];
     tn_sample_set *b = NULL;
-    assert_ok(tn__samples_new(&(tn_samples){ .n = n, .tokens = 1, .features = 1, .labels = 1, .classes = classes, .scale = 1 }, true, &b));
+    assert_ok(tn__samples_new(
+        &(tn_samples){ .n = n, .tokens = 1, .features = 1, .labels = 1, .classes = classes, .scale = 1 }, true, &b));
     for (int64_t c = 0, at = 0; c < classes; c++)
         for (int64_t i = 0; i < have[c]; i++) b->y[at++] = (int32_t)c;
     for (int64_t i = n - 1; i > 0; i--) {
@@ -195,7 +196,8 @@ static void round_trip(void **state)
     tn_put_text(path, "{\"samples\":28, \"train\":[27], \"valid\":[0,1]}");
     snprintf(words, sizeof words, "task.size=20 task.split=%s", path);
     assert_ok(tn_task_try("xor", words, &s));
-    assert_true(s->count[TN_TRAIN] == 1 && s->index[TN_TRAIN][0] == 27 && s->count[TN_VALID] == 2 && s->count[TN_TEST] == 0);
+    assert_true(s->count[TN_TRAIN] == 1 && s->index[TN_TRAIN][0] == 27 && s->count[TN_VALID] == 2 &&
+                s->count[TN_TEST] == 0);
     tn_samples_free(s);
     assert_fails(tn_split_write(&b->set, "/nowhere/at/all/split.json"), TN_DISK, "/nowhere/at/all");
     tn_samples_free(&b->set);

@@ -10,16 +10,19 @@ enum { SAMPLES_MAX = 1 << 30, NUMBERS_MAX_LOG = 33 };
 
 static tn_status too_large(const tn_samples *a)
 {
-    return tn_error(TN_USAGE, "%lld samples of %lld x %lld numbers are none, or more than a task may hold in memory: choose "
-                              "another task.size, task.bits or task.length", (long long)a->n, (long long)a->tokens, (long long)a->features);
+    return tn_error(TN_USAGE,
+                    "%lld samples of %lld x %lld numbers are none, or more than a task may hold in memory: choose "
+                    "another task.size, task.bits or task.length",
+                    (long long)a->n, (long long)a->tokens, (long long)a->features);
 }
 
 tn_status tn__samples_new(const tn_samples *shape, bool u8, tn_sample_set **out)
 {
     size_t numbers, labels, x_bytes, y_bytes;
     if (shape->n < 1 || shape->tokens < 1 || shape->features < 1 || shape->labels < 1 || shape->n > SAMPLES_MAX ||
-        !tn_mul_ok((size_t)shape->tokens, (size_t)shape->features, &numbers) || !tn_mul_ok(numbers, (size_t)shape->n, &numbers) ||
-        numbers > (size_t)1 << NUMBERS_MAX_LOG || !tn_mul_ok(numbers, u8 ? 1 : sizeof(float), &x_bytes) ||
+        !tn_mul_ok((size_t)shape->tokens, (size_t)shape->features, &numbers) ||
+        !tn_mul_ok(numbers, (size_t)shape->n, &numbers) || numbers > (size_t)1 << NUMBERS_MAX_LOG ||
+        !tn_mul_ok(numbers, u8 ? 1 : sizeof(float), &x_bytes) ||
         !tn_mul_ok((size_t)shape->n, (size_t)shape->labels, &labels) || !tn_mul_ok(labels, sizeof(int32_t), &y_bytes))
         return too_large(shape);
     tn_sample_set *b = tn_alloc(sizeof *b);
@@ -53,7 +56,8 @@ void tn_samples_free(tn_samples *set)
 void tn_samples_read(const tn_samples *set, int64_t row, float *x)
 {
     const int64_t k = set->tokens * set->features;
-    for (int64_t i = 0; i < k; i++) x[i] = set->x_u8 ? (float)set->x_u8[row * k + i] * set->scale : set->x_f32[row * k + i];
+    for (int64_t i = 0; i < k; i++)
+        x[i] = set->x_u8 ? (float)set->x_u8[row * k + i] * set->scale : set->x_f32[row * k + i];
 }
 
 /* --- drawn samples ------------------------------------------------------------------------------------------------------ */
@@ -82,15 +86,22 @@ tn_status tn__samples_draw(const tn_settings *st, const tn_recipe *r, tn_samples
     const int64_t size = tn_settings_is_auto(st, "task.size") ? r->size : tn_settings_int(st, "task.size");
     const int64_t count[TN_SPLITS] = { size, tn__part_of(size, tn_settings_float(st, "task.valid_frac")),
                                        tn__part_of(size, tn_settings_float(st, "task.test_frac")) };
-    const tn_rng rng = { (uint64_t)tn_settings_int(st, "task.split_seed"), tn_rng_stream("task") ^ tn_rng_stream(r->name) };
-    tn_samples shape = { .n = count[0] + count[1] + count[2], .tokens = r->tokens, .features = r->features, .labels = r->labels,
-                         .classes = r->classes, .scale = 1 };
+    const tn_rng rng = { (uint64_t)tn_settings_int(st, "task.split_seed"),
+                         tn_rng_stream("task") ^ tn_rng_stream(r->name) };
+    tn_samples shape = { .n = count[0] + count[1] + count[2],
+                         .tokens = r->tokens,
+                         .features = r->features,
+                         .labels = r->labels,
+                         .classes = r->classes,
+                         .scale = 1 };
     tn_status s = TN_OK;
     tn_sample_set *b = NULL;
     TN_TRY(tn__samples_new(&shape, false, &b));
     const int64_t k = shape.tokens * shape.features;
     for (int64_t i = 0; i < shape.n; i++) {
-        tn_dice d = { rng, (uint64_t)i << 20 }; /* a sample uses less than 2^20 numbers: task.length and task.bits are bounded */
+        tn_dice d = {
+            rng, (uint64_t)i << 20
+        }; /* a sample uses less than 2^20 numbers: task.length and task.bits are bounded */
         r->draw(r, &d, b->x_f32 + i * k, b->y + i * shape.labels);
     }
     TN_TRY(tn__split_in_order(st, b, count));

@@ -44,7 +44,8 @@ typedef struct tn_recipe {
     int64_t tokens, features, labels, classes; /* of a sample */
     int64_t size;                              /* training samples where task.size is auto */
     int64_t width;                             /* bits, symbols or digits: what `draw` needs to know of the settings */
-    void (*draw)(const struct tn_recipe *r, tn_dice *d, float *x, int32_t *y); /* x (tokens, features), zero; y (labels) */
+    void (*draw)(const struct tn_recipe *r, tn_dice *d, float *x,
+                 int32_t *y); /* x (tokens, features), zero; y (labels) */
 } tn_recipe;
 
 /* Training samples 0..size-1, then validation, then test: size x task.valid_frac and x task.test_frac more, drawn as the

@@ -23,12 +23,12 @@
 #include <stdint.h>
 
 typedef struct tn_samples {
-    int64_t n, tokens, features; /* samples; tokens of each; numbers of each token */
-    int64_t labels, classes;     /* labels of each sample: 1, or one per token; a label is 0..classes-1 */
-    const uint8_t *x_u8;         /* (n, tokens, features): this one, counted x scale, ... */
-    const float *x_f32;          /* ... or this one; the other is NULL */
-    float scale;                 /* of x_u8; 1 with x_f32 */
-    const int32_t *y;            /* (n, labels); -1: not counted */
+    int64_t n, tokens, features;     /* samples; tokens of each; numbers of each token */
+    int64_t labels, classes;         /* labels of each sample: 1, or one per token; a label is 0..classes-1 */
+    const uint8_t *x_u8;             /* (n, tokens, features): this one, counted x scale, ... */
+    const float *x_f32;              /* ... or this one; the other is NULL */
+    float scale;                     /* of x_u8; 1 with x_f32 */
+    const int32_t *y;                /* (n, labels); -1: not counted */
     const int32_t *index[TN_SPLITS]; /* (count[s]): rows of TN_TRAIN, TN_VALID, TN_TEST; no row is in two of them */
     int64_t count[TN_SPLITS];
 } tn_samples;

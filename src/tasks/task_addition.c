@@ -46,7 +46,9 @@ static tn_status open_seq_addition(const tn_settings *st, tn_samples **out)
     return tn__samples_draw(st, &r, out);
 }
 
-const tn_task tn_task_addition = { .name = "addition", .summary = "two numbers of task.length digits: their sum modulo 10^length",
+const tn_task tn_task_addition = { .name = "addition",
+                                   .summary = "two numbers of task.length digits: their sum modulo 10^length",
                                    .open = open_addition };
-const tn_task tn_task_seq_addition = { .name = "seq_addition", .summary = "the same with a token and a label per digit",
+const tn_task tn_task_seq_addition = { .name = "seq_addition",
+                                       .summary = "the same with a token and a label per digit",
                                        .open = open_seq_addition };

@@ -15,9 +15,15 @@ static int64_t draw_bits(const tn_recipe *r, tn_dice *d, float *x)
     return ones;
 }
 
-static void draw_parity(const tn_recipe *r, tn_dice *d, float *x, int32_t *y) { *y = (int32_t)(draw_bits(r, d, x) % 2); }
+static void draw_parity(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
+{
+    *y = (int32_t)(draw_bits(r, d, x) % 2);
+}
 
-static void draw_majority(const tn_recipe *r, tn_dice *d, float *x, int32_t *y) { *y = 2 * draw_bits(r, d, x) > r->width; }
+static void draw_majority(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
+{
+    *y = 2 * draw_bits(r, d, x) > r->width;
+}
 
 /* One bit of the width is set, the label says which. */
 static void draw_identity(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
@@ -29,8 +35,14 @@ static void draw_identity(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
 static tn_status open_bits(const tn_settings *st, const char *name, int64_t bits, int64_t classes, int64_t size,
                            void (*draw)(const tn_recipe *, tn_dice *, float *, int32_t *), tn_samples **out)
 {
-    const tn_recipe r = { .name = name, .tokens = 1, .features = bits, .labels = 1, .classes = classes, .size = size,
-                          .width = bits, .draw = draw };
+    const tn_recipe r = { .name = name,
+                          .tokens = 1,
+                          .features = bits,
+                          .labels = 1,
+                          .classes = classes,
+                          .size = size,
+                          .width = bits,
+                          .draw = draw };
     return tn__samples_draw(st, &r, out);
 }
 
@@ -67,6 +79,12 @@ static tn_status open_identity(const tn_settings *st, tn_samples **out)
 
 const tn_task tn_task_xor = { .name = "xor", .summary = "two bits: do they differ", .open = open_xor };
 const tn_task tn_task_xor3 = { .name = "xor3", .summary = "three bits: is the number of ones odd", .open = open_xor3 };
-const tn_task tn_task_parity = { .name = "parity", .summary = "task.bits bits: is the number of ones odd", .open = open_parity };
-const tn_task tn_task_majority = { .name = "majority", .summary = "task.bits bits: are more than half ones", .open = open_majority };
-const tn_task tn_task_identity = { .name = "identity", .summary = "task.bits bits, one of them set: which", .open = open_identity };
+const tn_task tn_task_parity = { .name = "parity",
+                                 .summary = "task.bits bits: is the number of ones odd",
+                                 .open = open_parity };
+const tn_task tn_task_majority = { .name = "majority",
+                                   .summary = "task.bits bits: are more than half ones",
+                                   .open = open_majority };
+const tn_task tn_task_identity = { .name = "identity",
+                                   .summary = "task.bits bits, one of them set: which",
+                                   .open = open_identity };

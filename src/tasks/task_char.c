@@ -60,10 +60,13 @@ static tn_status make_samples(const tn_settings *st, const text *t, int64_t leng
     tn_sample_set *b = NULL;
     int32_t rank[256];
     const int64_t classes = rank_bytes(t, rank), n = (int64_t)t->n - length;
-    tn_samples shape = { .n = n, .tokens = 1, .features = length * classes, .labels = 1, .classes = classes, .scale = 1 };
+    tn_samples shape = {
+        .n = n, .tokens = 1, .features = length * classes, .labels = 1, .classes = classes, .scale = 1
+    };
     if (n < 3 || classes < 2)
-        return tn_error(TN_USAGE, "%.640s: %zu characters, %lld of them different, are too few to learn from with task.length=%lld",
-                        tn_settings_text(st, "task.data"), t->n, (long long)classes, (long long)length);
+        return tn_error(
+            TN_USAGE, "%.640s: %zu characters, %lld of them different, are too few to learn from with task.length=%lld",
+            tn_settings_text(st, "task.data"), t->n, (long long)classes, (long long)length);
     TN_TRY(tn__samples_new(&shape, true, &b));
     for (int64_t i = 0; i < n; i++) {
         uint8_t *x = b->x_u8 + i * shape.features; /* (length, classes) */
@@ -94,5 +97,6 @@ done:
     return s;
 }
 
-const tn_task tn_task_char = { .name = "char", .summary = "a text (task.data): the next character from task.length before it",
+const tn_task tn_task_char = { .name = "char",
+                               .summary = "a text (task.data): the next character from task.length before it",
                                .open = open_char };

@@ -8,7 +8,8 @@
 
 enum { PIXELS = 3 * 32 * 32, RECORD = 1 + PIXELS, CLASSES = 10, FILES = 6, RECORDS_MAX = 1000000, CHUNK = 64 * RECORD };
 
-static const tn_image_files files = { .task = "cifar10", .needed = "data_batch_1.bin to data_batch_5.bin and test_batch.bin",
+static const tn_image_files files = { .task = "cifar10",
+                                      .needed = "data_batch_1.bin to data_batch_5.bin and test_batch.bin",
                                       .from = "www.cs.toronto.edu/~kriz/cifar.html, the binary version, unpacked" };
 
 /* Hands the records of a file to x (n, PIXELS) and y (n); counts them only where these are NULL. */
@@ -22,16 +23,21 @@ static tn_status read_records(const char *path, unsigned char *chunk, uint8_t *x
     while (got == CHUNK) {
         TN_TRY(tn_stream_read(in, chunk, CHUNK, &got));
         if (*n + (int64_t)(got / RECORD) > room)
-            TN_FAIL(TN_BAD_FILE, "%.640s holds more than %lld images, which is not what it should: get it again from %s", path,
+            TN_FAIL(TN_BAD_FILE,
+                    "%.640s holds more than %lld images, which is not what it should: get it again from %s", path,
                     (long long)room, files.from);
         if (got % RECORD != 0)
-            TN_FAIL(TN_BAD_FILE, "%.640s is no file of records of %d bytes (it ends %zu bytes into one); it was cut short or is "
-                                 "something else, get it again from %s", path, RECORD, got % RECORD, files.from);
+            TN_FAIL(TN_BAD_FILE,
+                    "%.640s is no file of records of %d bytes (it ends %zu bytes into one); it was cut short or is "
+                    "something else, get it again from %s",
+                    path, RECORD, got % RECORD, files.from);
         for (size_t i = 0; i < got / RECORD; i++, ++*n) {
             const unsigned char *r = chunk + i * RECORD;
             if (r[0] >= CLASSES)
-                TN_FAIL(TN_BAD_FILE, "%.640s: the label of image %lld is %d, the classes are 0..%d; is it the binary version from %s?",
-                        path, (long long)*n, r[0], CLASSES - 1, files.from);
+                TN_FAIL(
+                    TN_BAD_FILE,
+                    "%.640s: the label of image %lld is %d, the classes are 0..%d; is it the binary version from %s?",
+                    path, (long long)*n, r[0], CLASSES - 1, files.from);
             if (!x) continue;
             y[*n] = r[0];
             memcpy(x + *n * PIXELS, r + 1, PIXELS);
@@ -46,9 +52,12 @@ done:
 static tn_status find_files(const tn_settings *st, char (*path)[TN_PATH_BYTES])
 {
     static const char *const names[FILES][3] = {
-        { "cifar-10-batches-bin/data_batch_1.bin", "data_batch_1.bin" }, { "cifar-10-batches-bin/data_batch_2.bin", "data_batch_2.bin" },
-        { "cifar-10-batches-bin/data_batch_3.bin", "data_batch_3.bin" }, { "cifar-10-batches-bin/data_batch_4.bin", "data_batch_4.bin" },
-        { "cifar-10-batches-bin/data_batch_5.bin", "data_batch_5.bin" }, { "cifar-10-batches-bin/test_batch.bin", "test_batch.bin" },
+        { "cifar-10-batches-bin/data_batch_1.bin", "data_batch_1.bin" },
+        { "cifar-10-batches-bin/data_batch_2.bin", "data_batch_2.bin" },
+        { "cifar-10-batches-bin/data_batch_3.bin", "data_batch_3.bin" },
+        { "cifar-10-batches-bin/data_batch_4.bin", "data_batch_4.bin" },
+        { "cifar-10-batches-bin/data_batch_5.bin", "data_batch_5.bin" },
+        { "cifar-10-batches-bin/test_batch.bin", "test_batch.bin" },
     };
     for (int i = 0; i < FILES; i++) TN_RETURN_IF(tn__image_find(st, &files, names[i], true, path[i]));
     return TN_OK;
@@ -67,7 +76,9 @@ static tn_status open_cifar10(const tn_settings *st, tn_samples **out)
         TN_TRY(read_records(path[i], chunk, NULL, NULL, RECORDS_MAX, &n[i]));
         total += n[i];
     }
-    const tn_samples shape = { .n = total, .tokens = 1, .features = PIXELS, .labels = 1, .classes = CLASSES, .scale = 1.0f / 255 };
+    const tn_samples shape = {
+        .n = total, .tokens = 1, .features = PIXELS, .labels = 1, .classes = CLASSES, .scale = 1.0f / 255
+    };
     TN_TRY(tn__samples_new(&shape, true, &b));
     int64_t at = 0;
     for (int i = 0; i < FILES; at += n[i++]) {
@@ -83,4 +94,6 @@ done:
     return s;
 }
 
-const tn_task tn_task_cifar10 = { .name = "cifar10", .summary = "ten kinds of photographs, 3 x 32 x 32", .open = open_cifar10 };
+const tn_task tn_task_cifar10 = { .name = "cifar10",
+                                  .summary = "ten kinds of photographs, 3 x 32 x 32",
+                                  .open = open_cifar10 };

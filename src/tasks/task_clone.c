@@ -24,19 +24,27 @@ static void draw_acrobot(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
 
 static tn_status open_cartpole_bc(const tn_settings *st, tn_samples **out)
 {
-    const tn_recipe r = { .name = "cartpole_bc", .tokens = 1, .features = 4, .labels = 1, .classes = 2, .size = 2000,
+    const tn_recipe r = { .name = "cartpole_bc",
+                          .tokens = 1,
+                          .features = 4,
+                          .labels = 1,
+                          .classes = 2,
+                          .size = 2000,
                           .draw = draw_cartpole };
     return tn__samples_draw(st, &r, out);
 }
 
 static tn_status open_acrobot_bc(const tn_settings *st, tn_samples **out)
 {
-    const tn_recipe r = { .name = "acrobot_bc", .tokens = 1, .features = 6, .labels = 1, .classes = 3, .size = 2000,
-                          .draw = draw_acrobot };
+    const tn_recipe r = {
+        .name = "acrobot_bc", .tokens = 1, .features = 6, .labels = 1, .classes = 3, .size = 2000, .draw = draw_acrobot
+    };
     return tn__samples_draw(st, &r, out);
 }
 
-const tn_task tn_task_cartpole_bc = { .name = "cartpole_bc", .summary = "observations of cartpole: what a simple policy does",
+const tn_task tn_task_cartpole_bc = { .name = "cartpole_bc",
+                                      .summary = "observations of cartpole: what a simple policy does",
                                       .open = open_cartpole_bc };
-const tn_task tn_task_acrobot_bc = { .name = "acrobot_bc", .summary = "observations of acrobot: what a simple policy does",
+const tn_task tn_task_acrobot_bc = { .name = "acrobot_bc",
+                                     .summary = "observations of acrobot: what a simple policy does",
                                      .open = open_acrobot_bc };

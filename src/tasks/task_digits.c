@@ -8,8 +8,11 @@
 
 enum { PIXELS = 64, INK = 16, DIGITS = 10, ROWS_MAX = 10000000 };
 
-static const tn_image_files files = { .task = "digits", .needed = "digits.csv.gz",
-                                      .from = "scikit-learn, sklearn/datasets/data, or as optdigits.tes from archive.ics.uci.edu" };
+static const tn_image_files files = {
+    .task = "digits",
+    .needed = "digits.csv.gz",
+    .from = "scikit-learn, sklearn/datasets/data, or as optdigits.tes from archive.ics.uci.edu"
+};
 
 typedef struct table {
     uint8_t *v; /* (rows, PIXELS + 1) */
@@ -19,14 +22,16 @@ typedef struct table {
 static tn_status keep_row(const char *path, const double *row, table *t)
 {
     void *p = t->v;
-    if (t->rows == ROWS_MAX) return tn_error(TN_BAD_FILE, "%.640s has more than %d rows; is it the right file?", path, ROWS_MAX);
+    if (t->rows == ROWS_MAX)
+        return tn_error(TN_BAD_FILE, "%.640s has more than %d rows; is it the right file?", path, ROWS_MAX);
     TN_RETURN_IF(tn_grow(&p, &t->capacity, t->rows + 1, PIXELS + 1));
     t->v = p;
     uint8_t *to = t->v + t->rows++ * (PIXELS + 1);
     for (int i = 0; i <= PIXELS; i++) {
         const double most = i < PIXELS ? INK : DIGITS - 1;
         if (!(row[i] >= 0 && row[i] <= most) || row[i] != (double)(int)row[i])
-            return tn_error(TN_BAD_FILE, "%.640s: row %zu: field %d is %g, not a whole number of 0..%g; is it the table of digits?",
+            return tn_error(TN_BAD_FILE,
+                            "%.640s: row %zu: field %d is %g, not a whole number of 0..%g; is it the table of digits?",
                             path, t->rows, i + 1, row[i], most);
         to[i] = (uint8_t)row[i];
     }
@@ -41,8 +46,8 @@ static tn_status read_table(const char *path, table *t)
     bool got = true;
     TN_TRY(tn_array_open(path, TN_ARRAY_CSV, &a));
     if (tn_array_about(a)->sample != PIXELS + 1)
-        TN_FAIL(TN_BAD_FILE, "%.640s has %zu columns instead of 64 pixels and a digit; is it the table of digits (%s)?", path,
-                tn_array_about(a)->sample, files.from);
+        TN_FAIL(TN_BAD_FILE, "%.640s has %zu columns instead of 64 pixels and a digit; is it the table of digits (%s)?",
+                path, tn_array_about(a)->sample, files.from);
     for (;;) {
         TN_TRY(tn_array_next(a, row, &got));
         if (!got) break;
@@ -63,7 +68,9 @@ static tn_status open_digits(const tn_settings *st, tn_samples **out)
     char path[TN_PATH_BYTES];
     TN_TRY(tn__image_find(st, &files, names, false, path));
     TN_TRY(read_table(path, &t));
-    const tn_samples shape = { .n = (int64_t)t.rows, .tokens = 1, .features = PIXELS, .labels = 1, .classes = DIGITS, .scale = 1.0f / INK };
+    const tn_samples shape = {
+        .n = (int64_t)t.rows, .tokens = 1, .features = PIXELS, .labels = 1, .classes = DIGITS, .scale = 1.0f / INK
+    };
     TN_TRY(tn__samples_new(&shape, true, &b));
     for (size_t i = 0; i < t.rows; i++) {
         memcpy(b->x_u8 + i * PIXELS, t.v + i * (PIXELS + 1), PIXELS);
@@ -78,4 +85,6 @@ done:
     return s;
 }
 
-const tn_task tn_task_digits = { .name = "digits", .summary = "handwritten digits of 8 x 8 pixels", .open = open_digits };
+const tn_task tn_task_digits = { .name = "digits",
+                                 .summary = "handwritten digits of 8 x 8 pixels",
+                                 .open = open_digits };

@@ -22,11 +22,13 @@ static tn_status check_headers(part *p)
 {
     const tn_array_info *x = tn_array_about(p->images), *y = tn_array_about(p->labels);
     if (!x->is_u8 || x->rank != 2 || x->dims[0] != SIDE || x->dims[1] != SIDE)
-        return tn_error(TN_BAD_FILE, "%.640s does not hold images of %d x %d bytes; is it the right file?", p->images_path, SIDE, SIDE);
+        return tn_error(TN_BAD_FILE, "%.640s does not hold images of %d x %d bytes; is it the right file?",
+                        p->images_path, SIDE, SIDE);
     if (!y->is_u8 || y->rank != 0)
         return tn_error(TN_BAD_FILE, "%.640s does not hold a byte per label; is it the right file?", p->labels_path);
     if (x->rows != y->rows || x->rows < 1 || x->rows > IMAGES_MAX)
-        return tn_error(TN_BAD_FILE, "%.640s has %lld images and %.640s %lld labels; they do not belong together, get both again",
+        return tn_error(TN_BAD_FILE,
+                        "%.640s has %lld images and %.640s %lld labels; they do not belong together, get both again",
                         p->images_path, (long long)x->rows, p->labels_path, (long long)y->rows);
     p->n = x->rows;
     TN_RETURN_IF(tn__image_can_hold(p->labels_path, (uint64_t)p->n));
@@ -52,8 +54,8 @@ static tn_status read_part(part *p, uint8_t *x, int32_t *y)
         TN_RETURN_IF(tn_array_next_u8(p->labels, &label, &got));
         if (!got) break;
         if (label >= DIGITS)
-            return tn_error(TN_BAD_FILE, "%.640s: label %lld is %d, the classes are 0..%d; get the file again", p->labels_path,
-                            (long long)i, label, DIGITS - 1);
+            return tn_error(TN_BAD_FILE, "%.640s: label %lld is %d, the classes are 0..%d; get the file again",
+                            p->labels_path, (long long)i, label, DIGITS - 1);
         y[i] = label;
     }
     return TN_OK;
@@ -62,15 +64,18 @@ static tn_status read_part(part *p, uint8_t *x, int32_t *y)
 static tn_status open_mnist(const tn_settings *st, tn_samples **out)
 {
     static const char *const names[2][2][3] = {
-        { { "train-images.idx3-ubyte", "train-images-idx3-ubyte", NULL }, { "train-labels.idx1-ubyte", "train-labels-idx1-ubyte", NULL } },
-        { { "t10k-images.idx3-ubyte", "t10k-images-idx3-ubyte", NULL }, { "t10k-labels.idx1-ubyte", "t10k-labels-idx1-ubyte", NULL } },
+        { { "train-images.idx3-ubyte", "train-images-idx3-ubyte", NULL },
+          { "train-labels.idx1-ubyte", "train-labels-idx1-ubyte", NULL } },
+        { { "t10k-images.idx3-ubyte", "t10k-images-idx3-ubyte", NULL },
+          { "t10k-labels.idx1-ubyte", "t10k-labels-idx1-ubyte", NULL } },
     };
     tn_status s = TN_OK;
     part p[2] = { { .n = 0 }, { .n = 0 } };
     tn_sample_set *b = NULL;
     for (int k = 0; k < 2; k++) TN_TRY(open_part(st, names[k][0], names[k][1], &p[k]));
-    const tn_samples shape = { .n = p[0].n + p[1].n, .tokens = 1, .features = SIDE * SIDE, .labels = 1, .classes = DIGITS,
-                               .scale = 1.0f / 255 };
+    const tn_samples shape = {
+        .n = p[0].n + p[1].n, .tokens = 1, .features = SIDE * SIDE, .labels = 1, .classes = DIGITS, .scale = 1.0f / 255
+    };
     TN_TRY(tn__samples_new(&shape, true, &b));
     TN_TRY(read_part(&p[0], b->x_u8, b->y));
     TN_TRY(read_part(&p[1], b->x_u8 + p[0].n * SIDE * SIDE, b->y + p[0].n));
@@ -86,4 +91,6 @@ done:
     return s;
 }
 
-const tn_task tn_task_mnist = { .name = "mnist", .summary = "handwritten digits of 28 x 28 pixels", .open = open_mnist };
+const tn_task tn_task_mnist = { .name = "mnist",
+                                .summary = "handwritten digits of 28 x 28 pixels",
+                                .open = open_mnist };

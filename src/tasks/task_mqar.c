@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-static void draw_mqar(const tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch, int32_t *tokens,
-                      int32_t *labels)
+static void draw_mqar(const tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch,
+                      int32_t *tokens, int32_t *labels)
 {
     const int64_t n = g->pairs, T = g->length;
     (void)training;
@@ -38,16 +38,22 @@ static tn_status open_mqar(const tn_settings *st, tn_probe *p)
     for (int64_t i = 0; i < p->groups; i++) {
         const long long n = pairs[i];
         if (n > p->keys)
-            return tn_error(TN_USAGE, "task.pairs=%lld needs as many different keys and task.keys is %lld: make it larger", n,
+            return tn_error(TN_USAGE,
+                            "task.pairs=%lld needs as many different keys and task.keys is %lld: make it larger", n,
                             (long long)p->keys);
         if (3 * n > p->length)
-            return tn_error(TN_USAGE, "task.pairs=%lld needs %lld tokens (the pairs, then the questions) and train.context is %lld: make "
-                                      "it larger", n, 3 * n, (long long)p->length);
+            return tn_error(
+                TN_USAGE,
+                "task.pairs=%lld needs %lld tokens (the pairs, then the questions) and train.context is %lld: make "
+                "it larger",
+                n, 3 * n, (long long)p->length);
         p->group[i] = (tn_probe_group){ .length = p->length, .pairs = n };
         snprintf(p->group[i].name, sizeof p->group[i].name, "%lld", n);
     }
     return TN_OK;
 }
 
-const tn_task tn_task_mqar = { .name = "mqar", .summary = "tokens: pairs of key and value, then the keys in noise: each one's value",
-                               .probe = open_mqar, .reads = "pairs keys values noise" };
+const tn_task tn_task_mqar = { .name = "mqar",
+                               .summary = "tokens: pairs of key and value, then the keys in noise: each one's value",
+                               .probe = open_mqar,
+                               .reads = "pairs keys values noise" };

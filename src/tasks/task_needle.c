@@ -14,8 +14,8 @@ static void draw_text(const tn_probe *p, int64_t T, bool training, tn_dice *d, i
 }
 
 /* Places are pairs of tokens in front of the last token; where one token is left over, it is the first or the last but one. */
-static void draw_needle(const tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch, int32_t *tokens,
-                        int32_t *labels)
+static void draw_needle(const tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch,
+                        int32_t *tokens, int32_t *labels)
 {
     const int64_t T = g->length, n = g->pairs, places = (T - 1) / 2, shift = T % 2 ? 0 : tn__dice_below(d, 2);
     const int64_t low = g->depth * places / p->depths, high = (g->depth + 1) * places / p->depths;
@@ -41,10 +41,14 @@ static tn_status add_group(tn_probe *p, int64_t length, int64_t pairs, int64_t d
     tn_probe_group *g = &p->group[p->groups];
     const long long percent = 100 * depth / p->depths;
     if (p->groups == TN_PROBE_GROUPS)
-        return tn_error(TN_USAGE, "task.lengths and task.depths make more than %d groups: leave some out", TN_PROBE_GROUPS);
+        return tn_error(TN_USAGE, "task.lengths and task.depths make more than %d groups: leave some out",
+                        TN_PROBE_GROUPS);
     if ((length - 1) / 2 < p->depths || (length - 1) / 2 < pairs)
-        return tn_error(TN_USAGE, "%lld tokens are too short for task.depths=%lld and task.pairs=%lld: make train.context or the first of "
-                                  "task.lengths larger", (long long)length, (long long)p->depths, (long long)pairs);
+        return tn_error(
+            TN_USAGE,
+            "%lld tokens are too short for task.depths=%lld and task.pairs=%lld: make train.context or the first of "
+            "task.lengths larger",
+            (long long)length, (long long)p->depths, (long long)pairs);
     *g = (tn_probe_group){ .length = length, .pairs = pairs, .depth = depth };
     if (p->n_lengths > 1) snprintf(g->name, sizeof g->name, "%lld_d%lld", (long long)length, percent);
     else snprintf(g->name, sizeof g->name, "d%lld", percent);
@@ -64,12 +68,14 @@ static tn_status open_needle(const tn_settings *st, tn_probe *p)
     p->mixed = true;
     p->draw = draw_needle;
     if (pairs[0] > p->keys)
-        return tn_error(TN_USAGE, "task.pairs=%lld needs as many different keys and task.keys is %lld: make it larger", (long long)pairs[0],
-                        (long long)p->keys);
+        return tn_error(TN_USAGE, "task.pairs=%lld needs as many different keys and task.keys is %lld: make it larger",
+                        (long long)pairs[0], (long long)p->keys);
     for (int64_t k = 0; k < p->n_lengths; k++)
         for (int64_t i = 0; i < p->depths; i++) TN_RETURN_IF(add_group(p, p->lengths[k], pairs[0], i));
     return TN_OK;
 }
 
-const tn_task tn_task_needle = { .name = "needle", .summary = "tokens: a key and its value hidden in a text, asked for at the end",
-                                 .probe = open_needle, .reads = "pairs lengths keys values noise depths data" };
+const tn_task tn_task_needle = { .name = "needle",
+                                 .summary = "tokens: a key and its value hidden in a text, asked for at the end",
+                                 .probe = open_needle,
+                                 .reads = "pairs lengths keys values noise depths data" };

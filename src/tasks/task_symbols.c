@@ -46,8 +46,8 @@ static void draw_tiny_lm(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
     *y = (int32_t)(rule == 0 ? c[CONTEXT - 1] : rule == 1 ? a + CONTEXT : a);
 }
 
-static tn_status open_flat(const tn_settings *st, const char *name, void (*draw)(const tn_recipe *, tn_dice *, float *, int32_t *),
-                           tn_samples **out)
+static tn_status open_flat(const tn_settings *st, const char *name,
+                           void (*draw)(const tn_recipe *, tn_dice *, float *, int32_t *), tn_samples **out)
 {
     tn_recipe r = { .name = name, .tokens = 1, .labels = 1, .classes = SYMBOLS, .size = 10000, .draw = draw };
     TN_RETURN_IF(tn__task_width(st, "task.length", 8, LENGTH_MAX, &r.width));
@@ -57,7 +57,10 @@ static tn_status open_flat(const tn_settings *st, const char *name, void (*draw)
 
 static tn_status open_copy(const tn_settings *st, tn_samples **out) { return open_flat(st, "copy", draw_copy, out); }
 
-static tn_status open_reversal(const tn_settings *st, tn_samples **out) { return open_flat(st, "reversal", draw_reversal, out); }
+static tn_status open_reversal(const tn_settings *st, tn_samples **out)
+{
+    return open_flat(st, "reversal", draw_reversal, out);
+}
 
 static tn_status open_seq_copy(const tn_settings *st, tn_samples **out)
 {
@@ -69,13 +72,26 @@ static tn_status open_seq_copy(const tn_settings *st, tn_samples **out)
 
 static tn_status open_tiny_lm(const tn_settings *st, tn_samples **out)
 {
-    const tn_recipe r = { .name = "tiny_lm", .tokens = 1, .features = CONTEXT * SYMBOLS, .labels = 1, .classes = SYMBOLS,
-                          .size = 2000, .width = CONTEXT, .draw = draw_tiny_lm };
+    const tn_recipe r = { .name = "tiny_lm",
+                          .tokens = 1,
+                          .features = CONTEXT * SYMBOLS,
+                          .labels = 1,
+                          .classes = SYMBOLS,
+                          .size = 2000,
+                          .width = CONTEXT,
+                          .draw = draw_tiny_lm };
     return tn__samples_draw(st, &r, out);
 }
 
-const tn_task tn_task_copy = { .name = "copy", .summary = "task.length symbols as one token: the first", .open = open_copy };
-const tn_task tn_task_reversal = { .name = "reversal", .summary = "task.length symbols as one token: the first of them backwards",
+const tn_task tn_task_copy = { .name = "copy",
+                               .summary = "task.length symbols as one token: the first",
+                               .open = open_copy };
+const tn_task tn_task_reversal = { .name = "reversal",
+                                   .summary = "task.length symbols as one token: the first of them backwards",
                                    .open = open_reversal };
-const tn_task tn_task_seq_copy = { .name = "seq_copy", .summary = "task.length tokens: each one's symbol", .open = open_seq_copy };
-const tn_task tn_task_tiny_lm = { .name = "tiny_lm", .summary = "four symbols: the next by one of three rules", .open = open_tiny_lm };
+const tn_task tn_task_seq_copy = { .name = "seq_copy",
+                                   .summary = "task.length tokens: each one's symbol",
+                                   .open = open_seq_copy };
+const tn_task tn_task_tiny_lm = { .name = "tiny_lm",
+                                  .summary = "four symbols: the next by one of three rules",
+                                  .open = open_tiny_lm };

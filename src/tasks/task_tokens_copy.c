@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-static void draw_copy(const tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch, int32_t *tokens,
-                      int32_t *labels)
+static void draw_copy(const tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch,
+                      int32_t *tokens, int32_t *labels)
 {
     const int64_t T = g->length, S = p->segment;
     (void)scratch;
@@ -26,8 +26,11 @@ static tn_status open_tokens_copy(const tn_settings *st, tn_probe *p)
     p->groups = p->n_lengths;
     p->draw = draw_copy;
     if (p->lengths[0] < 2 * p->segment)
-        return tn_error(TN_USAGE, "task.segment=%lld needs %lld tokens and the shortest sequences have %lld: make train.context or the first "
-                                  "of task.lengths larger", (long long)p->segment, 2 * (long long)p->segment, (long long)p->lengths[0]);
+        return tn_error(
+            TN_USAGE,
+            "task.segment=%lld needs %lld tokens and the shortest sequences have %lld: make train.context or the first "
+            "of task.lengths larger",
+            (long long)p->segment, 2 * (long long)p->segment, (long long)p->lengths[0]);
     for (int64_t i = 0; i < p->groups; i++) {
         p->group[i] = (tn_probe_group){ .length = p->lengths[i] };
         snprintf(p->group[i].name, sizeof p->group[i].name, "%lld", (long long)p->lengths[i]);
@@ -35,5 +38,7 @@ static tn_status open_tokens_copy(const tn_settings *st, tn_probe *p)
     return TN_OK;
 }
 
-const tn_task tn_task_tokens_copy = { .name = "tokens_copy", .summary = "tokens: the first ones, asked for at the end of a long sequence",
-                                      .probe = open_tokens_copy, .reads = "lengths values segment" };
+const tn_task tn_task_tokens_copy = { .name = "tokens_copy",
+                                      .summary = "tokens: the first ones, asked for at the end of a long sequence",
+                                      .probe = open_tokens_copy,
+                                      .reads = "lengths values segment" };

@@ -103,9 +103,11 @@ static void lean(const tn_samples *s, const float *x, int32_t *y)
 /* From the observation: cos(a + b) = cos a cos b - sin a sin b. At a boundary of a float's width the given label stands. */
 static void swing(const tn_samples *s, const float *x, int32_t *y)
 {
-    const double height = (double)x[0] + (double)x[0] * (double)x[2] - (double)x[1] * (double)x[3], way = (double)x[4] + (double)x[5];
+    const double height = (double)x[0] + (double)x[0] * (double)x[2] - (double)x[1] * (double)x[3],
+                 way = (double)x[4] + (double)x[5];
     assert_int_equal(s->features, 6);
-    for (int i = 0; i < 4; i += 2) assert_true(fabs((double)x[i] * (double)x[i] + (double)x[i + 1] * (double)x[i + 1] - 1) < 1e-6);
+    for (int i = 0; i < 4; i += 2)
+        assert_true(fabs((double)x[i] * (double)x[i] + (double)x[i + 1] * (double)x[i + 1] - 1) < 1e-6);
     assert_true(fabsf(x[4]) <= 4 && fabsf(x[5]) <= 9);
     if (fabs(height - 0.5) < 1e-6 || (height < 0.5 && fabs(way) < 1e-6)) return;
     *y = height > 0.5 ? 1 : way > 0 ? 2 : 0;
@@ -115,7 +117,7 @@ typedef struct made_up {
     const char *name, *words;
     int64_t tokens, features, labels, classes, count[TN_SPLITS];
     void (*rule)(const tn_samples *s, const float *x, int32_t *y); /* y (labels) holds the task's own when called */
-    double share;     /* of the largest class among the labels */
+    double share;                                                  /* of the largest class among the labels */
     const char *hash; /* of x and y on every machine, or NULL where libm has a part in it */
 } made_up;
 
@@ -148,7 +150,8 @@ static void rules(void **state)
     int64_t wrong = 0, most = 0, drawn[10000] = { 0 };
     float x[512];
     int32_t y[64];
-    assert_true(s->tokens == m->tokens && s->features == m->features && s->labels == m->labels && s->classes == m->classes);
+    assert_true(s->tokens == m->tokens && s->features == m->features && s->labels == m->labels &&
+                s->classes == m->classes);
     for (int k = 0; k < TN_SPLITS; k++) assert_int_equal(s->count[k], m->count[k]);
     tn_task_set_check(s, true);
     for (int64_t i = 0; i < s->n; i++) {
@@ -248,7 +251,8 @@ static void refused(void **state)
 {
     (void)state;
     tn_samples *s = NULL;
-    assert_fails(tn_task_try("addition", "task.length=5", &s), TN_USAGE, "task.length=5 is more than the task addition takes: at most 4");
+    assert_fails(tn_task_try("addition", "task.length=5", &s), TN_USAGE,
+                 "task.length=5 is more than the task addition takes: at most 4");
     assert_fails(tn_task_try("seq_copy", "task.size=1e8 task.length=4096", &s), TN_USAGE, "choose another task.size");
     assert_fails(tn_task_try("parity", "task.split=/nowhere/split.json", &s), TN_BAD_FILE, "/nowhere/split.json");
     assert_null(s);
@@ -304,7 +308,8 @@ static void text_file(void **state)
     tn_samples *s = NULL, *z;
     float x[18];
     tn_tempdir_make(&d);
-    const char *plain = tn_tempdir_file(&d, "a.txt"), *packed = tn_tempdir_file(&d, "a.txt.gz"), *one = tn_tempdir_file(&d, "one.txt");
+    const char *plain = tn_tempdir_file(&d, "a.txt"), *packed = tn_tempdir_file(&d, "a.txt.gz"),
+               *one = tn_tempdir_file(&d, "one.txt");
     tn_put_file(plain, text, sizeof text - 1);
     tn_put_text(one, "aaaaaaaaaaaaaa");
     gzFile gz = gzopen(packed, "wb");
@@ -315,7 +320,7 @@ static void text_file(void **state)
     assert_true(s->classes == 5 && s->features == 15 && s->n == 8); /* space a b n 0xff */
     tn_samples_read(s, 0, x);
     assert_true(hot(x, 5) == 2 && hot(x + 5, 5) == 1 && hot(x + 10, 5) == 3 && s->y[0] == 1); /* ban -> a */
-    assert_int_equal(s->y[3], 4);                                                            /* ana -> 0xff */
+    assert_int_equal(s->y[3], 4);                                                             /* ana -> 0xff */
     snprintf(words, sizeof words, "task.data=%s task.length=3", packed);
     z = tn_task_set("char", words);
     assert_memory_equal(z->x_u8, s->x_u8, (size_t)(s->n * s->features));

@@ -52,8 +52,8 @@ void tn_tokenizer_free(tn_tokenizer *t); /* takes NULL */
 
 int64_t tn_tokenizer_vocab(const tn_tokenizer *t);    /* ids are below it; a vocabulary may have holes */
 const char *tn_tokenizer_kind(const tn_tokenizer *t); /* "bytes", "bpe" or "llama2c" */
-const char *
-tn_tokenizer_pattern(const tn_tokenizer *t);       /* "gpt2", "cl100k", "llama3", "qwen2", "o200k", "regex", "none" */
+const char *tn_tokenizer_pattern(
+    const tn_tokenizer *t);                        /* "gpt2", "cl100k", "llama3", "qwen2", "o200k", "regex", "none" */
 uint64_t tn_tokenizer_hash(const tn_tokenizer *t); /* of all that decides the ids; the same wherever it was read from */
 int32_t tn_tokenizer_special(const tn_tokenizer *t, tn_token_role role); /* -1: none */
 int32_t tn_tokenizer_find(const tn_tokenizer *t,

@@ -23,10 +23,15 @@ typedef struct against {
 static const double output_tolerance = 1e-4, gradient_tolerance = 1e-4, losses_tolerance = 1e-4;
 
 /* values: n numbers to show beside it, or NULL. */
-static void emit(against *a, const char *name, double error, double tolerance, const char *what, const float *values, int64_t n)
+static void emit(against *a, const char *name, double error, double tolerance, const char *what, const float *values,
+                 int64_t n)
 {
-    tn_check_row r = { .name = name, .value = error, .unit = "", .verdict = error <= tolerance ? TN_PASS : TN_FAILED,
-                       .values = values, .n_values = n };
+    tn_check_row r = { .name = name,
+                       .value = error,
+                       .unit = "",
+                       .verdict = error <= tolerance ? TN_PASS : TN_FAILED,
+                       .values = values,
+                       .n_values = n };
     snprintf(r.detail, sizeof r.detail, "%s: error %.2e, tolerance %.0e", what, error, tolerance);
     a->compared++;
     if (r.verdict == TN_FAILED && a->failed++ == 0) {
@@ -78,7 +83,8 @@ static tn_status compare(against *a, const char *name, const float *x, int64_t n
 /* --- inputs and weights ------------------------------------------------------------------------------------------------ */
 
 /* Batch `step` of an input. */
-static tn_status load_input(const against *a, const tn_input_slot *s, const char *name, int64_t step, const tn_feed *f, void *to)
+static tn_status load_input(const against *a, const tn_input_slot *s, const char *name, int64_t step, const tn_feed *f,
+                            void *to)
 {
     const int64_t n = tn_input_items(s, f->batch, f->length);
     double *x;
@@ -122,7 +128,9 @@ static tn_status load_weights(const against *a)
         else if (e->dtype != t->dtype)
             return tn_error(TN_BAD_FILE, "%s: %s is %s, the model wants %s", a->path, name, tn_dtype_name(t->dtype),
                             tn_dtype_name(e->dtype));
-        else TN_RETURN_IF(tn_store_write(st, e->data, t->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype)));
+        else
+            TN_RETURN_IF(
+                tn_store_write(st, e->data, t->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype)));
     }
     return TN_OK;
 }
@@ -205,8 +213,10 @@ static tn_status check_sizes(const against *a)
     for (int k = 0; k < s->rank && s->rank <= t->dims.rank; k++) {
         const int64_t has = t->dims.dim[t->dims.rank - s->rank + k];
         if (s->dim[k] && has != s->dim[k])
-            return tn_error(TN_BAD_FILE, "%s: %s has %lld numbers where the model has %s=%lld: write it for this model, or change the setting", a->path,
-                            name, (long long)has, s->row->dims[k], (long long)s->dim[k]);
+            return tn_error(
+                TN_BAD_FILE,
+                "%s: %s has %lld numbers where the model has %s=%lld: write it for this model, or change the setting",
+                a->path, name, (long long)has, s->row->dims[k], (long long)s->dim[k]);
     }
     return TN_OK;
 }
@@ -242,8 +252,12 @@ tn_status tn_check_against(const tn_check *given, const char *path)
     int64_t labels = 0;
     TN_TRY(tn_safetensors_open(path, &a.file));
     TN_TRY(read_shape(&a, &c, &labels));
-    const tn_trainer_options o = { .model = c.model, .settings = c.settings, .batch = c.batch, .length = c.length,
-                                   .supply = &(tn_supply){ .numbers = &(tn_source_number){ "labels", (double)labels }, .n_numbers = 1 },
+    const tn_trainer_options o = { .model = c.model,
+                                   .settings = c.settings,
+                                   .batch = c.batch,
+                                   .length = c.length,
+                                   .supply = &(tn_supply){ .numbers = &(tn_source_number){ "labels", (double)labels },
+                                                           .n_numbers = 1 },
                                    .logits = tn_safetensors_has(a.file, "output.logits") };
     TN_TRY(tn_trainer_new(&o, &a.trainer));
     TN_TRY(check_sizes(&a));

@@ -39,9 +39,11 @@ static void write_file(const char *path, int64_t logits, float spoil)
         tn_dtype dtype;
         tn_dims dims;
         const void *data;
-    } all[] = { { "input.tokens", TN_I32, tn_shape(1, T), tokens }, { "input.labels", TN_I32, tn_shape(1, T), tokens },
-                { "param.w", TN_F32, tn_shape(VOCAB, D), w },       { "grad.w", TN_F32, tn_shape(VOCAB, D), grad },
-                { "output.loss", TN_F32, tn_shape(1), &loss },      { "output.logits", TN_F32, tn_shape(logits), out } };
+    } all[] = {
+        { "input.tokens", TN_I32, tn_shape(1, T), tokens }, { "input.labels", TN_I32, tn_shape(1, T), tokens },
+        { "param.w", TN_F32, tn_shape(VOCAB, D), w },       { "grad.w", TN_F32, tn_shape(VOCAB, D), grad },
+        { "output.loss", TN_F32, tn_shape(1), &loss },      { "output.logits", TN_F32, tn_shape(logits), out }
+    };
     const size_t n = sizeof all / sizeof *all;
     assert_ok(tn_safetensors_writer_begin(path, NULL, 0, &f));
     for (size_t i = 0; i < n; i++) assert_ok(tn_safetensors_writer_declare(f, all[i].name, all[i].dtype, all[i].dims));
@@ -80,7 +82,8 @@ static tn_status build_samples(tn_graph *g, const tn_settings *st, const tn_batc
 {
     (void)st;
     const int64_t B = b->batch, n = b->length * tn_ref_dim(g, tn_in(b, "features"), 2);
-    const tn_ref logits = tn_linear(g, tn_reshape(g, tn_in(b, "features"), tn_shape(B, n)), tn_param(g, "w", tn_shape(2, n), tn_ones));
+    const tn_ref logits =
+        tn_linear(g, tn_reshape(g, tn_in(b, "features"), tn_shape(B, n)), tn_param(g, "w", tn_shape(2, n), tn_ones));
     if (tn_wants(b, "logits")) tn_output(g, "logits", logits);
     tn_output(g, "loss", tn_xent(g, logits, tn_reshape(g, tn_in(b, "labels"), tn_shape(B))));
     return tn_graph_status(g);
@@ -100,15 +103,19 @@ static void write_samples(const char *path, int64_t inputs, bool labels)
         tn_dtype dtype;
         tn_dims dims;
         const void *data;
-    } all[] = { { "input.features", TN_F32, tn_shape(1, 2, 4 / inputs, inputs), x }, { "input.labels", TN_I32, tn_shape(1, 2, 1), y },
-                { "param.w", TN_F32, tn_shape(2, 4), w },                            { "grad.w", TN_F32, tn_shape(2, 4), grad },
-                { "output.loss", TN_F32, tn_shape(1), &loss },                       { "output.losses", TN_F32, tn_shape(1), &loss },
+    } all[] = { { "input.features", TN_F32, tn_shape(1, 2, 4 / inputs, inputs), x },
+                { "input.labels", TN_I32, tn_shape(1, 2, 1), y },
+                { "param.w", TN_F32, tn_shape(2, 4), w },
+                { "grad.w", TN_F32, tn_shape(2, 4), grad },
+                { "output.loss", TN_F32, tn_shape(1), &loss },
+                { "output.losses", TN_F32, tn_shape(1), &loss },
                 { "output.logits", TN_F32, tn_shape(2, 2), logits } };
     assert_ok(tn_safetensors_writer_begin(path, NULL, 0, &f));
     for (size_t i = 0; i < 7; i++)
         if (i != 1 || labels) assert_ok(tn_safetensors_writer_declare(f, all[i].name, all[i].dtype, all[i].dims));
     for (size_t i = 0; i < 7; i++)
-        if (i != 1 || labels) assert_ok(tn_safetensors_writer_put(f, all[i].name, all[i].data, (size_t)tn_dims_count(all[i].dims) * 4));
+        if (i != 1 || labels)
+            assert_ok(tn_safetensors_writer_put(f, all[i].name, all[i].data, (size_t)tn_dims_count(all[i].dims) * 4));
     assert_ok(tn_safetensors_writer_finish(f));
 }
 

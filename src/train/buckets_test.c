@@ -28,15 +28,23 @@ static void open_rig(rig *r, const char *target, const char *more, bool buckets)
     *r = (rig){ 0 };
     tn_tempdir_make(&r->dir);
     for (int i = 0; i < 60; i++) /* 3 to 90 bytes */
-        n += (size_t)snprintf(text + n, sizeof text - n, "{\"text\":\"%02d.%.*s\"}\n", i, i * i % 30 * (i % 4 == 0 ? 3 : 1),
-                              "a text that is short, or long enough to be cut where the context ends, or of any length between");
+        n += (size_t)
+            snprintf(text + n, sizeof text - n, "{\"text\":\"%02d.%.*s\"}\n", i, i * i % 30 * (i % 4 == 0 ? 3 : 1),
+                     "a text that is short, or long enough to be cut where the context ends, or of any length between");
     tn_put_text(tn_tempdir_file(&r->dir, "d.jsonl"), text);
-    assert_ok(tn_dataset_open(tn_tempdir_file(&r->dir, "d.jsonl"), &(tn_dataset_options){ .holdout_frac = 0.2 }, &r->data));
+    assert_ok(
+        tn_dataset_open(tn_tempdir_file(&r->dir, "d.jsonl"), &(tn_dataset_options){ .holdout_frac = 0.2 }, &r->data));
     assert_ok(tn_settings_resolve(target, set, sizeof set / sizeof *set, &r->settings, &m));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = r->settings, .batch = B, .length = T, .widths = widths,
-                                                    .n_widths = buckets ? tn_loader_widths(T, widths) : 0 }, &r->trainer));
-    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r->data, .mode = TN_LOADER_BUCKET, .seed = 5, .workers = 1, .prefetch = 2 },
-                                  &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID }, &r->source));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m,
+                                                    .settings = r->settings,
+                                                    .batch = B,
+                                                    .length = T,
+                                                    .widths = widths,
+                                                    .n_widths = buckets ? tn_loader_widths(T, widths) : 0 },
+                             &r->trainer));
+    assert_ok(tn_source_text_open(
+        &(tn_source_text_options){ .data = r->data, .mode = TN_LOADER_BUCKET, .seed = 5, .workers = 1, .prefetch = 2 },
+        &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID }, &r->source));
 }
 
 static void close_rig(rig *r)
@@ -161,9 +169,13 @@ static void widths(void **state)
     tn_trainer *t;
     tn_settings *st;
     const tn_model *m;
-    const char *const set[] = { "dim=32", "layers=2", "heads=2", "vocab=256", "threads=1", "train.context=48", "pattern=E", "tbptt=16" };
+    const char *const set[] = { "dim=32",    "layers=2",         "heads=2",   "vocab=256",
+                                "threads=1", "train.context=48", "pattern=E", "tbptt=16" };
     assert_ok(tn_settings_resolve("ten", set, 8, &st, &m));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = st, .batch = B, .length = 48, .widths = w, .n_widths = tn_loader_widths(48, w) }, &t));
+    assert_ok(tn_trainer_new(
+        &(tn_trainer_options){
+            .model = m, .settings = st, .batch = B, .length = 48, .widths = w, .n_widths = tn_loader_widths(48, w) },
+        &t));
     assert_true(tn_trainer_feed_for(t, 18).length == 48 && tn_trainer_feed_for(t, 12).length == 12);
     tn_trainer_free(t);
     tn_settings_free(st);
@@ -175,7 +187,8 @@ void tn_tests_buckets(tn_test_list *l)
         { "gpt", "shape=gpt2" }, { "gpt", "shape=llama" }, { "ten", "pattern=DO" }, { "ten", "pattern=EW" }
     };
     for (int i = 0; i < 4; i++)
-        tn_test_add(l, same_numbers, &models[i], "buckets: every width as if padded: %s, %s", models[i][0], models[i][1]);
+        tn_test_add(l, same_numbers, &models[i], "buckets: every width as if padded: %s, %s", models[i][0],
+                    models[i][1]);
     tn_test_add(l, tokens_count_alike, NULL, "buckets: tokens count alike in a step");
     tn_test_add(l, allocates_nothing, NULL, "buckets: steps allocate nothing");
     tn_test_add(l, widths, NULL, "buckets: widths, and those a model refuses");

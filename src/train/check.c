@@ -77,8 +77,9 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     }
     r->value = (double)leaks;
     r->verdict = leaks == 0 && moved > 0 ? TN_PASS : TN_FAILED;
-    snprintf(r->detail, sizeof r->detail, "forward [%lld,%lld,%lld]; token %lld changed: %lld earlier logits differ, %lld later ones",
-             (long long)B, (long long)T, (long long)V, (long long)at, (long long)leaks, (long long)moved);
+    snprintf(r->detail, sizeof r->detail,
+             "forward [%lld,%lld,%lld]; token %lld changed: %lld earlier logits differ, %lld later ones", (long long)B,
+             (long long)T, (long long)V, (long long)at, (long long)leaks, (long long)moved);
 done:
     tn_free(before);
     tn_trainer_free(t);
@@ -116,7 +117,8 @@ static tn_status check_overfit(const tn_check *c, tn_check_row *r)
     r->value = (double)loss;
     r->unit = "nats";
     r->verdict = loss < 0.5f * first ? TN_PASS : TN_FAILED;
-    snprintf(r->detail, sizeof r->detail, "loss on one batch %.3f -> %.3f in %d steps", (double)first, (double)loss, steps);
+    snprintf(r->detail, sizeof r->detail, "loss on one batch %.3f -> %.3f in %d steps", (double)first, (double)loss,
+             steps);
 done:
     tn_trainer_free(t);
     tn_settings_free(fast);
@@ -134,7 +136,8 @@ static tn_status fingerprint(const tn_check *c, int threads, uint64_t *hash, uin
     tn_applied a;
     uint64_t h = 0xcbf29ce484222325u;
     tn_host_copy host = { 0 };
-    TN_TRY(tn__check_open(c, (tn_trainer_options){ .length = c->length < 64 ? c->length : 64, .threads = threads }, &t));
+    TN_TRY(
+        tn__check_open(c, (tn_trainer_options){ .length = c->length < 64 ? c->length : 64, .threads = threads }, &t));
     for (int i = 0; i < 3; i++) {
         const uint64_t before = tn_alloc_count();
         TN_TRY(tn_trainer_grad(t, i, &loss));
@@ -161,8 +164,8 @@ static tn_status check_determinism(const tn_check *c, tn_check_row *r)
     TN_RETURN_IF(fingerprint(c, 1, &b, &allocations));
     TN_RETURN_IF(fingerprint(c, 2, &two, &allocations));
     r->verdict = a == b && a == two ? TN_PASS : TN_FAILED;
-    snprintf(r->detail, sizeof r->detail, "3 steps twice: %s bits; 1 and 2 threads: %s bits", a == b ? "the same" : "other",
-             a == two ? "the same" : "other");
+    snprintf(r->detail, sizeof r->detail, "3 steps twice: %s bits; 1 and 2 threads: %s bits",
+             a == b ? "the same" : "other", a == two ? "the same" : "other");
     return TN_OK;
 }
 
@@ -213,13 +216,16 @@ static void compare_memory(double took, double left, const tn_memory_plan *m, bo
 {
     const size_t at = strlen(r->detail);
     const double off = took - (double)m->total;
-    const double slack = 0.05 * (double)m->total + (gpu ? 2e8 : 4e6); /* stacks, tables, the C library; cuBLASLt's workspace, code */
+    const double slack =
+        0.05 * (double)m->total + (gpu ? 2e8 : 4e6); /* stacks, tables, the C library; cuBLASLt's workspace, code */
     if (fabs(left) > slack) {
         snprintf(r->detail + at, sizeof r->detail - at, "; not measured: other processes use the GPU");
         return;
     }
-    snprintf(r->detail + at, sizeof r->detail - at, "; measured %.1f MB (%+.1f %%)", took / 1e6, 100 * off / (double)m->total);
-    if (off > slack || off < -slack - (double)m->workspace) r->verdict = TN_FAILED; /* idle threads touch no scratch memory */
+    snprintf(r->detail + at, sizeof r->detail - at, "; measured %.1f MB (%+.1f %%)", took / 1e6,
+             100 * off / (double)m->total);
+    if (off > slack || off < -slack - (double)m->workspace)
+        r->verdict = TN_FAILED; /* idle threads touch no scratch memory */
 }
 
 /* The plan against what the process really took: a step runs, and the peak of its memory is compared. On a GPU the plan is
@@ -304,9 +310,11 @@ tn_status tn_check_run(const tn_check *c)
         const char *name;
         tn_status (*run)(const tn_check *c, tn_check_row *r);
     } checks[] = {
-        { "parameters", check_parameters }, { "memory", check_memory },           { "gradients", tn__check_gradients },
-        { "leak", check_leak },             { "overfit", check_overfit },         { "determinism", check_determinism },
-        { "allocations", check_allocations }, { "speed", check_speed },           { "spectrum", tn__check_spectrum },
+        { "parameters", check_parameters },   { "memory", check_memory },
+        { "gradients", tn__check_gradients }, { "leak", check_leak },
+        { "overfit", check_overfit },         { "determinism", check_determinism },
+        { "allocations", check_allocations }, { "speed", check_speed },
+        { "spectrum", tn__check_spectrum },
     };
     int failed = 0, done = 0;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
@@ -320,7 +328,10 @@ tn_status tn_check_run(const tn_check *c)
         c->row(c->ctx, &r);
     }
     if (failed) return tn_error(TN_DIVERGED, "%d of %d checks failed", failed, done);
-    if (!done) return tn_error(TN_USAGE, "--only=%s names no check: parameters, memory, gradients, leak, overfit, determinism, "
-                                         "allocations, speed or spectrum", c->only);
+    if (!done)
+        return tn_error(TN_USAGE,
+                        "--only=%s names no check: parameters, memory, gradients, leak, overfit, determinism, "
+                        "allocations, speed or spectrum",
+                        c->only);
     return TN_OK;
 }

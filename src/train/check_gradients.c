@@ -19,7 +19,8 @@
 #include <string.h>
 
 enum { MOST_TENSORS = 24 };
-static const double ROUNDINGS = 16; /* how many of them a gradient may be off: 3 to 6 are seen, on the CPU and on a GPU */
+static const double ROUNDINGS =
+    16; /* how many of them a gradient may be off: 3 to 6 are seen, on the CPU and on a GPU */
 static const double SMALL = 1e-3;
 static const float NEAR_ZERO = 0.02f, BESIDE = 0.2f;
 
@@ -46,7 +47,13 @@ static tn_status open_probe(tn_trainer *t, const char *step, const tn_entry *e, 
     const int64_t n = tn_dims_count(e->dims);
     const size_t bytes = sizeof(float) * (size_t)n;
     tn_host_copy host = { 0 };
-    *p = (probe){ .trainer = t, .step = step, .e = e, .n = n, .kept = tn_alloc(bytes + 64), .grad = tn_alloc(bytes + 64), .moved = tn_alloc(bytes + 64) };
+    *p = (probe){ .trainer = t,
+                  .step = step,
+                  .e = e,
+                  .n = n,
+                  .kept = tn_alloc(bytes + 64),
+                  .grad = tn_alloc(bytes + 64),
+                  .moved = tn_alloc(bytes + 64) };
     if (!p->kept || !p->grad || !p->moved) TN_TRY(TN_MEMORY);
     for (int i = 0; i < 2; i++) {
         const void *x = tn_store_read(st, i ? (const void *)e->grad : e->data, bytes, &host);
@@ -82,7 +89,8 @@ static tn_status slope(const probe *p, double norm, double h, double *out)
     float up = 0, down = 0;
     tn_status s = loss_at(p, (float)(h / norm), &up);
     if (s == TN_OK) s = loss_at(p, -(float)(h / norm), &down);
-    const tn_status back = tn_store_write(tn_trainer_store(p->trainer), p->e->data, p->kept, sizeof(float) * (size_t)p->n);
+    const tn_status back =
+        tn_store_write(tn_trainer_store(p->trainer), p->e->data, p->kept, sizeof(float) * (size_t)p->n);
     if (s == TN_OK) *out = ((double)up - (double)down) / (2 * h);
     return s == TN_OK ? back : s;
 }
@@ -162,7 +170,9 @@ done:
 /* Plans that are not trained have the schedules' last values, so the gradient is taken with those. */
 static int64_t step_of(const tn_check *c)
 {
-    return c->model->n_schedules ? (tn_settings_int(c->settings, "train.steps") - 1) * tn_settings_int(c->settings, "train.accumulate") : 0;
+    return c->model->n_schedules
+               ? (tn_settings_int(c->settings, "train.steps") - 1) * tn_settings_int(c->settings, "train.accumulate")
+               : 0;
 }
 
 /* A trainer on the batch of the gradient check, and its gradients. exact: with the settings under which they are; f32: in it. */
@@ -171,10 +181,12 @@ static tn_status open_gradients(const tn_check *c, bool exact, bool f32, tn_sett
     tn_check still = *c;
     TN_RETURN_IF(tn_settings_clone(c->settings, st));
     TN_RETURN_IF(tn_settings_set(*st, "train.dropout", "0", "check")); /* differences are taken without it */
-    for (const char *const *v = exact ? c->model->exact : NULL; v && *v; v++) TN_RETURN_IF(tn_settings_override(*st, *v));
+    for (const char *const *v = exact ? c->model->exact : NULL; v && *v; v++)
+        TN_RETURN_IF(tn_settings_override(*st, *v));
     if (f32) TN_RETURN_IF(tn_settings_set(*st, "compute", "f32", "check"));
     still.settings = *st;
-    TN_RETURN_IF(tn__check_open(&still, (tn_trainer_options){ .batch = 1, .length = c->length < 32 ? c->length : 32 }, t));
+    TN_RETURN_IF(
+        tn__check_open(&still, (tn_trainer_options){ .batch = 1, .length = c->length < 32 ? c->length : 32 }, t));
     TN_RETURN_IF(leave_start(*t));
     TN_RETURN_IF(tn_trainer_grad(*t, step_of(c), loss));
     tn_trainer_unscale(*t);
@@ -221,7 +233,8 @@ static tn_status check_estimate(const tn_check *c, tn_trainer *exact, tn_check_r
     TN_TRY(cosine(exact, t, &same));
     if (!(same > 0)) r->verdict = TN_FAILED;
     for (const char *const *v = c->model->exact; *v && at < sizeof r->detail; v++)
-        at += (size_t)snprintf(r->detail + at, sizeof r->detail - at, "%s%s", v == c->model->exact ? ", with " : " ", *v);
+        at +=
+            (size_t)snprintf(r->detail + at, sizeof r->detail - at, "%s%s", v == c->model->exact ? ", with " : " ", *v);
     if (at < sizeof r->detail) snprintf(r->detail + at, sizeof r->detail - at, "; as set: cosine with it %.4f", same);
 done:
     tn_trainer_free(t);
@@ -334,8 +347,8 @@ static tn_status check_step(const tn_check *c, findings *f, tn_check_row *r)
     TN_TRY(check_tensors(c, t, loss, f));
     r->value = f->worst;
     r->verdict = f->checked && !f->bad ? TN_PASS : TN_FAILED;
-    snprintf(r->detail, sizeof r->detail, "%d of %d tensors against differences of the loss, worst %.1e at %s", f->checked, f->total, f->worst,
-             f->where);
+    snprintf(r->detail, sizeof r->detail, "%d of %d tensors against differences of the loss, worst %.1e at %s",
+             f->checked, f->total, f->worst, f->where);
     if (rounding > 0) TN_TRY(check_rounded(c, t, rounding, r));
     if (c->model->exact) TN_TRY(check_estimate(c, t, r));
 done:

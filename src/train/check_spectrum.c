@@ -61,8 +61,8 @@ static void judge(const heard *h, tn_check_row *r)
     r->unit = v->unit;
     if (v->twin) snprintf(twin, sizeof twin, " %s %.4f to %.4f,", v->twin, v->twin_of(all->min), v->twin_of(all->max));
     if (v->beside) snprintf(beside, sizeof beside, ", %s %.3g to %.3g", v->beside_label, h->least, h->most);
-    snprintf(r->detail, sizeof r->detail, "%lld %s,%s %s %.1f to %.1f %s (median %.1f)%s", (long long)all->n, v->of, twin, v->name, all->min,
-             all->max, v->unit, r->value, beside);
+    snprintf(r->detail, sizeof r->detail, "%lld %s,%s %s %.1f to %.1f %s (median %.1f)%s", (long long)all->n, v->of,
+             twin, v->name, all->min, all->max, v->unit, r->value, beside);
 }
 
 tn_status tn__check_spectrum(const tn_check *c, tn_check_row *r)

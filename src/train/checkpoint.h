@@ -22,21 +22,21 @@ enum { TN_CKPT_FORMAT = 1, TN_CKPT_NAME = 32, TN_CKPT_NOTE = 2048 };
 
 /* What is saved beside the tensors. Numbers that are not known are NaN. */
 typedef struct tn_ckpt_state {
-    int64_t step, tokens;            /* done so far */
-    int64_t batch, length, seed;     /* of the run */
-    double loss, lr, grad_norm;      /* of the last step */
-    tn_scores now;                   /* of exactly these parameters */
-    tn_scores last;                  /* at the run's last evaluation */
-    tn_scores best;                  /* at its best evaluation, */
-    int64_t best_step, stale;        /* when, and how many evaluations ago */
-    char select[TN_SCORE_NAME];      /* which score makes the best one, "" is the first; in the manifest only, as */
-    bool lower;                      /* whether less of it is better, */
-    char unit[24];                   /* and the unit of the first, which files say where it is not nats */
-    double seconds, working;         /* of the run; inside steps */
+    int64_t step, tokens;        /* done so far */
+    int64_t batch, length, seed; /* of the run */
+    double loss, lr, grad_norm;  /* of the last step */
+    tn_scores now;               /* of exactly these parameters */
+    tn_scores last;              /* at the run's last evaluation */
+    tn_scores best;              /* at its best evaluation, */
+    int64_t best_step, stale;    /* when, and how many evaluations ago */
+    char select[TN_SCORE_NAME];  /* which score makes the best one, "" is the first; in the manifest only, as */
+    bool lower;                  /* whether less of it is better, */
+    char unit[24];               /* and the unit of the first, which files say where it is not nats */
+    double seconds, working;     /* of the run; inside steps */
     tn_guard_state guard;
     tn_loss_scale_state scaling;
-    char settings[TN_HASH_BYTES];    /* checksum of the settings that shape the numbers */
-    json_t *cursor;                  /* where the data continue; owned, or NULL */
+    char settings[TN_HASH_BYTES]; /* checksum of the settings that shape the numbers */
+    json_t *cursor;               /* where the data continue; owned, or NULL */
 } tn_ckpt_state;
 
 void tn_ckpt_state_free(tn_ckpt_state *st); /* takes a zeroed one */
@@ -61,13 +61,14 @@ tn_status tn_ckpt_bytes(const tn_ckpt_what *what, uint64_t *bytes);
 typedef struct tn_ckpt_entry {
     int64_t step;
     tn_scores scores; /* empty: not evaluated */
-    char select[TN_SCORE_NAME]; /* of them the one that decides what is best, "" is the first; of equal ones the first */
-    bool lower;                 /* less of it is better */
-    char unit[24];              /* of the first */
-    bool whole;     /* manifest readable, all files there with their sizes */
-    bool latest, best; /* what RUN/latest and RUN/best name */
-    bool other;     /* something that no run wrote lies in it, so that it stays */
-    bool keep;      /* the rules' answer */
+    char
+        select[TN_SCORE_NAME]; /* of them the one that decides what is best, "" is the first; of equal ones the first */
+    bool lower;                /* less of it is better */
+    char unit[24];             /* of the first */
+    bool whole;                /* manifest readable, all files there with their sizes */
+    bool latest, best;         /* what RUN/latest and RUN/best name */
+    bool other;                /* something that no run wrote lies in it, so that it stays */
+    bool keep;                 /* the rules' answer */
     uint64_t bytes;
 } tn_ckpt_entry;
 
@@ -95,7 +96,8 @@ int64_t tn__ckpt_step_of(const char *name); /* back: -1 where the name is not ex
 tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes);
 /* The newest or best one for any path: a run's directory, a checkpoint's, or a file of tensors, which stands for itself. Where it is
  * another than the run's link names, `note` says so in one line, with what to do, and whoever reads it has to tell; else it is "". */
-tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file, char note[TN_CKPT_NOTE]);
+tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file,
+                          char note[TN_CKPT_NOTE]);
 /* That line from tn_ckpt_find's `why`. */
 void tn_ckpt_note(const char *link, const char *why, const char *used, char note[TN_CKPT_NOTE]);
 
@@ -127,7 +129,7 @@ tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_
 /* --- used by the files of this module -------------------------------------------------------------------------------- */
 
 /* A checkpoint's directory, to know afterwards whether it is still the same. */
-bool tn__ckpt_see(const char *path, tn_ckpt_seen *out); /* false: it is not there */
+bool tn__ckpt_see(const char *path, tn_ckpt_seen *out);        /* false: it is not there */
 bool tn__ckpt_gone(const char *path, const tn_ckpt_seen *was); /* or another has its name */
 
 json_t *tn__ckpt_state_json(const tn_ckpt_state *st);

@@ -41,8 +41,7 @@ typedef struct memory {
 static tn_status append(void *ctx, const void *data, size_t bytes)
 {
     memory *m = ctx;
-    if (m->n + bytes > m->capacity)
-        TN_RETURN_IF(tn_grow((void **)&m->data, &m->capacity, m->n + bytes + m->n / 2, 1));
+    if (m->n + bytes > m->capacity) TN_RETURN_IF(tn_grow((void **)&m->data, &m->capacity, m->n + bytes + m->n / 2, 1));
     memcpy(m->data + m->n, data, bytes);
     m->n += bytes;
     return TN_OK;
@@ -64,7 +63,8 @@ static tn_dtype type_of(const tn_file_tensor *t, tn_dtype wanted)
 }
 
 /* The bytes of t as `to`, in pieces. `aligned` holds CHUNK numbers of the widest type: files promise no alignment. */
-static tn_status put_converted(tn_tensor_writer *w, const tn_file_tensor *t, tn_dtype to, unsigned char *aligned, unsigned char *made)
+static tn_status put_converted(tn_tensor_writer *w, const tn_file_tensor *t, tn_dtype to, unsigned char *aligned,
+                               unsigned char *made)
 {
     const size_t from_bytes = tn_dtype_bytes(t->dtype), to_bytes = tn_dtype_bytes(to), count = t->bytes / from_bytes;
     if (to == t->dtype) return tn_tensor_writer_put(w, t->name, t->data, t->bytes);
@@ -86,7 +86,8 @@ static tn_status write_safetensors(const char *path, const tn_tensors *in, tn_dt
     TN_TRY(tn_tensor_writer_begin(path, in->meta, in->n_meta, &w));
     for (size_t i = 0; i < in->n; i++)
         TN_TRY(tn_tensor_writer_declare(w, in->tensor[i].name, type_of(&in->tensor[i], dtype), in->tensor[i].dims));
-    for (size_t i = 0; i < in->n; i++) TN_TRY(put_converted(w, &in->tensor[i], type_of(&in->tensor[i], dtype), aligned, made));
+    for (size_t i = 0; i < in->n; i++)
+        TN_TRY(put_converted(w, &in->tensor[i], type_of(&in->tensor[i], dtype), aligned, made));
     s = tn_tensor_writer_finish(w, NULL, NULL);
     w = NULL;
 done:
@@ -113,12 +114,14 @@ static tn_status format_of(const char *path, bool writing, const struct format *
     const size_t n = strlen(path);
     for (size_t i = 0; i < FORMATS; i++) {
         const size_t m = strlen(formats[i].ending);
-        if (n < m || strcmp(path + n - m, formats[i].ending) != 0 || !(writing ? (void *)formats[i].write : (void *)formats[i].read)) continue;
+        if (n < m || strcmp(path + n - m, formats[i].ending) != 0 ||
+            !(writing ? (void *)formats[i].write : (void *)formats[i].read))
+            continue;
         *out = &formats[i];
         return TN_OK;
     }
-    return tn_error(TN_USAGE, "%.640s: a file of weights that can be %s ends in .safetensors%s .safetensors.zst%s", path,
-                    writing ? "written" : "read", writing ? " or" : ",", writing ? "" : " or .bin (llama2.c)");
+    return tn_error(TN_USAGE, "%.640s: a file of weights that can be %s ends in .safetensors%s .safetensors.zst%s",
+                    path, writing ? "written" : "read", writing ? " or" : ",", writing ? "" : " or .bin (llama2.c)");
 }
 
 /* --- the whole of it ------------------------------------------------------------------------------------------------- */
@@ -164,7 +167,8 @@ void tn_tensors_close(tn_tensors *t)
     *t = (tn_tensors){ 0 };
 }
 
-tn_status tn_ckpt_convert(const tn_asked *asked, const char *in, const char *out, tn_dtype dtype, char note[TN_CKPT_NOTE])
+tn_status tn_ckpt_convert(const tn_asked *asked, const char *in, const char *out, tn_dtype dtype,
+                          char note[TN_CKPT_NOTE])
 {
     tn_status s = TN_OK;
     tn_tensors t = { 0 };

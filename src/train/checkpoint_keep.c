@@ -50,12 +50,14 @@ static tn_status look_at(const char *run, tn_ckpt_entry *e)
     TN_RETURN_IF(step_path(run, e->step, path));
     if (tn_ckpt_read_manifest(path, &manifest) != TN_OK) return TN_OK; /* not whole, which is an answer */
     const json_t *metrics = json_object_get(manifest, "metrics");
-    const char *select = json_string_value(json_object_get(metrics, "select")), *unit = json_string_value(json_object_get(metrics, "unit"));
+    const char *select = json_string_value(json_object_get(metrics, "select")),
+               *unit = json_string_value(json_object_get(metrics, "unit"));
     if (!tn__ckpt_scores(metrics, "", &e->scores)) e->scores.n = 0;
     snprintf(e->select, sizeof e->select, "%s", select ? select : "");
     snprintf(e->unit, sizeof e->unit, "%s", unit ? unit : "nats");
     e->lower = json_is_true(json_object_get(metrics, "lower"));
-    e->whole = files_there(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
+    e->whole =
+        files_there(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
     json_decref(manifest);
     const tn_status s = tn_tree_check(path, "step-0/", tn_run_owns);
     e->other = s == TN_USAGE;
@@ -242,7 +244,8 @@ static bool is_gone(const tn_ckpt_list *l, const char *run, const char *link, in
 
 /* *again: one that was listed, or that the link names, has been removed since, so that others may be meant now; `last`: what the link
  * names is not coming back. */
-static tn_status find_once(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes, bool last, bool *again)
+static tn_status find_once(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes,
+                           bool last, bool *again)
 {
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
@@ -274,7 +277,8 @@ static tn_status find_once(const char *run, const char *link, char path[TN_PATH_
         if (s != TN_BAD_FILE || *again) goto done;
         if (why && failed++ == 0) snprintf(why, bytes, "%s", tn_error_text());
     }
-    TN_FAIL(TN_BAD_FILE, "no checkpoint of %.640s is whole: `tenon ckpt verify %.200s` says what is wrong with each", run, run);
+    TN_FAIL(TN_BAD_FILE, "no checkpoint of %.640s is whole: `tenon ckpt verify %.200s` says what is wrong with each",
+            run, run);
 done:
     tn_free(tried);
     tn_ckpt_list_free(&l);
@@ -286,7 +290,9 @@ void tn_ckpt_note(const char *link, const char *why, const char *used, char note
 {
     note[0] = 0;
     if (!why[0]) return;
-    snprintf(note, TN_CKPT_NOTE, "the %s checkpoint cannot be used (%.*s): %.640s is used instead; put the file back, or name %.300s if it will do",
+    snprintf(note, TN_CKPT_NOTE,
+             "the %s checkpoint cannot be used (%.*s): %.640s is used instead; put the file back, or name %.300s if it "
+             "will do",
              link, (int)strcspn(why, ";"), why, used, used);
 }
 
@@ -314,14 +320,16 @@ bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTE
     return true;
 }
 
-tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file, char note[TN_CKPT_NOTE])
+tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file,
+                          char note[TN_CKPT_NOTE])
 {
     struct stat st;
     char manifest[TN_PATH_BYTES], why[1024];
     note[0] = 0;
     if (stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     *is_file = S_ISREG(st.st_mode);
-    if (!*is_file && !S_ISDIR(st.st_mode)) return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
+    if (!*is_file && !S_ISDIR(st.st_mode))
+        return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
     if (!*is_file) {
         TN_RETURN_IF(tn_path_join(path, "manifest.json", manifest, sizeof manifest));
         if (stat(manifest, &st) != 0) {

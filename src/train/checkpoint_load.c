@@ -18,11 +18,13 @@ static tn_status verify_file(const char *dir, const char *name, const json_t *v)
     TN_RETURN_IF(tn_path_join(dir, name, path, sizeof path));
     if (stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     if (st.st_size != bytes)
-        return tn_error(TN_BAD_FILE, "%.640s is damaged: it has %lld bytes, its manifest says %lld; use another checkpoint", path,
+        return tn_error(TN_BAD_FILE,
+                        "%.640s is damaged: it has %lld bytes, its manifest says %lld; use another checkpoint", path,
                         (long long)st.st_size, bytes);
     TN_RETURN_IF(tn_hash_file(path, hash));
     if (strcmp(hash, json_string_value(json_object_get(v, "xxh3"))) != 0)
-        return tn_error(TN_BAD_FILE, "%.640s is damaged: its checksum is not the one of its manifest; use another checkpoint", path);
+        return tn_error(TN_BAD_FILE,
+                        "%.640s is damaged: its checksum is not the one of its manifest; use another checkpoint", path);
     return TN_OK;
 }
 
@@ -61,7 +63,8 @@ tn_status tn_ckpt_verify(const char *path)
         const tn_status s = verify_once(path);
         if (s != TN_BAD_FILE || !seen || !tn__ckpt_gone(path, &was)) return s;
     }
-    return tn_error(TN_BAD_FILE, "%.640s was removed while it was read: another process works on this run; try again", path);
+    return tn_error(TN_BAD_FILE, "%.640s was removed while it was read: another process works on this run; try again",
+                    path);
 }
 
 tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_PATH_BYTES])
@@ -86,7 +89,8 @@ static uint64_t most_bytes(const tn_store *st, const tn_guard *guard)
     return n;
 }
 
-static tn_status open_part(const char *dir, const char *which, const tn_store *st, const tn_guard *guard, tn_tensor_file *f)
+static tn_status open_part(const char *dir, const char *which, const tn_store *st, const tn_guard *guard,
+                           tn_tensor_file *f)
 {
     char path[TN_PATH_BYTES];
     TN_RETURN_IF(tn_ckpt_tensors_path(dir, which, path));
@@ -94,16 +98,16 @@ static tn_status open_part(const char *dir, const char *which, const tn_store *s
 }
 
 /* One tensor into `to` in the store (st NULL: the host's memory); with to = NULL it is only looked at. */
-static tn_status take(const tn_tensor_file *f, const tn_store *st, const char *lead, const char *name, tn_dtype dtype, tn_dims dims,
-                      void *to)
+static tn_status take(const tn_tensor_file *f, const tn_store *st, const char *lead, const char *name, tn_dtype dtype,
+                      tn_dims dims, void *to)
 {
     char whole[TN_SAFETENSORS_NAME_MAX + 16], has[128], wants[128];
     const tn_file_tensor *t;
     snprintf(whole, sizeof whole, "%s%s", lead, name);
     TN_RETURN_IF(tn_safetensors_find(f->tensors, whole, &t));
     if (t->dtype != dtype || !tn_dims_equal(t->dims, dims))
-        return tn_error(TN_BAD_FILE, "the checkpoint's %.200s is %s %s and the model's is %s %s: another model made it", whole,
-                        tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has), tn_dtype_name(dtype),
+        return tn_error(TN_BAD_FILE, "the checkpoint's %.200s is %s %s and the model's is %s %s: another model made it",
+                        whole, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has), tn_dtype_name(dtype),
                         tn_dims_text(dims, wants, sizeof wants));
     if (to && st) return tn_store_write(st, to, t->data, t->bytes);
     if (to) memcpy(to, t->data, t->bytes);
@@ -129,7 +133,8 @@ static tn_status take_states(const tn_tensor_file *f, const tn_store *st, bool c
 {
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
-        if (e->role == TN_ROLE_STATE) TN_RETURN_IF(take(f, st, "state.", e->name, e->dtype, e->dims, copy ? e->data : NULL));
+        if (e->role == TN_ROLE_STATE)
+            TN_RETURN_IF(take(f, st, "state.", e->name, e->dtype, e->dims, copy ? e->data : NULL));
         if (e->role != TN_ROLE_PARAM) continue;
         const tn_bucket *b = tn_store_bucket(st, e->bucket);
         if (b->m) TN_RETURN_IF(take(f, st, "moment1.", e->name, TN_F32, e->dims, copy ? b->m + e->offset : NULL));
@@ -187,8 +192,8 @@ static tn_status take_any_float(const tn_tensor_file *f, const tn_store *st, boo
         if (!e->weight) continue;
         TN_RETURN_IF(tn_safetensors_find(f->tensors, e->name, &t));
         if (!tn_dtype_is_float(t->dtype) || !tn_dims_equal(t->dims, e->dims))
-            return tn_error(TN_BAD_FILE, "%.200s is %s %s in the file and %s in the model: another model made it", e->name,
-                            tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
+            return tn_error(TN_BAD_FILE, "%.200s is %s %s in the file and %s in the model: another model made it",
+                            e->name, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
                             tn_dims_text(e->dims, wants, sizeof wants));
         if (copy) TN_RETURN_IF(tn_store_take_floats(st, e, t));
     }
@@ -217,7 +222,8 @@ tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_C
     bool is_file;
     tn_status s = tn_ckpt_resolve(path, "best", found, &is_file, note);
     tn_ckpt_seen seen = s == TN_OK ? tn_ckpt_look(found) : (tn_ckpt_seen){ 0 };
-    if (s == TN_OK) do s = load_found(found, is_file, store);
+    if (s == TN_OK) do
+            s = load_found(found, is_file, store);
         while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found, &seen));
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     return s;

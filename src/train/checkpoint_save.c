@@ -59,7 +59,8 @@ tn_status tn__ckpt_point(const char *run, const char *link, int64_t step)
     TN_RETURN_IF(tn_path_join(run, base, temp, sizeof temp));
     (void)unlink(temp);
     if (symlink(name, temp) != 0) {
-        if (errno == EPERM || errno == ENOSYS || errno == ENOTSUP) return tn_file_write_atomic(path, name, strlen(name));
+        if (errno == EPERM || errno == ENOSYS || errno == ENOTSUP)
+            return tn_file_write_atomic(path, name, strlen(name));
         return tn_fs_error(TN_DISK, errno, "write", path);
     }
     if (rename(temp, path) != 0) {
@@ -141,7 +142,8 @@ static tn_status write_tensors(const char *dir, const tn_store *st, const item_l
     tn_tensor_writer *w = NULL;
     TN_TRY(tn_path_join(dir, f->name, path, sizeof path));
     TN_TRY(tn_tensor_writer_begin(path, NULL, 0, &w));
-    for (size_t i = 0; i < l->n; i++) TN_TRY(tn_tensor_writer_declare(w, l->item[i].name, l->item[i].dtype, l->item[i].dims));
+    for (size_t i = 0; i < l->n; i++)
+        TN_TRY(tn_tensor_writer_declare(w, l->item[i].name, l->item[i].dtype, l->item[i].dims));
     for (size_t i = 0; i < l->n; i++) {
         const item *it = &l->item[i];
         const size_t bytes = (size_t)tn_dims_count(it->dims) * tn_dtype_bytes(it->dtype);
@@ -211,7 +213,8 @@ static tn_status take_name(const char *run, const char *temp, const char *path, 
         return tn_fs_error(TN_DISK, err, "name", path);
     }
     TN_RETURN_IF(tn_dir_sync(run));
-    if (moved && lstat(aside, &st) == 0 && !S_ISDIR(st.st_mode)) return unlink(aside) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "remove", aside);
+    if (moved && lstat(aside, &st) == 0 && !S_ISDIR(st.st_mode))
+        return unlink(aside) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "remove", aside);
     const tn_status s = moved ? tn_run_part_remove(aside, "step-0/") : TN_OK;
     return s == TN_USAGE ? TN_OK : s; /* something else lies in it, and stays in it */
 }
@@ -244,7 +247,8 @@ tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
 {
     tn_status s = TN_OK;
     bool made = false;
-    char name[TN_CKPT_NAME], old[TN_CKPT_NAME + 8], path[TN_PATH_BYTES], temp[TN_PATH_BYTES], aside[TN_PATH_BYTES], text[1024];
+    char name[TN_CKPT_NAME], old[TN_CKPT_NAME + 8], path[TN_PATH_BYTES], temp[TN_PATH_BYTES], aside[TN_PATH_BYTES],
+        text[1024];
     tn_ckpt_name(what->state->step, name);
     snprintf(old, sizeof old, "old-%s", name);
     TN_TRY(tn_path_join(run, name, path, sizeof path));
@@ -260,7 +264,8 @@ tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
 done:
     if (s == TN_OK) return s;
     snprintf(text, sizeof text, "%s", tn_error_text());
-    if (made && tn_run_part_remove(temp, "step-0/") != TN_OK) s = tn_error(s, "%s", text); /* the first error is the one to tell */
+    if (made && tn_run_part_remove(temp, "step-0/") != TN_OK)
+        s = tn_error(s, "%s", text); /* the first error is the one to tell */
     tn_error_prefix("checkpoint %s", name);
     return s;
 }

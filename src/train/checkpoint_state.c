@@ -26,7 +26,10 @@ static const struct row {
     size_t at;
     double least, most;
 } rows[] = {
-#define ROW(group, key, kind, field, least, most) { group, key, kind, offsetof(tn_ckpt_state, field), least, most }
+#define ROW(group, key, kind, field, least, most)                                                                      \
+    {                                                                                                                  \
+        group, key, kind, offsetof(tn_ckpt_state, field), least, most                                                  \
+    }
     ROW(NULL, "step", INTEGER, step, 0, STEPS_MAX),
     ROW(NULL, "tokens", INTEGER, tokens, 0, COUNT_MAX),
     ROW(NULL, "batch", INTEGER, batch, 1, INT32_MAX),
@@ -75,7 +78,8 @@ static int set_row(json_t *root, const struct row *r, const tn_ckpt_state *st)
             to = json_object_get(root, r->group);
         }
     }
-    return json_object_set_new(to, r->key, r->kind == INTEGER ? json_integer(*(const int64_t *)p) : real(*(const double *)p));
+    return json_object_set_new(to, r->key,
+                               r->kind == INTEGER ? json_integer(*(const int64_t *)p) : real(*(const double *)p));
 }
 
 /* --- scores --------------------------------------------------------------------------------------------------------- */
@@ -115,7 +119,9 @@ bool tn__ckpt_scores(const json_t *from, const char *lead, tn_scores *out)
     tn_scores_put(&s, "loss", json_is_null(first) ? NAN : json_number_value(first));
     json_object_foreach((json_t *)(uintptr_t)from, name, v)
     {
-        const char *score = strncmp(name, lead, strlen(lead)) == 0 ? name + strlen(lead) : "loss"; /* of another set, or a number beside them */
+        const char *score = strncmp(name, lead, strlen(lead)) == 0
+                                ? name + strlen(lead)
+                                : "loss"; /* of another set, or a number beside them */
         if (tn_score_taken(score) || strcmp(score, "loss") == 0 || json_is_null(v)) continue;
         if (!json_is_number(v) || !tn_scores_put(&s, score, score_of(v))) return false;
     }
@@ -129,12 +135,14 @@ json_t *tn__ckpt_state_json(const tn_ckpt_state *st)
     int bad = !root;
     for (size_t i = 0; i < ROWS && !bad; i++) bad = set_row(root, &rows[i], st);
     for (size_t i = 0; i < SETS && !bad; i++)
-        bad = set_scores(json_object_get(root, sets[i].group), sets[i].lead, (const tn_scores *)((const char *)st + sets[i].at));
+        bad = set_scores(json_object_get(root, sets[i].group), sets[i].lead,
+                         (const tn_scores *)((const char *)st + sets[i].at));
     if (!bad) bad = json_object_set_new(json_object_get(root, "guard"), "lr_factor", real((double)st->guard.lr_factor));
     if (!bad) bad = json_object_set_new(root, "loss_scale", json_real(st->scaling.scale));
     if (!bad) bad = json_object_set_new(root, "loss_scale_good", json_integer(st->scaling.good));
     if (!bad) bad = json_object_set_new(root, "settings", json_string(st->settings));
-    if (!bad) bad = st->cursor ? json_object_set(root, "data", st->cursor) : json_object_set_new(root, "data", json_null());
+    if (!bad)
+        bad = st->cursor ? json_object_set(root, "data", st->cursor) : json_object_set_new(root, "data", json_null());
     if (!bad) return root;
     json_decref(root);
     return NULL;
@@ -144,14 +152,15 @@ static tn_status get_row(const json_t *root, const struct row *r, const char *na
 {
     const json_t *from = r->group ? json_object_get(root, r->group) : root, *v = json_object_get(from, r->key);
     void *p = (char *)out + r->at;
-    const bool ok = r->kind == INTEGER ? json_is_integer(v) : json_is_number(v) || (json_is_null(v) && r->kind != SECONDS);
+    const bool ok =
+        r->kind == INTEGER ? json_is_integer(v) : json_is_number(v) || (json_is_null(v) && r->kind != SECONDS);
     if (!ok)
-        return tn_error(TN_BAD_FILE, "%.640s: %s%s%s is missing or no number; use another checkpoint", name, r->group ? r->group : "",
-                        r->group ? "." : "", r->key);
+        return tn_error(TN_BAD_FILE, "%.640s: %s%s%s is missing or no number; use another checkpoint", name,
+                        r->group ? r->group : "", r->group ? "." : "", r->key);
     const double x = json_is_null(v) ? NAN : json_number_value(v);
     if (x < r->least || x > r->most)
-        return tn_error(TN_BAD_FILE, "%.640s: %s%s%s=%.17g is impossible; use another checkpoint", name, r->group ? r->group : "",
-                        r->group ? "." : "", r->key, x);
+        return tn_error(TN_BAD_FILE, "%.640s: %s%s%s=%.17g is impossible; use another checkpoint", name,
+                        r->group ? r->group : "", r->group ? "." : "", r->key, x);
     if (r->kind == INTEGER) *(int64_t *)p = json_integer_value(v);
     else *(double *)p = x;
     return TN_OK;
@@ -160,12 +169,14 @@ static tn_status get_row(const json_t *root, const struct row *r, const char *na
 /* Counters of steps cannot be ahead of the steps. */
 static tn_status check_counters(const tn_ckpt_state *st, const char *name)
 {
-    const int64_t upto[] = { st->best_step, st->stale, st->guard.applied, st->guard.good, st->guard.bad, st->guard.snapshot_applied,
+    const int64_t upto[] = { st->best_step,          st->stale,     st->guard.applied,
+                             st->guard.good,         st->guard.bad, st->guard.snapshot_applied,
                              st->guard.snapshot_step };
     for (size_t i = 0; i < sizeof upto / sizeof *upto; i++)
         if (upto[i] > st->step)
-            return tn_error(TN_BAD_FILE, "%.640s: a counter says %lld after %lld steps, which is impossible; use another checkpoint", name,
-                            (long long)upto[i], (long long)st->step);
+            return tn_error(TN_BAD_FILE,
+                            "%.640s: a counter says %lld after %lld steps, which is impossible; use another checkpoint",
+                            name, (long long)upto[i], (long long)st->step);
     return TN_OK;
 }
 
@@ -175,7 +186,9 @@ static tn_status parse_scaling(const json_t *root, const char *name, tn_ckpt_sta
     const double scale = json_number_value(json_object_get(root, "loss_scale"));
     const json_t *good = json_object_get(root, "loss_scale_good");
     st->scaling = (tn_loss_scale_state){ scale, json_integer_value(good) };
-    if (scale >= 1 && scale <= 0x1p60 && (!good || json_is_integer(good)) && st->scaling.good >= 0 && st->scaling.good <= INT32_MAX) return TN_OK;
+    if (scale >= 1 && scale <= 0x1p60 && (!good || json_is_integer(good)) && st->scaling.good >= 0 &&
+        st->scaling.good <= INT32_MAX)
+        return TN_OK;
     return tn_error(TN_BAD_FILE, "%.640s: loss_scale is missing or impossible; use another checkpoint", name);
 }
 
@@ -192,8 +205,10 @@ tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_sta
     if (!settings || strlen(settings) >= sizeof st.settings)
         return tn_error(TN_BAD_FILE, "%.640s: settings is missing; use another checkpoint", name);
     for (size_t i = 0; i < SETS; i++)
-        if (!tn__ckpt_scores(json_object_get(root, sets[i].group), sets[i].lead, (tn_scores *)((char *)&st + sets[i].at)))
-            return tn_error(TN_BAD_FILE, "%.640s: a score in %s is missing or no number; use another checkpoint", name, sets[i].group);
+        if (!tn__ckpt_scores(json_object_get(root, sets[i].group), sets[i].lead,
+                             (tn_scores *)((char *)&st + sets[i].at)))
+            return tn_error(TN_BAD_FILE, "%.640s: a score in %s is missing or no number; use another checkpoint", name,
+                            sets[i].group);
     st.guard.lr_factor = (float)json_number_value(factor);
     memcpy(st.settings, settings, strlen(settings) + 1);
     json_t *cursor = json_object_get(root, "data");
@@ -222,12 +237,14 @@ static bool self_hash(const json_t *root, char hash[TN_HASH_BYTES])
  * day that comes and goes is the last one; 1461 days are four years, 153 are five months of 31, 30, 31, 30, 31 days. */
 static void utc_text(time_t now, char text[32])
 {
-    const int64_t day = now / 86400 + 719468, era = day / 146097, of_era = day % 146097; /* since 0000-03-01; 400 years */
+    const int64_t day = now / 86400 + 719468, era = day / 146097,
+                  of_era = day % 146097; /* since 0000-03-01; 400 years */
     const int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
     const int64_t of_year = of_era - (365 * year + year / 4 - year / 100), month = (5 * of_year + 2) / 153;
     const int64_t s = now % 86400;
-    snprintf(text, 32, "%04d-%02d-%02dT%02d:%02d:%02dZ", (int)(400 * era + year + (month >= 10)), (int)(month < 10 ? month + 3 : month - 9),
-             (int)(of_year - (153 * month + 2) / 5 + 1), (int)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
+    snprintf(text, 32, "%04d-%02d-%02dT%02d:%02d:%02dZ", (int)(400 * era + year + (month >= 10)),
+             (int)(month < 10 ? month + 3 : month - 9), (int)(of_year - (153 * month + 2) / 5 + 1), (int)(s / 3600),
+             (int)(s / 60 % 60), (int)(s % 60));
 }
 
 json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file, size_t n)
@@ -237,15 +254,16 @@ json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file
     json_t *files = json_object();
     int bad = !files;
     for (size_t i = 0; i < n && !bad; i++)
-        bad = json_object_set_new(files, file[i].name, json_pack("{s:I, s:s}", "bytes", (json_int_t)file[i].bytes, "xxh3", file[i].hash));
+        bad = json_object_set_new(files, file[i].name,
+                                  json_pack("{s:I, s:s}", "bytes", (json_int_t)file[i].bytes, "xxh3", file[i].hash));
     json_t *metrics = json_pack("{s:o}", "loss", real(st->loss));
     if (!bad) bad = !metrics || set_scores(metrics, "", &st->now);
     if (!bad && st->select[0]) bad = json_object_set_new(metrics, "select", json_string(st->select));
     if (!bad && st->lower && st->select[0]) bad = json_object_set_new(metrics, "lower", json_true());
     if (!bad && strcmp(st->unit, "nats") != 0) bad = json_object_set_new(metrics, "unit", json_string(st->unit));
-    json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:s, s:o, s:o}", "format", TN_CKPT_FORMAT, "tenon", TN_VERSION, "time", when, "step",
-                             (json_int_t)st->step, "settings", st->settings, "metrics",
-                             metrics, "files", files);
+    json_t *root =
+        json_pack("{s:i, s:s, s:s, s:I, s:s, s:o, s:o}", "format", TN_CKPT_FORMAT, "tenon", TN_VERSION, "time", when,
+                  "step", (json_int_t)st->step, "settings", st->settings, "metrics", metrics, "files", files);
     if (root && !bad && self_hash(root, hash) && json_object_set_new(root, "self", json_string(hash)) == 0) return root;
     json_decref(root);
     return NULL;
@@ -258,10 +276,12 @@ static tn_status check_files(const json_t *root, const char *path)
     json_object_foreach(files, name, v)
     {
         const json_int_t bytes = json_integer_value(json_object_get(v, "bytes"));
-        if (strchr(name, '/') || name[0] == '.' || strlen(name) > 100 || bytes < 0 || !json_is_integer(json_object_get(v, "bytes")) || !json_string_value(json_object_get(v, "xxh3")))
+        if (strchr(name, '/') || name[0] == '.' || strlen(name) > 100 || bytes < 0 ||
+            !json_is_integer(json_object_get(v, "bytes")) || !json_string_value(json_object_get(v, "xxh3")))
             return tn_error(TN_BAD_FILE, "%.640s: its list of files is damaged; use another checkpoint", path);
     }
-    if (json_object_size(files) == 0) return tn_error(TN_BAD_FILE, "%.640s lists no files; use another checkpoint", path);
+    if (json_object_size(files) == 0)
+        return tn_error(TN_BAD_FILE, "%.640s lists no files; use another checkpoint", path);
     return TN_OK;
 }
 
@@ -276,7 +296,8 @@ static tn_status check_manifest(const json_t *root, const char *path)
                         (long long)json_integer_value(format), TN_CKPT_FORMAT);
     if (!self_hash(root, hash)) return tn_error(TN_MEMORY, "out of memory while reading %.640s", path);
     if (!self || strcmp(self, hash) != 0)
-        return tn_error(TN_BAD_FILE, "%.640s is damaged: it does not have its own checksum; use another checkpoint", path);
+        return tn_error(TN_BAD_FILE, "%.640s is damaged: it does not have its own checksum; use another checkpoint",
+                        path);
     const json_t *step = json_object_get(root, "step");
     if (!json_is_integer(step) || json_integer_value(step) < 0 || json_number_value(step) > STEPS_MAX)
         return tn_error(TN_BAD_FILE, "%.640s names no step", path);
@@ -294,7 +315,8 @@ static tn_status read_json(const char *dir, const char *name, char path[TN_PATH_
     tn_free(text);
     if (!json_is_object(root)) {
         json_decref(root);
-        return tn_error(TN_BAD_FILE, "%.640s:%d is not JSON: the file is damaged; use another checkpoint", path, err.line);
+        return tn_error(TN_BAD_FILE, "%.640s:%d is not JSON: the file is damaged; use another checkpoint", path,
+                        err.line);
     }
     *out = root;
     return TN_OK;

@@ -20,11 +20,13 @@ typedef struct rig {
 
 static rig open_rig(const char *a, const char *b)
 {
-    const char *const set[] = { "dim=16", "layers=1", "vocab=32", "train.context=8", "threads=1", "train.dropout=0.2", a, b };
+    const char *const set[] = { "dim=16",    "layers=1",          "vocab=32", "train.context=8",
+                                "threads=1", "train.dropout=0.2", a,          b };
     rig r = { 0 };
     const tn_model *model;
     assert_ok(tn_settings_resolve("gpt_tiny", set, 8, &r.settings, &model));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T }, &r.trainer));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T },
+                             &r.trainer));
     return r;
 }
 
@@ -40,8 +42,10 @@ static float one_step(rig *r, int64_t step, bool bad)
     float loss;
     tn_applied applied;
     for (int64_t i = 0; i < B * T; i++) {
-        ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, (uint64_t)(step * B * T + i), 32);
-        ((int32_t *)tn_trainer_input(r->trainer, "labels"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)(step * B * T + i), 32);
+        ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[i] =
+            (int32_t)tn_rng_below((tn_rng){ 3, 1 }, (uint64_t)(step * B * T + i), 32);
+        ((int32_t *)tn_trainer_input(r->trainer, "labels"))[i] =
+            (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)(step * B * T + i), 32);
     }
     assert_ok(tn_trainer_grad(r->trainer, step, &loss));
     if (bad) tn_store_bucket(tn_trainer_store(r->trainer), 0)->grad[3] = NAN;
@@ -52,9 +56,21 @@ static float one_step(rig *r, int64_t step, bool bad)
 
 static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
 {
-    tn_ckpt_state st = { .step = step, .tokens = 77, .batch = B, .length = T, .seed = 5, .unit = "nats", .loss = 0.1, .lr = 1e-3, .grad_norm = 3,
-                         .best_step = step < 4 ? step : 4, .stale = step < 2 ? step : 2, .seconds = 1.25,
-                         .working = 0.5, .scaling = { 4096, 7 }, .settings = "abc" };
+    tn_ckpt_state st = { .step = step,
+                         .tokens = 77,
+                         .batch = B,
+                         .length = T,
+                         .seed = 5,
+                         .unit = "nats",
+                         .loss = 0.1,
+                         .lr = 1e-3,
+                         .grad_norm = 3,
+                         .best_step = step < 4 ? step : 4,
+                         .stale = step < 2 ? step : 2,
+                         .seconds = 1.25,
+                         .working = 0.5,
+                         .scaling = { 4096, 7 },
+                         .settings = "abc" };
     tn_scores_put(&st.now, "loss", heldout);
     tn_scores_put(&st.now, "accuracy", NAN);
     tn_scores_put(&st.last, "loss", 2.5);
@@ -74,8 +90,10 @@ static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
 static void save(const tn_tempdir *d, rig *r, int64_t step, double heldout, bool compress)
 {
     tn_ckpt_state st = state_at(r, step, heldout);
-    assert_ok(tn_ckpt_save(d->path, &(tn_ckpt_what){ .store = tn_trainer_store(r->trainer), .guard = tn_trainer_guard(r->trainer),
-                                                      .state = &st, .compress = compress }));
+    assert_ok(tn_ckpt_save(d->path, &(tn_ckpt_what){ .store = tn_trainer_store(r->trainer),
+                                                     .guard = tn_trainer_guard(r->trainer),
+                                                     .state = &st,
+                                                     .compress = compress }));
     tn_ckpt_state_free(&st);
 }
 
@@ -116,20 +134,25 @@ static void round_trip(void **state)
     tn_tempdir_make_quick(&d);
     for (int64_t i = 0; i < 5; i++) one_step(&a, i, can_go_bad && i == 3);
     save(&d, &a, 5, NAN, w->compress);
-    for (size_t i = 0; i < tn_guard_parts(tn_trainer_guard(b.trainer)); i++) { /* b has the same seed, and so the same first snapshot */
+    for (size_t i = 0; i < tn_guard_parts(tn_trainer_guard(b.trainer));
+         i++) { /* b has the same seed, and so the same first snapshot */
         size_t bytes;
         void *part = tn_guard_part(tn_trainer_guard(b.trainer), i, &bytes);
         memset(part, 1, bytes);
     }
-    assert_ok(tn_ckpt_load(tn_tempdir_file(&d, "latest"), tn_trainer_store(b.trainer), tn_trainer_guard(b.trainer), &st));
+    assert_ok(
+        tn_ckpt_load(tn_tempdir_file(&d, "latest"), tn_trainer_store(b.trainer), tn_trainer_guard(b.trainer), &st));
     same_stores(&a, &b);
-    const tn_guard_state x = tn_guard_state_of(tn_trainer_guard(a.trainer)), y = tn_guard_state_of(tn_trainer_guard(b.trainer));
+    const tn_guard_state x = tn_guard_state_of(tn_trainer_guard(a.trainer)),
+                         y = tn_guard_state_of(tn_trainer_guard(b.trainer));
     assert_true(x.applied == y.applied && x.good == y.good && x.bad == y.bad && x.lr_factor == y.lr_factor &&
                 x.snapshot_step == y.snapshot_step && x.snapshot_applied == y.snapshot_applied);
     assert_true(st.step == 5 && st.tokens == 77 && st.batch == B && st.seed == 5 && st.stale == 2 && st.best_step == 4);
-    assert_true(st.loss == 0.1 && isnan(tn_scores_first(&st.now)) && tn_scores_first(&st.last) == 2.5 && isnan(tn_scores_first(&st.best)) && st.working == 0.5);
-    assert_true(isnan(tn_scores_get(&st.now, "accuracy")) && tn_scores_get(&st.last, "accuracy") == 0.75 && tn_scores_get(&st.best, "accuracy") == 0.875 &&
-                tn_scores_get(&st.last, "accuracy_8") == -3 && st.last.n == 4);
+    assert_true(st.loss == 0.1 && isnan(tn_scores_first(&st.now)) && tn_scores_first(&st.last) == 2.5 &&
+                isnan(tn_scores_first(&st.best)) && st.working == 0.5);
+    assert_true(isnan(tn_scores_get(&st.now, "accuracy")) && tn_scores_get(&st.last, "accuracy") == 0.75 &&
+                tn_scores_get(&st.best, "accuracy") == 0.875 && tn_scores_get(&st.last, "accuracy_8") == -3 &&
+                st.last.n == 4);
     assert_true(tn_scores_get(&st.last, "psnr") == INFINITY && tn_scores_get(&st.best, "psnr") == -INFINITY);
     assert_true(st.scaling.scale == 4096 && st.scaling.good == 7);
     assert_string_equal(st.settings, "abc");
@@ -147,7 +170,8 @@ static void round_trip(void **state)
 static void weights_alone(void **state)
 {
     (void)state;
-    rig a = open_rig("train.steps=9", "train.steps=9"), b = open_rig("seed=3", "seed=3"), other = open_rig("dim=32", "seed=3");
+    rig a = open_rig("train.steps=9", "train.steps=9"), b = open_rig("seed=3", "seed=3"),
+        other = open_rig("dim=32", "seed=3");
     tn_tempdir d;
     char note[TN_CKPT_NOTE] = "something";
     tn_tempdir_make_quick(&d);
@@ -155,13 +179,16 @@ static void weights_alone(void **state)
     save(&d, &a, 1, 2.0, true);
     assert_ok(tn_ckpt_load_weights(d.path, tn_trainer_store(b.trainer), note));
     assert_string_equal(note, "");
-    const tn_bucket *p = tn_store_bucket(tn_trainer_store(a.trainer), 0), *q = tn_store_bucket(tn_trainer_store(b.trainer), 0);
+    const tn_bucket *p = tn_store_bucket(tn_trainer_store(a.trainer), 0),
+                    *q = tn_store_bucket(tn_trainer_store(b.trainer), 0);
     assert_memory_equal(p->param, q->param, sizeof(float) * (size_t)p->count);
     q->param[0] += 1;
-    assert_ok(tn_ckpt_load_weights(tn_tempdir_file(&d, "step-1/model.safetensors.zst"), tn_trainer_store(b.trainer), note));
+    assert_ok(
+        tn_ckpt_load_weights(tn_tempdir_file(&d, "step-1/model.safetensors.zst"), tn_trainer_store(b.trainer), note));
     assert_memory_equal(p->param, q->param, sizeof(float) * (size_t)p->count);
     const float before = tn_store_bucket(tn_trainer_store(other.trainer), 0)->param[0];
-    assert_fails(tn_ckpt_load_weights(d.path, tn_trainer_store(other.trainer), note), TN_BAD_FILE, "another model made it");
+    assert_fails(tn_ckpt_load_weights(d.path, tn_trainer_store(other.trainer), note), TN_BAD_FILE,
+                 "another model made it");
     assert_true(tn_store_bucket(tn_trainer_store(other.trainer), 0)->param[0] == before);
     tn_tempdir_remove_all(&d);
     close_rig(&a);
@@ -187,7 +214,8 @@ static void damage(void **state)
     const bool compress = *state != NULL;
     static const size_t places[] = { 0, 3, 8, 40, 300, 1000, SIZE_MAX / 2, SIZE_MAX - 1 };
     const char *const files[] = { compress ? "model.safetensors.zst" : "model.safetensors",
-                                  compress ? "state.safetensors.zst" : "state.safetensors", "state.json", "manifest.json" };
+                                  compress ? "state.safetensors.zst" : "state.safetensors", "state.json",
+                                  "manifest.json" };
     rig a = open_rig("train.steps=9", "train.steps=9");
     tn_tempdir d;
     char name[64], moved[64];
@@ -205,7 +233,8 @@ static void damage(void **state)
             const tn_status s = tn_ckpt_verify(tn_tempdir_file(&d, "step-3"));
             if (s != TN_BAD_FILE || !strstr(tn_error_text(), files[f]))
                 fail_msg("%s changed at %zu: status %d, %s", files[f], places[i], (int)s, tn_error_text());
-            assert_fails(tn_ckpt_load(tn_tempdir_file(&d, "step-3"), tn_trainer_store(a.trainer), NULL, &st), TN_BAD_FILE, files[f]);
+            assert_fails(tn_ckpt_load(tn_tempdir_file(&d, "step-3"), tn_trainer_store(a.trainer), NULL, &st),
+                         TN_BAD_FILE, files[f]);
             flip(path, places[i]);
         }
         assert_int_equal(rename(tn_tempdir_file(&d, name), tn_tempdir_file(&d, moved)), 0);
@@ -288,7 +317,8 @@ static void prune_accuracy(void **state)
     assert_ok(tn_ckpt_list_read(d.path, &l));
     tn_ckpt_list_mark(&l, 1, 2, 9);
     const bool kept[] = { false, false, true, true, true };
-    for (size_t i = 0; i < l.n; i++) assert_true(tn_scores_get(&l.entry[i].scores, "accuracy") == accuracy[i] && l.entry[i].keep == kept[i]);
+    for (size_t i = 0; i < l.n; i++)
+        assert_true(tn_scores_get(&l.entry[i].scores, "accuracy") == accuracy[i] && l.entry[i].keep == kept[i]);
     assert_ok(tn_ckpt_list_prune(d.path, &l, 9));
     assert_int_equal(tn__ckpt_pointed(d.path, "best"), 3);
     tn_ckpt_list_free(&l);
@@ -315,10 +345,12 @@ static void prune_any_metric(void **state)
         tn_ckpt_state_free(&st);
     }
     assert_ok(tn_ckpt_list_read(d.path, &l));
-    for (size_t i = 0; i < l.n; i++) assert_true(tn_scores_get(&l.entry[i].scores, "miss@5") == miss[i] && l.entry[i].lower);
+    for (size_t i = 0; i < l.n; i++)
+        assert_true(tn_scores_get(&l.entry[i].scores, "miss@5") == miss[i] && l.entry[i].lower);
     assert_string_equal(l.entry[0].unit, "dB");
     tn_ckpt_list_mark(&l, 0, 1, 9);
-    assert_true(l.entry[3].keep && !l.entry[0].keep && !l.entry[1].keep && !l.entry[2].keep); /* of equals the lower loss */
+    assert_true(l.entry[3].keep && !l.entry[0].keep && !l.entry[1].keep &&
+                !l.entry[2].keep); /* of equals the lower loss */
     l.entry[3].scores.n = l.entry[2].scores.n = 1;
     tn_ckpt_list_mark(&l, 0, 1, 9);
     assert_true(l.entry[1].keep && !l.entry[2].keep && !l.entry[3].keep); /* a known value, whatever the losses */
@@ -340,7 +372,8 @@ static void older_state(void **state)
     json_object_del(json_object_get(root, "metrics"), "last_accuracy");
     json_object_del(json_object_get(root, "best"), "accuracy");
     assert_ok(tn__ckpt_state_parse(root, "state.json", &back));
-    assert_true(back.step == 3 && tn_scores_first(&back.now) == 1 && back.now.n == 1 && back.best.n == 2 && isnan(tn_scores_get(&back.last, "accuracy")));
+    assert_true(back.step == 3 && tn_scores_first(&back.now) == 1 && back.now.n == 1 && back.best.n == 2 &&
+                isnan(tn_scores_get(&back.last, "accuracy")));
     tn_ckpt_state_free(&back);
     tn_ckpt_state_free(&st);
     json_decref(root);
@@ -462,12 +495,14 @@ static void find_another(void **state)
     bool is_file;
     tn_ckpt_note("latest", why, found, note);
     assert_non_null(strstr(note, "the latest checkpoint cannot be used ("));
-    assert_non_null(strstr(note, "step-2/model.safetensors is damaged: its checksum is not the one of its manifest): "));
+    assert_non_null(
+        strstr(note, "step-2/model.safetensors is damaged: its checksum is not the one of its manifest): "));
     assert_non_null(strstr(note, "/step-3 is used instead; put the file back, or name "));
     assert_ok(tn__ckpt_point(d.path, "best", 2)); /* the same for whoever wants the best one */
     assert_ok(tn_ckpt_resolve(d.path, "best", found, &is_file, note));
     assert_true(strstr(found, "step-3") && strstr(note, "the best checkpoint cannot be used"));
-    assert_ok(tn_ckpt_resolve(tn_tempdir_file(&d, "step-1"), "best", found, &is_file, note)); /* named: nothing stands for it */
+    assert_ok(tn_ckpt_resolve(tn_tempdir_file(&d, "step-1"), "best", found, &is_file,
+                              note)); /* named: nothing stands for it */
     assert_string_equal(note, "");
     assert_ok(tn__ckpt_point(d.path, "best", 7)); /* removed by hand */
     assert_ok(tn_ckpt_resolve(d.path, "best", found, &is_file, note));
@@ -566,7 +601,8 @@ static void beside(void **state)
 
 void tn_tests_checkpoint(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) tn_test_add(l, round_trip, &ways[i], "checkpoint: there and back, %s", ways[i].name);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        tn_test_add(l, round_trip, &ways[i], "checkpoint: there and back, %s", ways[i].name);
     tn_test_add(l, weights_alone, NULL, "checkpoint: weights alone");
     tn_test_add(l, damage, NULL, "checkpoint: damage");
     tn_test_add(l, damage, &ways[2], "checkpoint: damage, packed");

@@ -16,9 +16,12 @@
 #include <string.h>
 
 enum { AUTO_MULTIPLE = 64 };
-static const int64_t AUTO_TOKENS[TN_DEVICES] = { [TN_CPU] = 4096, [TN_CUDA] = 16384 }; /* of a chunk, in all rows: enough for products */
+static const int64_t AUTO_TOKENS[TN_DEVICES] = {
+    [TN_CPU] = 4096, [TN_CUDA] = 16384
+}; /* of a chunk, in all rows: enough for products */
 
-static const char *const weight_name[TN_LOSSES_MAX] = { "chunk.weight0", "chunk.weight1", "chunk.weight2", "chunk.weight3" };
+static const char *const weight_name[TN_LOSSES_MAX] = { "chunk.weight0", "chunk.weight1", "chunk.weight2",
+                                                        "chunk.weight3" };
 
 typedef enum role { ADVANCE, GRAD, GRAD_LAST, EVAL, EVAL_LAST, ROLES } role;
 
@@ -29,15 +32,15 @@ typedef struct piece {
     tn_batch batch;
     tn_plan *plan;
     tn_bound *bound;
-    void *input[TN_INPUTS_MAX];    /* by slot */
-    float *weight[TN_LOSSES_MAX];  /* of each part of the loss */
-    float *scalar[TN_SCHEDULES_MAX]; /* by schedule */
-    const void *loss[TN_LOSSES_MAX]; /* f32 (1) */
+    void *input[TN_INPUTS_MAX];                /* by slot */
+    float *weight[TN_LOSSES_MAX];              /* of each part of the loss */
+    float *scalar[TN_SCHEDULES_MAX];           /* by schedule */
+    const void *loss[TN_LOSSES_MAX];           /* f32 (1) */
     void **state, **next, **d_state, **d_next; /* by state */
 } piece;
 
 typedef struct state {
-    const char *name; /* the plan's */
+    const char *name;     /* the plan's */
     size_t bytes, offset; /* in a slot */
 } state;
 
@@ -64,19 +67,22 @@ struct tn_chunks {
     float *seen;         /* the same for the host */
     double *factor;      /* (n, each): what each counts */
     tn_loss_row loss[TN_LOSSES_MAX]; /* (each): its parts, as the model's rows have them, or as a whole */
-    int counts[TN_LOSSES_MAX]; /* the slot whose numbers they count; -1: tokens */
+    int counts[TN_LOSSES_MAX];       /* the slot whose numbers they count; -1: tokens */
     size_t each;
-    float sum[TN_LOSSES_MAX]; /* of the last batch */
-    int32_t *feed;       /* all inputs, one behind the other */
+    float sum[TN_LOSSES_MAX];      /* of the last batch */
+    int32_t *feed;                 /* all inputs, one behind the other */
     int32_t *input[TN_INPUTS_MAX]; /* by slot; NULL: no plan reads it */
-    void **pointer;      /* of all pieces' states */
-    float *all_logits;   /* (B,T,vocab), or NULL */
+    void **pointer;                /* of all pieces' states */
+    float *all_logits;             /* (B,T,vocab), or NULL */
     int64_t vocab;
     float total;
 };
 
 /* plan.chunk, or 0: the length is up to us. */
-static int64_t given_length(const tn_settings *st) { return tn_settings_is_auto(st, "plan.chunk") ? 0 : tn_settings_int(st, "plan.chunk"); }
+static int64_t given_length(const tn_settings *st)
+{
+    return tn_settings_is_auto(st, "plan.chunk") ? 0 : tn_settings_int(st, "plan.chunk");
+}
 
 /* Parts of at most AUTO_TOKENS. */
 static int64_t auto_parts(tn_device device, int64_t batch, int64_t length)
@@ -96,11 +102,13 @@ int64_t tn_chunk_length(const tn_settings *st, tn_device device, int64_t batch, 
     return c < length ? c : 0;
 }
 
-int64_t tn_chunk_most_losses(const tn_model *model, const tn_settings *st, tn_device device, int64_t batch, int64_t length)
+int64_t tn_chunk_most_losses(const tn_model *model, const tn_settings *st, tn_device device, int64_t batch,
+                             int64_t length)
 {
     const int64_t c = given_length(st);
     if (!tn_chunk_length(st, device, batch, length)) return 1;
-    return (model->n_losses ? (int64_t)model->n_losses : 1) * (c ? (length + c - 1) / c : auto_parts(device, batch, length));
+    return (model->n_losses ? (int64_t)model->n_losses : 1) *
+           (c ? (length + c - 1) / c : auto_parts(device, batch, length));
 }
 
 /* --- plans ---------------------------------------------------------------------------------------------------------------- */
@@ -117,7 +125,8 @@ static tn_status check_states(const tn_chunks *c, const tn_graph *g)
     bool any = false;
     for (size_t i = 0; i < g->n_outputs; i++) any |= strncmp(g->output[i].name, "next.", 5) == 0;
     if (!any)
-        return tn_error(TN_USAGE, "plan.recompute=chunk: model %s carries no state from token to token: use plan.recompute=layer",
+        return tn_error(TN_USAGE,
+                        "plan.recompute=chunk: model %s carries no state from token to token: use plan.recompute=layer",
                         c->model->name);
     if (!tn_graph_output(g, "loss").id) return tn_error(TN_USAGE, "model %s puts out no \"loss\"", c->model->name);
     return TN_OK;
@@ -140,7 +149,11 @@ static tn_status build(tn_chunks *c, role r, tn_graph **out)
     o.carried = true;
     TN_TRY(tn_graph_new(&o, &g));
     tn_batch *b = &p->batch;
-    *b = (tn_batch){ .size = sizeof *b, .batch = c->batch, .length = p->length, .chunk = c->chunk, .step = o.training ? "train" : "eval" };
+    *b = (tn_batch){ .size = sizeof *b,
+                     .batch = c->batch,
+                     .length = p->length,
+                     .chunk = c->chunk,
+                     .step = o.training ? "train" : "eval" };
     for (size_t i = 0; c->wants && !o.training && c->wants[i]; i++) tn_batch_want(b, c->wants[i]);
     tn_carry_inputs(g, b, c->length);
     tn_inputs_build(c->inputs, g, b);
@@ -164,7 +177,8 @@ static size_t losses_of(const tn_chunks *c, const tn_graph *g, tn_loss_row *out)
 {
     const tn_model *m = c->model;
     size_t n = 0;
-    for (; n < m->n_losses && n < TN_LOSSES_MAX && tn_graph_output(g, m->losses[n].output).id; n++) out[n] = m->losses[n];
+    for (; n < m->n_losses && n < TN_LOSSES_MAX && tn_graph_output(g, m->losses[n].output).id; n++)
+        out[n] = m->losses[n];
     if (n && n == m->n_losses) return n;
     out[0] = (tn_loss_row){ "loss", m->n_losses ? m->losses[0].count : TN_T };
     return 1;
@@ -196,7 +210,8 @@ static tn_status make_plan(tn_chunks *c, role r)
 {
     tn_graph *g;
     const int64_t batches = r == GRAD || r == ADVANCE ? tn_settings_int(c->settings, "train.accumulate") : 1;
-    tn_compile_options o = { .device = tn_store_device(c->store), .repeats = r == GRAD_LAST || r == EVAL_LAST ? 1 : batches * (c->n - 1) };
+    tn_compile_options o = { .device = tn_store_device(c->store),
+                             .repeats = r == GRAD_LAST || r == EVAL_LAST ? 1 : batches * (c->n - 1) };
     TN_RETURN_IF(build(c, r, &g));
     if (r == GRAD || r == GRAD_LAST) o.n_seeds = make_seeds(c, g, &o.seeds);
     if ((r == GRAD || r == GRAD_LAST) && !o.n_seeds) {
@@ -212,10 +227,14 @@ static tn_status find_counts(tn_chunks *c)
     for (size_t k = 0; k < c->each; k++) {
         c->counts[k] = -1;
         for (size_t i = 0; i < c->inputs->n; i++)
-            if (c->inputs->slot[i].read && strcmp(c->inputs->slot[i].row->name, c->loss[k].count) == 0) c->counts[k] = (int)i;
+            if (c->inputs->slot[i].read && strcmp(c->inputs->slot[i].row->name, c->loss[k].count) == 0)
+                c->counts[k] = (int)i;
         if (c->counts[k] >= 0 && !c->inputs->slot[c->counts[k]].timed)
-            return tn_error(TN_USAGE, "plan.recompute=chunk: model %s, loss %s is a mean over the input %s, which is not cut along time: use "
-                                      "plan.recompute=layer", c->model->name, c->loss[k].output, c->loss[k].count);
+            return tn_error(
+                TN_USAGE,
+                "plan.recompute=chunk: model %s, loss %s is a mean over the input %s, which is not cut along time: use "
+                "plan.recompute=layer",
+                c->model->name, c->loss[k].output, c->loss[k].count);
     }
     return TN_OK;
 }
@@ -244,10 +263,22 @@ tn_status tn_chunks_new(const tn_chunks_options *o, tn_chunks **out)
     const tn_trainer_options *t = o->trainer;
     tn_chunks *c = tn_alloc(sizeof *c);
     if (!c) TN_TRY(TN_MEMORY);
-    *c = (tn_chunks){ .model = t->model, .settings = t->settings, .graph = o->graph, .batch = t->batch, .length = t->length,
-                      .chunk = o->chunk, .n = (t->length + o->chunk - 1) / o->chunk,
-                      .forward_only = t->forward_only, .inputs = o->inputs, .wants = o->wants, .store = o->store, .context = o->context,
-                      .backend = tn_context_backend(o->context), .queue = tn_context_queue(o->context), .fits = o->fits, .ctx = o->ctx };
+    *c = (tn_chunks){ .model = t->model,
+                      .settings = t->settings,
+                      .graph = o->graph,
+                      .batch = t->batch,
+                      .length = t->length,
+                      .chunk = o->chunk,
+                      .n = (t->length + o->chunk - 1) / o->chunk,
+                      .forward_only = t->forward_only,
+                      .inputs = o->inputs,
+                      .wants = o->wants,
+                      .store = o->store,
+                      .context = o->context,
+                      .backend = tn_context_backend(o->context),
+                      .queue = tn_context_queue(o->context),
+                      .fits = o->fits,
+                      .ctx = o->ctx };
     for (role r = 0; r < ROLES; r++) {
         const bool last = r == GRAD_LAST || r == EVAL_LAST;
         c->piece[r].length = last ? last_length(c) : c->chunk;
@@ -303,7 +334,8 @@ static void resolve(tn_chunks *c, piece *p, void **pointer)
 tn_status tn_chunks_bind(tn_chunks *c)
 {
     size_t logits = 0;
-    if (!tn_mul_ok((size_t)c->vocab * sizeof(float), tokens_of(c), &logits)) return tn_error(TN_MEMORY, "logits of all tokens");
+    if (!tn_mul_ok((size_t)c->vocab * sizeof(float), tokens_of(c), &logits))
+        return tn_error(TN_MEMORY, "logits of all tokens");
     const size_t losses = c->each * (size_t)c->n;
     c->slot = c->backend->alloc(c->slot_bytes * (size_t)slots(c) + 1);
     c->d = c->backend->alloc(c->slot_bytes + 1);
@@ -350,7 +382,8 @@ void tn_chunks_memory(const tn_chunks *c, tn_memory_plan *m, size_t *arena)
 {
     for (role r = 0; r < ROLES; r++) tn_memory_plan_add(m, c->piece[r].plan, arena);
     m->state += c->slot_bytes * (size_t)(slots(c) + 1);
-    if (c->backend->host_memory) m->other += sizeof *c->feed * items_of(c) + tokens_of(c) * sizeof(float) * (size_t)c->vocab;
+    if (c->backend->host_memory)
+        m->other += sizeof *c->feed * items_of(c) + tokens_of(c) * sizeof(float) * (size_t)c->vocab;
 }
 
 tn_feed tn_chunks_feed(tn_chunks *c)
@@ -377,7 +410,8 @@ static void give(const tn_chunks *c, const piece *p, size_t which, int64_t start
     if (!to) return;
     if (!s->timed) memcpy(to, from, sizeof *to * (size_t)tn_input_items(s, c->batch, c->length));
     for (int64_t b = 0; s->timed && b < c->batch; b++)
-        memcpy(to + b * p->length * each, from + (b * c->length + start) * each, sizeof *to * (size_t)(p->length * each));
+        memcpy(to + b * p->length * each, from + (b * c->length + start) * each,
+               sizeof *to * (size_t)(p->length * each));
 }
 
 static tn_status copy_states(const tn_chunks *c, void *const *from, void *const *to, unsigned char *slot)
@@ -415,9 +449,9 @@ static int64_t count(const tn_chunks *c, size_t part, int64_t start, int64_t len
 }
 
 typedef struct total {
-    int64_t all[TN_LOSSES_MAX];    /* of the batch, by part of the loss */
+    int64_t all[TN_LOSSES_MAX];   /* of the batch, by part of the loss */
     double weight[TN_LOSSES_MAX]; /* of the chunk at hand */
-    size_t n; /* chunks so far */
+    size_t n;                     /* chunks so far */
 } total;
 
 static total begin_total(const tn_chunks *c)
@@ -524,7 +558,8 @@ static tn_status keep_logits(tn_chunks *c, const piece *p, int64_t i)
     const float *logits = c->all_logits ? tn_bound_data(p->bound, "logits") : NULL; /* (B,length,vocab) */
     if (c->all_logits && !logits) return TN_INTERNAL;
     for (int64_t b = 0; logits && b < c->batch; b++)
-        memcpy(c->all_logits + (b * c->length + i * c->chunk) * c->vocab, logits + b * rows, sizeof(float) * (size_t)rows);
+        memcpy(c->all_logits + (b * c->length + i * c->chunk) * c->vocab, logits + b * rows,
+               sizeof(float) * (size_t)rows);
     return TN_OK;
 }
 

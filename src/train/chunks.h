@@ -16,7 +16,7 @@ typedef struct tn_chunks tn_chunks;
 typedef struct tn_chunks_options {
     const tn_trainer_options *trainer;
     const tn_graph_options *graph;
-    int64_t chunk; /* C < T */
+    int64_t chunk;            /* C < T */
     const tn_inputs *inputs;  /* borrowed, like the next */
     const char *const *wants; /* outputs of evaluations, NULL at the end */
     tn_store *store;
@@ -28,7 +28,8 @@ typedef struct tn_chunks_options {
 /* Tokens of a sequence in a chunk, by plan.recompute and plan.chunk; 0: the sequence stays whole. */
 int64_t tn_chunk_length(const tn_settings *st, tn_device device, int64_t batch, int64_t length);
 /* The most losses (tn_chunks_losses) of a batch whose rows have this length or are shorter; 1 where they stay whole. */
-int64_t tn_chunk_most_losses(const tn_model *model, const tn_settings *st, tn_device device, int64_t batch, int64_t length);
+int64_t tn_chunk_most_losses(const tn_model *model, const tn_settings *st, tn_device device, int64_t batch,
+                             int64_t length);
 
 tn_status tn_chunks_new(const tn_chunks_options *o, tn_chunks **out);
 tn_status tn_chunks_bind(tn_chunks *c);

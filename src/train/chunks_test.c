@@ -18,9 +18,9 @@ enum { B = 2, T = 101, V = 23 };
 
 typedef struct pupil {
     const char *more[4];
-    bool no_marks;  /* the model knows no documents */
-    bool swings;    /* gradients that are small sums of large numbers: f32 gives fewer digits of them */
-    int64_t scale;  /* chunks are multiples of it */
+    bool no_marks; /* the model knows no documents */
+    bool swings;   /* gradients that are small sums of large numbers: f32 gives fewer digits of them */
+    int64_t scale; /* chunks are multiples of it */
 } pupil;
 
 static const pupil pupils[] = {
@@ -49,7 +49,7 @@ typedef struct rig {
 
 typedef struct setup {
     const char *const *more; /* NULL at the end, at most 4 */
-    int64_t chunk; /* 0: whole */
+    int64_t chunk;           /* 0: whole */
     bool documents, logits;
     int threads;
     const char *extra; /* one more setting */
@@ -58,7 +58,12 @@ typedef struct setup {
 static tn_status try_rig(const char *model, const setup *s, rig *r)
 {
     char chunk[32];
-    const char *list[16] = { "dim=24", "layers=2", "heads=4", "vocab=23", "train.context=101", "compute=f32",
+    const char *list[16] = { "dim=24",
+                             "layers=2",
+                             "heads=4",
+                             "vocab=23",
+                             "train.context=101",
+                             "compute=f32",
                              tn_test_device() == TN_CUDA ? "device=cuda" : "device=cpu" };
     const tn_model *m;
     size_t n = 7;
@@ -68,9 +73,14 @@ static tn_status try_rig(const char *model, const setup *s, rig *r)
     if (s->chunk) list[n++] = "plan.recompute=chunk";
     if (s->chunk) list[n++] = chunk;
     assert_ok(tn_settings_resolve(model, list, n, &r->settings, &m));
-    return tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = r->settings, .batch = B, .length = T,
-                                                 .supply = &(tn_supply){ .optional = s->documents }, .logits = s->logits,
-                                                 .threads = s->threads ? s->threads : 1 }, &r->trainer);
+    return tn_trainer_new(&(tn_trainer_options){ .model = m,
+                                                 .settings = r->settings,
+                                                 .batch = B,
+                                                 .length = T,
+                                                 .supply = &(tn_supply){ .optional = s->documents },
+                                                 .logits = s->logits,
+                                                 .threads = s->threads ? s->threads : 1 },
+                          &r->trainer);
 }
 
 static void close_rig(rig *r)
@@ -119,7 +129,10 @@ static void fill(rig *r)
     int32_t *reset = tn_trainer_input(r->trainer, "reset"), *positions = tn_trainer_input(r->trainer, "positions"),
             *document = tn_trainer_input(r->trainer, "document");
     for (int64_t i = 0; i < B * T; i++) {
-        const int64_t t = i % T, start = t < 30 ? 0 : t < 31 ? 30 : t < 74 ? 31 : 74; /* 74 = 2 x 37: where a chunk starts too */
+        const int64_t t = i % T, start = t < 30   ? 0
+                                         : t < 31 ? 30
+                                         : t < 74 ? 31
+                                                  : 74; /* 74 = 2 x 37: where a chunk starts too */
         tokens[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, (uint64_t)i, V);
         labels[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)i, V);
         if ((t >= 37 && t < 74) || i % 7 == 3) labels[i] = -1;
@@ -171,9 +184,11 @@ static void equals_whole(const pupil *p, const rig *whole, float loss, const set
     float got, once, again;
     assert_ok(tn_trainer_grad(r.trainer, 0, &got));
     const double apart = gradients_apart(whole, &r);
-    if (fabs((double)got - (double)loss) > 1e-5 * (double)loss || !(apart < (tn_test_device() == TN_CUDA || p->swings ? 5e-5 : 1e-5)))
-        fail_msg("%s %s chunk %lld%s: loss %.8g instead of %.8g, gradients apart by %g", p->more[0], p->more[1] ? p->more[1] : "",
-                 (long long)s->chunk, s->documents ? " documents" : "", (double)got, (double)loss, apart);
+    if (fabs((double)got - (double)loss) > 1e-5 * (double)loss ||
+        !(apart < (tn_test_device() == TN_CUDA || p->swings ? 5e-5 : 1e-5)))
+        fail_msg("%s %s chunk %lld%s: loss %.8g instead of %.8g, gradients apart by %g", p->more[0],
+                 p->more[1] ? p->more[1] : "", (long long)s->chunk, s->documents ? " documents" : "", (double)got,
+                 (double)loss, apart);
     assert_ok(tn_trainer_eval(whole->trainer, &once));
     assert_ok(tn_trainer_eval(r.trainer, &again));
     assert_true(fabs((double)once - (double)again) <= 1e-5 * (double)once);
@@ -233,7 +248,10 @@ static void threads_and_allocations(void **state)
     (void)state;
     rig r[3];
     for (int i = 0; i < 3; i++) {
-        r[i] = open_rig(&(setup){ .more = mixed, .chunk = 16, .documents = true, .threads = i ? 2 : 1,
+        r[i] = open_rig(&(setup){ .more = mixed,
+                                  .chunk = 16,
+                                  .documents = true,
+                                  .threads = i ? 2 : 1,
                                   .extra = i == 2 ? "opt.pack_weights=off" : NULL });
         tn_trainer_steady(r[i].trainer, true);
         for (int step = 0; step < 2; step++) {
@@ -271,7 +289,8 @@ static void queued_steps(void **state)
     for (int64_t i = 0; i < STEPS; i++) {
         for (int k = 0; k < 2; k++) assert_ok(tn_trainer_queue_grad(queues.trainer, 2 * i + k, 1, false));
         assert_ok(tn_trainer_queue_apply(queues.trainer, i));
-        if (tn_trainer_queued(queues.trainer) == tn_trainer_ahead(queues.trainer)) assert_ok(tn_trainer_collect(queues.trainer, &found[collected++]));
+        if (tn_trainer_queued(queues.trainer) == tn_trainer_ahead(queues.trainer))
+            assert_ok(tn_trainer_collect(queues.trainer, &found[collected++]));
     }
     while (tn_trainer_queued(queues.trainer)) assert_ok(tn_trainer_collect(queues.trainer, &found[collected++]));
     for (int i = 0; i < STEPS; i++) assert_true(found[i].applied.ok && found[i].loss == loss[i]);
@@ -380,8 +399,8 @@ static void stateless(void **state)
     const tn_model *m;
     tn_trainer *t;
     assert_ok(tn_settings_resolve("ten", set, 4, &st, &m));
-    assert_fails(tn_trainer_new(&(tn_trainer_options){ .model = &model, .settings = st, .batch = B, .length = T }, &t), TN_USAGE,
-                 "carries no state");
+    assert_fails(tn_trainer_new(&(tn_trainer_options){ .model = &model, .settings = st, .batch = B, .length = T }, &t),
+                 TN_USAGE, "carries no state");
     tn_settings_free(st);
 }
 
@@ -391,7 +410,8 @@ static tn_memory_plan planned(const char *const *set, size_t n, int64_t batch, i
     const tn_model *m;
     tn_trainer *t;
     assert_ok(tn_settings_resolve("ten", set, n, &st, &m));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = st, .batch = batch, .length = length, .threads = 1 }, &t));
+    assert_ok(tn_trainer_new(
+        &(tn_trainer_options){ .model = m, .settings = st, .batch = batch, .length = length, .threads = 1 }, &t));
     const tn_memory_plan p = tn_trainer_memory(t);
     tn_trainer_free(t);
     tn_settings_free(st);
@@ -403,7 +423,8 @@ static void memory(void **state)
 {
     (void)state;
     static const char *const set[] = { "dim=32", "layers=2", "vocab=64", "device=cpu", "plan.recompute=chunk" };
-    const tn_memory_plan one = planned(set, 5, 1, 16384), four = planned(set, 5, 1, 65536), whole = planned(set, 4, 1, 16384);
+    const tn_memory_plan one = planned(set, 5, 1, 16384), four = planned(set, 5, 1, 65536),
+                         whole = planned(set, 4, 1, 16384);
     assert_int_equal(one.activations, four.activations);
     assert_int_equal(one.workspace, four.workspace);
     const size_t slot = (four.state - one.state) / 12; /* chunks of 4096 */
@@ -416,8 +437,8 @@ static void memory(void **state)
 void tn_tests_chunks(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof pupils / sizeof *pupils; i++)
-        tn_test_add(l, chunks_equal_whole, &pupils[i], "chunks: loss and gradients of the whole, %s %s", pupils[i].more[0],
-                    pupils[i].more[1] ? pupils[i].more[1] : "");
+        tn_test_add(l, chunks_equal_whole, &pupils[i], "chunks: loss and gradients of the whole, %s %s",
+                    pupils[i].more[0], pupils[i].more[1] ? pupils[i].more[1] : "");
     tn_test_add(l, boundaries_matter, NULL, "chunks: gradients cross boundaries");
     tn_test_add(l, threads_and_allocations, NULL, "chunks: threads change no bit, nothing is allocated");
     tn_test_add(l, queued_steps, NULL, "chunks: steps queued ahead");

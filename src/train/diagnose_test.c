@@ -82,8 +82,9 @@ static void open_rig(rig *r, const char *policy, const char *accumulate)
                                                     .logits = true,
                                                     .ahead = 1 },
                              &r->trainer));
-    assert_ok(tn_source_samples_open(&r->set, 3,
-                                     &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = 1, .heldout = TN_VALID }, &r->source));
+    assert_ok(tn_source_samples_open(
+        &r->set, 3, &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = 1, .heldout = TN_VALID },
+        &r->source));
 }
 
 static void close_rig(rig *r)
@@ -271,7 +272,8 @@ static void healthy(void **state)
     for (int step = 0; step < 2; step++) {
         tn_applied applied;
         for (int i = 0; i < 64; i++) {
-            ((int32_t *)tn_trainer_input(t, "tokens"))[i] = (int32_t)tn_rng_below((tn_rng){ 1, 2 }, (uint64_t)(i + 64 * step), 16);
+            ((int32_t *)tn_trainer_input(t, "tokens"))[i] =
+                (int32_t)tn_rng_below((tn_rng){ 1, 2 }, (uint64_t)(i + 64 * step), 16);
             ((int32_t *)tn_trainer_input(t, "labels"))[i] = i % 3 ? ((int32_t *)tn_trainer_input(t, "tokens"))[i] : -1;
         }
         assert_ok(tn_trainer_grad(t, step, &loss));

@@ -38,11 +38,11 @@ typedef struct metric {
 struct tn_evaluator {
     tn_trainer *trainer;
     tn_metric_list list;
-    metric *metric; /* (list.n) */
+    metric *metric;                    /* (list.n) */
     kept kept[KEEPS * TN_METRICS_MAX]; /* (n_kept) */
     size_t n_kept;
     const char *const *group_name;
-    const char *step; /* whose outputs are looked at */
+    const char *step;      /* whose outputs are looked at */
     float *floats[FLOATS]; /* whole numbers as such */
     size_t floats_capacity[FLOATS];
     int next_floats;
@@ -107,8 +107,10 @@ static tn_status keep_rows(tn_evaluator *e, const metric *m, int64_t batch)
         const float *x = output_of(e, to->output, &n);
         const int64_t each = x ? n / B : 0;
         if (!x || each * B != n || (to->rows && each != to->each))
-            return tn_error(TN_USAGE, "metric %s: the output %s does not have the same numbers for every row: keep one of (B, each)", m->row->name,
-                            to->output);
+            return tn_error(
+                TN_USAGE,
+                "metric %s: the output %s does not have the same numbers for every row: keep one of (B, each)",
+                m->row->name, to->output);
         const size_t before = (size_t)(to->rows * each), more = (size_t)(rows * each);
         TN_RETURN_IF(tn_grow((void **)&to->x, &to->capacity, before + more, sizeof *to->x));
         memcpy(to->x + before, x, more * sizeof *x);
@@ -126,8 +128,12 @@ static tn_status add_batch(tn_evaluator *e, metric *m, int64_t batch, int64_t co
     a->any = true;
     if (r->how == TN_OF_WHOLE) return keep_rows(e, m, batch);
     if (r->how == TN_ADDED) {
-        const tn_metric_view v = { .settings = tn_trainer_settings(e->trainer), .rows = rows_of(e->trainer), .count = count, .ctx = e,
-                                   .output = output_of, .input = input_of };
+        const tn_metric_view v = { .settings = tn_trainer_settings(e->trainer),
+                                   .rows = rows_of(e->trainer),
+                                   .count = count,
+                                   .ctx = e,
+                                   .output = output_of,
+                                   .input = input_of };
         r->add(&v, a->sums);
     } else if (r->how == TN_MEAN_BY_COUNT) add_mean(e, m, count, a->sums);
     else
@@ -232,7 +238,8 @@ tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t bat
 
 static tn_status no_output(const tn_evaluator *e, const metric *m, const char *name, const char *kind, const char *call)
 {
-    return tn_error(TN_USAGE, "model %s: metric %s: its step %s has no %s %s: put it out with tn_output(g, \"%s\", %s), as f32",
+    return tn_error(TN_USAGE,
+                    "model %s: metric %s: its step %s has no %s %s: put it out with tn_output(g, \"%s\", %s), as f32",
                     tn_trainer_model(e->trainer)->name, m->row->name, step_of(m->row), kind, name, name, call);
 }
 
@@ -272,7 +279,8 @@ static kept *kept_of(tn_evaluator *e, const char *step, const char *output)
 static tn_status find_kept(tn_evaluator *e, metric *m)
 {
     for (int k = 0; k < KEEPS && m->row->how == TN_OF_WHOLE && m->row->keep[k]; k++) {
-        if (!is_there(e, m->row->keep[k], false)) return no_output(e, m, m->row->keep[k], "output", "(B, each) numbers");
+        if (!is_there(e, m->row->keep[k], false))
+            return no_output(e, m, m->row->keep[k], "output", "(B, each) numbers");
         m->kept[k] = kept_of(e, step_of(m->row), m->row->keep[k]);
     }
     return TN_OK;
@@ -290,7 +298,9 @@ static tn_status find_outputs(tn_evaluator *e, metric *m)
 
 static tn_status open_metric(tn_evaluator *e, metric *m, const tn_metric_row *r, const tn_source *source)
 {
-    *m = (metric){ .row = r, .times = r->needs ? tn_source_number_of(source, r->needs) : 1, .apart = r->by_group && source->groups };
+    *m = (metric){ .row = r,
+                   .times = r->needs ? tn_source_number_of(source, r->needs) : 1,
+                   .apart = r->by_group && source->groups };
     m->groups = m->apart ? source->groups : 1;
     return strcmp(step_of(r), "eval") == 0 ? find_outputs(e, m) : TN_OK;
 }
@@ -311,8 +321,10 @@ tn_status tn_evaluator_new(tn_trainer *t, const tn_source *source, tn_evaluator 
         scores += 1 + (size_t)(e->metric[i].apart ? e->metric[i].groups : 0);
     }
     if (scores > TN_SCORES_MAX)
-        TN_FAIL(TN_USAGE, "model %s: its metrics by groups are %zu numbers, and an evaluation has at most %d: count fewer by group",
-                tn_trainer_model(t)->name, scores, TN_SCORES_MAX);
+        TN_FAIL(
+            TN_USAGE,
+            "model %s: its metrics by groups are %zu numbers, and an evaluation has at most %d: count fewer by group",
+            tn_trainer_model(t)->name, scores, TN_SCORES_MAX);
     *out = e;
     e = NULL;
 done:

@@ -38,7 +38,10 @@ static tn_status find_device(const tn_settings *st, tn_device *out)
     return TN_OK;
 }
 
-static bool typed(const tn_settings *st, const char *key) { return strcmp(tn_settings_source(st, key), "command line") == 0; }
+static bool typed(const tn_settings *st, const char *key)
+{
+    return strcmp(tn_settings_source(st, key), "command line") == 0;
+}
 
 tn_status tn_graph_setup_here(tn_settings *st, bool on_cpu)
 {
@@ -46,7 +49,8 @@ tn_status tn_graph_setup_here(tn_settings *st, bool on_cpu)
     const char *wanted = tn_settings_text(st, "device"), *compute = tn_settings_text(st, "compute");
     const bool wants = !on_cpu && strcmp(wanted, "cpu") != 0, gpu = wants && tn_backend_get(TN_CUDA);
     if (gpu) return TN_OK;
-    if (strcmp(compute, "tf32") == 0 && !typed(st, "compute")) TN_RETURN_IF(tn_settings_set(st, "compute", "f32", "no GPU here"));
+    if (strcmp(compute, "tf32") == 0 && !typed(st, "compute"))
+        TN_RETURN_IF(tn_settings_set(st, "compute", "f32", "no GPU here"));
     return wants && strcmp(wanted, "cuda") == 0 ? tn_settings_set(st, "device", "cpu", "no GPU here") : TN_OK;
 }
 
@@ -61,16 +65,18 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
     if (out->device == TN_CUDA && strcmp(compute, "bf16") != 0 && strcmp(compute, "f32") != 0 && !tf32)
         return tn_error(TN_USAGE, "compute=%s is for the CPU: on the GPU use compute=bf16, tf32 or f32", compute);
     if (out->device == TN_CPU && tf32)
-        return tn_error(TN_USAGE, "compute=tf32 is what a GPU does inside its products: on the CPU use compute=f32, bf16 or bf16x3, or set device=cuda");
-    out->options = (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
-                                       .off = out->off,
-                                       .device = out->device,
-                                       .activation = out->device == TN_CUDA && strcmp(compute, "bf16") == 0 ? TN_BF16 : TN_F32,
-                                       .round = strcmp(compute, "bf16") == 0  ? TN_BF16
-                                                : strcmp(compute, "f16") == 0 ? TN_F16
-                                                                              : TN_F32,
-                                       .bf16x3 = strcmp(compute, "bf16x3") == 0,
-                                       .tf32 = tf32 };
+        return tn_error(TN_USAGE, "compute=tf32 is what a GPU does inside its products: on the CPU use compute=f32, "
+                                  "bf16 or bf16x3, or set device=cuda");
+    out->options =
+        (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
+                            .off = out->off,
+                            .device = out->device,
+                            .activation = out->device == TN_CUDA && strcmp(compute, "bf16") == 0 ? TN_BF16 : TN_F32,
+                            .round = strcmp(compute, "bf16") == 0  ? TN_BF16
+                                     : strcmp(compute, "f16") == 0 ? TN_F16
+                                                                   : TN_F32,
+                            .bf16x3 = strcmp(compute, "bf16x3") == 0,
+                            .tf32 = tf32 };
     return TN_OK;
 }
 
@@ -91,10 +97,12 @@ static tn_status check_loss(const tn_graph *g, const tn_model *model, const char
 {
     char dims[96];
     const tn_ref loss = tn_graph_output(g, "loss");
-    if (!loss.id) return tn_error(TN_USAGE, "model %s, step %s puts out no loss: call tn_output(g, \"loss\", one number)", model->name, step);
+    if (!loss.id)
+        return tn_error(TN_USAGE, "model %s, step %s puts out no loss: call tn_output(g, \"loss\", one number)",
+                        model->name, step);
     if (tn_dims_count(tn_ref_dims(g, loss)) == 1) return TN_OK;
-    return tn_error(TN_USAGE, "model %s, step %s: its loss is %s: make it one number, such as tn_mean_all of it", model->name, step,
-                    tn_dims_text(tn_ref_dims(g, loss), dims, sizeof dims));
+    return tn_error(TN_USAGE, "model %s, step %s: its loss is %s: make it one number, such as tn_mean_all of it",
+                    model->name, step, tn_dims_text(tn_ref_dims(g, loss), dims, sizeof dims));
 }
 
 tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
@@ -111,8 +119,12 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     TN_TRY(tn_graph_new(&o, &g));
     g->expect = shape->expect;
     g->expect_ctx = shape->expect_ctx;
-    tn_batch b = { .size = sizeof b, .batch = shape->batch, .length = shape->length,
-                   .step = shape->step ? shape->step : shape->training ? "train" : "eval" };
+    tn_batch b = { .size = sizeof b,
+                   .batch = shape->batch,
+                   .length = shape->length,
+                   .step = shape->step       ? shape->step
+                           : shape->training ? "train"
+                                             : "eval" };
     tn_inputs_build(in, g, &b);
     for (size_t i = 0; shape->wants && shape->wants[i]; i++) tn_batch_want(&b, shape->wants[i]);
     TN_TRY(tn_model_build(model, g, st, &b));

@@ -28,13 +28,13 @@ tn_status tn_graph_setup_here(tn_settings *st, bool on_cpu);
 typedef struct tn_graph_shape {
     int64_t batch, length;
     bool training;
-    const char *step; /* of the model's own rows; NULL: "train" or "eval" */
+    const char *step;         /* of the model's own rows; NULL: "train" or "eval" */
     const char *const *wants; /* outputs beside its own, NULL at the end; or NULL */
-    bool nll;       /* also puts out "nll" (B,T): the cross-entropy of each label, 0 where it does not count */
-    bool look;      /* with what instruments ask for (tn_graph_options.look) */
+    bool nll;                /* also puts out "nll" (B,T): the cross-entropy of each label, 0 where it does not count */
+    bool look;               /* with what instruments ask for (tn_graph_options.look) */
     const tn_inputs *inputs; /* NULL: those that `supply` makes */
     const tn_supply *supply; /* NULL: the model's own rows, without the optional ones */
-    tn_param_check *expect; /* asked about each parameter as it is made, or NULL */
+    tn_param_check *expect;  /* asked about each parameter as it is made, or NULL */
     const void *expect_ctx;
 } tn_graph_shape;
 

@@ -17,12 +17,21 @@ typedef struct rig {
 
 static rig open_rig(const char *target, const char *a, const char *b)
 {
-    const char *const set[] = { "dim=32", "train.context=16", "vocab=40", "threads=1", "train.steps=60", "train.warmup=0",
-                                "train.lr=3e-3", "train.schedule=constant", a, b };
+    const char *const set[] = { "dim=32",
+                                "train.context=16",
+                                "vocab=40",
+                                "threads=1",
+                                "train.steps=60",
+                                "train.warmup=0",
+                                "train.lr=3e-3",
+                                "train.schedule=constant",
+                                a,
+                                b };
     rig r = { 0 };
     const tn_model *model;
     assert_ok(tn_settings_resolve(target, set, sizeof set / sizeof *set, &r.settings, &model));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T }, &r.trainer));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T },
+                             &r.trainer));
     return r;
 }
 
@@ -35,8 +44,10 @@ static void close_rig(rig *r)
 static void give(rig *r, uint64_t which)
 {
     for (uint64_t i = 0; i < B * T; i++) {
-        ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, which * 100 + i, VOCAB);
-        ((int32_t *)tn_trainer_input(r->trainer, "labels"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, which * 100 + i, VOCAB);
+        ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[i] =
+            (int32_t)tn_rng_below((tn_rng){ 3, 1 }, which * 100 + i, VOCAB);
+        ((int32_t *)tn_trainer_input(r->trainer, "labels"))[i] =
+            (int32_t)tn_rng_below((tn_rng){ 3, 2 }, which * 100 + i, VOCAB);
     }
 }
 
@@ -108,7 +119,8 @@ static void learns(void **state)
         assert_true(fine > bucket(&r)->count / 2);
         close_rig(&r);
     }
-    print_message("           %s: %.4f -> %.4f in f32, %.4f in f16\n", (const char *)*state, (double)first[0], (double)last[0], (double)last[1]);
+    print_message("           %s: %.4f -> %.4f in f32, %.4f in f16\n", (const char *)*state, (double)first[0],
+                  (double)last[0], (double)last[1]);
     assert_true(last[0] < 0.8f * first[0]);
     assert_true(last[0] != last[1] && fabsf(last[1] - last[0]) < 0.01f * first[0]);
 }

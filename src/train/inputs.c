@@ -26,7 +26,10 @@ static const tn_input_row *find(const tn_input_row *rows, size_t n, const char *
     return NULL;
 }
 
-bool tn_model_reads(const tn_model *model, const char *input) { return find(model->inputs, model->n_inputs, input) != NULL; }
+bool tn_model_reads(const tn_model *model, const char *input)
+{
+    return find(model->inputs, model->n_inputs, input) != NULL;
+}
 
 bool tn_model_cuts(const tn_model *model)
 {
@@ -66,26 +69,33 @@ typedef struct matching {
 static tn_status size_of(const matching *m, const tn_input_row *row, const char *name, int64_t *out)
 {
     char *end;
-    const tn_supply assumes = { .numbers = m->model->assumes, .n_numbers = m->supply->rows ? 0 : m->model->n_assumes }; /* nobody has data */
+    const tn_supply assumes = { .numbers = m->model->assumes,
+                                .n_numbers = m->supply->rows ? 0 : m->model->n_assumes }; /* nobody has data */
     const double number = tn_supply_number(m->supply, name), assumed = tn_supply_number(&assumes, name);
     const bool known = tn_inputs_setting(m->st, name), is_auto = known && tn_settings_is_auto(m->st, name);
     if (isdigit((unsigned char)name[0])) {
         *out = strtoll(name, &end, 10);
         if (*end)
-            return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is no number: write digits, TN_B, TN_T or a name", m->model->name,
-                            row->name, name);
+            return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is no number: write digits, TN_B, TN_T or a name",
+                            m->model->name, row->name, name);
     } else if (known && !is_auto && !(m->theirs && !isnan(number))) *out = tn_settings_int(m->st, name);
     else if (!isnan(number)) *out = number >= 1 && number <= (double)MOST ? (int64_t)number : 0;
-    else if (!known && !isnan(assumed)) *out = (int64_t)assumed; /* a setting has it from tn_task_assume: the model reads it there */
+    else if (!known && !isnan(assumed))
+        *out = (int64_t)assumed; /* a setting has it from tn_task_assume: the model reads it there */
     else if (is_auto)
-        return tn_error(TN_USAGE, "model %s, input %s: %s is auto and there are no data to take it from: name them with task=NAME or data=FILE, or set %s",
+        return tn_error(TN_USAGE,
+                        "model %s, input %s: %s is auto and there are no data to take it from: name them with "
+                        "task=NAME or data=FILE, or set %s",
                         m->model->name, row->name, name, name);
     else
-        return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, a setting of whole numbers nor a number of "
-                                  "its data: add the setting, or correct the row", m->model->name, row->name, name);
+        return tn_error(
+            TN_USAGE,
+            "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, a setting of whole numbers nor a number of "
+            "its data: add the setting, or correct the row",
+            m->model->name, row->name, name);
     if (*out >= 1 && *out <= MOST) return TN_OK;
-    return tn_error(TN_USAGE, "model %s, input %s: %s is %lld, and a size is at least 1: set it, or correct the row", m->model->name,
-                    row->name, name, (long long)*out);
+    return tn_error(TN_USAGE, "model %s, input %s: %s is %lld, and a size is at least 1: set it, or correct the row",
+                    m->model->name, row->name, name, (long long)*out);
 }
 
 static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_slot *out)
@@ -93,22 +103,31 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
     tn_input_slot s = { .row = row, .each = 1 };
     int64_t items = 1;
     if (row->type != TN_F32 && row->type != TN_I32)
-        return tn_error(TN_USAGE, "model %s, input %s: its type is %s: use TN_F32 or TN_I32", m->model->name, row->name, tn_dtype_name(row->type));
+        return tn_error(TN_USAGE, "model %s, input %s: its type is %s: use TN_F32 or TN_I32", m->model->name, row->name,
+                        tn_dtype_name(row->type));
     if (row->valid_rows && (row->type != TN_I32 || !is(row->dims[0], "1") || row->dims[1]))
-        return tn_error(TN_USAGE, "model %s, input %s: .valid_rows is for TN_I32 and dims { \"1\" }: correct the row", m->model->name, row->name);
+        return tn_error(TN_USAGE, "model %s, input %s: .valid_rows is for TN_I32 and dims { \"1\" }: correct the row",
+                        m->model->name, row->name);
     for (; s.rank < TN_INPUT_RANK && row->dims[s.rank]; s.rank++) {
         const char *dim = row->dims[s.rank];
         if (is(dim, TN_B) ? s.rank != 0 : is(dim, TN_T) && (s.rank != 1 || !is(row->dims[0], TN_B)))
-            return tn_error(TN_USAGE, "model %s, input %s: TN_B is the first dim and TN_T the second, behind it: order the row's dims so", m->model->name, row->name);
+            return tn_error(
+                TN_USAGE,
+                "model %s, input %s: TN_B is the first dim and TN_T the second, behind it: order the row's dims so",
+                m->model->name, row->name);
         s.timed |= is(dim, TN_T);
         if (is(dim, TN_B) || is(dim, TN_T)) continue;
         TN_RETURN_IF(size_of(m, row, dim, &s.dim[s.rank]));
-        if (items > MOST / s.dim[s.rank]) return tn_error(TN_USAGE, "model %s, input %s is too large: use smaller sizes", m->model->name, row->name);
+        if (items > MOST / s.dim[s.rank])
+            return tn_error(TN_USAGE, "model %s, input %s is too large: use smaller sizes", m->model->name, row->name);
         items *= s.dim[s.rank];
     }
-    if (!s.rank) return tn_error(TN_USAGE, "model %s, input %s has no dims: write for example { TN_B, \"inputs\" }", m->model->name, row->name);
+    if (!s.rank)
+        return tn_error(TN_USAGE, "model %s, input %s has no dims: write for example { TN_B, \"inputs\" }",
+                        m->model->name, row->name);
     if (row->cut && !s.timed)
-        return tn_error(TN_USAGE, "model %s, input %s is cut along time and has no TN_T: add it, or remove .cut", m->model->name, row->name);
+        return tn_error(TN_USAGE, "model %s, input %s is cut along time and has no TN_T: add it, or remove .cut",
+                        m->model->name, row->name);
     if (row->below) TN_RETURN_IF(size_of(m, row, row->below, &s.below));
     s.each = is(row->dims[0], TN_B) ? items : 0;
     s.all = items;
@@ -122,8 +141,11 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
 static tn_status check_names(const tn_model *model, const tn_input_row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!rows[i].name || !rows[i].name[0]) return tn_error(TN_USAGE, "model %s has an input without a name: give its row one", model->name);
-        if (find(rows, i, rows[i].name)) return tn_error(TN_USAGE, "model %s has two inputs called %s: rename one of the rows", model->name, rows[i].name);
+        if (!rows[i].name || !rows[i].name[0])
+            return tn_error(TN_USAGE, "model %s has an input without a name: give its row one", model->name);
+        if (find(rows, i, rows[i].name))
+            return tn_error(TN_USAGE, "model %s has two inputs called %s: rename one of the rows", model->name,
+                            rows[i].name);
     }
     return TN_OK;
 }
@@ -159,15 +181,19 @@ static tn_status match_row(const matching *m, const tn_input_row *given, tn_inpu
     TN_RETURN_IF(resolve(&data, given, &filled));
     out->read = true;
     if (alike(out, &filled)) return TN_OK;
-    return tn_error(TN_USAGE, "model %s, input %s: the model takes %s and the data have %s: change the model's settings or its row, or use other data",
-                    m->model->name, own->name, shape_text(out, wants, sizeof wants), shape_text(&filled, has, sizeof has));
+    return tn_error(TN_USAGE,
+                    "model %s, input %s: the model takes %s and the data have %s: change the model's settings or its "
+                    "row, or use other data",
+                    m->model->name, own->name, shape_text(out, wants, sizeof wants),
+                    shape_text(&filled, has, sizeof has));
 }
 
 static const char *names_of(const tn_input_row *rows, size_t n, char *buf, size_t bytes)
 {
     size_t at = 0;
     buf[0] = 0;
-    for (size_t i = 0; i < n && at < bytes; i++) at += (size_t)snprintf(buf + at, bytes - at, "%s%s", i ? ", " : "", rows[i].name);
+    for (size_t i = 0; i < n && at < bytes; i++)
+        at += (size_t)snprintf(buf + at, bytes - at, "%s%s", i ? ", " : "", rows[i].name);
     return buf;
 }
 
@@ -178,7 +204,9 @@ static tn_status check_filled(const matching *m, const tn_input_row *rows, size_
     for (size_t i = 0; i < m->model->n_inputs; i++) {
         const tn_input_row *own = &m->model->inputs[i];
         if (own->optional || own->from == TN_TRAINER || find(rows, n, own->name)) continue;
-        return tn_error(TN_USAGE, "model %s, input %s: the data have none of that name (they have %s): rename the row, make it .optional, or use other data",
+        return tn_error(TN_USAGE,
+                        "model %s, input %s: the data have none of that name (they have %s): rename the row, make it "
+                        ".optional, or use other data",
                         m->model->name, own->name, names_of(rows, n, names, sizeof names));
     }
     return TN_OK;
@@ -186,14 +214,16 @@ static tn_status check_filled(const matching *m, const tn_input_row *rows, size_
 
 static tn_status check_losses(const tn_model *m)
 {
-    if (m->n_losses > TN_LOSSES_MAX) return tn_error(TN_USAGE, "model %s has more than %d loss rows: join some", m->name, TN_LOSSES_MAX);
+    if (m->n_losses > TN_LOSSES_MAX)
+        return tn_error(TN_USAGE, "model %s has more than %d loss rows: join some", m->name, TN_LOSSES_MAX);
     for (size_t i = 0; i < m->n_losses; i++) {
         const tn_loss_row *row = &m->losses[i];
         if (!row->output || !row->count)
             return tn_error(TN_USAGE, "model %s has a loss row without an output or a count: complete it", m->name);
         if (!is(row->count, TN_T) && !tn_model_reads(m, row->count))
-            return tn_error(TN_USAGE, "model %s, loss %s: its count is \"%s\", which is no input: name one of the model's, or TN_T", m->name,
-                            row->output, row->count);
+            return tn_error(
+                TN_USAGE, "model %s, loss %s: its count is \"%s\", which is no input: name one of the model's, or TN_T",
+                m->name, row->output, row->count);
     }
     return TN_OK;
 }
@@ -201,10 +231,15 @@ static tn_status check_losses(const tn_model *m)
 tn_status tn_inputs_check(const tn_model *model, const tn_settings *st)
 {
     if (!model->n_inputs)
-        return tn_error(TN_USAGE, "model %s declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows) of its own, to its row", model->name);
-    if (model->n_inputs > TN_INPUTS_MAX) return tn_error(TN_USAGE, "model %s has more than %d inputs: join some", model->name, TN_INPUTS_MAX);
+        return tn_error(TN_USAGE,
+                        "model %s declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows) of its own, to its row",
+                        model->name);
+    if (model->n_inputs > TN_INPUTS_MAX)
+        return tn_error(TN_USAGE, "model %s has more than %d inputs: join some", model->name, TN_INPUTS_MAX);
     if (model->time && !tn_inputs_setting(st, model->time))
-        return tn_error(TN_USAGE, "model %s: .time is \"%s\", which is no setting of whole numbers: add it, or remove .time", model->name, model->time);
+        return tn_error(TN_USAGE,
+                        "model %s: .time is \"%s\", which is no setting of whole numbers: add it, or remove .time",
+                        model->name, model->time);
     TN_RETURN_IF(check_names(model, model->inputs, model->n_inputs));
     return check_losses(model);
 }
@@ -218,7 +253,8 @@ tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn
     const size_t n = own ? model->n_inputs : m.supply->n_rows;
     tn_inputs in = { 0 };
     TN_RETURN_IF(tn_inputs_check(model, st));
-    if (n > TN_INPUTS_MAX) return tn_error(TN_USAGE, "model %s: its data have more than %d inputs: join some", model->name, TN_INPUTS_MAX);
+    if (n > TN_INPUTS_MAX)
+        return tn_error(TN_USAGE, "model %s: its data have more than %d inputs: join some", model->name, TN_INPUTS_MAX);
     TN_RETURN_IF(check_names(model, rows, n));
     if (!own) TN_RETURN_IF(check_filled(&m, rows, n));
     for (size_t i = 0; i < n; i++) {
@@ -227,7 +263,8 @@ tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn
         in.cut |= in.slot[in.n].row->cut;
         in.n++;
     }
-    for (size_t i = 0; i < m.supply->n_numbers && i < TN_BATCH_NUMBERS; i++) in.number[in.n_numbers++] = m.supply->numbers[i];
+    for (size_t i = 0; i < m.supply->n_numbers && i < TN_BATCH_NUMBERS; i++)
+        in.number[in.n_numbers++] = m.supply->numbers[i];
     *out = in;
     return TN_OK;
 }
@@ -267,7 +304,10 @@ tn_status tn_inputs_hash(const tn_inputs *in, const char *const *wants, char has
     return TN_OK;
 }
 
-int64_t tn_input_items(const tn_input_slot *s, int64_t B, int64_t T) { return s->each ? B * (s->timed ? T : 1) * s->each : s->all; }
+int64_t tn_input_items(const tn_input_slot *s, int64_t B, int64_t T)
+{
+    return s->each ? B * (s->timed ? T : 1) * s->each : s->all;
+}
 
 void *tn_feed_at(const tn_feed *f, const char *name)
 {
@@ -299,7 +339,8 @@ void tn_feed_pad_row(const tn_feed *f, int64_t b, int64_t width)
 {
     for (size_t i = 0; i < f->inputs->n; i++) {
         const tn_input_slot *s = &f->inputs->slot[i];
-        if (f->at[i] && s->row->cut) fill(f->at[i], s->row->type, (b * f->length + width) * s->each, (b + 1) * f->length * s->each, s->row->pad);
+        if (f->at[i] && s->row->cut)
+            fill(f->at[i], s->row->type, (b * f->length + width) * s->each, (b + 1) * f->length * s->each, s->row->pad);
     }
 }
 
@@ -321,7 +362,8 @@ void tn_feed_made_up(const tn_feed *f, tn_rng rng)
         if (s->row->type == TN_F32) tn_rng_normals(own, f->at[i], n);
         else
             for (int64_t k = 0; k < n; k++)
-                whole[k] = s->below ? (int32_t)tn_rng_below(own, (uint64_t)k * stride + first, (uint64_t)s->below) : (int32_t)(k / each);
+                whole[k] = s->below ? (int32_t)tn_rng_below(own, (uint64_t)k * stride + first, (uint64_t)s->below)
+                                    : (int32_t)(k / each);
     }
     tn_feed_end(f, f->batch);
 }

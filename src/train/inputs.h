@@ -26,7 +26,7 @@ typedef struct tn_input_slot {
     bool timed;              /* its second dim is T */
     int rank;
     int64_t dim[TN_INPUT_RANK]; /* B and T are 0 here */
-    int64_t each;               /* items of a row of the batch, of one token where it is timed; 0: it has no B, and `all` items */
+    int64_t each; /* items of a row of the batch, of one token where it is timed; 0: it has no B, and `all` items */
     int64_t all;
     int64_t below; /* 0: any number */
 } tn_input_slot;
@@ -85,7 +85,10 @@ typedef struct tn_feed_map {
 } tn_feed_map;
 
 tn_feed_map tn_feed_map_of(const tn_inputs *in, const tn_input_row *rows, size_t n);
-static inline void *tn_feed_row(const tn_feed *f, const tn_feed_map *m, int row) { return m->slot[row] < 0 ? NULL : f->at[m->slot[row]]; }
+static inline void *tn_feed_row(const tn_feed *f, const tn_feed_map *m, int row)
+{
+    return m->slot[row] < 0 ? NULL : f->at[m->slot[row]];
+}
 
 /* By name; not inside a step. */
 void *tn_feed_at(const tn_feed *f, const char *name);

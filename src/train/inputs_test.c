@@ -189,9 +189,9 @@ static void refused_others(void **state)
     model.n_inputs = 1;
     for (int i = 0; i < 2; i++) {
         model.time = i ? "rate" : "moments";
-        assert_refused(
-            &model, st, NULL,
-            (const char *const[3]){ "model toy: .time is \"", i ? "rate" : "moments", "add it, or remove .time" });
+        assert_refused(&model, st, NULL,
+                       (const char *const[3]){ "model toy: .time is \"", i ? "rate" : "moments",
+                                               "add it, or remove .time" });
         assert_int_equal(tn_inputs_length(&model, st), 1);
     }
     model.time = NULL;

@@ -11,8 +11,8 @@
 static void put_row(FILE *f, const char *plan, const tn_layout_row *r)
 {
     fprintf(f, "%s,%zu,%zu,%zu,%zu,%s,%s,%s,%s,%s,%s,", plan, r->offset, r->bytes, r->first, r->last,
-            r->workspace ? "workspace" : "tensor", r->name ? r->name : "", r->op, r->backward ? "backward" : "forward", r->region,
-            tn_dtype_name(r->dtype));
+            r->workspace ? "workspace" : "tensor", r->name ? r->name : "", r->op, r->backward ? "backward" : "forward",
+            r->region, tn_dtype_name(r->dtype));
     for (int i = 0; i < r->dims.rank; i++) fprintf(f, "%s%lld", i ? "x" : "", (long long)r->dims.dim[i]);
     fputc('\n', f);
 }

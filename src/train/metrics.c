@@ -25,8 +25,9 @@ tn_log_level tn_log_level_of(const tn_settings *st)
 
 tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
 {
-    tn_metrics m = { .t = t, .level = tn_log_level_of(t->settings), .every = tn_settings_int(t->settings, "log.every"),
-                     .peak = NAN };
+    tn_metrics m = {
+        .t = t, .level = tn_log_level_of(t->settings), .every = tn_settings_int(t->settings, "log.every"), .peak = NAN
+    };
     m.n_regions = tn_trainer_times(t->trainer, NULL, 0);
     m.regions = tn_alloc(sizeof *m.regions * (m.n_regions + 1));
     const bool spreads = m.level >= TN_LOG_TRAINING && tn_trainer_has_instruments(t->trainer);
@@ -56,7 +57,8 @@ void tn_metrics_close(tn_metrics *m)
 
 bool tn_metrics_looks(const tn_metrics *m)
 {
-    return m->level >= TN_LOG_PERFORMANCE || m->t->source->look || (m->level >= TN_LOG_TRAINING && tn_trainer_has_instruments(m->t->trainer));
+    return m->level >= TN_LOG_PERFORMANCE || m->t->source->look ||
+           (m->level >= TN_LOG_TRAINING && tn_trainer_has_instruments(m->t->trainer));
 }
 
 bool tn_metrics_due(const tn_metrics *m, int64_t step, int64_t steps) { return step == steps || step % m->every == 0; }
@@ -117,7 +119,10 @@ static void count_instrument(void *ctx, const char *name, double value, const ch
 
 static void write_spread(tn_jsonl *w, const tn_spread *s, bool octaves)
 {
-    static const struct { const char *name; double q; } part[] = { { "p10", 0.1 }, { "p50", 0.5 }, { "p90", 0.9 } };
+    static const struct {
+        const char *name;
+        double q;
+    } part[] = { { "p10", 0.1 }, { "p50", 0.5 }, { "p90", 0.9 } };
     char key[96];
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         snprintf(key, sizeof key, "%s_%s", s->name, part[i].name);
@@ -148,7 +153,8 @@ static void instruments(const tn_metrics *m, tn_jsonl *w, tn_progress_report *r)
     r->instrument[0] = 0;
     if (m->t->source->look) m->t->source->look(m->t->source->ctx, write_instrument, &l);
     if (counts) tn_spreads_clear(m->spreads);
-    if (m->level >= TN_LOG_TRAINING) (void)tn_trainer_instruments(m->t->trainer, write_instrument, counts ? count_instrument : NULL, &l);
+    if (m->level >= TN_LOG_TRAINING)
+        (void)tn_trainer_instruments(m->t->trainer, write_instrument, counts ? count_instrument : NULL, &l);
     if (counts) write_spreads(m, w);
 }
 
@@ -187,7 +193,10 @@ static const char *part_of(const char *region)
 /* Times of a part are those of all layers together. */
 static void write_parts(const tn_metrics *m, tn_jsonl *w)
 {
-    struct { const char *name; double forward_ms, backward_ms; } part[MOST_PARTS];
+    struct {
+        const char *name;
+        double forward_ms, backward_ms;
+    } part[MOST_PARTS];
     size_t n = 0;
     tn_trainer_times(m->t->trainer, m->regions, m->n_regions);
     for (size_t i = 0; i < m->n_regions; i++) {
@@ -216,8 +225,9 @@ static void write_ops(const tn_metrics *m, tn_jsonl *w)
     for (size_t i = 0; i < n; i++) write_times(w, "op.", row[i].op, row[i].forward_ms, row[i].backward_ms);
 }
 
-static const char *const actions[] = { [TN_GUARD_SKIPPED] = "skipped", [TN_GUARD_ROLLED_BACK] = "rolled back",
-                                      [TN_GUARD_RESCALED] = "loss scale halved" };
+static const char *const actions[] = {
+    [TN_GUARD_SKIPPED] = "skipped", [TN_GUARD_ROLLED_BACK] = "rolled back", [TN_GUARD_RESCALED] = "loss scale halved"
+};
 
 /* Warns when lines begin to wait, when they begin to be lost, and when they are written. */
 static tn_status end_line(const tn_metrics *m, int64_t step)
@@ -227,13 +237,16 @@ static tn_status end_line(const tn_metrics *m, int64_t step)
     const tn_status s = tn_jsonl_end(t->metrics);
     const tn_jsonl_backlog now = tn_jsonl_behind(t->metrics);
     if (!t->warn) return s;
-    if (s == TN_OK && was.waiting) tn_training_warn(t, "the %zu lines of metrics.jsonl that waited are written", was.waiting);
+    if (s == TN_OK && was.waiting)
+        tn_training_warn(t, "the %zu lines of metrics.jsonl that waited are written", was.waiting);
     if (s != TN_DISK) return s;
     if (!was.waiting && now.waiting)
-        tn_training_warn(t, "%s; training goes on, its lines wait in memory (at most %d KiB) and are tried again with each new one", tn_error_text(),
-                         KEPT_BYTES >> 10);
+        tn_training_warn(
+            t, "%s; training goes on, its lines wait in memory (at most %d KiB) and are tried again with each new one",
+            tn_error_text(), KEPT_BYTES >> 10);
     if (now.lost > was.lost && (was.lost == 0 || !was.waiting))
-        tn_training_warn(t, "%s; there is no room in memory for more lines: those from step %lld on are lost", tn_error_text(), (long long)step);
+        tn_training_warn(t, "%s; there is no room in memory for more lines: those from step %lld on are lost",
+                         tn_error_text(), (long long)step);
     return TN_OK;
 }
 
@@ -258,7 +271,8 @@ void tn_metrics_settle(const tn_metrics *m)
         tn_error(TN_OK, "%s", text);
         b = tn_jsonl_behind(m->t->metrics);
     }
-    if (b.waiting + b.lost) tn_training_warn(m->t, "%zu lines of metrics.jsonl could not be written and are lost", b.waiting + b.lost);
+    if (b.waiting + b.lost)
+        tn_training_warn(m->t, "%zu lines of metrics.jsonl could not be written and are lost", b.waiting + b.lost);
 }
 
 tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double first_step_s)
@@ -315,10 +329,14 @@ tn_status tn_metrics_plan(const tn_metrics *m, bool begins)
 {
     tn_jsonl *w = m->t->metrics;
     const tn_memory_plan p = tn_trainer_memory(m->t->trainer);
-    const struct { const char *name; size_t bytes; } row[] = {
-        { "parameters", p.parameters }, { "gradients", p.gradients }, { "optimizer", p.optimizer }, { "frozen", p.frozen },
-        { "state", p.state }, { "activations", p.activations }, { "workspace", p.workspace }, { "other", p.other },
-        { "data", p.data + p.host }, { "total", p.total },
+    const struct {
+        const char *name;
+        size_t bytes;
+    } row[] = {
+        { "parameters", p.parameters }, { "gradients", p.gradients }, { "optimizer", p.optimizer },
+        { "frozen", p.frozen },         { "state", p.state },         { "activations", p.activations },
+        { "workspace", p.workspace },   { "other", p.other },         { "data", p.data + p.host },
+        { "total", p.total },
     };
     if (m->level < TN_LOG_PROFILING) return TN_OK;
     TN_RETURN_IF(write_layout(m));

@@ -25,14 +25,14 @@ typedef struct tn_metrics {
     const tn_training *t;
     tn_log_level level;
     int64_t every;
-    double peak;      /* FLOP/s of the machine; NaN until it is known */
-    double working_s; /* inside the steps of this session */
-    double data_s;    /* of them waiting for data */
+    double peak;                                      /* FLOP/s of the machine; NaN until it is known */
+    double working_s;                                 /* inside the steps of this session */
+    double data_s;                                    /* of them waiting for data */
     double step_data_s, step_optimizer_s, step_flops; /* of the last step */
-    tn_region_time *regions; /* (n_regions) */
+    tn_region_time *regions;                          /* (n_regions) */
     size_t n_regions;
     tn_spreads *spreads; /* NULL: the model has no instruments, or the level is below them */
-    bool timed; /* the step at work is timed part by part */
+    bool timed;          /* the step at work is timed part by part */
 } tn_metrics;
 
 tn_log_level tn_log_level_of(const tn_settings *st);

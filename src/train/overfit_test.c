@@ -13,19 +13,34 @@ typedef struct pupil {
 } pupil;
 
 static const pupil pupils[] = {
-    { "ten", { "pattern=D", "plan.recompute=none" } },   { "ten", { "pattern=O", "plan.recompute=none" } },
-    { "ten", { "pattern=DO", "plan.recompute=layer" } }, { "gpt", { "shape=gpt2", "plan.recompute=none" } },
-    { "gpt", { "shape=llama", "plan.recompute=layer" } },   { "ten", { "pattern=E", "plan.recompute=none" } },
-    { "ten", { "pattern=W", "window=8" } },                 { "ten", { "preset=ten_a", "n_cells=2" } },
-    { "ten", { "preset=ten_b", "plan.recompute=layer" } },  { "ten", { "pattern=E", "xmem=true" } },
-    { "gpt", { "qkv_bias=true", "tied=false" } },           { "gpt", { "preset=gpt_conv_gate", "plan.recompute=layer" } },
+    { "ten", { "pattern=D", "plan.recompute=none" } },
+    { "ten", { "pattern=O", "plan.recompute=none" } },
+    { "ten", { "pattern=DO", "plan.recompute=layer" } },
+    { "gpt", { "shape=gpt2", "plan.recompute=none" } },
+    { "gpt", { "shape=llama", "plan.recompute=layer" } },
+    { "ten", { "pattern=E", "plan.recompute=none" } },
+    { "ten", { "pattern=W", "window=8" } },
+    { "ten", { "preset=ten_a", "n_cells=2" } },
+    { "ten", { "preset=ten_b", "plan.recompute=layer" } },
+    { "ten", { "pattern=E", "xmem=true" } },
+    { "gpt", { "qkv_bias=true", "tied=false" } },
+    { "gpt", { "preset=gpt_conv_gate", "plan.recompute=layer" } },
 };
 
 static void learns_by_heart(void **state)
 {
     const pupil *p = *state;
-    const char *const settings[] = { "dim=32", "layers=2", "heads=2", "vocab=16", "train.lr=5e-3", "train.warmup=0",
-                                     "train.schedule=constant", "train.decay=0", "train.dropout=0", p->more[0], p->more[1] };
+    const char *const settings[] = { "dim=32",
+                                     "layers=2",
+                                     "heads=2",
+                                     "vocab=16",
+                                     "train.lr=5e-3",
+                                     "train.warmup=0",
+                                     "train.schedule=constant",
+                                     "train.decay=0",
+                                     "train.dropout=0",
+                                     p->more[0],
+                                     p->more[1] };
     tn_settings *st;
     tn_trainer *t;
     tn_applied a;
@@ -47,7 +62,8 @@ static void learns_by_heart(void **state)
         if (loss < 0.01f) break;
         assert_ok(tn_trainer_apply(t, step, 1, loss, &a));
     }
-    print_message("           %s %s: %.2f -> %.4f nats in %d steps\n", p->model, p->more[0], (double)first, (double)loss, step);
+    print_message("           %s %s: %.2f -> %.4f nats in %d steps\n", p->model, p->more[0], (double)first,
+                  (double)loss, step);
     assert_true(first > 2); /* ln 16 = 2.77: it did not know the sequence before */
     assert_true(loss < 0.01f);
     tn_trainer_free(t);
@@ -57,5 +73,6 @@ static void learns_by_heart(void **state)
 void tn_tests_overfit(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof pupils / sizeof *pupils; i++)
-        tn_test_add(l, learns_by_heart, &pupils[i], "overfit: %s %s %s", pupils[i].model, pupils[i].more[0], pupils[i].more[1]);
+        tn_test_add(l, learns_by_heart, &pupils[i], "overfit: %s %s %s", pupils[i].model, pupils[i].more[0],
+                    pupils[i].more[1]);
 }

@@ -14,8 +14,8 @@
 enum { TN_OVERFIT_EVALUATIONS = 3 };
 
 typedef struct tn_overfit_watch {
-    bool higher;      /* more of it is better */
-    double best;      /* NaN: none yet */
+    bool higher; /* more of it is better */
+    double best; /* NaN: none yet */
     int64_t best_step;
     double now;                          /* the last evaluation's */
     bool worse;                          /* the answer, as of the last evaluation, */

@@ -52,7 +52,7 @@ static void choices(void **state)
 {
     const char *target = *state, *kernel[5];
     static const char *const choice[] = { "compute=f32", "opt.gemm_kernels=off", "compute=bf16x3", "compute=bf16",
-                                         "compute=f16" };
+                                          "compute=f16" };
     float loss[5], *grad[5];
     int64_t n;
     for (int i = 0; i < 5; i++) grad[i] = gradients(target, choice[i], &loss[i], &n, &kernel[i]);

@@ -17,13 +17,15 @@ typedef struct rig {
 
 static rig open_rig(int ahead, const char *extra)
 {
-    const char *const set[] = { "vocab=20", "dim=16", "layers=1", "heads=2", "train.context=8", "threads=1", "train.warmup=2",
-                                "train.steps=20", "train.accumulate=2", extra };
+    const char *const set[] = { "vocab=20",           "dim=16",    "layers=1",       "heads=2",
+                                "train.context=8",    "threads=1", "train.warmup=2", "train.steps=20",
+                                "train.accumulate=2", extra };
     rig r = { 0 };
     const tn_model *model;
     assert_ok(tn_settings_resolve("gpt", set, extra ? 10 : 9, &r.settings, &model));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T, .ahead = ahead },
-                             &r.trainer));
+    assert_ok(tn_trainer_new(
+        &(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T, .ahead = ahead },
+        &r.trainer));
     return r;
 }
 
@@ -56,7 +58,8 @@ static void train(rig *r, tn_stepped *found)
     int64_t collected = 0;
     for (int64_t i = 0; i < STEPS; i++) {
         assert_ok(queue(r, i));
-        if (tn_trainer_queued(r->trainer) == tn_trainer_ahead(r->trainer)) assert_ok(tn_trainer_collect(r->trainer, &found[collected++]));
+        if (tn_trainer_queued(r->trainer) == tn_trainer_ahead(r->trainer))
+            assert_ok(tn_trainer_collect(r->trainer, &found[collected++]));
     }
     while (tn_trainer_queued(r->trainer)) assert_ok(tn_trainer_collect(r->trainer, &found[collected++]));
     assert_int_equal(collected, STEPS);

@@ -37,8 +37,10 @@ static tn_status write_config(const tn_settings *st, const char *dir)
     fprintf(f, "%s its settings, each with where it came from\n", TN_RUN_MARK);
     s = tn_settings_write_yaml(st, f);
     if (fclose(f) != 0 && s == TN_OK) s = tn_error(TN_MEMORY, "out of memory while writing %s", path);
-    if (s == TN_OK && exists(dir, "config.yaml") && tn_file_read_all(path, TN_YAML_MAX_BYTES, &now, &there) != TN_OK) now = NULL;
-    if (s == TN_OK && !(now && there == bytes && memcmp(now, text, bytes) == 0)) s = tn_file_write_atomic(path, text, bytes);
+    if (s == TN_OK && exists(dir, "config.yaml") && tn_file_read_all(path, TN_YAML_MAX_BYTES, &now, &there) != TN_OK)
+        now = NULL;
+    if (s == TN_OK && !(now && there == bytes && memcmp(now, text, bytes) == 0))
+        s = tn_file_write_atomic(path, text, bytes);
     tn_free(now);
     free(text);
     return s;
@@ -65,7 +67,8 @@ tn_status tn_run_lock(const char *dir, int wait_ms, int *fd)
     if (d < 0) return tn_fs_error(TN_DISK, errno, "open", dir);
     if (!lock_within(d, wait_ms)) {
         close(d);
-        return tn_error(TN_USAGE, "%.640s is in use by another process: wait for it, or name another run with run=OTHER", dir);
+        return tn_error(TN_USAGE,
+                        "%.640s is in use by another process: wait for it, or name another run with run=OTHER", dir);
     }
     *fd = d;
     return TN_OK;
@@ -170,9 +173,13 @@ static tn_status go_on(const tn_settings *st, tn_run_dir *r)
     char config[TN_RUN_PATH], changed[1024];
     TN_RETURN_IF(find_checkpoint(r));
     if (!exists(r->dir, "config.yaml")) {
-        if (!r->checkpoint[0] && !exists(r->dir, "metrics.jsonl")) return TN_OK; /* an empty directory, or one with other things */
-        return tn_error(TN_USAGE, "run: %.640s holds a run but no config.yaml: put the file back, name another run, or start over "
-                                  "with --fresh", r->dir);
+        if (!r->checkpoint[0] && !exists(r->dir, "metrics.jsonl"))
+            return TN_OK; /* an empty directory, or one with other things */
+        return tn_error(
+            TN_USAGE,
+            "run: %.640s holds a run but no config.yaml: put the file back, name another run, or start over "
+            "with --fresh",
+            r->dir);
     }
     if (!r->checkpoint[0]) return TN_OK; /* nothing was trained that other settings could contradict */
     TN_RETURN_IF(tn_path_join(r->dir, "config.yaml", config, sizeof config));
@@ -197,7 +204,8 @@ static bool unfinished(const tn_settings *st, const char *dir)
     tn_ckpt_state state;
     const int64_t step = tn__ckpt_pointed(dir, "latest");
     if (step < 0) return true;
-    if (tn_path_join(dir, tn_ckpt_name(step, name), path, sizeof path) != TN_OK || tn_ckpt_read_state(path, &state) != TN_OK)
+    if (tn_path_join(dir, tn_ckpt_name(step, name), path, sizeof path) != TN_OK ||
+        tn_ckpt_read_state(path, &state) != TN_OK)
         return true; /* damaged: the resume will find another one, or say why not */
     const bool finished = tn_training_finished(st, &state);
     tn_ckpt_state_free(&state);
@@ -251,7 +259,9 @@ static tn_status find_run(const tn_settings *st, const char *base, tn_run_dir *r
         if (*end || number <= best) continue;
         snprintf(dir, sizeof dir, "runs/%s", e->d_name);
         snprintf(config, sizeof config, "%s/config.yaml", dir);
-        if (!is_directory(dir) || !exists(dir, "config.yaml") || tn_run_folder_check(dir) != TN_OK || !tn_settings_same_run(st, config)) continue;
+        if (!is_directory(dir) || !exists(dir, "config.yaml") || tn_run_folder_check(dir) != TN_OK ||
+            !tn_settings_same_run(st, config))
+            continue;
         if (!unfinished(st, dir)) done = number > done && !changed_since(st, dir) ? number : done;
         else if (take_found(dir, r)) best = number;
     }
@@ -290,8 +300,10 @@ static tn_status take_dir(const tn_settings *st, const char *model, bool fresh, 
     }
     name_of(model, base);
     if (exists("", "runs") && !is_directory("runs"))
-        return tn_error(TN_USAGE, "run: runs is a link or a file here, and runs are made in a directory of that name: name one with "
-                                  "run=DIR (run=runs/NAME follows the link)");
+        return tn_error(
+            TN_USAGE,
+            "run: runs is a link or a file here, and runs are made in a directory of that name: name one with "
+            "run=DIR (run=runs/NAME follows the link)");
     if (!fresh) TN_RETURN_IF(find_run(st, base, r));
     return r->found ? TN_OK : first_free(base, r);
 }
@@ -401,9 +413,10 @@ tn_status tn_run_resume(const tn_run_dir *r, const tn_training *how, tn_ckpt_sta
     char path[TN_RUN_PATH];
     TN_TRY(tn_ckpt_load(r->checkpoint, tn_trainer_store(t), tn_trainer_guard(t), &st));
     if (st.batch != batch || st.length != length) /* train.batch=auto found another one: the machine has other memory */
-        TN_FAIL(TN_USAGE, "train.batch: the run has batches of %lld x %lld tokens, this command makes them %lld x %lld: set "
-                          "train.batch=%lld, start over with --fresh, or name another run with run=OTHER", (long long)st.batch,
-                (long long)st.length, (long long)batch, (long long)length, (long long)st.batch);
+        TN_FAIL(TN_USAGE,
+                "train.batch: the run has batches of %lld x %lld tokens, this command makes them %lld x %lld: set "
+                "train.batch=%lld, start over with --fresh, or name another run with run=OTHER",
+                (long long)st.batch, (long long)st.length, (long long)batch, (long long)length, (long long)st.batch);
     tn_trainer_resume_loss_scale(t, &st.scaling);
     s = load_cursor(st.cursor, how->source, how->keeper);
     if (s != TN_OK) {

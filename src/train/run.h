@@ -15,9 +15,9 @@ enum { TN_RUN_PATH = TN_PATH_BYTES };
 typedef struct tn_run_dir {
     char dir[TN_RUN_PATH];
     char checkpoint[TN_RUN_PATH]; /* to go on from; "" where there is none */
-    char note[2048];              /* what a person should know: settings that changed, a checkpoint that is damaged; or "" */
-    bool found;                   /* runs/NAME-N that was there and is continued because the settings are the same */
-    int lock;                     /* descriptor of the directory, or -1 */
+    char note[2048]; /* what a person should know: settings that changed, a checkpoint that is damaged; or "" */
+    bool found;      /* runs/NAME-N that was there and is continued because the settings are the same */
+    int lock;        /* descriptor of the directory, or -1 */
 } tn_run_dir;
 
 /* The setting `run`, or, where that is empty, the newest runs/NAME-N with the same settings that is not finished, or else the newest

@@ -25,7 +25,7 @@ static const char *file_text(tn_tempdir *d, const char *name)
 typedef struct place {
     tn_tempdir d;
     char data[TN_PATH_BYTES];
-    int ahead; /* steps that run b queues; run a: one */
+    int ahead;    /* steps that run b queues; run a: one */
     int64_t ruin; /* as in stopper */
 } place;
 
@@ -62,8 +62,17 @@ static bool stop_now(void *ctx)
 static tn_status session(place *p, const char *run, const char *const *more, size_t n, bool fresh, int64_t stop_after,
                          tn_progress_report *last, int64_t *from)
 {
-    const char *set[24] = { "dim=16", "layers=1", "heads=2", "train.context=8", "train.batch=2", "threads=1", "train.dropout=0.1",
-                            "train.accumulate=2", "train.eval_batches=1", "vocab=256", p->data };
+    const char *set[24] = { "dim=16",
+                            "layers=1",
+                            "heads=2",
+                            "train.context=8",
+                            "train.batch=2",
+                            "threads=1",
+                            "train.dropout=0.1",
+                            "train.accumulate=2",
+                            "train.eval_batches=1",
+                            "vocab=256",
+                            p->data };
     char dir[TN_PATH_BYTES];
     size_t count = 11;
     int64_t widths[TN_LOADER_WIDTHS];
@@ -86,23 +95,39 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
     const tn_loader_mode mode = strcmp(name, "pack") == 0     ? TN_LOADER_PACK
                                 : strcmp(name, "bucket") == 0 ? TN_LOADER_BUCKET
                                                               : TN_LOADER_WINDOW;
-    TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9, .content = true }, &data));
-    TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = 2, .length = 8,
+    TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9, .content = true },
+                           &data));
+    TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = model,
+                                                 .settings = st,
+                                                 .batch = 2,
+                                                 .length = 8,
                                                  .supply = &(tn_supply){ .optional = tn_source_marks_documents(mode) },
                                                  .widths = widths,
                                                  .n_widths = mode == TN_LOADER_BUCKET ? tn_loader_widths(8, widths) : 0,
-                                                 .ahead = strcmp(run, "b") == 0 ? p->ahead : 0 }, &t));
-    TN_TRY(tn_source_text_open(&(tn_source_text_options){ .data = data, .seed = (uint64_t)tn_settings_int(st, "seed"), .mode = mode,
-                                                          .workers = 1, .prefetch = 3 },
-                               &(tn_source_start){ .trainer = t, .batch = 2, .length = 8, .heldout = TN_VALID }, &source));
+                                                 .ahead = strcmp(run, "b") == 0 ? p->ahead : 0 },
+                          &t));
+    TN_TRY(tn_source_text_open(
+        &(tn_source_text_options){
+            .data = data, .seed = (uint64_t)tn_settings_int(st, "seed"), .mode = mode, .workers = 1, .prefetch = 3 },
+        &(tn_source_start){ .trainer = t, .batch = 2, .length = 8, .heldout = TN_VALID }, &source));
     TN_TRY(tn_run_open(st, "gpt", fresh, &r));
     if (r.checkpoint[0]) {
-        TN_TRY(tn_run_resume(&r, &(tn_training){ .trainer = t, .settings = st, .source = &source, .batch = 2, .length = 8 }, &state));
+        TN_TRY(tn_run_resume(&r,
+                             &(tn_training){ .trainer = t, .settings = st, .source = &source, .batch = 2, .length = 8 },
+                             &state));
         *from = state.step;
     }
-    TN_TRY(tn_jsonl_open(tn_tempdir_file(&p->d, strcmp(run, "a") == 0 ? "a/metrics.jsonl" : "b/metrics.jsonl"), *from >= 0, &metrics));
-    const tn_training job = { .trainer = t, .settings = st, .source = &source, .metrics = metrics, .dir = r.dir, .batch = 2,
-                              .length = 8, .ctx = &stop, .interrupted = stop_now };
+    TN_TRY(tn_jsonl_open(tn_tempdir_file(&p->d, strcmp(run, "a") == 0 ? "a/metrics.jsonl" : "b/metrics.jsonl"),
+                         *from >= 0, &metrics));
+    const tn_training job = { .trainer = t,
+                              .settings = st,
+                              .source = &source,
+                              .metrics = metrics,
+                              .dir = r.dir,
+                              .batch = 2,
+                              .length = 8,
+                              .ctx = &stop,
+                              .interrupted = stop_now };
     stop.trainer = t;
     s = tn_training_run(&job, *from >= 0 ? &state : NULL, last);
 done:
@@ -121,19 +146,25 @@ static void same_metrics(place *p)
 {
     char command[900];
     snprintf(command, sizeof command,
-             "cd '%s' && for r in a b; do sed -E 's/,\"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' $r/metrics.jsonl >$r.txt; "
+             "cd '%s' && for r in a b; do sed -E "
+             "'s/,\"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' "
+             "$r/metrics.jsonl >$r.txt; "
              "done; "
              "cmp a.txt b.txt && cmp a/latest/model.safetensors b/latest/model.safetensors && "
-             "cmp a/latest/state.safetensors b/latest/state.safetensors && [ \"$(readlink a/best)\" = \"$(readlink b/best)\" ]", p->d.path);
+             "cmp a/latest/state.safetensors b/latest/state.safetensors && [ \"$(readlink a/best)\" = \"$(readlink "
+             "b/best)\" ]",
+             p->d.path);
     assert_int_equal(system(command), 0);
 }
 
 static void sessions(void **state)
 {
     const char *policy = *state;
-    const char *const set[] = { "train.steps=23", "ckpt.every=4", "train.eval_every=5", "train.warmup=3", policy,
-                                "train.stop_patience=4", /* of five evaluations: a run that gets better is not stopped */
-                                "optim.loss_scale_growth=3" }; /* half precision: it grows and overflows on the way */
+    const char *const set[] = {
+        "train.steps=23",           "ckpt.every=4", "train.eval_every=5", "train.warmup=3", policy,
+        "train.stop_patience=4", /* of five evaluations: a run that gets better is not stopped */
+        "optim.loss_scale_growth=3"
+    }; /* half precision: it grows and overflows on the way */
     place p;
     tn_progress_report last, whole;
     int64_t from, done = 0;
@@ -147,7 +178,8 @@ static void sessions(void **state)
         tn_free((void *)(uintptr_t)text);
     }
     for (int i = 0; done < 23 && i < 30; i++) { /* 0, 1, 2, ... steps at a time */
-        FILE *f = done ? fopen(tn_tempdir_file(&p.d, "b/metrics.jsonl"), "a") : NULL; /* what a killed session had got to */
+        FILE *f =
+            done ? fopen(tn_tempdir_file(&p.d, "b/metrics.jsonl"), "a") : NULL; /* what a killed session had got to */
         if (f) assert_true(fputs("{\"step\":22,\"loss\":1}\n{\"step\":", f) >= 0 && fclose(f) == 0);
         const tn_status s = session(&p, "b", set, 7, false, i, &last, &from);
         assert_true(from == (done ? done : -1));
@@ -155,7 +187,8 @@ static void sessions(void **state)
         if (done < 23) assert_int_equal(s, TN_INTERRUPTED);
         if (done < 23 && done > 0) assert_non_null(strstr(tn_error_text(), "saved: the same command continues"));
     }
-    assert_true(last.step == 23 && tn_scores_first(&last.last) == tn_scores_first(&whole.last) && last.loss == whole.loss);
+    assert_true(last.step == 23 && tn_scores_first(&last.last) == tn_scores_first(&whole.last) &&
+                last.loss == whole.loss);
     same_metrics(&p);
     assert_ok(session(&p, "b", set, 7, false, -1, &last, &from)); /* finished: nothing changes */
     assert_true(from == 23 && last.step == 23);
@@ -167,7 +200,8 @@ static void sessions(void **state)
 static void ahead(void **state)
 {
     (void)state;
-    const char *const set[] = { "train.steps=37", "ckpt.every=7", "train.eval_every=9", "log.every=2", "train.warmup=3" };
+    const char *const set[] = { "train.steps=37", "ckpt.every=7", "train.eval_every=9", "log.every=2",
+                                "train.warmup=3" };
     place p;
     tn_progress_report whole, last;
     int64_t from;
@@ -177,7 +211,8 @@ static void ahead(void **state)
     assert_int_equal(session(&p, "b", set, 5, false, 12, &last, &from), TN_INTERRUPTED);
     assert_true(last.step == 12);
     assert_ok(session(&p, "b", set, 5, false, -1, &last, &from));
-    assert_true(from == 12 && last.step == 37 && last.loss == whole.loss && tn_scores_first(&last.last) == tn_scores_first(&whole.last));
+    assert_true(from == 12 && last.step == 37 && last.loss == whole.loss &&
+                tn_scores_first(&last.last) == tn_scores_first(&whole.last));
     same_metrics(&p);
     tn_tempdir_remove_all(&p.d);
 }
@@ -197,7 +232,9 @@ static void ahead_of_a_bad_step(void **state)
     assert_int_equal(session(&p, "b", set, 3, false, -1, &late, &from), TN_DIVERGED);
     assert_true(one.step == 6 && late.step == 6);
     char command[900];
-    snprintf(command, sizeof command, "cd '%s' && for r in a b; do grep -oE '\"(step|loss|grad_norm)\":[^,}]*' $r/metrics.jsonl >$r.txt; done; test -s a.txt && cmp a.txt b.txt",
+    snprintf(command, sizeof command,
+             "cd '%s' && for r in a b; do grep -oE '\"(step|loss|grad_norm)\":[^,}]*' $r/metrics.jsonl >$r.txt; done; "
+             "test -s a.txt && cmp a.txt b.txt",
              p.d.path);
     assert_int_equal(system(command), 0);
     tn_tempdir_remove_all(&p.d);
@@ -225,8 +262,9 @@ static void prolonged(void **state)
 static void patience(void **state)
 {
     (void)state;
-    const char *set[] = { "train.steps=40", "train.lr=1", "train.warmup=0", "train.eval_every=2", "train.stop_patience=2",
-                          "train.schedule=constant" };
+    const char *set[] = { "train.steps=40",        "train.lr=1",
+                          "train.warmup=0",        "train.eval_every=2",
+                          "train.stop_patience=2", "train.schedule=constant" };
     place p;
     tn_progress_report last;
     int64_t from;
@@ -245,8 +283,8 @@ static void patience(void **state)
 /* Checkpoints come between the evaluations too, by number and by the clock; best is the best evaluation's, found again from the metrics. */
 static void best_is_kept(void **state)
 {
-    const char *const set[] = { "train.steps=40", "train.lr=0.1", "train.warmup=0", "train.eval_every=4", "ckpt.every=7", "log.every=100",
-                                *state, "train.schedule=constant" };
+    const char *const set[] = { "train.steps=40", "train.lr=0.1",  "train.warmup=0", "train.eval_every=4",
+                                "ckpt.every=7",   "log.every=100", *state,           "train.schedule=constant" };
     place p;
     tn_progress_report last;
     tn_ckpt_list l;
@@ -286,12 +324,15 @@ static void fresh(void **state)
     assert_ok(session(&p, "a", set, 3, false, -1, &last, &from));
     set[2] = "seed=2";
     assert_fails(session(&p, "a", set, 3, false, -1, &last, &from), TN_USAGE, "seed=1, the command says 2");
-    assert_int_equal(session(&p, "a", set, 3, true, 0, &last, &from), TN_INTERRUPTED); /* without a checkpoint of its own */
+    assert_int_equal(session(&p, "a", set, 3, true, 0, &last, &from),
+                     TN_INTERRUPTED); /* without a checkpoint of its own */
     assert_true(from == -1);
     assert_ok(tn_ckpt_verify(tn_tempdir_file(&p.d, "a/old/latest")));
-    assert_int_equal(session(&p, "a", set, 3, true, 0, &last, &from), TN_INTERRUPTED); /* again: what was trained stays */
+    assert_int_equal(session(&p, "a", set, 3, true, 0, &last, &from),
+                     TN_INTERRUPTED); /* again: what was trained stays */
     assert_ok(tn_ckpt_verify(tn_tempdir_file(&p.d, "a/old/latest")));
-    assert_ok(session(&p, "a", set, 3, false, -1, &last, &from)); /* the same command without --fresh goes on with the new one */
+    assert_ok(session(&p, "a", set, 3, false, -1, &last,
+                      &from)); /* the same command without --fresh goes on with the new one */
     assert_true(from == -1 && last.step == 6);
     assert_int_equal(access(tn_tempdir_file(&p.d, "a/old"), F_OK), -1);
     assert_ok(session(&p, "b", set, 3, false, -1, &last, &from));
@@ -392,7 +433,8 @@ static void change(void **state)
     assert_true(tn_settings_same_run(is, config) == (s == TN_OK));
     tn_settings_free(is);
     assert_ok(tn_settings_resolve("ten_tiny", NULL, 0, &is, &m));
-    assert_fails(tn_settings_may_continue(is, config, changed, sizeof changed), TN_USAGE, "model: the run has model=gpt");
+    assert_fails(tn_settings_may_continue(is, config, changed, sizeof changed), TN_USAGE,
+                 "model: the run has model=gpt");
     tn_settings_free(is);
     tn_settings_free(was);
     tn_tempdir_remove(&d);
@@ -419,7 +461,8 @@ static void changed_text(void **state)
         was = *at;
         *at = was == 'x' ? 'y' : 'x';
         assert_ok(tn_file_write_atomic(path, text, n));
-        assert_fails(session(&p, "a", set, 2, false, -1, &last, &from), TN_USAGE, "changed since the run began, though not in size: put the old");
+        assert_fails(session(&p, "a", set, 2, false, -1, &last, &from), TN_USAGE,
+                     "changed since the run began, though not in size: put the old");
         *at = was;
     }
     assert_ok(tn_file_write_atomic(path, text, n)); /* another file, another time, the same text */
@@ -488,7 +531,8 @@ static void refused(place *p, bool fresh, const char *says)
     snprintf(command, sizeof command, "cd '%s' && find a mine -printf '%%p %%y %%l %%s\n' | sort > before", p->d.path);
     assert_int_equal(system(command), 0);
     assert_fails(session(p, "a", set, 2, fresh, -1, &last, &from), TN_USAGE, says);
-    snprintf(command, sizeof command, "cd '%s' && find a mine -printf '%%p %%y %%l %%s\n' | sort | cmp - before", p->d.path);
+    snprintf(command, sizeof command, "cd '%s' && find a mine -printf '%%p %%y %%l %%s\n' | sort | cmp - before",
+             p->d.path);
     assert_int_equal(system(command), 0);
 }
 
@@ -543,7 +587,8 @@ static void half_aside(void **state)
     for (int moved = 0; moved < 4; moved++) {
         assert_ok(session(&p, "a", set, 2, true, -1, &last, &from));
         snprintf(command, sizeof command, "cd '%s/a' && sed -i 1d config.yaml && mkdir old && %s && %s && %s", p.d.path,
-                 moved > 0 ? "mv step-* old" : "true", moved > 1 ? "mv latest best old" : "true", moved > 2 ? "mv metrics.jsonl config.yaml old" : "true");
+                 moved > 0 ? "mv step-* old" : "true", moved > 1 ? "mv latest best old" : "true",
+                 moved > 2 ? "mv metrics.jsonl config.yaml old" : "true");
         assert_int_equal(system(command), 0);
         assert_ok(session(&p, "a", set, 2, true, -1, &last, &from));
         assert_true(from == -1 && last.step == 6);
@@ -582,7 +627,8 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, prolonged, NULL, "run: prolonged");
     tn_test_add(l, patience, NULL, "run: patience");
     tn_test_add(l, best_is_kept, "ckpt.every_s=0", "run: best is the best evaluation");
-    tn_test_add(l, best_is_kept, "ckpt.every_s=1e-9", "run: best is the best evaluation, with a checkpoint at every step");
+    tn_test_add(l, best_is_kept, "ckpt.every_s=1e-9",
+                "run: best is the best evaluation, with a checkpoint at every step");
     tn_test_add(l, fresh, NULL, "run: started over");
     tn_test_add(l, changed_text, NULL, "run: a byte of its text changed");
     tn_test_add(l, changed_text, "documents", "run: a byte of its documents changed");
@@ -592,7 +638,8 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, half_aside, NULL, "run: of an older version, half set aside");
     tn_test_add(l, late_link, NULL, "run: metrics through a link");
     tn_test_add(l, one_process, NULL, "run: one process at a time");
-    for (size_t i = 0; i < sizeof cut_rows / sizeof *cut_rows; i++) tn_test_add(l, cut, &cut_rows[i], "run: metrics, %s", cut_rows[i].what);
+    for (size_t i = 0; i < sizeof cut_rows / sizeof *cut_rows; i++)
+        tn_test_add(l, cut, &cut_rows[i], "run: metrics, %s", cut_rows[i].what);
     for (size_t i = 0; i < sizeof change_rows / sizeof *change_rows; i++)
         tn_test_add(l, change, &change_rows[i], "run: %s in place of %s", change_rows[i].is, change_rows[i].was);
 }

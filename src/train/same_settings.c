@@ -11,8 +11,22 @@
 
 /* Keys that may change; one that ends in a dot stands for all below it. */
 static const char *const loose[] = {
-    "run", "preset", "device", "threads", "log.", "ckpt.", "plan.", "opt.", "sample.", "loader.workers", "loader.prefetch",
-    "train.eval_every", "train.stop_patience", "train.nonfinite", "train.test", "train.epochs", /* as train.steps */
+    "run",
+    "preset",
+    "device",
+    "threads",
+    "log.",
+    "ckpt.",
+    "plan.",
+    "opt.",
+    "sample.",
+    "loader.workers",
+    "loader.prefetch",
+    "train.eval_every",
+    "train.stop_patience",
+    "train.nonfinite",
+    "train.test",
+    "train.epochs", /* as train.steps */
 };
 
 bool tn_settings_may_change(const char *key)
@@ -46,8 +60,10 @@ tn_status tn_settings_same_hash(const tn_settings *st, char hash[TN_HASH_BYTES])
 
 static tn_status refuse(const char *key, const char *was, const char *is)
 {
-    return tn_error(TN_USAGE, "%s: the run has %s=%.200s, the command says %.200s: start over with --fresh, or name another run "
-                              "with run=OTHER", key, key, was[0] ? was : "\"\"", is[0] ? is : "\"\"");
+    return tn_error(TN_USAGE,
+                    "%s: the run has %s=%.200s, the command says %.200s: start over with --fresh, or name another run "
+                    "with run=OTHER",
+                    key, key, was[0] ? was : "\"\"", is[0] ? is : "\"\"");
 }
 
 /* Another model has other keys, which the file's reader would take for mistakes: that one is compared first. */
@@ -81,9 +97,12 @@ static tn_status read_old(const tn_settings *now, const char *config, tn_setting
 static tn_status check_steps(const tn_settings *now, const tn_settings *old)
 {
     if (strcmp(tn_settings_text(now, "train.schedule"), "cosine") != 0) return TN_OK;
-    return tn_error(TN_USAGE, "train.steps: the run has train.steps=%s, the command says %s, and train.schedule=cosine has come down "
-                              "for the former already (constant and wsd can be prolonged): start over with --fresh, or name another "
-                              "run with run=OTHER", tn_settings_text(old, "train.steps"), tn_settings_text(now, "train.steps"));
+    return tn_error(
+        TN_USAGE,
+        "train.steps: the run has train.steps=%s, the command says %s, and train.schedule=cosine has come down "
+        "for the former already (constant and wsd can be prolonged): start over with --fresh, or name another "
+        "run with run=OTHER",
+        tn_settings_text(old, "train.steps"), tn_settings_text(now, "train.steps"));
 }
 
 static void list_change(const char *key, const char *was, const char *is, char *changed, size_t bytes)
@@ -100,7 +119,8 @@ tn_status tn_settings_may_continue(const tn_settings *now, const char *config, c
     changed[0] = 0;
     TN_TRY(read_old(now, config, &old));
     for (size_t i = 0; i < tn_settings_count(now); i++) {
-        const char *key = tn_settings_row_at(now, i)->key, *was = tn_settings_text_at(old, i), *is = tn_settings_text_at(now, i);
+        const char *key = tn_settings_row_at(now, i)->key, *was = tn_settings_text_at(old, i),
+                   *is = tn_settings_text_at(now, i);
         if (strcmp(was, is) == 0) continue;
         if (is_steps(key)) TN_TRY(check_steps(now, old));
         else if (!tn_settings_may_change(key)) TN_TRY(refuse(key, was, is));
@@ -116,8 +136,8 @@ bool tn_settings_same_run(const tn_settings *now, const char *config)
     tn_settings *old;
     char a[TN_HASH_BYTES], b[TN_HASH_BYTES];
     if (read_old(now, config, &old) != TN_OK) return false;
-    const bool same = tn_settings_same_hash(now, a) == TN_OK && tn_settings_same_hash(old, b) == TN_OK && strcmp(a, b) == 0 &&
-                      tn_settings_int(now, "train.steps") == tn_settings_int(old, "train.steps");
+    const bool same = tn_settings_same_hash(now, a) == TN_OK && tn_settings_same_hash(old, b) == TN_OK &&
+                      strcmp(a, b) == 0 && tn_settings_int(now, "train.steps") == tn_settings_int(old, "train.steps");
     tn_settings_free(old);
     return same;
 }

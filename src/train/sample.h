@@ -33,8 +33,8 @@ typedef struct tn_sample_options {
     tn_status (*text)(void *ctx, int64_t sample, const char *text, size_t bytes);
 } tn_sample_options;
 
-tn_sample_options
-tn_sample_options_read(const tn_settings *st); /* of tn_sample_settings; stop, ctx and text are empty */
+tn_sample_options tn_sample_options_read(
+    const tn_settings *st); /* of tn_sample_settings; stop, ctx and text are empty */
 
 typedef struct tn_sampler tn_sampler;
 

@@ -34,10 +34,10 @@ struct tn_decoder {
     int64_t position; /* tokens fed so far */
     int64_t vocab;
     bool attends;
-    bool stays;  /* position is that of every token: tn_decoder_pretend */
-    bool warm;   /* parameters are as they were when a plan ran last */
-    bool chooses; /* the plan of a token puts out "next" */
-    bool ahead;  /* ... and feeds it to the next run without the host */
+    bool stays;       /* position is that of every token: tn_decoder_pretend */
+    bool warm;        /* parameters are as they were when a plan ran last */
+    bool chooses;     /* the plan of a token puts out "next" */
+    bool ahead;       /* ... and feeds it to the next run without the host */
     int32_t *history; /* (1 + n B) device memory for what was chosen ahead (tn_chain), or NULL */
     int64_t history_n;
 };
@@ -60,11 +60,11 @@ static tn_status check_graph(tn_decoder *d, const tn_graph *g)
 {
     const tn_gtensor *logits = find_output(g, "logits");
     if (!has_cache(g))
-        return tn_error(
-            TN_USAGE,
-            "model %s carries no state from token to token, so it cannot be sampled from: where tn_batch.carry is set its build begins with a "
-            "tn_cache and leaves its state there with tn_assign, as what `tenon new model` writes does",
-            d->o.model->name);
+        return tn_error(TN_USAGE,
+                        "model %s carries no state from token to token, so it cannot be sampled from: where "
+                        "tn_batch.carry is set its build begins with a "
+                        "tn_cache and leaves its state there with tn_assign, as what `tenon new model` writes does",
+                        d->o.model->name);
     if (!logits)
         return tn_error(TN_USAGE, "model %s puts out no \"logits\" where tn_wants(b, \"logits\") asks for them",
                         d->o.model->name);
@@ -96,8 +96,10 @@ static tn_status check_room(const tn_decoder *d, const tn_graph *g)
         room = (double)left;
     }
     if (need <= 0.95 * room) return TN_OK;
-    return tn_error(TN_MEMORY, "what %s keeps of %lld tokens at batch %lld takes %.1f GB, and %.1f are free: use a smaller context or batch",
-                    d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, room / 1e9);
+    return tn_error(
+        TN_MEMORY,
+        "what %s keeps of %lld tokens at batch %lld takes %.1f GB, and %.1f are free: use a smaller context or batch",
+        d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, room / 1e9);
 }
 
 /* How often the plan of a single token may count on its weights: where there is no room for them twice, they are not packed. */
@@ -105,7 +107,8 @@ static int64_t repeats_of(const tn_decoder *d, const tn_graph *g)
 {
     double bytes = 0;
     for (size_t i = 1; i < g->n_tensors; i++)
-        if (g->tensor[i].weight && g->tensor[i].base == (int32_t)i) bytes += 4 * (double)tn_dims_count(g->tensor[i].dims);
+        if (g->tensor[i].weight && g->tensor[i].base == (int32_t)i)
+            bytes += 4 * (double)tn_dims_count(g->tensor[i].dims);
     return d->setup.device != TN_CPU || bytes < 0.4 * tn_memory_available() ? MANY : 1;
 }
 
@@ -113,7 +116,12 @@ static tn_status make_piece(tn_decoder *d, int i)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
-    piece p = { .batch = { .size = sizeof p.batch, .batch = d->o.batch, .length = lengths[i], .step = "eval", .want = { "logits" }, .n_wants = i == LAST } };
+    piece p = { .batch = { .size = sizeof p.batch,
+                           .batch = d->o.batch,
+                           .length = lengths[i],
+                           .step = "eval",
+                           .want = { "logits" },
+                           .n_wants = i == LAST } };
     TN_TRY(tn_graph_new(&d->setup.options, &g));
     tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(d->o.batch, lengths[i]), TN_I32));
     tn_carry_inputs(g, &p.batch, d->o.capacity);
@@ -125,7 +133,8 @@ static tn_status make_piece(tn_decoder *d, int i)
     TN_TRY(tn_store_adopt(d->o.store, g));
     const int64_t repeats = i == LAST ? repeats_of(d, g) : 1;
     const bool token = i == LAST && d->o.batch == 1;
-    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = repeats, .token = token }, &p.plan);
+    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = repeats, .token = token },
+                         &p.plan);
     g = NULL;
     if (s != TN_OK) goto done;
     TN_TRY(tn_bind(p.plan, d->context, d->o.store, &p.bound));
@@ -266,7 +275,8 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
 
 static tn_status not_a_number(void)
 {
-    return tn_error(TN_DIVERGED, "a logit is NaN: the weights are broken; `tenon ckpt verify` looks at a checkpoint's numbers");
+    return tn_error(TN_DIVERGED,
+                    "a logit is NaN: the weights are broken; `tenon ckpt verify` looks at a checkpoint's numbers");
 }
 
 /* The first largest of n logits, or -1. */
@@ -284,7 +294,7 @@ static int32_t largest(const float *x, int64_t n)
 static tn_status choose(tn_decoder *d, int64_t i, int64_t n, int32_t *out)
 {
     tn_bound *b = d->piece[LAST].bound;
-    const int32_t *next = d->chooses ? tn_bound_data(b, "next") : NULL; /* (B,1) */
+    const int32_t *next = d->chooses ? tn_bound_data(b, "next") : NULL;   /* (B,1) */
     const float *logits = d->chooses ? NULL : tn_bound_data(b, "logits"); /* (B,1,V) */
     if (!next && !logits) return TN_MEMORY;
     for (int64_t r = 0; r < d->o.batch; r++) {
@@ -321,8 +331,11 @@ static tn_status keep_history(tn_decoder *d, int64_t n)
 static tn_status queue_ahead(tn_decoder *d, int64_t n)
 {
     piece *p = &d->piece[LAST];
-    const tn_chain chain = { .input = "tokens", .output = "next", .counter = { "carry.position", "carry.keys", "carry.positions" },
-                             .step = !d->stays, .log = d->history };
+    const tn_chain chain = { .input = "tokens",
+                             .output = "next",
+                             .counter = { "carry.position", "carry.keys", "carry.positions" },
+                             .step = !d->stays,
+                             .log = d->history };
     tn_carry_set(p->bound, &p->batch, d->position);
     TN_RETURN_IF(tn_bound_chain(p->bound, &chain));
     TN_RETURN_IF(d->warm ? tn_run_again(p->bound) : tn_run(p->bound));
@@ -342,7 +355,8 @@ static tn_status greedy_ahead(tn_decoder *d, int64_t n, int32_t *out)
     s = queue_ahead(d, n);
     (void)tn_bound_chain(d->piece[LAST].bound, NULL);
     if (s != TN_OK) goto done;
-    TN_TRY(tn_context_backend(d->context)->download(tn_context_queue(d->context), host, d->history + 1, sizeof *host * (size_t)(n * B)));
+    TN_TRY(tn_context_backend(d->context)
+               ->download(tn_context_queue(d->context), host, d->history + 1, sizeof *host * (size_t)(n * B)));
     for (int64_t i = 0; i < n * B; i++) {
         if (host[i] < 0) TN_TRY(not_a_number());
         out[i % B * n + i / B] = host[i];
@@ -357,8 +371,10 @@ tn_status tn_decoder_greedy(tn_decoder *d, const int32_t *tokens, int64_t n, int
     if (n < 1) return tn_error(TN_USAGE, "no tokens are asked for");
     TN_RETURN_IF(check_tokens(d, tokens, 1));
     if (n > tn_decoder_room(d) && !d->stays)
-        return tn_error(TN_USAGE, "%lld tokens after %lld do not fit into a context of %lld: ask for fewer, or use a larger context", (long long)n,
-                        (long long)d->position, (long long)d->o.capacity);
+        return tn_error(
+            TN_USAGE,
+            "%lld tokens after %lld do not fit into a context of %lld: ask for fewer, or use a larger context",
+            (long long)n, (long long)d->position, (long long)d->o.capacity);
     memcpy(tn_bound_data(d->piece[LAST].bound, "tokens"), tokens, sizeof *tokens * (size_t)d->o.batch);
     return d->ahead ? greedy_ahead(d, n, out) : greedy_here(d, n, out);
 }
@@ -390,13 +406,15 @@ tn_status tn_decoder_pretend(tn_decoder *d, int64_t position, uint64_t seed)
     const tn_rng rng = { .seed = seed, .stream = tn_rng_stream("pretend") };
     float *numbers = NULL, *block = NULL;
     if (position < 0 || (d->attends && position >= d->o.capacity))
-        TN_FAIL(TN_USAGE, "%lld tokens leave no room in a context of %lld: use a larger one", (long long)position, (long long)d->o.capacity);
+        TN_FAIL(TN_USAGE, "%lld tokens leave no room in a context of %lld: use a larger one", (long long)position,
+                (long long)d->o.capacity);
     numbers = tn_alloc(sizeof *numbers * RANDOM_NUMBERS);
     block = tn_alloc(sizeof *block * RANDOM_NUMBERS);
     if (!numbers || !block) TN_TRY(TN_MEMORY);
     for (int i = 0; i < RANDOM_NUMBERS; i++) numbers[i] = 0.5f * tn_rng_normal(rng, (uint64_t)i);
     for (size_t i = 0; i < tn_store_count(d->o.store); i++)
-        if (tn_store_at(d->o.store, i)->role == TN_ROLE_CACHE) TN_TRY(fill_random(d, tn_store_at(d->o.store, i), numbers, block));
+        if (tn_store_at(d->o.store, i)->role == TN_ROLE_CACHE)
+            TN_TRY(fill_random(d, tn_store_at(d->o.store, i), numbers, block));
     TN_TRY(tn_context_backend(d->context)->wait(tn_context_queue(d->context)));
     d->position = position;
     d->stays = true;

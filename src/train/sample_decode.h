@@ -20,7 +20,8 @@ typedef struct tn_decoder_options {
     int64_t capacity;            /* tokens that attention can look back on */
     int threads;                 /* 0: as the settings say */
     bool greedy;                 /* tn_decoder_greedy will be called */
-    bool (*interrupted)(void *ctx); /* asked before each token, or piece of a prompt; true: TN_INTERRUPTED. NULL: nobody asks */
+    bool (*interrupted)(
+        void *ctx); /* asked before each token, or piece of a prompt; true: TN_INTERRUPTED. NULL: nobody asks */
     void *ctx;
 } tn_decoder_options;
 

@@ -89,15 +89,22 @@ static void close_stage(stage *s)
 static tn_decoder *open_decoder(const stage *s, int64_t batch, int64_t capacity, int threads)
 {
     tn_decoder *d;
-    assert_ok(tn_decoder_new(&(tn_decoder_options){ .model = s->model, .settings = s->st, .store = s->w.store, .batch = batch,
-                                                    .capacity = capacity, .threads = threads, .greedy = true }, &d));
+    assert_ok(tn_decoder_new(&(tn_decoder_options){ .model = s->model,
+                                                    .settings = s->st,
+                                                    .store = s->w.store,
+                                                    .batch = batch,
+                                                    .capacity = capacity,
+                                                    .threads = threads,
+                                                    .greedy = true },
+                             &d));
     return d;
 }
 
 /* Tokens [first, first + n) of every row in a row of n. */
 static void gather(const stage *s, const pupil *p, int64_t first, int64_t n, int32_t *out)
 {
-    for (int64_t b = 0; b < p->batch; b++) memcpy(out + b * n, s->tokens + b * p->length + first, sizeof *out * (size_t)n);
+    for (int64_t b = 0; b < p->batch; b++)
+        memcpy(out + b * n, s->tokens + b * p->length + first, sizeof *out * (size_t)n);
 }
 
 static void check_logits(const stage *s, const pupil *p, int64_t t, const float *got)
@@ -105,7 +112,8 @@ static void check_logits(const stage *s, const pupil *p, int64_t t, const float 
     for (int64_t b = 0; b < p->batch; b++) {
         const float *want = s->logits + (b * p->length + t) * V;
         const double off = tn_world_distance(got + b * V, want, V);
-        if (!(off <= (p->exact ? 0 : p->half ? 2e-2 : 2e-4))) fail_msg("row %d at position %d is off by %g", (int)b, (int)t, off);
+        if (!(off <= (p->exact ? 0 : p->half ? 2e-2 : 2e-4)))
+            fail_msg("row %d at position %d is off by %g", (int)b, (int)t, off);
     }
 }
 
@@ -182,7 +190,13 @@ static void ahead_chooses_alike(void **state)
         int32_t out[2][B * N], piece[2][B * N / 2];
         for (int on = 0; on < 2; on++) {
             const int32_t first[B] = { 1, 2, 3 };
-            const char *list[] = { "dim=64", "heads=2", "layers=2", "vocab=37", "train.context=64", "compute=f32", on ? "opt.decode_ahead=on" : "opt.decode_ahead=off" };
+            const char *list[] = { "dim=64",
+                                   "heads=2",
+                                   "layers=2",
+                                   "vocab=37",
+                                   "train.context=64",
+                                   "compute=f32",
+                                   on ? "opt.decode_ahead=on" : "opt.decode_ahead=off" };
             stage s = { .w = tn_world_open_on(tn_test_device(), 3, 2) };
             assert_ok(tn_settings_resolve(models[m], list, sizeof list / sizeof *list, &s.st, &s.model));
             tn_decoder *d = open_decoder(&s, B, N + 1, 2);
@@ -193,7 +207,8 @@ static void ahead_chooses_alike(void **state)
             for (int b = 0; b < B; b++) next[b] = piece[0][b * (N / 2) + N / 2 - 1];
             assert_ok(tn_decoder_greedy(d, next, N / 2, piece[1]));
             for (int b = 0; b < B; b++)
-                for (int i = 0; i < N; i++) assert_int_equal(out[on][b * N + i], piece[i / (N / 2)][b * (N / 2) + i % (N / 2)]);
+                for (int i = 0; i < N; i++)
+                    assert_int_equal(out[on][b * N + i], piece[i / (N / 2)][b * (N / 2) + i % (N / 2)]);
             tn_decoder_free(d);
             close_stage(&s);
         }
@@ -279,7 +294,9 @@ static void too_large_is_refused(void **state)
     tn_decoder *d = NULL;
     (void)state;
     open_stage(&s, &p);
-    tn_decoder_options o = { .model = s.model, .settings = s.st, .store = s.w.store, .batch = 64, .capacity = 1000000000, .threads = 1 };
+    tn_decoder_options o = {
+        .model = s.model, .settings = s.st, .store = s.w.store, .batch = 64, .capacity = 1000000000, .threads = 1
+    };
     assert_fails(tn_decoder_new(&o, &d), TN_MEMORY, "use a smaller context or batch");
     o.capacity = 8; /* and nothing of it is left behind */
     assert_ok(tn_decoder_new(&o, &d));
@@ -309,8 +326,10 @@ static void caches_are_half(void **state)
 /* All weights but a table that is only looked up in; each once. */
 static void weights_count_once(void **state)
 {
-    static const pupil p[2] = { { "gpt", { "dim=32", "heads=4", "opt.pack_weights=off" }, 1, 8, true, false },
-                                { "gpt", { "dim=32", "heads=4", "opt.pack_weights=off", "tied=false" }, 1, 8, true, false } };
+    static const pupil p[2] = {
+        { "gpt", { "dim=32", "heads=4", "opt.pack_weights=off" }, 1, 8, true, false },
+        { "gpt", { "dim=32", "heads=4", "opt.pack_weights=off", "tied=false" }, 1, 8, true, false }
+    };
     (void)state;
     for (int i = 0; i < 2; i++) {
         stage s;
@@ -318,7 +337,8 @@ static void weights_count_once(void **state)
         open_stage(&s, &p[i]);
         for (size_t k = 0; k < tn_store_count(s.w.store); k++) {
             const tn_entry *e = tn_store_at(s.w.store, k);
-            if (i == 0 || strcmp(e->name, "embed") != 0) bytes += ((size_t)tn_dims_count(e->dims) * sizeof(float) + 63) / 64 * 64;
+            if (i == 0 || strcmp(e->name, "embed") != 0)
+                bytes += ((size_t)tn_dims_count(e->dims) * sizeof(float) + 63) / 64 * 64;
         }
         tn_decoder *d = open_decoder(&s, 1, 10, 1);
         assert_int_equal(tn_plan_weight_bytes(tn_decoder_plan(d)), bytes);
@@ -363,11 +383,12 @@ void tn_tests_sample_decode(tn_test_list *l)
         char name[160];
         int n = snprintf(name, sizeof name, "%s", p->model);
         for (int k = 0; k < 5 && p->more[k]; k++) n += snprintf(name + n, sizeof name - (size_t)n, " %s", p->more[k]);
-        tn_test_add(l, equals_whole, p, "decode: steps equal the whole, %s, %d x %d", name, (int)p->batch, (int)p->length);
+        tn_test_add(l, equals_whole, p, "decode: steps equal the whole, %s, %d x %d", name, (int)p->batch,
+                    (int)p->length);
     }
     for (size_t i = 0; i < sizeof fused_rows / sizeof *fused_rows; i++)
-        tn_test_add(l, fused_is_plain, &fused_rows[i], "decode: the device's fused token, %s %s, %d words", fused_rows[i].model,
-                    fused_rows[i].more[0] ? fused_rows[i].more[0] : "", fused_rows[i].vocab);
+        tn_test_add(l, fused_is_plain, &fused_rows[i], "decode: the device's fused token, %s %s, %d words",
+                    fused_rows[i].model, fused_rows[i].more[0] ? fused_rows[i].more[0] : "", fused_rows[i].vocab);
     tn_test_add(l, greedy_is_feeding, NULL, "decode: greedy is feeding back the largest logit");
     tn_test_add(l, ahead_chooses_alike, NULL, "decode: the device that chooses ahead chooses alike");
     tn_test_add(l, too_large_is_refused, NULL, "decode: a cache that cannot fit is refused");

@@ -26,7 +26,8 @@ static const char *const ten[] = {
 static const char *const scales[] = { "dim=24",     "layers=2", "heads=4",   "vocab=256", "train.context=512",
                                       "pattern=DO", "hten=3",   "norm=post", NULL };
 static const char *const llama[] = { "dim=24", "layers=2", "heads=4", "vocab=256", "train.context=512", NULL };
-static const char *const conv[] = { "dim=24", "layers=2", "heads=4", "vocab=256", "train.context=512", "conv=4", "gate=silu", NULL };
+static const char *const conv[] = { "dim=24", "layers=2",  "heads=4", "vocab=256", "train.context=512",
+                                    "conv=4", "gate=silu", NULL };
 static const char *const gpt2[] = { "dim=24",     "layers=2", "heads=4", "vocab=256", "train.context=512",
                                     "shape=gpt2", NULL };
 
@@ -168,10 +169,10 @@ static void model_without_state(void **state)
     m.build = build_without_state;
     tn_store *store = NULL;
     assert_ok(tn_store_new(TN_CPU, 1, &store));
-    assert_fails(
-        tn_decoder_new(
-            &(tn_decoder_options){ .model = &m, .settings = s.st, .store = store, .batch = 1, .capacity = 8 }, &d),
-        TN_USAGE, "model bare carries no state");
+    assert_fails(tn_decoder_new(
+                     &(tn_decoder_options){ .model = &m, .settings = s.st, .store = store, .batch = 1, .capacity = 8 },
+                     &d),
+                 TN_USAGE, "model bare carries no state");
     tn_store_free(store);
     close_stage(&s);
 }

@@ -38,8 +38,12 @@ static rig open_rig(int64_t batch, int64_t labels, bool weighted)
 {
     const char *const set[] = { "inputs=3", "tokens=2", "classes=4", "threads=1", "train.warmup=0" };
     rig r = { .settings = tn_mlp_settings(set, 5) };
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = r.settings, .batch = batch, .length = T,
-                                                    .supply = TN_MLP_SUPPLY(labels, 100, .optional = weighted), .logits = true },
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp,
+                                                    .settings = r.settings,
+                                                    .batch = batch,
+                                                    .length = T,
+                                                    .supply = TN_MLP_SUPPLY(labels, 100, .optional = weighted),
+                                                    .logits = true },
                              &r.trainer));
     find_feed(&r);
     return r;
@@ -58,7 +62,8 @@ static void give(const rig *r, int64_t n)
         for (int64_t i = 0; i < T * F; i++)
             r->features[b * T * F + i] = b < n ? tn_rng_normal((tn_rng){ 3, 1 }, (uint64_t)(b * T * F + i)) : 0;
         for (int64_t i = 0; i < r->each; i++)
-            r->labels[b * r->each + i] = b < n ? (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)(b * r->each + i), C) : -1;
+            r->labels[b * r->each + i] =
+                b < n ? (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)(b * r->each + i), C) : -1;
         r->sample[b] = b < n ? (int32_t)(7 + b) : 0;
     }
     r->count[0] = (int32_t)n;
@@ -76,7 +81,8 @@ static void padding(void **state)
     assert_ok(tn_trainer_grad(whole.trainer, 0, &a));
     assert_ok(tn_trainer_grad(padded.trainer, 0, &b));
     assert_true(isfinite(a) && fabsf(a - b) < 1e-6f * a);
-    const tn_bucket *x = tn_store_bucket(tn_trainer_store(whole.trainer), 0), *y = tn_store_bucket(tn_trainer_store(padded.trainer), 0);
+    const tn_bucket *x = tn_store_bucket(tn_trainer_store(whole.trainer), 0),
+                    *y = tn_store_bucket(tn_trainer_store(padded.trainer), 0);
     double size = 0;
     assert_true(x->count == y->count);
     for (int64_t i = 0; i < x->count; i++) {
@@ -145,8 +151,12 @@ static void weights(void **state)
     rig r = { .settings = tn_mlp_settings(set, 4) };
     float loss, again;
     double want = 0;
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &model, .settings = r.settings, .batch = 3, .length = T, 
-                                                    .supply = TN_MLP_SUPPLY(1, 100, .optional = true) }, &r.trainer));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &model,
+                                                    .settings = r.settings,
+                                                    .batch = 3,
+                                                    .length = T,
+                                                    .supply = TN_MLP_SUPPLY(1, 100, .optional = true) },
+                             &r.trainer));
     find_feed(&r);
     float *weight = tn_feed_at(&r.feed, "weights"), *target = tn_feed_at(&r.feed, "targets");
     assert_null(r.sample); /* which this model has no use for */

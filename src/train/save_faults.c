@@ -27,8 +27,11 @@ tn_status tn_warn_of_room(const tn_training *t)
     TN_RETURN_IF(tn_ckpt_bytes(&what, &bytes));
     const double room = (double)v.f_bavail * (double)v.f_frsize;
     if (v.f_blocks > 0 && room < 2.0 * (double)bytes)
-        tn_training_warn(t, "%.640s has %.1f MB of free space and a checkpoint takes %.1f MB, a new one beside the old one: free some space or "
-                            "choose another disk with run=DIR", t->dir, room / 1e6, (double)bytes / 1e6);
+        tn_training_warn(t,
+                         "%.640s has %.1f MB of free space and a checkpoint takes %.1f MB, a new one beside the old "
+                         "one: free some space or "
+                         "choose another disk with run=DIR",
+                         t->dir, room / 1e6, (double)bytes / 1e6);
     return TN_OK;
 }
 

@@ -169,7 +169,8 @@ void tn_saved_model_free(tn_saved_model *m)
 static const tn_file_tensor *find_tensor(const tn_tensors *f, const char *name)
 {
     const tn_file_tensor *t = NULL;
-    return tn_safetensors_has(f->file.tensors, name) && tn_safetensors_find(f->file.tensors, name, &t) == TN_OK ? t : NULL;
+    return tn_safetensors_has(f->file.tensors, name) && tn_safetensors_find(f->file.tensors, name, &t) == TN_OK ? t
+                                                                                                                : NULL;
 }
 
 static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e, bool copy)
@@ -258,7 +259,8 @@ tn_status tn_weights_save(const char *path, const tn_model *model, const tn_sett
             const size_t bytes = (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype);
             const void *data = put ? tn_store_read(store, e->data, bytes, &host) : NULL;
             if (put && !data) TN_TRY(TN_MEMORY);
-            TN_TRY(put ? tn_tensor_writer_put(w, e->name, data, bytes) : tn_tensor_writer_declare(w, e->name, e->dtype, e->dims));
+            TN_TRY(put ? tn_tensor_writer_put(w, e->name, data, bytes)
+                       : tn_tensor_writer_declare(w, e->name, e->dtype, e->dims));
         }
     s = tn_tensor_writer_finish(w, NULL, NULL);
     w = NULL;

@@ -51,9 +51,10 @@ static tn_status mistake(const tn_model *m, const tn_metric_row *r, const char *
 bool tn_score_taken(const char *name)
 {
     static const char *const taken[] = {
-        "heldout", "lr", "grad_norm", "groups", "select", "lower", "unit", "step", "stale", "train_loss", /* checkpoints, trials */
-        "name", "bytes", "whole", "latest", "best",                                                       /* tables in --json */
-        "epoch", "seconds", "parameters", "epochs_to_90", "block_evals", "tokens_per_s", "memory_bytes",  /* studies */
+        "heldout", "lr",      "grad_norm",  "groups",       "select",      "lower",        "unit",
+        "step",    "stale",   "train_loss",                         /* checkpoints, trials */
+        "name",    "bytes",   "whole",      "latest",       "best", /* tables in --json */
+        "epoch",   "seconds", "parameters", "epochs_to_90", "block_evals", "tokens_per_s", "memory_bytes", /* studies */
     };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (strcmp(taken[i], name) == 0) return true;
@@ -68,7 +69,8 @@ static tn_status check_name(const tn_model *m, const tn_metric_row *r, bool firs
     while (isalnum((unsigned char)*p) || (*p && strchr("_.@", *p))) p++;
     if (*p) return mistake(m, r, "a name has letters, digits, _, . and @ only: choose another");
     if (tn_score_taken(r->name)) return mistake(m, r, "the name is that of another number of a run: choose another");
-    if (!first && strcmp(r->name, "loss") == 0) return mistake(m, r, "the loss is what training minimises: make it the first row");
+    if (!first && strcmp(r->name, "loss") == 0)
+        return mistake(m, r, "the loss is what training minimises: make it the first row");
     return TN_OK;
 }
 
@@ -76,7 +78,8 @@ static tn_status check_how(const tn_model *m, const tn_metric_row *r)
 {
     switch (r->how) {
     case TN_MEAN_BY_COUNT: return TN_OK;
-    case TN_QUOTIENT: return r->sums[0] && r->sums[1] ? TN_OK : mistake(m, r, "a quotient is of two outputs: name both in .sums");
+    case TN_QUOTIENT:
+        return r->sums[0] && r->sums[1] ? TN_OK : mistake(m, r, "a quotient is of two outputs: name both in .sums");
     case TN_FROM_SUMS:
         if (!r->sums[0]) return mistake(m, r, "it has no sums: name the outputs that are added up in .sums");
         return r->make ? TN_OK : mistake(m, r, ".make is missing: the function that makes the number of the sums");
@@ -110,13 +113,16 @@ static tn_status check_rows(const tn_model *m, const tn_metric_list *l)
         if (r->key && (strcmp(r->key, "loss") == 0 || (i && tn_score_taken(r->key))))
             return mistake(m, r, "its .key is that of another number of a run: choose another");
         for (size_t k = 0; k < i; k++) {
-            if (strcmp(l->row[k]->name, r->name) == 0) return mistake(m, r, "two rows have this name: give one of them another");
+            if (strcmp(l->row[k]->name, r->name) == 0)
+                return mistake(m, r, "two rows have this name: give one of them another");
             if (strcmp(tn_metric_key(l, l->row[k]->name, keys[0]), tn_metric_key(l, r->name, keys[1])) == 0)
                 return mistake(m, r, "two rows have its .key: give one of them another");
         }
     }
     if (l->row[0]->better != TN_LOWER || l->row[0]->needs)
-        return mistake(m, l->row[0], "the first row is what training minimises: put one there that is lower where it is better and needs nothing");
+        return mistake(m, l->row[0],
+                       "the first row is what training minimises: put one there that is lower where it is better and "
+                       "needs nothing");
     return TN_OK;
 }
 
@@ -135,10 +141,12 @@ tn_status tn_metric_list_of(const tn_model *m, const tn_source *source, tn_metri
     tn_metric_list all, there = { 0 };
     tn_metric_rows(m, &all);
     if (m->n_metrics > TN_METRICS_MAX)
-        return tn_error(TN_USAGE, "model %s has %zu metrics, and a run has at most %d: leave some out", m->name, m->n_metrics, TN_METRICS_MAX);
+        return tn_error(TN_USAGE, "model %s has %zu metrics, and a run has at most %d: leave some out", m->name,
+                        m->n_metrics, TN_METRICS_MAX);
     TN_RETURN_IF(check_rows(m, &all));
     for (size_t i = 0; i < all.n; i++)
-        if (!all.row[i]->needs || !isnan(tn_source_number_of(source, all.row[i]->needs))) there.row[there.n++] = all.row[i];
+        if (!all.row[i]->needs || !isnan(tn_source_number_of(source, all.row[i]->needs)))
+            there.row[there.n++] = all.row[i];
     *out = there;
     return TN_OK;
 }
@@ -149,7 +157,8 @@ const tn_metric_row *tn_metric_find(const tn_metric_list *l, const char *name)
         for (size_t i = 0; i < l->n; i++) {
             const char *is = l->row[i]->name;
             const size_t n = strlen(is);
-            if (groups ? l->row[i]->by_group && strncmp(is, name, n) == 0 && name[n] == '_' : strcmp(is, name) == 0) return l->row[i];
+            if (groups ? l->row[i]->by_group && strncmp(is, name, n) == 0 && name[n] == '_' : strcmp(is, name) == 0)
+                return l->row[i];
         }
     return NULL;
 }
@@ -201,8 +210,10 @@ static tn_status no_such(const tn_model *m, const tn_metric_list *l, const char 
 {
     char names[512];
     size_t at = 0;
-    for (size_t i = 0; i < l->n; i++) at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", l->row[i]->name);
-    return tn_error(TN_USAGE, "train.select=%.60s: %s has no such metric on these data: there are auto, %s", name, m->name, names);
+    for (size_t i = 0; i < l->n; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", l->row[i]->name);
+    return tn_error(TN_USAGE, "train.select=%.60s: %s has no such metric on these data: there are auto, %s", name,
+                    m->name, names);
 }
 
 tn_status tn_metric_settle(const tn_source *source, tn_trainer *t, tn_settings *st)

@@ -11,7 +11,10 @@ struct tn_source;
 /* In the order of the rows, the first of which is what training minimises; behind one that is counted by groups each as NAME_GROUP. */
 typedef struct tn_scores {
     size_t n;
-    struct { char name[TN_SCORE_NAME]; double value; } at[TN_SCORES_MAX]; /* NaN: not known */
+    struct {
+        char name[TN_SCORE_NAME];
+        double value;
+    } at[TN_SCORES_MAX]; /* NaN: not known */
 } tn_scores;
 
 double tn_scores_get(const tn_scores *s, const char *name); /* NaN: there is none */

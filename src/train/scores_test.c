@@ -38,7 +38,10 @@ static tn_status toy_build(tn_graph *g, const tn_settings *st, const tn_batch *b
     return tn_graph_status(g);
 }
 
-static double decibel(const double *sums, const tn_settings *st) { return log(sums[1] / sums[0]) / log(tn_settings_float(st, "base")); }
+static double decibel(const double *sums, const tn_settings *st)
+{
+    return log(sums[1] / sums[0]) / log(tn_settings_float(st, "base"));
+}
 
 static double first_sum(const double *added, const tn_settings *st)
 {
@@ -52,7 +55,8 @@ static void add_hits(const tn_metric_view *v, double *sums)
     int64_t n, m;
     const float *pair = v->output(v->ctx, "pair", &n);
     const int32_t *labels = v->input(v->ctx, "labels", &m);
-    assert_true(n == B * F && m == B && !v->output(v->ctx, "nothing", &n) && n == 0 && !v->input(v->ctx, "nothing", &m) && m == 0);
+    assert_true(n == B * F && m == B && !v->output(v->ctx, "nothing", &n) && n == 0 &&
+                !v->input(v->ctx, "nothing", &m) && m == 0);
     for (int64_t i = 0; i < v->rows; i++) sums[0] += (pair[i * F] > 0) == labels[i];
     sums[1] += (double)v->count;
     sums[2] += 1;
@@ -93,8 +97,8 @@ static const tn_input_row toy_inputs[] = {
     { "count", TN_I32, { "1" }, .valid_rows = true },
 };
 
-static const tn_model toy = { TN_MODEL_HEAD, .name = "toy", .settings = toy_settings, .n_settings = 4, .build = toy_build, .time = "tokens", TN_INPUTS(toy_inputs),
-                              TN_METRICS(toy_rows) };
+static const tn_model toy = { TN_MODEL_HEAD,      .name = "toy",    .settings = toy_settings, .n_settings = 4,
+                              .build = toy_build, .time = "tokens", TN_INPUTS(toy_inputs),    TN_METRICS(toy_rows) };
 
 /* --- its data --------------------------------------------------------------------------------------------------------------- */
 
@@ -123,13 +127,19 @@ typedef struct rig {
 
 static tn_status open_rig(const tn_model *m, rig *r)
 {
-    *r = (rig){ .source = { .heldout = heldout, .bits = NAN, .train_tokens = ROWS, .train_samples = ROWS,
-                              .number = { { "samples", ROWS }, { "answers", 1 } }, .n_numbers = 2 } };
+    *r = (rig){ .source = { .heldout = heldout,
+                            .bits = NAN,
+                            .train_tokens = ROWS,
+                            .train_samples = ROWS,
+                            .number = { { "samples", ROWS }, { "answers", 1 } },
+                            .n_numbers = 2 } };
     assert_ok(tn_settings_new(&r->settings));
     assert_ok(tn_settings_common(r->settings));
     assert_ok(tn_settings_add(r->settings, toy_settings, 4, "toy"));
-    return tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = r->settings, .batch = B, .length = 1, .forward_only = true, .threads = 1 },
-                          &r->trainer);
+    return tn_trainer_new(
+        &(tn_trainer_options){
+            .model = m, .settings = r->settings, .batch = B, .length = 1, .forward_only = true, .threads = 1 },
+        &r->trainer);
 }
 
 static void close_rig(rig *r)
@@ -149,7 +159,8 @@ static sums by_hand(int64_t from, int64_t to)
     sums s = { .n = (double)(to - from) };
     for (int64_t i = from; i < to; i++) {
         s.first += (double)number(i, 0);
-        for (int64_t k = 0; k < F; k++) s.total += (double)number(i, k), s.squares += (double)(number(i, k) * number(i, k));
+        for (int64_t k = 0; k < F; k++)
+            s.total += (double)number(i, k), s.squares += (double)(number(i, k) * number(i, k));
     }
     return s;
 }
@@ -293,27 +304,35 @@ static const struct mistake_row {
     tn_metric_row row;
     const char *says;
 } mistakes[] = {
-    { { "a", .how = TN_QUOTIENT, .sums = { "total", "nothing" } }, "model wrong: metric a: its step eval has no sum nothing: put it out with tn_output" },
+    { { "a", .how = TN_QUOTIENT, .sums = { "total", "nothing" } },
+      "model wrong: metric a: its step eval has no sum nothing: put it out with tn_output" },
     { { "a", .how = TN_FROM_SUMS, .sums = { "pair" }, .make = decibel }, "metric a: its step eval has no sum pair" },
     { { "a", .how = TN_FROM_SUMS, .sums = { "count" }, .make = decibel }, "metric a: its step eval has no sum count" },
     { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total", "nothing" } }, "metric a: its step eval has no sum nothing" },
-    { { "a", .how = TN_OF_WHOLE, .keep = { "pair", "nothing" }, .whole = of_whole }, "model wrong: metric a: its step eval has no output nothing" },
+    { { "a", .how = TN_OF_WHOLE, .keep = { "pair", "nothing" }, .whole = of_whole },
+      "model wrong: metric a: its step eval has no output nothing" },
     { { "a", .how = TN_QUOTIENT, .sums = { "total" } }, "metric a: a quotient is of two outputs: name both in .sums" },
     { { "a", .how = TN_FROM_SUMS, .sums = { "total" } }, "metric a: .make is missing" },
     { { "a", .how = TN_FROM_SUMS, .make = decibel }, "metric a: it has no sums" },
     { { "a", .how = TN_ADDED }, "metric a: .add is missing" },
     { { "a", .how = TN_OF_WHOLE, .keep = { "pair" } }, "metric a: .whole is missing" },
     { { "a", .how = TN_OF_WHOLE, .whole = of_whole }, "metric a: nothing is kept for it" },
-    { { "a", .how = TN_OF_WHOLE, .keep = { "pair" }, .whole = of_whole, .by_group = true }, "metric a: a metric of the whole set has no groups" },
+    { { "a", .how = TN_OF_WHOLE, .keep = { "pair" }, .whole = of_whole, .by_group = true },
+      "metric a: a metric of the whole set has no groups" },
     { { "a", .how = (tn_metric_how)77 }, "metric a: .how is none" },
-    { { "a", .how = TN_MEAN_BY_COUNT, .runs = "dream" }, "model wrong: metric a: there is no step dream: add it to the model's steps" },
+    { { "a", .how = TN_MEAN_BY_COUNT, .runs = "dream" },
+      "model wrong: metric a: there is no step dream: add it to the model's steps" },
     { { "loss", .how = TN_MEAN_BY_COUNT }, "metric loss: the loss is what training minimises: make it the first row" },
     { { "lr", .how = TN_MEAN_BY_COUNT }, "metric lr: the name is that of another number of a run: choose another" },
     { { "best", .how = TN_MEAN_BY_COUNT }, "metric best: the name is that of another number" },
-    { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "loss" }, "metric a: its .key is that of another number of a run" },
-    { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout" }, "metric a: its .key is that of another number of a run" },
-    { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout_loss" }, "metric a: two rows have its .key" },
-    { { "seconds", .how = TN_MEAN_BY_COUNT }, "metric seconds: the name is that of another number" }, /* an objective of studies */
+    { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "loss" },
+      "metric a: its .key is that of another number of a run" },
+    { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout" },
+      "metric a: its .key is that of another number of a run" },
+    { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout_loss" },
+      "metric a: two rows have its .key" },
+    { { "seconds", .how = TN_MEAN_BY_COUNT },
+      "metric seconds: the name is that of another number" }, /* an objective of studies */
     { { "last_a", .how = TN_MEAN_BY_COUNT }, "metric last_a: the name is that of another number" },
     { { "a b", .how = TN_MEAN_BY_COUNT }, "metric a b: a name has letters, digits" },
     { { NULL, .how = TN_MEAN_BY_COUNT }, "metric without a name: give it a name" },
@@ -322,8 +341,9 @@ static const struct mistake_row {
 
 static tn_status open_wrong(const tn_metric_row *rows, size_t n)
 {
-    const tn_model wrong = { TN_MODEL_HEAD, .name = "wrong", .settings = toy_settings, .n_settings = 4, .build = toy_build, .time = "tokens", TN_INPUTS(toy_inputs),
-                             .metrics = rows, .n_metrics = n };
+    const tn_model wrong = { TN_MODEL_HEAD,         .name = "wrong",    .settings = toy_settings,
+                             .n_settings = 4,       .build = toy_build, .time = "tokens",
+                             TN_INPUTS(toy_inputs), .metrics = rows,    .n_metrics = n };
     rig r;
     assert_ok(open_rig(&wrong, &r));
     const tn_status s = tn_metric_settle(&r.source, r.trainer, r.settings); /* as a session does at opening */
@@ -342,13 +362,17 @@ static void mistake(void **state)
 static void mistakes_of_all(void **state)
 {
     (void)state;
-    const tn_metric_row a = { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" } }, up = { "a", "", TN_HIGHER, .how = TN_MEAN_BY_COUNT };
+    const tn_metric_row a = { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" } },
+                        up = { "a", "", TN_HIGHER, .how = TN_MEAN_BY_COUNT };
     tn_metric_row many[TN_METRICS_MAX + 1];
     assert_ok(open_wrong((tn_metric_row[]){ good, a }, 2));
-    assert_fails(open_wrong((tn_metric_row[]){ good, a, a }, 3), TN_USAGE, "model wrong: metric a: two rows have this name");
-    assert_fails(open_wrong((tn_metric_row[]){ up, a }, 1), TN_USAGE, "metric a: the first row is what training minimises");
+    assert_fails(open_wrong((tn_metric_row[]){ good, a, a }, 3), TN_USAGE,
+                 "model wrong: metric a: two rows have this name");
+    assert_fails(open_wrong((tn_metric_row[]){ up, a }, 1), TN_USAGE,
+                 "metric a: the first row is what training minimises");
     for (int i = 0; i <= TN_METRICS_MAX; i++) many[i] = good;
-    assert_fails(open_wrong(many, TN_METRICS_MAX + 1), TN_USAGE, "model wrong has 17 metrics, and a run has at most 16");
+    assert_fails(open_wrong(many, TN_METRICS_MAX + 1), TN_USAGE,
+                 "model wrong has 17 metrics, and a run has at most 16");
 }
 
 /* A row of the whole set has as many numbers in every batch. */
@@ -362,13 +386,15 @@ static tn_status build_uneven(tn_graph *g, const tn_settings *st, const tn_batch
 static void uneven(void **state)
 {
     (void)state;
-    static const tn_metric_row rows[] = { { "loss", .how = TN_MEAN_BY_COUNT }, { "a", .how = TN_OF_WHOLE, .keep = { "few" }, .whole = of_whole } };
-    const tn_model model = { TN_MODEL_HEAD, .name = "uneven", .settings = toy_settings, .n_settings = 4, .build = build_uneven, .time = "tokens", TN_INPUTS(toy_inputs),
-                             TN_METRICS(rows) };
+    static const tn_metric_row rows[] = { { "loss", .how = TN_MEAN_BY_COUNT },
+                                          { "a", .how = TN_OF_WHOLE, .keep = { "few" }, .whole = of_whole } };
+    const tn_model model = { TN_MODEL_HEAD,         .name = "uneven", .settings = toy_settings, .n_settings = 4,
+                             .build = build_uneven, .time = "tokens", TN_INPUTS(toy_inputs),    TN_METRICS(rows) };
     rig r;
     tn_evaluation e;
     assert_ok(open_rig(&model, &r));
-    assert_fails(tn_evaluate(r.trainer, &r.source, 0, &e), TN_USAGE, "metric a: the output few does not have the same numbers for every row");
+    assert_fails(tn_evaluate(r.trainer, &r.source, 0, &e), TN_USAGE,
+                 "metric a: the output few does not have the same numbers for every row");
     close_rig(&r);
 }
 
@@ -379,7 +405,8 @@ static tn_status build_twice(tn_graph *g, const tn_settings *st, const tn_batch 
 {
     (void)st;
     assert_string_equal(b->step, "twice");
-    const tn_ref x = tn_live(g, tn_reshape(g, tn_in(b, "features"), tn_shape(b->batch, F)), tn_in(b, "count")), w = tn_param(g, "w", tn_shape(1, F), tn_ones);
+    const tn_ref x = tn_live(g, tn_reshape(g, tn_in(b, "features"), tn_shape(b->batch, F)), tn_in(b, "count")),
+                 w = tn_param(g, "w", tn_shape(1, F), tn_ones);
     tn_output(g, "doubled", tn_add(g, x, x));
     tn_output(g, "total", tn_sum_all(g, tn_linear(g, x, w)));
     tn_output(g, "mean_first", tn_mean_all(g, tn_slice(g, tn_add(g, x, x), 1, 0, 1)));
@@ -422,9 +449,12 @@ static void other_steps(void **state)
         { "exact", "", TN_HIGHER, TN_ADDED, .add = add_said, .runs = "twice" },
         { "last", .how = TN_OF_WHOLE, .keep = { "doubled" }, .whole = last_of, .runs = "twice" },
     };
-    static const tn_metric_row missing[] = { { "loss", .how = TN_MEAN_BY_COUNT }, { "a", .how = TN_QUOTIENT, .sums = { "squares", "total" }, .runs = "twice" } };
-    tn_model model = { TN_MODEL_HEAD, .name = "stepped", .settings = toy_settings, .n_settings = 4, .build = toy_build, .time = "tokens", TN_INPUTS(toy_inputs),
-                       TN_METRICS(rows), TN_STEPS(toy_steps) };
+    static const tn_metric_row missing[] = { { "loss", .how = TN_MEAN_BY_COUNT },
+                                             { "a", .how = TN_QUOTIENT, .sums = { "squares", "total" },
+                                               .runs = "twice" } };
+    tn_model model = { TN_MODEL_HEAD,         .name = "stepped",  .settings = toy_settings,
+                       .n_settings = 4,       .build = toy_build, .time = "tokens",
+                       TN_INPUTS(toy_inputs), TN_METRICS(rows),   TN_STEPS(toy_steps) };
     rig r;
     tn_evaluation e;
     assert_ok(open_rig(&model, &r));
@@ -440,7 +470,8 @@ static void other_steps(void **state)
     model.metrics = missing;
     model.n_metrics = 2;
     assert_ok(open_rig(&model, &r));
-    assert_fails(tn_evaluate(r.trainer, &r.source, 0, &e), TN_USAGE, "model stepped: metric a: its step twice has no sum squares");
+    assert_fails(tn_evaluate(r.trainer, &r.source, 0, &e), TN_USAGE,
+                 "model stepped: metric a: its step twice has no sum squares");
     close_rig(&r);
 }
 
@@ -460,7 +491,8 @@ static void selects(void **state)
     assert_fails(tn_metric_settle(&r.source, r.trainer, r.settings), TN_USAGE,
                  "train.select=pnsr: toy has no such metric on these data: there are auto, loss, mean_first");
     assert_ok(tn_settings_set(r.settings, "train.select", "rare", "test")); /* which these data have not */
-    assert_fails(tn_metric_settle(&r.source, r.trainer, r.settings), TN_USAGE, "train.select=rare: toy has no such metric on these data");
+    assert_fails(tn_metric_settle(&r.source, r.trainer, r.settings), TN_USAGE,
+                 "train.select=rare: toy has no such metric on these data");
     assert_ok(tn_settings_set(r.settings, "train.select", "auto", "test"));
     r.source.train_samples = 0;
     r.source.n_numbers = 0;
@@ -519,13 +551,14 @@ static void by_name(void **state)
 void tn_tests_scores(tn_test_list *l)
 {
     tn_test_add(l, by_name, NULL, "scores: by name");
-    for (size_t i = 0; i < sizeof better_rows / sizeof *better_rows; i++) tn_test_add(l, better, &better_rows[i], "scores: better, %s",
-                                                                                      better_rows[i].what);
+    for (size_t i = 0; i < sizeof better_rows / sizeof *better_rows; i++)
+        tn_test_add(l, better, &better_rows[i], "scores: better, %s", better_rows[i].what);
     tn_test_add(l, kept_once, NULL, "scores: outputs of the whole set are kept once");
     tn_test_add(l, ways, NULL, "scores: each way that batches add up");
     tn_test_add(l, groups, NULL, "scores: groups");
     tn_test_add(l, nothing_held_out, NULL, "scores: nothing held out");
-    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) tn_test_add(l, mistake, &mistakes[i], "scores: mistake, %s", mistakes[i].says);
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
+        tn_test_add(l, mistake, &mistakes[i], "scores: mistake, %s", mistakes[i].says);
     tn_test_add(l, mistakes_of_all, NULL, "scores: mistakes of rows together");
     tn_test_add(l, uneven, NULL, "scores: rows of other sizes");
     tn_test_add(l, other_steps, NULL, "scores: outputs of other steps");

@@ -14,13 +14,18 @@ static tn_data_split heldout_of(const tn_session_options *o) { return o->split ?
 
 static tn_source_start start_of(const tn_session *s, tn_data_split heldout, bool heldout_only, int64_t batch)
 {
-    return (tn_source_start){ .trainer = s->trainer, .batch = batch, .length = s->length, .accumulate = tn_settings_int(s->settings, "train.accumulate"),
-                              .heldout = heldout, .heldout_only = heldout_only };
+    return (tn_source_start){ .trainer = s->trainer,
+                              .batch = batch,
+                              .length = s->length,
+                              .accumulate = tn_settings_int(s->settings, "train.accumulate"),
+                              .heldout = heldout,
+                              .heldout_only = heldout_only };
 }
 
 /* Of the metrics that the data allow: outputs beside the plans' own, which all steps without gradients are asked for, and steps of their own,
  * which are run on data alone. */
-static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1], const char *steps[TN_METRICS_MAX + 1])
+static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1],
+                       const char *steps[TN_METRICS_MAX + 1])
 {
     size_t n = 0, runs = 0, k;
     tn_metric_list all;
@@ -28,7 +33,8 @@ static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1
     for (size_t i = 0; i < all.n; i++) {
         const tn_metric_row *m = all.row[i];
         if (m->needs && isnan(tn_source_number_of(&s->source, m->needs))) continue;
-        for (k = 0; m->reads && k < n && strcmp(wants[k], m->reads) != 0; k++) {}
+        for (k = 0; m->reads && k < n && strcmp(wants[k], m->reads) != 0; k++) {
+        }
         if (m->reads && k == n && n < TN_BATCH_WANTS) wants[n++] = m->reads;
         if (m->runs && s->source.ctx && runs < TN_METRICS_MAX) steps[runs++] = m->runs;
     }
@@ -39,11 +45,13 @@ static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1
 static int ahead_of(const tn_session *s)
 {
     if (tn_settings_int(s->settings, "loader.workers") == 0) return 0;
-    if (!tn_settings_is_auto(s->settings, "loader.prefetch")) return (int)tn_settings_int(s->settings, "loader.prefetch");
+    if (!tn_settings_is_auto(s->settings, "loader.prefetch"))
+        return (int)tn_settings_int(s->settings, "loader.prefetch");
     return s->shared ? 0 : s->source.prefers_ahead;
 }
 
-static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused, tn_trainer **out)
+static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused,
+                              tn_trainer **out)
 {
     const tn_source *src = &s->source;
     const bool looks = o->looks || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
@@ -53,10 +61,23 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
     size_t beside = 0;
     list_needs(s, wants, steps);
     if (src->ctx) TN_RETURN_IF(tn_source_bytes(src, s->model, s->settings, &how, ahead_of(s), &beside));
-    const tn_trainer_options t = { .look = looks, .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
-                                   .supply = src->ctx ? &supply : NULL, .waits = src->waits, .wants = wants, .steps = steps, .widths = src->width,
-                                   .n_widths = src->n_widths, .forward_only = o->evaluates, .beside = beside,
-                                   .refused = refused, .shared = s->shared, .seat = s->seat, .store = o->store };
+    const tn_trainer_options t = { .look = looks,
+                                   .model = s->model,
+                                   .settings = s->settings,
+                                   .batch = batch,
+                                   .length = s->length,
+                                   .supply = src->ctx ? &supply : NULL,
+                                   .waits = src->waits,
+                                   .wants = wants,
+                                   .steps = steps,
+                                   .widths = src->width,
+                                   .n_widths = src->n_widths,
+                                   .forward_only = o->evaluates,
+                                   .beside = beside,
+                                   .refused = refused,
+                                   .shared = s->shared,
+                                   .seat = s->seat,
+                                   .store = o->store };
     return tn_trainer_new(&t, out);
 }
 
@@ -153,11 +174,18 @@ tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source
     return st;
 }
 
-int64_t tn_session_count(const tn_session *s, tn_data_split split) { return s->source.ctx ? s->source.count(s->source.ctx, split) : 0; }
+int64_t tn_session_count(const tn_session *s, tn_data_split split)
+{
+    return s->source.ctx ? s->source.count(s->source.ctx, split) : 0;
+}
 
 static tn_status find_source(tn_session *s, const tn_session_options *o)
 {
-    const tn_source_open how = { .model = s->model, .settings = s->settings, .needed = o->needs_data, .trains = !o->evaluates, .shared = s->shared };
+    const tn_source_open how = { .model = s->model,
+                                 .settings = s->settings,
+                                 .needed = o->needs_data,
+                                 .trains = !o->evaluates,
+                                 .shared = s->shared };
     TN_RETURN_IF(tn_source_find(&how, &s->source));
     s->length = tn_inputs_length(s->model, s->settings); /* which the data may have set */
     return TN_OK;
@@ -173,13 +201,17 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
                                     .n_said = o->n_said,
                                     .overrides = o->overrides,
                                     .n = o->n };
-    tn_status st = o->settings ? tn_settings_clone(o->settings, &s.settings) : tn_settings_resolve_from(&from, &s.settings, &s.model);
+    tn_status st = o->settings ? tn_settings_clone(o->settings, &s.settings)
+                               : tn_settings_resolve_from(&from, &s.settings, &s.model);
     if (o->settings) s.model = o->model;
     if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
     if (st == TN_OK) st = find_source(&s, o);
     const tn_supply supply = tn_source_supply(&s.source);
-    if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, s.source.ctx ? &supply : NULL, o->width, o->parameters, &s.width);
-    if (st == TN_OK && o->weights) st = tn_weights_check(o->weights, s.model, s.settings, s.source.ctx ? &supply : NULL, tn_model_cuts(s.model) && s.length > 8 ? 8 : s.length);
+    if (st == TN_OK && o->parameters)
+        st = tn_width_fit(s.model, s.settings, s.source.ctx ? &supply : NULL, o->width, o->parameters, &s.width);
+    if (st == TN_OK && o->weights)
+        st = tn_weights_check(o->weights, s.model, s.settings, s.source.ctx ? &supply : NULL,
+                              tn_model_cuts(s.model) && s.length > 8 ? 8 : s.length);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = start_source(&s, o);
     if (st == TN_OK && s.source.ctx) st = tn_metric_settle(&s.source, s.trainer, s.settings);
@@ -190,8 +222,8 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 
 tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out)
 {
-    return tn_session_open_with(&(tn_session_options){ .target = target, .overrides = overrides, .n = n, .needs_data = needs_data },
-                                out);
+    return tn_session_open_with(
+        &(tn_session_options){ .target = target, .overrides = overrides, .n = n, .needs_data = needs_data }, out);
 }
 
 void tn_session_close(tn_session *s)

@@ -16,21 +16,21 @@ enum { TN_SESSION_TOKENS = 4096, TN_SESSION_SAMPLES = 64 };
 typedef struct tn_session {
     tn_settings *settings;
     const tn_model *model;
-    tn_source source;      /* empty where none is named */
+    tn_source source; /* empty where none is named */
     tn_trainer *trainer;
     int64_t batch, length; /* B, T */
     tn_shared *shared;     /* where samples and plans are from, or NULL */
     tn_seat *seat;         /* whose context it runs on, or NULL */
-    tn_width width; /* text is empty where none was looked for */
-    int64_t asked; /* the batch that memory was not given for, or 0 */
+    tn_width width;        /* text is empty where none was looked for */
+    int64_t asked;         /* the batch that memory was not given for, or 0 */
 } tn_session;
 
 typedef struct tn_session_options {
-    const tn_asked *asked; /* what the user typed, for a model of their own; NULL: nothing */
-    const char *target;    /* see tn_settings_resolve */
+    const tn_asked *asked;       /* what the user typed, for a model of their own; NULL: nothing */
+    const char *target;          /* see tn_settings_resolve */
     const tn_settings *settings; /* instead: as they were resolved, with their model */
     const tn_model *model;
-    tn_store *store;             /* borrowed: its tensors are the trainer's; NULL: its own */
+    tn_store *store; /* borrowed: its tensors are the trainer's; NULL: its own */
     const char
         *file; /* instead of a target: a file of weights, with the words that stand in it (see tn_settings_from) */
     const char *const *said;

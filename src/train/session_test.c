@@ -15,7 +15,14 @@ enum { T = 32 };
 
 static tn_status open_batch(const char *batch, const char *more, tn_session *s)
 {
-    const char *const set[] = { "vocab=64", "dim=32", "layers=2", "heads=2", "train.context=32", "threads=1", "device=cpu", batch,
+    const char *const set[] = { "vocab=64",
+                                "dim=32",
+                                "layers=2",
+                                "heads=2",
+                                "train.context=32",
+                                "threads=1",
+                                "device=cpu",
+                                batch,
                                 more ? more : "train.accumulate=3" };
     *s = (tn_session){ 0 };
     return tn_session_open("gpt", set, sizeof set / sizeof *set, false, s);
@@ -122,16 +129,17 @@ static tn_status build_asked(tn_graph *g, const tn_settings *st, const tn_batch 
 }
 
 static const tn_metric_row asked_rows[] = { { "loss", .how = TN_MEAN_BY_COUNT },
-                                            { "again", .how = TN_MEAN_BY_COUNT, .sums = { "extra_sum" }, .reads = "extra_sum",
-                                              .runs = "twice" } };
-static const tn_step_row asked_steps[] = { { "train", build_asked, true }, { "eval", build_asked, false }, { "twice", build_asked,
-                                                                                                             false } };
+                                            { "again", .how = TN_MEAN_BY_COUNT, .sums = { "extra_sum" },
+                                              .reads = "extra_sum", .runs = "twice" } };
+static const tn_step_row asked_steps[] = { { "train", build_asked, true },
+                                           { "eval", build_asked, false },
+                                           { "twice", build_asked, false } };
 
 static void asked(void **state)
 {
-    static const char *const set[] = { "task=mqar", "task.pairs=2", "task.keys=4", "task.values=4", "train.context=16", "dim=16",
-                                       "layers=1", "heads=1",
-                                       "train.batch=4", "threads=1", "device=cpu" };
+    static const char *const set[] = { "task=mqar",        "task.pairs=2", "task.keys=4", "task.values=4",
+                                       "train.context=16", "dim=16",       "layers=1",    "heads=1",
+                                       "train.batch=4",    "threads=1",    "device=cpu" };
     const bool stated = *state != NULL;
     tn_session s;
     tn_settings *st;
@@ -142,7 +150,8 @@ static void asked(void **state)
     model.metrics = stated ? asked_rows : NULL;
     model.n_metrics = stated ? 2 : 0;
     if (stated) model.steps = asked_steps, model.n_steps = 3;
-    assert_ok(tn_session_open_with(&(tn_session_options){ .settings = st, .model = &model, .needs_data = true, .evaluates = true }, &s));
+    assert_ok(tn_session_open_with(
+        &(tn_session_options){ .settings = st, .model = &model, .needs_data = true, .evaluates = true }, &s));
     assert_ok(tn_evaluate(s.trainer, &s.source, 1, &e));
     if (stated) assert_float_equal(tn_scores_get(&e.scores, "again"), tn_scores_first(&e.scores), 1e-6);
     else assert_false(isnan(tn_scores_get(&e.scores, "accuracy")));

@@ -174,10 +174,34 @@ int64_t tn_shared_plans_made(tn_shared *s)
 /* Settings that no plan depends on: read step by step, or by others. One that ends in a dot stands for all below it. A new row is
  * taken to matter unless it is listed here. */
 static const char *const run_time[] = {
-    "seed", "run", "preset", "log.", "ckpt.", "sample.", "loader.workers", "loader.prefetch", "train.lr", "train.lr_min_frac",
-    "train.warmup", "train.schedule", "train.cooldown_frac", "train.decay", "train.beta1", "train.beta2", "train.eps", "train.clip",
-    "train.momentum", "train.steps", "train.epochs", "train.nonfinite", "train.eval_every", "train.select", "train.test",
-    "train.stop_patience", "optim.loss_scale", "optim.loss_scale_growth",
+    "seed",
+    "run",
+    "preset",
+    "log.",
+    "ckpt.",
+    "sample.",
+    "loader.workers",
+    "loader.prefetch",
+    "train.lr",
+    "train.lr_min_frac",
+    "train.warmup",
+    "train.schedule",
+    "train.cooldown_frac",
+    "train.decay",
+    "train.beta1",
+    "train.beta2",
+    "train.eps",
+    "train.clip",
+    "train.momentum",
+    "train.steps",
+    "train.epochs",
+    "train.nonfinite",
+    "train.eval_every",
+    "train.select",
+    "train.test",
+    "train.stop_patience",
+    "optim.loss_scale",
+    "optim.loss_scale_growth",
 };
 
 static bool is_run_time(const char *key)

@@ -39,7 +39,8 @@ static tn_status train(const point *p, tn_shared *shared, tn_seat *seat, result 
     size_t n = 0;
     while (p->set[n]) n++;
     TN_RETURN_IF(tn_session_open_with(
-        &(tn_session_options){ .target = "xor_tep", .overrides = p->set, .n = n, .needs_data = true, .shared = shared, .seat = seat },
+        &(tn_session_options){
+            .target = "xor_tep", .overrides = p->set, .n = n, .needs_data = true, .shared = shared, .seat = seat },
         &on));
     const tn_training job = {
         .trainer = on.trainer, .settings = on.settings, .source = &on.source, .batch = on.batch, .length = on.length
@@ -47,7 +48,10 @@ static tn_status train(const point *p, tn_shared *shared, tn_seat *seat, result 
     const tn_status s = tn_training_run(&job, NULL, &last);
     if (s == TN_OK) {
         const tn_bucket *b = tn_store_bucket(tn_trainer_store(on.trainer), 0);
-        *r = (result){ .n = b->count, .loss = tn_scores_first(&last.last), .accuracy = tn_scores_get(&last.best, "accuracy"), .param = tn_alloc(sizeof(float) * (size_t)b->count) };
+        *r = (result){ .n = b->count,
+                       .loss = tn_scores_first(&last.last),
+                       .accuracy = tn_scores_get(&last.best, "accuracy"),
+                       .param = tn_alloc(sizeof(float) * (size_t)b->count) };
         memcpy(r->param, b->param, sizeof(float) * (size_t)b->count);
     }
     tn_session_close(&on);
@@ -142,7 +146,8 @@ static void forgets(void **state)
             char dim[16];
             result r;
             snprintf(dim, sizeof dim, "dim=%d", d);
-            const point p = { { "task.size=32", "train.steps=1", "train.batch=16", "threads=1", "device=cpu", dim, NULL } };
+            const point p = { { "task.size=32", "train.steps=1", "train.batch=16", "threads=1", "device=cpu", dim,
+                                NULL } };
             assert_ok(train(&p, shared, NULL, &r));
             tn_free(r.param);
         }

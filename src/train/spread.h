@@ -9,8 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TN_SPREAD_NAMES = 96, TN_SPREAD_PARTS = 16, TN_SPREAD_FIRST = -8, TN_SPREAD_OCTAVES = 40,
-       TN_SPREAD_BINS = TN_SPREAD_PARTS * TN_SPREAD_OCTAVES };
+enum {
+    TN_SPREAD_NAMES = 96,
+    TN_SPREAD_PARTS = 16,
+    TN_SPREAD_FIRST = -8,
+    TN_SPREAD_OCTAVES = 40,
+    TN_SPREAD_BINS = TN_SPREAD_PARTS * TN_SPREAD_OCTAVES
+};
 
 typedef struct tn_spread {
     char name[64];

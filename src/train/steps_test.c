@@ -67,8 +67,8 @@ static void ask(const tn_settings *st, const tn_instruments *i)
     if (!i->output(i->ctx, "only", &only_count)) only_count = -1;
 }
 
-static const tn_model toy = { TN_MODEL_HEAD, .name = "toy", TN_INPUTS(rows), TN_STEPS(steps), TN_SCHEDULES(factor),
-                              .choose = in_turn, .instruments = ask };
+static const tn_model toy = { TN_MODEL_HEAD,        .name = "toy",     TN_INPUTS(rows),   TN_STEPS(steps),
+                              TN_SCHEDULES(factor), .choose = in_turn, .instruments = ask };
 
 static tn_settings *settings_of(const char *more)
 {
@@ -86,7 +86,10 @@ static tn_status open_toy(const tn_model *m, const tn_settings *st, tn_trainer *
     return tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = st, .batch = B, .length = 1 }, t);
 }
 
-static void hear(void *ctx, const char *name, double value, const char *unit) { (void)ctx, (void)name, (void)value, (void)unit; }
+static void hear(void *ctx, const char *name, double value, const char *unit)
+{
+    (void)ctx, (void)name, (void)value, (void)unit;
+}
 
 static void told(void *ctx, tn_ran what, tn_bound *b, double seconds)
 {
@@ -121,7 +124,8 @@ static void each_has_its_own(void **state)
 static void mistakes(void **state)
 {
     (void)state;
-    static const tn_schedule_row nameless[] = { { NULL, factor_at } }, input[] = { { "factor", factor_at }, { "x", factor_at } };
+    static const tn_schedule_row nameless[] = { { NULL, factor_at } },
+                                 input[] = { { "factor", factor_at }, { "x", factor_at } };
     static const tn_loss_row unknown[] = { { "loss", "labels" } }, empty[] = { { NULL, TN_T } };
     const tn_input_row counts[] = { rows[0], { "n", TN_F32, .dims = { "1" }, .valid_rows = true } };
     tn_settings *st = settings_of(NULL);
@@ -158,8 +162,10 @@ static void lent_store(void **state)
     tn_store *store;
     tn_trainer *t;
     assert_ok(tn_store_new(TN_CPU, 1, &store));
-    assert_fails(tn_trainer_new(&(tn_trainer_options){ .model = &toy, .settings = st, .batch = B, .length = 1, .store = store }, &t), TN_USAGE,
-                 "compute=tf32");
+    assert_fails(
+        tn_trainer_new(&(tn_trainer_options){ .model = &toy, .settings = st, .batch = B, .length = 1, .store = store },
+                       &t),
+        TN_USAGE, "compute=tf32");
     assert_int_equal(tn_store_count(store), 0);
     tn_store_free(store);
     tn_settings_free(st);
@@ -180,16 +186,17 @@ static const tn_input_row carrying_rows[] = {
     { "tokens", TN_I32, .dims = { TN_B, TN_T }, .cut = true, .below = "vocab" },
     { "class", TN_I32, .dims = { TN_B }, .below = "3", .pad = -1 },
 };
-static const tn_model carrying = { TN_MODEL_HEAD, .name = "carrying", .build = build_carrying, .inputs = carrying_rows, .n_inputs = 1,
-                                   TN_SCHEDULES(factor) };
+static const tn_model carrying = { TN_MODEL_HEAD,           .name = "carrying", .build = build_carrying,
+                                   .inputs = carrying_rows, .n_inputs = 1,      TN_SCHEDULES(factor) };
 
 static tn_status open_carrying(const tn_model *m, const char *recompute, tn_settings **st, tn_trainer **t)
 {
-    const char *const set[] = { "dim=16", "layers=1", "pattern=D", "vocab=11", "train.context=24", "train.steps=9", "device=cpu",
-                                "plan.chunk=8", recompute };
+    const char *const set[] = { "dim=16",        "layers=1",   "pattern=D",    "vocab=11", "train.context=24",
+                                "train.steps=9", "device=cpu", "plan.chunk=8", recompute };
     const tn_model *ten;
     assert_ok(tn_settings_resolve("ten", set, sizeof set / sizeof *set, st, &ten));
-    return tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = *st, .batch = 2, .length = 24, .threads = 1 }, t);
+    return tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = *st, .batch = 2, .length = 24, .threads = 1 },
+                          t);
 }
 
 static void schedules_in_chunks(void **state)
@@ -224,11 +231,13 @@ static void chunks_refuse(void **state)
     m.n_inputs = 2;
     m.losses = by_class;
     m.n_losses = 1;
-    assert_fails(open_carrying(&m, "plan.recompute=chunk", &st, &t), TN_USAGE, "loss loss is a mean over the input class, which is not cut along time");
+    assert_fails(open_carrying(&m, "plan.recompute=chunk", &st, &t), TN_USAGE,
+                 "loss loss is a mean over the input class, which is not cut along time");
     tn_settings_free(st);
     m = carrying;
     m.schedules = none;
-    assert_fails(open_carrying(&m, "plan.recompute=chunk", &st, &t), TN_USAGE, "schedule facto: no plan has a scalar of that name");
+    assert_fails(open_carrying(&m, "plan.recompute=chunk", &st, &t), TN_USAGE,
+                 "schedule facto: no plan has a scalar of that name");
     tn_settings_free(st);
 }
 

@@ -19,19 +19,25 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_TEXT("preset", "", "named set of values the run starts from"),
     TN_SETTING_TEXT("data", "", "file or prepared folder to train on"),
     TN_SETTING_TEXT("tokenizer", "", "of raw text (empty: bytes; a prepared folder has its own)"),
-    TN_SETTING_CHOICE("loader.mode", "auto", "auto|window|pack|bucket",
-                      "rows are random places, documents in a row, or one document each (auto: pack; one raw file: window)"),
-    TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads", "threads that make batches ahead (0: made when needed)"),
-    TN_SETTING_AUTO_INT("loader.prefetch", "auto", TN_RANGE(1, 4096), "batches", "batches made ahead (auto: of text 4, or as many as 256 MB hold; of made-up data 2; of samples none)"),
+    TN_SETTING_CHOICE(
+        "loader.mode", "auto", "auto|window|pack|bucket",
+        "rows are random places, documents in a row, or one document each (auto: pack; one raw file: window)"),
+    TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads",
+                   "threads that make batches ahead (0: made when needed)"),
+    TN_SETTING_AUTO_INT(
+        "loader.prefetch", "auto", TN_RANGE(1, 4096), "batches",
+        "batches made ahead (auto: of text 4, or as many as 256 MB hold; of made-up data 2; of samples none)"),
     TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME)"),
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "seed of every random number of the run"),
     TN_SETTING_CHOICE("compute", "auto", "auto|f32|tf32|bf16|f16|bf16x3",
-                      "operands of matrix products (auto: f32, on a GPU bf16; sums are always f32; tf32: a GPU's f32 operands rounded inside the product; bf16x3: f32's precision from bf16 instructions)"),
+                      "operands of matrix products (auto: f32, on a GPU bf16; sums are always f32; tf32: a GPU's f32 "
+                      "operands rounded inside the product; bf16x3: f32's precision from bf16 instructions)"),
 
     TN_SETTING_INT("train.steps", "2000", TN_RANGE(1, 1e12), "steps", "length of the run"),
-    TN_SETTING_INT("train.epochs", "0", TN_RANGE(0, 1e9), "epochs", "length of a run on a task, instead of train.steps (0: by steps)"),
+    TN_SETTING_INT("train.epochs", "0", TN_RANGE(0, 1e9), "epochs",
+                   "length of a run on a task, instead of train.steps (0: by steps)"),
     TN_SETTING_AUTO_INT("train.batch", "auto", TN_RANGE(1, 1e9), "seq",
                         "sequences or samples per step (auto: the largest that fits the memory plan; a task: 64)"),
     TN_SETTING_INT("train.context", "256", TN_RANGE(1, 1e9), "tokens", "length of a sequence"),
@@ -51,8 +57,9 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_FLOAT("train.clip", "1", TN_RANGE_MIN(0), "", "largest norm of the gradient (0: no limit)"),
     TN_SETTING_FLOAT("train.dropout", "0", TN_RANGE_HI_OPEN(0, 1), "", "part of the activations dropped"),
     TN_SETTING_CHOICE("train.nonfinite", "stop", "stop|skip|rollback", "what a NaN or infinite gradient leads to"),
-    TN_SETTING_AUTO_INT_OFF("optim.loss_scale", "auto", TN_RANGE(1, 1152921504606846976.0), "",
-                            "first scale of the loss for its gradients, halved when they overflow (auto: 65536 with compute=f16)"),
+    TN_SETTING_AUTO_INT_OFF(
+        "optim.loss_scale", "auto", TN_RANGE(1, 1152921504606846976.0), "",
+        "first scale of the loss for its gradients, halved when they overflow (auto: 65536 with compute=f16)"),
     TN_SETTING_INT("optim.loss_scale_growth", "2000", TN_RANGE(0, 1e9), "steps",
                    "good steps in a row that double the loss scale (0: it never grows)"),
     TN_SETTING_CHOICE("train.optimizer", "adamw", "adamw|sgd", "rule of the step"),
@@ -61,15 +68,20 @@ const tn_setting tn_train_settings[] = {
                    "steps between evaluations (0: only at the end; a task, unless set: once per epoch)"),
     TN_SETTING_INT("train.eval_batches", "16", TN_RANGE(0, 1e9), "batches",
                    "held-out batches of one evaluation (0: all there are; a task, unless set: 0)"),
-    TN_SETTING_TEXT("train.select", "auto", "the held-out metric that makes a checkpoint the best (auto: loss; where answers are counted, which are right)"),
-    TN_SETTING_BOOL("train.test", "off", "at the end, evaluate the best checkpoint on the test split (a task that has one, unless set: on)"),
+    TN_SETTING_TEXT("train.select", "auto",
+                    "the held-out metric that makes a checkpoint the best (auto: loss; where answers are counted, "
+                    "which are right)"),
+    TN_SETTING_BOOL("train.test", "off",
+                    "at the end, evaluate the best checkpoint on the test split (a task that has one, unless set: on)"),
     TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
                    "end the run after so many without a better result (0: never)"),
     TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "", "part of the data kept for evaluation"),
-    TN_SETTING_FLOAT("train.test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "", "part of raw text kept as a test split, beside it"),
+    TN_SETTING_FLOAT("train.test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "",
+                     "part of raw text kept as a test split, beside it"),
 
     TN_SETTING_INT("ckpt.every", "500", TN_RANGE(0, 1e12), "steps", "steps between checkpoints (0: only at the end)"),
-    TN_SETTING_FLOAT("ckpt.every_s", "0", TN_RANGE_MIN(0), "s", "seconds between checkpoints, beside ckpt.every (0: no limit)"),
+    TN_SETTING_FLOAT("ckpt.every_s", "0", TN_RANGE_MIN(0), "s",
+                     "seconds between checkpoints, beside ckpt.every (0: no limit)"),
     TN_SETTING_INT("ckpt.keep_latest", "2", TN_RANGE(1, 1e9), "checkpoints", "how many of the newest stay"),
     TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the best by train.select stay"),
     TN_SETTING_FLOAT("ckpt.wait_s", "300", TN_RANGE_MIN(0), "s",
@@ -77,7 +89,8 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "whether checkpoints are packed"),
 
     TN_SETTING_CHOICE("log.level", "training", "info|training|performance|profiling",
-                      "how much is measured: loss and time; speed, memory, instruments; parts of the model; kernels and memory layout"),
+                      "how much is measured: loss and time; speed, memory, instruments; parts of the model; kernels "
+                      "and memory layout"),
     TN_SETTING_INT("log.every", "10", TN_RANGE(1, 1e12), "steps", "steps between lines of metrics.jsonl"),
     TN_SETTING_BOOL("log.csv", "off", "also write metrics.csv, at checkpoints and at the end"),
     TN_SETTING_INT("sample.every", "0", TN_RANGE(0, 1e12), "steps", "steps between samples of text (0: none)"),
@@ -86,8 +99,9 @@ const tn_setting tn_train_settings[] = {
 
     TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
                       "activations computed again to save memory: inside layers, or chunks of time (recurrent models)"),
-    TN_SETTING_AUTO_INT("plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
-                        "length of a chunk (auto: equal parts in which the batch has at most 4096 tokens, on a GPU 16384)"),
+    TN_SETTING_AUTO_INT(
+        "plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
+        "length of a chunk (auto: equal parts in which the batch has at most 4096 tokens, on a GPU 16384)"),
 };
 const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_settings;
 
@@ -103,7 +117,8 @@ tn_status tn_settings_switches(tn_settings *st)
 {
     for (size_t i = 0; tn_op_at(i); i++) {
         const tn_setting *row = tn_op_at(i)->switch_row;
-        if (row && tn_settings_find(st, row->key) == tn_settings_count(st)) TN_RETURN_IF(tn_settings_add(st, row, 1, "opt"));
+        if (row && tn_settings_find(st, row->key) == tn_settings_count(st))
+            TN_RETURN_IF(tn_settings_add(st, row, 1, "opt"));
     }
     return tn_settings_add(st, tn_plan_switches, tn_plan_switches_n, "opt");
 }
@@ -144,8 +159,10 @@ static tn_status read_target(const char *target, choice *c)
         return keep(c->file, sizeof c->file, target);
     if (tn_preset_named(target, &owner)) return keep(c->preset, sizeof c->preset, target);
     if (tn_model_named(target)) return keep(c->model, sizeof c->model, target);
-    return tn_error(TN_USAGE, "%s is neither a preset nor a model (`tenon presets` lists them); a config file is named with "
-                              ".yaml or a path", tn_text_quote(target, quoted, sizeof quoted));
+    return tn_error(TN_USAGE,
+                    "%s is neither a preset nor a model (`tenon presets` lists them); a config file is named with "
+                    ".yaml or a path",
+                    tn_text_quote(target, quoted, sizeof quoted));
 }
 
 /* "key=value" that stands in a file. */
@@ -272,10 +289,7 @@ tn_status tn_settings_resolve(const char *target, const char *const *overrides, 
     return tn_settings_resolve_asked(NULL, target, overrides, n, out, model);
 }
 
-tn_status tn_settings_fix_sizes(const tn_model *model, tn_settings *st)
-{
-    return tn_task_assume(model, st);
-}
+tn_status tn_settings_fix_sizes(const tn_model *model, tn_settings *st) { return tn_task_assume(model, st); }
 
 int64_t tn_settings_vocab(const tn_settings *st)
 {

@@ -59,7 +59,9 @@ static tn_status make_kept_of(tn_trainer_step *s, const char *lead)
         const tn_dtype type = tn_ref_dtype(g, x);
         if ((type != TN_F32 && type != TN_I32) || strncmp(g->output[i].name, lead, strlen(lead)) != 0) continue;
         tn_kept_output *k = &s->kept[s->n_kept];
-        *k = (tn_kept_output){ .name = g->output[i].name, .whole_numbers = type == TN_I32, .count = tn_dims_count(tn_ref_dims(g, x)) };
+        *k = (tn_kept_output){ .name = g->output[i].name,
+                               .whole_numbers = type == TN_I32,
+                               .count = tn_dims_count(tn_ref_dims(g, x)) };
         k->value = tn_alloc(sizeof *k->value * (size_t)k->count);
         if (!k->value) return TN_MEMORY;
         s->n_kept++;
@@ -96,7 +98,8 @@ static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
 static tn_status check_shape(const tn_trainer_options *o, const tn_inputs *in)
 {
     if (!in->cut && strcmp(tn_settings_text(o->settings, "plan.recompute"), "chunk") == 0)
-        return tn_error(TN_USAGE, "plan.recompute=chunk cuts sequences, and %s learns from samples: use none or layer", o->model->name);
+        return tn_error(TN_USAGE, "plan.recompute=chunk cuts sequences, and %s learns from samples: use none or layer",
+                        o->model->name);
     int64_t each = o->length;
     for (size_t i = 0; i < in->n; i++) {
         const int64_t items = tn_input_items(&in->slot[i], 1, o->length);
@@ -104,10 +107,16 @@ static tn_status check_shape(const tn_trainer_options *o, const tn_inputs *in)
     }
     if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
     if (!in->cut)
-        return tn__trainer_refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
-                                           (long long)o->batch, (long long)each));
-    return tn__trainer_refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
-                                       (long long)o->batch, (long long)o->length));
+        return tn__trainer_refuse(
+            o->refused,
+            tn_error(TN_MEMORY,
+                     "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
+                     (long long)o->batch, (long long)each));
+    return tn__trainer_refuse(
+        o->refused,
+        tn_error(TN_MEMORY,
+                 "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
+                 (long long)o->batch, (long long)o->length));
 }
 
 static void list_wants(tn_trainer *t, const tn_trainer_options *o)
@@ -145,9 +154,19 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
     if (!t) TN_TRY(TN_MEMORY);
-    *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length, .waits = o->waits,
-                       .nll = o->nll, .look = o->look, .forward_only = o->forward_only, .weight = 1, .part = whole != NULL,
-                       .refused = o->refused, .beside = whole ? 0 : o->beside, .store = whole ? whole->store : o->store };
+    *t = (tn_trainer){ .model = o->model,
+                       .settings = o->settings,
+                       .batch = o->batch,
+                       .length = o->length,
+                       .waits = o->waits,
+                       .nll = o->nll,
+                       .look = o->look,
+                       .forward_only = o->forward_only,
+                       .weight = 1,
+                       .part = whole != NULL,
+                       .refused = o->refused,
+                       .beside = whole ? 0 : o->beside,
+                       .store = whole ? whole->store : o->store };
     t->borrowed = t->store != NULL;
     t->now = t;
     if (whole) t->inputs = whole->inputs;
@@ -309,7 +328,8 @@ tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step)
     TN_RETURN_IF(tn__step_choose(w, step));
     if (w->chunks) return tn_chunks_queue_grad(w->chunks, t->seed, step, packed_before(t), gradient_scale(t));
     tn_bound *b = w->grad->bound;
-    if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
+    if (tn_bound_data(b, "loss_scale"))
+        TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
     tn_bound_seed(b, t->seed, step);
     return run_plan(t, b);
 }
@@ -355,14 +375,19 @@ void tn_trainer_reread(tn_trainer *t)
     const tn_settings *st = t->settings;
     const char *kind = tn_settings_text(st, "train.schedule");
     t->rate = (tn_schedule){ .kind = strcmp(kind, "wsd") == 0        ? TN_SCHEDULE_WSD
-                                  : strcmp(kind, "constant") == 0 ? TN_SCHEDULE_CONSTANT
-                                                                  : TN_SCHEDULE_COSINE,
-                          .lr = tn_settings_float(st, "train.lr"), .lr_min_frac = tn_settings_float(st, "train.lr_min_frac"),
-                          .warmup = tn_settings_int(st, "train.warmup"), .steps = tn_settings_int(st, "train.steps"),
-                          .cooldown_frac = tn_settings_float(st, "train.cooldown_frac") };
-    t->fixed = (tn_optim_scalars){ .beta1 = (float)tn_settings_float(st, "train.beta1"), .beta2 = (float)tn_settings_float(st, "train.beta2"),
-                                   .eps = (float)tn_settings_float(st, "train.eps"), .momentum = (float)tn_settings_float(st, "train.momentum"),
-                                   .decay = (float)tn_settings_float(st, "train.decay"), .clip = (float)tn_settings_float(st, "train.clip") };
+                                     : strcmp(kind, "constant") == 0 ? TN_SCHEDULE_CONSTANT
+                                                                     : TN_SCHEDULE_COSINE,
+                             .lr = tn_settings_float(st, "train.lr"),
+                             .lr_min_frac = tn_settings_float(st, "train.lr_min_frac"),
+                             .warmup = tn_settings_int(st, "train.warmup"),
+                             .steps = tn_settings_int(st, "train.steps"),
+                             .cooldown_frac = tn_settings_float(st, "train.cooldown_frac") };
+    t->fixed = (tn_optim_scalars){ .beta1 = (float)tn_settings_float(st, "train.beta1"),
+                                   .beta2 = (float)tn_settings_float(st, "train.beta2"),
+                                   .eps = (float)tn_settings_float(st, "train.eps"),
+                                   .momentum = (float)tn_settings_float(st, "train.momentum"),
+                                   .decay = (float)tn_settings_float(st, "train.decay"),
+                                   .clip = (float)tn_settings_float(st, "train.clip") };
     t->accumulate = tn_settings_int(st, "train.accumulate");
     t->seed = tn_settings_int(st, "seed");
     t->last_step = t->rate.steps > 0 ? t->rate.steps - 1 : 0;

@@ -20,25 +20,29 @@ typedef struct tn_trainer tn_trainer;
 typedef struct tn_trainer_options {
     const tn_model *model;
     const tn_settings *settings; /* borrowed */
-    int64_t batch, length; /* B, T */
-    const tn_supply *supply; /* who fills its inputs; NULL: the model's own rows, without the optional ones */
-    bool waits;        /* the next batch depends on the parameters: no step is queued before the last is finished */
+    int64_t batch, length;       /* B, T */
+    const tn_supply *supply;     /* who fills its inputs; NULL: the model's own rows, without the optional ones */
+    bool waits; /* the next batch depends on the parameters: no step is queued before the last is finished */
     const char *const *wants; /* outputs that evaluation puts out beside its own, NULL at the end; or NULL */
-    bool logits;       /* "logits" among them */
-    const char *const *steps; /* of the model's own that will be run: planned at once, so that what fits is known; NULL at the end; or NULL */
+    bool logits;              /* "logits" among them */
+    const char *const *
+        steps; /* of the model's own that will be run: planned at once, so that what fits is known; NULL at the end; or NULL */
     bool nll;          /* evaluation also puts out "nll" (B,T); not in chunks (plan.recompute=chunk) */
     bool look;         /* evaluation also puts out what the model's instruments ask for; not in chunks */
     bool forward_only; /* no gradients, no optimizer */
     const char *step;  /* the only one of the model's steps that trains; NULL: those that it chooses */
-    const int64_t *widths; /* (n_widths), ascending: batches may be narrower than `length`. Plans for these widths too, on the same memory */
+    const int64_t *
+        widths; /* (n_widths), ascending: batches may be narrower than `length`. Plans for these widths too, on the same memory */
     int64_t n_widths;
-    int threads;       /* 0: as the settings say */
-    size_t beside;     /* bytes of the machine's memory that whoever runs it needs beside it: data, batches ahead. Part of the plan */
-    bool *refused;     /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
-    int ahead;         /* steps that may be queued before the oldest is collected; 0: what suits the device */
-    struct tn_shared *shared; /* borrowed: plans come from it where one store has them alone (shared.h); NULL: its own */
-    struct tn_seat *seat;     /* borrowed: its context is taken, by one trainer at a time; NULL: one of its own */
-    tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
+    int threads; /* 0: as the settings say */
+    size_t
+        beside; /* bytes of the machine's memory that whoever runs it needs beside it: data, batches ahead. Part of the plan */
+    bool *refused; /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
+    int ahead;     /* steps that may be queued before the oldest is collected; 0: what suits the device */
+    struct tn_shared
+        *shared;          /* borrowed: plans come from it where one store has them alone (shared.h); NULL: its own */
+    struct tn_seat *seat; /* borrowed: its context is taken, by one trainer at a time; NULL: one of its own */
+    tn_store *store;      /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
 
 /* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has (a GPU: more than is free), or where
@@ -88,7 +92,7 @@ void tn_trainer_schedule(tn_trainer *t, int64_t steps);
 
 typedef struct tn_applied {
     float lr, grad_norm;
-    bool ok; /* false: a number was not finite, and nothing was changed */
+    bool ok;          /* false: a number was not finite, and nothing was changed */
     float loss_scale; /* the step's; NaN where the loss is not scaled */
     tn_guard_action action;
 } tn_applied;

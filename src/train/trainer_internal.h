@@ -48,35 +48,41 @@ struct tn_trainer {
     bool borrowed; /* the store */
     bool sealed;   /* it has all weights that it will have */
     tn_context *context;
-    bool seated;       /* the context is a seat's */
+    bool seated; /* the context is a seat's */
     tn_plan_cache *plans;
-    tn_shared *shared; /* where grad, eval and apply are from instead, or NULL */
+    tn_shared *shared;       /* where grad, eval and apply are from instead, or NULL */
     char key[TN_HASH_BYTES]; /* of the settings, in there */
-    tn_trainer_step step[2 * TN_STEPS_MAX + 1]; /* (n_steps): n_train with gradients, the evaluation, those asked for by name */
+    tn_trainer_step
+        step[2 * TN_STEPS_MAX + 1]; /* (n_steps): n_train with gradients, the evaluation, those asked for by name */
     size_t n_train, n_steps;
     tn_trainer_step *grad, *eval; /* of those: the training step at work, the evaluation */
-    int64_t accumulate, seed, last_step; /* batches of an optimizer's step; of random numbers; the run's, for schedules */
-    tn_schedule rate;      /* of the learning rate, and the other scalars of the optimizer, as the settings had them when they were read */
+    int64_t accumulate, seed,
+        last_step; /* batches of an optimizer's step; of random numbers; the run's, for schedules */
+    tn_schedule
+        rate; /* of the learning rate, and the other scalars of the optimizer, as the settings had them when they were read */
     tn_optim_scalars fixed;
     const tn_plan *apply;
     tn_bound *apply_bound;
     tn_chunks *chunks; /* instead of the plans of grad and eval, or NULL */
     tn_guard *guard;
     tn_ring *ring; /* steps that are queued; NULL: forward_only, or a part */
-    bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
+    bool scales;   /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
     bool unscaled;
     tn_loss_scale loss_scale;
     float weight; /* of the batches to come */
-    tn_trainer *narrower; /* the next of them: a trainer without an optimizer on the same store, context and cache; or NULL */
-    tn_trainer *now;      /* the one whose inputs were filled last: itself or a narrower one */
-    bool part;            /* it is such a narrower one */
-    bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
+    tn_trainer
+        *narrower; /* the next of them: a trainer without an optimizer on the same store, context and cache; or NULL */
+    tn_trainer *now; /* the one whose inputs were filled last: itself or a narrower one */
+    bool part;       /* it is such a narrower one */
+    bool steady,
+        fresh;     /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int64_t steps; /* of the schedule; 0: train.steps */
     tn_watch watch;
-    int64_t valid;                    /* rows of the feed */
-    tn_feed feed;                     /* inputs of the training plan, or of the other where that has no use for them */
-    const tn_trainer_step *evaluated; /* whose `kept` ("look." outputs) are of an evaluation since the last training step, or NULL */
-    const tn_trainer_step *stepped;   /* whose `kept` are of the last training step, or NULL */
+    int64_t valid; /* rows of the feed */
+    tn_feed feed;  /* inputs of the training plan, or of the other where that has no use for them */
+    const tn_trainer_step
+        *evaluated; /* whose `kept` ("look." outputs) are of an evaluation since the last training step, or NULL */
+    const tn_trainer_step *stepped; /* whose `kept` are of the last training step, or NULL */
 };
 
 /* Plans (trainer_plans.c). */
@@ -93,12 +99,14 @@ tn_status tn__trainer_bind_step(tn_trainer *t, tn_trainer_step *s);
 
 /* Steps and schedules (trainer_steps.c). */
 
-tn_status tn__steps_list(tn_trainer *t, const char *only); /* which there are; checks the rows. only: of those that train, or NULL */
+tn_status tn__steps_list(tn_trainer *t,
+                         const char *only); /* which there are; checks the rows. only: of those that train, or NULL */
 void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s); /* once it is bound */
 /* By name, with its numbers counted; type may be NULL. NULL: it has none. */
 const void *tn__step_output(const tn_trainer_step *s, const char *name, tn_dtype *type, int64_t *count);
 tn_status tn__steps_check(const tn_trainer *t); /* schedules and costs, once all is bound */
-tn_status tn__step_choose(tn_trainer *t, int64_t step); /* before a training plan runs: which, with inputs and scalars */
+tn_status tn__step_choose(tn_trainer *t,
+                          int64_t step); /* before a training plan runs: which, with inputs and scalars */
 tn_status tn__step_before_eval(tn_trainer *t);
 tn_status tn__steps_plan(tn_trainer *t, const char *const *names); /* those that will be asked for by name; not bound */
 

@@ -163,8 +163,9 @@ bool tn_trainer_has_instruments(const tn_trainer *t) { return t->model->instrume
 tn_status tn_trainer_instruments(tn_trainer *t, tn_instrument_report *report, tn_instrument_report *spread, void *ctx)
 {
     instrument_call c = { .trainer = t, .report = report, .spread = spread, .ctx = ctx };
-    const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on, .output = output_of,
-                                .spread = spread ? pass_on_spread : NULL };
+    const tn_instruments in = {
+        .ctx = &c, .param = param_of, .report = pass_on, .output = output_of, .spread = spread ? pass_on_spread : NULL
+    };
     tn_settings_watch(t->settings);
     if (t->model->instruments) t->model->instruments(t->settings, &in);
     for (int i = 0; i < READ_AT_ONCE; i++) tn_host_copy_free(&c.copy[i]);

@@ -13,12 +13,12 @@
 
 typedef struct place {
     int64_t step;
-    int64_t n;         /* batches so far */
-    float *weight;     /* (batches) */
-    float *loss;       /* (batches): of those the host knows at once */
-    double *factor;    /* (batches, parts): what the losses of the reply count; 0: there is none */
-    void *reply;       /* losses (batches, parts), then the norm, then ok as an i32; NULL where the host computes */
-    bool known;        /* all numbers are in `loss` and `applied` */
+    int64_t n;      /* batches so far */
+    float *weight;  /* (batches) */
+    float *loss;    /* (batches): of those the host knows at once */
+    double *factor; /* (batches, parts): what the losses of the reply count; 0: there is none */
+    void *reply;    /* losses (batches, parts), then the norm, then ok as an i32; NULL where the host computes */
+    bool known;     /* all numbers are in `loss` and `applied` */
     tn_applied applied;
 } place;
 
@@ -70,8 +70,10 @@ tn_status tn__ring_new(tn_trainer *t, int ahead, tn_ring **out)
 {
     tn_ring *r = tn_alloc(sizeof *r);
     if (!r) return TN_MEMORY;
-    *r = (tn_ring){ .backend = tn_context_backend(t->context), .queue = tn_context_queue(t->context),
-                    .batches = tn_settings_int(t->settings, "train.accumulate"), .parts = parts_of(t) };
+    *r = (tn_ring){ .backend = tn_context_backend(t->context),
+                    .queue = tn_context_queue(t->context),
+                    .batches = tn_settings_int(t->settings, "train.accumulate"),
+                    .parts = parts_of(t) };
     r->ahead = ahead > 0 ? ahead : r->backend->host_memory ? 1 : TN_TRAINER_AHEAD;
     if (!steps_are_alike(t) || r->ahead < 1) r->ahead = 1;
     if (r->ahead > TN_TRAINER_AHEAD) r->ahead = TN_TRAINER_AHEAD;
@@ -117,7 +119,8 @@ static tn_status queue_loss(tn_trainer *t, const place *p)
     size_t n = 1;
     const double *factor = &one;
     const void *loss = w->chunks ? tn_chunks_losses(w->chunks, &n, &factor) : tn_bound_place(w->grad->bound, "loss");
-    if (!loss || n > parts) return tn_error(TN_INTERNAL, "the training plan has %s", loss ? "too many losses" : "no loss");
+    if (!loss || n > parts)
+        return tn_error(TN_INTERNAL, "the training plan has %s", loss ? "too many losses" : "no loss");
     for (size_t i = 0; i < parts; i++) p->factor[at + i] = i < n ? factor[i] : 0;
     if (n < parts) TN_RETURN_IF(r->backend->zero(r->queue, r->losses + at + n, sizeof(float) * (parts - n)));
     TN_RETURN_IF(r->backend->copy(r->queue, r->losses + at, loss, sizeof(float) * n));
@@ -163,7 +166,8 @@ static tn_status queue_update(tn_trainer *t, place *p)
     const tn_ring *r = t->ring;
     const void *norm = tn_bound_place(t->apply_bound, "grad_norm"), *ok = tn_bound_place(t->apply_bound, "ok");
     const size_t at = sizeof(float) * (size_t)(r->batches * r->parts);
-    if (p->n != r->batches) return tn_error(TN_INTERNAL, "a step of %lld batches has %lld", (long long)r->batches, (long long)p->n);
+    if (p->n != r->batches)
+        return tn_error(TN_INTERNAL, "a step of %lld batches has %lld", (long long)r->batches, (long long)p->n);
     TN_RETURN_IF(tn__trainer_set_apply(t, p->step, (float)weights_of(p), r->n, &p->applied));
     TN_RETURN_IF(tn_bound_take(t->apply_bound, "loss", r->losses));
     TN_RETURN_IF(tn_run(t->apply_bound));
@@ -178,7 +182,9 @@ tn_status tn_trainer_queue_apply(tn_trainer *t, int64_t step)
     place *p = next_place(r);
     TN_RETURN_IF(check_room(r));
     p->step = step;
-    if (p->known) TN_RETURN_IF(tn__trainer_apply_now(t, step, (float)weights_of(p), (float)mean_of(p, p->loss), r->n, &p->applied));
+    if (p->known)
+        TN_RETURN_IF(
+            tn__trainer_apply_now(t, step, (float)weights_of(p), (float)mean_of(p, p->loss), r->n, &p->applied));
     else TN_RETURN_IF(queue_update(t, p));
     r->n++;
     return TN_OK;

@@ -15,25 +15,32 @@ static const tn_step_row *find_row(const tn_model *m, const char *name)
 static tn_status check_rows(const tn_model *m)
 {
     size_t trains = 0;
-    if (m->n_steps > TN_STEPS_MAX) return tn_error(TN_USAGE, "model %s has more than %d steps: join some", m->name, TN_STEPS_MAX);
+    if (m->n_steps > TN_STEPS_MAX)
+        return tn_error(TN_USAGE, "model %s has more than %d steps: join some", m->name, TN_STEPS_MAX);
     if (m->n_schedules > TN_SCHEDULES_MAX)
         return tn_error(TN_USAGE, "model %s has more than %d schedules: join some", m->name, TN_SCHEDULES_MAX);
     for (size_t i = 0; i < m->n_schedules; i++)
         if (!m->schedules[i].name || !m->schedules[i].value)
-            return tn_error(TN_USAGE, "model %s has a schedule without a name or a function: complete its row", m->name);
+            return tn_error(TN_USAGE, "model %s has a schedule without a name or a function: complete its row",
+                            m->name);
     for (size_t i = 0; i < m->n_steps; i++) {
         const tn_step_row *row = &m->steps[i];
         if (!row->name || !row->name[0] || !row->build)
-            return tn_error(TN_USAGE, "model %s, step %s: it has no %s: add it to the row", m->name, row->name ? row->name : "?",
-                            row->build ? "name" : "build");
+            return tn_error(TN_USAGE, "model %s, step %s: it has no %s: add it to the row", m->name,
+                            row->name ? row->name : "?", row->build ? "name" : "build");
         if (find_row(m, row->name) != row)
             return tn_error(TN_USAGE, "model %s has two steps called %s: rename one of the rows", m->name, row->name);
         trains += row->gradients;
     }
     if (m->n_steps && !trains && !m->build)
-        return tn_error(TN_USAGE, "model %s has no step with gradients: set .gradients in the row of the one that trains", m->name);
+        return tn_error(TN_USAGE,
+                        "model %s has no step with gradients: set .gradients in the row of the one that trains",
+                        m->name);
     if (m->choose && trains < 2)
-        return tn_error(TN_USAGE, "model %s has a choose function and %zu step with gradients: add another to its steps, or remove it", m->name, trains);
+        return tn_error(
+            TN_USAGE,
+            "model %s has a choose function and %zu step with gradients: add another to its steps, or remove it",
+            m->name, trains);
     return TN_OK;
 }
 
@@ -58,8 +65,9 @@ static tn_status value_of(const tn_trainer *t, const tn_schedule_row *row, int64
 {
     *out = row->value(t->settings, step);
     if (isfinite(*out)) return TN_OK;
-    return tn_error(TN_USAGE, "model %s, schedule %s: its value at step %lld is %g: correct the function, or the settings it reads", t->model->name,
-                    row->name, (long long)step, *out);
+    return tn_error(
+        TN_USAGE, "model %s, schedule %s: its value at step %lld is %g: correct the function, or the settings it reads",
+        t->model->name, row->name, (long long)step, *out);
 }
 
 /* The values of a step, in its plan or in those of all chunks. */
@@ -78,7 +86,8 @@ void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s)
 {
     for (size_t i = 0; i < t->inputs.n; i++)
         if (t->inputs.slot[i].read) s->at[i] = tn_bound_data(s->bound, t->inputs.slot[i].row->name);
-    for (size_t i = 0; i < t->model->n_schedules; i++) s->scalar[i] = tn_plan_scalar(s->bound, t->model->schedules[i].name);
+    for (size_t i = 0; i < t->model->n_schedules; i++)
+        s->scalar[i] = tn_plan_scalar(s->bound, t->model->schedules[i].name);
 }
 
 /* Which of the training steps the optimizer's step takes. */
@@ -90,8 +99,10 @@ static tn_status find_training(const tn_trainer *t, int64_t step, size_t *out)
     const size_t row = m->choose(t->settings, step);
     for (size_t k = 0; k < t->n_train; k++)
         if (t->step[k].row == (int)row) return *out = k, TN_OK;
-    return tn_error(TN_USAGE, "model %s: choose says %zu at step %lld, and that is no step with gradients: return the place of one in its steps", m->name,
-                    row, (long long)step);
+    return tn_error(TN_USAGE,
+                    "model %s: choose says %zu at step %lld, and that is no step with gradients: return the place of "
+                    "one in its steps",
+                    m->name, row, (long long)step);
 }
 
 /* A run should not end in the middle by what could be known before: all its steps are looked at, of a long one many. */
@@ -104,7 +115,8 @@ static tn_status look_ahead(const tn_trainer *t)
     for (int64_t i = 0; i <= n; i++) {
         const int64_t step = last / n * i + last % n * i / n;
         TN_RETURN_IF(find_training(t, step, &unused));
-        for (size_t k = 0; k < t->model->n_schedules; k++) TN_RETURN_IF(value_of(t, &t->model->schedules[k], step, &value));
+        for (size_t k = 0; k < t->model->n_schedules; k++)
+            TN_RETURN_IF(value_of(t, &t->model->schedules[k], step, &value));
     }
     return TN_OK;
 }
@@ -118,7 +130,9 @@ static tn_status check_costs(const tn_trainer *t)
             const tn_cost_row *row = &t->model->costs[i];
             const tn_ref x = tn_graph_output(g, row->output);
             if (x.id && (tn_ref_dtype(g, x) != TN_I32 || tn_dims_count(tn_ref_dims(g, x)) != t->batch))
-                return tn_error(TN_USAGE, "model %s, cost %s: its output %s is not i32 (B): put out one whole number for each row of the batch",
+                return tn_error(TN_USAGE,
+                                "model %s, cost %s: its output %s is not i32 (B): put out one whole number for each "
+                                "row of the batch",
                                 t->model->name, row->name, row->output);
         }
     return TN_OK;
@@ -131,10 +145,14 @@ tn_status tn__steps_check(const tn_trainer *t)
         const char *name = t->model->schedules[i].name;
         bool read = t->chunks && tn_chunks_schedule(t->chunks, i, 0);
         for (size_t k = 0; k < t->n_steps; k++) read |= t->step[k].scalar[i] != NULL;
-        const bool all = !t->forward_only && (t->n_train > 1 || !t->model->choose); /* plans that it may be in are here */
+        const bool all =
+            !t->forward_only && (t->n_train > 1 || !t->model->choose); /* plans that it may be in are here */
         if (!read && all)
-            return tn_error(TN_USAGE, "model %s, schedule %s: no plan has a scalar of that name: call tn_scalar(g, \"%s\", value) where it is "
-                                      "read, or remove the row", t->model->name, name, name);
+            return tn_error(TN_USAGE,
+                            "model %s, schedule %s: no plan has a scalar of that name: call tn_scalar(g, \"%s\", "
+                            "value) where it is "
+                            "read, or remove the row",
+                            t->model->name, name, name);
     }
     return t->model->n_schedules || t->model->choose ? look_ahead(t) : TN_OK;
 }
@@ -146,7 +164,8 @@ static void give_inputs(const tn_trainer *t, const tn_trainer_step *s)
 {
     for (size_t i = 0; i < t->inputs.n; i++)
         if (s->at[i] && t->feed.at[i] && s->at[i] != t->feed.at[i])
-            memcpy(s->at[i], t->feed.at[i], sizeof(float) * (size_t)tn_input_items(&t->inputs.slot[i], t->batch, t->length));
+            memcpy(s->at[i], t->feed.at[i],
+                   sizeof(float) * (size_t)tn_input_items(&t->inputs.slot[i], t->batch, t->length));
 }
 
 tn_status tn__step_choose(tn_trainer *t, int64_t step)
@@ -173,8 +192,10 @@ static tn_status plan_it(tn_trainer *t, const char *name)
     const tn_step_row *row = find_row(t->model, name);
     if (!row) return tn_error(TN_USAGE, "model %s has no step %s: add it to its steps", t->model->name, name);
     if (t->chunks)
-        return tn_error(TN_USAGE, "model %s, step %s: plan.recompute=chunk has none but training and evaluation: use plan.recompute=layer",
-                        t->model->name, name);
+        return tn_error(
+            TN_USAGE,
+            "model %s, step %s: plan.recompute=chunk has none but training and evaluation: use plan.recompute=layer",
+            t->model->name, name);
     tn_trainer_step *s = &t->step[t->n_steps++];
     *s = (tn_trainer_step){ .name = row->name, .row = (int)(row - t->model->steps) };
     return tn__trainer_plan_step(t, s);
@@ -191,7 +212,8 @@ static tn_trainer_step *planned(tn_trainer *t, const char *name)
 tn_status tn__steps_plan(tn_trainer *t, const char *const *names)
 {
     for (; names && *names; names++)
-        if (strcmp(*names, "eval") != 0 && find_row(t->model, *names) && !planned(t, *names)) TN_RETURN_IF(plan_it(t, *names));
+        if (strcmp(*names, "eval") != 0 && find_row(t->model, *names) && !planned(t, *names))
+            TN_RETURN_IF(plan_it(t, *names));
     return TN_OK;
 }
 
@@ -200,7 +222,9 @@ static tn_status check_fed(const tn_trainer *t, const tn_trainer_step *s)
 {
     for (size_t i = 0; i < t->inputs.n; i++)
         if (s->at[i] && !t->feed.at[i])
-            return tn_error(TN_USAGE, "model %s, step %s: it reads the input %s, which no step before it does: name the step in a metric's .runs",
+            return tn_error(TN_USAGE,
+                            "model %s, step %s: it reads the input %s, which no step before it does: name the step in "
+                            "a metric's .runs",
                             t->model->name, s->name, t->inputs.slot[i].row->name);
     return TN_OK;
 }

@@ -25,8 +25,9 @@ static rig open_rig(const char *target, const tn_model *model, int64_t batch, co
     rig r = { 0 };
     const tn_model *found;
     assert_ok(tn_settings_resolve(target, set, extra ? 6 : 5, &r.settings, &found));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model ? model : found, .settings = r.settings, .batch = batch,
-                                                    .length = T }, &r.trainer));
+    assert_ok(tn_trainer_new(
+        &(tn_trainer_options){ .model = model ? model : found, .settings = r.settings, .batch = batch, .length = T },
+        &r.trainer));
     return r;
 }
 
@@ -60,7 +61,8 @@ static void accumulation(void **state)
     give(&large, 0, 8);
     assert_ok(tn_trainer_grad(large.trainer, 0, &loss));
     assert_true(fabsf(loss - sum) < 1e-5f * loss);
-    const tn_bucket *a = tn_store_bucket(tn_trainer_store(small.trainer), 0), *b = tn_store_bucket(tn_trainer_store(large.trainer), 0);
+    const tn_bucket *a = tn_store_bucket(tn_trainer_store(small.trainer), 0),
+                    *b = tn_store_bucket(tn_trainer_store(large.trainer), 0);
     double apart = 0, size = 0;
     assert_true(a->count == b->count);
     for (int64_t i = 0; i < a->count; i++) {
@@ -84,15 +86,23 @@ static void packed_weights(void **state)
     rig r[2] = { { 0 } };
     float loss[2];
     for (int i = 0; i < 2; i++) {
-        const char *const set[] = { "dim=64", "train.context=16", "vocab=80", "threads=2", "train.steps=9", "train.warmup=1",
-                                    "train.accumulate=4", i ? "opt.pack_weights=off" : "opt.pack_weights=on" };
+        const char *const set[] = { "dim=64",
+                                    "train.context=16",
+                                    "vocab=80",
+                                    "threads=2",
+                                    "train.steps=9",
+                                    "train.warmup=1",
+                                    "train.accumulate=4",
+                                    i ? "opt.pack_weights=off" : "opt.pack_weights=on" };
         const tn_model *found;
         assert_ok(tn_settings_resolve(target, set, 8, &r[i].settings, &found));
-        assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = found, .settings = r[i].settings, .batch = 2, .length = T },
-                                 &r[i].trainer));
+        assert_ok(
+            tn_trainer_new(&(tn_trainer_options){ .model = found, .settings = r[i].settings, .batch = 2, .length = T },
+                           &r[i].trainer));
         tn_trainer_steady(r[i].trainer, true);
     }
-    assert_true(tn_plan_steps(tn_trainer_plan(r[0].trainer, true)) > tn_plan_steps(tn_trainer_plan(r[1].trainer, true)));
+    assert_true(tn_plan_steps(tn_trainer_plan(r[0].trainer, true)) >
+                tn_plan_steps(tn_trainer_plan(r[1].trainer, true)));
     assert_true(tn_trainer_memory(r[0].trainer).total > tn_trainer_memory(r[1].trainer).total);
     for (int step = 0; step < 3; step++)
         for (int i = 0; i < 2; i++) {
@@ -106,7 +116,8 @@ static void packed_weights(void **state)
             for (int k = 0; k < 2; k++) assert_ok(tn_trainer_eval(r[i].trainer, &loss[i]));
             if (i) assert_true(loss[0] == loss[1]);
         }
-    const tn_bucket *a = tn_store_bucket(tn_trainer_store(r[0].trainer), 0), *b = tn_store_bucket(tn_trainer_store(r[1].trainer), 0);
+    const tn_bucket *a = tn_store_bucket(tn_trainer_store(r[0].trainer), 0),
+                    *b = tn_store_bucket(tn_trainer_store(r[1].trainer), 0);
     assert_memory_equal(a->param, b->param, sizeof(float) * (size_t)a->count);
     for (int i = 0; i < 2; i++) close_rig(&r[i]);
 }

@@ -39,24 +39,24 @@ typedef struct loop {
     const tn_training *t;
     often often;
     tn_ckpt_state at; /* of the last step that is finished; cursor and tokens: of the last that is queued */
-    int64_t queued; /* steps */
-    int ahead;      /* of them may be unfinished */
+    int64_t queued;   /* steps */
+    int ahead;        /* of them may be unfinished */
     pending pending[TN_TRAINER_AHEAD]; /* by step */
-    int64_t from;      /* the steps of earlier sessions */
-    double first_step_s; /* until a line has said it */
-    double finished_s; /* clock, of the last step */
+    int64_t from;                      /* the steps of earlier sessions */
+    double first_step_s;               /* until a line has said it */
+    double finished_s;                 /* clock, of the last step */
     tn_progress_report r;
     tn_metrics m;
-    int64_t steps, saved; /* how many, and at which the last checkpoint stands */
+    int64_t steps, saved;  /* how many, and at which the last checkpoint stands */
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint, or the last try of one */
     tn_evaluator *evaluator;
     tn_overfit_watch watch;
-    tn_diagnosis bad; /* of the last step that was looked into */
+    tn_diagnosis bad;      /* of the last step that was looked into */
     double begun, bests_s; /* clock, of this session; seconds of it that saving new bests took, */
     bool said_cost;        /* which was said */
-    int part;    /* batches of a step that could not be queued to its end */
-    bool untidy; /* a checkpoint was saved, but what follows it (metrics.csv, removing others) was not done */
-    int failed;  /* tries of a checkpoint since the last that was saved */
+    int part;              /* batches of a step that could not be queued to its end */
+    bool untidy;           /* a checkpoint was saved, but what follows it (metrics.csv, removing others) was not done */
+    int failed;            /* tries of a checkpoint since the last that was saved */
 } loop;
 
 static void note(const loop *l, const char *text)
@@ -94,7 +94,8 @@ static tn_status queue_step(loop *l)
             l->at.tokens = tokens;
             return s;
         }
-        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? tn_source_weight(t->source, count) : 1, p->line && i == n - 1));
+        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? tn_source_weight(t->source, count) : 1,
+                                           p->line && i == n - 1));
         p->flops += tn_trainer_flops(t->trainer);
     }
     if (t->seconds > 0) tn_trainer_schedule(t->trainer, l->steps);
@@ -147,7 +148,8 @@ static tn_status sync_metrics(const tn_training *t)
 
 static json_t *make_cursor(const tn_training *t)
 {
-    json_t *own = t->keeper ? t->keeper->save(t->keeper->ctx) : NULL; /* first: it may write down what the checkpoint builds on */
+    json_t *own =
+        t->keeper ? t->keeper->save(t->keeper->ctx) : NULL; /* first: it may write down what the checkpoint builds on */
     if (t->keeper && !own) return NULL;
     json_t *data = tn_source_save(t->source);
     return t->keeper ? json_pack("{s:o*, s:o*}", "data", data, t->keeper->name, own) : data;
@@ -163,7 +165,9 @@ static tn_status write_state(loop *l)
     l->at.scaling = tn_trainer_loss_scale(t->trainer);
     l->at.guard = tn_guard_state_of(tn_trainer_guard(t->trainer));
     l->at.seconds = tn_clock_s() - l->start;
-    const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer), .guard = tn_trainer_guard(t->trainer), .state = &l->at,
+    const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer),
+                                .guard = tn_trainer_guard(t->trainer),
+                                .state = &l->at,
                                 .compress = strcmp(tn_settings_text(t->settings, "ckpt.compress"), "zstd") == 0,
                                 .failed = l->failed };
     if (l->failed) (void)tn_run_sweep(t->dir);
@@ -223,7 +227,8 @@ static tn_status save_or_warn(loop *l)
     char kept[64], next[64];
     const tn_status s = save(l);
     if (s != TN_DISK || !l->t->warn) return s;
-    tn_training_warn(l->t, "%s; training goes on in memory, %s, the next try is %s", tn_error_text(), kept_text(l, kept), next_try(l, next));
+    tn_training_warn(l->t, "%s; training goes on in memory, %s, the next try is %s", tn_error_text(),
+                     kept_text(l, kept), next_try(l, next));
     return TN_OK;
 }
 
@@ -231,12 +236,14 @@ static tn_status ended_unsaved(const loop *l)
 {
     char text[1024];
     snprintf(text, sizeof text, "%s", tn_error_text());
-    if (l->saved == l->at.step) return tn_error(TN_DISK, "%s; the run ended at step %lld, which is saved", text, (long long)l->at.step);
+    if (l->saved == l->at.step)
+        return tn_error(TN_DISK, "%s; the run ended at step %lld, which is saved", text, (long long)l->at.step);
     if (l->t->once) return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld", text, (long long)l->at.step);
     if (l->saved > 0)
-        return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then goes on from step %lld", text, (long long)l->at.step,
-                        (long long)l->saved);
-    return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then starts over", text, (long long)l->at.step);
+        return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then goes on from step %lld",
+                        text, (long long)l->at.step, (long long)l->saved);
+    return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then starts over", text,
+                    (long long)l->at.step);
 }
 
 /* The end is the last chance: a few tries at once, and where nobody waits for the process others until ckpt.wait_s is over. */
@@ -253,7 +260,9 @@ static tn_status save_last(loop *l, bool hurry)
         if (!t->warn) return ended_unsaved(l);
         const double left = until - tn_clock_s();
         if (tries >= AT_ONCE && left <= 0) return ended_unsaved(l);
-        if (tries == AT_ONCE) tn_training_warn(t, "%s; the run is at its end and tries for %.0f s more (ckpt.wait_s)", tn_error_text(), left);
+        if (tries == AT_ONCE)
+            tn_training_warn(t, "%s; the run is at its end and tries for %.0f s more (ckpt.wait_s)", tn_error_text(),
+                             left);
         if (tries == 1) tn_training_warn(t, "%s; tried again at once", tn_error_text());
         if (tries < AT_ONCE) continue;
         char text[1024]; /* of the failure, which what is asked in the pause might replace */
@@ -267,10 +276,7 @@ static tn_status save_last(loop *l, bool hurry)
 }
 
 /* The best parameters are those of an evaluation, not of the checkpoint that comes next: they are gone after one more step. */
-static bool is_new_best(const loop *l)
-{
-    return l->r.evaluated && l->at.best_step == l->at.step && l->often.keep_best;
-}
+static bool is_new_best(const loop *l) { return l->r.evaluated && l->at.best_step == l->at.step && l->often.keep_best; }
 
 static bool save_due(const loop *l)
 {
@@ -291,8 +297,10 @@ static tn_status save_timed(loop *l)
     const double now = tn_clock_s(), part = (l->bests_s += best ? now - before : 0) / (now - l->begun);
     if (l->said_cost || l->bests_s < LEAST_S || part < MUCH) return TN_OK;
     l->said_cost = true;
-    snprintf(text, sizeof text, "saving every new best has taken %.0f %% of the time: a larger train.eval_every looks, and saves, less often",
-             100 * part);
+    snprintf(
+        text, sizeof text,
+        "saving every new best has taken %.0f %% of the time: a larger train.eval_every looks, and saves, less often",
+        100 * part);
     note(l, text);
     return TN_OK;
 }
@@ -318,16 +326,34 @@ static tn_scores named(const tn_scores *s, const tn_metric_list *l)
     return out;
 }
 
-tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics, const tn_ckpt_state *state)
+tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics,
+                                         const tn_ckpt_state *state)
 {
-    tn_progress_report r = { .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
-                                 .tokens = state->tokens, .working_s = state->working,
-                                 .metrics = *metrics, .select = tn_metric_selected(metrics, st), .last = named(&state->last, metrics),
-                                 .best = named(&state->best, metrics), .best_step = state->best_step,
-                                 .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
-                                 .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
-                                 .step_ms = NAN, .first_step_s = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
-                                 .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
+    tn_progress_report r = { .step = state->step,
+                             .steps = tn_settings_int(st, "train.steps"),
+                             .loss = state->loss,
+                             .tokens = state->tokens,
+                             .working_s = state->working,
+                             .metrics = *metrics,
+                             .select = tn_metric_selected(metrics, st),
+                             .last = named(&state->last, metrics),
+                             .best = named(&state->best, metrics),
+                             .best_step = state->best_step,
+                             .samples_per_s = NAN,
+                             .lr = state->lr,
+                             .grad_norm = state->grad_norm,
+                             .stopped = out_of_patience(st, state),
+                             .seconds = state->seconds,
+                             .bits = NAN,
+                             .epoch = NAN,
+                             .step_ms = NAN,
+                             .first_step_s = NAN,
+                             .utilisation = NAN,
+                             .stall_s = NAN,
+                             .stall_frac = NAN,
+                             .memory_bytes = NAN,
+                             .loss_scale = NAN,
+                             .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
     if (!r.select) r.select = metrics->row[0];
     return r;
 }
@@ -336,8 +362,9 @@ const char *tn_training_rise(const tn_progress_report *r, double unit, char buf[
 {
     const tn_metric_row *by = r->select;
     const double in = by == r->metrics.row[0] ? unit : 1;
-    snprintf(buf, TN_RISE_TEXT, "held-out %s has %s since step %lld (%.4f -> %.4f)", by->name, by->better == TN_HIGHER ? "fallen" : "risen",
-             (long long)r->best_step, in * tn_scores_get(&r->best, by->name), in * tn_scores_get(&r->last, by->name));
+    snprintf(buf, TN_RISE_TEXT, "held-out %s has %s since step %lld (%.4f -> %.4f)", by->name,
+             by->better == TN_HIGHER ? "fallen" : "risen", (long long)r->best_step,
+             in * tn_scores_get(&r->best, by->name), in * tn_scores_get(&r->last, by->name));
     return buf;
 }
 
@@ -351,7 +378,8 @@ static void watch_evaluation(loop *l, bool best)
     const bool kept = l->t->dir && tn__ckpt_pointed(l->t->dir, "best") == l->at.best_step;
     snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout help against it%s",
              tn_training_rise(&l->r, 1, rise), kept ? "the best checkpoint is step-" : "the best was step ",
-             (long long)l->at.best_step, tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 ends such a run");
+             (long long)l->at.best_step,
+             tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 ends such a run");
     note(l, text);
 }
 
@@ -359,7 +387,8 @@ static tn_status evaluate(loop *l)
 {
     tn_evaluation e;
     l->r.evaluated = false;
-    TN_RETURN_IF(tn_evaluator_run(l->evaluator, l->t->source, tn_settings_int(l->t->settings, "train.eval_batches"), &e));
+    TN_RETURN_IF(
+        tn_evaluator_run(l->evaluator, l->t->source, tn_settings_int(l->t->settings, "train.eval_batches"), &e));
     l->r.evaluated = e.count > 0;
     if (!l->r.evaluated) return TN_OK;
     const bool best = tn_scores_better(&e.scores, &l->r.best, l->r.select->name, l->at.lower);
@@ -380,7 +409,8 @@ static bool looks_into(const loop *l, tn_status s)
 {
     enum { MOST = 10 };
     const tn_guard_state g = tn_guard_state_of(tn_trainer_guard(l->t->trainer));
-    return s == TN_DIVERGED || (s == TN_OK && l->r.action == TN_GUARD_SKIPPED && g.bad == 1 && l->at.step - g.applied <= MOST);
+    return s == TN_DIVERGED ||
+           (s == TN_OK && l->r.action == TN_GUARD_SKIPPED && g.bad == 1 && l->at.step - g.applied <= MOST);
 }
 
 /* A step that was not finite: which batch and which tensor, for the line, the message and whoever watches. That nothing can be found
@@ -390,15 +420,17 @@ static void look_into(loop *l, const pending *p, tn_status s)
     char text[1024];
     snprintf(text, sizeof text, "%s", tn_error_text());
     const char *cut = strstr(text, "not finite"), *rest = cut ? cut + strlen("not finite") : text;
-    if (tn_diagnose(l->t, &p->from, l->at.step - 1, &l->bad) != TN_OK) snprintf(l->bad.tensor, sizeof l->bad.tensor, "not found: %.300s", tn_error_text());
+    if (tn_diagnose(l->t, &p->from, l->at.step - 1, &l->bad) != TN_OK)
+        snprintf(l->bad.tensor, sizeof l->bad.tensor, "not found: %.300s", tn_error_text());
     l->finished_s = tn_clock_s();
     l->r.bad_tensor = l->bad.tensor;
     l->r.bad_batch = l->bad.batch;
     if (s == TN_DIVERGED && !l->bad.tensor[0]) (void)tn_error(s, "%s", text);
-    else if (s == TN_DIVERGED) (void)tn_error(s, "%.*s (first: %s; %s)%s", (int)(rest - text), text, l->bad.tensor, l->bad.batch, rest);
+    else if (s == TN_DIVERGED)
+        (void)tn_error(s, "%.*s (first: %s; %s)%s", (int)(rest - text), text, l->bad.tensor, l->bad.batch, rest);
     else if (l->bad.tensor[0]) {
-        snprintf(text, sizeof text, "step %lld was left out, the loss or the gradient is not finite (first: %s; %s)", (long long)l->at.step,
-                 l->bad.tensor, l->bad.batch);
+        snprintf(text, sizeof text, "step %lld was left out, the loss or the gradient is not finite (first: %s; %s)",
+                 (long long)l->at.step, l->bad.tensor, l->bad.batch);
         note(l, text);
     }
 }
@@ -444,7 +476,8 @@ static tn_status finish_step(loop *l)
     r->working_s = l->at.working;
     r->tokens_per_s = (double)p->tokens / l->at.working;
     r->epoch = (double)p->tokens / t->source->train_tokens;
-    if (t->source->train_samples > 0) r->samples_per_s = r->tokens_per_s * t->source->train_samples / t->source->train_tokens;
+    if (t->source->train_samples > 0)
+        r->samples_per_s = r->tokens_per_s * t->source->train_samples / t->source->train_tokens;
     l->at.loss = r->loss;
     l->at.lr = r->lr;
     l->at.grad_norm = r->grad_norm;
@@ -511,9 +544,12 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->at.batch = l->t->batch;
     l->at.length = l->t->length;
     l->at.seed = tn_settings_int(st, "seed");
-    l->often = (often){ .accumulate = tn_settings_int(st, "train.accumulate"), .eval_every = tn_settings_int(st, "train.eval_every"),
-                        .ckpt_every = tn_settings_int(st, "ckpt.every"), .sample_every = tn_settings_int(st, "sample.every"),
-                        .keep_best = tn_settings_int(st, "ckpt.keep_best"), .ckpt_every_s = tn_settings_float(st, "ckpt.every_s") };
+    l->often = (often){ .accumulate = tn_settings_int(st, "train.accumulate"),
+                        .eval_every = tn_settings_int(st, "train.eval_every"),
+                        .ckpt_every = tn_settings_int(st, "ckpt.every"),
+                        .sample_every = tn_settings_int(st, "sample.every"),
+                        .keep_best = tn_settings_int(st, "ckpt.keep_best"),
+                        .ckpt_every_s = tn_settings_float(st, "ckpt.every_s") };
     l->queued = l->from = l->at.step;
     l->first_step_s = NAN;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
@@ -540,8 +576,11 @@ static tn_status interrupted(loop *l)
     TN_RETURN_IF(finish_all(l));
     TN_RETURN_IF(save_last(l, true));
     if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
-    return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step, (long long)l->steps,
-                    !l->t->dir || l->saved != l->at.step ? "" : l->t->once ? ", saved" : ", saved: the same command continues");
+    return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step,
+                    (long long)l->steps,
+                    !l->t->dir || l->saved != l->at.step ? ""
+                    : l->t->once                         ? ", saved"
+                                                         : ", saved: the same command continues");
 }
 
 static bool has_states(const tn_store *st)
@@ -559,10 +598,12 @@ static tn_status data_failed(loop *l)
     if (!l->t->dir || l->t->unsaved_end) return TN_BAD_FILE;
     snprintf(text, sizeof text, "%s", tn_error_text());
     const bool moved = l->part > 0 && has_states(tn_trainer_store(l->t->trainer));
-    if (!moved && save_last(l, true) != TN_OK) return tn_error(TN_BAD_FILE, "%.480s; and not saved: %.480s", text, tn_error_text());
+    if (!moved && save_last(l, true) != TN_OK)
+        return tn_error(TN_BAD_FILE, "%.480s; and not saved: %.480s", text, tn_error_text());
     if (l->saved <= 0) return tn_error(TN_BAD_FILE, "%s", text);
     if (l->t->once) return tn_error(TN_BAD_FILE, "%s; step %lld is saved", text, (long long)l->saved);
-    return tn_error(TN_BAD_FILE, "%s; step %lld is saved, from which the same command then goes on", text, (long long)l->saved);
+    return tn_error(TN_BAD_FILE, "%s; step %lld is saved, from which the same command then goes on", text,
+                    (long long)l->saved);
 }
 
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)
@@ -583,7 +624,8 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     tn_trainer_schedule(t->trainer, 0);
     if (s == TN_OK && !t->unsaved_end) s = save_last(&l, false);
     if (begun && s == TN_BAD_FILE) s = data_failed(&l);
-    for (tn_stepped x; tn_trainer_queued(t->trainer);) (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
+    for (tn_stepped x; tn_trainer_queued(t->trainer);)
+        (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
     tn_metrics_settle(&l.m);
     tn_metrics_close(&l.m);
     tn_evaluator_free(l.evaluator);

@@ -13,34 +13,36 @@
 
 /* Numbers that are not known, or not measured at this log.level, are NaN. */
 typedef struct tn_progress_report {
-    int64_t step, steps; /* done so far, of how many (tn_training.seconds: of how many as it looks now) */
-    int64_t tokens;      /* trained on so far */
-    double working_s;    /* inside steps: without evaluations and files */
-    double loss;         /* of this step, nats per token */
+    int64_t step, steps;         /* done so far, of how many (tn_training.seconds: of how many as it looks now) */
+    int64_t tokens;              /* trained on so far */
+    double working_s;            /* inside steps: without evaluations and files */
+    double loss;                 /* of this step, nats per token */
     tn_metric_list metrics;      /* that evaluations have, */
     const tn_metric_row *select; /* and the one that says which is best */
-    tn_scores last;       /* at the last evaluation; empty before the first */
-    tn_scores best;       /* of the best evaluation so far, */
-    int64_t best_step;    /* which was after so many steps */
-    bool worse;           /* results have become worse since (overfit_watch.h) */
-    double bits;         /* bits per byte of text that one nat per token stands for */
-    bool evaluated;      /* `last` is new */
-    const char *counts;  /* what evaluations count: tokens, samples or questions */
-    bool stopped;        /* early: train.stop_patience */
+    tn_scores last;              /* at the last evaluation; empty before the first */
+    tn_scores best;              /* of the best evaluation so far, */
+    int64_t best_step;           /* which was after so many steps */
+    bool worse;                  /* results have become worse since (overfit_watch.h) */
+    double bits;                 /* bits per byte of text that one nat per token stands for */
+    bool evaluated;              /* `last` is new */
+    const char *counts;          /* what evaluations count: tokens, samples or questions */
+    bool stopped;                /* early: train.stop_patience */
     double lr, grad_norm, tokens_per_s, seconds;
     double samples_per_s; /* tasks, instead of tokens */
-    double loss_scale;   /* of this step; NaN where the loss is not scaled */
-    double epoch;        /* how often the data were seen */
-    double step_ms;      /* of the last step */
-    double first_step_s; /* from the start of the process to the end of its first step; NaN in all reports but the first */
-    double utilisation;  /* part of the machine's measured peak, 0..1 */
+    double loss_scale;    /* of this step; NaN where the loss is not scaled */
+    double epoch;         /* how often the data were seen */
+    double step_ms;       /* of the last step */
+    double
+        first_step_s; /* from the start of the process to the end of its first step; NaN in all reports but the first */
+    double utilisation;         /* part of the machine's measured peak, 0..1 */
     double stall_s, stall_frac; /* waiting for data, of this session; as a part of the time inside its steps */
-    double memory_bytes; /* most the process has had */
-    char instrument[32]; /* one of the model's own, or "" */
+    double memory_bytes;        /* most the process has had */
+    char instrument[32];        /* one of the model's own, or "" */
     double instrument_value;
     tn_guard_action action;
-    bool diverged;                       /* the step was not finite and ended the run */
-    const char *bad_tensor, *bad_batch; /* of a step that was not finite and was looked into (diagnose.h), else "" or NULL */
+    bool diverged; /* the step was not finite and ended the run */
+    const char *bad_tensor,
+        *bad_batch; /* of a step that was not finite and was looked into (diagnose.h), else "" or NULL */
 } tn_progress_report;
 
 /* What whoever runs a training keeps with each of its checkpoints, beside the cursor of the data. */
@@ -57,19 +59,22 @@ typedef struct tn_training {
     const tn_source *source;
     const tn_keeper *keeper; /* or NULL */
     bool undiagnosed;        /* a step that is not finite is not looked into */
-    tn_jsonl *metrics; /* or NULL */
-    const char *dir;   /* of the run: checkpoints go there; NULL: none are made */
+    tn_jsonl *metrics;       /* or NULL */
+    const char *dir;         /* of the run: checkpoints go there; NULL: none are made */
     int64_t batch, length;
-    double seconds; /* > 0: the run ends with the step after which its steps have taken about so long, instead of at train.steps;
+    double
+        seconds; /* > 0: the run ends with the step after which its steps have taken about so long, instead of at train.steps;
                      * the schedule's length is then, at every step, the number of steps that the speed so far promises */
     void *ctx;
     void (*report)(void *ctx, const tn_progress_report *r); /* after every step, or NULL */
     bool (*interrupted)(void *ctx);                         /* asked between steps, or NULL */
-    bool (*enough)(void *ctx);  /* asked after every report, or NULL: true ends the run as train.stop_patience does */
-    bool once;                  /* the command that runs it does not go on from its checkpoints: messages do not promise it */
-    bool unsaved_end;           /* the last step is not saved: whoever runs it keeps its numbers otherwise */
+    bool (*enough)(void *ctx); /* asked after every report, or NULL: true ends the run as train.stop_patience does */
+    bool once;        /* the command that runs it does not go on from its checkpoints: messages do not promise it */
+    bool unsaved_end; /* the last step is not saved: whoever runs it keeps its numbers otherwise */
     void (*note)(void *ctx, const char *text); /* what a person should know, in one line without its end; or NULL */
-    void (*warn)(void *ctx, const char *text); /* one line: the disk does not take what has to be saved, and the run goes on without; NULL:
+    void (*warn)(
+        void *ctx,
+        const char *text); /* one line: the disk does not take what has to be saved, and the run goes on without; NULL:
                                                 * such a failure ends it, since nobody would know */
     double (*peak)(void *ctx); /* FLOP/s of the machine, asked once when a run has lasted a while; NULL: not known */
     tn_status (*sample)(void *ctx, int64_t step); /* every sample.every steps, between two of them; or NULL */
@@ -106,6 +111,7 @@ bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state);
 enum { TN_RISE_TEXT = 160 };
 const char *tn_training_rise(const tn_progress_report *r, double unit, char buf[TN_RISE_TEXT]);
 /* What a run that stands at this checkpoint last reported. */
-tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics, const tn_ckpt_state *state);
+tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics,
+                                         const tn_ckpt_state *state);
 
 #endif

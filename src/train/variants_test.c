@@ -20,7 +20,8 @@ static tn_settings *settings_of(const tn_variant *v, const char *more, const tn_
     const size_t own = tn_variant_words(v, room, words);
     tn_settings *st;
     for (size_t i = 0; i < own; i++) list[n++] = words[i];
-    static const char *const small[] = { "dim=32", "layers=2", "heads=2", "vocab=19", "train.context=24", "train.dropout=0" };
+    static const char *const small[] = { "dim=32",   "layers=2",         "heads=2",
+                                         "vocab=19", "train.context=24", "train.dropout=0" };
     for (size_t i = 0; i < sizeof small / sizeof *small; i++) list[n++] = small[i];
     if (strcmp(v->model, "ten") == 0) list[n++] = "k=8";
     if (strstr(v->line, "hybrid")) list[n++] = "layers=4";
@@ -33,9 +34,16 @@ static tn_settings *settings_of(const tn_variant *v, const char *more, const tn_
 static tn_trainer *open_trainer(const tn_settings *st, const tn_model *model)
 {
     tn_trainer *t;
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = B, .length = T, .supply = &(tn_supply){ .optional = true }, .threads = 2 }, &t));
-    int32_t *tokens = tn_trainer_input(t, "tokens"), *labels = tn_trainer_input(t, "labels"), *reset = tn_trainer_input(t, "reset"),
-            *document = tn_trainer_input(t, "document"), *positions = tn_trainer_input(t, "positions");
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model,
+                                                    .settings = st,
+                                                    .batch = B,
+                                                    .length = T,
+                                                    .supply = &(tn_supply){ .optional = true },
+                                                    .threads = 2 },
+                             &t));
+    int32_t *tokens = tn_trainer_input(t, "tokens"), *labels = tn_trainer_input(t, "labels"),
+            *reset = tn_trainer_input(t, "reset"), *document = tn_trainer_input(t, "document"),
+            *positions = tn_trainer_input(t, "positions");
     uint32_t x = 5;
     for (int i = 0; i < B * T; i++) {
         const int at = i % T, start = at < 7 ? 0 : at < 16 ? 7 : 16;
@@ -108,7 +116,8 @@ static double slope_error(tn_trainer *t, const tn_entry *e)
     for (double rise = 0.1; rise > 1e-3; rise /= 3) { /* of the loss, roughly */
         const double h = rise / (norm * norm), wide = h * 2;
         const double one = ((double)loss_at(t, e, from, grad, h) - (double)loss_at(t, e, from, grad, -h)) / (2 * h);
-        const double two = ((double)loss_at(t, e, from, grad, wide) - (double)loss_at(t, e, from, grad, -wide)) / (2 * wide);
+        const double two =
+            ((double)loss_at(t, e, from, grad, wide) - (double)loss_at(t, e, from, grad, -wide)) / (2 * wide);
         best = fmin(best, fabs((4 * one - two) / 3 / (norm * norm) - 1));
     }
     free(from);
@@ -206,7 +215,10 @@ static double decayed(const char *on, const char *name)
     const tn_model *model;
     tn_applied a;
     float loss, before;
-    tn_settings *st = settings_of(&(tn_variant){ "", "ten", "pattern=DO train.decay=0.5 train.lr=0.1 train.warmup=0 train.schedule=constant" }, on, &model);
+    tn_settings *st =
+        settings_of(&(tn_variant){ "", "ten",
+                                   "pattern=DO train.decay=0.5 train.lr=0.1 train.warmup=0 train.schedule=constant" },
+                    on, &model);
     tn_trainer *t = open_trainer(st, model);
     for (int i = 0; i < B * T; i++) ((int32_t *)tn_trainer_input(t, "labels"))[i] = -1;
     const tn_entry *e = tn_store_find(tn_trainer_store(t), name);
@@ -226,8 +238,11 @@ static void decay_acts_where_asked(void **state)
     static const struct {
         const char *name;
         double matrices, all;
-    } rows[] = { { "layer0.mixer.w_in", 0.95, 0.95 },   { "layer0.mixer.conv", 1, 0.95 }, { "layer0.norm1.w", 1, 0.95 },
-                 { "layer0.mixer.nu", 1, 1 - 0.05 * 0.3 }, { "layer1.mixer.gain", 1, 0.95 } };
+    } rows[] = { { "layer0.mixer.w_in", 0.95, 0.95 },
+                 { "layer0.mixer.conv", 1, 0.95 },
+                 { "layer0.norm1.w", 1, 0.95 },
+                 { "layer0.mixer.nu", 1, 1 - 0.05 * 0.3 },
+                 { "layer1.mixer.gain", 1, 0.95 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_true(fabs(decayed("train.decay_on=matrices", rows[i].name) - rows[i].matrices) < 1e-6);
         assert_true(fabs(decayed("train.decay_on=all", rows[i].name) - rows[i].all) < 1e-6);
@@ -242,8 +257,10 @@ static void silu_wants_a_convolution(void **state)
     tn_trainer *t = NULL;
     (void)state;
     tn_settings *st = settings_of(&(tn_variant){ "", "gpt", "conv_act=silu" }, NULL, &model);
-    assert_fails(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = B, .length = T, .threads = 1 }, &t),
-                 TN_USAGE, "set conv=4, or conv_act=none");
+    assert_fails(
+        tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = B, .length = T, .threads = 1 },
+                       &t),
+        TN_USAGE, "set conv=4, or conv_act=none");
     tn_settings_free(st);
 }
 

@@ -26,7 +26,9 @@ enum { ROWS = sizeof rows / sizeof *rows, MOST = 8 << 20 };
 
 static void write_file(const char *path, size_t i)
 {
-    const tn_text_pair meta[] = { { "format", "tenon-model 1" }, { "model", rows[i].model }, { "settings", rows[i].settings } };
+    const tn_text_pair meta[] = { { "format", "tenon-model 1" },
+                                  { "model", rows[i].model },
+                                  { "settings", rows[i].settings } };
     const float x[4] = { 1, 2, 3, 4 };
     tn_safetensors_writer *w = NULL;
     assert_ok(tn_safetensors_writer_begin(path, meta, 3, &w));
@@ -52,7 +54,8 @@ static void refused_first(void **state)
             fail_msg("%s: %d, %s", rows[i].name, (int)found, tn_error_text());
         const int opened = (int)tenon_open(path, NULL, 0, &net);
         tn_alloc_fail_above(0);
-        if (opened != (int)TENON_BAD_FILE) fail_msg("%s: tenon_open says %d, %s", rows[i].name, opened, tn_error_text());
+        if (opened != (int)TENON_BAD_FILE)
+            fail_msg("%s: tenon_open says %d, %s", rows[i].name, opened, tn_error_text());
     }
     tn_tempdir_clear(&d);
 }

@@ -11,12 +11,15 @@
 
 enum { ROUND = 8, LEAPS = 32 }; /* widths that machines like; refused values in a row that are stepped over */
 
-tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *parameters, int64_t *frozen)
+tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *parameters,
+                           int64_t *frozen)
 {
     tn_graph_setup setup;
     tn_graph *g = NULL;
     int64_t n = 0, still = 0;
-    const tn_graph_shape shape = { .batch = 1, .length = tn_inputs_length(model, st), .training = true, .supply = supply };
+    const tn_graph_shape shape = {
+        .batch = 1, .length = tn_inputs_length(model, st), .training = true, .supply = supply
+    };
     TN_RETURN_IF(tn_graph_setup_read(st, &(tn_device){ TN_CPU }, 1, &setup));
     TN_RETURN_IF(tn_graph_setup_build(&setup, model, st, &shape, &g));
     for (size_t i = 1; i < g->n_tensors; i++) {
@@ -111,8 +114,10 @@ static tn_status search_widths(search *s, const char *key, tn_width *w)
 {
     const char *first = key ? key : "dim";
     if (!tn_inputs_setting(s->st, first))
-        return tn_error(TN_USAGE, "model %s has no integer setting %.40s to change its size by: name one with --width=KEY (a study: `width`)",
-                        s->model->name, first);
+        return tn_error(
+            TN_USAGE,
+            "model %s has no integer setting %.40s to change its size by: name one with --width=KEY (a study: `width`)",
+            s->model->name, first);
     TN_RETURN_IF(search_key(s, first, ROUND));
     snprintf(w->text, sizeof w->text, "%s=%lld", first, (long long)s->best);
     if (!near_enough(s) && !key && tn_inputs_setting(s->st, "ffn")) {
@@ -133,7 +138,8 @@ static tn_status search_widths(search *s, const char *key, tn_width *w)
     return TN_OK;
 }
 
-tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_supply *supply, const char *key, int64_t parameters, tn_width *out)
+tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_supply *supply, const char *key,
+                       int64_t parameters, tn_width *out)
 {
     tn_status s = TN_OK;
     tn_width w = { 0 };
@@ -142,8 +148,11 @@ tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_supply *
     TN_TRY(search_widths(&k, key, &w));
     w.parameters = k.best_count;
     if (!near_enough(&k))
-        TN_FAIL(TN_USAGE, "no %s gives %s %lld parameters: the nearest is %lld, at %s; ask for that, or change another setting with "
-                          "--width=KEY (a study: `width`)", key ? key : "dim", model->name, (long long)parameters, (long long)w.parameters, w.text);
+        TN_FAIL(
+            TN_USAGE,
+            "no %s gives %s %lld parameters: the nearest is %lld, at %s; ask for that, or change another setting with "
+            "--width=KEY (a study: `width`)",
+            key ? key : "dim", model->name, (long long)parameters, (long long)w.parameters, w.text);
     tn_settings_swap(st, k.st);
     *out = w;
 done:

@@ -51,14 +51,11 @@ typedef struct wanted {
 } wanted;
 
 static const wanted rows[] = {
-    { "ten", "layers=4", 470000, NULL, NULL },
-    { "ten", "layers=2", 40000, NULL, NULL },
-    { "ten", "layers=12", 124000000, NULL, NULL },
-    { "gpt", "heads=2", 470000, NULL, NULL },
-    { "gpt", "heads=8", 100000, NULL, NULL },     /* dim moves in steps of 16: ffn has to help */
-    { "gpt", "heads=6", 3000000, NULL, NULL },    /* multiples of 8 that 12 divides */
-    { "gpt", "shape=gpt2", 1000000, NULL, NULL },
-    { "gpt", "dim=128", 1000000, "ffn", NULL },
+    { "ten", "layers=4", 470000, NULL, NULL },         { "ten", "layers=2", 40000, NULL, NULL },
+    { "ten", "layers=12", 124000000, NULL, NULL },     { "gpt", "heads=2", 470000, NULL, NULL },
+    { "gpt", "heads=8", 100000, NULL, NULL },  /* dim moves in steps of 16: ffn has to help */
+    { "gpt", "heads=6", 3000000, NULL, NULL }, /* multiples of 8 that 12 divides */
+    { "gpt", "shape=gpt2", 1000000, NULL, NULL },      { "gpt", "dim=128", 1000000, "ffn", NULL },
     { "gpt", "dim=64", 268000, "layers", "layers=5" }, /* no multiple of 8: any number then */
 };
 

@@ -12,7 +12,8 @@ static tn_status build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     const int64_t d = tn_settings_int(st, "dim"), vocab = tn_settings_int(st, "vocab");
     const tn_ref table = tn_param(g, "embed", tn_shape(vocab, d), tn_normal(0.1f));
-    const tn_ref x = tn_linear(g, tn_embed(g, tn_in(b, "tokens"), table), tn_param(g, "w", tn_shape(d, d), tn_normal(0.3f)));
+    const tn_ref x =
+        tn_linear(g, tn_embed(g, tn_in(b, "tokens"), table), tn_param(g, "w", tn_shape(d, d), tn_normal(0.3f)));
     tn_output(g, "squares", tn_sum_all(g, tn_square(g, x)));
     tn_output(g, "size", tn_sum_all(g, tn_square(g, table)));
     tn_output(g, "rows", tn_copy(g, x));

@@ -114,8 +114,9 @@ int main(int argc, char **argv)
     snprintf(device, sizeof device, "device=%s", argv[1]);
     fill(tokens, labels);
     for (int m = 0; m < 2; m++) {
-        const char *words[] = { "dim=32", "layers=2", "heads=2", "vocab=256", "train.context=64", "train.lr=2e-3", "train.warmup=5",
-                                "train.schedule=constant", "compute=f32", device };
+        const char *words[] = { "dim=32",           "layers=2",      "heads=2",        "vocab=256",
+                                "train.context=64", "train.lr=2e-3", "train.warmup=5", "train.schedule=constant",
+                                "compute=f32",      device };
         tenon_net *net = NULL;
         need(tenon_open(models[m], words, sizeof words / sizeof *words, &net), "open");
         printf("model %s %s\n", models[m], tenon_device(net));

@@ -33,11 +33,23 @@ static tn_status open_rig(const tn_model *m, bool forward_only, const char *cons
     const tn_source_open how = { .model = m, .settings = r->settings, .needed = true, .trains = !forward_only };
     assert_ok(tn_source_find(&how, &r->source));
     const tn_supply supply = tn_source_supply(&r->source);
-    const tn_status s = tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = r->settings, .batch = B, .length = 1, .supply = &supply,
-                                                              .logits = true, .steps = asks, .forward_only = forward_only, .threads = 1 },
+    const tn_status s = tn_trainer_new(&(tn_trainer_options){ .model = m,
+                                                              .settings = r->settings,
+                                                              .batch = B,
+                                                              .length = 1,
+                                                              .supply = &supply,
+                                                              .logits = true,
+                                                              .steps = asks,
+                                                              .forward_only = forward_only,
+                                                              .threads = 1 },
                                        &r->trainer);
     if (s != TN_OK) return s;
-    const tn_source_start start = { .trainer = r->trainer, .batch = B, .length = 1, .accumulate = 1, .heldout = TN_VALID, .heldout_only = forward_only };
+    const tn_source_start start = { .trainer = r->trainer,
+                                    .batch = B,
+                                    .length = 1,
+                                    .accumulate = 1,
+                                    .heldout = TN_VALID,
+                                    .heldout_only = forward_only };
     return r->source.start(&r->source, &start);
 }
 
@@ -183,7 +195,8 @@ static void recall_of_equals(void **state)
     const float same[] = { 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0 }, *kept[] = { same, same };
     const float apart[] = { 1, 0, 0, 1, -1, 0 }, turned[] = { 1, 0, -1, 0, 0, 1 }, *two[] = { apart, turned };
     const int64_t each[] = { 2, 2 };
-    assert_true(recall_1(kept, 6, each, NULL) == 0 && recall_5(kept, 6, each, NULL) == 0 && recall_5(kept, 5, each, NULL) == 1);
+    assert_true(recall_1(kept, 6, each, NULL) == 0 && recall_5(kept, 6, each, NULL) == 0 &&
+                recall_5(kept, 5, each, NULL) == 1);
     assert_true(recall_1(two, 3, each, NULL) == 1.0 / 3);
 }
 
@@ -209,11 +222,15 @@ static void exact_by_word(void **state)
     (void)state;
     for (int wrong = -1; wrong < 2 * SPOKEN; wrong++) {
         double sums[TN_SUMS_MAX] = { 0 };
-        const tn_metric_view v = { .rows = 2, .ctx = (void *)(uintptr_t)"none", .output = word_at, .input = labels_at };
+        const tn_metric_view v = {
+            .rows = 2, .ctx = (void *)(uintptr_t) "none", .output = word_at, .input = labels_at
+        };
         for (int i = 0; i < 3 * SPOKEN; i++) word_of[i % SPOKEN][i / SPOKEN] = (float)(told[i] + (i == wrong));
         add_exact(&v, sums);
         assert_true(sums[0] == (wrong < 0 ? 2 : 1) && sums[1] == 2);
-        const tn_metric_view without = { .rows = 2, .ctx = (void *)(uintptr_t)"word2", .output = word_at, .input = labels_at };
+        const tn_metric_view without = {
+            .rows = 2, .ctx = (void *)(uintptr_t) "word2", .output = word_at, .input = labels_at
+        };
         add_exact(&without, sums);
         assert_true(sums[0] == (wrong < 0 ? 2 : 1) && sums[1] == 4);
     }
@@ -221,7 +238,10 @@ static void exact_by_word(void **state)
 
 /* --- frozen parts ------------------------------------------------------------------------------------------------------------- */
 
-static bool is_frozen(const char *name) { return strncmp(name, "sender.", 7) == 0 || strncmp(name, "receiver.", 9) == 0; }
+static bool is_frozen(const char *name)
+{
+    return strncmp(name, "sender.", 7) == 0 || strncmp(name, "receiver.", 9) == 0;
+}
 
 static size_t bytes_of(const tn_entry *e) { return (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype); }
 
@@ -238,7 +258,8 @@ static void parts_stay(void **state)
         const tn_entry *x = tn_store_at(a, i), *y = tn_store_find(b, x->name);
         const bool same = memcmp(x->data, y->data, bytes_of(x)) == 0;
         assert_int_equal(x->role, is_frozen(x->name) ? TN_ROLE_FROZEN : TN_ROLE_PARAM);
-        if (same != is_frozen(x->name)) fail_msg("%s %s", x->name, same ? "has not moved" : "is frozen and has changed");
+        if (same != is_frozen(x->name))
+            fail_msg("%s %s", x->name, same ? "has not moved" : "is frozen and has changed");
         stayed += same;
         moved += !same;
     }
@@ -271,7 +292,8 @@ static void records_are_what_they_say(void **state)
             assert_int_equal(data_read(d, split, i, 0, at), SPOKEN);
             for (int64_t t = 0; t < ((const data *)d)->asked; t++)
                 if (asked[t] != NOTHING) word[n++ & 3] = asked[t];
-            assert_true(n == 4 && begin_with == BEGIN && said[0] == BEGIN && labels[3] == END && memcmp(said + 1, labels, 3 * sizeof *labels) == 0);
+            assert_true(n == 4 && begin_with == BEGIN && said[0] == BEGIN && labels[3] == END &&
+                        memcmp(said + 1, labels, 3 * sizeof *labels) == 0);
             const int x = word[1], y = word[2] - VALUES, z = word[3] - 2 * VALUES, tone = word[0] - TONE;
             int w = -1;
             double best = INFINITY; /* the w whose codes the source is nearest to */
@@ -311,7 +333,9 @@ static tn_status build_lean(tn_graph *g, const tn_settings *st, const tn_batch *
     return tn_graph_status(g);
 }
 
-static const tn_step_row lean_steps[] = { { "train", build_step, true }, { "eval", build_lean, false }, { "generate", build_generate, false } };
+static const tn_step_row lean_steps[] = { { "train", build_step, true },
+                                          { "eval", build_lean, false },
+                                          { "generate", build_generate, false } };
 
 static tn_model lean_model(void)
 {
@@ -333,7 +357,8 @@ static void lean_evaluation(void **state)
     train(&r, STEPS);
     for (size_t i = 0; i < tn_store_count(tn_trainer_store(r.trainer)); i++) { /* not what a seed would give */
         const tn_entry *e = tn_store_at(tn_trainer_store(r.trainer), i);
-        for (int64_t k = 0; e->role == TN_ROLE_FROZEN && k < tn_dims_count(e->dims); k++) ((float *)e->data)[k] *= 1.25f;
+        for (int64_t k = 0; e->role == TN_ROLE_FROZEN && k < tn_dims_count(e->dims); k++)
+            ((float *)e->data)[k] *= 1.25f;
     }
     assert_ok(tn_evaluate(r.trainer, &r.source, 0, &a));
     assert_true(tn_scores_get(&a.scores, "exact") > 0);
@@ -350,7 +375,8 @@ static void lean_evaluation(void **state)
     assert_ok(open_rig(&lean, true, NULL, &late));
     for (int i = 0; i < 2; i++) {
         assert_fails(tn_trainer_run_step(late.trainer, "generate"), TN_USAGE,
-                     "model messages, step generate: it makes the parameter receiver.embed, which no step before it has: make it in the training step");
+                     "model messages, step generate: it makes the parameter receiver.embed, which no step before it "
+                     "has: make it in the training step");
         assert_null(strchr(tn_error_text(), '\n'));
     }
     tn_tempdir_remove_all(&d);
@@ -374,8 +400,13 @@ static tn_status build_large(tn_graph *g, const tn_settings *st, const tn_batch 
     const int64_t n = (int64_t)(tn_memory_limit() / 32) & ~(int64_t)63; /* an eighth of all, in f32 */
     tn_ref x[PIECES];
     (void)st;
-    for (int i = 0; i < PIECES; i++) x[i] = tn_add(g, tn_fill(g, tn_shape(1, n), TN_F32, (float)i), tn_mean_all(g, tn_in(b, "source")));
-    for (int i = 0; i < PIECES; i++) tn_output(g, (const char *const[]){ "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p" }[i], x[i]);
+    for (int i = 0; i < PIECES; i++)
+        x[i] = tn_add(g, tn_fill(g, tn_shape(1, n), TN_F32, (float)i), tn_mean_all(g, tn_in(b, "source")));
+    for (int i = 0; i < PIECES; i++)
+        tn_output(g,
+                  (const char *const[]){ "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o",
+                                         "p" }[i],
+                  x[i]);
     return tn_graph_status(g);
 }
 
@@ -386,7 +417,8 @@ static void mistakes(void **state)
     tn_model m = model;
     const tn_step_row more[] = { steps[0], steps[1], { "generate", build_more, false } };
     m.steps = more;
-    assert_fails(open_rig(&m, false, generate, &r), TN_USAGE, "model messages, step generate: it makes the parameter more, which no step before it has: make it");
+    assert_fails(open_rig(&m, false, generate, &r), TN_USAGE,
+                 "model messages, step generate: it makes the parameter more, which no step before it has: make it");
     assert_null(strchr(tn_error_text(), '\n'));
     close_rig(&r);
     const tn_step_row large[] = { steps[0], steps[1], { "generate", build_large, false } };
@@ -398,9 +430,11 @@ static void mistakes(void **state)
     close_rig(&r);
 
     m.steps = steps;
-    assert_ok(open_rig(&m, false, NULL, &r)); /* the batch is there when it is asked for: what it alone reads was not filled */
+    assert_ok(open_rig(&m, false, NULL,
+                       &r)); /* the batch is there when it is asked for: what it alone reads was not filled */
     for (int i = 0; i < 2; i++)
-        assert_fails(tn_trainer_run_step(r.trainer, "generate"), TN_USAGE, "model messages, step generate: it reads the input begin, which no step before it does");
+        assert_fails(tn_trainer_run_step(r.trainer, "generate"), TN_USAGE,
+                     "model messages, step generate: it reads the input begin, which no step before it does");
     close_rig(&r);
 }
 
@@ -426,13 +460,15 @@ static void asked_later(void **state)
     const uint64_t allocated = tn_alloc_count();
     assert_ok(tn_trainer_run_step(r.trainer, "trace"));
     assert_int_equal(tn_alloc_count(), allocated);
-    assert_fails(tn_trainer_run_step(r.trainer, "dream"), TN_USAGE, "model messages has no step dream: add it to its steps");
+    assert_fails(tn_trainer_run_step(r.trainer, "dream"), TN_USAGE,
+                 "model messages has no step dream: add it to its steps");
     close_rig(&r);
 }
 
 void tn_tests_messages(tn_test_list *l)
 {
-    tn_test_add(l, metrics_by_hand, NULL, "messages: recall@k and exact match are what they are by hand, before and after training");
+    tn_test_add(l, metrics_by_hand, NULL,
+                "messages: recall@k and exact match are what they are by hand, before and after training");
     tn_test_add(l, recall_of_equals, NULL, "messages: recall of equal embeddings is none");
     tn_test_add(l, exact_by_word, NULL, "messages: an answer is right where every word is");
     tn_test_add(l, parts_stay, NULL, "messages: frozen parts stay bit for bit, all else moves");

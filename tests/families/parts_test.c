@@ -30,7 +30,8 @@ static const tn_setting rows[] = {
 
 static tn_status parts_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
-    static const char *const small[] = { "layers=2", "heads=2", NULL }, *const writer_words[] = { "dim=24", "layers=2", "heads=2", NULL };
+    static const char *const small[] = { "layers=2", "heads=2", NULL }, *const writer_words[] = { "dim=24", "layers=2",
+                                                                                                  "heads=2", NULL };
     tn_part writer, reader;
     tn_forward w, r;
     tn_status s = tn_part_open(g, st, "writer", "ten", writer_words, &writer);
@@ -59,8 +60,12 @@ static tn_status parts_build(tn_graph *g, const tn_settings *st, const tn_batch 
     return tn_graph_status(g);
 }
 
-static const tn_model parts = { TN_MODEL_HEAD, .name = "parts", .summary = "a writer and a reader", .settings = rows,
-                                .n_settings = sizeof rows / sizeof *rows, .build = parts_build };
+static const tn_model parts = { TN_MODEL_HEAD,
+                                .name = "parts",
+                                .summary = "a writer and a reader",
+                                .settings = rows,
+                                .n_settings = sizeof rows / sizeof *rows,
+                                .build = parts_build };
 
 /* --- running it ------------------------------------------------------------------------------------------------------------ */
 
@@ -84,10 +89,17 @@ static tn_settings *settings_of(const char *const *words)
 static tn_status build(const tn_settings *st, tn_graph *g)
 {
     tn_batch b = { .size = sizeof b, .batch = B, .length = WRITE_T, .step = "train" };
-    static const struct { const char *name; int64_t length; } inputs[] = {
-        { "writer_tokens", WRITE_T }, { "writer_labels", WRITE_T }, { "reader_tokens", READ_T }, { "reader_labels", READ_T },
+    static const struct {
+        const char *name;
+        int64_t length;
+    } inputs[] = {
+        { "writer_tokens", WRITE_T },
+        { "writer_labels", WRITE_T },
+        { "reader_tokens", READ_T },
+        { "reader_labels", READ_T },
     };
-    for (size_t i = 0; i < 4; i++) tn_batch_add(&b, inputs[i].name, tn_input(g, inputs[i].name, tn_shape(B, inputs[i].length), TN_I32));
+    for (size_t i = 0; i < 4; i++)
+        tn_batch_add(&b, inputs[i].name, tn_input(g, inputs[i].name, tn_shape(B, inputs[i].length), TN_I32));
     return tn_model_build(&parts, g, st, &b);
 }
 
@@ -105,7 +117,8 @@ static rig open_rig(const char *const *words, bool recompute)
     rig r = { .settings = settings_of(words), .world = tn_world_open(11, 1) };
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .training = true });
     assert_ok(build(r.settings, g));
-    r.step = tn_world_add(&r.world, g, &(tn_compile_options){ .loss = tn_graph_output(g, "loss"), .recompute = recompute });
+    r.step =
+        tn_world_add(&r.world, g, &(tn_compile_options){ .loss = tn_graph_output(g, "loss"), .recompute = recompute });
     fill(r.step);
     return r;
 }
@@ -160,7 +173,8 @@ static void frozen_part(void **state)
         }
         readers += of_reader(x->name);
     }
-    assert_true(readers > 10 && tn_store_find(a, "reader.layer1.attn.w_qkv") && tn_store_find(a, "writer.layer0.mixer.nu"));
+    assert_true(readers > 10 && tn_store_find(a, "reader.layer1.attn.w_qkv") &&
+                tn_store_find(a, "writer.layer0.mixer.nu"));
     assert_int_equal(tn_store_find(a, "reader.embed")->dims.dim[0], 11);
     assert_int_equal(tn_store_find(a, "writer.embed")->dims.dim[0], 7);
     assert_int_equal(tn_store_find(a, "reader.embed")->dims.dim[1], 16);
@@ -230,8 +244,10 @@ static void steps(rig *r, int n)
     tn_bound *update = tn_world_bind(&r->world, apply);
     for (int i = 0; i < n; i++) {
         const float loss = loss_of(r, "loss");
-        assert_ok(tn_optim_set(update, &(tn_optim_scalars){ .lr = 0.02f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .clip = 1,
-                                                            .scale = 1, .opt_step = i + 1 }));
+        assert_ok(tn_optim_set(
+            update,
+            &(tn_optim_scalars){
+                .lr = 0.02f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .clip = 1, .scale = 1, .opt_step = i + 1 }));
         memcpy(tn_world_data(update, "loss"), &loss, sizeof loss);
         assert_ok(tn_run(update));
         assert_int_equal(*(int32_t *)tn_world_data(update, "ok"), 1);
@@ -267,7 +283,8 @@ static void trained_and_saved(void **state)
     for (size_t i = 0; i < tn_store_count(r.world.store); i++) {
         const tn_entry *e = tn_store_at(r.world.store, i);
         const bool same = memcmp(before[i], e->data, bytes_of(e)) == 0;
-        if (same != of_reader(e->name)) fail_msg("%s %s", e->name, same ? "has not moved" : "is frozen and has changed");
+        if (same != of_reader(e->name))
+            fail_msg("%s %s", e->name, same ? "has not moved" : "is frozen and has changed");
         test_free(before[i]);
     }
     tn_tempdir_make(&d);
@@ -276,7 +293,13 @@ static void trained_and_saved(void **state)
     assert_ok(tn_weights_load(path, other.world.store, note));
     same_weights(r.world.store, other.world.store);
 
-    const tn_ckpt_state st = { .step = STEPS, .tokens = 1, .batch = B, .length = WRITE_T, .seed = 11, .guard = { .lr_factor = 1 }, .scaling = { 1, 0 } };
+    const tn_ckpt_state st = { .step = STEPS,
+                               .tokens = 1,
+                               .batch = B,
+                               .length = WRITE_T,
+                               .seed = 11,
+                               .guard = { .lr_factor = 1 },
+                               .scaling = { 1, 0 } };
     tn_ckpt_state got;
     assert_ok(tn_ckpt_save(d.path, &(tn_ckpt_what){ .store = r.world.store, .state = &st }));
     snprintf(path, sizeof path, "%s/latest", d.path);
@@ -314,18 +337,19 @@ static void settings_and_mistakes(void **state)
     tn_part p;
     static const char *const words[] = { "vocab=9", "rope_base=500", NULL };
     assert_ok(tn_part_open(g, st, "reader", "gpt_tiny", words, &p));
-    assert_int_equal(tn_settings_int(p.settings, "dim"), 32);             /* the user's, over the preset's 64 */
-    assert_int_equal(tn_settings_int(p.settings, "vocab"), 11);           /* the row of the model, over its words */
-    assert_int_equal(tn_settings_int(p.settings, "layers"), 2);           /* the preset's */
-    assert_int_equal(tn_settings_int(p.settings, "train.context"), 128);  /* the preset's, over the run's 16 */
+    assert_int_equal(tn_settings_int(p.settings, "dim"), 32);            /* the user's, over the preset's 64 */
+    assert_int_equal(tn_settings_int(p.settings, "vocab"), 11);          /* the row of the model, over its words */
+    assert_int_equal(tn_settings_int(p.settings, "layers"), 2);          /* the preset's */
+    assert_int_equal(tn_settings_int(p.settings, "train.context"), 128); /* the preset's, over the run's 16 */
     assert_true(tn_settings_float(p.settings, "rope_base") == 500);
-    assert_true(tn_settings_float(p.settings, "train.dropout") == 0.25);  /* the run's */
+    assert_true(tn_settings_float(p.settings, "train.dropout") == 0.25); /* the run's */
     assert_string_equal(tn_settings_source(p.settings, "dim"), "reader.dim (command line)");
     assert_string_equal(p.scope, "reader");
     assert_int_equal(tn_settings_int(st, "dim"), 8);
     tn_graph_free(g);
 
-    static const char *const bad_key[] = { "widht=9", NULL }, *const no_value[] = { "dim", NULL }, *const range[] = { "heads=0", NULL };
+    static const char *const bad_key[] = { "widht=9", NULL }, *const no_value[] = { "dim", NULL },
+                             *const range[] = { "heads=0", NULL };
     static const char *const odd[] = { "dim=9", "heads=2", NULL };
     assert_fails(forward_alone(st, "a", "gpt3", NULL), TN_USAGE, "part a: there is no model or preset gpt3");
     assert_fails(forward_alone(st, "a", "tep", NULL), TN_USAGE, "part a: model tep has no forward pass");
@@ -363,9 +387,12 @@ static void settings_and_mistakes(void **state)
 
 void tn_tests_parts(tn_test_list *l)
 {
-    tn_test_add(l, frozen_part, NULL, "families: a frozen part has its numbers, no gradient, and lets gradients through");
-    tn_test_add(l, gradients, "reader.shape=llama", "families: gradients of a model made of parts, through a frozen llama");
-    tn_test_add(l, gradients, "reader.shape=gpt2", "families: gradients of a model made of parts, through a frozen gpt2");
+    tn_test_add(l, frozen_part, NULL,
+                "families: a frozen part has its numbers, no gradient, and lets gradients through");
+    tn_test_add(l, gradients, "reader.shape=llama",
+                "families: gradients of a model made of parts, through a frozen llama");
+    tn_test_add(l, gradients, "reader.shape=gpt2",
+                "families: gradients of a model made of parts, through a frozen gpt2");
     tn_test_add(l, recomputed, NULL, "families: layers of parts are recomputed");
     tn_test_add(l, trained_and_saved, NULL, "families: frozen parts stay, and are in weights and checkpoints");
     tn_test_add(l, settings_and_mistakes, NULL, "families: settings of a part, and mistakes in them");

@@ -21,7 +21,9 @@ static void open_session(tn_session *s, const char *const *words)
     assert_ok(tn_settings_add(st, settings, sizeof settings / sizeof *settings, "surfaces"));
     for (size_t i = 0; defaults[i]; i++) assert_ok(tn_settings_override(st, defaults[i]));
     for (size_t i = 0; words && words[i]; i++) assert_ok(tn_settings_override(st, words[i]));
-    assert_ok(tn_session_open_with(&(tn_session_options){ .settings = st, .model = surfaces_model(), .needs_data = true }, s));
+    assert_ok(
+        tn_session_open_with(&(tn_session_options){ .settings = st, .model = surfaces_model(), .needs_data = true },
+                             s));
     tn_settings_free(st);
 }
 
@@ -81,9 +83,15 @@ static void batches(void **state)
 
 /* --- what follows the run ------------------------------------------------------------------------------------------------------ */
 
-static float scalar(tn_session *s, bool training, const char *name) { return *(const float *)tn_bound_data(tn_trainer_bound(s->trainer, training), name); }
+static float scalar(tn_session *s, bool training, const char *name)
+{
+    return *(const float *)tn_bound_data(tn_trainer_bound(s->trainer, training), name);
+}
 
-static bool is_consistency(tn_session *s) { return tn_graph_output(tn_plan_graph(tn_trainer_plan(s->trainer, true)), "apart").id != 0; }
+static bool is_consistency(tn_session *s)
+{
+    return tn_graph_output(tn_plan_graph(tn_trainer_plan(s->trainer, true)), "apart").id != 0;
+}
 
 /* Which step trains and what its scalars are is a function of the optimizer's step, however many batches that has. */
 static void follows(void **state)
@@ -101,7 +109,8 @@ static void follows(void **state)
             assert_ok(tn_trainer_grad(s.trainer, step * accumulate + i, &loss));
             assert_int_equal(is_consistency(&s), step % 4 == 3);
             assert_true(scalar(&s, true, "noise") == (float)(0.1 - 0.05 * (double)step / 120));
-            if (is_consistency(&s)) assert_true(scalar(&s, true, "drift") == (float)drift_at(st, step) && drift_at(st, step) > 0);
+            if (is_consistency(&s))
+                assert_true(scalar(&s, true, "drift") == (float)drift_at(st, step) && drift_at(st, step) > 0);
         }
         assert_ok(tn_trainer_apply(s.trainer, step, (float)accumulate, loss, &a));
         assert_ok(tn_source_heldout(&s.source, 0, s.trainer, &count));
@@ -191,7 +200,8 @@ static void from_sums(void **state)
     mean /= (double)batch_count;
     assert_true(fabs(tn_scores_get(&e.scores, "psnr") - decibel((double[]){ squares, seen }, s.settings)) < 1e-12);
     assert_true(fabs(tn_scores_get(&e.scores, "landing") - landed / seen) < 1e-12);
-    if (!(mean - tn_scores_get(&e.scores, "psnr") > 0.2)) fail_msg("psnr %g, mean of the batches' %g", tn_scores_get(&e.scores, "psnr"), mean);
+    if (!(mean - tn_scores_get(&e.scores, "psnr") > 0.2))
+        fail_msg("psnr %g, mean of the batches' %g", tn_scores_get(&e.scores, "psnr"), mean);
     tn_session_close(&s);
 }
 
@@ -220,9 +230,11 @@ static void trace(void **state)
     assert_ok(tn_trainer_run_step(s.trainer, "trace")); /* from where the first step of the path has led */
     assert_int_equal(tn_alloc_count(), before);
     path = tn_trainer_step_output(s.trainer, "trace", "path", &type, &n);
-    for (int64_t b = 0; b < 16; b++) assert_memory_equal(path + b * PATH * CELLS, second + b * CELLS, sizeof(float) * CELLS);
+    for (int64_t b = 0; b < 16; b++)
+        assert_memory_equal(path + b * PATH * CELLS, second + b * CELLS, sizeof(float) * CELLS);
     assert_null(tn_trainer_step_output(s.trainer, "trace", "paths", &type, &n));
-    assert_fails(tn_trainer_run_step(s.trainer, "trail"), TN_USAGE, "model surfaces has no step trail: add it to its steps");
+    assert_fails(tn_trainer_run_step(s.trainer, "trail"), TN_USAGE,
+                 "model surfaces has no step trail: add it to its steps");
     assert_ok(tn_trainer_grad(s.trainer, 0, &loss)); /* and it trains on */
     assert_true(isfinite(loss));
     tn_session_close(&s);

@@ -7,9 +7,10 @@
 enum { B = 3, F = 4, D = 5, M = 20, C = 3 };
 
 enum { EMBED_W, EMBED_B, WV, BV, WO, BO, NORM2_W, NORM2_B, W1, B1, W2, B2, NORM_W, NORM_B, HEAD_W, HEAD_B, TENSORS };
-static const char *const names[TENSORS] = { "embed.w", "embed.b", "attn.wv", "attn.bv", "attn.wo",  "attn.bo",  "norm2.w", "norm2.b",
-                                            "ffn.w1",  "ffn.b1",  "ffn.w2",  "ffn.b2",  "norm_f.w", "norm_f.b", "head.w",  "head.b" };
-static const int sizes[TENSORS] = { D * F, D, D * D, D, D * D, D, D, D, M * D, M, D * M, D, D, D, C * D, C };
+static const char *const names[TENSORS] = { "embed.w",  "embed.b",  "attn.wv", "attn.bv", "attn.wo", "attn.bo",
+                                            "norm2.w",  "norm2.b",  "ffn.w1",  "ffn.b1",  "ffn.w2",  "ffn.b2",
+                                            "norm_f.w", "norm_f.b", "head.w",  "head.b" };
+static const int sizes[TENSORS] = { D * F, D, D *D, D, D *D, D, D, D, M *D, M, D *M, D, D, D, C *D, C };
 enum { MOST = 512 };
 
 /* One parameter vector, p[k] the place of tensor k in it; so are gradients. */
@@ -52,7 +53,8 @@ static void affine(const double *w, const double *b, const double *x, int n, int
 }
 
 /* dx += w^T dy, dw += dy x^T, db += dy; each may be NULL */
-static void affine_back(const double *w, const double *x, const double *dy, int n, int k, double *dx, double *dw, double *db)
+static void affine_back(const double *w, const double *x, const double *dy, int n, int k, double *dx, double *dw,
+                        double *db)
 {
     for (int i = 0; i < n; i++) {
         for (int j = 0; dx && j < k; j++) dx[j] += w[i * k + j] * dy[i];
@@ -91,7 +93,10 @@ static void norm_back(const double *w, const double *n, double is, const double 
 }
 
 static double gelu(double z) { return 0.5 * z * (1 + erf(z / sqrt(2))); }
-static double gelu_slope(double z) { return 0.5 * (1 + erf(z / sqrt(2))) + z * exp(-0.5 * z * z) / sqrt(2 * 3.14159265358979323846); }
+static double gelu_slope(double z)
+{
+    return 0.5 * (1 + erf(z / sqrt(2))) + z * exp(-0.5 * z * z) / sqrt(2 * 3.14159265358979323846);
+}
 
 /* What an evaluation of f leaves for its vector-Jacobian product. */
 typedef struct trace {
@@ -294,7 +299,8 @@ static void graph_against_oracle(void **state)
     settle(&q, &b);
     tep_gradients(&w, plan, "", all, 1 << 12);
     for (int s = 0; s < B; s++)
-        for (int i = 0; i < D; i++) assert_float_equal(((float *)tn_world_data(plan, "state"))[s * D + i], b.h[s][i], 2e-5);
+        for (int i = 0; i < D; i++)
+            assert_float_equal(((float *)tn_world_data(plan, "state"))[s * D + i], b.h[s][i], 2e-5);
     gradient(&q, &b, true, &exact);
     params_read(&got, &w, true);
     close_to("implicit", got.all, exact.all, q.n, 1e-4);
@@ -317,7 +323,8 @@ static void fill_classes(tn_bound *b, const tep_shape *z)
     int32_t *y = tn_world_data(b, "labels");
     for (int64_t s = 0; s < z->B; s++) {
         y[s] = (int32_t)(s % z->C);
-        for (int64_t i = 0; i < z->F; i++) x[s * z->F + i] = 0.5f * sinf(2.3f * (float)(s * z->F + i)) + (i == y[s] ? 1.f : 0.f);
+        for (int64_t i = 0; i < z->F; i++)
+            x[s * z->F + i] = 0.5f * sinf(2.3f * (float)(s * z->F + i)) + (i == y[s] ? 1.f : 0.f);
     }
 }
 
@@ -341,7 +348,8 @@ static void estimators(void **state)
         fill_classes(b, &z);
         tep_gradients(&w, b, "ffn", got, WIDE);
         const double cosine = tep_cosine(exact, got, n), size = sqrt(tep_dot(got, got, n) / tep_dot(exact, exact, n));
-        if (!(cosine >= least[k] && size > smallest[k] && size < 1.4)) fail_msg("%s: cosine %g, size %g", kind[k], cosine, size);
+        if (!(cosine >= least[k] && size > smallest[k] && size < 1.4))
+            fail_msg("%s: cosine %g, size %g", kind[k], cosine, size);
     }
     b = tep_add(&w, &z, TEP_LIST("dim=13", "variant=faithful", "grad=ep", "tol=1e-6", "iterations=500", "beta=0.3"));
     fill_classes(b, &z);
@@ -354,7 +362,9 @@ static void estimators(void **state)
 /* One nudge after a loose free solve, in a map where propagation is exact: from the state it takes the rest for a signal. */
 static void loose_nudges(void **state)
 {
-    static const char *const anchor[] = { "anchor=state", "anchor=rest", "anchor=auto" }, *const stop[] = { "nudge_rtol=0", "nudge_rtol=0", "nudge_rtol=0.02" };
+    static const char *const anchor[] = { "anchor=state", "anchor=rest", "anchor=auto" }, *const stop[] = {
+        "nudge_rtol=0", "nudge_rtol=0", "nudge_rtol=0.02"
+    };
     static double exact[WIDE], got[WIDE];
     const tep_shape z = { .B = 64, .S = 1, .F = 16, .C = 6, .L = 1 };
     tn_world w = tn_world_open(5, 1);
@@ -364,7 +374,9 @@ static void loose_nudges(void **state)
     fill_classes(b, &z);
     const int64_t n = tep_gradients(&w, b, "energy", exact, WIDE);
     for (int k = 0; k < 3; k++) {
-        b = tep_add(&w, &z, TEP_LIST("dim=13", "mode=energy", "grad=ep", "rtol=1e-2", "iterations=500", "beta=0.05", anchor[k], stop[k]));
+        b = tep_add(&w, &z,
+                    TEP_LIST("dim=13", "mode=energy", "grad=ep", "rtol=1e-2", "iterations=500", "beta=0.05", anchor[k],
+                             stop[k]));
         fill_classes(b, &z);
         tep_gradients(&w, b, "energy", got, WIDE);
         for (int64_t i = 0; i < n; i++) got[i] -= exact[i];
@@ -392,8 +404,9 @@ static void energy_is_exact(void **state)
     tn_world w = tn_world_open(7, 1);
     (void)state;
     for (int k = 0; k < 2; k++) {
-        tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=8", "mode=energy", "rtol=1e-6", "iterations=300", "beta=0.05",
-                                               k ? "grad=ep_centred" : "grad=implicit"));
+        tn_bound *b = tep_add(&w, &z,
+                              TEP_LIST("dim=8", "mode=energy", "rtol=1e-6", "iterations=300", "beta=0.05",
+                                       k ? "grad=ep_centred" : "grad=implicit"));
         fill_units(b);
         if (!k) tep_train(&w, b, 0.01, 50);
         const int64_t n = tep_gradients(&w, b, "embed.w", k ? got : exact, WIDE);
@@ -445,11 +458,14 @@ static void energy_is_local(void **state)
     const double eta = 0.02, kappa = 0.7;
     tn_world w = tn_world_open(7, 1);
     (void)state;
-    tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=8", "mode=energy", "rtol=1e-6", "iterations=300", "beta=0.02", "grad=ep_centred"));
+    tn_bound *b =
+        tep_add(&w, &z,
+                TEP_LIST("dim=8", "mode=energy", "rtol=1e-6", "iterations=300", "beta=0.02", "grad=ep_centred"));
     fill_units(b);
     tep_train(&w, b, 0.01, 5);
     for (int i = 0; i < 40; i++) assert_ok(tn_run(b)); /* the direction of sigma comes to rest */
-    const tn_entry *We = tn_world_entry(&w, "embed.w"), *be = tn_world_entry(&w, "embed.b"), *w1 = tn_world_entry(&w, "energy.w1");
+    const tn_entry *We = tn_world_entry(&w, "embed.w"), *be = tn_world_entry(&w, "embed.b"),
+                   *w1 = tn_world_entry(&w, "energy.w1");
     const float *v = tn_world_entry(&w, "energy.direction")->data;
     double sigma2 = 0; /* |W v|^2 at the singular vector v */
     for (int m = 0; m < EM; m++) {
@@ -463,7 +479,8 @@ static void energy_is_local(void **state)
         for (int sign = -1; sign <= 1; sign += 2) {
             double a[ED], h[ED], t[EM];
             const double factor = -sign / (2 * eta * EB);
-            for (int i = 0; i < ED; i++) a[i] = (double)((float *)We->data)[i * EB + k] + (double)((float *)be->data)[i];
+            for (int i = 0; i < ED; i++)
+                a[i] = (double)((float *)We->data)[i * EB + k] + (double)((float *)be->data)[i];
             energy_settle(&w, s, a, ((int32_t *)tn_world_data(b, "labels"))[k], sign * eta, h, t);
             for (int m = 0; m < EM; m++)
                 for (int i = 0; i < ED; i++) local[m * ED + i] += factor * s * t[m] * h[i];

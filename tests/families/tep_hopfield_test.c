@@ -32,7 +32,7 @@ static void against_recurrence(void **state)
     tn_bound *b = tep_add(&w, &shape, TEP_LIST("dim=10", "mode=hopfield", "rtol=1e-7", "iterations=400", "kappa=0.8"));
     float *m = tn_world_entry(&w, "hopfield.w")->data;
     double W[D][D];
-    for (int i = 0; i < D * D; i++) m[i] *= 3; /* steep enough to be scaled down */
+    for (int i = 0; i < D * D; i++) m[i] *= 3;         /* steep enough to be scaled down */
     for (int i = 0; i < 50; i++) assert_ok(tn_run(b)); /* until the power iteration has settled */
     for (int i = 0; i < D; i++)
         for (int j = 0; j < D; j++) W[i][j] = 0.5 * ((double)m[i * D + j] + (double)m[j * D + i]);
@@ -54,7 +54,8 @@ static void against_recurrence(void **state)
             memcpy(at, next, sizeof at);
         }
         for (int i = 0; i < D; i++)
-            if (!(fabs((double)v[s * D + i] - at[i]) <= 2e-5)) fail_msg("sample %d, number %d: %g and %g", s, i, (double)v[s * D + i], at[i]);
+            if (!(fabs((double)v[s * D + i] - at[i]) <= 2e-5))
+                fail_msg("sample %d, number %d: %g and %g", s, i, (double)v[s * D + i], at[i]);
     }
     tn_world_close(&w);
 }
@@ -73,7 +74,8 @@ static void propagation_is_exact(void **state)
     for (int i = 0; i < D * F; i++) we[i] *= 2; /* slopes D far from 1: leaving them out would show */
     n = tep_gradients(&w, b, "", exact, MOST);
     for (int k = 0; k < 3; k++) {
-        b = tep_add(&w, &shape, TEP_LIST("dim=10", "mode=hopfield", "rtol=1e-7", "iterations=300", "grad=ep_centred", betas[k]));
+        b = tep_add(&w, &shape,
+                    TEP_LIST("dim=10", "mode=hopfield", "rtol=1e-7", "iterations=300", "grad=ep_centred", betas[k]));
         assert_int_equal(tep_gradients(&w, b, "", got, MOST), n);
         for (int64_t i = 0; i < n; i++) got[i] -= exact[i];
         const double off = sqrt(tep_dot(got, got, n) / tep_dot(exact, exact, n));

@@ -41,7 +41,8 @@ static void against_recurrence(void **state)
         for (int k = 0; k <= K; k++)
             for (int i = 0; i < D; i++) {
                 const double got = (double)h[(s * (K + 1) + k) * D + i];
-                if (!(fabs(got - hist[k][i]) <= 2e-6)) fail_msg("sample %d, %d steps ago, number %d: %g and %g", s, k, i, got, hist[k][i]);
+                if (!(fabs(got - hist[k][i]) <= 2e-6))
+                    fail_msg("sample %d, %d steps ago, number %d: %g and %g", s, k, i, got, hist[k][i]);
             }
         assert_true(n > 100 ? fabs(hist[0][0] - hist[K][0]) < 1e-5 : fabs(hist[0][0] - hist[1][0]) > 1e-4);
     }
@@ -51,5 +52,6 @@ static void against_recurrence(void **state)
 void tn_tests_tep_torus(tn_test_list *l)
 {
     static const char *const steps[] = { "iterations=1", "iterations=2", "iterations=5", "iterations=400" };
-    for (int i = 0; i < 4; i++) tn_test_add(l, against_recurrence, steps[i], "tep torus: the recurrence itself, %s", steps[i]);
+    for (int i = 0; i < 4; i++)
+        tn_test_add(l, against_recurrence, steps[i], "tep torus: the recurrence itself, %s", steps[i]);
 }

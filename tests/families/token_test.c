@@ -81,7 +81,9 @@ static void fill_outside(const tn_gtensor *t, const tn_store *store, void *to)
     float *x = to;
     if (t->role == TN_ROLE_INPUT) {
         assert_int_equal(n, 1);
-        *(int32_t *)to = strcmp(t->name, "tokens") == 0 ? TOKEN : strcmp(t->name, "carry.keys") == 0 ? POSITION + 1 : POSITION;
+        *(int32_t *)to = strcmp(t->name, "tokens") == 0       ? TOKEN
+                         : strcmp(t->name, "carry.keys") == 0 ? POSITION + 1
+                                                              : POSITION;
         return;
     }
     assert_int_equal(t->dtype, TN_F32);
@@ -181,7 +183,7 @@ typedef struct way {
     int blocks;
     int32_t slot_floats, stage_bytes, mail_words;
     uint64_t seed;
-    int without; /* the meeting or the fetch, counted over the token's programs, that is left out, or -1 */
+    int without;  /* the meeting or the fetch, counted over the token's programs, that is left out, or -1 */
     bool fetches; /* which of both */
 } way;
 
@@ -205,7 +207,9 @@ static outcome run_by_programs(desk *d, way w)
     for (size_t i = 0, first; i < d->plan->n_steps;) {
         tn_token_begin(&b, &p, &(tn_token_space){ w.slot_floats, w.stage_bytes, w.mail_words, d->mail });
         p.meeting = d->meeting;
-        for (first = i; i < d->plan->n_steps && tn_token_add(&b, d->plan->step[i].node->op, &f.call[i], d->plan->n_steps - i);) i++;
+        for (first = i;
+             i < d->plan->n_steps && tn_token_add(&b, d->plan->step[i].node->op, &f.call[i], d->plan->n_steps - i);)
+            i++;
         if (i == first) {
             assert_ok(d->plan->step[i].kernel(&f.call[i]));
             i++;
@@ -245,8 +249,9 @@ static double distance(const desk *d, const char **where)
 static void programs_equal_calls(void **state)
 {
     static const way ways[] = {
-        { 1, 12 << 10, 1 << 20, MAIL, 1, -1, false }, { 3, 12 << 10, 8 << 10, MAIL, 2, -1, false }, { 7, 12 << 10, 2 << 10, MAIL, 3, -1, false },
-        { 3, 256, 64, MAIL, 4, -1, false },           { 7, 256, 16 << 10, 600, 5, -1, false },      { 7, 12 << 10, 16 << 10, 600, 6, -1, false },
+        { 1, 12 << 10, 1 << 20, MAIL, 1, -1, false }, { 3, 12 << 10, 8 << 10, MAIL, 2, -1, false },
+        { 7, 12 << 10, 2 << 10, MAIL, 3, -1, false }, { 3, 256, 64, MAIL, 4, -1, false },
+        { 7, 256, 16 << 10, 600, 5, -1, false },      { 7, 12 << 10, 16 << 10, 600, 6, -1, false },
         { 7, 700, 16 << 10, MAIL, 7, -1, false },     { 3, 12 << 10, 16 << 10, 0, 8, -1, false },
     };
     static const char *const name[MEMORIES] = { "", ", in place", ", apart" };
@@ -256,8 +261,10 @@ static void programs_equal_calls(void **state)
             const char *where;
             const outcome o = run_by_programs(d, ways[i]);
             const double off = distance(d, &where);
-            if (!(off <= 1e-5)) fail_msg("%d blocks, way %d%s: %s is %.1e off", ways[i].blocks, (int)i, name[how], where, off);
-            if (how != IN_PLACE && 4 * o.taken < 3 * d->plan->n_steps) fail_msg("programs take %d of %d calls only", (int)o.taken, (int)d->plan->n_steps);
+            if (!(off <= 1e-5))
+                fail_msg("%d blocks, way %d%s: %s is %.1e off", ways[i].blocks, (int)i, name[how], where, off);
+            if (how != IN_PLACE && 4 * o.taken < 3 * d->plan->n_steps)
+                fail_msg("programs take %d of %d calls only", (int)o.taken, (int)d->plan->n_steps);
         }
         close_desk(d);
     }
@@ -287,7 +294,8 @@ static void missing_meetings_show(void **state)
     for (int32_t mail_words = 0; mail_words <= MAIL; mail_words += MAIL) {
         const int meetings = run_by_programs(d, (way){ 3, 12 << 10, 8 << 10, mail_words, 1, -1, false }).meetings;
         const int shown = count_shown(d, meetings, mail_words, false);
-        if (shown < meetings - 2 || (!mail_words && shown < 8)) fail_msg("of %d meetings %d are seen to be missing", meetings, shown);
+        if (shown < meetings - 2 || (!mail_words && shown < 8))
+            fail_msg("of %d meetings %d are seen to be missing", meetings, shown);
     }
     close_desk(d);
 }

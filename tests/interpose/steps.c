@@ -27,13 +27,16 @@ int main(int argc, char **argv)
     *(void **)&reset = dlsym(RTLD_DEFAULT, "tn_count_reset");
     *(void **)&total = dlsym(RTLD_DEFAULT, "tn_count_total");
     if (!reset || !total || argc < 2) return fail("usage: LD_PRELOAD=count.so steps MODEL [key=value ...]");
-    if (tn_settings_resolve(argv[1], (const char *const *)argv + 2, (size_t)argc - 2, &st, &o.model) != TN_OK) return fail("settings");
+    if (tn_settings_resolve(argv[1], (const char *const *)argv + 2, (size_t)argc - 2, &st, &o.model) != TN_OK)
+        return fail("settings");
     o.settings = st;
     if (tn_trainer_new(&o, &t) != TN_OK) return fail("trainer");
     memset(n, 0, sizeof n);
     for (int i = 0; i < 10; i++) {
         if (i == 1) reset();
-        for (int k = 0; k < 2 * 48; k++) ((int32_t *)tn_trainer_input(t, "tokens"))[k] = ((int32_t *)tn_trainer_input(t, "labels"))[k] = (k * 7 + i) % 61;
+        for (int k = 0; k < 2 * 48; k++)
+            ((int32_t *)tn_trainer_input(t, "tokens"))[k] = ((int32_t *)tn_trainer_input(t, "labels"))[k] =
+                (k * 7 + i) % 61;
         if (tn_trainer_grad(t, i, &loss) != TN_OK || tn_trainer_apply(t, i, 1, loss, &a) != TN_OK) return fail("step");
         if (tn_trainer_eval(t, &loss) != TN_OK) return fail("eval");
     }

@@ -31,14 +31,20 @@ static tn_status count(tn_status (*run)(void *ctx), void *ctx, int runs)
 
 /* --- kernels ------------------------------------------------------------------------------------------------------------- */
 
-static tn_ref in(tn_graph *g, const char *name, tn_dims dims) { return tn_want_gradient(g, tn_input(g, name, dims, TN_F32)); }
+static tn_ref in(tn_graph *g, const char *name, tn_dims dims)
+{
+    return tn_want_gradient(g, tn_input(g, name, dims, TN_F32));
+}
 
 static tn_ref build_linear(tn_graph *g)
 {
-    return tn_linear(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(2 * D, D)), .bias = in(g, "b", tn_shape(2 * D)),
-                     .act = TN_ACT_GELU);
+    return tn_linear(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(2 * D, D)),
+                     .bias = in(g, "b", tn_shape(2 * D)), .act = TN_ACT_GELU);
 }
-static tn_ref build_norm(tn_graph *g) { return tn_rmsnorm(g, in(g, "x", tn_shape(B, 4 * T, D)), in(g, "w", tn_shape(D))); }
+static tn_ref build_norm(tn_graph *g)
+{
+    return tn_rmsnorm(g, in(g, "x", tn_shape(B, 4 * T, D)), in(g, "w", tn_shape(D)));
+}
 static tn_ref build_attention(tn_graph *g)
 {
     const tn_dims d = tn_shape(B, T, H, 64);
@@ -46,12 +52,13 @@ static tn_ref build_attention(tn_graph *g)
 }
 static tn_ref build_scan(tn_graph *g)
 {
-    return tn_scan(g, in(g, "x", tn_shape(B, 4 * T, 2 * K)), in(g, "rho", tn_shape(K)), in(g, "omega", tn_shape(K)), .gamma = in(g, "gamma", tn_shape(K)));
+    return tn_scan(g, in(g, "x", tn_shape(B, 4 * T, 2 * K)), in(g, "rho", tn_shape(K)), in(g, "omega", tn_shape(K)),
+                   .gamma = in(g, "gamma", tn_shape(K)));
 }
 static tn_ref build_scan_gated(tn_graph *g)
 {
-    return tn_scan_gated(g, in(g, "x", tn_shape(B, T, 2 * K)), in(g, "ri", tn_shape(B, T, 2 * K)), in(g, "nu", tn_shape(K)),
-                         in(g, "omega", tn_shape(K)));
+    return tn_scan_gated(g, in(g, "x", tn_shape(B, T, 2 * K)), in(g, "ri", tn_shape(B, T, 2 * K)),
+                         in(g, "nu", tn_shape(K)), in(g, "omega", tn_shape(K)));
 }
 static tn_ref build_outer(tn_graph *g)
 {
@@ -60,15 +67,17 @@ static tn_ref build_outer(tn_graph *g)
 }
 static tn_ref build_linear_xent(tn_graph *g)
 {
-    return tn_linear_xent(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(V, D)), tn_input(g, "labels", tn_shape(B, T), TN_I32));
+    return tn_linear_xent(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(V, D)),
+                          tn_input(g, "labels", tn_shape(B, T), TN_I32));
 }
 
 /* Two steps of the solve and two of its adjoint. */
 static tn_ref relax_of(tn_graph *g, int64_t samples, int64_t d)
 {
-    return tn_relax(g, in(g, "a", tn_shape(samples, d)), .w1 = in(g, "w1", tn_shape(4 * d, d)), .b1 = in(g, "b1", tn_shape(4 * d)),
-                    .w2 = in(g, "w2", tn_shape(d, 4 * d)), .b2 = in(g, "b2", tn_shape(d)), .norm_gain = in(g, "n", tn_shape(d)),
-                    .steps = 2, .rtol = tn_scalar(g, "rtol", 0), .grad = TN_LOOP_IMPLICIT);
+    return tn_relax(g, in(g, "a", tn_shape(samples, d)), .w1 = in(g, "w1", tn_shape(4 * d, d)),
+                    .b1 = in(g, "b1", tn_shape(4 * d)), .w2 = in(g, "w2", tn_shape(d, 4 * d)),
+                    .b2 = in(g, "b2", tn_shape(d)), .norm_gain = in(g, "n", tn_shape(d)), .steps = 2,
+                    .rtol = tn_scalar(g, "rtol", 0), .grad = TN_LOOP_IMPLICIT);
 }
 static tn_ref build_relax(tn_graph *g) { return relax_of(g, 32, D); }
 static tn_ref build_relax_small(tn_graph *g) { return relax_of(g, T, 13); }
@@ -155,9 +164,17 @@ static const struct {
     const char *name;
     tn_ref (*build)(tn_graph *g); /* NULL: a model of this name */
 } cases[] = {
-    { "linear", build_linear }, { "norm", build_norm }, { "attention", build_attention }, { "scan", build_scan },
-    { "scan_gated", build_scan_gated }, { "outer", build_outer }, { "linear_xent", build_linear_xent }, { "relax", build_relax }, { "relax_small", build_relax_small },
-    { "ten", NULL }, { "gpt", NULL },
+    { "linear", build_linear },
+    { "norm", build_norm },
+    { "attention", build_attention },
+    { "scan", build_scan },
+    { "scan_gated", build_scan_gated },
+    { "outer", build_outer },
+    { "linear_xent", build_linear_xent },
+    { "relax", build_relax },
+    { "relax_small", build_relax_small },
+    { "ten", NULL },
+    { "gpt", NULL },
 };
 
 int main(int argc, char **argv)

@@ -221,7 +221,8 @@ void tn_apply_check_threads(const tn_optim_options *o, const tn_optim_scalars *v
             tn_apply_draw(&a[k], step, 1);
             const uint64_t count = tn_alloc_count();
             assert_true(tn_apply_run(&a[k], &now, 1));
-            if (tn_test_device() == TN_CPU || step > 2) assert_int_equal(tn_alloc_count(), count); /* a GPU's second run is recorded */
+            if (tn_test_device() == TN_CPU || step > 2)
+                assert_int_equal(tn_alloc_count(), count); /* a GPU's second run is recorded */
         }
         assert_true(tn_apply_same(&a[0], tn_apply_save(&a[1])));
         const float norm[] = { tn_apply_norm(&a[0]), tn_apply_norm(&a[1]) };

@@ -26,7 +26,8 @@ static void listed_once(void **state)
     (void)state;
     for (size_t i = 0; tn_op_at(i); i++)
         for (size_t k = 0; k < i; k++)
-            if (strcmp(tn_op_at(i)->name, tn_op_at(k)->name) == 0) fail_msg("%s is in ops.def twice", tn_op_at(i)->name);
+            if (strcmp(tn_op_at(i)->name, tn_op_at(k)->name) == 0)
+                fail_msg("%s is in ops.def twice", tn_op_at(i)->name);
     for (size_t i = 0; tn_op_at(i); i++) assert_ptr_equal(tn_op_find(tn_op_at(i)->name), tn_op_at(i));
     assert_null(tn_op_find("no such op"));
 }
@@ -38,7 +39,8 @@ static void header_has_shapes(void **state)
     char *text = NULL, opening[64];
     regex_t shape;
     assert_int_equal(regcomp(&shape, "shape|[^A-Za-z0-9_]\\((\\.\\.\\.|[A-Z0-9a-z]{1,2})(, ?[A-Za-z0-9.+*/]{1,9})*\\)",
-                             REG_EXTENDED | REG_NOSUB), 0);
+                             REG_EXTENDED | REG_NOSUB),
+                     0);
     read_source(op->name, ".h", &text);
     char *guard = strstr(text, "\n#ifndef");
     assert_non_null(guard);
@@ -77,7 +79,8 @@ static void runs_somewhere(void **state)
 
 static void check_row(const char *owner, const tn_setting *row)
 {
-    if (strncmp(row->key, "opt.", 4) != 0 || !row->key[4]) fail_msg("%s: a switch is called opt.NAME, not %s", owner, row->key);
+    if (strncmp(row->key, "opt.", 4) != 0 || !row->key[4])
+        fail_msg("%s: a switch is called opt.NAME, not %s", owner, row->key);
     if (row->type != TN_TYPE_SWITCH) fail_msg("%s: %s is not an on/off setting", owner, row->key);
     if (!row->help || strlen(row->help) < 10) fail_msg("%s: %s says nothing", owner, row->key);
 }

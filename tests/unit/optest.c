@@ -141,8 +141,9 @@ static tn_context *open_context(int threads)
 
 static void compile(compiled *k, const tn_op_test *t, const tn_case *c, const guise *u)
 {
-    const tn_graph_options go = { .activation = u->dtype, .training = true, .threads = u->threads,
-                                  .device = tn_test_device() };
+    const tn_graph_options go = {
+        .activation = u->dtype, .training = true, .threads = u->threads, .device = tn_test_device()
+    };
     tn_seed seeds[TN_IO_MAX];
     *k = (compiled){ .io = { .dtype = u->dtype, .strided = u->strided, .accumulate = u->accumulate } };
     assert_ok(tn_graph_new(&go, &k->io.g));
@@ -157,7 +158,9 @@ static void compile(compiled *k, const tn_op_test *t, const tn_case *c, const gu
                                          .dy = tn_input(k->io.g, name, tn_ref_dims(k->io.g, k->io.out[i]),
                                                         tn_ref_dtype(k->io.g, k->io.out[i])) };
     }
-    const tn_compile_options co = { .device = tn_test_device(), .threads = u->threads, .seeds = seeds, .n_seeds = k->n_seeds };
+    const tn_compile_options co = {
+        .device = tn_test_device(), .threads = u->threads, .seeds = seeds, .n_seeds = k->n_seeds
+    };
     assert_ok(tn_graph_compile(k->io.g, &co, &k->plan));
     k->io.g = (tn_graph *)(uintptr_t)tn_plan_graph(k->plan);
     k->context = open_context(u->threads);
@@ -240,11 +243,13 @@ static void run_guise(const tn_op_test *t, const tn_case *c, const guise *u, con
         for (int i = 0; i < x->n_in; i++) again_grad[i] = calloc((size_t)x->in_count[i] + 1, sizeof(double));
         read_results(&k, again_out, again_grad, x);
         for (int i = 0; i < x->n_out; i++) {
-            if (memcmp(out[i], again_out[i], sizeof(double) * (size_t)x->out_count[i])) fail_msg("run %d: output %d has other bits", r, i);
+            if (memcmp(out[i], again_out[i], sizeof(double) * (size_t)x->out_count[i]))
+                fail_msg("run %d: output %d has other bits", r, i);
             free(again_out[i]);
         }
         for (int i = 0; i < x->n_in; i++) {
-            if (k.n_seeds && x->differentiable[i] && memcmp(grad[i], again_grad[i], sizeof(double) * (size_t)x->in_count[i]))
+            if (k.n_seeds && x->differentiable[i] &&
+                memcmp(grad[i], again_grad[i], sizeof(double) * (size_t)x->in_count[i]))
                 fail_msg("run %d: gradient %d has other bits", r, i);
             free(again_grad[i]);
         }
@@ -279,7 +284,8 @@ static void compare(const char *what, int index, const double *x, const double *
 }
 
 /* Zeros may differ in sign: a gradient of -0 that is added to a zeroed view becomes +0. */
-static void same_bits(const char *what, double *const *a, double *const *b, const int64_t *n, int count, const bool *which)
+static void same_bits(const char *what, double *const *a, double *const *b, const int64_t *n, int count,
+                      const bool *which)
 {
     for (int i = 0; i < count; i++) {
         if (which && !which[i]) continue;
@@ -438,8 +444,8 @@ static void check_nan(const row *r, numbers *x)
     for (int k = 0; k < x->n_out; k++)
         for (int64_t j = 0; j < x->out_count[k]; j++)
             if (isnan(got.out[k][j]) != isnan(want.out[k][j]))
-                fail_msg("with a NaN in input %d: output %d, element %lld is %.9g, the oracle's %.9g", i, k, (long long)j,
-                         got.out[k][j], want.out[k][j]);
+                fail_msg("with a NaN in input %d: output %d, element %lld is %.9g, the oracle's %.9g", i, k,
+                         (long long)j, got.out[k][j], want.out[k][j]);
     free_results(x, &got);
     free_results(x, &want);
 }
@@ -504,7 +510,8 @@ static bool left_out(const tn_op_test *t, size_t i)
     const char *most = getenv("TENON_TEST_SMALLEST");
     long smaller = 0;
     for (size_t k = 0; most && k < t->n_cases; k++)
-        smaller += size_of(&t->cases[k]) < size_of(&t->cases[i]) || (size_of(&t->cases[k]) == size_of(&t->cases[i]) && k < i);
+        smaller +=
+            size_of(&t->cases[k]) < size_of(&t->cases[i]) || (size_of(&t->cases[k]) == size_of(&t->cases[i]) && k < i);
     return most && smaller >= strtol(most, NULL, 10);
 }
 
@@ -534,13 +541,15 @@ void tn_optest_run(const tn_op_test *t, const tn_case *c, int threads, const voi
     for (int i = 0; i < k.io.n_in; i++) {
         snprintf(name, sizeof name, "in%d", i);
         void *p = tn_bound_data(k.bound, name);
-        if (p && inputs[i]) memcpy(p, inputs[i], (size_t)tn_dims_count(k.io.in[i].dims) * tn_dtype_bytes(k.io.in[i].dtype));
+        if (p && inputs[i])
+            memcpy(p, inputs[i], (size_t)tn_dims_count(k.io.in[i].dims) * tn_dtype_bytes(k.io.in[i].dtype));
     }
     for (int s = 0; s < k.n_seeds; s++) {
         snprintf(name, sizeof name, "cot%d", k.seed_of[s]);
         float *p = tn_bound_data(k.bound, name);
         const int64_t n = tn_dims_count(tn_ref_dims(k.io.g, k.io.out[k.seed_of[s]]));
-        for (int64_t j = 0; j < n; j++) p[j] = cotangents && cotangents[k.seed_of[s]] ? cotangents[k.seed_of[s]][j] : 1.f;
+        for (int64_t j = 0; j < n; j++)
+            p[j] = cotangents && cotangents[k.seed_of[s]] ? cotangents[k.seed_of[s]][j] : 1.f;
     }
     assert_ok(tn_run(k.bound));
     for (int i = 0; i < k.io.n_out; i++) {
@@ -548,7 +557,8 @@ void tn_optest_run(const tn_op_test *t, const tn_case *c, int threads, const voi
         const void *p = tn_bound_data(k.bound, name);
         const tn_ref y = k.io.out[i];
         if (outputs && outputs[i] && p)
-            memcpy(outputs[i], p, (size_t)tn_dims_count(tn_ref_dims(k.io.g, y)) * tn_dtype_bytes(tn_ref_dtype(k.io.g, y)));
+            memcpy(outputs[i], p,
+                   (size_t)tn_dims_count(tn_ref_dims(k.io.g, y)) * tn_dtype_bytes(tn_ref_dtype(k.io.g, y)));
     }
     for (int i = 0; gradients && i < k.io.n_in; i++) {
         snprintf(name, sizeof name, "d.in%d", i);

@@ -40,8 +40,10 @@ static tn_ref with_gate(tn_graph *g)
 static tn_ref with_readout(tn_graph *g)
 {
     const tn_dims dims = tn_shape(B, T, D), row = tn_shape(D);
-    const tn_ref c = weights(g, "c", dims), z = weights(g, "z", dims), x = weights(g, "x", dims), skip = weights(g, "skip", row);
-    const tn_ref y = tn_readout(g, c, z, .x = x, .skip = skip, .gain = weights(g, "gain", row), .scale = 0.7f, .group = D / 2);
+    const tn_ref c = weights(g, "c", dims), z = weights(g, "z", dims), x = weights(g, "x", dims),
+                 skip = weights(g, "skip", row);
+    const tn_ref y =
+        tn_readout(g, c, z, .x = x, .skip = skip, .gain = weights(g, "gain", row), .scale = 0.7f, .group = D / 2);
     return loss_of(g, tn_add(g, y, tn_readout(g, x, c, .x = z, .skip = skip)));
 }
 
@@ -49,7 +51,8 @@ static tn_ref with_norm(tn_graph *g)
 {
     tn_ref sum;
     const tn_ref x = weights(g, "x", tn_shape(B, T, D)), r = weights(g, "r", tn_shape(B, T, D));
-    const tn_ref y = tn_layernorm(g, x, weights(g, "w", tn_shape(D)), weights(g, "b", tn_shape(D)), .residual = r, .sum = &sum);
+    const tn_ref y =
+        tn_layernorm(g, x, weights(g, "w", tn_shape(D)), weights(g, "b", tn_shape(D)), .residual = r, .sum = &sum);
     return loss_of(g, tn_add(g, tn_rmsnorm(g, sum, weights(g, "w2", tn_shape(D))), y));
 }
 
@@ -64,7 +67,8 @@ static tn_ref with_outer(tn_graph *g)
     tn_ref last;
     const tn_ref q = weights(g, "q", tn_shape(B, T, H, D)), k = weights(g, "k", tn_shape(B, T, H, D));
     const tn_ref v = weights(g, "v", tn_shape(B, T, H, 3)), alpha = between(g, "alpha", tn_shape(B, T, H), -1, -0.01f);
-    const tn_ref o = tn_outer(g, q, k, v, alpha, .reset = numbers(g, "flags", tn_shape(B, T)), .chunk = 4, .final = &last);
+    const tn_ref o =
+        tn_outer(g, q, k, v, alpha, .reset = numbers(g, "flags", tn_shape(B, T)), .chunk = 4, .final = &last);
     return tn_add(g, loss_of(g, o), tn_sum_all(g, last));
 }
 
@@ -92,10 +96,12 @@ static tn_ref with_linear_xent(tn_graph *g)
 
 static tn_ref with_relax(tn_graph *g)
 {
-    const tn_ref h = tn_relax(g, weights(g, "a", tn_shape(B * T, D)), .w1 = weights(g, "w1", tn_shape(V, D)), .b1 = weights(g, "b1", tn_shape(V)),
-                              .w2 = weights(g, "w2", tn_shape(D, V)), .b2 = weights(g, "b2", tn_shape(D)),
-                              .norm2_gain = weights(g, "g2", tn_shape(D)), .norm_bias = weights(g, "c", tn_shape(D)), .steps = 6,
-                              .rtol = tn_scalar(g, "rtol", 1e-2f), .damping = tn_scalar(g, "damping", 0.7f), .grad = TN_LOOP_IMPLICIT);
+    const tn_ref h =
+        tn_relax(g, weights(g, "a", tn_shape(B * T, D)), .w1 = weights(g, "w1", tn_shape(V, D)),
+                 .b1 = weights(g, "b1", tn_shape(V)), .w2 = weights(g, "w2", tn_shape(D, V)),
+                 .b2 = weights(g, "b2", tn_shape(D)), .norm2_gain = weights(g, "g2", tn_shape(D)),
+                 .norm_bias = weights(g, "c", tn_shape(D)), .steps = 6, .rtol = tn_scalar(g, "rtol", 1e-2f),
+                 .damping = tn_scalar(g, "damping", 0.7f), .grad = TN_LOOP_IMPLICIT);
     return loss_of(g, h);
 }
 
@@ -103,10 +109,16 @@ static const struct {
     const tn_op *op;
     tn_ref (*build)(tn_graph *g);
 } rows[] = {
-    { &tn_op_linear, with_linear },       { &tn_op_gate, with_gate },   { &tn_op_norm, with_norm },
-    { &tn_op_attention, with_attention }, { &tn_op_outer, with_outer }, { &tn_op_scan, with_scan },
-    { &tn_op_scan_gated, with_scan_gated }, { &tn_op_linear_xent, with_linear_xent },
-    { &tn_op_relax, with_relax },         { &tn_op_readout, with_readout },
+    { &tn_op_linear, with_linear },
+    { &tn_op_gate, with_gate },
+    { &tn_op_norm, with_norm },
+    { &tn_op_attention, with_attention },
+    { &tn_op_outer, with_outer },
+    { &tn_op_scan, with_scan },
+    { &tn_op_scan_gated, with_scan_gated },
+    { &tn_op_linear_xent, with_linear_xent },
+    { &tn_op_relax, with_relax },
+    { &tn_op_readout, with_readout },
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

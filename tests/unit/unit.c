@@ -26,7 +26,8 @@ void tn_test_add(tn_test_list *l, tn_test_fn *fn, const void *state, const char 
         l->v = realloc(l->v, l->capacity * sizeof *l->v);
         if (!l->v) abort();
     }
-    l->v[l->n++] = (struct CMUnitTest){ .name = strdup(name), .test_func = fn, .initial_state = (void *)(uintptr_t)state };
+    l->v[l->n++] =
+        (struct CMUnitTest){ .name = strdup(name), .test_func = fn, .initial_state = (void *)(uintptr_t)state };
 }
 
 tn_device tn_test_device(void)
@@ -134,16 +135,15 @@ int main(int argc, char **argv)
     tn_test_list l = { 0 };
     size_t part, parts, seen = 0;
     read_part(&argc, &argv, &part, &parts);
-    if (tn_test_device() == TN_CPU) setenv("CUDA_VISIBLE_DEVICES", "", 1); /* device=auto is the CPU, also where a GPU is */
+    if (tn_test_device() == TN_CPU)
+        setenv("CUDA_VISIBLE_DEVICES", "", 1); /* device=auto is the CPU, also where a GPU is */
 #define TN_TESTS(name) tn_tests_##name(&l);
 #include "tenon_tests.def"
 #undef TN_TESTS
     size_t n = 0;
     for (size_t i = 0; i < l.n; i++) {
-        if (wanted(l.v[i].name, argc, argv) && seen++ % parts == part - 1)
-            l.v[n++] = l.v[i];
-        else
-            free((void *)(uintptr_t)l.v[i].name);
+        if (wanted(l.v[i].name, argc, argv) && seen++ % parts == part - 1) l.v[n++] = l.v[i];
+        else free((void *)(uintptr_t)l.v[i].name);
     }
     const bool timed = getenv("TENON_TIMES") != NULL;
     if (timed) clocks_set(l.v, n);

@@ -81,8 +81,21 @@ static tn_status cpu_reply_wait(void *reply, const void **host)
 }
 
 const tn_backend tn_backend_cpu = {
-    .name = "cpu", .host_memory = true, .open = cpu_open, .close = cpu_close, .alloc = tn_alloc, .free = tn_free,
-    .upload = cpu_copy_in, .download = cpu_copy_out, .zero = cpu_zero, .copy = cpu_copy_in, .tick = cpu_tick, .wait = cpu_wait,
-    .reply_new = cpu_reply_new, .reply_free = tn_free, .reply_add = cpu_reply_add, .reply_end = cpu_reply_end,
+    .name = "cpu",
+    .host_memory = true,
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = tn_alloc,
+    .free = tn_free,
+    .upload = cpu_copy_in,
+    .download = cpu_copy_out,
+    .zero = cpu_zero,
+    .copy = cpu_copy_in,
+    .tick = cpu_tick,
+    .wait = cpu_wait,
+    .reply_new = cpu_reply_new,
+    .reply_free = tn_free,
+    .reply_add = cpu_reply_add,
+    .reply_end = cpu_reply_end,
     .reply_wait = cpu_reply_wait,
 };

@@ -38,7 +38,8 @@ typedef struct job {
     cut cut;
     ahead b;
     int64_t j0, tiles_n, tiles; /* the tiles to do begin at column j0, tiles_n of them side by side */
-    unsigned char *work; /* slots of cut.slot_bytes: A (parts,tile_m,kc) or more, B (parts,GROUP,kc,nr), sums (tile_m,row) */
+    unsigned char
+        *work; /* slots of cut.slot_bytes: A (parts,tile_m,kc) or more, B (parts,GROUP,kc,nr), sums (tile_m,row) */
     _Atomic int64_t next;
 } job;
 
@@ -116,7 +117,9 @@ static void even_columns(cut *t, const tn_gemm *g, int threads)
     int64_t best = t->tile_n / nr;
     for (int each = MOST; each > 0; each--) {
         const int64_t panels = ceil_div(all, (int64_t)each * threads);
-        if (panels * nr <= t->kernel->tile_n && panels >= 4 && busiest(all, panels, threads) < busiest(all, best, threads)) best = panels;
+        if (panels * nr <= t->kernel->tile_n && panels >= 4 &&
+            busiest(all, panels, threads) < busiest(all, best, threads))
+            best = panels;
     }
     t->tile_n = best * nr;
     count_tiles(t, g);
@@ -165,10 +168,11 @@ static const void *element(const void *base, tn_dtype type, int64_t index)
 /* One tile: product `batch`, rows i0..i0+m-1, columns j0..j0+n-1. */
 typedef struct tile {
     int64_t batch, i0, j0, m, n;
-    unsigned char *a, *b; /* workspace: (parts,tile_m,kc) in panels, once or for each block along k; (parts,GROUP,kc,nr) */
-    float *sum;           /* (tile_m,row) */
-    bool packed;          /* A is there already */
-    bool fresh;           /* the first block along k writes the sums instead of adding to them */
+    unsigned char *a,
+        *b;      /* workspace: (parts,tile_m,kc) in panels, once or for each block along k; (parts,GROUP,kc,nr) */
+    float *sum;  /* (tile_m,row) */
+    bool packed; /* A is there already */
+    bool fresh;  /* the first block along k writes the sums instead of adding to them */
 } tile;
 
 /* The block of k under way: p0..p0+k-1, in panels of `padded`. */
@@ -184,8 +188,8 @@ static block block_at(const tn_gemm *g, const tn_gemm_ukernel *u, int64_t p0)
 }
 
 /* All parts of `valid` rows or columns into panels of `width`; parts lie part_bytes apart. */
-static void pack_parts(const tn_gemm_ukernel *u, int parts, unsigned char *dst, size_t part_bytes, int width, int depth, tn_gemm_source src,
-                       int64_t valid, const block *p)
+static void pack_parts(const tn_gemm_ukernel *u, int parts, unsigned char *dst, size_t part_bytes, int width, int depth,
+                       tn_gemm_source src, int64_t valid, const block *p)
 {
     if (u->type == TN_F32) {
         u->pack_f32((float *)dst, width, src, valid, p->k);
@@ -197,8 +201,8 @@ static void pack_parts(const tn_gemm_ukernel *u, int parts, unsigned char *dst, 
 }
 
 /* Columns of B: as many panels as whole calls take, the last ones of zeros. */
-static void pack_columns(const tn_gemm_ukernel *u, int parts, unsigned char *dst, size_t part_bytes, tn_gemm_source src, int64_t valid,
-                         const block *p)
+static void pack_columns(const tn_gemm_ukernel *u, int parts, unsigned char *dst, size_t part_bytes, tn_gemm_source src,
+                         int64_t valid, const block *p)
 {
     const int width = tn__gemm_b_width(u);
     const int64_t given = ceil_div(valid, width) * width, wanted = ceil_div(valid, u->nr) * u->nr;
@@ -225,8 +229,8 @@ static void pack_a(const tn_gemm *g, const cut *c, const tile *t, const block *p
     pack_parts(u, c->parts, to, part, u->mr, u->a_depth, src, whole, p);
     if (whole == t->m) return;
     src.data = element(g->a, g->a_type, at + whole * g->a_row);
-    pack_parts(u, c->parts, to + whole * p->padded * (int64_t)tn_dtype_bytes(u->type), part, panel_rows(u, t->m - whole), u->a_depth,
-               src, t->m - whole, p);
+    pack_parts(u, c->parts, to + whole * p->padded * (int64_t)tn_dtype_bytes(u->type), part,
+               panel_rows(u, t->m - whole), u->a_depth, src, t->m - whole, p);
 }
 
 /* Packed panels of B: column j of the first one lies at `base`, and the parts part_bytes apart. */
@@ -272,7 +276,8 @@ static void sweep_rows(const tn_gemm *g, const cut *c, const tile *t, const bloc
         int64_t lo, hi;
         needed_steps(g->part, t->i0 + i, r, t->j0 + j, p, unit, &lo, &hi);
         if (lo < hi)
-            run[r](hi - lo, a + (i * p->padded + lo * r) * bytes, b + lo * width * bytes, b_step, t->sum + i * c->row + j, c->row);
+            run[r](hi - lo, a + (i * p->padded + lo * r) * bytes, b + lo * width * bytes, b_step,
+                   t->sum + i * c->row + j, c->row);
         i += r;
     }
 }
@@ -324,7 +329,8 @@ static void pack_task(void *arg, int64_t i)
     const block p = block_at(w->g, u, i / w->tasks_n * tn__gemm_kc(u));
     const int64_t j = i % w->tasks_n * w->each, n = w->columns - j < w->each ? w->columns - j : w->each;
     const size_t at = block_offset(u, parts, w->columns, p.p0) + (size_t)(j * p.padded) * tn_dtype_bytes(u->type);
-    pack_columns(u, parts, w->dst + at, part_bytes(u, w->columns, p.padded), source_b(w->g, 0, w->first + j, &p), n, &p);
+    pack_columns(u, parts, w->dst + at, part_bytes(u, w->columns, p.padded), source_b(w->g, 0, w->first + j, &p), n,
+                 &p);
 }
 
 static void pack_ahead(tn_pool *pool, const tn_gemm *g, int64_t first, int64_t columns, unsigned char *dst)
@@ -344,10 +350,12 @@ void tn_gemm_pack_b(tn_pool *pool, const tn_gemm *g, void *dst)
 
 /* The packed panel of B at column j of the group at j0 times all rows. Of the nine products of parts the three smallest are
  * below fp32's last bit; the others are added from the smallest on. */
-static void sweep_parts(const tn_gemm *g, const cut *c, const tile *t, const block *p, panels from, int64_t j0, int64_t j)
+static void sweep_parts(const tn_gemm *g, const cut *c, const tile *t, const block *p, panels from, int64_t j0,
+                        int64_t j)
 {
     const size_t a_part = c->a_bytes / (size_t)c->parts;
-    const unsigned char *a = rows_at(c, t, p), *b = from.base + j * p->padded * (int64_t)tn_dtype_bytes(c->kernel->type);
+    const unsigned char *a = rows_at(c, t, p),
+                        *b = from.base + j * p->padded * (int64_t)tn_dtype_bytes(c->kernel->type);
     for (int order = c->parts - 1; order >= 0; order--)
         for (int q = 0; q <= order; q++)
             sweep_rows(g, c, t, p, a + (size_t)(order - q) * a_part, b + (size_t)q * from.part_bytes, j0 + j);
@@ -387,7 +395,8 @@ bool tn_gemm_pack_pays(const tn_gemm *g)
     const tn_gemm_ukernel *u = choose_kernel(g);
     const tile t = { .m = g->m };
     int64_t step;
-    if (g->m <= 0 || g->m > (u->type == TN_BF16 ? MANY_ROWS_BF16 : MANY_ROWS) || g->n * g->k < FEW_NUMBERS) return false;
+    if (g->m <= 0 || g->m > (u->type == TN_BF16 ? MANY_ROWS_BF16 : MANY_ROWS) || g->n * g->k < FEW_NUMBERS)
+        return false;
     return !direct_kernel(g, u, &t, &step).run;
 }
 
@@ -442,7 +451,8 @@ static int64_t shared_columns(const tn_gemm *g, const cut *c)
     if (g->batch > 1 && g->b_batch) return 0;
     if (ahead_bytes(g, c->kernel, g->n) <= TN_GEMM_SHARED) return g->n;
     int64_t columns = c->tiles_n * c->tile_n;
-    while (columns > 0 && ahead_bytes(g, c->kernel, columns) > TN_GEMM_SHARED) columns = columns / c->tile_n / 2 * c->tile_n;
+    while (columns > 0 && ahead_bytes(g, c->kernel, columns) > TN_GEMM_SHARED)
+        columns = columns / c->tile_n / 2 * c->tile_n;
     return columns;
 }
 

@@ -13,7 +13,7 @@
 
 #include <tenon/tensor.h>
 
-enum { TN_GEMM_KC = 256 }; /* part of the numerical definition: changing it changes result bits */
+enum { TN_GEMM_KC = 256 };         /* part of the numerical definition: changing it changes result bits */
 enum { TN_GEMM_SHARED = 4 << 20 }; /* most bytes of B that one product packs at a time for all its rows */
 
 typedef enum tn_gemm_act {
@@ -51,7 +51,7 @@ typedef struct tn_gemm {
      * rows read it where it lies. The bits are those without it. */
     const void *packed_b;
     bool share_b; /* more rows than a tile has: B is packed once for all of them (tn_gemm_share_bytes more workspace) */
-    float *c; /* (batch,m,n), rows c_row apart */
+    float *c;     /* (batch,m,n), rows c_row apart */
     int64_t c_row;
     int64_t batch; /* products with the strides below; 1 for one */
     int64_t a_batch, b_batch, c_batch;
@@ -89,7 +89,8 @@ void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work);
 /* Packing B once for many products with the same b, n, k and choice of kernel (round, bf16x3, portable_only); m, A
  * and C are not looked at. dst: tn_gemm_packed_bytes(g) bytes, 64-byte aligned. */
 size_t tn_gemm_packed_bytes(const tn_gemm *g);
-bool tn_gemm_pack_pays(const tn_gemm *g); /* would a run of g (sizes, strides and types of B) be faster with packed_b? */
+bool tn_gemm_pack_pays(
+    const tn_gemm *g); /* would a run of g (sizes, strides and types of B) be faster with packed_b? */
 void tn_gemm_pack_b(tn_pool *pool, const tn_gemm *g, void *dst);
 
 /* The micro-kernel this machine uses, for people: "neon 8x12". */

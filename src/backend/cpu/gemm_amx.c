@@ -32,8 +32,8 @@ TARGET static void end(void) { _tile_release(); }
 
 /* Tiles 0..3 sums, 4 and 5 A, 6 and 7 B. A panel of A is (k/32,rows,32); two of B are (k/2,16,2) each, b_step along k,
  * so that every tile is 1 KiB in one piece (with lines 128 bytes apart loads took half as long again). */
-INLINE void micro(int rows, bool fresh, int64_t k, const unsigned char *a, const unsigned char *b, int64_t b_step, float *acc,
-                  int64_t acc_row)
+INLINE void micro(int rows, bool fresh, int64_t k, const unsigned char *a, const unsigned char *b, int64_t b_step,
+                  float *acc, int64_t acc_row)
 {
     const unsigned char *right = b + b_step * (LINE / 2);
     const int64_t row = acc_row * (int64_t)sizeof *acc;

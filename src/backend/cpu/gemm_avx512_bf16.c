@@ -53,11 +53,14 @@ TARGET static double probe(int64_t loops, const uint16_t *numbers)
     enum { CHAINS = 16, KINDS = 4, FLOPS = 2 * 2 * 16 };
     __m512 sum[CHAINS];
     __m512i a[KINDS], b[KINDS];
-    UNROLL for (int i = 0; i < KINDS; i++) a[i] = _mm512_loadu_si512(numbers + 32 * i), b[i] = _mm512_loadu_si512(numbers + 32 * (KINDS + i));
+    UNROLL for (int i = 0; i < KINDS; i++) a[i] = _mm512_loadu_si512(numbers + 32 * i),
+                                           b[i] = _mm512_loadu_si512(numbers + 32 * (KINDS + i));
     UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
     for (int64_t n = 0; n < loops; n++) {
-        UNROLL for (int i = 0; i < KINDS; i++) __asm__ volatile("" : "+v"(a[i])); /* a new number each time, for all the compiler knows */
-        UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)a[i % KINDS], (__m512bh)b[i / KINDS % KINDS]);
+        UNROLL for (int i = 0; i < KINDS;
+                    i++) __asm__ volatile("" : "+v"(a[i])); /* a new number each time, for all the compiler knows */
+        UNROLL for (int i = 0; i < CHAINS; i++) sum[i] =
+            _mm512_dpbf16_ps(sum[i], (__m512bh)a[i % KINDS], (__m512bh)b[i / KINDS % KINDS]);
     }
     UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" : : "v"(sum[i]));
     return (double)loops * CHAINS * FLOPS;

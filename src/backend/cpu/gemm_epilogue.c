@@ -6,10 +6,7 @@
 #include "backend/cpu/vmath.h"
 
 #define ACT_ROW(name, f)                                                                                               \
-    static void row_##name(float *restrict x, int64_t n)                                                               \
-    {                                                                                                                  \
-        tn_v_map(x, x, n, f);                                                                                          \
-    }
+    static void row_##name(float *restrict x, int64_t n) { tn_v_map(x, x, n, f); }
 ACT_ROW(relu, tn_v_relu)
 ACT_ROW(gelu_tanh, tn_v_gelu)
 ACT_ROW(gelu_erf, tn_v_gelu_erf)
@@ -37,7 +34,8 @@ static void add(float *restrict x, const float *restrict y, int64_t n)
     for (int64_t j = 0; j < n; j++) x[j] += y[j];
 }
 
-TN_LEVELED(void, tn__gemm_store_row, (const tn_gemm *g, int64_t batch, int64_t i, int64_t j, int64_t count, float *restrict acc),
+TN_LEVELED(void, tn__gemm_store_row,
+           (const tn_gemm *g, int64_t batch, int64_t i, int64_t j, int64_t count, float *restrict acc),
            (g, batch, i, j, count, acc))
 {
     float *c = g->c + batch * g->c_batch + i * g->c_row + j;

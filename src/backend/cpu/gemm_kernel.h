@@ -12,9 +12,9 @@
 
 enum {
     TN_GEMM_MR_MAX = 32,
-    TN_GEMM_GROUP = 4,  /* panels that are packed together */
-    TN_GEMM_DIRECT = 4, /* up to this many rows B is read where it lies; with more, packing it pays */
-    TN_GEMM_PARTS = 3,  /* of an operand with bf16x3 */
+    TN_GEMM_GROUP = 4,    /* panels that are packed together */
+    TN_GEMM_DIRECT = 4,   /* up to this many rows B is read where it lies; with more, packing it pays */
+    TN_GEMM_PARTS = 3,    /* of an operand with bf16x3 */
     TN_GEMM_KEEP_K = 4096 /* the longest k whose rows are kept packed: bounds the workspace of products with few rows */
 };
 
@@ -29,8 +29,8 @@ typedef struct tn_gemm_source {
     const void *data; /* of `type` */
     tn_dtype type;
     int64_t outer, inner; /* strides in elements */
-    tn_dtype round; /* TN_F32: not at all */
-    int part; /* bf16 panels: 0 the number rounded, 1 what that leaves rounded, 2 what both leave */
+    tn_dtype round;       /* TN_F32: not at all */
+    int part;             /* bf16 panels: 0 the number rounded, 1 what that leaves rounded, 2 what both leave */
 } tn_gemm_source;
 
 /* acc (rows,columns) with rows acc_row apart, 16-byte aligned at least, gets a times b added; k <= tn__gemm_kc.
@@ -56,11 +56,11 @@ typedef struct tn_gemm_ukernel {
     int a_depth, b_depth; /* 1 for fp32; powers of two that divide TN_GEMM_KC, the larger at least 4 */
     int mr, nr;           /* nr a multiple of 4, at most 64 */
     int b_width;          /* columns of a panel of B, a part of nr; 0: nr */
-    int kc;               /* steps along k before sums go back to memory; 0: TN_GEMM_KC. A multiple of that, for kernels that go on
+    int kc; /* steps along k before sums go back to memory; 0: TN_GEMM_KC. A multiple of that, for kernels that go on
                              from the sums they find: the bits are the same */
-    size_t keep_bytes;    /* rows of A stay packed, all of k, for the tiles beside theirs if they take no more; 0: never */
-    int tile_m, tile_n;   /* the largest tile; A's block along k and the tile's sums should stay in L2 */
-    bool split_pays;      /* six products of this kernel take less time than one in fp32 */
+    size_t keep_bytes; /* rows of A stay packed, all of k, for the tiles beside theirs if they take no more; 0: never */
+    int tile_m, tile_n; /* the largest tile; A's block along k and the tile's sums should stay in L2 */
+    bool split_pays;    /* six products of this kernel take less time than one in fp32 */
     /* run[r] takes a panel of r rows. run[mr] must be there; the others serve the last rows, and where run[r] is NULL
      * the next larger one runs on zero padding. */
     tn_gemm_micro *run[TN_GEMM_MR_MAX + 1];

@@ -281,7 +281,7 @@ static void packers(void **state)
         }
         for (size_t i = 0; i < sizeof panels / sizeof *panels; i++)
             for (int way = 0; way < 3 * 3 * 2; way++) {
-                const tn_gemm_source s = { data, (tn_dtype)type, strides[way % 3][0], strides[way % 3][1],
+                const tn_gemm_source s = { data,    (tn_dtype)type, strides[way % 3][0], strides[way % 3][1],
                                            TN_BF16, way / 3 % 3 };
                 const int64_t k = way & 1 ? panels[i].k : panels[i].k - 3, valid = way >= 9 ? panels[i].width : 41;
                 check_packer(tn__gemm_pack_bf16, panels[i], s, valid, k);

@@ -79,7 +79,8 @@ INLINE quad load4(const unsigned char *p, kind t)
         uint64_t four;
         memcpy(&four, p, sizeof four);
         const halves h = (halves)(wide){ four };
-        x = t == BF16 || t == BF16_TO_F16 ? (quad)interleave((halves){ 0 }, h) : f16_to_f32((bits)interleave(h, (halves){ 0 }));
+        x = t == BF16 || t == BF16_TO_F16 ? (quad)interleave((halves){ 0 }, h)
+                                          : f16_to_f32((bits)interleave(h, (halves){ 0 }));
     }
     if (t == F32_TO_BF16 || t == F16_TO_BF16) return round_to_bf16(x);
     return t == F32_TO_F16 || t == BF16_TO_F16 ? round_to_f16(x) : x;

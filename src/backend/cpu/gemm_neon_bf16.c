@@ -74,7 +74,8 @@ TN_TARGET static double probe(int64_t loops, const uint16_t *numbers)
 {
     enum { CHAINS = 20, KINDS = 4, FLOPS = 2 * 2 * 2 * 4 };
     float32x4_t sum[CHAINS], a[KINDS], b[KINDS];
-    UNROLL for (int i = 0; i < KINDS; i++) a[i] = vld1q_f32((const float *)numbers + 4 * i), b[i] = vld1q_f32((const float *)numbers + 4 * (KINDS + i));
+    UNROLL for (int i = 0; i < KINDS; i++) a[i] = vld1q_f32((const float *)numbers + 4 * i),
+                                           b[i] = vld1q_f32((const float *)numbers + 4 * (KINDS + i));
     UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = vdupq_n_f32((float)i);
     for (int64_t n = 0; n < loops; n++)
         UNROLL for (int i = 0; i < CHAINS; i++) BFMMLA(sum[i], a[i % KINDS], b[i / KINDS % KINDS]);

@@ -48,7 +48,8 @@ static void packed_ahead(void **state)
     const tn_gemm_ukernel *u;
     for (int n = 0; (u = tn__gemm_kernel_at(n)); n++)
         for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
-            for (int way = 0; way < (u->type == TN_BF16 ? WAYS : SPLIT); way++) { /* a bf16 kernel rounds to bf16 in any case */
+            for (int way = 0; way < (u->type == TN_BF16 ? WAYS : SPLIT);
+                 way++) { /* a bf16 kernel rounds to bf16 in any case */
                 problem p = problem_new(shape[i][0], shape[i][1], shape[i][2], 1, (int)(i + (size_t)way) % 8, TN_F32,
                                         (tn_dtype)(i % 3));
                 p.g.kernel = u;
@@ -100,14 +101,17 @@ static void shared_by_all_rows(void **state)
 static void rows_kept(void **state)
 {
     (void)state;
-    static const int64_t shape[][4] = { { 70, 200, 300, 1 }, { 131, 150, 600, 2 }, { 3, 100, 70, 1 }, { 64, 129, 1, 3 }, { 40, 70, 0, 1 } };
+    static const int64_t shape[][4] = {
+        { 70, 200, 300, 1 }, { 131, 150, 600, 2 }, { 3, 100, 70, 1 }, { 64, 129, 1, 3 }, { 40, 70, 0, 1 }
+    };
     static const size_t keep[] = { 0, 100 << 10, 1 << 20 };
     const tn_gemm_ukernel *u;
     for (int n = 0; (u = tn__gemm_kernel_at(n)); n++)
         for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
             for (size_t q = 0; q < sizeof keep / sizeof *keep; q++)
                 for (int split = 0; split < (u->type == TN_BF16 ? 2 : 1); split++) {
-                    problem p = problem_new(shape[i][0], shape[i][1], shape[i][2], shape[i][3], (int)i % 4, TN_F32, TN_F32);
+                    problem p =
+                        problem_new(shape[i][0], shape[i][1], shape[i][2], shape[i][3], (int)i % 4, TN_F32, TN_F32);
                     tn_gemm_ukernel small = *u;
                     small.tile_m = 2 * u->mr;
                     small.tile_n = 2 * u->nr;

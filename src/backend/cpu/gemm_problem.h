@@ -125,9 +125,8 @@ static inline void check(const problem *p)
             for (int64_t j = 0; j < g->n; j++) {
                 double sum = 0, size = 0;
                 for (int64_t q = 0; q < g->k; q++) {
-                    const double x =
-                        operand(g->a, g->a_type, g->round, t * g->a_batch + i * g->a_row + q * g->a_col) *
-                        operand(g->b, g->b_type, g->round, t * g->b_batch + q * g->b_row + j * g->b_col);
+                    const double x = operand(g->a, g->a_type, g->round, t * g->a_batch + i * g->a_row + q * g->a_col) *
+                                     operand(g->b, g->b_type, g->round, t * g->b_batch + q * g->b_row + j * g->b_col);
                     sum += x;
                     size += fabs(x);
                 }

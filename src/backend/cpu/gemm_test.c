@@ -91,12 +91,14 @@ static void half_precision(void **state)
 {
     (void)state;
     enum { M = 7, N = 29, K = 40 };
-    const float ends[][2] = { { 65519.f, 65504.f }, { 65520.f, INFINITY }, { -65520.f, -INFINITY }, { 0x1.8p-24f, 0x1p-23f },
-                              { 0x1p-25f, 0.f }, { 0x1.8p-25f, 0x1p-24f }, { 0x1.ff8p-15f, 0x1.ff8p-15f }, { 0x1.ffcp-15f, 0x1p-14f }, { 2049.f, 2048.f } };
+    const float ends[][2] = { { 65519.f, 65504.f },           { 65520.f, INFINITY },      { -65520.f, -INFINITY },
+                              { 0x1.8p-24f, 0x1p-23f },       { 0x1p-25f, 0.f },          { 0x1.8p-25f, 0x1p-24f },
+                              { 0x1.ff8p-15f, 0x1.ff8p-15f }, { 0x1.ffcp-15f, 0x1p-14f }, { 2049.f, 2048.f } };
     for (int layout = 0; layout < 4; layout++)
         for (int64_t m = 1; m <= M; m += 3) { /* in place, and packed */
             problem p = problem_new(m, N, K, 1, layout, TN_F32, TN_F32);
-            for (int64_t i = 0; i < m * K; i++) ((float *)p.a)[i] = (float)((i * 37) % 4099 - 2000); /* beyond 2048: odd ones round */
+            for (int64_t i = 0; i < m * K; i++)
+                ((float *)p.a)[i] = (float)((i * 37) % 4099 - 2000); /* beyond 2048: odd ones round */
             for (int64_t i = 0; i < K * N; i++) ((float *)p.b)[i] = (float)((i * 53) % 31 - 15);
             p.g.round = TN_F16;
             run(1, &p.g);

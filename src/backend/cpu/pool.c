@@ -20,22 +20,13 @@
 
 #if defined(__aarch64__)
 enum { SPINS = 2500 }; /* isb is about 13 ns on Neoverse-N1; `yield` is a no-op there */
-static inline void pause_cpu(void)
-{
-    __asm__ volatile("isb" ::: "memory");
-}
+static inline void pause_cpu(void) { __asm__ volatile("isb" ::: "memory"); }
 #elif defined(__x86_64__)
 enum { SPINS = 1000 }; /* pause: 10 to 45 ns */
-static inline void pause_cpu(void)
-{
-    __builtin_ia32_pause();
-}
+static inline void pause_cpu(void) { __builtin_ia32_pause(); }
 #else
 enum { SPINS = 10000 };
-static inline void pause_cpu(void)
-{
-    __asm__ volatile("" ::: "memory");
-}
+static inline void pause_cpu(void) { __asm__ volatile("" ::: "memory"); }
 #endif
 
 struct tn_pool {
@@ -55,15 +46,9 @@ struct tn_pool {
     atomic_bool busy, stop, caller_asleep;
 };
 
-static uint32_t epoch_of(uint64_t gate)
-{
-    return (uint32_t)(gate >> GATE_EPOCH_SHIFT);
-}
+static uint32_t epoch_of(uint64_t gate) { return (uint32_t)(gate >> GATE_EPOCH_SHIFT); }
 
-static bool news(tn_pool *p, uint32_t seen)
-{
-    return epoch_of(atomic_load(&p->gate)) != seen || atomic_load(&p->stop);
-}
+static bool news(tn_pool *p, uint32_t seen) { return epoch_of(atomic_load(&p->gate)) != seen || atomic_load(&p->stop); }
 
 /* Returns when a loop other than `seen` was opened, or the pool ends. The order "count oneself as a sleeper, then look
  * again" against the caller's "open the gate, then look for sleepers" loses no wake-up; both need seq_cst. */
@@ -126,10 +111,7 @@ static void wake_workers(tn_pool *p, int64_t wanted)
     for (n = n < wanted ? n : wanted; n > 0; n--) pthread_cond_signal(&p->work);
 }
 
-static bool is_empty(tn_pool *p)
-{
-    return (atomic_load(&p->gate) & GATE_INSIDE) == 0;
-}
+static bool is_empty(tn_pool *p) { return (atomic_load(&p->gate) & GATE_INSIDE) == 0; }
 
 static void wait_until_empty(tn_pool *p)
 {
@@ -162,10 +144,7 @@ void tn_pool_run(tn_pool *p, int64_t tiles, void (*fn)(void *arg, int64_t tile),
     atomic_store(&p->busy, false);
 }
 
-int tn_pool_threads(const tn_pool *p)
-{
-    return p ? p->threads : 1;
-}
+int tn_pool_threads(const tn_pool *p) { return p ? p->threads : 1; }
 
 /* Signals belong to the thread that asked for them, never to a worker in the middle of a tile. */
 static int start_worker(tn_pool *p)

@@ -60,10 +60,7 @@ static void none_to_run(void **state)
 }
 
 /* Plain ints: the sanitizer for threads sees whether a run really ends before the next one begins. */
-static void plain_tile(void *arg, int64_t tile)
-{
-    ((int *)arg)[tile]++;
-}
+static void plain_tile(void *arg, int64_t tile) { ((int *)arg)[tile]++; }
 
 static void many_short_runs(void **state)
 {

@@ -47,9 +47,15 @@ TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c)
     return (tn_vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 }
 #elif defined(__AVX512F__)
-TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c) { return (tn_vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c)
+{
+    return (tn_vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
 #elif defined(__FMA__)
-TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c) { return (tn_vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c)
+{
+    return (tn_vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
 #else
 TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c) { return a * b + c; }
 #endif

@@ -284,7 +284,8 @@ TN_INLINE float tn_v_log(float x)
     p = p * w + 2.0f / 5;
     p = p * w + 2.0f / 3;
     const float y = n * 0.693359375f + (f - (z * (f - w * p) + n * 2.12194440e-4f));
-    const float special = tn_v_pick(x == 0.0f, -INFINITY, tn_v_pick(x > 0.0f, x, NAN)); /* log of infinity, NaN, x < 0 */
+    const float special =
+        tn_v_pick(x == 0.0f, -INFINITY, tn_v_pick(x > 0.0f, x, NAN)); /* log of infinity, NaN, x < 0 */
     return tn_v_pick(x > 0.0f && x < INFINITY, y, special);
 }
 

@@ -107,7 +107,8 @@ static void all_of_f32(void **state)
     float x[N], y[N];
     for (uint64_t u = 0; u >> 32 == 0; u += (uint64_t)STEP * N) {
         int64_t n = 0;
-        for (; n < N && (u + (uint64_t)n * STEP) >> 32 == 0; n++) x[n] = tn_v_from_bits((uint32_t)(u + (uint64_t)n * STEP));
+        for (; n < N && (u + (uint64_t)n * STEP) >> 32 == 0; n++)
+            x[n] = tn_v_from_bits((uint32_t)(u + (uint64_t)n * STEP));
         f->row(y, x, n);
         check(f, x, y, n);
     }
@@ -117,9 +118,11 @@ static void all_of_f32(void **state)
 static void grid_and_ends(void **state)
 {
     const function *f = *state;
-    static const float ends[] = { 0, -0.0f, 1, -1, FLT_MIN, -FLT_MIN, FLT_TRUE_MIN, -FLT_TRUE_MIN, FLT_MAX, -FLT_MAX,
-                                  INFINITY, -INFINITY, NAN, 87, -87, 88.7f, 88.73f, -103.97f, -104, 12, -12, 15, -15,
-                                  8192, -8192, 0.4f, 1.41421354f, 0.707106769f };
+    static const float ends[] = {
+        0,        -0.0f,     1,   -1,   FLT_MIN, -FLT_MIN, FLT_TRUE_MIN, -FLT_TRUE_MIN, FLT_MAX, -FLT_MAX,
+        INFINITY, -INFINITY, NAN, 87,   -87,     88.7f,    88.73f,       -103.97f,      -104,    12,
+        -12,      15,        -15, 8192, -8192,   0.4f,     1.41421354f,  0.707106769f
+    };
     enum { ENDS = sizeof ends / sizeof *ends };
     float x[N], y[N];
     f->row(y, ends, ENDS);

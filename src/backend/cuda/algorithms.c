@@ -55,7 +55,8 @@ static void read_file(tn_algorithms *a)
     tn_free(text);
 }
 
-tn_algorithms *tn_algorithms_open(const char *purpose, const char *gpu, size_t version, size_t key_bytes, size_t value_bytes)
+tn_algorithms *tn_algorithms_open(const char *purpose, const char *gpu, size_t version, size_t key_bytes,
+                                  size_t value_bytes)
 {
     tn_algorithms *a = tn_alloc(sizeof *a);
     if (!a) return NULL;
@@ -93,7 +94,8 @@ static void write_file(const tn_algorithms *a)
 {
     tn_atomic_file f;
     if (tn_atomic_open(a->path, &f) != TN_OK) return;
-    if (tn_atomic_write(&f, a->line, strlen(a->line)) == TN_OK && tn_atomic_write(&f, a->entry, a->n * (a->key + a->value)) == TN_OK)
+    if (tn_atomic_write(&f, a->line, strlen(a->line)) == TN_OK &&
+        tn_atomic_write(&f, a->entry, a->n * (a->key + a->value)) == TN_OK)
         (void)tn_atomic_finish(&f);
     else tn_atomic_abort(&f);
 }

@@ -13,7 +13,8 @@ typedef struct tn_algorithms tn_algorithms;
 bool tn_cache_path(const char *name, char *path);
 
 /* key_bytes and value_bytes: of every entry. NULL: no memory, nothing is remembered (all calls take it). */
-tn_algorithms *tn_algorithms_open(const char *purpose, const char *gpu, size_t version, size_t key_bytes, size_t value_bytes);
+tn_algorithms *tn_algorithms_open(const char *purpose, const char *gpu, size_t version, size_t key_bytes,
+                                  size_t value_bytes);
 bool tn_algorithms_find(const tn_algorithms *a, const void *key, void *value);
 void tn_algorithms_add(tn_algorithms *a, const void *key, const void *value);
 /* Writes the file where something was added; a disk that does not take it is no error. */

@@ -28,8 +28,11 @@ tn_status tn_cublaslt_open(tn_cublaslt *out)
 {
     tn_cublaslt l = { .library = find_library() };
     if (!l.library)
-        return tn_error(TN_USAGE, "device=cuda: libcublasLt.so.%d is not found: install CUDA's cuBLAS, or name the file in TENON_CUBLASLT, or use "
-                                  "device=cpu", CUBLAS_VER_MAJOR);
+        return tn_error(TN_USAGE,
+                        "device=cuda: libcublasLt.so.%d is not found: install CUDA's cuBLAS, or name the file in "
+                        "TENON_CUBLASLT, or use "
+                        "device=cpu",
+                        CUBLAS_VER_MAJOR);
     const char *missing = NULL;
 #define FIND(name)                                                                                                     \
     *(void **)&l.name = dlsym(l.library, "cublasLt" #name);                                                            \
@@ -38,7 +41,8 @@ tn_status tn_cublaslt_open(tn_cublaslt *out)
 #undef FIND
     if (missing) {
         dlclose(l.library);
-        return tn_error(TN_USAGE, "device=cuda: the cuBLASLt that was found has no %s: install that of CUDA %d", missing, CUBLAS_VER_MAJOR);
+        return tn_error(TN_USAGE, "device=cuda: the cuBLASLt that was found has no %s: install that of CUDA %d",
+                        missing, CUBLAS_VER_MAJOR);
     }
     *out = l;
     return TN_OK;
@@ -52,6 +56,7 @@ void tn_cublaslt_close(tn_cublaslt *l)
 
 tn_status tn_cublaslt_failed(cublasStatus_t e, const char *what, const char *file, int line)
 {
-    if (e == CUBLAS_STATUS_ALLOC_FAILED) return tn_error_at(file, line, TN_MEMORY, "cuBLASLt has no memory left (%s)", what);
+    if (e == CUBLAS_STATUS_ALLOC_FAILED)
+        return tn_error_at(file, line, TN_MEMORY, "cuBLASLt has no memory left (%s)", what);
     return tn_error_at(file, line, TN_INTERNAL, "cuBLASLt: %s: status %d", what, (int)e);
 }

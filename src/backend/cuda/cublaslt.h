@@ -7,11 +7,13 @@
 #include <cublasLt.h>
 
 /* name in the library without "cublasLt", as a field of the same type */
+/* clang-format off */
 #define TN_LT_FUNCTIONS(F)                                                                                             \
     F(Create) F(Destroy) F(GetVersion) F(Matmul) F(MatmulAlgoGetHeuristic) F(MatmulAlgoCheck)                          \
     F(MatmulDescCreate) F(MatmulDescDestroy) F(MatmulDescSetAttribute)                                                 \
     F(MatrixLayoutCreate) F(MatrixLayoutDestroy) F(MatrixLayoutSetAttribute)                                           \
     F(MatmulPreferenceCreate) F(MatmulPreferenceDestroy) F(MatmulPreferenceSetAttribute)
+/* clang-format on */
 
 typedef struct tn_cublaslt {
     void *library;

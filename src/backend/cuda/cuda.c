@@ -21,8 +21,10 @@ tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int 
 {
     (void)cudaGetLastError(); /* so that it is not found again by the next call */
     if (e == cudaErrorMemoryAllocation)
-        return tn_error_at(file, line, TN_MEMORY, "the GPU has no memory left (%s): use a smaller train.batch or train.context, or "
-                                                  "plan.recompute=layer or chunk", what);
+        return tn_error_at(file, line, TN_MEMORY,
+                           "the GPU has no memory left (%s): use a smaller train.batch or train.context, or "
+                           "plan.recompute=layer or chunk",
+                           what);
     return tn_error_at(file, line, TN_INTERNAL, "CUDA: %s: %s", what, cudaGetErrorString(e));
 }
 
@@ -33,10 +35,14 @@ tn_status tn_cuda_available(void)
     if (e == cudaSuccess && n > 0) return TN_OK;
     (void)cudaGetLastError();
     if (e == cudaErrorInsufficientDriver)
-        return tn_error(TN_USAGE, "device=cuda: no NVIDIA driver, or one older than CUDA %d.%d: install a newer driver, or use device=cpu",
-                        CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100);
+        return tn_error(
+            TN_USAGE,
+            "device=cuda: no NVIDIA driver, or one older than CUDA %d.%d: install a newer driver, or use device=cpu",
+            CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100);
     if (e == cudaErrorNoDevice || n == 0)
-        return tn_error(TN_USAGE, "device=cuda: the driver shows no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device=cpu");
+        return tn_error(
+            TN_USAGE,
+            "device=cuda: the driver shows no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device=cpu");
     return tn_error(TN_USAGE, "device=cuda: %s; use device=cpu", cudaGetErrorString(e));
 }
 
@@ -93,7 +99,8 @@ static tn_status open_parts(tn_cuda_queue *q)
     q->meeting = cuda_alloc(MEETING_BYTES); /* zeros */
     q->mail = cuda_alloc(MAIL_BYTES);
     if (!q->meeting || !q->mail) return TN_MEMORY;
-    for (int i = 0; i < TN_CUDA_STAGES; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
+    for (int i = 0; i < TN_CUDA_STAGES; i++)
+        TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
     return tn_cuda_gemms_new(&q->gemms);
 }
 
@@ -120,7 +127,9 @@ tn_status tn_cuda_allow_shared(const void *kernel, int bytes)
     TN_CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
     TN_CUDA_TRY(cudaFuncGetAttributes(&have, kernel));
     most -= (int)have.sharedSizeBytes;
-    if (bytes > most) return tn_error(TN_INTERNAL, "a kernel asks for %d bytes of shared memory, the device gives a block %d", bytes, most);
+    if (bytes > most)
+        return tn_error(TN_INTERNAL, "a kernel asks for %d bytes of shared memory, the device gives a block %d", bytes,
+                        most);
     TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
     return TN_OK;
 }
@@ -331,7 +340,8 @@ static tn_status cuda_reply_new(void *queue, size_t bytes, void **out)
 
 static tn_status cuda_reply_add(void *queue, void *r, size_t at, const void *device, size_t bytes)
 {
-    TN_CUDA_TRY(cudaMemcpyAsync((char *)((tn_cuda_reply *)r)->memory + at, device, bytes, cudaMemcpyDeviceToHost, ((tn_cuda_queue *)queue)->stream));
+    TN_CUDA_TRY(cudaMemcpyAsync((char *)((tn_cuda_reply *)r)->memory + at, device, bytes, cudaMemcpyDeviceToHost,
+                                ((tn_cuda_queue *)queue)->stream));
     return TN_OK;
 }
 
@@ -400,10 +410,30 @@ static tn_status cuda_between(void *queue, size_t i, double *ms)
 }
 
 const tn_backend tn_backend_cuda = {
-    .name = "cuda", .open = cuda_open, .close = cuda_close, .share = cuda_share, .alloc = cuda_alloc, .free = cuda_free,
-    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .copy = cuda_copy, .tick = tn_cuda_tick, .wait = cuda_wait,
-    .reply_new = cuda_reply_new, .reply_free = cuda_reply_free, .reply_add = cuda_reply_add, .reply_end = cuda_reply_end,
-    .reply_wait = cuda_reply_wait, .memory = cuda_memory,
-    .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay, .drop = cuda_drop,
-    .mark = cuda_mark, .between = cuda_between, .trace_begin = tn_cuda_trace_begin, .trace_end = tn_cuda_trace_end,
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .share = cuda_share,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .zero = cuda_zero,
+    .copy = cuda_copy,
+    .tick = tn_cuda_tick,
+    .wait = cuda_wait,
+    .reply_new = cuda_reply_new,
+    .reply_free = cuda_reply_free,
+    .reply_add = cuda_reply_add,
+    .reply_end = cuda_reply_end,
+    .reply_wait = cuda_reply_wait,
+    .memory = cuda_memory,
+    .record = cuda_record,
+    .recorded = cuda_recorded,
+    .replay = cuda_replay,
+    .drop = cuda_drop,
+    .mark = cuda_mark,
+    .between = cuda_between,
+    .trace_begin = tn_cuda_trace_begin,
+    .trace_end = tn_cuda_trace_end,
 };

@@ -27,8 +27,9 @@ typedef struct tn_cuda_queue {
     cudaStream_t stream;
     int multiprocessors, major; /* major: of the compute capability */
     int shared_bytes;           /* shared memory that a block may ask for */
-    void *meeting;              /* device memory where blocks of one kernel meet: 64 counters, then TN_CUDA_MEETING_FLOATS (ops/token) */
-    void *mail;                 /* (TN_CUDA_MAIL_WORDS) of 64 bits, what blocks of one kernel send each other, 0 at first (ops/token) */
+    void *
+        meeting; /* device memory where blocks of one kernel meet: 64 counters, then TN_CUDA_MEETING_FLOATS (ops/token) */
+    void *mail; /* (TN_CUDA_MAIL_WORDS) of 64 bits, what blocks of one kernel send each other, 0 at first (ops/token) */
     struct tn_cuda_stage { /* pinned memory on the way to the device; they take turns */
         void *memory;
         size_t bytes;
@@ -37,7 +38,7 @@ typedef struct tn_cuda_queue {
     int next_stage;
     cudaStream_t inner; /* records what a recording repeats (repeat.c) */
     bool repeating;
-    bool shared; /* one of several at once: nothing is measured */
+    bool shared;                 /* one of several at once: nothing is measured */
     struct tn_cuda_reply *spare; /* replies that nobody uses: pinned memory is slow to make and to give back */
     cudaEvent_t *mark;
     size_t n_marks;

@@ -28,8 +28,10 @@ tn_status tn_cudnn_open(tn_cudnn *out)
     tn_cudnn l = { .library = find_library() };
     if (!l.library) {
         const char *why = dlerror();
-        return tn_error(TN_USAGE, "cuDNN is not found (%s): install cuDNN 9 or name libcudnn.so.9 in TENON_CUDNN, or use opt.cudnn=off",
-                        why ? why : "no reason given");
+        return tn_error(
+            TN_USAGE,
+            "cuDNN is not found (%s): install cuDNN 9 or name libcudnn.so.9 in TENON_CUDNN, or use opt.cudnn=off",
+            why ? why : "no reason given");
     }
     const char *missing = NULL;
 #define FIND(name, result, arguments)                                                                                  \
@@ -38,7 +40,8 @@ tn_status tn_cudnn_open(tn_cudnn *out)
     TN_DNN_FUNCTIONS(FIND)
 #undef FIND
     tn_status s = TN_OK;
-    if (missing) s = tn_error(TN_USAGE, "the cuDNN that was found has no %s: install cuDNN 9, or use opt.cudnn=off", missing);
+    if (missing)
+        s = tn_error(TN_USAGE, "the cuDNN that was found has no %s: install cuDNN 9, or use opt.cudnn=off", missing);
     else if (l.GetVersion() < OLDEST)
         s = tn_error(TN_USAGE, "cuDNN is version %zu: install cuDNN 9, or use opt.cudnn=off", l.GetVersion());
     if (s != TN_OK) {
@@ -59,6 +62,6 @@ tn_status tn_cudnn_failed(const tn_cudnn *l, int status, const char *what, const
 {
     char words[400] = "";
     l->GetLastErrorString(words, sizeof words);
-    return tn_error_at(file, line, TN_INTERNAL, "cuDNN %zu: %s: %s%s%s", l->GetVersion(), what, l->GetErrorString(status), words[0] ? ": " : "",
-                       words);
+    return tn_error_at(file, line, TN_INTERNAL, "cuDNN %zu: %s: %s%s%s", l->GetVersion(), what,
+                       l->GetErrorString(status), words[0] ? ": " : "", words);
 }

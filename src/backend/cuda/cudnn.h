@@ -111,7 +111,7 @@ enum { TN_DNN_HEUR_A = 3 }; /* how to find proposals */
     F(GetLastErrorString, void, (char *text, size_t bytes))                                                            \
     F(Create, int, (tn_dnn_handle * out))                                                                              \
     F(Destroy, int, (tn_dnn_handle h))                                                                                 \
-    F(SetStream, int, (tn_dnn_handle h, struct CUstream_st *stream))                                                   \
+    F(SetStream, int, (tn_dnn_handle h, struct CUstream_st * stream))                                                  \
     F(BackendCreateDescriptor, int, (int kind, tn_dnn_desc *out))                                                      \
     F(BackendDestroyDescriptor, int, (tn_dnn_desc d))                                                                  \
     F(BackendSetAttribute, int, (tn_dnn_desc d, int name, int type, int64_t n, const void *values))                    \

@@ -32,7 +32,7 @@ typedef struct choice {
 } choice;
 
 struct tn_cuda_dnn {
-    tn_cudnn lib; /* library NULL: there is none */
+    tn_cudnn lib;         /* library NULL: there is none */
     tn_dnn_handle handle; /* NULL until a plan is wanted: opening one takes a while */
     char gpu[80];
     cudaEvent_t begin, end;
@@ -113,13 +113,15 @@ static uint64_t hash(const void *bytes, size_t n)
 static bool text_path(const tn_cuda_dnn *d, const tn_sdpa_shape *key, char *path)
 {
     char name[64];
-    snprintf(name, sizeof name, "attention-%016llx.plan", (unsigned long long)(hash(key, sizeof *key) ^ hash(d->gpu, strlen(d->gpu))));
+    snprintf(name, sizeof name, "attention-%016llx.plan",
+             (unsigned long long)(hash(key, sizeof *key) ^ hash(d->gpu, strlen(d->gpu))));
     return tn_cache_path(name, path);
 }
 
 static void head_of(const tn_cuda_dnn *d, char head[160])
 {
-    snprintf(head, 160, "tenon attention plan 1 %zu %zu %.64s\n", d->lib.GetVersion(), sizeof(tn_sdpa_shape) + sizeof(struct about), d->gpu);
+    snprintf(head, 160, "tenon attention plan 1 %zu %zu %.64s\n", d->lib.GetVersion(),
+             sizeof(tn_sdpa_shape) + sizeof(struct about), d->gpu);
 }
 
 /* A plan from the text that follows the head, the shape and `about`. Anything wrong with it: false. */
@@ -135,7 +137,8 @@ static bool read_plan(tn_cuda_dnn *d, planned *p)
     bool ok = bytes > fixed && memcmp(text, head, n) == 0 && memcmp(text + n, &p->key, sizeof p->key) == 0;
     ok = ok && d->lib.BackendCreateDescriptor(TN_DNN_PLAN, &plan) == 0;
     ok = ok && d->lib.BackendSetAttribute(plan, TN_DNN_PLAN_HANDLE, TN_DNN_IS_HANDLE, 1, &d->handle) == 0;
-    ok = ok && d->lib.BackendSetAttribute(plan, TN_DNN_PLAN_JSON, TN_DNN_IS_CHAR, (int64_t)(bytes - fixed), text + fixed) == 0;
+    ok = ok && d->lib.BackendSetAttribute(plan, TN_DNN_PLAN_JSON, TN_DNN_IS_CHAR, (int64_t)(bytes - fixed),
+                                          text + fixed) == 0;
     ok = ok && d->lib.BackendFinalize(plan) == 0;
     if (ok) {
         memcpy(&p->about, text + n + sizeof p->key, sizeof p->about);
@@ -152,11 +155,14 @@ static void write_plan(const tn_cuda_dnn *d, const planned *p)
     int64_t n = 0, got = 0;
     tn_atomic_file f;
     if (!text_path(d, &p->key, path)) return;
-    if (d->lib.BackendGetAttribute(p->plan, TN_DNN_PLAN_JSON, TN_DNN_IS_CHAR, 0, &n, NULL) != 0 || n <= 0 || n > MOST_TEXT / 2) return;
+    if (d->lib.BackendGetAttribute(p->plan, TN_DNN_PLAN_JSON, TN_DNN_IS_CHAR, 0, &n, NULL) != 0 || n <= 0 ||
+        n > MOST_TEXT / 2)
+        return;
     char *text = tn_alloc((size_t)n);
     if (!text) return;
     head_of(d, head);
-    if (d->lib.BackendGetAttribute(p->plan, TN_DNN_PLAN_JSON, TN_DNN_IS_CHAR, n, &got, text) == 0 && tn_atomic_open(path, &f) == TN_OK) {
+    if (d->lib.BackendGetAttribute(p->plan, TN_DNN_PLAN_JSON, TN_DNN_IS_CHAR, n, &got, text) == 0 &&
+        tn_atomic_open(path, &f) == TN_OK) {
         if (tn_atomic_write(&f, head, strlen(head)) == TN_OK && tn_atomic_write(&f, &p->key, sizeof p->key) == TN_OK &&
             tn_atomic_write(&f, &p->about, sizeof p->about) == TN_OK && tn_atomic_write(&f, text, (size_t)got) == TN_OK)
             (void)tn_atomic_finish(&f);
@@ -196,14 +202,16 @@ static tn_status run_plan(tn_cuda_dnn *d, const planned *p, const tn_dnn_attenti
 /* --- choosing ------------------------------------------------------------------------------------------------------------ */
 
 /* Best of a few; what fails takes for ever. own NULL: cuDNN's. */
-static float time_of(tn_cuda_dnn *d, const planned *p, const tn_dnn_attention *a, const tn_call *c, tn_kernel *own, cudaStream_t stream)
+static float time_of(tn_cuda_dnn *d, const planned *p, const tn_dnn_attention *a, const tn_call *c, tn_kernel *own,
+                     cudaStream_t stream)
 {
     float best = 1e30f, ms;
     for (int r = 0; r <= ROUNDS; r++) {
         cudaEventRecord(d->begin, stream);
         if ((own ? own(c) : run_plan(d, p, a)) != TN_OK) return 1e30f;
         cudaEventRecord(d->end, stream);
-        if (cudaEventSynchronize(d->end) != cudaSuccess || cudaEventElapsedTime(&ms, d->begin, d->end) != cudaSuccess) return 1e30f;
+        if (cudaEventSynchronize(d->end) != cudaSuccess || cudaEventElapsedTime(&ms, d->begin, d->end) != cudaSuccess)
+            return 1e30f;
         if (r > 0 && ms < best) best = ms;
     }
     return best;
@@ -216,7 +224,8 @@ static void drop_plan(tn_cuda_dnn *d, planned *p)
 }
 
 /* Leaves p without a plan where the caller's own kernel is to be taken. It is, unless cuDNN is clearly faster. */
-static tn_status choose(tn_cuda_dnn *d, planned *p, const tn_dnn_attention *a, const tn_call *c, tn_kernel *own, cudaStream_t stream)
+static tn_status choose(tn_cuda_dnn *d, planned *p, const tn_dnn_attention *a, const tn_call *c, tn_kernel *own,
+                        cudaStream_t stream)
 {
     choice known = { 0 };
     const bool asked_for = tn_cudnn_asked_for(), seen = !asked_for && tn_algorithms_find(d->known, &p->key, &known);
@@ -224,7 +233,8 @@ static tn_status choose(tn_cuda_dnn *d, planned *p, const tn_dnn_attention *a, c
     tn_status s = open_handle(d, stream);
     if (s == TN_OK) s = make_plan(d, p);
     if (s == TN_OK && p->about.workspace > TN_DNN_WORK) {
-        s = tn_error(TN_INTERNAL, "cuDNN wants %lld bytes of work, there are %d", (long long)p->about.workspace, (int)TN_DNN_WORK);
+        s = tn_error(TN_INTERNAL, "cuDNN wants %lld bytes of work, there are %d", (long long)p->about.workspace,
+                     (int)TN_DNN_WORK);
         drop_plan(d, p);
     }
     if (s != TN_OK) return asked_for ? s : TN_OK;
@@ -242,11 +252,13 @@ static void shape_of(const tn_dnn_attention *a, tn_sdpa_shape *s)
     const tn_dnn_view *const view[TN_SDPA_VIEWS] = { &a->q, &a->k, &a->v, &a->y };
     memset(s, 0, sizeof *s);
     s->B = a->B, s->T = a->T, s->S = a->S, s->H = a->H, s->KV = a->KV, s->D = a->D;
-    for (int i = 0; i < TN_SDPA_VIEWS; i++) s->step[i][0] = view[i]->b, s->step[i][1] = view[i]->n, s->step[i][2] = view[i]->h;
+    for (int i = 0; i < TN_SDPA_VIEWS; i++)
+        s->step[i][0] = view[i]->b, s->step[i][1] = view[i]->n, s->step[i][2] = view[i]->h;
     s->causal = a->causal, s->has_lse = a->lse != NULL;
 }
 
-tn_status tn_dnn_attention_run(tn_cuda_queue *q, const tn_dnn_attention *a, const tn_call *c, tn_kernel *own, bool *done)
+tn_status tn_dnn_attention_run(tn_cuda_queue *q, const tn_dnn_attention *a, const tn_call *c, tn_kernel *own,
+                               bool *done)
 {
     tn_sdpa_shape key;
     *done = false;

@@ -41,7 +41,8 @@ bool tn_dnn_present(void);
 /* *done: whether it was queued. Where cuDNN is absent, refuses, or is slower than `own` with the call c, the caller
  * computes it himself, as in a queue that is shared. Where $TENON_CUDNN asks for cuDNN by name, nothing is measured and what goes wrong is an error.
  * The first call with a shape may measure: never while recording. */
-tn_status tn_dnn_attention_run(tn_cuda_queue *q, const tn_dnn_attention *a, const tn_call *c, tn_kernel *own, bool *done);
+tn_status tn_dnn_attention_run(tn_cuda_queue *q, const tn_dnn_attention *a, const tn_call *c, tn_kernel *own,
+                               bool *done);
 
 #ifdef __cplusplus
 }

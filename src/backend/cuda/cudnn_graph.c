@@ -32,7 +32,10 @@ static void set(tn_dnn_graph *g, tn_dnn_desc d, int name, int type, int64_t n, c
     KEEP(g, BackendSetAttribute(d, name, type, n, values));
 }
 
-static void set_number(tn_dnn_graph *g, tn_dnn_desc d, int name, int type, int value) { set(g, d, name, type, 1, &value); }
+static void set_number(tn_dnn_graph *g, tn_dnn_desc d, int name, int type, int value)
+{
+    set(g, d, name, type, 1, &value);
+}
 
 static void set_desc(tn_dnn_graph *g, tn_dnn_desc d, int name, tn_dnn_desc value)
 {
@@ -83,9 +86,15 @@ static tn_dnn_tensor new_tensor(tn_dnn_graph *g, tn_dnn_type type, tn_dnn_axes x
     return (tn_dnn_tensor){ d, id, x };
 }
 
-tn_dnn_tensor tn_dnn_memory(tn_dnn_graph *g, tn_dnn_type type, tn_dnn_axes x) { return new_tensor(g, type, x, false, false); }
+tn_dnn_tensor tn_dnn_memory(tn_dnn_graph *g, tn_dnn_type type, tn_dnn_axes x)
+{
+    return new_tensor(g, type, x, false, false);
+}
 
-tn_dnn_tensor tn_dnn_step(tn_dnn_graph *g, tn_dnn_type type, tn_dnn_axes x) { return new_tensor(g, type, x, true, false); }
+tn_dnn_tensor tn_dnn_step(tn_dnn_graph *g, tn_dnn_type type, tn_dnn_axes x)
+{
+    return new_tensor(g, type, x, true, false);
+}
 
 tn_dnn_tensor tn_dnn_scalar(tn_dnn_graph *g, tn_dnn_type type)
 {
@@ -134,8 +143,8 @@ static void add_pointwise(tn_dnn_graph *g, tn_dnn_pointwise mode, tn_dnn_type in
     add(g, op);
 }
 
-void tn_dnn_add_pointwise(tn_dnn_graph *g, tn_dnn_pointwise how, tn_dnn_type in, tn_dnn_tensor x, const tn_dnn_tensor *b,
-                          const tn_dnn_tensor *t, tn_dnn_tensor y)
+void tn_dnn_add_pointwise(tn_dnn_graph *g, tn_dnn_pointwise how, tn_dnn_type in, tn_dnn_tensor x,
+                          const tn_dnn_tensor *b, const tn_dnn_tensor *t, tn_dnn_tensor y)
 {
     add_pointwise(g, how, in, NULL, x, b, t, y);
 }
@@ -200,8 +209,8 @@ tn_status tn_dnn_plan_make(tn_dnn_graph *g, tn_dnn_desc *plan, int64_t *workspac
     return s;
 }
 
-tn_status tn_dnn_run(const tn_cudnn *lib, tn_dnn_handle handle, tn_dnn_desc plan, int n, const int64_t *ids, void *const *pointers,
-                     void *workspace)
+tn_status tn_dnn_run(const tn_cudnn *lib, tn_dnn_handle handle, tn_dnn_desc plan, int n, const int64_t *ids,
+                     void *const *pointers, void *workspace)
 {
     tn_dnn_desc pack = NULL;
     int e = lib->BackendCreateDescriptor(TN_DNN_PACK, &pack);

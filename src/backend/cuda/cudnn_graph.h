@@ -40,8 +40,8 @@ tn_dnn_tensor tn_dnn_scalar(tn_dnn_graph *g, tn_dnn_type type);
 void tn_dnn_add_matmul(tn_dnn_graph *g, tn_dnn_tensor a, tn_dnn_tensor b, tn_dnn_tensor c);
 void tn_dnn_add_reduction(tn_dnn_graph *g, tn_dnn_reduction how, tn_dnn_tensor x, tn_dnn_tensor y);
 /* y = x op b, of t where the operation has it: NULL where not. */
-void tn_dnn_add_pointwise(tn_dnn_graph *g, tn_dnn_pointwise how, tn_dnn_type in, tn_dnn_tensor x, const tn_dnn_tensor *b,
-                          const tn_dnn_tensor *t, tn_dnn_tensor y);
+void tn_dnn_add_pointwise(tn_dnn_graph *g, tn_dnn_pointwise how, tn_dnn_type in, tn_dnn_tensor x,
+                          const tn_dnn_tensor *b, const tn_dnn_tensor *t, tn_dnn_tensor y);
 void tn_dnn_add_index(tn_dnn_graph *g, int64_t axis, tn_dnn_tensor x, tn_dnn_tensor y);
 /* The same into a new f32 step with x's axes. */
 tn_dnn_tensor tn_dnn_pointwise_step(tn_dnn_graph *g, tn_dnn_pointwise how, tn_dnn_tensor x, const tn_dnn_tensor *b);
@@ -52,7 +52,7 @@ tn_status tn_dnn_plan_make(tn_dnn_graph *g, tn_dnn_desc *plan, int64_t *workspac
 void tn_dnn_graph_clear(tn_dnn_graph *g);
 
 /* Queues the plan on the handle's stream. n memories and scalars: ids and pointers. */
-tn_status tn_dnn_run(const tn_cudnn *lib, tn_dnn_handle handle, tn_dnn_desc plan, int n, const int64_t *ids, void *const *pointers,
-                     void *workspace);
+tn_status tn_dnn_run(const tn_cudnn *lib, tn_dnn_handle handle, tn_dnn_desc plan, int n, const int64_t *ids,
+                     void *const *pointers, void *workspace);
 
 #endif

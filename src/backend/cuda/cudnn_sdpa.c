@@ -28,7 +28,8 @@ typedef struct parts {
 
 static tn_dnn_tensor memory(parts *p, int slot, int64_t heads, int64_t tokens)
 {
-    const tn_dnn_tensor t = tn_dnn_memory(p->g, TN_DNN_BF16, axes_of(p->s->step[slot], p->s->B, heads, tokens, p->s->D));
+    const tn_dnn_tensor t =
+        tn_dnn_memory(p->g, TN_DNN_BF16, axes_of(p->s->step[slot], p->s->B, heads, tokens, p->s->D));
     p->id[slot] = t.id;
     return t;
 }
@@ -56,15 +57,22 @@ static tn_dnn_tensor scalar(parts *p, int slot)
     return t;
 }
 
-static tn_dnn_tensor row_step(parts *p) { return tn_dnn_step(p->g, TN_DNN_F32, tn_dnn_dense(p->s->B, p->s->H, p->s->T, 1)); }
+static tn_dnn_tensor row_step(parts *p)
+{
+    return tn_dnn_step(p->g, TN_DNN_F32, tn_dnn_dense(p->s->B, p->s->H, p->s->T, 1));
+}
 
-static tn_dnn_tensor square_step(parts *p) { return tn_dnn_step(p->g, TN_DNN_F32, tn_dnn_dense(p->s->B, p->s->H, p->s->T, p->s->S)); }
+static tn_dnn_tensor square_step(parts *p)
+{
+    return tn_dnn_step(p->g, TN_DNN_F32, tn_dnn_dense(p->s->B, p->s->H, p->s->T, p->s->S));
+}
 
 static void compose(parts *p)
 {
     const tn_sdpa_shape *s = p->s;
     tn_dnn_graph *g = p->g;
-    const tn_dnn_tensor q = memory(p, TN_SDPA_Q, s->H, s->T), kt = turned_memory(p, TN_SDPA_K, s->KV, s->S), v = memory(p, TN_SDPA_V, s->KV, s->S);
+    const tn_dnn_tensor q = memory(p, TN_SDPA_Q, s->H, s->T), kt = turned_memory(p, TN_SDPA_K, s->KV, s->S),
+                        v = memory(p, TN_SDPA_V, s->KV, s->S);
     const tn_dnn_tensor y = memory(p, TN_SDPA_Y, s->H, s->T), scale = scalar(p, TN_SDPA_SCALE);
     const tn_dnn_tensor products = square_step(p), largest = row_step(p), sum = row_step(p);
     const tn_dnn_tensor weights = tn_dnn_step(g, TN_DNN_BF16, products.axes);
@@ -79,7 +87,8 @@ static void compose(parts *p)
     const tn_dnn_tensor powers = tn_dnn_pointwise_step(g, TN_DNN_EXP, below, NULL);
     tn_dnn_add_reduction(g, TN_DNN_SUM, powers, sum);
     const tn_dnn_tensor logs = tn_dnn_pointwise_step(g, TN_DNN_LOG, sum, NULL);
-    tn_dnn_add_pointwise(g, TN_DNN_ADD, TN_DNN_F32, largest, &logs, NULL, s->has_lse ? rows(p, TN_SDPA_LSE) : row_step(p));
+    tn_dnn_add_pointwise(g, TN_DNN_ADD, TN_DNN_F32, largest, &logs, NULL,
+                         s->has_lse ? rows(p, TN_SDPA_LSE) : row_step(p));
     tn_dnn_add_pointwise(g, TN_DNN_DIV, TN_DNN_F32, powers, &sum, NULL, weights);
     tn_dnn_add_matmul(g, weights, v, y);
 }

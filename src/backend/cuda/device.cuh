@@ -169,7 +169,8 @@ static inline bool tn_vector_rows(const tn_arg *a)
 {
     const int last = a->dims.rank - 1;
     const int64_t bytes = a->dtype == TN_F32 ? 4 : a->dtype == TN_F64 ? 8 : 2;
-    if (last < 0 || a->dtype == TN_F64 || a->dims.dim[last] % 8 || (a->dims.dim[last] > 1 && a->stride[last] != 1)) return false;
+    if (last < 0 || a->dtype == TN_F64 || a->dims.dim[last] % 8 || (a->dims.dim[last] > 1 && a->stride[last] != 1))
+        return false;
     if ((uintptr_t)a->data % 16) return false;
     for (int i = 0; i < last; i++)
         if (a->dims.dim[i] > 1 && a->stride[i] * bytes % 16) return false;

@@ -43,7 +43,7 @@ struct tn_cuda_gemms {
     size_t scratch_bytes;
     cudaEvent_t begin, end;
     tn_algorithms *known; /* from earlier runs */
-    planned *table; /* (TABLE), open addressing */
+    planned *table;       /* (TABLE), open addressing */
     size_t n;
     bool shared; /* nothing is measured, and nothing that was is looked up */
 };
@@ -119,7 +119,10 @@ static void forget_all(tn_cuda_gemms *g)
 
 /* --- descriptors ---------------------------------------------------------------------------------------------------------- */
 
-static cudaDataType_t data_type(tn_dtype t) { return t == TN_BF16 ? CUDA_R_16BF : t == TN_F16 ? CUDA_R_16F : CUDA_R_32F; }
+static cudaDataType_t data_type(tn_dtype t)
+{
+    return t == TN_BF16 ? CUDA_R_16BF : t == TN_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 static int32_t alignment(const void *p)
 {
@@ -133,7 +136,8 @@ static tn_status shape_of(const tn_cuda_gemm *g, shape *s)
 {
     memset(s, 0, sizeof *s);
     /* our b (k,n): rows contiguous is A (n,k) as it lies; columns contiguous is A transposed */
-    const bool b_rows = g->b_col == 1 && (g->b_row != 1 || g->n > 1), a_rows = g->a_col == 1 && (g->a_row != 1 || g->k > 1);
+    const bool b_rows = g->b_col == 1 && (g->b_row != 1 || g->n > 1),
+               a_rows = g->a_col == 1 && (g->a_row != 1 || g->k > 1);
     if ((!b_rows && g->b_row != 1) || (!a_rows && g->a_row != 1))
         return tn_error(TN_INTERNAL, "a matrix whose rows and columns both have steps");
     s->m = g->n, s->n = g->m, s->k = g->k, s->batch = g->batch ? g->batch : 1;
@@ -145,11 +149,14 @@ static tn_status shape_of(const tn_cuda_gemm *g, shape *s)
     s->ldd = g->c_row < g->n ? g->n : g->c_row;
     s->apart = g->add && g->add != g->c;
     s->ldc = !s->apart ? s->ldd : g->add_row < g->n ? g->n : g->add_row;
-    s->stride_a = g->b_batch, s->stride_b = g->a_batch, s->stride_d = g->c_batch, s->stride_c = s->apart ? g->add_batch : g->c_batch;
-    s->type = g->type, s->c_type = g->c_type, s->epilogue = (int32_t)g->epilogue, s->has_bias = g->bias != NULL, s->has_aux = g->aux != NULL;
+    s->stride_a = g->b_batch, s->stride_b = g->a_batch, s->stride_d = g->c_batch,
+    s->stride_c = s->apart ? g->add_batch : g->c_batch;
+    s->type = g->type, s->c_type = g->c_type, s->epilogue = (int32_t)g->epilogue, s->has_bias = g->bias != NULL,
+    s->has_aux = g->aux != NULL;
     s->ldaux = g->aux ? g->aux_row : 0;
     s->adds = g->beta != 0, s->tf32 = g->tf32;
-    s->align = least(least(alignment(g->a), alignment(g->b)), least(alignment(g->c), s->apart ? alignment(g->add) : 256));
+    s->align =
+        least(least(alignment(g->a), alignment(g->b)), least(alignment(g->c), s->apart ? alignment(g->add) : 256));
     return TN_OK;
 }
 
@@ -165,14 +172,15 @@ static cublasLtEpilogue_t epilogue_of(const shape *s)
     }
 }
 
-static tn_status make_layout(tn_cuda_gemms *g, cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows, int64_t cols, int64_t ld,
-                             int64_t batch, int64_t stride)
+static tn_status make_layout(tn_cuda_gemms *g, cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows,
+                             int64_t cols, int64_t ld, int64_t batch, int64_t stride)
 {
     const int32_t count = (int32_t)batch;
     TN_LT_TRY(g->lt.MatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, ld));
     if (batch <= 1) return TN_OK;
     TN_LT_TRY(g->lt.MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-    TN_LT_TRY(g->lt.MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+    TN_LT_TRY(
+        g->lt.MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
     return TN_OK;
 }
 
@@ -185,7 +193,8 @@ static tn_status set(tn_cuda_gemms *g, planned *p, cublasLtMatmulDescAttributes_
 static tn_status describe(tn_cuda_gemms *g, planned *p)
 {
     const shape *s = &p->key;
-    const cublasComputeType_t compute = s->type == TN_F32 && s->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const cublasComputeType_t compute =
+        s->type == TN_F32 && s->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t ta = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t e = epilogue_of(s);
     const cudaDataType_t in = data_type((tn_dtype)s->type), out = data_type((tn_dtype)s->c_type);
@@ -194,8 +203,10 @@ static tn_status describe(tn_cuda_gemms *g, planned *p)
     TN_RETURN_IF(set(g, p, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb));
     TN_RETURN_IF(set(g, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &e, sizeof e));
     if (s->has_aux) TN_RETURN_IF(set(g, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s->ldaux, sizeof s->ldaux));
-    TN_RETURN_IF(make_layout(g, &p->a, in, s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, s->lda, s->batch, s->stride_a));
-    TN_RETURN_IF(make_layout(g, &p->b, in, s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, s->ldb, s->batch, s->stride_b));
+    TN_RETURN_IF(
+        make_layout(g, &p->a, in, s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, s->lda, s->batch, s->stride_a));
+    TN_RETURN_IF(
+        make_layout(g, &p->b, in, s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, s->ldb, s->batch, s->stride_b));
     TN_RETURN_IF(make_layout(g, &p->c, out, s->m, s->n, s->ldc, s->batch, s->stride_c));
     TN_RETURN_IF(make_layout(g, &p->d, out, s->m, s->n, s->ldd, s->batch, s->stride_d));
     return TN_OK;
@@ -210,30 +221,31 @@ static tn_status point(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m)
 
 /* --- choosing an algorithm --------------------------------------------------------------------------------------------------- */
 
-static cublasStatus_t multiply(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulAlgo_t *algo, void *d,
-                               cudaStream_t stream)
+static cublasStatus_t multiply(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m,
+                               const cublasLtMatmulAlgo_t *algo, void *d, cudaStream_t stream)
 {
     const void *c = p->key.apart ? m->add : d;
-    return g->lt.Matmul(g->handle, p->desc, &m->alpha, m->b, p->a, m->a, p->b, &m->beta, c, p->c, d, p->d, algo, g->workspace, WORKSPACE,
-                        stream);
+    return g->lt.Matmul(g->handle, p->desc, &m->alpha, m->b, p->a, m->a, p->b, &m->beta, c, p->c, d, p->d, algo,
+                        g->workspace, WORKSPACE, stream);
 }
 
 /* Mean time of n runs, ms; 1e30 where one fails. */
-static float time_runs(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulAlgo_t *algo, void *d, int n,
-                       cudaStream_t stream)
+static float time_runs(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulAlgo_t *algo,
+                       void *d, int n, cudaStream_t stream)
 {
     float ms;
     cudaEventRecord(g->begin, stream);
     for (int i = 0; i < n; i++)
         if (multiply(g, p, m, algo, d, stream) != CUBLAS_STATUS_SUCCESS) return 1e30f;
     cudaEventRecord(g->end, stream);
-    if (cudaEventSynchronize(g->end) != cudaSuccess || cudaEventElapsedTime(&ms, g->begin, g->end) != cudaSuccess) return 1e30f;
+    if (cudaEventSynchronize(g->end) != cudaSuccess || cudaEventElapsedTime(&ms, g->begin, g->end) != cudaSuccess)
+        return 1e30f;
     return ms / (float)n;
 }
 
 /* `best`: of the candidates before it. */
-static float time_of(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulAlgo_t *algo, void *d, float burst_ms,
-                     float best, cudaStream_t stream)
+static float time_of(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulAlgo_t *algo,
+                     void *d, float burst_ms, float best, cudaStream_t stream)
 {
     const float first = time_runs(g, p, m, algo, d, 1, stream); /* loads the kernel */
     if (first >= 1e30f) return first;
@@ -252,8 +264,8 @@ static int fastest(const float *ms, int n)
 }
 
 /* The fastest of n candidates. */
-static int measure(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulHeuristicResult_t *found, int n, void *d,
-                   cudaStream_t stream)
+static int measure(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m,
+                   const cublasLtMatmulHeuristicResult_t *found, int n, void *d, cudaStream_t stream)
 {
     float ms[CANDIDATES], best_ms = 1e30f;
     for (int i = 0; i < n; i++) {
@@ -275,7 +287,8 @@ static int measure(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, co
 static tn_status scratch_for(tn_cuda_gemms *g, const planned *p, void **out)
 {
     const shape *s = &p->key;
-    const size_t bytes = ((size_t)s->ldd * (size_t)s->n + (size_t)s->stride_d * (size_t)(s->batch - 1)) * (s->c_type == TN_F32 ? 4 : 2);
+    const size_t bytes =
+        ((size_t)s->ldd * (size_t)s->n + (size_t)s->stride_d * (size_t)(s->batch - 1)) * (s->c_type == TN_F32 ? 4 : 2);
     if (bytes > g->scratch_bytes) {
         if (g->scratch) TN_CUDA_TRY(cudaFree(g->scratch));
         g->scratch = NULL;
@@ -294,12 +307,14 @@ static tn_status ask(tn_cuda_gemms *g, const planned *p, cublasLtMatmulHeuristic
     const size_t workspace = WORKSPACE;
     const uint32_t align = (uint32_t)p->key.align;
     TN_LT_TRY(g->lt.MatmulPreferenceCreate(&preference));
-    g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                       sizeof workspace);
     g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align, sizeof align);
     g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof align);
     g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align, sizeof align);
     g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align, sizeof align);
-    const cublasStatus_t e = g->lt.MatmulAlgoGetHeuristic(g->handle, p->desc, p->a, p->b, p->c, p->d, preference, CANDIDATES, found, n);
+    const cublasStatus_t e =
+        g->lt.MatmulAlgoGetHeuristic(g->handle, p->desc, p->a, p->b, p->c, p->d, preference, CANDIDATES, found, n);
     g->lt.MatmulPreferenceDestroy(preference);
     if (e != CUBLAS_STATUS_SUCCESS) *n = 0;
     return TN_OK;
@@ -310,7 +325,8 @@ static bool recall(tn_cuda_gemms *g, planned *p)
 {
     cublasLtMatmulHeuristicResult_t about;
     return tn_algorithms_find(g->known, &p->key, &p->algo) &&
-           g->lt.MatmulAlgoCheck(g->handle, p->desc, p->a, p->b, p->c, p->d, &p->algo, &about) == CUBLAS_STATUS_SUCCESS &&
+           g->lt.MatmulAlgoCheck(g->handle, p->desc, p->a, p->b, p->c, p->d, &p->algo, &about) ==
+               CUBLAS_STATUS_SUCCESS &&
            about.workspaceSize <= WORKSPACE;
 }
 
@@ -385,7 +401,8 @@ tn_status tn_cuda_gemm_run(tn_cuda_queue *q, const tn_cuda_gemm *m)
     TN_RETURN_IF(shape_of(m, &key));
     TN_RETURN_IF(find(q->gemms, &key, m, q->stream, &p));
     if (p->none)
-        return tn_error(TN_INTERNAL, "cuBLASLt has no algorithm for %lld x %lld x %lld", (long long)m->m, (long long)m->n, (long long)m->k);
+        return tn_error(TN_INTERNAL, "cuBLASLt has no algorithm for %lld x %lld x %lld", (long long)m->m,
+                        (long long)m->n, (long long)m->k);
     TN_RETURN_IF(point(q->gemms, p, m));
     TN_LT_TRY(multiply(q->gemms, p, m, &p->algo, m->c, q->stream));
     return TN_OK;

@@ -54,12 +54,14 @@ static inline bool tn_tensor_map(CUtensorMap *map, void *data, const int64_t dim
         if (bytes <= 0 || bytes % 16 || bytes >= (int64_t)1 << 40) return false;
         step[i - 1] = (cuuint64_t)bytes;
     }
-    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found) != cudaSuccess ||
+    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found) !=
+            cudaSuccess ||
         found != cudaDriverEntryPointSuccess)
         return false;
     return ((tn_encode_tensor *)entry)(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, data, size, step, box, one,
                                        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+                                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 #if TN_HOPPER
@@ -85,7 +87,8 @@ __device__ __forceinline__ void tn_barrier_arrive(uint64_t *b)
 /* Arrives, and lets the phase wait for this many bytes from the tensor engine. */
 __device__ __forceinline__ void tn_barrier_expect(uint64_t *b, int bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(tn_shared_at(b)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(tn_shared_at(b)), "r"(bytes)
+                 : "memory");
 }
 
 /* Until the phase of this parity is over. */
@@ -120,11 +123,11 @@ __device__ __forceinline__ void tn_fence_async() { asm volatile("fence.proxy.asy
 
 /* --- the tensor engine -------------------------------------------------------------------------------------------- */
 
-__device__ __forceinline__ void tn_tensor_copy(void *shared, const CUtensorMap *map, uint64_t *b, int d, int head, int n,
-                                               int batch)
+__device__ __forceinline__ void tn_tensor_copy(void *shared, const CUtensorMap *map, uint64_t *b, int d, int head,
+                                               int n, int batch)
 {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5,%6}], [%2];"
-                 ::"r"(tn_shared_at(shared)),
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3,%4,%5,%6}], [%2];" ::"r"(tn_shared_at(shared)),
                  "l"((uint64_t)map), "r"(tn_shared_at(b)), "r"(d), "r"(head), "r"(n), "r"(batch)
                  : "memory");
 }
@@ -173,7 +176,8 @@ __device__ __forceinline__ uint32_t tn_tile_at(const void *tile, int beside)
 {
     return tn_same_in_warp((tn_shared_at(tile) >> 4 & 0x3fff) | (uint32_t)(beside >> 4) << 16);
 }
-#define TN_TILE_TEXT(name, place) ".reg .b64 " name ";\nmov.b64 " name ", {" place ", 0x40000040};\n" /* 1024 >> 4 | 1 << 30 */
+#define TN_TILE_TEXT(name, place)                                                                                      \
+    ".reg .b64 " name ";\nmov.b64 " name ", {" place ", 0x40000040};\n" /* 1024 >> 4 | 1 << 30 */
 
 /* Before the first product that reads registers written by other instructions. */
 __device__ __forceinline__ void tn_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -202,7 +206,7 @@ __device__ __forceinline__ void tn_hold(uint32_t (&x)[n])
 
 /* The sums of a product as operands, ... */
 #define TN_SUMS8(i)                                                                                                    \
-    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]),       \
+    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]),        \
         "+f"(c[i + 7])
 #define TN_SUMS32(i) TN_SUMS8(i), TN_SUMS8(i + 8), TN_SUMS8(i + 16), TN_SUMS8(i + 24)
 /* ... and as the text names them. */
@@ -218,10 +222,9 @@ __device__ __forceinline__ void tn_hold(uint32_t (&x)[n])
 template <int turned>
 __device__ __forceinline__ void tn_product(float (&c)[32], uint32_t a, uint32_t b, int add)
 {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n" TN_TILE_TEXT("a", "%32") TN_TILE_TEXT("b", "%33")
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 TN_PLACES32
-                 "}, a, b, add, 1, 1, 0, %35;\n}"
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n" TN_TILE_TEXT("a", "%32")
+                     TN_TILE_TEXT("b", "%33") "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" TN_PLACES32
+                                              "}, a, b, add, 1, 1, 0, %35;\n}"
                  : TN_SUMS32(0)
                  : "r"(a), "r"(b), "r"(add), "n"(turned));
 }
@@ -230,10 +233,9 @@ __device__ __forceinline__ void tn_product(float (&c)[32], uint32_t a, uint32_t 
 template <int turned>
 __device__ __forceinline__ void tn_product(float (&c)[32], const uint32_t *a, uint32_t b, int add)
 {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n" TN_TILE_TEXT("b", "%36")
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 TN_PLACES32
-                 "}, {%32,%33,%34,%35}, b, add, 1, 1, %38;\n}"
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n" TN_TILE_TEXT(
+                     "b", "%36") "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" TN_PLACES32
+                                 "}, {%32,%33,%34,%35}, b, add, 1, 1, %38;\n}"
                  : TN_SUMS32(0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(turned));
 }
@@ -243,10 +245,9 @@ __device__ __forceinline__ void tn_product(float (&c)[32], const uint32_t *a, ui
 template <int turned>
 __device__ __forceinline__ void tn_product(float (&c)[64], uint32_t a, uint32_t b, int add)
 {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n" TN_TILE_TEXT("a", "%64") TN_TILE_TEXT("b", "%65")
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 TN_PLACES64
-                 "}, a, b, add, 1, 1, 0, %67;\n}"
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n" TN_TILE_TEXT("a", "%64")
+                     TN_TILE_TEXT("b", "%65") "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" TN_PLACES64
+                                              "}, a, b, add, 1, 1, 0, %67;\n}"
                  : TN_SUMS32(0), TN_SUMS32(32)
                  : "r"(a), "r"(b), "r"(add), "n"(turned));
 }
@@ -255,10 +256,9 @@ __device__ __forceinline__ void tn_product(float (&c)[64], uint32_t a, uint32_t 
 template <int turned>
 __device__ __forceinline__ void tn_product(float (&c)[64], const uint32_t *a, uint32_t b, int add)
 {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %69, 0;\n" TN_TILE_TEXT("b", "%68")
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 TN_PLACES64
-                 "}, {%64,%65,%66,%67}, b, add, 1, 1, %70;\n}"
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %69, 0;\n" TN_TILE_TEXT(
+                     "b", "%68") "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" TN_PLACES64
+                                 "}, {%64,%65,%66,%67}, b, add, 1, 1, %70;\n}"
                  : TN_SUMS32(0), TN_SUMS32(32)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(turned));
 }

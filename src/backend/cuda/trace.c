@@ -16,8 +16,10 @@
 
 enum { BUFFER = 4 << 20, ALIGNMENT = 8 };
 
-#define TN_CUPTI_FUNCTIONS(F) F(ActivityEnable) F(ActivityDisable) F(ActivityRegisterCallbacks) F(ActivityFlushAll) F(ActivityGetNextRecord) \
-    F(ActivityGetNumDroppedRecords)
+#define TN_CUPTI_FUNCTIONS(F)                                                                                          \
+    F(ActivityEnable)                                                                                                  \
+    F(ActivityDisable)                                                                                                 \
+    F(ActivityRegisterCallbacks) F(ActivityFlushAll) F(ActivityGetNextRecord) F(ActivityGetNumDroppedRecords)
 
 typedef struct collector {
     void *library;
@@ -33,8 +35,8 @@ typedef struct collector {
 
 static collector *now;
 
-static const CUpti_ActivityKind kinds[] = { CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
-                                            CUPTI_ACTIVITY_KIND_SYNCHRONIZATION };
+static const CUpti_ActivityKind kinds[] = { CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                            CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION };
 
 static void give_buffer(uint8_t **buffer, size_t *size, size_t *most)
 {
@@ -112,13 +114,16 @@ static tn_status open_library(collector *c)
     const char *missing = NULL;
     c->library = find_library();
     if (!c->library)
-        return tn_error(TN_USAGE, "--trace: libcupti is not found: install CUDA's CUPTI, or name the file in TENON_CUPTI");
+        return tn_error(TN_USAGE,
+                        "--trace: libcupti is not found: install CUDA's CUPTI, or name the file in TENON_CUPTI");
 #define FIND(name)                                                                                                     \
     *(void **)&c->name = dlsym(c->library, "cupti" #name);                                                             \
     if (!c->name) missing = "cupti" #name;
     TN_CUPTI_FUNCTIONS(FIND)
 #undef FIND
-    return missing ? tn_error(TN_USAGE, "--trace: the CUPTI that was found has no %s: install that of this CUDA", missing) : TN_OK;
+    return missing
+               ? tn_error(TN_USAGE, "--trace: the CUPTI that was found has no %s: install that of this CUDA", missing)
+               : TN_OK;
 }
 
 static void drop(collector *c)
@@ -131,13 +136,16 @@ static void drop(collector *c)
 
 static tn_status checked(CUptiResult e, const char *what)
 {
-    return e == CUPTI_SUCCESS ? TN_OK : tn_error(TN_USAGE, "--trace: CUPTI refuses %s (code %d): is another profiler attached?", what, (int)e);
+    return e == CUPTI_SUCCESS
+               ? TN_OK
+               : tn_error(TN_USAGE, "--trace: CUPTI refuses %s (code %d): is another profiler attached?", what, (int)e);
 }
 
 static tn_status enable(collector *c)
 {
     TN_RETURN_IF(checked(c->ActivityRegisterCallbacks(give_buffer, take_buffer), "its buffers"));
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) TN_RETURN_IF(checked(c->ActivityEnable(kinds[i]), "an activity"));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        TN_RETURN_IF(checked(c->ActivityEnable(kinds[i]), "an activity"));
     return TN_OK;
 }
 

@@ -10,7 +10,8 @@
 static const tn_setting settings[] = {
     TN_SETTING_INT("dim", "128", TN_RANGE(1, 65536), "", "width of the state"),
     TN_SETTING_INT("layers", "2", TN_RANGE(1, 1024), "", "number of layers"),
-    TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "", "tokens of the vocabulary (auto: the data's, 50257 without)"),
+    TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "",
+                        "tokens of the vocabulary (auto: the data's, 50257 without)"),
 };
 
 /* What a step reads: B rows of T tokens, and the token that follows each. A row here is all that a new input takes. */
@@ -23,8 +24,10 @@ static const tn_source_number assumes[] = { { "vocab", 50257 } }; /* where there
 /* What a run is judged by on held-out data; training minimises the first. A row here is all that a new metric takes. */
 static const tn_metric_row metrics[] = {
     { "loss", "nats", TN_LOWER, TN_MEAN_BY_COUNT, .key = "heldout" },
-    { "bits_per_byte", "bits/byte", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "loss" }, .needs = "bits", .key = "bits_per_byte" },
-    { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers", .by_group = true },
+    { "bits_per_byte", "bits/byte", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "loss" }, .needs = "bits",
+      .key = "bits_per_byte" },
+    { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers",
+      .by_group = true },
 };
 
 /* One step of the cell. h (B,d) is the state; a (B,2d) holds W x_t + b of both gates; u (2d,d) is U. */
@@ -57,7 +60,8 @@ static tn_ref cell_layer(tn_graph *g, tn_ref x, bool carry)
 
 static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
-    const int64_t d = tn_settings_int(st, "dim"), layers = tn_settings_int(st, "layers"), vocab = tn_settings_int(st, "vocab");
+    const int64_t d = tn_settings_int(st, "dim"), layers = tn_settings_int(st, "layers"),
+                  vocab = tn_settings_int(st, "vocab");
     const tn_ref tokens = tn_in(b, "tokens"), labels = tn_in(b, "labels"); /* none where a text is written */
     const tn_ref table = tn_param(g, "embed", tn_shape(vocab, d), tn_normal(0.1f));
 

@@ -73,7 +73,8 @@ static tn_status check_batch(const ten_config *c, const tn_batch *b)
                               (long long)c->context);
     if (c->tbptt && b->length > c->tbptt && b->length % c->tbptt)
         return tn_model_error("tbptt=%lld must divide the %lld tokens of a sequence", (long long)c->tbptt, T);
-    if (c->n_scales && tn_in(b, "reset").id) return tn_model_error("hten layers know no document starts: use hten=off here");
+    if (c->n_scales && tn_in(b, "reset").id)
+        return tn_model_error("hten layers know no document starts: use hten=off here");
     const bool carries = c->n_scales && b->carry;
     if (carries && ((b->length != 1 && !b->chunk) || c->rotate || strchr(c->pattern, 'W')))
         return tn_model_error(

@@ -55,11 +55,11 @@ tn_status ten_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_
 typedef struct ten_net {
     tn_graph *g;
     const ten_config *c;
-    tn_ref energy; /* sum over the layers with a spectrum of mean |c|^2, or none */
-    int spectra;   /* how many they are */
-    int scope; /* characters of the path of scopes around the network */
+    tn_ref energy;        /* sum over the layers with a spectrum of mean |c|^2, or none */
+    int spectra;          /* how many they are */
+    int scope;            /* characters of the path of scopes around the network */
     int64_t layer, scale; /* being built; scale 0: not of hten */
-    tn_ref memory; /* states (B,T,2K) of the E layer before, or none */
+    tn_ref memory;        /* states (B,T,2K) of the E layer before, or none */
     tn_ref memory_resonance;
 } ten_net;
 
@@ -91,7 +91,7 @@ tn_ref ten_delta(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *af
 
 /* The end of a D or O layer (ten_read.c), widths W: (B,T,W) -> (B,T,d). */
 typedef struct ten_read {
-    tn_ref c, x, z;    /* (B,T,W): what the recurrence put out, what went into it, the gate's branch where there is one */
+    tn_ref c, x, z; /* (B,T,W): what the recurrence put out, what went into it, the gate's branch where there is one */
     tn_ref skip, gain; /* (W), or none */
     float scale;       /* of c; 0: 1 */
     int64_t group;     /* numbers that are normalised together; 0: none are */

@@ -22,6 +22,9 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
     tn_carry_keep(g, b, state, after);
     ten_note_energy(n, states);
     if (ten_looks(n, b)) ten_look(n, 'D', ten_look_gated(g, ri, nu), states);
-    return ten_read_out(n, u, &(ten_read){ .c = states, .x = x, .z = tn_slice(g, xz, -1, (parts - 1) * 2 * K, 2 * K),
-                                           .skip = c->skip ? tn_param(g, "skip", tn_shape(2 * K), tn_ones) : TN_NONE });
+    return ten_read_out(n, u,
+                        &(ten_read){ .c = states,
+                                     .x = x,
+                                     .z = tn_slice(g, xz, -1, (parts - 1) * 2 * K, 2 * K),
+                                     .skip = c->skip ? tn_param(g, "skip", tn_shape(2 * K), tn_ones) : TN_NONE });
 }

@@ -33,8 +33,9 @@ static tn_ref by_time(tn_graph *g, tn_ref x, int64_t rows, int64_t columns)
 {
     const tn_dims d = tn_ref_dims(g, x);
     const tn_ref first = d.rank == 4 ? tn_transpose(g, x, 1, 0, 2, 3) : tn_transpose(g, x, 1, 0, 2);
-    return tn_reshape(g, first, rows ? tn_shape(d.dim[1], d.dim[0], d.dim[2], rows, columns)
-                                     : tn_shape(d.dim[1], d.dim[0], d.dim[2], columns));
+    return tn_reshape(g, first,
+                      rows ? tn_shape(d.dim[1], d.dim[0], d.dim[2], rows, columns)
+                           : tn_shape(d.dim[1], d.dim[0], d.dim[2], columns));
 }
 
 tn_ref ten_delta(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *after)
@@ -42,12 +43,14 @@ tn_ref ten_delta(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *af
     tn_graph *g = n->g;
     const int64_t N = n->c->head_dim;
     const tn_ref start = x->state.id ? x->state : tn_fill(g, tn_shape(b->batch, n->c->heads, N, N), TN_F32, 0);
-    const tn_ref xs[SEQUENCES] = { [Q] = by_time(g, x->q, N, 1), [K] = by_time(g, x->k, N, 1), [V] = by_time(g, x->v, 0, N),
+    const tn_ref xs[SEQUENCES] = { [Q] = by_time(g, x->q, N, 1),
+                                   [K] = by_time(g, x->k, N, 1),
+                                   [V] = by_time(g, x->v, 0, N),
                                    [KEEP] = by_time(g, keeping(n, x->alpha, b), 1, 1),
                                    [BETA] = by_time(g, x->write, 0, 1) };
     tn_ref o = TN_NONE;
-    const tn_ref last = tn_loop(g, (tn_body){ .build = cell }, .steps = b->length, .carry = &start, .n_carry = 1, .xs = xs,
-                                 .n_xs = SEQUENCES, .ys = &o, .n_ys = 1);
+    const tn_ref last = tn_loop(g, (tn_body){ .build = cell }, .steps = b->length, .carry = &start, .n_carry = 1,
+                                .xs = xs, .n_xs = SEQUENCES, .ys = &o, .n_ys = 1);
     if (after) *after = last;
     return tn_transpose(g, o, 1, 0, 2, 3);
 }

@@ -95,8 +95,9 @@ static spectrum eigenvalues(ten_net *n, tn_ref u, int64_t K)
 static tn_ref in_pieces(tn_graph *g, tn_ref x, int64_t B, int64_t T, int64_t C)
 {
     if (!x.id || tn_ref_dims(g, x).rank < 2) return x;
-    return tn_reshape(
-        g, x, tn_ref_dims(g, x).rank == 2 ? tn_shape(B * T / C, C) : tn_shape(B * T / C, C, tn_ref_dim(g, x, 2)));
+    return tn_reshape(g, x,
+                      tn_ref_dims(g, x).rank == 2 ? tn_shape(B * T / C, C)
+                                                  : tn_shape(B * T / C, C, tn_ref_dim(g, x, 2)));
 }
 
 /* The same states with gradients cut every C tokens: each piece starts from the state that the whole pass found there,
@@ -123,10 +124,10 @@ static tn_ref states(ten_net *n, tn_ref x, const spectrum *s, const tn_batch *b,
     tn_graph *g = n->g;
     const tn_ref state = tn_carry_state(g, b, "state", tn_shape(b->batch, 2 * K));
     tn_ref after = TN_NONE, *last = b->carry ? &after : NULL;
-    const tn_ref c =
-        s->gates.id
-            ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state, .reset = tn_in(b, "reset"), .final = last)
-            : tn_scan(g, x, s->rho, s->omega, .gamma = s->gamma, .state = state, .reset = tn_in(b, "reset"), .final = last);
+    const tn_ref c = s->gates.id ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state,
+                                                 .reset = tn_in(b, "reset"), .final = last)
+                                 : tn_scan(g, x, s->rho, s->omega, .gamma = s->gamma, .state = state,
+                                           .reset = tn_in(b, "reset"), .final = last);
     tn_carry_keep(g, b, state, after);
     const bool cut = n->c->tbptt && tn_graph_get_options(g)->training && b->length > n->c->tbptt;
     return cut ? cut_scan(n, x, s, c, b) : c;
@@ -159,7 +160,8 @@ tn_ref ten_e_layer(ten_net *n, tn_ref u, const tn_batch *b)
     const tn_ref c = states(n, x, &s, b, K);
     const tn_ref resonance = ten_resonance_param(n);
     ten_note_energy(n, c);
-    if (ten_looks(n, b)) ten_look(n, 'E', s.gates.id ? ten_look_gated(g, s.gates, s.nu) : ten_look_mean(g, tn_log(g, s.rho)), c);
+    if (ten_looks(n, b))
+        ten_look(n, 'E', s.gates.id ? ten_look_gated(g, s.gates, s.nu) : ten_look_mean(g, tn_log(g, s.rho)), c);
     n->memory = c;
     n->memory_resonance = resonance;
     tn_ref y = n->c->skip ? tn_add(g, c, tn_mul(g, x, tn_param(g, "skip", tn_shape(2 * K), tn_ones))) : c;

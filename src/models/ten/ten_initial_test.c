@@ -11,9 +11,10 @@
 typedef struct rule {
     const char *end; /* of the name */
     enum { NORMAL, UNIFORM, CONSTANT, EACH } kind;
-    double a, b;                                        /* deviation; bounds; value */
-    double (*expect)(int64_t i, int64_t n);             /* EACH: what number i is */
-    double (*image)(double x, int64_t i, int64_t n);    /* UNIFORM: of what must be uniform, NULL: of the numbers themselves */
+    double a, b;                            /* deviation; bounds; value */
+    double (*expect)(int64_t i, int64_t n); /* EACH: what number i is */
+    double (*image)(double x, int64_t i,
+                    int64_t n); /* UNIFORM: of what must be uniform, NULL: of the numbers themselves */
     bool decay;
     float lr;
 } rule;
@@ -74,22 +75,26 @@ static void look_at_numbers(const rule *r, const tn_entry *e)
     const int64_t n = tn_dims_count(e->dims);
     const float *x = e->data;
     const bool normal = r->kind == NORMAL;
-    const double mean = normal ? 0 : (r->a + r->b) / 2, variance = normal ? r->a * r->a : (r->b - r->a) * (r->b - r->a) / 12;
+    const double mean = normal ? 0 : (r->a + r->b) / 2,
+                 variance = normal ? r->a * r->a : (r->b - r->a) * (r->b - r->a) / 12;
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) {
         const double v = r->image ? r->image((double)x[i], i, n) : (double)x[i];
         if (r->kind == CONSTANT || r->kind == EACH) {
             const double want = r->kind == EACH ? r->expect(i, n) : r->a;
-            if (fabs(v - want) > 1e-6 * (1 + fabs(want))) fail_msg("%s[%d] is %.9g instead of %.9g", e->name, (int)i, v, want);
+            if (fabs(v - want) > 1e-6 * (1 + fabs(want)))
+                fail_msg("%s[%d] is %.9g instead of %.9g", e->name, (int)i, v, want);
             continue;
         }
-        if (!normal && !(v >= r->a - 1e-6 && v <= r->b + 1e-6)) fail_msg("%s[%d] gives %g, outside its bounds", e->name, (int)i, v);
+        if (!normal && !(v >= r->a - 1e-6 && v <= r->b + 1e-6))
+            fail_msg("%s[%d] gives %g, outside its bounds", e->name, (int)i, v);
         sum += v - mean;
         squares += (v - mean) * (v - mean);
     }
     if (r->kind == CONSTANT || r->kind == EACH) return;
     const double spread = normal ? sqrt(2.0 / (double)n) : sqrt(0.8 / (double)n); /* of the variance, relative */
-    if (!(fabs(sum / (double)n) < 5 * sqrt(variance / (double)n))) fail_msg("%s: mean %g off", e->name, sum / (double)n);
+    if (!(fabs(sum / (double)n) < 5 * sqrt(variance / (double)n)))
+        fail_msg("%s: mean %g off", e->name, sum / (double)n);
     if (!(fabs(squares / (double)n / variance - 1) < 5 * spread))
         fail_msg("%s: variance %g instead of %g", e->name, squares / (double)n, variance);
 }
@@ -99,7 +104,9 @@ static tn_trainer *open_net(const char *const *set, size_t n, tn_settings **st)
     const tn_model *model;
     tn_trainer *t;
     assert_ok(tn_settings_resolve("ten", set, n, st, &model));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = *st, .batch = 1, .length = 8, .threads = 1 }, &t));
+    assert_ok(
+        tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = *st, .batch = 1, .length = 8, .threads = 1 },
+                       &t));
     return t;
 }
 
@@ -121,7 +128,7 @@ static void default_network(void **state)
         seen++;
     }
     assert_int_equal(seen, 1 + 4 * 4 + 2 * 8 + 2 * 7 + 1); /* embedding; norms and feed-forward; D; O; last norm */
-    assert_non_null(tn_store_find(s, "layer0.mixer.nu")); /* D comes first */
+    assert_non_null(tn_store_find(s, "layer0.mixer.nu"));  /* D comes first */
     assert_non_null(tn_store_find(s, "layer3.mixer.b_ab"));
     tn_trainer_free(t);
     tn_settings_free(st);
@@ -134,9 +141,9 @@ static void default_recipe(void **state)
     static const struct {
         const char *key;
         double value;
-    } rows[] = { { "train.lr", 3e-3 },    { "train.lr_min_frac", 0.05 }, { "train.beta1", 0.9 }, { "train.beta2", 0.95 },
-                 { "train.eps", 1e-8 },   { "train.decay", 0.1 },        { "train.clip", 1 },    { "train.dropout", 0 },
-                 { "spectrum_lr", 0.3 } };
+    } rows[] = { { "train.lr", 3e-3 },    { "train.lr_min_frac", 0.05 }, { "train.beta1", 0.9 },
+                 { "train.beta2", 0.95 }, { "train.eps", 1e-8 },         { "train.decay", 0.1 },
+                 { "train.clip", 1 },     { "train.dropout", 0 },        { "spectrum_lr", 0.3 } };
     const char *const own[] = { "train.lr=2e-3" };
     const tn_model *model;
     tn_settings *st;
@@ -163,8 +170,8 @@ static void default_recipe(void **state)
 /* gamma_norm=free: the factor starts as sqrt(1 - rho^2) of the modulus beside it, whatever the moduli start as. */
 static void free_factor(void **state)
 {
-    const char *const set[] = { "pattern=E", "gamma_norm=free", "dim=16", "layers=2", "vocab=20", "train.context=8", *state,
-                                "rho=expexp" };
+    const char *const set[] = { "pattern=E", "gamma_norm=free", "dim=16", "layers=2",
+                                "vocab=20",  "train.context=8", *state,   "rho=expexp" };
     const bool sigmoid = strcmp(*state, "rho=sigmoid") == 0;
     tn_settings *st;
     tn_trainer *t = open_net(set, sigmoid ? 7 : 8, &st);

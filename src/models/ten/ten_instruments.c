@@ -67,7 +67,8 @@ typedef struct place {
 static place place_of(const ten_config *c, int64_t i)
 {
     const int64_t scales = c->n_scales ? c->n_scales : 1, layer = i / scales;
-    return (place){ .layer = layer, .scale = c->n_scales ? c->scale[i % scales] : 0,
+    return (place){ .layer = layer,
+                    .scale = c->n_scales ? c->scale[i % scales] : 0,
                     .kind = c->pattern[(size_t)layer % strlen(c->pattern)] };
 }
 
@@ -129,6 +130,8 @@ void ten_instruments(const tn_settings *st, const tn_instruments *in)
 static double modulus(double tau) { return exp(-1 / tau); }
 
 const tn_view_row ten_views[1] = {
-    { "tau", "time constant", "tokens", "states", .twin = "|lambda|", .twin_key = "lambda", .twin_of = modulus, .beside = "state_rms", .beside_label = "state rms",
-      .how = "decays as the mean over # tokens, states after the last of each row", .what = "decaying states", .where = "D, O or E layers" },
+    { "tau", "time constant", "tokens", "states", .twin = "|lambda|", .twin_key = "lambda", .twin_of = modulus,
+      .beside = "state_rms", .beside_label = "state rms",
+      .how = "decays as the mean over # tokens, states after the last of each row", .what = "decaying states",
+      .where = "D, O or E layers" },
 };

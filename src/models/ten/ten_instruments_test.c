@@ -17,7 +17,10 @@ typedef struct rig {
 } rig;
 
 typedef struct said {
-    struct { char name[64]; double value; } one[MOST];
+    struct {
+        char name[64];
+        double value;
+    } one[MOST];
     int n;
     tn_spreads spreads;
 } said;
@@ -53,12 +56,14 @@ static const tn_spread *spread_of(const said *s, const char *name)
 
 static rig open_rig(const char *pattern, const char *more, bool look)
 {
-    const char *const set[] = { pattern, "layers=1", "dim=8", "k=6", "heads=2", "vocab=11", "train.context=12", "threads=1", more };
+    const char *const set[] = { pattern,    "layers=1",         "dim=8",     "k=6", "heads=2",
+                                "vocab=11", "train.context=12", "threads=1", more };
     rig r = { 0 };
     const tn_model *model;
     assert_ok(tn_settings_resolve("ten", set, sizeof set / sizeof *set, &r.settings, &model));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T, .look = look },
-                             &r.trainer));
+    assert_ok(tn_trainer_new(
+        &(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T, .look = look },
+        &r.trainer));
     for (int i = 0; i < B * T; i++) {
         ((int32_t *)tn_trainer_input(r.trainer, "tokens"))[i] = i * 7 % V;
         ((int32_t *)tn_trainer_input(r.trainer, "labels"))[i] = (i * 7 + 7) % V;
@@ -158,7 +163,8 @@ static void d_layer(void **state)
                 const double gate = sigmoid(dot(w + k * D, u + t * D) + (double)bias[k]);
                 const double in = sigmoid(dot(w + (K + k) * D, u + t * D) + (double)bias[K + k]);
                 const double l = -8 * gate * softplus((double)param(&r, "layer0.mixer.nu")[k]), rho = exp(l);
-                const double omega = (double)param(&r, "layer0.mixer.omega")[k], gamma = sqrt(fmax(-expm1(2 * l), 1e-6));
+                const double omega = (double)param(&r, "layer0.mixer.omega")[k],
+                             gamma = sqrt(fmax(-expm1(2 * l), 1e-6));
                 const double a = re[k], b = im[k];
                 re[k] = rho * (cos(omega) * a - sin(omega) * b) + gamma * in * conv(&r, u, t, k, 2 * K);
                 im[k] = rho * (sin(omega) * a + cos(omega) * b) + gamma * in * conv(&r, u, t, K + k, 2 * K);
@@ -197,7 +203,8 @@ static void o_layer(void **state)
                 decay[h] += alpha / (B * T);
                 for (int i = 0; i < N; i++)
                     for (int j = 0; j < N; j++) {
-                        const double k = conv(&r, u, t, HN + h * N + i, 3 * HN), v = conv(&r, u, t, 2 * HN + h * N + j, 3 * HN);
+                        const double k = conv(&r, u, t, HN + h * N + i, 3 * HN),
+                                     v = conv(&r, u, t, 2 * HN + h * N + j, 3 * HN);
                         S[h][i][j] = exp(alpha) * S[h][i][j] + k * sigmoid(k) * beta * v * sigmoid(v);
                     }
             }
@@ -235,8 +242,10 @@ static void when(void **state)
     assert_ok(tn_trainer_eval(r.trainer, &loss));
     assert_ok(tn_trainer_eval(without.trainer, &plain));
     assert_true(loss == plain); /* looking changes nothing, and costs training nothing */
-    assert_int_equal(tn_plan_steps(tn_trainer_plan(r.trainer, true)), tn_plan_steps(tn_trainer_plan(without.trainer, true)));
-    assert_true(tn_plan_steps(tn_trainer_plan(r.trainer, false)) > tn_plan_steps(tn_trainer_plan(without.trainer, false)));
+    assert_int_equal(tn_plan_steps(tn_trainer_plan(r.trainer, true)),
+                     tn_plan_steps(tn_trainer_plan(without.trainer, true)));
+    assert_true(tn_plan_steps(tn_trainer_plan(r.trainer, false)) >
+                tn_plan_steps(tn_trainer_plan(without.trainer, false)));
     close_rig(&r);
     close_rig(&without);
 }
@@ -245,9 +254,12 @@ static void when(void **state)
 static void kinds(void **state)
 {
     static said s;
-    static const struct { const char *pattern, *more, *name; int n; } rows[] = {
-        { "pattern=E", "select=bounded", "layer0.E.tau", K }, { "pattern=E", "select=rg", "layer0.E.tau", K },
-        { "pattern=E", "rho=sigmoid", "layer0.E.tau", K },    { "pattern=E", "n_cells=2", "layer0.E.tau", 2 * K },
+    static const struct {
+        const char *pattern, *more, *name;
+        int n;
+    } rows[] = {
+        { "pattern=E", "select=bounded", "layer0.E.tau", K },  { "pattern=E", "select=rg", "layer0.E.tau", K },
+        { "pattern=E", "rho=sigmoid", "layer0.E.tau", K },     { "pattern=E", "n_cells=2", "layer0.E.tau", 2 * K },
         { "pattern=D", "hten=1,3", "layer0.scale3.D.tau", K },
     };
     (void)state;
@@ -270,8 +282,10 @@ static void quantiles(void **state)
     const tn_spread *all = &s.row[0];
     assert_string_equal(all->name, "x");
     assert_true(all->n == 1000 && all->min == 1 && all->max == 1000);
-    assert_true(fabs(tn_spread_quantile(all, 0.5) / 500 - 1) < 0.05 && fabs(tn_spread_quantile(all, 0.1) / 100 - 1) < 0.05);
-    assert_true(tn_spread_octave(all, 3) == 8 && tn_spread_octave(all, 9) == 1000 - 511 && tn_spread_octave(all, 10) == 0);
+    assert_true(fabs(tn_spread_quantile(all, 0.5) / 500 - 1) < 0.05 &&
+                fabs(tn_spread_quantile(all, 0.1) / 100 - 1) < 0.05);
+    assert_true(tn_spread_octave(all, 3) == 8 && tn_spread_octave(all, 9) == 1000 - 511 &&
+                tn_spread_octave(all, 10) == 0);
     assert_int_equal(tn_spread_octave(&s.row[1], 3), 4);
     tn_spread few = { .name = "few" };
     assert_true(isnan(tn_spread_quantile(&few, 0.5)));

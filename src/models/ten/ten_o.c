@@ -48,8 +48,8 @@ static tn_ref prepared(ten_net *n, tn_ref x, tn_ref turns, const tn_batch *b)
 static tn_ref add_up(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *after)
 {
     const tn_ref write = tn_reshape(n->g, x->write, tn_shape(b->batch, b->length, n->c->heads, 1));
-    return tn_outer(n->g, x->q, x->k, tn_mul(n->g, x->v, write), x->alpha, .reset = tn_in(b, "reset"), .chunk = n->c->chunk,
-                    .state = x->state, .final = after);
+    return tn_outer(n->g, x->q, x->k, tn_mul(n->g, x->v, write), x->alpha, .reset = tn_in(b, "reset"),
+                    .chunk = n->c->chunk, .state = x->state, .final = after);
 }
 
 /* The recurrence, without the roots of N: qkv (B,T,3H,N) -> (B,T,H,N). */
@@ -60,7 +60,8 @@ static tn_ref recur(ten_net *n, tn_ref u, tn_ref qkv, const tn_batch *b)
     const tn_ref turns = ten_turns(n, u, b), ab = decide(n, u);
     const bool looks = ten_looks(n, b);
     tn_ref after = TN_NONE, *last = b->carry || looks ? &after : NULL;
-    ten_written x = { .state = tn_carry_state(g, b, "state", tn_shape(b->batch, H, N, N)), .v = tn_slice(g, qkv, 2, 2 * H, H) };
+    ten_written x = { .state = tn_carry_state(g, b, "state", tn_shape(b->batch, H, N, N)),
+                      .v = tn_slice(g, qkv, 2, 2 * H, H) };
     x.q = prepared(n, tn_slice(g, qkv, 2, 0, H), turns, b);
     x.k = prepared(n, tn_slice(g, qkv, 2, H, H), turns, b);
     x.alpha = log_decay(n, ab, b);
@@ -92,12 +93,14 @@ tn_ref ten_o_layer(ten_net *n, tn_ref u, const tn_batch *b)
     const tn_ref conv = tn_block_conv(g, tn_slice(g, xz, -1, 0, 3 * HN), c->conv, b);
     const tn_ref qkv = c->conv_silu ? tn_silu(g, conv) : conv;
     const tn_ref o = recur(n, u, tn_reshape(g, qkv, tn_shape(B, T, 3 * H, N)), b);
-    const bool both = c->qk_norm && c->write != TEN_WRITE_DELTA; /* roots of N: of queries, and of keys that are not scaled yet */
-    return ten_read_out(n, u, &(ten_read){ .c = tn_reshape(g, o, tn_shape(B, T, HN)),
-                                           .x = tn_slice(g, qkv, -1, 2 * HN, HN),
-                                           .z = tn_slice(g, xz, -1, (parts - 1) * HN, HN),
-                                           .skip = c->skip ? per_state(n, "skip") : TN_NONE,
-                                           .gain = per_state(n, "gain"),
-                                           .scale = both ? 1.f / (float)N : 1.f / sqrtf((float)N),
-                                           .group = N });
+    const bool both =
+        c->qk_norm && c->write != TEN_WRITE_DELTA; /* roots of N: of queries, and of keys that are not scaled yet */
+    return ten_read_out(n, u,
+                        &(ten_read){ .c = tn_reshape(g, o, tn_shape(B, T, HN)),
+                                     .x = tn_slice(g, qkv, -1, 2 * HN, HN),
+                                     .z = tn_slice(g, xz, -1, (parts - 1) * HN, HN),
+                                     .skip = c->skip ? per_state(n, "skip") : TN_NONE,
+                                     .gain = per_state(n, "gain"),
+                                     .scale = both ? 1.f / (float)N : 1.f / sqrtf((float)N),
+                                     .group = N });
 }

@@ -16,8 +16,7 @@ static tn_ref speeds(ten_net *n, tn_ref u, const tn_batch *b, int64_t R)
     tn_graph *g = n->g;
     const ten_config *c = n->c;
     const int64_t H = c->heads, pairs = pairs_of(c), T = b->length;
-    const tn_ref eta =
-        tn_param(g, "eta", tn_shape(H, pairs), ten_init_turn(c), .lr = c->spectrum_lr, .no_decay = true);
+    const tn_ref eta = tn_param(g, "eta", tn_shape(H, pairs), ten_init_turn(c), .lr = c->spectrum_lr, .no_decay = true);
     const tn_ref fixed = tn_add(g, tn_fill(g, tn_shape(R, T, H, pairs), TN_F32, 0), tn_exp(g, eta));
     if (c->rotate != TEN_ROTATE_TOKEN) return tn_reshape(g, fixed, tn_shape(R, T, H * pairs));
     const tn_ref much = tn_linear(g, u, tn_param(g, "w_turn", tn_shape(H, c->dim), tn_normal(0.02f)),
@@ -42,9 +41,9 @@ tn_ref ten_turns(ten_net *n, tn_ref u, const tn_batch *b)
     if (n->c->rotate < TEN_ROTATE_LEARNED) return TN_NONE;
     const tn_ref one = start_of(g, R, K), carried = tn_carry_state(g, b, "turn", tn_shape(R, 2 * K));
     tn_ref after = TN_NONE;
-    const tn_ref p = tn_scan(g, tn_fill(g, tn_shape(R, T, 2 * K), TN_F32, 0), tn_fill(g, tn_shape(K), TN_F32, 1),
-                             speeds(n, u, b, R), .state = carried.id ? tn_add(g, carried, one) : one,
-                             .final = b->carry ? &after : NULL);
+    const tn_ref p =
+        tn_scan(g, tn_fill(g, tn_shape(R, T, 2 * K), TN_F32, 0), tn_fill(g, tn_shape(K), TN_F32, 1), speeds(n, u, b, R),
+                .state = carried.id ? tn_add(g, carried, one) : one, .final = b->carry ? &after : NULL);
     if (carried.id) tn_carry_keep(g, b, carried, tn_sub(g, after, one));
     return tn_reshape(g, p, tn_shape(R, T, 2 * n->c->heads, pairs));
 }

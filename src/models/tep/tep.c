@@ -12,7 +12,8 @@ void tep_map_add_sample(tep_map *m, tn_ref x)
     tep_map_add(m, x);
 }
 
-tep_affine tep_affine_make(tn_graph *g, const char *w, const char *b, int64_t n, int64_t k, float bound, float bias_bound)
+tep_affine tep_affine_make(tn_graph *g, const char *w, const char *b, int64_t n, int64_t k, float bound,
+                           float bias_bound)
 {
     const float most = bound > 0 ? bound : 1.f / sqrtf((float)k);
     return (tep_affine){ tn_param(g, w, tn_shape(n, k), tn_uniform(-most, most)),
@@ -58,7 +59,8 @@ tep_target tep_target_of(const tep_net *n)
     const bool value = n->value_w.id && tn_in(b, "targets").id;
     return (tep_target){ .head_w = n->head_w,
                          .head_b = n->head_b,
-                         .labels = n->labels == 1 ? tn_reshape(g, tn_in(b, "labels"), tn_shape(b->batch)) : tn_in(b, "labels"),
+                         .labels = n->labels == 1 ? tn_reshape(g, tn_in(b, "labels"), tn_shape(b->batch))
+                                                  : tn_in(b, "labels"),
                          .weights = tn_in(b, "weights"),
                          .value_w = value ? n->value_w : TN_NONE,
                          .value_b = value ? n->value_b : TN_NONE,
@@ -79,7 +81,9 @@ tn_ref tep_cost(const tep_net *n, tn_graph *g, tn_ref h, const tep_target *t, tn
 tn_ref tep_sample_count(const tep_net *n)
 {
     const tn_ref ones = tn_fill(n->g, tn_shape(n->b->batch), TN_F32, 1.f);
-    return tn_reshape(n->g, tn_sum_all(n->g, tn_in(n->b, "count").id ? tn_live(n->g, ones, tn_in(n->b, "count")) : ones), tn_shape(1));
+    return tn_reshape(n->g,
+                      tn_sum_all(n->g, tn_in(n->b, "count").id ? tn_live(n->g, ones, tn_in(n->b, "count")) : ones),
+                      tn_shape(1));
 }
 
 /* Equal logits make every label that counts cost log C. */
@@ -96,7 +100,8 @@ static tn_ref task_loss(const tep_net *n, tn_ref h)
 {
     tn_graph *g = n->g;
     const tep_target t = tep_target_of(n);
-    if (!t.weights.id && !t.targets.id) return tn_linear_xent(g, tep_read(n, g, h, false), t.head_w, t.labels, .bias = t.head_b);
+    if (!t.weights.id && !t.targets.id)
+        return tn_linear_xent(g, tep_read(n, g, h, false), t.head_w, t.labels, .bias = t.head_b);
     const tn_ref sum = tn_reshape(g, tep_cost(n, g, h, &t, tn_in(n->b, "count"), false), tn_shape(1));
     return tn_sum_all(g, tn_div(g, sum, tn_clamp_min(g, tep_sample_count(n), 1.f)));
 }
@@ -127,8 +132,8 @@ static tn_status check_batch(const tep_net *n)
 {
     const tn_batch *b = n->b;
     if (tn_in(b, "labels").id && n->labels != 1 && n->labels != n->c->tokens)
-        return tn_model_error("a sample of %lld tokens has 1 label or one for each token, not %lld", (long long)n->c->tokens,
-                              (long long)n->labels);
+        return tn_model_error("a sample of %lld tokens has 1 label or one for each token, not %lld",
+                              (long long)n->c->tokens, (long long)n->labels);
     if (n->labels != 1 && (tn_in(b, "weights").id || tn_in(b, "targets").id || n->c->value))
         return tn_model_error("weights and a value belong to samples with one label: use value=false");
     if (b->carry) return tn_model_error("tep knows no sequences that go on: it solves each sample by itself");
@@ -140,11 +145,13 @@ tn_status tep_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
     tep_config c;
     if (!tn_in(b, "features").id) return tn_model_error("tep learns from samples, not from tokens: give task=NAME");
     tn_status s = tep_config_read(st, g, b, &c);
-    tep_net n = { .g = g, .c = &c, .b = b, .labels = tn_in(b, "labels").id ? tn_ref_dim(g, tn_in(b, "labels"), -1) : 1 };
+    tep_net n = {
+        .g = g, .c = &c, .b = b, .labels = tn_in(b, "labels").id ? tn_ref_dim(g, tn_in(b, "labels"), -1) : 1
+    };
     if (s == TN_OK) s = check_batch(&n);
     if (s != TN_OK) return s;
-    const tep_map m = c.mode == TEP_BLOCK    ? tep_block(&n, tn_in(b, "features"))
-                      : c.mode == TEP_ENERGY ? tep_energy(&n, tn_in(b, "features"))
+    const tep_map m = c.mode == TEP_BLOCK      ? tep_block(&n, tn_in(b, "features"))
+                      : c.mode == TEP_ENERGY   ? tep_energy(&n, tn_in(b, "features"))
                       : c.mode == TEP_TOROIDAL ? tep_toroidal(&n, tn_in(b, "features"))
                                                : tep_hopfield(&n, tn_in(b, "features"));
     const tep_affine head = glorot(g, "head", c.classes, c.dim, c.head_scale);

@@ -31,8 +31,8 @@ typedef struct tep_net {
     tn_graph *g;
     const tep_config *c;
     const tn_batch *b;
-    int64_t labels;        /* L */
-    tn_ref head_w, head_b; /* (C,d), (C) */
+    int64_t labels;          /* L */
+    tn_ref head_w, head_b;   /* (C,d), (C) */
     tn_ref value_w, value_b; /* (1,d), (1), or none */
 } tep_net;
 
@@ -55,7 +55,8 @@ void tep_map_add_sample(tep_map *m, tn_ref x); /* samples along axis 0 */
 typedef struct tep_affine {
     tn_ref w, b;
 } tep_affine;
-tep_affine tep_affine_make(tn_graph *g, const char *w, const char *b, int64_t n, int64_t k, float bound, float bias_bound);
+tep_affine tep_affine_make(tn_graph *g, const char *w, const char *b, int64_t n, int64_t k, float bound,
+                           float bias_bound);
 
 /* Maps: x (B,S,F) is what the samples are; parameters are made in the open scope. */
 tep_map tep_block(tep_net *n, tn_ref x);

@@ -34,7 +34,8 @@ static attention attention_make(const tep_net *n, bool whole)
 {
     tn_graph *g = n->g;
     const int64_t d = n->c->dim;
-    const float packed = n->c->softmax ? sqrtf(6.f / (4.f * (float)d)) : 0, bias = n->c->softmax ? 0 : 1.f / sqrtf((float)d);
+    const float packed = n->c->softmax ? sqrtf(6.f / (4.f * (float)d)) : 0,
+                bias = n->c->softmax ? 0 : 1.f / sqrtf((float)d);
     attention a = { 0 };
     tn_region r = tn_region_begin(g, "attn");
     if (whole) a.q = tep_affine_make(g, "wq", "bq", d, d, packed, bias);
@@ -64,8 +65,8 @@ static void add_feed_forward(tep_map *m, const tep_net *n)
 static tn_ref feed_forward(tn_graph *g, tn_ref x, tn_ref residual, const tn_ref *c)
 {
     tn_ref u = x;
-    const tn_ref inner = residual.id ? tn_layernorm(g, x, c[0], c[1], .residual = residual, .sum = &u)
-                                     : tn_layernorm(g, x, c[0], c[1]);
+    const tn_ref inner =
+        residual.id ? tn_layernorm(g, x, c[0], c[1], .residual = residual, .sum = &u) : tn_layernorm(g, x, c[0], c[1]);
     const tn_ref z = tn_linear(g, inner, c[2], .bias = c[3], .act = TN_ACT_GELU_ERF);
     return tn_layernorm(g, tn_linear(g, z, c[4], .bias = c[5], .residual = u), c[6], c[7]);
 }
@@ -81,7 +82,9 @@ static void one_token(tn_graph *g, tn_body_io *io, void *user)
 static tep_map block_of_one(tep_net *n, tn_ref e)
 {
     const attention p = attention_make(n, n->c->faithful);
-    tep_map m = { .build = one_token, .state = tn_shape(n->b->batch, n->c->dim), .fused = true, .kind = TN_RELAX_BLOCK };
+    tep_map m = {
+        .build = one_token, .state = tn_shape(n->b->batch, n->c->dim), .fused = true, .kind = TN_RELAX_BLOCK
+    };
     if (n->c->faithful) (void)norm_make(n->g, "norm1", n->c->dim);
     tn_region r = tn_region_begin(n->g, "attn");
     tep_map_add_sample(&m, tn_linear(n->g, tn_linear(n->g, e, p.v.w, .bias = p.v.b), p.o.w, .bias = p.o.b));
@@ -111,7 +114,8 @@ static tn_ref queries(tn_graph *g, tn_body_io *io, const tep_config *c)
 {
     const tn_ref *k = io->consts;
     const tn_ref inner = tn_layernorm(g, io->carry[0], k[NORM_W], k[NORM_B]);
-    const tn_ref q = c->faithful ? tn_linear(g, inner, k[WQ], .bias = k[ASKS]) : tn_linear(g, inner, k[WQ], .residual = k[ASKS]);
+    const tn_ref q =
+        c->faithful ? tn_linear(g, inner, k[WQ], .bias = k[ASKS]) : tn_linear(g, inner, k[WQ], .residual = k[ASKS]);
     return heads_of(g, q, c->heads);
 }
 
@@ -145,8 +149,8 @@ static tn_ref feature_sums(tn_graph *g, tn_ref k, tn_ref v)
     tn_dims one = tn_ref_dims(g, v);
     one.dim[3] = 1;
     const tn_ref parts[] = { v, tn_fill(g, one, TN_F32, 1.f) };
-    return tn_matmul(g, tn_transpose(g, feature(g, k), 0, 2, 1, 3), tn_transpose(g, tn_concat(g, parts, 2, -1), 0, 2, 1, 3),
-                     .transpose_a = true);
+    return tn_matmul(g, tn_transpose(g, feature(g, k), 0, 2, 1, 3),
+                     tn_transpose(g, tn_concat(g, parts, 2, -1), 0, 2, 1, 3), .transpose_a = true);
 }
 
 static tep_map block_of_many(tep_net *n, tn_ref e)

@@ -10,16 +10,20 @@ static const tn_setting settings[] = {
     TN_SETTING_INT("dim", "64", TN_RANGE(1, 65536), "", "width of the state"),
     TN_SETTING_AUTO_INT("ff", "auto", TN_RANGE(1, 1e6), "", "inner width of the map (auto: 4 dim)"),
     TN_SETTING_CHOICE("mode", "block", "block|energy|toroidal|hopfield",
-                      "map whose fixed point is the state: transformer block, descent of an energy, recurrence with a ring buffer, symmetric recurrence"),
+                      "map whose fixed point is the state: transformer block, descent of an energy, recurrence with a "
+                      "ring buffer, symmetric recurrence"),
     TN_SETTING_CHOICE("variant", "corrected", "corrected|faithful",
-                      "faithful: the prototype's block with its nudge by beta/count, proxy gradient, absolute tol and dead parameters"),
+                      "faithful: the prototype's block with its nudge by beta/count, proxy gradient, absolute tol and "
+                      "dead parameters"),
     TN_SETTING_CHOICE("grad", "auto", "auto|ep|ep_centred|implicit|one_step|bptt",
                       "how the gradient passes the equilibrium (auto: ep_centred; faithful: ep)"),
     TN_SETTING_FLOAT("beta", "0.1", TN_RANGE_LO_OPEN(0, 10), "", "strength of the nudge (ep, ep_centred)"),
     TN_SETTING_CHOICE("anchor", "auto", "auto|state|rest",
-                      "ep, ep_centred: nudge f itself, or f less what it leaves at the free state, which is then at rest (auto: rest for ep)"),
+                      "ep, ep_centred: nudge f itself, or f less what it leaves at the free state, which is then at "
+                      "rest (auto: rest for ep)"),
     TN_SETTING_FLOAT("nudge_rtol", "0", TN_RANGE(0, 1), "",
-                     "nudged samples are there when a step changes how far they have moved by this part of it (0: by rtol, as free ones)"),
+                     "nudged samples are there when a step changes how far they have moved by this part of it (0: by "
+                     "rtol, as free ones)"),
     TN_SETTING_FLOAT("damping", "0.9", TN_RANGE_LO_OPEN(0, 1), "", "part of each step that is taken: 1 is undamped"),
     TN_SETTING_INT("iterations", "20", TN_RANGE(1, 1e6), "steps", "most steps of a solve"),
     TN_SETTING_FLOAT("rtol", "1e-2", TN_RANGE_OPEN(0, 1), "", "a sample is there when |f(h)-h| is this part of |f(h)|"),
@@ -27,17 +31,21 @@ static const tn_setting settings[] = {
     TN_SETTING_CHOICE("solver", "picard", "picard|anderson", "damped iteration, or Anderson's extrapolation"),
     TN_SETTING_INT("memory", "5", TN_RANGE(2, 16), "steps", "steps that anderson looks back on"),
     TN_SETTING_CHOICE("attention", "linear", "linear|softmax", "block: of states to inputs (several tokens)"),
-    TN_SETTING_AUTO_INT("heads", "auto", TN_RANGE(1, 1024), "", "block: attention heads (auto: the largest of 8, 4, 2, 1 that divides dim)"),
-    TN_SETTING_CHOICE("pos", "learned", "none|learned", "block: what is added to the tokens of a sample (several tokens)"),
+    TN_SETTING_AUTO_INT("heads", "auto", TN_RANGE(1, 1024), "",
+                        "block: attention heads (auto: the largest of 8, 4, 2, 1 that divides dim)"),
+    TN_SETTING_CHOICE("pos", "learned", "none|learned",
+                      "block: what is added to the tokens of a sample (several tokens)"),
     TN_SETTING_FLOAT("kappa", "0.7", TN_RANGE_OPEN(0, 1), "", "energy, hopfield: bound on the map's slope"),
     TN_SETTING_FLOAT("radius", "0.95", TN_RANGE_OPEN(0, 1), "", "toroidal: bound on the map's slope"),
     TN_SETTING_BOOL("through_sigma", "false",
-                    "energy, toroidal, hopfield: gradients also see the factor that keeps the map contracting (exact, but not local)"),
+                    "energy, toroidal, hopfield: gradients also see the factor that keeps the map contracting (exact, "
+                    "but not local)"),
     TN_SETTING_FLOAT("alpha", "0.5", TN_RANGE_LO_OPEN(0, 1), "", "toroidal: part of the state that a step renews"),
     TN_SETTING_INT("buffer", "3", TN_RANGE(0, 8), "steps", "toroidal: earlier states that a step sees"),
     TN_SETTING_FLOAT("buffer_fade", "0.9", TN_RANGE(0, 1), "", "toroidal: weight of each of them beside the next one"),
     TN_SETTING_FLOAT("jacobian", "0", TN_RANGE(0, 1e6), "",
-                     "adds this times |J v|^2 per number of the state to the loss: a map of small slope J settles soon (v: +-1 at random)"),
+                     "adds this times |J v|^2 per number of the state to the loss: a map of small slope J settles soon "
+                     "(v: +-1 at random)"),
     TN_SETTING_FLOAT("head_scale", "1", TN_RANGE_LO_OPEN(0, 10), "",
                      "first weights of the head times this: a policy that starts near 0 tries all actions alike"),
     TN_SETTING_BOOL("value", "false", "a second head for one number, such as the value of a position in a game"),
@@ -56,18 +64,22 @@ static const tn_setting settings[] = {
 static const tn_preset presets[] = {
     { "digits_tep", "8x8 digits by centred equilibrium propagation, 2.8 K parameters", VALUES(SETTLED) },
     { "digits_tep_faithful", "the same as the prototype computed it, 3.2 K parameters",
-      VALUES(DIGITS, "variant=faithful", "train.epochs=30", "train.lr=0.0255", "iterations=26", "tol=2.9e-4", "train.clip=0") },
+      VALUES(DIGITS, "variant=faithful", "train.epochs=30", "train.lr=0.0255", "iterations=26", "tol=2.9e-4",
+             "train.clip=0") },
     { "digits_bptt", "the same by back-propagation through the iterations", VALUES(SETTLED, "grad=bptt") },
     { "energy_tep", "8x8 digits with a state that descends an energy, where equilibrium propagation is exact",
-      VALUES(ADAM, "task=digits", "mode=energy", "dim=32", "rtol=1e-3", "train.batch=64", "train.epochs=30", "train.lr=5e-3") },
+      VALUES(ADAM, "task=digits", "mode=energy", "dim=32", "rtol=1e-3", "train.batch=64", "train.epochs=30",
+             "train.lr=5e-3") },
     { "mnist_tep", "28x28 digits by centred equilibrium propagation in a symmetric recurrence, 0.45 M parameters",
-      VALUES(ADAM, "task=mnist", "task.valid_frac=0.1", "mode=hopfield", "dim=384", "rtol=1e-3", "beta=0.2", "iterations=30", "train.batch=128",
-             "train.epochs=12", "train.lr=2e-3", "train.decay=0.02", "train.schedule=cosine") },
+      VALUES(ADAM, "task=mnist", "task.valid_frac=0.1", "mode=hopfield", "dim=384", "rtol=1e-3", "beta=0.2",
+             "iterations=30", "train.batch=128", "train.epochs=12", "train.lr=2e-3", "train.decay=0.02",
+             "train.schedule=cosine") },
     { "cartpole_tep", "a pole on a cart by the policy gradient of an energy network with a value head",
-      VALUES(ADAM, "task=cartpole", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=1e-2", "train.schedule=cosine") },
+      VALUES(ADAM, "task=cartpole", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=1e-2",
+             "train.schedule=cosine") },
     { "acrobot_tep", "a two-link pendulum to be swung up, the same way",
-      VALUES(ADAM, "task=acrobot", "mode=energy", "value=true", "dim=32", "rl.episodes=2", "train.steps=500", "train.lr=5e-3", "train.schedule=cosine",
-             "head_scale=0.01") },
+      VALUES(ADAM, "task=acrobot", "mode=energy", "value=true", "dim=32", "rl.episodes=2", "train.steps=500",
+             "train.lr=5e-3", "train.schedule=cosine", "head_scale=0.01") },
     { "xor_tep", "exclusive or, the smallest task",
       VALUES(ADAM, "task=xor", "dim=8", "train.batch=32", "train.epochs=5", "train.lr=1e-2") },
 };
@@ -123,9 +135,11 @@ static void read_all(const tn_settings *st, tep_config *c)
 
 static tn_status check(const tep_config *c)
 {
-    if (c->mode != TEP_BLOCK && c->faithful) return tn_model_error("variant=faithful is of mode=block alone: leave one of them out");
+    if (c->mode != TEP_BLOCK && c->faithful)
+        return tn_model_error("variant=faithful is of mode=block alone: leave one of them out");
     if (c->mode != TEP_BLOCK && c->tokens > 1)
-        return tn_model_error("only mode=block takes samples of several tokens, these have %lld: use it", (long long)c->tokens);
+        return tn_model_error("only mode=block takes samples of several tokens, these have %lld: use it",
+                              (long long)c->tokens);
     if (c->faithful && c->grad != TEP_EP && c->grad != TEP_BPTT)
         return tn_model_error("variant=faithful has the gradients grad=ep (its proxy) and grad=bptt");
     if (c->dim % c->heads)
@@ -142,10 +156,12 @@ tn_status tep_config_read(const tn_settings *st, tn_graph *g, const tn_batch *b,
         const int64_t F = tn_ref_dim(g, tn_in(b, "features"), -1);
         if (!c->inputs) c->inputs = F;
         if (!c->tokens) c->tokens = b->length;
-        if (!c->classes) return tn_model_error("classes is auto and there is no task that says it: give task=NAME or classes=N");
+        if (!c->classes)
+            return tn_model_error("classes is auto and there is no task that says it: give task=NAME or classes=N");
         if (c->inputs != F || c->tokens != b->length)
-            return tn_model_error("the samples have %lld tokens of %lld numbers, the settings say tokens=%lld inputs=%lld",
-                                  (long long)b->length, (long long)F, (long long)c->tokens, (long long)c->inputs);
+            return tn_model_error(
+                "the samples have %lld tokens of %lld numbers, the settings say tokens=%lld inputs=%lld",
+                (long long)b->length, (long long)F, (long long)c->tokens, (long long)c->inputs);
     }
     return check(c);
 }
@@ -170,7 +186,8 @@ static const tn_source_number assumes[] = { { "inputs", 64 }, { "tokens", 1 }, {
 
 static const tn_metric_row metrics[] = {
     { "loss", "nats", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "xent" }, .key = "heldout" },
-    { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers", .by_group = true },
+    { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers",
+      .by_group = true },
 };
 
 /* Evaluations of the map: of solves, of its transposed slope (adjoint), and times that the gradients of its parameters were made. A gradient
@@ -187,11 +204,15 @@ static const tn_cost_row costs[] = {
     { "eval", .output = "steps", .eval = true },
 };
 
-#define STEPS(phase) { phase "steps", .cap = "iterations" }, { phase "steps_p90", .cap = "iterations" }
+#define STEPS(phase)                                                                                                   \
+    { phase "steps", .cap = "iterations" }, { phase "steps_p90", .cap = "iterations" }
 static const tn_instrument_row reported[] = {
-    STEPS(""), { "steps_max", .also = "solver_iters", .cap = "iterations" },
-    STEPS("nudged_"), { "nudged_steps_max", .cap = "iterations" },
-    STEPS("adjoint_"), { "adjoint_steps_max", .cap = "iterations" },
+    STEPS(""),
+    { "steps_max", .also = "solver_iters", .cap = "iterations" },
+    STEPS("nudged_"),
+    { "nudged_steps_max", .cap = "iterations" },
+    STEPS("adjoint_"),
+    { "adjoint_steps_max", .cap = "iterations" },
     { "contraction", .also = "spectral_radius" },
 };
 

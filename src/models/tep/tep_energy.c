@@ -22,7 +22,9 @@ tep_map tep_energy(tep_net *n, tn_ref x)
 {
     tn_graph *g = n->g;
     const tep_config *c = n->c;
-    tep_map m = { .build = descend, .state = tn_shape(n->b->batch, c->dim), .fused = !c->through_sigma, .kind = TN_RELAX_ENERGY };
+    tep_map m = {
+        .build = descend, .state = tn_shape(n->b->batch, c->dim), .fused = !c->through_sigma, .kind = TN_RELAX_ENERGY
+    };
     tep_map_add_sample(&m, tep_embed(n, x));
     tn_region r = tn_region_begin(g, "energy");
     const tep_affine p = tep_affine_make(g, "w1", "b1", c->ff, c->dim, 0, 1.f / sqrtf((float)c->dim));

@@ -18,12 +18,16 @@ tep_map tep_hopfield(tep_net *n, tn_ref x)
     tn_graph *g = n->g;
     const tep_config *c = n->c;
     const bool ep = c->grad == TEP_EP || c->grad == TEP_EP_CENTRED;
-    tep_map m = { .build = ep ? tn_relax_hopfield_ep : tn_relax_hopfield, .state = tn_shape(n->b->batch, c->dim), .fused = true, .kind = TN_RELAX_HOPFIELD };
+    tep_map m = { .build = ep ? tn_relax_hopfield_ep : tn_relax_hopfield,
+                  .state = tn_shape(n->b->batch, c->dim),
+                  .fused = true,
+                  .kind = TN_RELAX_HOPFIELD };
     tep_map_add_sample(&m, tep_embed(n, x));
     tn_region r = tn_region_begin(g, "hopfield");
     const tn_ref w = tn_param(g, "w", tn_shape(c->dim, c->dim), tn_normal(0.5f / sqrtf((float)c->dim)));
     const tn_ref both = tn_scale(g, tn_add(g, w, tn_transpose(g, w, 1, 0)), 0.5f);
-    const tn_ref factor = tn_minimum(g, tn_scale(g, tn_reciprocal(g, tep_sigma(n, both, "direction")), c->kappa), tn_fill(g, tn_shape(1), TN_F32, 1.f));
+    const tn_ref factor = tn_minimum(g, tn_scale(g, tn_reciprocal(g, tep_sigma(n, both, "direction")), c->kappa),
+                                     tn_fill(g, tn_shape(1), TN_F32, 1.f));
     tep_map_add(&m, tn_mul(g, both, factor));
     tn_region_end(g, r);
     return m;

@@ -97,7 +97,9 @@ static solve solve_of(const tep_net *n)
 {
     tn_graph *g = n->g;
     const tep_config *c = n->c;
-    solve s = { .grad = gradient_of(n), .centred = c->grad == TEP_EP_CENTRED, .solver = c->anderson ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD };
+    solve s = { .grad = gradient_of(n),
+                .centred = c->grad == TEP_EP_CENTRED,
+                .solver = c->anderson ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD };
     if (c->faithful) s.tol = tn_scalar(g, "tol", c->tol);
     else s.rtol = tn_scalar(g, "rtol", c->rtol);
     if (c->mode != TEP_TOROIDAL) s.damping = tn_scalar(g, "damping", c->damping); /* alpha is its own */
@@ -125,12 +127,14 @@ static tn_ref by_loop(const tep_net *n, const tep_map *m, solve *s)
             per_sample |= (uint64_t)1 << i;
     }
     costs[k] = s->ratio;
-    return tn_loop(n->g, body, .carry = &s->h0, .n_carry = 1, .consts = m->consts, .n_consts = m->n, .sample_consts = m->per_sample,
-                   .steps = c->iterations, .grad = s->grad, .rtol = s->rtol, .tol = s->tol, .damping = s->damping, .cost = &cost,
-                   .cost_consts = costs, .n_cost_consts = k + 1, .sample_cost_consts = per_sample, .beta = s->beta,
-                   .centred = s->centred, .mean = true, .proxy = s->proxy, .at_rest = s->at_rest, .move = s->move, .count = tn_in(n->b, "count"), .solver = s->solver,
-                   .memory = (int)c->memory, .free_steps = &s->steps, .nudged_steps = &s->nudged_steps,
-                   .adjoint_steps = &s->adjoint_steps, .residuals = &s->residuals, .signal = &s->signal);
+    return tn_loop(n->g, body, .carry = &s->h0, .n_carry = 1, .consts = m->consts, .n_consts = m->n,
+                   .sample_consts = m->per_sample, .steps = c->iterations, .grad = s->grad, .rtol = s->rtol,
+                   .tol = s->tol, .damping = s->damping, .cost = &cost, .cost_consts = costs, .n_cost_consts = k + 1,
+                   .sample_cost_consts = per_sample, .beta = s->beta, .centred = s->centred, .mean = true,
+                   .proxy = s->proxy, .at_rest = s->at_rest, .move = s->move, .count = tn_in(n->b, "count"),
+                   .solver = s->solver, .memory = (int)c->memory, .free_steps = &s->steps,
+                   .nudged_steps = &s->nudged_steps, .adjoint_steps = &s->adjoint_steps, .residuals = &s->residuals,
+                   .signal = &s->signal);
 }
 
 /* The maps that have a kernel of their own, with the cost it knows. */
@@ -138,11 +142,26 @@ static tn_ref by_relax(const tep_net *n, const tep_map *m, solve *s)
 {
     tn_graph *g = n->g;
     const tn_ref *k = m->consts;
-    tn_relax_options o = { .kind = m->kind, .h0 = s->h0, .steps = n->c->iterations, .grad = s->grad, .rtol = s->rtol, .tol = s->tol,
-                           .damping = s->damping, .beta = s->beta, .centred = s->centred, .mean = true, .proxy = s->proxy,
-                           .at_rest = s->at_rest, .move = s->move,
-                           .count = tn_in(n->b, "count"), .solver = s->solver, .memory = (int)n->c->memory, .free_steps = &s->steps,
-                           .nudged_steps = &s->nudged_steps, .adjoint_steps = &s->adjoint_steps, .residuals = &s->residuals,
+    tn_relax_options o = { .kind = m->kind,
+                           .h0 = s->h0,
+                           .steps = n->c->iterations,
+                           .grad = s->grad,
+                           .rtol = s->rtol,
+                           .tol = s->tol,
+                           .damping = s->damping,
+                           .beta = s->beta,
+                           .centred = s->centred,
+                           .mean = true,
+                           .proxy = s->proxy,
+                           .at_rest = s->at_rest,
+                           .move = s->move,
+                           .count = tn_in(n->b, "count"),
+                           .solver = s->solver,
+                           .memory = (int)n->c->memory,
+                           .free_steps = &s->steps,
+                           .nudged_steps = &s->nudged_steps,
+                           .adjoint_steps = &s->adjoint_steps,
+                           .residuals = &s->residuals,
                            .signal = &s->signal };
     if (m->kind == TN_RELAX_BLOCK) {
         o.norm2_gain = k[1], o.norm2_bias = k[2];

@@ -34,7 +34,8 @@ tn_ref tep_sigma(const tep_net *n, tn_ref w, const char *name)
     const tn_ref fixed = tn_stop_gradient(g, w), last = n->c->through_sigma ? w : fixed;
     const tn_ref state = tn_state(g, name, tn_shape(1, tn_ref_dim(g, w, 1)), TN_F32);
     const tn_ref start = tn_l2_normalize(g, tn_affine(g, state, 1.f, 1e-3f), tiny);
-    const tn_ref v = n->c->through_sigma ? largest_direction(g, fixed, start, tiny) : follow_direction(g, fixed, start, tiny);
+    const tn_ref v =
+        n->c->through_sigma ? largest_direction(g, fixed, start, tiny) : follow_direction(g, fixed, start, tiny);
     const tn_ref pulled = tn_matmul(g, tn_l2_normalize(g, tn_linear(g, v, last), tiny), last);
     if (tn_graph_get_options(g)->training) tn_assign(g, state, tn_l2_normalize(g, tn_stop_gradient(g, pulled), tiny));
     return tn_clamp_min(g, tn_sqrt(g, tn_sum(g, tn_square(g, pulled), -1)), 1e-6f);
@@ -49,7 +50,8 @@ tn_ref tep_slope_penalty(const tep_net *n, const tep_map *m, tn_ref h)
     const tn_ref v = tn_affine(g, tn_dropout(g, tn_fill(g, m->state, TN_F32, 1.f), 0.5f), 1.f, -1.f);
     const tn_ref rest = tn_stop_gradient(g, h), at[] = { rest, tn_add(g, rest, tn_scale(g, v, step)) };
     tn_ref f[2];
-    for (int i = 0; i < 2; i++) m->build(g, &(tn_body_io){ .carry = &at[i], .consts = m->consts, .next = &f[i] }, (void *)(uintptr_t)n->c);
+    for (int i = 0; i < 2; i++)
+        m->build(g, &(tn_body_io){ .carry = &at[i], .consts = m->consts, .next = &f[i] }, (void *)(uintptr_t)n->c);
     tn_ref moved = tn_sub(g, f[1], f[0]);
     if (tn_in(n->b, "count").id) moved = tn_live(g, moved, tn_in(n->b, "count"));
     const float per_sample = n->c->jacobian / (step * step) / ((float)tn_dims_count(m->state) / (float)n->b->batch);

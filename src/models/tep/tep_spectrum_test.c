@@ -64,5 +64,6 @@ static void gradient_of_sigma(void **state)
 void tn_tests_tep_spectrum(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        tn_test_add(l, gradient_of_sigma, &rows[i], "tep: gradient of sigma, the next value at %g of 1.5", rows[i].next);
+        tn_test_add(l, gradient_of_sigma, &rows[i], "tep: gradient of sigma, the next value at %g of 1.5",
+                    rows[i].next);
 }

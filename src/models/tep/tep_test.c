@@ -20,7 +20,8 @@ static int64_t parameters_of(const char *target, const tep_shape *z, const char 
     const tn_batch b = tep_batch(g, z);
     assert_ok(model->build(g, st, &b));
     for (size_t i = 1; i < g->n_tensors; i++)
-        if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i) count += tn_dims_count(g->tensor[i].dims);
+        if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i)
+            count += tn_dims_count(g->tensor[i].dims);
     tn_graph_free(g);
     tn_settings_free(st);
     return count;
@@ -32,12 +33,13 @@ static void faithful_sizes(void **state)
     static const struct {
         const char *dim;
         int64_t parameters;
-    } rows[] = { { "dim=13", 3208 },   { "dim=110", 155110 }, { "dim=14", 3622 },    { "dim=54", 39862 },
-                 { "dim=8", 1498 },    { "dim=21", 7192 },    { "dim=434", 2299342 } };
+    } rows[] = { { "dim=13", 3208 }, { "dim=110", 155110 }, { "dim=14", 3622 },    { "dim=54", 39862 },
+                 { "dim=8", 1498 },  { "dim=21", 7192 },    { "dim=434", 2299342 } };
     const tep_shape z = { .B = 2, .S = 1, .F = 64, .C = 10, .L = 1 };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_int_equal(parameters_of("tep", &z, TEP_LIST(rows[i].dim, "variant=faithful", "grad=ep")), rows[i].parameters);
+        assert_int_equal(parameters_of("tep", &z, TEP_LIST(rows[i].dim, "variant=faithful", "grad=ep")),
+                         rows[i].parameters);
         const int64_t d = strtol(rows[i].dim + 4, NULL, 10), dead = 2 * d * d + 4 * d;
         assert_int_equal(parameters_of("tep", &z, TEP_LIST(rows[i].dim)), rows[i].parameters - dead);
     }
@@ -48,14 +50,16 @@ static void preset_sizes(void **state)
     static const struct {
         const char *name;
         int64_t F, C, parameters;
-    } rows[] = { { "digits_tep", 64, 10, 2818 },     { "digits_tep_faithful", 64, 10, 3208 }, { "digits_bptt", 64, 10, 2818 },
-                 { "energy_tep", 64, 10, 6634 },     { "mnist_tep", 784, 10, 452746 },        { "cartpole_tep", 4, 2, 4483 },
+    } rows[] = { { "digits_tep", 64, 10, 2818 },   { "digits_tep_faithful", 64, 10, 3208 },
+                 { "digits_bptt", 64, 10, 2818 },  { "energy_tep", 64, 10, 6634 },
+                 { "mnist_tep", 784, 10, 452746 }, { "cartpole_tep", 4, 2, 4483 },
                  { "xor_tep", 2, 2, 770 } };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tep_shape z = { .B = 2, .S = 1, .F = rows[i].F, .C = rows[i].C, .L = 1 };
         const int64_t n = parameters_of(rows[i].name, &z, NULL);
-        if (n != rows[i].parameters) fail_msg("%s has %lld parameters, not %lld", rows[i].name, (long long)n, (long long)rows[i].parameters);
+        if (n != rows[i].parameters)
+            fail_msg("%s has %lld parameters, not %lld", rows[i].name, (long long)n, (long long)rows[i].parameters);
     }
 }
 
@@ -146,7 +150,8 @@ static void padding_is_nothing(void **state)
     double most = 0;
     for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(exact[i]));
     for (int64_t i = 0; i < n; i++)
-        if (!(fabs(padded[i] - exact[i]) <= 2e-5 * most)) fail_msg("gradient %d: %g padded, %g alone", (int)i, padded[i], exact[i]);
+        if (!(fabs(padded[i] - exact[i]) <= 2e-5 * most))
+            fail_msg("gradient %d: %g padded, %g alone", (int)i, padded[i], exact[i]);
     tn_world_close(&w);
 }
 
@@ -179,7 +184,8 @@ static void fused_and_not(void **state)
     double most = 0;
     for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(grad[1][i]));
     for (int64_t i = 0; i < n; i++)
-        if (!(fabs(grad[0][i] - grad[1][i]) <= 1e-4 * most)) fail_msg("gradient %d: %g fused, %g not", (int)i, grad[0][i], grad[1][i]);
+        if (!(fabs(grad[0][i] - grad[1][i]) <= 1e-4 * most))
+            fail_msg("gradient %d: %g fused, %g not", (int)i, grad[0][i], grad[1][i]);
     tn_world_close(&w);
 }
 
@@ -251,7 +257,7 @@ static void labels_that_count(void **state)
         tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=12", "rtol=1e-5", "iterations=500", "beta=0.01", kinds[k]));
         for (int i = 0; i < B * 4; i++)
             if (i % 4 == 1) ((int32_t *)tn_world_data(b, "labels"))[i] = -1; /* 18 labels, 6 samples */
-        if (!k) tep_train(&w, b, 0.01, 40); /* it contracts then */
+        if (!k) tep_train(&w, b, 0.01, 40);                                  /* it contracts then */
         n = tep_gradients(&w, b, "ffn", grad[k], MOST);
     }
     const double size = sqrt(tep_dot(grad[1], grad[1], n) / tep_dot(grad[0], grad[0], n));
@@ -263,15 +269,18 @@ static void labels_that_count(void **state)
 /* sum_b (w_b CE_b + (V_b - G_b)^2 / 2) / count, from the logits and values of an evaluation. */
 static void weights_and_values(void **state)
 {
-    tep_shape z = { .B = B, .S = 1, .F = F, .C = C, .L = 1, .count = true, .weights = true, .targets = true, .logits = true };
+    tep_shape z = {
+        .B = B, .S = 1, .F = F, .C = C, .L = 1, .count = true, .weights = true, .targets = true, .logits = true
+    };
     static double grad[2][MOST];
     double expect = 0;
     int64_t n = 0;
     tn_world w = tn_world_open(3, 1);
     (void)state;
     for (int k = 0; k < 2; k++) {
-        tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=12", "mode=energy", "value=true", "rtol=1e-6", "iterations=200", "beta=0.01",
-                                               k ? "grad=ep_centred" : "grad=implicit"));
+        tn_bound *b = tep_add(&w, &z,
+                              TEP_LIST("dim=12", "mode=energy", "value=true", "rtol=1e-6", "iterations=200",
+                                       "beta=0.01", k ? "grad=ep_centred" : "grad=implicit"));
         *(int32_t *)tn_world_data(b, "count") = B - 1;
         ((int32_t *)tn_world_data(b, "labels"))[B - 1] = -1;
         n = tep_gradients(&w, b, "", grad[k], MOST);
@@ -451,7 +460,8 @@ static void slope_has_a_price(void **state)
     assert_true(extra[1] > 2 * extra[0] && extra[1] < 5 * extra[0]); /* as kappa^2, but for the tanh */
     for (int k = 0; k < 2; k++) {
         tn_world w = tn_world_open(3, 1);
-        tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=12", "rtol=1e-4", "iterations=200", k ? "jacobian=1" : "jacobian=0"));
+        tn_bound *b =
+            tep_add(&w, &z, TEP_LIST("dim=12", "rtol=1e-4", "iterations=200", k ? "jacobian=1" : "jacobian=0"));
         tep_train(&w, b, 0.005, 30);
         for (int i = 0; i < B; i++) steps[k] += ((int32_t *)tn_world_data(b, "steps"))[i];
         tn_world_close(&w);
@@ -580,13 +590,16 @@ void tn_tests_tep(tn_test_list *l)
     for (size_t i = 0; i < sizeof variations / sizeof *variations; i++) {
         const variation *v = &variations[i];
         const char *second = v->more[1] ? v->more[1] : "", *third = v->more[1] && v->more[2] ? v->more[2] : "";
-        tn_test_add(l, order_is_nothing, v, "tep: the order of samples is nothing, %s %s S=%d", second, third, (int)v->S);
+        tn_test_add(l, order_is_nothing, v, "tep: the order of samples is nothing, %s %s S=%d", second, third,
+                    (int)v->S);
         tn_test_add(l, padding_is_nothing, v, "tep: padding is nothing, %s %s S=%d", second, third, (int)v->S);
         tn_test_add(l, threads_change_no_bit, v, "tep: threads change no bit, %s %s S=%d", second, third, (int)v->S);
-        tn_test_add(l, fused_and_not, v, "tep: the fused solve is the general one, %s %s S=%d", second, third, (int)v->S);
+        tn_test_add(l, fused_and_not, v, "tep: the fused solve is the general one, %s %s S=%d", second, third,
+                    (int)v->S);
         tn_test_add(l, memory_and_iterations, v, "tep: memory and iterations, %s %s S=%d", second, third, (int)v->S);
         tn_test_add(l, learns_a_batch, v, "tep: learns a batch, %s %s S=%d", second, third, (int)v->S);
-        tn_test_add(l, loss_scale_reaches_all, v, "tep: the loss scale reaches all, %s %s S=%d", second, third, (int)v->S);
+        tn_test_add(l, loss_scale_reaches_all, v, "tep: the loss scale reaches all, %s %s S=%d", second, third,
+                    (int)v->S);
     }
     tn_test_add(l, labels_that_count, NULL, "tep: labels that count make the mean");
     tn_test_add(l, weights_and_values, NULL, "tep: weights and values");

@@ -33,7 +33,8 @@ static float normal(float (*uniform)(const void *ctx, uint64_t i), const void *c
 
 /* Rows of a random orthogonal matrix times p[0]: normal numbers, each row made orthogonal to those above (twice: once leaves
  * the rounding of nearly parallel rows). */
-static void fill_orthogonal(float *x, tn_dims dims, float (*uniform)(const void *ctx, uint64_t i), const void *ctx, const float *p)
+static void fill_orthogonal(float *x, tn_dims dims, float (*uniform)(const void *ctx, uint64_t i), const void *ctx,
+                            const float *p)
 {
     const int64_t n = dims.dim[0], k = dims.dim[1];
     for (int64_t i = 0; i < n * k; i++) x[i] = normal(uniform, ctx, (uint64_t)i);
@@ -66,7 +67,8 @@ tep_map tep_toroidal(tep_net *n, tn_ref x)
     const tn_ref gain = tn_param(g, "buffer", tn_shape(1), tn_constant(c->buffer ? 0.1f : 0.f));
     const tn_ref seen = c->through_sigma ? gain : tn_stop_gradient(g, gain);
     const tn_ref slope = tn_add(g, tep_sigma(n, wh, "direction"), tn_scale(g, tn_abs(g, seen), reach));
-    const tn_ref factor = tn_minimum(g, tn_scale(g, tn_reciprocal(g, slope), c->radius), tn_fill(g, tn_shape(1), TN_F32, 1.f));
+    const tn_ref factor =
+        tn_minimum(g, tn_scale(g, tn_reciprocal(g, slope), c->radius), tn_fill(g, tn_shape(1), TN_F32, 1.f));
     tep_map_add(&m, tn_mul(g, wh, factor));
     tep_map_add(&m, tn_mul(g, gain, factor));
     tn_region_end(g, r);

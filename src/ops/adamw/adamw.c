@@ -22,5 +22,6 @@ const tn_op tn_op_adamw = {
     .attr_bytes = sizeof(tn_adamw_attr),
     .infer = adamw_infer,
     .cost = adamw_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_adamw_forward_cpu } TN_ON_CUDA(tn_adamw_forward_cuda, NULL, tn_adamw_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_adamw_forward_cpu } TN_ON_CUDA(tn_adamw_forward_cuda, NULL,
+                                                                          tn_adamw_work_cuda) },
 };

@@ -57,7 +57,8 @@ struct adamw_rule {
 
     __device__ __forceinline__ void four(int64_t i) const
     {
-        float4 *pg = (float4 *)(grad + i), *pp = (float4 *)(param + i), *pm = (float4 *)(m + i), *pv = (float4 *)(v + i);
+        float4 *pg = (float4 *)(grad + i), *pp = (float4 *)(param + i), *pm = (float4 *)(m + i),
+               *pv = (float4 *)(v + i);
         if (n.ok) {
             const float4 g = *pg;
             float4 p = *pp, a = *pm, b = *pv;

@@ -11,7 +11,9 @@ static tn_status argmax_infer(tn_sig *s)
     const tn_dims d = s->in[0].dims;
     if (s->in[0].absent || !tn_dtype_is_float(s->in[0].dtype) || d.rank < 2 || d.dim[d.rank - 1] < 1)
         return tn_error(TN_USAGE, "x must be floats of shape (...,n) with at least two axes and n >= 1");
-    if (d.dim[d.rank - 1] > INT32_MAX) return tn_error(TN_USAGE, "a row of %lld numbers is longer than places of i32 reach", (long long)d.dim[d.rank - 1]);
+    if (d.dim[d.rank - 1] > INT32_MAX)
+        return tn_error(TN_USAGE, "a row of %lld numbers is longer than places of i32 reach",
+                        (long long)d.dim[d.rank - 1]);
     s->n_out = 1;
     s->out[0].dtype = TN_I32;
     s->out[0].dims = d;
@@ -20,18 +22,14 @@ static tn_status argmax_infer(tn_sig *s)
     return TN_OK;
 }
 
-static void argmax_cost(const tn_sig *s, tn_cost *c)
-{
-    c->flops = (double)tn_dims_count(s->in[0].dims);
-}
+static void argmax_cost(const tn_sig *s, tn_cost *c) { c->flops = (double)tn_dims_count(s->in[0].dims); }
 
 const tn_op tn_op_argmax = {
     .name = "argmax",
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE,
     .infer = argmax_infer,
     .cost = argmax_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_argmax_forward_cpu }
-                TN_ON_CUDA(tn_argmax_forward_cuda, NULL, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_argmax_forward_cpu } TN_ON_CUDA(tn_argmax_forward_cuda, NULL, NULL) },
 };
 
 tn_ref tn_argmax_(tn_graph *g, const char *file, int line, tn_ref x)

@@ -7,7 +7,8 @@
 
 enum { THREADS = 512, WARPS = THREADS / 32 };
 
-__global__ void __launch_bounds__(THREADS) argmax_rows(const __grid_constant__ tn_arg x, const __grid_constant__ tn_arg y)
+__global__ void __launch_bounds__(THREADS)
+    argmax_rows(const __grid_constant__ tn_arg x, const __grid_constant__ tn_arg y)
 {
     __shared__ tn_d_best shared[WARPS];
     const int rank = x.dims.rank, n = (int)x.dims.dim[rank - 1];

@@ -79,7 +79,8 @@ static void wrong_shapes(void)
     tn_graph_free(g);
 }
 
-static const tn_property properties[] = { { "NaN, infinities and equals", odd_numbers }, { "wrong shapes", wrong_shapes } };
+static const tn_property properties[] = { { "NaN, infinities and equals", odd_numbers },
+                                          { "wrong shapes", wrong_shapes } };
 
 static const tn_op_test test = {
     .op = "argmax",

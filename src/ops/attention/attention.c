@@ -131,9 +131,11 @@ const tn_op tn_op_attention = {
     .infer = attention_infer,
     .grad = attention_grad,
     .cost = attention_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_attention_forward_cpu, .backward = tn_attention_backward_cpu,
-                             .work = tn_attention_work_cpu }
-                TN_ON_CUDA(tn_attention_forward_cuda, tn_attention_backward_cuda, tn_attention_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_attention_forward_cpu,
+                             .backward = tn_attention_backward_cpu,
+                             .work = tn_attention_work_cpu } TN_ON_CUDA(tn_attention_forward_cuda,
+                                                                        tn_attention_backward_cuda,
+                                                                        tn_attention_work_cuda) },
     TN_OP_SWITCH("opt.flash", "attention in tiles (off: whole matrices, probabilities kept for the backward pass)"),
     .plain = attention_as_plain,
 };
@@ -146,10 +148,11 @@ const tn_op tn_op_attention_plain = {
     .infer = plain_infer,
     .grad = plain_grad,
     .cost = attention_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_attention_plain_forward_cpu, .backward = tn_attention_plain_backward_cpu,
-                             .work = tn_attention_plain_work_cpu }
-                TN_ON_CUDA(tn_attention_plain_forward_cuda, tn_attention_plain_backward_cuda,
-                           tn_attention_plain_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_attention_plain_forward_cpu,
+                             .backward = tn_attention_plain_backward_cpu,
+                             .work = tn_attention_plain_work_cpu } TN_ON_CUDA(tn_attention_plain_forward_cuda,
+                                                                              tn_attention_plain_backward_cuda,
+                                                                              tn_attention_plain_work_cuda) },
 };
 
 tn_ref tn_attention_(tn_graph *g, const char *file, int line, tn_ref q, tn_ref k, tn_ref v, tn_attention_options o)

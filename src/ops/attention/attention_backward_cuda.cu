@@ -302,10 +302,11 @@ struct rows_room {
 
 /* A chunk of N keys from s on, s0 the tile's first: dq += (gradient of scores) k. */
 template <int WIDTH, int MT, int N, bool KEPT>
-__device__ __forceinline__ void
-rows_meet_keys(float (&dq)[MT][WIDTH / 8][4], const left<WIDTH, MT, KEPT> &q, const left<WIDTH, MT, KEPT> &g,
-               const __nv_bfloat16 *k, const __nv_bfloat16 *v, const float2 (&stat)[MT][2], const problem &p,
-               const sequence &seq, int w0, int s, int s0, const int *documents, bool whole)
+__device__ __forceinline__ void rows_meet_keys(float (&dq)[MT][WIDTH / 8][4], const left<WIDTH, MT, KEPT> &q,
+                                               const left<WIDTH, MT, KEPT> &g, const __nv_bfloat16 *k,
+                                               const __nv_bfloat16 *v, const float2 (&stat)[MT][2], const problem &p,
+                                               const sequence &seq, int w0, int s, int s0, const int *documents,
+                                               bool whole)
 {
     float w[MT][N / 8][4], x[MT][N / 8][4];
     const float scale2 = p.scale * LOG2E;

@@ -68,7 +68,8 @@ __device__ __forceinline__ void fetch_pieces(const hopper_problem &h, char *room
             if (KEYS && (threadIdx.x & 31) == 0) {
                 tn_barrier_expect(bar.full + t.at, BN * 8);
                 tn_bulk_copy(room + at::stat + t.at * BN * 8,
-                             h.stat + ((int64_t)r.q.b * h.p.KV + head) * stat_rows(h.p.T) + n0, BN * 8, bar.full + t.at);
+                             h.stat + ((int64_t)r.q.b * h.p.KV + head) * stat_rows(h.p.T) + n0, BN * 8,
+                             bar.full + t.at);
             }
         }
     }
@@ -115,8 +116,8 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
             const char *other1 = room + at::own + t.at * at::stage, *other2 = other1 + at::tile;
             const float2 *stat = (const float2 *)(room + at::stat + t.at * BN * 8);
             const meeting m = own0 >= own_end ? APART
-                              : KEYS           ? meet_tokens(p, r.q, n0, min(n0 + BN, p.T), own0, own0 + 64)
-                                               : meet_tokens(p, r.q, own0, own_end, n0, n0 + BN);
+                              : KEYS          ? meet_tokens(p, r.q, n0, min(n0 + BN, p.T), own0, own0 + 64)
+                                              : meet_tokens(p, r.q, own0, own_end, n0, n0 + BN);
             tn_barrier_wait(bar.full + t.at, t.phase);
             if (m == APART) { /* nothing is kept back meanwhile: the fetching warp may need it to go on */
                 tn_products_wait<0>();

@@ -89,12 +89,14 @@ template <int STAGES, int PASSES>
 struct once_barriers {
     uint64_t *own_full, *own_empty, *full, *empty, *passed, *taken;
     __device__ __forceinline__ explicit once_barriers(uint64_t *b)
-        : own_full(b), own_empty(b + 2), full(b + 4), empty(full + STAGES), passed(empty + STAGES), taken(passed + PASSES)
+        : own_full(b), own_empty(b + 2), full(b + 4), empty(full + STAGES), passed(empty + STAGES),
+          taken(passed + PASSES)
     {
     }
     __device__ __forceinline__ void open()
     {
-        for (int i = 0; i < 2; i++) tn_barrier_open(own_full + i, 2 * GROUPS), tn_barrier_open(own_empty + i, 4 * GROUPS + 4);
+        for (int i = 0; i < 2; i++)
+            tn_barrier_open(own_full + i, 2 * GROUPS), tn_barrier_open(own_empty + i, 4 * GROUPS + 4);
         for (int i = 0; i < STAGES; i++) tn_barrier_open(full + i, 3), tn_barrier_open(empty + i, 4 * GROUPS);
         for (int i = 0; i < PASSES; i++) tn_barrier_open(passed + i, 4 * GROUPS), tn_barrier_open(taken + i, 4);
         tn_barriers_opened();
@@ -191,7 +193,8 @@ __device__ __forceinline__ void weigh_gradients(uint32_t (&x16)[ROWS / 4], const
 {
 #pragma unroll
     for (int i = 0; i < ROWS / 4; i++)
-        x16[i] = tn_pack_bf16(w[2 * i] * (x[2 * i] - mean[i / 2 * 2]), w[2 * i + 1] * (x[2 * i + 1] - mean[i / 2 * 2 + 1]));
+        x16[i] =
+            tn_pack_bf16(w[2 * i] * (x[2 * i] - mean[i / 2 * 2]), w[2 * i + 1] * (x[2 * i + 1] - mean[i / 2 * 2 + 1]));
 }
 
 /* A warpgroup with 64 keys. */
@@ -287,7 +290,8 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                 release(bar.own_empty + own_turn.at);
                 own_turn.next();
             }
-            if (!dead(p.live_dk, r.q.b)) store<64, true>(dk, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);
+            if (!dead(p.live_dk, r.q.b))
+                store<64, true>(dk, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);
             if (!dead(p.live_dv, r.q.b)) store<64, true>(dv, p.dv, p, r.q.b, r.head, row0, 1, p.add >> TN_ATT_V & 1);
         }
     }
@@ -309,7 +313,8 @@ __device__ __forceinline__ void store_sums(float *to, const float (&x)[32])
 {
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        __stcg((float4 *)to + i * 128 + threadIdx.x % 128, make_float4(x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]));
+        __stcg((float4 *)to + i * 128 + threadIdx.x % 128,
+               make_float4(x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]));
 }
 
 /* The rows of a head that see nothing have no gradient. */
@@ -365,18 +370,18 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
             for (int head = 0; head < r.heads; head++) {
                 float *const sums = o.sums + (int64_t)((int)blockIdx.x * r.heads + head) * o.tiles * (ROWS * 64);
                 const auto fetch_sums = [&](int row) { /* next, and the columns of its tile */
-                    const int2 met = columns_of(p, r.q, row);
-                    if (column == met.y) {
+                                                       const int2 met = columns_of(p, r.q, row);
+                                                       if (column == met.y) {
 #pragma unroll
-                        for (int d = 0; d < 32; d++) next[d] = 0;
-                    } else if (!kept) {
-                        load_sums(next, sums + (int64_t)row * 64);
-                    } else {
+                                                           for (int d = 0; d < 32; d++) next[d] = 0;
+                                                       } else if (!kept) {
+                                                           load_sums(next, sums + (int64_t)row * 64);
+                                                       } else {
 #pragma unroll
-                        for (int d = 0; d < 32; d++) next[d] = dq[d];
-                    }
-                    kept = false;
-                    return met.x;
+                                                           for (int d = 0; d < 32; d++) next[d] = dq[d];
+                                                       }
+                                                       kept = false;
+                                                       return met.x;
                 };
                 int row = c.row(0), first = fetch_sums(row);
 #pragma unroll 1
@@ -405,10 +410,8 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
                     if (done)
                         store<64, false>(dq, p.dq, p, r.q.b, r.other + head, row_now + lane_row, p.scale,
                                          p.add >> TN_ATT_Q & 1);
-                    else if (n > 1 || !keep)
-                        store_sums(sums + (int64_t)row_now * 64, dq);
-                    else
-                        kept = true;
+                    else if (n > 1 || !keep) store_sums(sums + (int64_t)row_now * 64, dq);
+                    else kept = true;
                 }
             }
             release(bar.own_empty + own_turn.at);
@@ -445,7 +448,10 @@ __global__ void __launch_bounds__((GROUPS + 2) * 128, 1) meet_once(const __grid_
 
 static int64_t tiles_of_rows(int64_t T) { return (T + ROWS - 1) / ROWS; }
 
-static size_t stats_bytes(int64_t heads, int64_t T) { return (size_t)(heads * tiles_of_rows(T)) * (2 * ROWS * sizeof(float)); }
+static size_t stats_bytes(int64_t heads, int64_t T)
+{
+    return (size_t)(heads * tiles_of_rows(T)) * (2 * ROWS * sizeof(float));
+}
 
 /* Blocks at a time for so many heads. */
 static int64_t blocks_for(int64_t heads)
@@ -468,7 +474,8 @@ static bool suits(int64_t heads, int64_t T, int64_t D)
 
 static size_t bytes_for(int64_t heads, int64_t group, int64_t T)
 {
-    return stats_bytes(heads * group, T) + (size_t)(blocks_for(heads) * group * tiles_of_rows(T)) * (ROWS * 64 * sizeof(float));
+    return stats_bytes(heads * group, T) +
+           (size_t)(blocks_for(heads) * group * tiles_of_rows(T)) * (ROWS * 64 * sizeof(float));
 }
 
 size_t tn_attention_once_work_cuda(const tn_sig *s)

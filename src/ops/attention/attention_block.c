@@ -143,7 +143,8 @@ tn_gemm_source tn_attention_keys_at(const tn_attention_block *k, const tn_arg *x
                              .type = x->dtype,
                              .outer = across ? x->stride[3] : x->stride[1],
                              .inner = across ? x->stride[1] : x->stride[3],
-                             .round = k->w->c->round, 0 };
+                             .round = k->w->c->round,
+                             0 };
 }
 
 /* --- scores of a strip ------------------------------------------------------------------------------------------- */

@@ -223,7 +223,9 @@ static direct direct_of(const block *k)
     if (way < 0 || key->stride[3] != 1 || value->stride[3] != 1 || w->rows < 2 * FEW) return none;
     for (int r = 1; r <= FEW; r *= 2) {
         const direct d = { r, &w->u->along_k[way][r], &w->u->along_n[r], r == 1 ? k->q : k->q + FEW * w->D };
-        if (r >= k->rows && d.keys->run && TN_ATT_KEYS % d.keys->columns == 0 && d.values->run && w->D % d.values->columns == 0) return d;
+        if (r >= k->rows && d.keys->run && TN_ATT_KEYS % d.keys->columns == 0 && d.values->run &&
+            w->D % d.values->columns == 0)
+            return d;
     }
     return none;
 }
@@ -237,8 +239,8 @@ static void scores_direct(const block *k, const direct *x, int64_t s0, float *s)
     memset(s, 0, sizeof(float) * (size_t)(x->rows * TN_ATT_KEYS));
     for (int64_t i = 0; i < TN_ATT_KEYS; i += x->keys->columns)
         for (int64_t p = 0; p < w->D; p += TN_GEMM_KC)
-            x->keys->run(w->D - p < TN_GEMM_KC ? w->D - p : TN_GEMM_KC, x->q + p * x->rows, (const char *)key.data + (i * key.outer + p) * bytes,
-                         key.outer, s + i, TN_ATT_KEYS);
+            x->keys->run(w->D - p < TN_GEMM_KC ? w->D - p : TN_GEMM_KC, x->q + p * x->rows,
+                         (const char *)key.data + (i * key.outer + p) * bytes, key.outer, s + i, TN_ATT_KEYS);
 }
 
 /* o (rows,wide) += weights s (rows,KEYS) times the values of the tile. Half precision is widened on its way, and f32 rounded where
@@ -250,7 +252,8 @@ static void values_direct(const block *k, const direct *x, int64_t s0, const flo
     const float *v = value.data;
     int64_t step = value.inner;
     float turned[FEW * TN_ATT_KEYS]; /* (KEYS,rows) */
-    for (int64_t i = 0; x->rows > 1 && i < TN_ATT_KEYS * x->rows; i++) turned[i] = s[i % x->rows * TN_ATT_KEYS + i / x->rows];
+    for (int64_t i = 0; x->rows > 1 && i < TN_ATT_KEYS * x->rows; i++)
+        turned[i] = s[i % x->rows * TN_ATT_KEYS + i / x->rows];
     if (value.type != TN_F32 || value.round != TN_F32) {
         tn__gemm_pack(k->v, (int)w->D, value, w->D, TN_ATT_KEYS);
         v = k->v;

@@ -32,7 +32,8 @@ static const char *const names[INPUTS] = { "q", "k", "v", "dy" };
 static void fill(double *x, int64_t n, int input)
 {
     const tn_rng r = { 77, tn_rng_stream(names[input]) };
-    for (int64_t i = 0; i < n; i++) x[i] = (double)tn_bf16_to_f32(tn_f32_to_bf16(2 * tn_rng_uniform(r, (uint64_t)i) - 1));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (double)tn_bf16_to_f32(tn_f32_to_bf16(2 * tn_rng_uniform(r, (uint64_t)i) - 1));
 }
 
 static int64_t heads_of(const row *c, int input) { return input == K || input == V ? c->key_heads : c->heads; }
@@ -101,7 +102,9 @@ static void all_numbers(void **state)
     tn_graph *g;
     tn_ref x[INPUTS];
     tn_world w = tn_world_open_on(device, 1, 1);
-    assert_ok(tn_graph_new(&(tn_graph_options){ .activation = TN_BF16, .training = true, .threads = 1, .device = device }, &g));
+    assert_ok(
+        tn_graph_new(&(tn_graph_options){ .activation = TN_BF16, .training = true, .threads = 1, .device = device },
+                     &g));
     for (int i = 0; i < INPUTS; i++) x[i] = tn_input(g, names[i], tn_shape(1, c->T, heads_of(c, i), c->D), TN_BF16);
     for (int i = 0; i <= V; i++) tn_want_gradient(g, x[i]);
     const tn_ref out = tn_attention(g, x[Q], x[K], x[V], .causal = c->causal);
@@ -135,5 +138,6 @@ static void all_numbers(void **state)
 
 void tn_tests_attention_gradient(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) tn_test_add(l, all_numbers, (const void *)i, "attention: every number, %s", rows[i].name);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        tn_test_add(l, all_numbers, (const void *)i, "attention: every number, %s", rows[i].name);
 }

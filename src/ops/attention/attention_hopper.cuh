@@ -22,9 +22,9 @@ struct source {
 
 struct hopper_problem {
     source q, k, v, dy;
-    problem p;        /* with KV = query heads and group = 1 */
-    int group;        /* query heads of a key head */
-    order o;          /* of pieces */
+    problem p;          /* with KV = query heads and group = 1 */
+    int group;          /* query heads of a key head */
+    order o;            /* of pieces */
     const float2 *stat; /* (B * query heads, stat_rows(T)): log-sum-exp in powers of 2, sum of gradient times output */
 };
 

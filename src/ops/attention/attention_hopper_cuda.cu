@@ -74,8 +74,7 @@ __device__ __forceinline__ void soften(float (&s)[N], float (&max)[2], float (&s
     for (int h = 0; h < 2; h++) {
         float top[2] = { -INFINITY, -INFINITY };
 #pragma unroll
-        for (int n = 0; n < N / 4; n++)
-            top[n % 2] = fmaxf(top[n % 2], fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
+        for (int n = 0; n < N / 4; n++) top[n % 2] = fmaxf(top[n % 2], fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
         float most = fmaxf(top[0], top[1]);
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
@@ -148,7 +147,8 @@ __device__ __forceinline__ bool any_odd(const char *v)
 
 __device__ __forceinline__ uint32_t finite_only(uint32_t two)
 {
-    return ((two & 0x7f80u) == 0x7f80u ? 0u : two & 0xffffu) | ((two & 0x7f800000u) == 0x7f800000u ? 0u : two & 0xffff0000u);
+    return ((two & 0x7f80u) == 0x7f80u ? 0u : two & 0xffffu) |
+           ((two & 0x7f800000u) == 0x7f800000u ? 0u : two & 0xffff0000u);
 }
 
 /* By one warpgroup: a tile with zeros for them. */
@@ -277,9 +277,10 @@ __device__ __forceinline__ void finish(const float (&o)[WIDTH / 2], const float 
         const float factor = q.bad ? NAN : all == 0 ? 0.f : 1 / all;
         put_row<WIDTH>(o, h, p.y, key_at(p.y, q.b, head, t), p.D, factor, false, t < p.T);
         if (p.lse && lane % 4 == 0 && t < p.T)
-            p.lse[q.b * p.lse_b + head * p.lse_h + t * p.lse_t] = q.bad      ? NAN
-                                                                  : all == 0 ? -INFINITY
-                                                                             : (base_of(max[h], scale2) + log2f(all)) * LN2;
+            p.lse[q.b * p.lse_b + head * p.lse_h + t * p.lse_t] = q.bad ? NAN
+                                                                  : all == 0
+                                                                      ? -INFINITY
+                                                                      : (base_of(max[h], scale2) + log2f(all)) * LN2;
     }
 }
 
@@ -303,7 +304,8 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
     for (int i = blockIdx.x; i < h.o.heads * h.o.pieces; i += gridDim.x) {
         const rows_piece r = rows_piece_of<GROUPS * 64, BN>(h, i);
         if (r.gone) continue;
-        const int w0 = r.r0 + group * 64, w1 = min(w0 + 64, p.T), row0 = w0 + threadIdx.x % 128 / 32 * 16 + (threadIdx.x & 31) / 4;
+        const int w0 = r.r0 + group * 64, w1 = min(w0 + 64, p.T),
+                  row0 = w0 + threadIdx.x % 128 / 32 * 16 + (threadIdx.x & 31) / 4;
         const int2 early = range_of(p, r.q, w0), late = range_of(p, r.q, w1 - 1);
         int from = max(0, early.x - r.first) / BN, to = (late.y - r.first + BN - 1) / BN;
         if (w0 >= w1 || late.y <= early.x || to <= from) from = to = 0;
@@ -317,8 +319,7 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
         const int whole = (max(0, late.x - r.first) + BN - 1) / BN, rest = max(0, early.y - r.first) / BN;
         const auto partly = [&](int j) { return j < whole || j >= rest; };
         const auto hide_tile = [&](int j) {
-            if (partly(j))
-                hide<BN / 2>(s, range_of(p, r.q, row0), range_of(p, r.q, row0 + 8), r.first + j * BN);
+            if (partly(j)) hide<BN / 2>(s, range_of(p, r.q, row0), range_of(p, r.q, row0 + 8), r.first + j * BN);
         };
         const auto my_turn = [&] {
             if (ORDERED) tn_named_barrier(1 + GROUPS + group, 256);

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(THREADS) once_stats(const __grid_constant__ pr
     const int t = blockIdx.x % (tiles * (ROWS / AT_A_TIME)) * AT_A_TIME + threadIdx.x / 8;
     const bool there = t < p.T && !dead(p.live, b), plain = p.y.vectors && p.dy.vectors;
     const __nv_bfloat16 *const y = (const __nv_bfloat16 *)p.y.data + key_at(p.y, b, 0, t) + d,
-                        *const g = (const __nv_bfloat16 *)p.dy.data + key_at(p.dy, b, 0, t) + d;
+                               *const g = (const __nv_bfloat16 *)p.dy.data + key_at(p.dy, b, 0, t) + d;
     for (int h0 = 0; h0 < p.KV; h0 += HEADS) {
         float sum[HEADS] = {}, lse[HEADS];
         uint4 u[HEADS], v[HEADS];

@@ -37,15 +37,9 @@ static matrix head_of(const tn_arg *x, int64_t b, int64_t h)
     return (matrix){ (char *)x->data + at * (int64_t)tn_dtype_bytes(x->dtype), x->dtype, x->stride[1], x->stride[3] };
 }
 
-static matrix turned(matrix x)
-{
-    return (matrix){ x.data, x.type, x.col, x.row };
-}
+static matrix turned(matrix x) { return (matrix){ x.data, x.type, x.col, x.row }; }
 
-static matrix dense(float *x, int64_t row)
-{
-    return (matrix){ x, TN_F32, row, 1 };
-}
+static matrix dense(float *x, int64_t row) { return (matrix){ x, TN_F32, row, 1 }; }
 
 static void multiply(const head *w, int64_t m, int64_t n, int64_t k, matrix a, matrix b, matrix y, float alpha,
                      bool add)

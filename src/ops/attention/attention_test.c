@@ -67,25 +67,13 @@ static const tn_case cases[] = {
     { "plain empty", { 2, 0, 4, 2, 1, 4, 0 }, PLAIN, 1e-6f, 0 },
 };
 
-static float scale_of(const tn_case *c)
-{
-    return c->flags & SCALE ? 0.7f : c->flags & BELOW ? -0.4f : 0;
-}
+static float scale_of(const tn_case *c) { return c->flags & SCALE ? 0.7f : c->flags & BELOW ? -0.4f : 0; }
 
-static int64_t cached(const tn_case *c)
-{
-    return c->dim[2] - c->dim[2] / 3;
-}
+static int64_t cached(const tn_case *c) { return c->dim[2] - c->dim[2] / 3; }
 
-static int64_t length_of(const tn_case *c, int64_t b)
-{
-    return b == c->dim[0] - 1 ? 0 : c->dim[2] - 1 - b;
-}
+static int64_t length_of(const tn_case *c, int64_t b) { return b == c->dim[0] - 1 ? 0 : c->dim[2] - 1 - b; }
 
-static int32_t document_of(const tn_case *c, int64_t t)
-{
-    return (int32_t)(t * 3 / (c->dim[1] + 1));
-}
+static int32_t document_of(const tn_case *c, int64_t t) { return (int32_t)(t * 3 / (c->dim[1] + 1)); }
 
 static void adjust(const tn_case *c, int input, double *x, int64_t n)
 {
@@ -362,7 +350,4 @@ static const tn_op_test test = { .op = "attention",
                                  .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
-void tn_tests_attention(tn_test_list *l)
-{
-    tn_optest_add(l, &test);
-}
+void tn_tests_attention(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -66,8 +66,10 @@ const tn_op tn_op_binary = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_INPLACE,
     .infer = binary_infer,
     .grad = binary_grad,
-    .kernel = { [TN_CPU] = { .forward = tn_binary_forward_cpu, .backward = tn_binary_backward_cpu, .work = binary_work }
-                TN_ON_CUDA(tn_binary_forward_cuda, tn_binary_backward_cuda, tn_binary_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_binary_forward_cpu,
+                             .backward = tn_binary_backward_cpu,
+                             .work = binary_work } TN_ON_CUDA(tn_binary_forward_cuda, tn_binary_backward_cuda,
+                                                              tn_binary_work_cuda) },
 };
 
 /* Input 0 must have the rows of the result: prefer the input that is not repeated, then the one with its axis 0. */

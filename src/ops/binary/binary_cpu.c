@@ -12,7 +12,7 @@ typedef void value_fn(float *y, const float *p, const float *q, int64_t n);
 typedef void slope_fn(float *d, const float *dy, const float *p, const float *q, int64_t n);
 
 #define VALUE(name, expression)                                                                                        \
-    static void name(float *y, const float *p, const float *q, int64_t n)                                             \
+    static void name(float *y, const float *p, const float *q, int64_t n)                                              \
     {                                                                                                                  \
         TN_VECTOR                                                                                                      \
         for (int64_t i = 0; i < n; i++) {                                                                              \
@@ -23,7 +23,7 @@ typedef void slope_fn(float *d, const float *dy, const float *p, const float *q,
 
 VALUE(add, a + b)
 VALUE(sub, a - b)
-VALUE(mul, a * b)
+VALUE(mul, a *b)
 VALUE(quotient, a / b)
 VALUE(maximum, a > b || a != a ? a : b) /* NaN on either side passes */
 VALUE(minimum, a < b || a != a ? a : b)
@@ -33,7 +33,7 @@ VALUE(rquotient, b / a)
 
 /* d = dy times the slope by a or by b; only what `declare` reads need be there. */
 #define SLOPE(name, declare, expression)                                                                               \
-    static void name(float *d, const float *dy, const float *p, const float *q, int64_t n)                            \
+    static void name(float *d, const float *dy, const float *p, const float *q, int64_t n)                             \
     {                                                                                                                  \
         (void)p, (void)q;                                                                                              \
         TN_VECTOR                                                                                                      \
@@ -63,18 +63,14 @@ static const struct {
     value_fn *value;
     slope_fn *slope[2]; /* by in[0], by in[1] */
 } table[TN_BINARY_KINDS] = {
-    [TN_BINARY_ADD] = { add, { pass, pass } },
-    [TN_BINARY_SUB] = { sub, { pass, negate } },
-    [TN_BINARY_MUL] = { mul, { times_b, times_a } },
-    [TN_BINARY_DIV] = { quotient, { over_b, quotient_b } },
-    [TN_BINARY_MAXIMUM] = { maximum, { above, below } },
-    [TN_BINARY_MINIMUM] = { minimum, { below, above } },
-    [TN_BINARY_RSUB] = { rsub, { negate, pass } },
-    [TN_BINARY_RDIV] = { rquotient, { quotient_a, over_a } },
+    [TN_BINARY_ADD] = { add, { pass, pass } },           [TN_BINARY_SUB] = { sub, { pass, negate } },
+    [TN_BINARY_MUL] = { mul, { times_b, times_a } },     [TN_BINARY_DIV] = { quotient, { over_b, quotient_b } },
+    [TN_BINARY_MAXIMUM] = { maximum, { above, below } }, [TN_BINARY_MINIMUM] = { minimum, { below, above } },
+    [TN_BINARY_RSUB] = { rsub, { negate, pass } },       [TN_BINARY_RDIV] = { rquotient, { quotient_a, over_a } },
 };
 
-enum { FA, FB, FY };         /* arguments of the forward walk */
-enum { DY, A, B, D, ARGS };  /* and of the backward walk: D is the gradient being made */
+enum { FA, FB, FY };        /* arguments of the forward walk */
+enum { DY, A, B, D, ARGS }; /* and of the backward walk: D is the gradient being made */
 
 typedef struct job {
     slope_fn *slope;
@@ -131,7 +127,8 @@ static const float *sum_piece(const void *arg, const tn_elem *e, const int64_t *
 /* The gradient is dy, in its memory: nothing to do. */
 static bool in_place(const job *j, const tn_arg *d, const tn_arg *dy)
 {
-    return j->slope == pass && !j->add && d->data == dy->data && d->dtype == dy->dtype && tn_arg_contiguous(d) && tn_arg_contiguous(dy);
+    return j->slope == pass && !j->add && d->data == dy->data && d->dtype == dy->dtype && tn_arg_contiguous(d) &&
+           tn_arg_contiguous(dy);
 }
 
 TN_LEVELED_KERNEL(tn_binary_backward_cpu)

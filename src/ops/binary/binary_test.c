@@ -7,8 +7,21 @@
 #include <string.h>
 #include <tenon/ops.h>
 
-enum { EQUAL, VECTOR, VECTOR_FIRST, SCALAR, COLUMN, ROW_BOTH, MIDDLE, LARGE, LARGE_SCALAR, LARGE_MIDDLE, RANK0, EMPTY,
-       NO_ROWS };
+enum {
+    EQUAL,
+    VECTOR,
+    VECTOR_FIRST,
+    SCALAR,
+    COLUMN,
+    ROW_BOTH,
+    MIDDLE,
+    LARGE,
+    LARGE_SCALAR,
+    LARGE_MIDDLE,
+    RANK0,
+    EMPTY,
+    NO_ROWS
+};
 
 static const struct {
     tn_dims a, b;
@@ -173,7 +186,12 @@ static const tn_property properties[] = {
     { "shapes that do not broadcast are refused", shapes_that_do_not_fit },
 };
 
-static const tn_op_test test = { .op = "binary", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "binary",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_binary(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -26,18 +26,15 @@ static tn_status cache_write_infer(tn_sig *s)
     return TN_OK;
 }
 
-static void cache_write_cost(const tn_sig *s, tn_cost *c)
-{
-    (void)s, (void)c; /* bytes only */
-}
+static void cache_write_cost(const tn_sig *s, tn_cost *c) { (void)s, (void)c; /* bytes only */ }
 
 const tn_op tn_op_cache_write = {
     .name = "cache_write",
     .flags = TN_OP_STRIDED | TN_OP_WRITES_IN0,
     .infer = cache_write_infer,
     .cost = cache_write_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_cache_write_forward_cpu }
-                TN_ON_CUDA(tn_cache_write_forward_cuda, NULL, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_cache_write_forward_cpu } TN_ON_CUDA(tn_cache_write_forward_cuda, NULL,
+                                                                                NULL) },
 };
 
 tn_ref tn_cache_write_(tn_graph *g, const char *file, int line, tn_ref cache, tn_ref x, tn_ref position)

@@ -30,7 +30,8 @@ extern "C" tn_status tn_clipnorm_forward_cuda(const tn_call *c)
     numbers n = {};
     for (int i = 0; i < 4; i++) n.data[i] = c->in[i].data, n.dtype[i] = c->in[i].dtype;
     n.losses = c->in[3].data ? tn_dims_count(c->in[3].dims) : 0;
-    decide<<<1, 1, 0, tn_cuda_stream(c)>>>(n, (float *)c->out[0].data, (int32_t *)c->out[1].data, (float *)c->out[2].data);
+    decide<<<1, 1, 0, tn_cuda_stream(c)>>>(n, (float *)c->out[0].data, (int32_t *)c->out[1].data,
+                                           (float *)c->out[2].data);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

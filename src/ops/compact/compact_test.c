@@ -133,7 +133,4 @@ static const tn_op_test test = {
     .n_properties = TN_COUNT(properties),
 };
 
-void tn_tests_compact(tn_test_list *l)
-{
-    tn_optest_add(l, &test);
-}
+void tn_tests_compact(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -8,12 +8,9 @@
 #include <tenon/ops.h>
 
 static const tn_case cases[] = {
-    { "axis 0", { 3, 4, 5, 0 }, 0, 1e-7f, 2e-2f },
-    { "axis 1", { 3, 4, 5, 1 }, 0, 1e-7f, 2e-2f },
-    { "last", { 3, 4, 5, -1 }, 0, 1e-7f, 2e-2f },
-    { "large", { 30, 40, 51, 2 }, TN_FEW, 1e-7f, 2e-2f },
-    { "empty", { 3, 0, 5, 1 }, 0, 1e-7f, 2e-2f },
-    { "empty rows", { 0, 4, 5, 1 }, 0, 1e-7f, 2e-2f },
+    { "axis 0", { 3, 4, 5, 0 }, 0, 1e-7f, 2e-2f }, { "axis 1", { 3, 4, 5, 1 }, 0, 1e-7f, 2e-2f },
+    { "last", { 3, 4, 5, -1 }, 0, 1e-7f, 2e-2f },  { "large", { 30, 40, 51, 2 }, TN_FEW, 1e-7f, 2e-2f },
+    { "empty", { 3, 0, 5, 1 }, 0, 1e-7f, 2e-2f },  { "empty rows", { 0, 4, 5, 1 }, 0, 1e-7f, 2e-2f },
 };
 
 static tn_dims dims_of(const tn_case *c, int input)
@@ -110,7 +107,12 @@ static const tn_property properties[] = {
     { "shapes that do not fit are refused", wrong_shapes },
 };
 
-static const tn_op_test test = { .op = "concat", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "concat",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_concat(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -97,7 +97,4 @@ static const tn_op_test test = { .op = "conv2d",
                                  .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
-void tn_tests_conv2d(tn_test_list *l)
-{
-    tn_optest_add(l, &test);
-}
+void tn_tests_conv2d(tn_test_list *l) { tn_optest_add(l, &test); }

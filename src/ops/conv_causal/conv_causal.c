@@ -64,8 +64,10 @@ const tn_op tn_op_conv_causal = {
     .infer = conv_infer,
     .grad = conv_grad,
     .cost = conv_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_conv_causal_forward_cpu, .backward = tn_conv_causal_backward_cpu, .work = conv_work }
-                TN_ON_CUDA(tn_conv_causal_forward_cuda, tn_conv_causal_backward_cuda, tn_conv_causal_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_conv_causal_forward_cpu,
+                             .backward = tn_conv_causal_backward_cpu,
+                             .work = conv_work } TN_ON_CUDA(tn_conv_causal_forward_cuda, tn_conv_causal_backward_cuda,
+                                                            tn_conv_causal_work_cuda) },
 };
 
 tn_ref tn_conv_causal_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv_causal_options o)

@@ -11,10 +11,10 @@
 
 enum {
     MOST = TN_CONV_MAX_WIDTH,
-    STRIP = 64,       /* channels whose sums stay in the L1 cache */
-    FEW_TOKENS = 16,  /* tokens summed in f32 */
-    FOUR = 4,         /* tokens done at once */
-    WIDTH = 4         /* the usual number of taps, for which loops are unrolled */
+    STRIP = 64,      /* channels whose sums stay in the L1 cache */
+    FEW_TOKENS = 16, /* tokens summed in f32 */
+    FOUR = 4,        /* tokens done at once */
+    WIDTH = 4        /* the usual number of taps, for which loops are unrolled */
 };
 
 typedef struct conv {
@@ -47,10 +47,7 @@ static void add_tap(taps *p, const conv *v, int64_t tap, const float *row)
     p->row[p->n++] = row;
 }
 
-static bool starts(const conv *v, int64_t b, int64_t t)
-{
-    return v->reset && v->reset[b * v->T + t];
-}
+static bool starts(const conv *v, int64_t b, int64_t t) { return v->reset && v->reset[b * v->T + t]; }
 
 /* Input at token t >= 1-W of row b: of x, of the state before it, or NULL for zero. */
 static const float *input_at(const conv *v, int64_t b, int64_t t)
@@ -129,8 +126,8 @@ TN_INLINE void mix_four(float *const *to, const float *base, const float *const 
         }
 }
 
-static void mix_rows(float *const *to, const float *base, const float *const *weight, const float *const *row, const conv *v,
-                     bool add)
+static void mix_rows(float *const *to, const float *base, const float *const *weight, const float *const *row,
+                     const conv *v, bool add)
 {
     if (v->W == WIDTH && !add && !base) mix_four(to, NULL, weight, row, WIDTH, v->C, false);
     else if (v->W == WIDTH) mix_four(to, base, weight, row, WIDTH, v->C, add);

@@ -110,7 +110,6 @@ __global__ void __launch_bounds__(THREADS, V == 4 ? 2 : 1) backward_kernel(conv 
     if (v.partial) leave_sums<W, V>(v, p, k);
 }
 
-
 /* Totals by column: taps times channels, then bias. */
 struct to_gradients {
     rows dw, dbias;

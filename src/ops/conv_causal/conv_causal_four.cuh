@@ -206,7 +206,8 @@ __device__ __forceinline__ void enter_silu(const conv &v, const place &p, view &
         see(s, input_or_none(v, p, t - (USUAL - 1)));
         if (t >= v.T || !v.dy.at) continue;
         unsigned near = 0;
-        for (int lag = 0; v.reset && lag < 3; lag++) near |= (unsigned)(t >= lag && starts(v, p.b, t - lag)) << (2 - lag);
+        for (int lag = 0; v.reset && lag < 3; lag++)
+            near |= (unsigned)(t >= lag && starts(v, p.b, t - lag)) << (2 - lag);
         few<4> g = get<4>(v.dy, p.b * v.dy.b + t * v.dy.t + p.c);
         through_silu<T>(g, s, k.w, near);
         push(k, g);
@@ -284,12 +285,14 @@ __device__ __forceinline__ void walk_four(const conv &v, const place &p, unsigne
  * come without any question about a token; PLAIN, without one about documents or the final state either. What is left, and
  * what a row's first tokens need of the state, comes token by token. */
 template <class T, bool ADD>
-__device__ __forceinline__ void walk_silu(const conv &v, const place &p, unsigned long long bits, view &s, walk<USUAL, 4> &k)
+__device__ __forceinline__ void walk_silu(const conv &v, const place &p, unsigned long long bits, view &s,
+                                          walk<USUAL, 4> &k)
 {
     enum { N = ahead<T>::N / 2, LEAD = USUAL - 1 };
     const int64_t end = p.last - 1;
     unsigned before = 0;
-    for (int i = 1; v.reset && i <= 2; i++) before |= (unsigned)(p.first >= i && starts(v, p.b, p.first - i)) << (2 - i);
+    for (int i = 1; v.reset && i <= 2; i++)
+        before |= (unsigned)(p.first >= i && starts(v, p.b, p.first - i)) << (2 - i);
     const T *dy = (const T *)v.dy.at + p.b * v.dy.b + end * v.dy.t + p.c;
     const T *x = (const T *)v.x.at + p.b * v.x.b + (end - LEAD) * v.x.t + p.c;
     T *dx = (T *)v.dx.at + p.b * v.dx.b + end * v.dx.t + p.c;
@@ -322,7 +325,8 @@ __device__ __forceinline__ void walk_silu(const conv &v, const place &p, unsigne
     for (; t >= 0; t--) {
         four<T> old;
         if (ADD) old = *(const four<T> *)dx;
-        token(t, input_at<4>(v, p, p.first + t - LEAD), get<4>(v.dy, p.b * v.dy.b + (p.first + t) * v.dy.t + p.c), old, std::false_type());
+        token(t, input_at<4>(v, p, p.first + t - LEAD), get<4>(v.dy, p.b * v.dy.b + (p.first + t) * v.dy.t + p.c), old,
+              std::false_type());
     }
 }
 
@@ -354,7 +358,6 @@ __global__ void __launch_bounds__(THREADS, 2) backward_four(conv v)
     }
     if (v.partial) leave_sums<W, 4>(v, p, k);
 }
-
 
 } // namespace
 

@@ -162,7 +162,6 @@ __device__ __forceinline__ void load_weights(const conv &v, int64_t c, few<V> *w
         w[i] = i >= W - v.taps && v.w.at ? get<V>(v.w, (i - (W - v.taps)) * v.w.t + c) : zero<V>();
 }
 
-
 /* The inputs before token `first`. */
 template <int W, int V>
 __device__ __forceinline__ void fill_window(const conv &v, const place &p, few<V> *window)

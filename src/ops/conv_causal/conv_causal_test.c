@@ -9,7 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BIAS = 1, STATE = 2, RESET = 4, LIVE = 8, ONLY_BIAS = 16, SILU = 32 }; /* SILU: of y, one kernel with it on CUDA */
+enum {
+    BIAS = 1,
+    STATE = 2,
+    RESET = 4,
+    LIVE = 8,
+    ONLY_BIAS = 16,
+    SILU = 32
+}; /* SILU: of y, one kernel with it on CUDA */
 
 static const tn_case cases[] = {
     { "plain", { 2, 9, 5, 4 }, 0, 1e-6f, 2e-2f },
@@ -238,7 +245,4 @@ static const tn_op_test test = {
     .n_properties = TN_COUNT(properties),
 };
 
-void tn_tests_conv_causal(tn_test_list *l)
-{
-    tn_optest_add(l, &test);
-}
+void tn_tests_conv_causal(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -33,8 +33,9 @@ const tn_op tn_op_copy = {
     .infer = copy_infer,
     .grad = copy_grad,
     .cost = copy_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_copy_forward_cpu, .backward = tn_copy_backward_cpu }
-                TN_ON_CUDA(tn_copy_forward_cuda, tn_copy_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_copy_forward_cpu,
+                             .backward = tn_copy_backward_cpu } TN_ON_CUDA(tn_copy_forward_cuda, tn_copy_backward_cuda,
+                                                                           NULL) },
 };
 
 tn_ref tn_copy_(tn_graph *g, const char *file, int line, tn_ref x, tn_dtype dtype)

@@ -36,7 +36,8 @@ static bool in_vectors(const tn_arg *to, const tn_arg *from, const even_rows *e)
 }
 
 /* A thread moves 8 numbers at a time. */
-static __global__ void copy_even(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, bool add, even_rows e)
+static __global__ void copy_even(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, bool add,
+                                 even_rows e)
 {
     const uint32_t per_row = (uint32_t)(e.length / 8), n = (uint32_t)e.rows * per_row;
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
@@ -64,7 +65,8 @@ static __global__ void copy_numbers(TN_GRID tn_arg to, TN_GRID tn_arg from, bool
 }
 
 /* Integers and equal types: bytes move, so that every bit of a NaN stays. */
-template <class T> static __global__ void copy_bits(TN_GRID tn_arg to, TN_GRID tn_arg from)
+template <class T>
+static __global__ void copy_bits(TN_GRID tn_arg to, TN_GRID tn_arg from)
 {
     const int64_t n = tn_d_count(from);
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
@@ -86,7 +88,8 @@ static tn_status copy(const tn_call *c, const tn_arg *to, const tn_arg *from, bo
         }
         if (evenly && even.to >= even.length && even.from >= even.length) {
             TN_CUDA_TRY(cudaMemcpy2DAsync(to->data, (size_t)even.to * bytes, from->data, (size_t)even.from * bytes,
-                                          (size_t)even.length * bytes, (size_t)even.rows, cudaMemcpyDeviceToDevice, stream));
+                                          (size_t)even.length * bytes, (size_t)even.rows, cudaMemcpyDeviceToDevice,
+                                          stream));
             return TN_OK;
         }
         const unsigned blocks = tn_blocks(c, n, THREADS);
@@ -95,7 +98,8 @@ static tn_status copy(const tn_call *c, const tn_arg *to, const tn_arg *from, bo
         else if (bytes == 4) copy_bits<uint32_t><<<blocks, THREADS, 0, stream>>>(*to, *from);
         else copy_bits<uint64_t><<<blocks, THREADS, 0, stream>>>(*to, *from);
     } else if (evenly && in_vectors(to, from, &even)) {
-        copy_even<<<tn_blocks(c, n / 8, THREADS), THREADS, 0, stream>>>(to->data, to->dtype, from->data, from->dtype, add, even);
+        copy_even<<<tn_blocks(c, n / 8, THREADS), THREADS, 0, stream>>>(to->data, to->dtype, from->data, from->dtype,
+                                                                        add, even);
     } else if (from->dims.rank > 1 && tn_vector_rows(to) && tn_vector_rows(from)) {
         copy_vectors<<<tn_blocks(c, n / 8, THREADS), THREADS, 0, stream>>>(*to, *from, add, length);
     } else {
@@ -129,9 +133,11 @@ static __global__ void __launch_bounds__(THREADS) round_pile(const __grid_consta
     if (end - begin == SHARE) {
         tn_f8 x[SHARE / (THREADS * 8)];
 #pragma unroll
-        for (int k = 0; k < SHARE / (THREADS * 8); k++) x[k] = tn_load8(from, TN_F32, begin + (k * THREADS + threadIdx.x) * 8);
+        for (int k = 0; k < SHARE / (THREADS * 8); k++)
+            x[k] = tn_load8(from, TN_F32, begin + (k * THREADS + threadIdx.x) * 8);
 #pragma unroll
-        for (int k = 0; k < SHARE / (THREADS * 8); k++) tn_store8(to, TN_BF16, begin + (k * THREADS + threadIdx.x) * 8, x[k]);
+        for (int k = 0; k < SHARE / (THREADS * 8); k++)
+            tn_store8(to, TN_BF16, begin + (k * THREADS + threadIdx.x) * 8, x[k]);
     } else {
         for (int64_t k = begin + threadIdx.x; k < end; k += THREADS) to[k] = __float2bfloat16_rn(from[k]);
     }
@@ -166,4 +172,7 @@ extern "C" tn_status tn_copy_forward_cuda(const tn_call *c)
     return TN_OK;
 }
 
-extern "C" tn_status tn_copy_backward_cuda(const tn_call *c) { return copy(c, &c->din[0], &c->dout[0], c->accumulate & 1); }
+extern "C" tn_status tn_copy_backward_cuda(const tn_call *c)
+{
+    return copy(c, &c->din[0], &c->dout[0], c->accumulate & 1);
+}

@@ -36,7 +36,9 @@ static tn_status run(const tn_call *c, const tn_arg *from, const tn_arg *to, boo
     const tn_dropout_attr *a = c->attr;
     const int64_t *seed = c->in[1].data; /* (2): seed, step */
     const job j = { .rng = { (uint64_t)seed[0] + (uint64_t)seed[1] * 0x9E3779B97F4A7C15u, a->stream },
-                    .threshold = (uint32_t)ceil((double)a->p * 0x1p24), .scale = 1 / (1 - a->p), .add = add };
+                    .threshold = (uint32_t)ceil((double)a->p * 0x1p24),
+                    .scale = 1 / (1 - a->p),
+                    .add = add };
     tn_elem e;
     tn_elem_make(&e, from->dims, from->live, 2, (const tn_arg *[]){ from, to });
     tn_elem_run(&e, c->pool, piece, &j);

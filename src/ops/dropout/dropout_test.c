@@ -10,10 +10,8 @@
 #include <tenon/ops.h>
 
 static const tn_case cases[] = {
-    { "half", { 5, 37, 50 }, 0, 1e-6f, 2e-2f },
-    { "tenth", { 3, 11, 10 }, 0, 1e-6f, 2e-2f },
-    { "none", { 3, 11, 0 }, 0, 1e-7f, 2e-2f },
-    { "large", { 97, 515, 30 }, TN_FEW, 1e-6f, 2e-2f },
+    { "half", { 5, 37, 50 }, 0, 1e-6f, 2e-2f }, { "tenth", { 3, 11, 10 }, 0, 1e-6f, 2e-2f },
+    { "none", { 3, 11, 0 }, 0, 1e-7f, 2e-2f },  { "large", { 97, 515, 30 }, TN_FEW, 1e-6f, 2e-2f },
     { "empty", { 0, 4, 50 }, 0, 1e-6f, 2e-2f },
 };
 
@@ -100,7 +98,12 @@ static const tn_property properties[] = {
     { "x itself outside training; p = 1 is refused", identity },
 };
 
-static const tn_op_test test = { .op = "dropout", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "dropout",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_dropout(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -29,10 +29,7 @@ static void embed_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = 1; /* the tokens */
 }
 
-static void embed_cost(const tn_sig *s, tn_cost *c)
-{
-    c->flops_backward = (double)tn_dims_count(s->out[0].dims);
-}
+static void embed_cost(const tn_sig *s, tn_cost *c) { c->flops_backward = (double)tn_dims_count(s->out[0].dims); }
 
 const tn_op tn_op_embed = {
     .name = "embed",
@@ -41,8 +38,10 @@ const tn_op tn_op_embed = {
     .infer = embed_infer,
     .grad = embed_grad,
     .cost = embed_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_embed_forward_cpu, .backward = tn_embed_backward_cpu, .work = NULL }
-                TN_ON_CUDA(tn_embed_forward_cuda, tn_embed_backward_cuda, tn_embed_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_embed_forward_cpu,
+                             .backward = tn_embed_backward_cpu,
+                             .work = NULL } TN_ON_CUDA(tn_embed_forward_cuda, tn_embed_backward_cuda,
+                                                       tn_embed_work_cuda) },
 };
 
 tn_ref tn_embed_(tn_graph *g, const char *file, int line, tn_ref tokens, tn_ref table)

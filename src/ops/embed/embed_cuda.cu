@@ -13,7 +13,7 @@
 enum {
     THREADS = 256,
     WARPS = THREADS / 32,
-    ROUNDS = 8,             /* tokens a thread, in the sort */
+    ROUNDS = 8,              /* tokens a thread, in the sort */
     TILE = THREADS * ROUNDS, /* tokens a block, in the sort */
     DIGIT = 8,
     BINS = 1 << DIGIT, /* one a thread */
@@ -25,7 +25,7 @@ enum {
 /* 8 numbers a lane where VECTOR. */
 template <bool VECTOR>
 static __global__ void gather(const __grid_constant__ tn_arg tokens, const __grid_constant__ tn_arg table,
-                       const __grid_constant__ tn_arg y)
+                              const __grid_constant__ tn_arg y)
 {
     const int64_t n = tn_d_count(tokens), V = table.dims.dim[0];
     const int d = (int)table.dims.dim[1], lane = threadIdx.x & 31;
@@ -135,7 +135,8 @@ static __global__ void __launch_bounds__(1024) sum_before(int32_t *x, int n)
 static __global__ void __launch_bounds__(THREADS) place_digits(const __grid_constant__ sorting s)
 {
     __shared__ int32_t met[WARPS][BINS];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, begin = blockIdx.x * TILE + warp * (TILE / WARPS) + lane;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32,
+              begin = blockIdx.x * TILE + warp * (TILE / WARPS) + lane;
     const int64_t live = tn_d_count(s.tokens);
     int32_t token[ROUNDS], rank[ROUNDS];
     for (int w = 0; w < WARPS; w++) met[w][threadIdx.x] = 0;
@@ -181,11 +182,13 @@ struct adding {
 };
 
 /* W columns of one thread. */
-template <int W> struct columns {
+template <int W>
+struct columns {
     float v[W];
 };
 
-template <int W> __device__ __forceinline__ columns<W> load_columns(const void *p, tn_dtype t, int64_t i)
+template <int W>
+__device__ __forceinline__ columns<W> load_columns(const void *p, tn_dtype t, int64_t i)
 {
     columns<W> x;
     if constexpr (W == 8) {
@@ -198,7 +201,8 @@ template <int W> __device__ __forceinline__ columns<W> load_columns(const void *
     return x;
 }
 
-template <int W> __device__ __forceinline__ void put_columns(void *p, tn_dtype t, int64_t i, const columns<W> &x, bool add)
+template <int W>
+__device__ __forceinline__ void put_columns(void *p, tn_dtype t, int64_t i, const columns<W> &x, bool add)
 {
     if constexpr (W == 8) {
         tn_f8 y;
@@ -210,7 +214,8 @@ template <int W> __device__ __forceinline__ void put_columns(void *p, tn_dtype t
     }
 }
 
-template <int W> __device__ __forceinline__ void add_columns(columns<W> *x, const columns<W> &y)
+template <int W>
+__device__ __forceinline__ void add_columns(columns<W> *x, const columns<W> &y)
 {
 #pragma unroll
     for (int k = 0; k < W; k++) x->v[k] += y.v[k];
@@ -218,14 +223,16 @@ template <int W> __device__ __forceinline__ void add_columns(columns<W> *x, cons
 
 /* The run of `token` in piece blockIdx.x is complete, or a part. */
 template <int W>
-__device__ __forceinline__ void put_run(const adding &a, int32_t token, int i, const columns<W> &sum, bool begins, bool ends)
+__device__ __forceinline__ void put_run(const adding &a, int32_t token, int i, const columns<W> &sum, bool begins,
+                                        bool ends)
 {
     if (begins && ends) put_columns<W>(a.table.data, a.table.dtype, (int64_t)token * a.d + i, sum, a.add);
     else put_columns<W>(a.partial, TN_F32, ((int64_t)blockIdx.x * 2 + begins) * a.d + i, sum, false);
 }
 
 /* Piece blockIdx.x, columns by blockIdx.y. */
-template <int W> static __global__ void __launch_bounds__(THREADS) add_pieces(const __grid_constant__ adding a)
+template <int W>
+static __global__ void __launch_bounds__(THREADS) add_pieces(const __grid_constant__ adding a)
 {
     __shared__ int32_t token[PIECE + 2], position[PIECE]; /* token: one before and one after the piece as well */
     enum { AHEAD = W == 8 ? 4 : 8 };
@@ -274,7 +281,8 @@ __device__ __forceinline__ int end_of(const adding &a, int32_t token, int from)
 }
 
 /* A run that begins in piece blockIdx.x and goes on in the next: its partial sums, in order. */
-template <int W> static __global__ void __launch_bounds__(THREADS) join_pieces(const __grid_constant__ adding a)
+template <int W>
+static __global__ void __launch_bounds__(THREADS) join_pieces(const __grid_constant__ adding a)
 {
     const int first = blockIdx.x * PIECE, next = first + PIECE, i = (blockIdx.y * blockDim.x + threadIdx.x) * W;
     if (i >= a.d || next >= a.n) return;
@@ -338,7 +346,8 @@ static list sort_tokens(const tn_call *c, const workspace &w, int n, int64_t V)
     return s.to;
 }
 
-template <int W> static void add_rows(const tn_call *c, const adding &a)
+template <int W>
+static void add_rows(const tn_call *c, const adding &a)
 {
     const int wanted = (a.d + W - 1) / W, threads = wanted < THREADS ? (wanted + 31) / 32 * 32 : THREADS;
     const dim3 grid((unsigned)((a.n + PIECE - 1) / PIECE), (unsigned)((wanted + threads - 1) / threads));

@@ -118,7 +118,8 @@ static void zeroes_a_part(void **state)
     tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
     const tn_ref x = tn_want_gradient(g, tn_input(g, "x", tn_shape(2, 6), TN_F32)), p = tn_scale(g, x, 2);
     const tn_ref y = tn_mul(g, tn_part(g, p, 0, 3), tn_stop_gradient(g, tn_part(g, p, 1, 3)));
-    tn_bound *b = tn_world_add(&w, g, &(tn_compile_options){ .loss = tn_sum_all(g, tn_add(g, y, tn_part(g, p, 2, 3))) });
+    tn_bound *b =
+        tn_world_add(&w, g, &(tn_compile_options){ .loss = tn_sum_all(g, tn_add(g, y, tn_part(g, p, 2, 3))) });
     float *in = tn_world_data(b, "x");
     for (int i = 0; i < 12; i++) in[i] = (float)i;
     static const float want[] = { 8, 12, 0, 0, 2, 2, 32, 36, 0, 0, 2, 2 };

@@ -39,9 +39,9 @@ static void gate_cost(const tn_sig *s, tn_cost *c)
 
 static tn_status gate_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
 {
-    static const tn_unary_kind act[TN_GATE_KINDS] = { [TN_GATE_SILU] = TN_UNARY_SILU,
-                                                      [TN_GATE_SIGMOID] = TN_UNARY_SIGMOID,
-                                                      [TN_GATE_GELU] = TN_UNARY_GELU };
+    static const tn_unary_kind act[TN_GATE_KINDS] = {
+        [TN_GATE_SILU] = TN_UNARY_SILU, [TN_GATE_SIGMOID] = TN_UNARY_SIGMOID, [TN_GATE_GELU] = TN_UNARY_GELU
+    };
     (void)n_in;
     out[0] = tn_mul(g, in[0], tn_unary(g, act[((const tn_gate_attr *)attr)->kind], in[1], 0, 0));
     return tn_graph_status(g);
@@ -54,8 +54,9 @@ const tn_op tn_op_gate = {
     .infer = gate_infer,
     .grad = gate_grad,
     .cost = gate_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_gate_forward_cpu, .backward = tn_gate_backward_cpu }
-                TN_ON_CUDA(tn_gate_forward_cuda, tn_gate_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_gate_forward_cpu,
+                             .backward = tn_gate_backward_cpu } TN_ON_CUDA(tn_gate_forward_cuda, tn_gate_backward_cuda,
+                                                                           NULL) },
     TN_OP_SWITCH("opt.gate", "x act(z) in one pass (off: the activation is stored, then multiplied)"),
     .plain = gate_plain,
 };

@@ -40,11 +40,11 @@ TN_INLINE void map_grads(float *dx, float *dz, const float *dy, const float *x, 
 }
 
 #define GATE(name)                                                                                                     \
-    static void name##_value(float *y, const float *x, const float *z, int64_t n)                                     \
+    static void name##_value(float *y, const float *x, const float *z, int64_t n)                                      \
     {                                                                                                                  \
         tn_v_map_times(y, x, z, n, tn_v_##name);                                                                       \
     }                                                                                                                  \
-    static void name##_grads(float *dx, float *dz, const float *dy, const float *x, const float *z, int64_t n)        \
+    static void name##_grads(float *dx, float *dz, const float *dy, const float *x, const float *z, int64_t n)         \
     {                                                                                                                  \
         if (!dz) tn_v_map_times(dx, dy, z, n, tn_v_##name);                                                            \
         else if (dx) map_grads(dx, dz, dy, x, z, n, tn_v_##name##_slope);                                              \
@@ -65,8 +65,8 @@ static const struct {
     [TN_GATE_GELU] = { gelu_value, gelu_grads },
 };
 
-enum { FX, FZ, FY };              /* arguments of the forward walk */
-enum { DY, X, Z, DX, DZ, ARGS };  /* and of the backward walk */
+enum { FX, FZ, FY };             /* arguments of the forward walk */
+enum { DY, X, Z, DX, DZ, ARGS }; /* and of the backward walk */
 
 typedef struct job {
     tn_gate_kind kind;
@@ -113,8 +113,7 @@ TN_LEVELED_KERNEL(tn_gate_backward_cpu)
     const job j = { .kind = kind, .add_x = c->accumulate & 1, .add_z = c->accumulate & 2 };
     const tn_arg *dy = &c->dout[0];
     tn_elem e;
-    tn_elem_make(&e, dy->dims, dy->live, ARGS,
-                 (const tn_arg *[]){ dy, &c->in[0], &c->in[1], &c->din[0], &c->din[1] });
+    tn_elem_make(&e, dy->dims, dy->live, ARGS, (const tn_arg *[]){ dy, &c->in[0], &c->in[1], &c->din[0], &c->din[1] });
     tn_elem_run(&e, c->pool, backward_piece, &j);
     return TN_OK;
 }

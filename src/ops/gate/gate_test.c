@@ -119,7 +119,12 @@ static const tn_property properties[] = {
     { "infinite gates are open or shut", infinite_gates },
 };
 
-static const tn_op_test test = { .op = "gate", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "gate",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_gate(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -29,10 +29,7 @@ static void gather_rows_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = 1; /* the index */
 }
 
-static void gather_rows_cost(const tn_sig *s, tn_cost *c)
-{
-    c->flops_backward = (double)tn_dims_count(s->out[0].dims);
-}
+static void gather_rows_cost(const tn_sig *s, tn_cost *c) { c->flops_backward = (double)tn_dims_count(s->out[0].dims); }
 
 const tn_op tn_op_gather_rows = {
     .name = "gather_rows",
@@ -40,8 +37,10 @@ const tn_op tn_op_gather_rows = {
     .infer = gather_rows_infer,
     .grad = gather_rows_grad,
     .cost = gather_rows_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_gather_rows_forward_cpu, .backward = tn_gather_rows_backward_cpu }
-                TN_ON_CUDA(tn_gather_rows_forward_cuda, tn_gather_rows_backward_cuda, tn_gather_rows_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_gather_rows_forward_cpu,
+                             .backward = tn_gather_rows_backward_cpu } TN_ON_CUDA(tn_gather_rows_forward_cuda,
+                                                                                  tn_gather_rows_backward_cuda,
+                                                                                  tn_gather_rows_work_cuda) },
 };
 
 tn_ref tn_gather_rows_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref index)

@@ -56,15 +56,9 @@ static void adjust(const tn_case *c, int input, double *x, int64_t n)
     for (int64_t i = c->dim[3]; input == INDEX && (c->flags & LIVE) && i < n; i++) x[i] = -1;
 }
 
-static int64_t entries(const tn_case *c, const tn_oracle *o)
-{
-    return c->flags & LIVE ? c->dim[3] : o->n_in[INDEX];
-}
+static int64_t entries(const tn_case *c, const tn_oracle *o) { return c->flags & LIVE ? c->dim[3] : o->n_in[INDEX]; }
 
-static int64_t width(const tn_case *c)
-{
-    return c->dim[2] * (c->flags & CUBES ? 6 : 1);
-}
+static int64_t width(const tn_case *c) { return c->dim[2] * (c->flags & CUBES ? 6 : 1); }
 
 static void oracle_gather(const tn_case *c, tn_oracle *o)
 {

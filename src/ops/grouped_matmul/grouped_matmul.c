@@ -57,8 +57,10 @@ const tn_op tn_op_grouped_matmul = {
     .infer = grouped_infer,
     .grad = grouped_grad,
     .cost = grouped_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_grouped_matmul_forward_cpu, .backward = tn_grouped_matmul_backward_cpu, .work = grouped_work }
-                TN_ON_CUDA(tn_grouped_matmul_forward_cuda, tn_grouped_matmul_backward_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_grouped_matmul_forward_cpu,
+                             .backward = tn_grouped_matmul_backward_cpu,
+                             .work = grouped_work } TN_ON_CUDA(tn_grouped_matmul_forward_cuda,
+                                                               tn_grouped_matmul_backward_cuda) },
 };
 
 tn_ref tn_grouped_matmul_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_ref offsets)

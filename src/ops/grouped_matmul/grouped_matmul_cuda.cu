@@ -21,7 +21,8 @@ __device__ __forceinline__ int64_t rows_alive(const tn_arg &x)
 __device__ group find_group(const int32_t *offset, int64_t groups, int64_t alive, int64_t tile, int64_t *row)
 {
     for (int64_t i = 0; i < groups; i++) {
-        const int64_t first = cut(offset[i], alive), end = cut(offset[i + 1], alive), tiles = end > first ? (end - first + TILE - 1) / TILE : 0;
+        const int64_t first = cut(offset[i], alive), end = cut(offset[i + 1], alive),
+                      tiles = end > first ? (end - first + TILE - 1) / TILE : 0;
         if (tile < tiles) {
             *row = first + tile * TILE;
             return { i, first, end };
@@ -32,7 +33,8 @@ __device__ group find_group(const int32_t *offset, int64_t groups, int64_t alive
 }
 
 /* y rows (+)= x rows times the group's matrix m(k,n), whose steps are mk and mn. 8 rows of 32 threads. */
-static __global__ void rows_kernel(TN_GRID tn_arg y, TN_GRID tn_arg x, TN_GRID tn_arg w, const int32_t *offset, int mk, int mn, bool add)
+static __global__ void rows_kernel(TN_GRID tn_arg y, TN_GRID tn_arg x, TN_GRID tn_arg w, const int32_t *offset, int mk,
+                                   int mn, bool add)
 {
     __shared__ float a[TILE][TILE + 1], b[TILE][TILE + 1];
     const int64_t k = x.dims.dim[1], n = y.dims.dim[1];
@@ -45,9 +47,10 @@ static __global__ void rows_kernel(TN_GRID tn_arg y, TN_GRID tn_arg x, TN_GRID t
         for (int i = threadIdx.y; i < TILE; i += 8) {
             const int64_t r = row + i, p = k0 + threadIdx.x, q = k0 + i;
             a[i][threadIdx.x] = r < g.end && p < k ? tn_load(x.data, x.dtype, r * x.stride[0] + p * x.stride[1]) : 0.f;
-            b[i][threadIdx.x] = q < k && column < n
-                                    ? tn_load(w.data, w.dtype, g.index * w.stride[0] + q * w.stride[mk] + column * w.stride[mn])
-                                    : 0.f;
+            b[i][threadIdx.x] =
+                q < k && column < n
+                    ? tn_load(w.data, w.dtype, g.index * w.stride[0] + q * w.stride[mk] + column * w.stride[mn])
+                    : 0.f;
         }
         __syncthreads();
         for (int p = 0; p < TILE; p++)
@@ -71,17 +74,22 @@ static __global__ void clear_rest(TN_GRID tn_arg y, const int32_t *offset, int64
 }
 
 /* dw[g] (n,k) (+)= dy^T x over the group's rows, in order. */
-static __global__ void weight_kernel(TN_GRID tn_arg dw, TN_GRID tn_arg dy, TN_GRID tn_arg x, const int32_t *offset, bool add)
+static __global__ void weight_kernel(TN_GRID tn_arg dw, TN_GRID tn_arg dy, TN_GRID tn_arg x, const int32_t *offset,
+                                     bool add)
 {
     __shared__ float a[TILE][TILE + 1], b[TILE][TILE + 1];
-    const int64_t alive = rows_alive(dy), first = cut(offset[blockIdx.z], alive), end = cut(offset[blockIdx.z + 1], alive);
-    const int64_t n = dw.dims.dim[1], k = dw.dims.dim[2], i0 = blockIdx.x * TILE, column = blockIdx.y * TILE + threadIdx.x;
+    const int64_t alive = rows_alive(dy), first = cut(offset[blockIdx.z], alive),
+                  end = cut(offset[blockIdx.z + 1], alive);
+    const int64_t n = dw.dims.dim[1], k = dw.dims.dim[2], i0 = blockIdx.x * TILE,
+                  column = blockIdx.y * TILE + threadIdx.x;
     float sum[TILE / 8] = { 0 };
     for (int64_t r0 = first; r0 < end; r0 += TILE) {
         for (int i = threadIdx.y; i < TILE; i += 8) {
             const int64_t r = r0 + i, p = i0 + threadIdx.x;
-            a[i][threadIdx.x] = r < end && p < n ? tn_load(dy.data, dy.dtype, r * dy.stride[0] + p * dy.stride[1]) : 0.f;
-            b[i][threadIdx.x] = r < end && column < k ? tn_load(x.data, x.dtype, r * x.stride[0] + column * x.stride[1]) : 0.f;
+            a[i][threadIdx.x] =
+                r < end && p < n ? tn_load(dy.data, dy.dtype, r * dy.stride[0] + p * dy.stride[1]) : 0.f;
+            b[i][threadIdx.x] =
+                r < end && column < k ? tn_load(x.data, x.dtype, r * x.stride[0] + column * x.stride[1]) : 0.f;
         }
         __syncthreads();
         for (int p = 0; p < TILE; p++)
@@ -91,7 +99,8 @@ static __global__ void weight_kernel(TN_GRID tn_arg dw, TN_GRID tn_arg dy, TN_GR
     for (int i = 0; i < TILE / 8; i++) {
         const int64_t p = i0 + threadIdx.y + 8 * i;
         if (p < n && column < k)
-            tn_put(dw.data, dw.dtype, blockIdx.z * dw.stride[0] + p * dw.stride[1] + column * dw.stride[2], sum[i], add);
+            tn_put(dw.data, dw.dtype, blockIdx.z * dw.stride[0] + p * dw.stride[1] + column * dw.stride[2], sum[i],
+                   add);
     }
 }
 
@@ -115,15 +124,19 @@ static tn_status multiply_rows(const tn_call *c, const tn_arg *x, const tn_arg *
     return TN_OK;
 }
 
-extern "C" tn_status tn_grouped_matmul_forward_cuda(const tn_call *c) { return multiply_rows(c, &c->in[X], &c->out[0], true, false); }
+extern "C" tn_status tn_grouped_matmul_forward_cuda(const tn_call *c)
+{
+    return multiply_rows(c, &c->in[X], &c->out[0], true, false);
+}
 
 extern "C" tn_status tn_grouped_matmul_backward_cuda(const tn_call *c)
 {
     const tn_arg *dw = &c->din[W];
     if (c->din[X].data) TN_RETURN_IF(multiply_rows(c, &c->dout[0], &c->din[X], false, c->accumulate >> X & 1));
     if (!dw->data || tn_all_count(dw) == 0) return TN_OK;
-    weight_kernel<<<dim3(tiles(dw->dims.dim[1]), tiles(dw->dims.dim[2]), (unsigned)dw->dims.dim[0]), dim3(TILE, 8), 0, tn_cuda_stream(c)>>>(
-        *dw, c->dout[0], c->in[X], (const int32_t *)c->in[OFFSETS].data, c->accumulate >> W & 1);
+    weight_kernel<<<dim3(tiles(dw->dims.dim[1]), tiles(dw->dims.dim[2]), (unsigned)dw->dims.dim[0]), dim3(TILE, 8), 0,
+                    tn_cuda_stream(c)>>>(*dw, c->dout[0], c->in[X], (const int32_t *)c->in[OFFSETS].data,
+                                         c->accumulate >> W & 1);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

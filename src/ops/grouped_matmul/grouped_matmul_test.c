@@ -121,7 +121,4 @@ static const tn_op_test test = { .op = "grouped_matmul",
                                  .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
-void tn_tests_grouped_matmul(tn_test_list *l)
-{
-    tn_optest_add(l, &test);
-}
+void tn_tests_grouped_matmul(tn_test_list *l) { tn_optest_add(l, &test); }

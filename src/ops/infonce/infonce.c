@@ -51,8 +51,10 @@ const tn_op tn_op_infonce = {
     .infer = infonce_infer,
     .grad = infonce_grad,
     .cost = infonce_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_infonce_forward_cpu, .backward = tn_infonce_backward_cpu, .work = tn_infonce_work_cpu }
-                TN_ON_CUDA(tn_infonce_forward_cuda, tn_infonce_backward_cuda, tn_infonce_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_infonce_forward_cpu,
+                             .backward = tn_infonce_backward_cpu,
+                             .work = tn_infonce_work_cpu } TN_ON_CUDA(tn_infonce_forward_cuda, tn_infonce_backward_cuda,
+                                                                      tn_infonce_work_cuda) },
 };
 
 tn_ref tn_infonce_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_infonce_options o)

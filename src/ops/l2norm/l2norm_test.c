@@ -7,12 +7,9 @@
 enum { SHORT = 1 };
 
 static const tn_case cases[] = {
-    { "rows", { 3, 5, 37 }, 0, 1e-6f, 2e-2f },
-    { "two", { 3, 5, 2 }, 0, 1e-6f, 2e-2f },
-    { "short", { 3, 5, 9 }, SHORT, 1e-6f, 2e-2f },
-    { "large", { 2, 70, 515 }, TN_FEW, 1e-6f, 2e-2f },
-    { "empty", { 0, 5, 7 }, 0, 1e-6f, 2e-2f },
-    { "no columns", { 2, 5, 0 }, 0, 1e-6f, 2e-2f },
+    { "rows", { 3, 5, 37 }, 0, 1e-6f, 2e-2f },     { "two", { 3, 5, 2 }, 0, 1e-6f, 2e-2f },
+    { "short", { 3, 5, 9 }, SHORT, 1e-6f, 2e-2f }, { "large", { 2, 70, 515 }, TN_FEW, 1e-6f, 2e-2f },
+    { "empty", { 0, 5, 7 }, 0, 1e-6f, 2e-2f },     { "no columns", { 2, 5, 0 }, 0, 1e-6f, 2e-2f },
 };
 
 static double eps_of(const tn_case *c) { return c->flags & SHORT ? 100 : (double)1e-6f; }
@@ -64,7 +61,12 @@ static const tn_property properties[] = {
     { "unit length, and gradients across it", gradient_is_tangent },
 };
 
-static const tn_op_test test = { .op = "l2norm", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "l2norm",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_l2norm(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -63,8 +63,9 @@ static void linear_cost(const tn_sig *s, tn_cost *c)
 /* A product of these sizes, as the kernels will ask for it. */
 static tn_gemm product_of(const tn_sig *s, int64_t m, int64_t n, int64_t k)
 {
-    return (tn_gemm){ .m = m, .n = n, .k = k, .batch = 1, .round = s->round, .bf16x3 = s->bf16x3,
-                      .portable_only = s->portable };
+    return (tn_gemm){
+        .m = m, .n = n, .k = k, .batch = 1, .round = s->round, .bf16x3 = s->bf16x3, .portable_only = s->portable
+    };
 }
 
 bool tn_linear_packs(const tn_sig *s, bool backward)
@@ -125,9 +126,12 @@ const tn_op tn_op_linear = {
     .infer = linear_infer,
     .grad = linear_grad,
     .cost = linear_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_linear_forward_cpu, .backward = tn_linear_backward_cpu, .work = linear_work }
-                TN_ON_CUDA(tn_linear_forward_cuda, tn_linear_backward_cuda, tn_linear_work_cuda, TN_LAYOUT_ROWS) },
-    TN_OP_SWITCH("opt.epilogue", "bias, activation and residual inside the matrix product (off: one pass over memory for each)"),
+    .kernel = { [TN_CPU] = { .forward = tn_linear_forward_cpu,
+                             .backward = tn_linear_backward_cpu,
+                             .work = linear_work } TN_ON_CUDA(tn_linear_forward_cuda, tn_linear_backward_cuda,
+                                                              tn_linear_work_cuda, TN_LAYOUT_ROWS) },
+    TN_OP_SWITCH("opt.epilogue",
+                 "bias, activation and residual inside the matrix product (off: one pass over memory for each)"),
     .plain = linear_as_plain,
 };
 

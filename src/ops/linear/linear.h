@@ -32,7 +32,15 @@ typedef struct tn_linear_options {
 
 /* Inputs of the node. The planner alone fills the last two: w as pack_weight left it (backward: for dy w); and, backward
  * on CUDA, what x is gelu of: dx is then the gradient of that. */
-enum { TN_LINEAR_X, TN_LINEAR_W, TN_LINEAR_BIAS, TN_LINEAR_RESIDUAL, TN_LINEAR_PACKED, TN_LINEAR_SLOPE, TN_LINEAR_INPUTS };
+enum {
+    TN_LINEAR_X,
+    TN_LINEAR_W,
+    TN_LINEAR_BIAS,
+    TN_LINEAR_RESIDUAL,
+    TN_LINEAR_PACKED,
+    TN_LINEAR_SLOPE,
+    TN_LINEAR_INPUTS
+};
 
 typedef struct tn_linear_attr {
     tn_act act;

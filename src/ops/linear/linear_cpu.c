@@ -8,7 +8,13 @@
 
 tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
 
-enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL, PACKED = TN_LINEAR_PACKED };
+enum {
+    X = TN_LINEAR_X,
+    W = TN_LINEAR_W,
+    BIAS = TN_LINEAR_BIAS,
+    RESIDUAL = TN_LINEAR_RESIDUAL,
+    PACKED = TN_LINEAR_PACKED
+};
 enum { BIAS_COLUMNS = 32 }; /* columns summed by one tile: a few cache lines of every row */
 
 static const tn_gemm_act gemm_act[TN_ACTS] = {

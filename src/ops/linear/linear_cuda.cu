@@ -4,7 +4,13 @@
 #include "backend/cuda/gemm.h"
 #include "ops/linear/linear_passes.cuh"
 
-enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL, SLOPE = TN_LINEAR_SLOPE };
+enum {
+    X = TN_LINEAR_X,
+    W = TN_LINEAR_W,
+    BIAS = TN_LINEAR_BIAS,
+    RESIDUAL = TN_LINEAR_RESIDUAL,
+    SLOPE = TN_LINEAR_SLOPE
+};
 
 /* --- rows: the leading axes of several tensors, merged where all of them allow it ------------------------------------ */
 
@@ -51,7 +57,10 @@ static int64_t outer_offset(const rows *r, int64_t i, int k)
     return off;
 }
 
-static char *at(const tn_arg *x, int64_t offset) { return (char *)x->data + offset * (int64_t)tn_dtype_bytes(x->dtype); }
+static char *at(const tn_arg *x, int64_t offset)
+{
+    return (char *)x->data + offset * (int64_t)tn_dtype_bytes(x->dtype);
+}
 
 /* --- forward -------------------------------------------------------------------------------------------------------------- */
 
@@ -76,7 +85,8 @@ static tn_status rows_as(const tn_call *c, const tn_arg *x, tn_dtype type, bool 
 
 extern "C" size_t tn_linear_work_cuda(const tn_sig *s, bool backward)
 {
-    const size_t n = (size_t)s->in[W].dims.dim[0], k = (size_t)s->in[W].dims.dim[1], y = (size_t)tn_dims_count(s->out[0].dims);
+    const size_t n = (size_t)s->in[W].dims.dim[0], k = (size_t)s->in[W].dims.dim[1],
+                 y = (size_t)tn_dims_count(s->out[0].dims);
     const size_t item = tn_dtype_bytes(s->out[0].dtype), x = (size_t)tn_dims_count(s->in[X].dims);
     const bool act = ((const tn_linear_attr *)s->attr)->act != TN_ACT_NONE && !s->out[1].absent, live = s->in[X].live;
     size_t bytes = s->in[W].dtype == s->out[0].dtype ? 0 : tn_align256(n * k * item);
@@ -100,8 +110,10 @@ extern "C" tn_status tn_linear_forward_cuda(const tn_call *c)
     TN_RETURN_IF(rows_as(c, &c->in[X], type, false, work, &x));
     const tn_arg *pre = c->n_out > 1 && c->out[1].data ? &c->out[1] : y;
     const bool bias_inside = bias->data && bias->dtype == type && (bias->dims.dim[0] == 1 || bias->stride[0] == 1);
-    const bool whole = act == TN_ACT_GELU && type == TN_BF16 && !residual->data && (!bias->data || bias_inside) && n % 8 == 0;
-    const bool sum_inside = act == TN_ACT_NONE && residual->data && residual->dtype == type && (!bias->data || bias_inside);
+    const bool whole =
+        act == TN_ACT_GELU && type == TN_BF16 && !residual->data && (!bias->data || bias_inside) && n % 8 == 0;
+    const bool sum_inside =
+        act == TN_ACT_NONE && residual->data && residual->dtype == type && (!bias->data || bias_inside);
     const tn_arg *to = act == TN_ACT_NONE || whole ? y : pre, *list[] = { &x, to, sum_inside ? residual : &none, pre };
     const rows r = rows_of(list, 4);
     const int last = r.n - 1;
@@ -120,7 +132,9 @@ extern "C" tn_status tn_linear_forward_cuda(const tn_call *c)
         TN_RETURN_IF(tn_cuda_gemm_run(tn_cuda_queue_of(c), &g));
     }
     const bool more = (act != TN_ACT_NONE && !whole) || (residual->data && !sum_inside) || (bias->data && !bias_inside);
-    return more ? tn_linear_finish(c, y, act == TN_ACT_NONE ? y : pre, bias_inside ? &none : bias, sum_inside ? &none : residual, act) : TN_OK;
+    return more ? tn_linear_finish(c, y, act == TN_ACT_NONE ? y : pre, bias_inside ? &none : bias,
+                                   sum_inside ? &none : residual, act)
+                : TN_OK;
 }
 
 /* --- backward ------------------------------------------------------------------------------------------------------------- */
@@ -134,13 +148,15 @@ static tn_status grad_x(const tn_call *c, const tn_arg *d, const tn_arg *w)
     bool inside = pre->data != NULL;
     for (int64_t i = 0; i < outer_count(&r); i++) {
         tn_cuda_gemm g = {};
-        g.m = r.axis[last].dim, g.n = w->dims.dim[1], g.k = w->dims.dim[0], g.type = d->dtype, g.c_type = dx->dtype, g.alpha = 1, g.tf32 = c->tf32;
+        g.m = r.axis[last].dim, g.n = w->dims.dim[1], g.k = w->dims.dim[0], g.type = d->dtype, g.c_type = dx->dtype,
+        g.alpha = 1, g.tf32 = c->tf32;
         g.a = at(d, outer_offset(&r, i, 0)), g.a_row = r.axis[last].step[0], g.a_col = 1;
         g.b = w->data, g.b_row = w->stride[0], g.b_col = w->stride[1];
         g.c = at(dx, outer_offset(&r, i, 1)), g.c_row = r.axis[last].step[1];
         g.beta = c->accumulate >> X & 1 ? 1.f : 0.f;
         tn_cuda_gemm times = g;
-        times.epilogue = TN_CUDA_GELU_BACK, times.aux = at(pre, outer_offset(&r, i, 2)), times.aux_row = r.axis[last].step[2];
+        times.epilogue = TN_CUDA_GELU_BACK, times.aux = at(pre, outer_offset(&r, i, 2)),
+        times.aux_row = r.axis[last].step[2];
         if (i == 0) inside = inside && tn_cuda_gemm_exists(tn_cuda_queue_of(c), &times);
         if (inside) g = times;
         TN_RETURN_IF(tn_cuda_gemm_run(tn_cuda_queue_of(c), &g));
@@ -155,7 +171,8 @@ static tn_status grad_w(const tn_call *c, const tn_arg *d, const tn_arg *x)
     const int last = r.n - 1;
     for (int64_t i = 0; i < outer_count(&r); i++) {
         tn_cuda_gemm g = {};
-        g.m = dw->dims.dim[0], g.n = dw->dims.dim[1], g.k = r.axis[last].dim, g.type = d->dtype, g.c_type = dw->dtype, g.alpha = 1, g.tf32 = c->tf32;
+        g.m = dw->dims.dim[0], g.n = dw->dims.dim[1], g.k = r.axis[last].dim, g.type = d->dtype, g.c_type = dw->dtype,
+        g.alpha = 1, g.tf32 = c->tf32;
         g.a = at(d, outer_offset(&r, i, 0)), g.a_row = 1, g.a_col = r.axis[last].step[0];
         g.b = at(x, outer_offset(&r, i, 1)), g.b_row = r.axis[last].step[1], g.b_col = 1;
         g.c = dw->data, g.c_row = dw->stride[0];

@@ -8,7 +8,8 @@
 /* to (rows,n) contiguous = from, in the type of `to`; rows that are dead in from become 0. */
 tn_status tn_linear_convert(const tn_call *c, const tn_arg *to, const tn_arg *from);
 /* y = act(pre + bias) + residual; pre gets its bias too. pre may be y. */
-tn_status tn_linear_finish(const tn_call *c, const tn_arg *y, const tn_arg *pre, const tn_arg *bias, const tn_arg *residual, tn_act act);
+tn_status tn_linear_finish(const tn_call *c, const tn_arg *y, const tn_arg *pre, const tn_arg *bias,
+                           const tn_arg *residual, tn_act act);
 /* Backward: *d is what reaches the product through the activation, dy itself or contiguous at `work` (dead rows 0). parts
  * (tn_linear_parts_bytes), where not NULL: the bias' gradient is made on the way. */
 tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_arg *d);

@@ -10,8 +10,14 @@ enum { X = TN_LINEAR_X, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
 enum { THREADS = 256, LANES = 32, GROUPS = 8 };
 /* Parts of the rows, whose sums are added in the second stage; of a sum alone as many as fill the GPU once, with so many
  * blocks a multiprocessor, but no more than SUM_PARTS. */
-enum { PARTS = 128, SUM_PARTS = 512, SUM_BLOCKS = 6, SUM_AHEAD = 4,
-       MORE_PARTS = 512, NARROW = 512 }; /* up to NARROW columns make few blocks: activations cut their rows into MORE_PARTS */
+enum {
+    PARTS = 128,
+    SUM_PARTS = 512,
+    SUM_BLOCKS = 6,
+    SUM_AHEAD = 4,
+    MORE_PARTS = 512,
+    NARROW = 512
+}; /* up to NARROW columns make few blocks: activations cut their rows into MORE_PARTS */
 
 size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(SUM_PARTS * (size_t)n * sizeof(float)); }
 
@@ -20,7 +26,10 @@ static bool vectors(const tn_arg *a) { return tn_rows_of(a).fast; }
 
 static int parts_of(int64_t rows) { return (int)(rows < PARTS * GROUPS ? (rows + GROUPS - 1) / GROUPS : PARTS); }
 
-static dim3 vector_grid(int64_t rows, int64_t n) { return dim3((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)parts_of(rows)); }
+static dim3 vector_grid(int64_t rows, int64_t n)
+{
+    return dim3((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)parts_of(rows));
+}
 
 static int act_parts(int64_t rows, int64_t n)
 {
@@ -28,7 +37,10 @@ static int act_parts(int64_t rows, int64_t n)
     return (int)(want < most ? want : most);
 }
 
-static dim3 act_grid(int64_t rows, int64_t n) { return dim3((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)act_parts(rows, n)); }
+static dim3 act_grid(int64_t rows, int64_t n)
+{
+    return dim3((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)act_parts(rows, n));
+}
 
 static dim3 vector_block() { return dim3(LANES, GROUPS); }
 
@@ -52,7 +64,8 @@ tn_status tn_linear_convert(const tn_call *c, const tn_arg *to, const tn_arg *fr
 
 /* --- forward ------------------------------------------------------------------------------------------------------------ */
 
-static __global__ void finish_numbers(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_arg bias, TN_GRID tn_arg residual, int act, int64_t n)
+static __global__ void finish_numbers(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_arg bias,
+                                      TN_GRID tn_arg residual, int act, int64_t n)
 {
     const int64_t total = tn_d_rows(y) * n;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -73,7 +86,10 @@ static __global__ void finish_numbers(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_G
 template <bool BF16>
 struct eight {
     tn_f8 x;
-    __device__ __forceinline__ void ask(const tn_rowset &s, int64_t row, int j) { x = tn_load8(s.a.data, s.a.dtype, row * s.distance + j); }
+    __device__ __forceinline__ void ask(const tn_rowset &s, int64_t row, int j)
+    {
+        x = tn_load8(s.a.data, s.a.dtype, row * s.distance + j);
+    }
     __device__ __forceinline__ tn_f8 open() const { return x; }
 };
 template <>
@@ -98,8 +114,9 @@ static bool all_bf16(const tn_arg *a, const tn_arg *b, const tn_arg *c)
 }
 
 template <tn_act ACT, bool BF16>
-static __global__ void __launch_bounds__(LANES *GROUPS) finish_vectors(const __grid_constant__ tn_rowset y, const __grid_constant__ tn_rowset pre,
-                                                                        const __grid_constant__ tn_rowset residual, int n)
+static __global__ void __launch_bounds__(LANES *GROUPS)
+    finish_vectors(const __grid_constant__ tn_rowset y, const __grid_constant__ tn_rowset pre,
+                   const __grid_constant__ tn_rowset residual, int n)
 {
     enum { U = BF16 ? 4 : 1 };
     const int64_t rows = tn_d_rows(y.a), step = gridDim.y * GROUPS;
@@ -128,19 +145,26 @@ static __global__ void __launch_bounds__(LANES *GROUPS) finish_vectors(const __g
 }
 
 typedef void finish_kernel(tn_rowset y, tn_rowset pre, tn_rowset residual, int n);
-#define EACH_TYPE(kernel, act) { kernel<act, false>, kernel<act, true> }
-#define EACH_ACT(kernel)                                                                                                                      \
-    EACH_TYPE(kernel, TN_ACT_NONE), EACH_TYPE(kernel, TN_ACT_GELU), EACH_TYPE(kernel, TN_ACT_GELU_ERF), EACH_TYPE(kernel, TN_ACT_SILU),      \
-        EACH_TYPE(kernel, TN_ACT_TANH), EACH_TYPE(kernel, TN_ACT_SIGMOID), EACH_TYPE(kernel, TN_ACT_RELU)
+#define EACH_TYPE(kernel, act)                                                                                         \
+    {                                                                                                                  \
+        kernel<act, false>, kernel<act, true>                                                                          \
+    }
+#define EACH_ACT(kernel)                                                                                               \
+    EACH_TYPE(kernel, TN_ACT_NONE), EACH_TYPE(kernel, TN_ACT_GELU), EACH_TYPE(kernel, TN_ACT_GELU_ERF),                \
+        EACH_TYPE(kernel, TN_ACT_SILU), EACH_TYPE(kernel, TN_ACT_TANH), EACH_TYPE(kernel, TN_ACT_SIGMOID),             \
+        EACH_TYPE(kernel, TN_ACT_RELU)
 static finish_kernel *const finish_with[TN_ACTS][2] = { EACH_ACT(finish_vectors) };
 
-tn_status tn_linear_finish(const tn_call *c, const tn_arg *y, const tn_arg *pre, const tn_arg *bias, const tn_arg *residual, tn_act act)
+tn_status tn_linear_finish(const tn_call *c, const tn_arg *y, const tn_arg *pre, const tn_arg *bias,
+                           const tn_arg *residual, tn_act act)
 {
     const int64_t n = tn_row_len(y), rows = tn_all_rows(y);
     if (!bias->data && y->dims.rank > 1 && vectors(y) && vectors(pre) && vectors(residual))
-        finish_with[act][all_bf16(y, pre, residual)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(y), tn_rows_of(pre), tn_rows_of(residual),
-                                                                                        (int)n);
-    else finish_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*y, *pre, *bias, *residual, act, n);
+        finish_with[act][all_bf16(y, pre, residual)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(
+            tn_rows_of(y), tn_rows_of(pre), tn_rows_of(residual), (int)n);
+    else
+        finish_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*y, *pre, *bias, *residual,
+                                                                                           act, n);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -148,12 +172,14 @@ tn_status tn_linear_finish(const tn_call *c, const tn_arg *y, const tn_arg *pre,
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
 
 /* d (rows,n) = dy act'(pre); dead rows 0. pre.data NULL: dy itself. */
-static __global__ void before_act_numbers(TN_GRID tn_arg d, TN_GRID tn_arg dy, TN_GRID tn_arg pre, int act, int64_t total, int64_t n)
+static __global__ void before_act_numbers(TN_GRID tn_arg d, TN_GRID tn_arg dy, TN_GRID tn_arg pre, int act,
+                                          int64_t total, int64_t n)
 {
     const int64_t alive = tn_d_rows(dy) * n;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
         float x = i < alive ? tn_load(dy.data, dy.dtype, tn_d_row_offset(dy, i / n) + i % n) : 0.f;
-        if (i < alive && pre.data) x *= tn_d_act_grad((tn_act)act, tn_load(pre.data, pre.dtype, tn_d_row_offset(pre, i / n) + i % n));
+        if (i < alive && pre.data)
+            x *= tn_d_act_grad((tn_act)act, tn_load(pre.data, pre.dtype, tn_d_row_offset(pre, i / n) + i % n));
         tn_store(d.data, d.dtype, i, x);
     }
 }
@@ -185,9 +211,11 @@ __device__ __forceinline__ void put_part(float *part, const tn_f8 &sum, int64_t 
 /* The rows of d, where it is made by before_act_vectors, or of dy; as many rows as are alive. The type is a template
  * argument, so that several loads are on their way at once. */
 template <tn_dtype T>
-static __global__ void __launch_bounds__(LANES *GROUPS, SUM_BLOCKS) sum_parts_vectors(float *part, const __grid_constant__ tn_rowset d, int64_t n)
+static __global__ void __launch_bounds__(LANES *GROUPS, SUM_BLOCKS)
+    sum_parts_vectors(float *part, const __grid_constant__ tn_rowset d, int64_t n)
 {
-    const int64_t j = (blockIdx.x * LANES + threadIdx.x) * 8, count = j < n ? tn_d_rows(d.a) : 0, step = gridDim.y * GROUPS;
+    const int64_t j = (blockIdx.x * LANES + threadIdx.x) * 8, count = j < n ? tn_d_rows(d.a) : 0,
+                  step = gridDim.y * GROUPS;
     int64_t r = blockIdx.y * GROUPS + threadIdx.y;
     tn_f8 sum = { { 0 } };
     for (; r + (SUM_AHEAD - 1) * step < count; r += SUM_AHEAD * step) {
@@ -207,7 +235,8 @@ static __global__ void __launch_bounds__(LANES *GROUPS, SUM_BLOCKS) sum_parts_ve
 
 static int sum_parts_of(const tn_call *c, int64_t rows, int64_t n)
 {
-    const int64_t across = (n + LANES * 8 - 1) / (LANES * 8), all = tn_cuda_queue_of(c)->multiprocessors * (int64_t)SUM_BLOCKS / across;
+    const int64_t across = (n + LANES * 8 - 1) / (LANES * 8),
+                  all = tn_cuda_queue_of(c)->multiprocessors * (int64_t)SUM_BLOCKS / across;
     const int64_t some = (rows + GROUPS - 1) / GROUPS, most = all < 1 ? 1 : all < SUM_PARTS ? all : SUM_PARTS;
     return (int)(some < most ? some : most);
 }
@@ -218,15 +247,17 @@ static tn_status sum_vectors(const tn_call *c, const tn_arg *d, float *parts, in
     const dim3 grid((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)count);
     const cudaStream_t stream = tn_cuda_stream(c);
     if (d->dtype == TN_BF16) sum_parts_vectors<TN_BF16><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
-    else if (d->dtype == TN_F16) sum_parts_vectors<TN_F16><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
+    else if (d->dtype == TN_F16)
+        sum_parts_vectors<TN_F16><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
     else sum_parts_vectors<TN_F32><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
 
 template <tn_act ACT, bool BF16>
-static __global__ void __launch_bounds__(LANES *GROUPS) before_act_vectors(const __grid_constant__ tn_rowset d, const __grid_constant__ tn_rowset dy,
-                                                                            const __grid_constant__ tn_rowset pre, float *part, int64_t rows, int n)
+static __global__ void __launch_bounds__(LANES *GROUPS)
+    before_act_vectors(const __grid_constant__ tn_rowset d, const __grid_constant__ tn_rowset dy,
+                       const __grid_constant__ tn_rowset pre, float *part, int64_t rows, int n)
 {
     enum { U = BF16 ? 2 : 1 };
     const int64_t alive = tn_d_rows(dy.a), step = gridDim.y * GROUPS;
@@ -277,8 +308,9 @@ static __global__ void add_parts(TN_GRID tn_arg db, const float *part, int parts
 static tn_status put_bias(const tn_call *c, const float *parts, int count)
 {
     const int64_t n = tn_row_len(&c->dout[0]);
-    add_parts<<<(unsigned)((n + LANES - 1) / LANES), vector_block(), 0, tn_cuda_stream(c)>>>(c->din[BIAS], parts, count, n,
-                                                                                            c->accumulate >> BIAS & 1);
+    add_parts<<<(unsigned)((n + LANES - 1) / LANES), vector_block(), 0, tn_cuda_stream(c)>>>(c->din[BIAS], parts, count,
+                                                                                             n,
+                                                                                             c->accumulate >> BIAS & 1);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -307,12 +339,13 @@ tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_ar
     const int64_t rows = tn_all_rows(dy), n = tn_row_len(dy);
     *d = tn_contiguous_at(dy, work, dy->dtype);
     if (pre->data && dy->dims.rank > 1 && vectors(dy) && vectors(pre) && vectors(d)) {
-        before_act_of[act][all_bf16(dy, pre, d)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), parts,
-                                                                                          rows, (int)n);
+        before_act_of[act][all_bf16(dy, pre, d)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(
+            tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), parts, rows, (int)n);
         TN_CUDA_LAUNCHED();
         return parts ? put_bias(c, parts, act_parts(rows, n)) : TN_OK;
     }
-    before_act_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*d, from, *pre, act, rows * n, n);
+    before_act_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*d, from, *pre, act,
+                                                                                           rows * n, n);
     TN_CUDA_LAUNCHED();
     return parts ? sum_rows(c, d, parts) : TN_OK;
 }
@@ -339,14 +372,15 @@ static __global__ void pass_rows(TN_GRID tn_arg to, TN_GRID tn_arg from, bool ad
     }
 }
 
-static __global__ void __launch_bounds__(LANES *GROUPS) pass_vectors(const __grid_constant__ tn_rowset to, const __grid_constant__ tn_rowset from,
-                                                                      bool add, int n)
+static __global__ void __launch_bounds__(LANES *GROUPS)
+    pass_vectors(const __grid_constant__ tn_rowset to, const __grid_constant__ tn_rowset from, bool add, int n)
 {
     const int64_t rows = tn_d_rows(to.a);
     const int j = (blockIdx.x * LANES + threadIdx.x) * 8;
     if (j >= n) return;
     for (int64_t r = blockIdx.y * GROUPS + threadIdx.y; r < rows; r += gridDim.y * GROUPS)
-        tn_put8(to.a.data, to.a.dtype, r * to.distance + j, tn_load8(from.a.data, from.a.dtype, r * from.distance + j), add);
+        tn_put8(to.a.data, to.a.dtype, r * to.distance + j, tn_load8(from.a.data, from.a.dtype, r * from.distance + j),
+                add);
 }
 
 tn_status tn_linear_pass_residual(const tn_call *c)
@@ -355,7 +389,8 @@ tn_status tn_linear_pass_residual(const tn_call *c)
     const int64_t n = tn_row_len(dr), rows = tn_all_rows(dr);
     const bool add = c->accumulate >> RESIDUAL & 1;
     if (!dy->live && !dr->live && dr->dims.rank > 1 && vectors(dr) && vectors(dy))
-        pass_vectors<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(dr), tn_rows_of(dy), add, (int)n);
+        pass_vectors<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(dr), tn_rows_of(dy),
+                                                                                     add, (int)n);
     else pass_rows<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*dr, *dy, add, n);
     TN_CUDA_LAUNCHED();
     return TN_OK;

@@ -224,7 +224,4 @@ static const tn_op_test test = { .op = "linear",
                                  .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
-void tn_tests_linear(tn_test_list *l)
-{
-    tn_optest_add(l, &test);
-}
+void tn_tests_linear(tn_test_list *l) { tn_optest_add(l, &test); }

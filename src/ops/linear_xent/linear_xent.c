@@ -11,8 +11,13 @@ tn_kernel tn_linear_xent_forward_cuda, tn_linear_xent_backward_cuda;
 size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward);
 size_t tn_linear_xent_work_cuda(const tn_sig *s, bool backward);
 
-enum { X = TN_LINEAR_XENT_X, W = TN_LINEAR_XENT_W, LABELS = TN_LINEAR_XENT_LABELS, WEIGHTS = TN_LINEAR_XENT_WEIGHTS,
-       BIAS = TN_LINEAR_XENT_BIAS };
+enum {
+    X = TN_LINEAR_XENT_X,
+    W = TN_LINEAR_XENT_W,
+    LABELS = TN_LINEAR_XENT_LABELS,
+    WEIGHTS = TN_LINEAR_XENT_WEIGHTS,
+    BIAS = TN_LINEAR_XENT_BIAS
+};
 
 static tn_status linear_xent_infer(tn_sig *s)
 {
@@ -68,8 +73,11 @@ const tn_op tn_op_linear_xent = {
     .infer = linear_xent_infer,
     .grad = linear_xent_grad,
     .cost = linear_xent_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_linear_xent_forward_cpu, .backward = tn_linear_xent_backward_cpu, .work = tn_linear_xent_work_cpu }
-                TN_ON_CUDA(tn_linear_xent_forward_cuda, tn_linear_xent_backward_cuda, tn_linear_xent_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_linear_xent_forward_cpu,
+                             .backward = tn_linear_xent_backward_cpu,
+                             .work = tn_linear_xent_work_cpu } TN_ON_CUDA(tn_linear_xent_forward_cuda,
+                                                                          tn_linear_xent_backward_cuda,
+                                                                          tn_linear_xent_work_cuda) },
     TN_OP_SWITCH("opt.linear_xent", "cross-entropy that makes the logits tile by tile (off: all of them in memory)"),
     .plain = linear_xent_plain,
     .late_out = 1u << 2,

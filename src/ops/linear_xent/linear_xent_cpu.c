@@ -13,8 +13,13 @@
 size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward);
 tn_kernel tn_linear_xent_forward_cpu, tn_linear_xent_backward_cpu;
 
-enum { X = TN_LINEAR_XENT_X, W = TN_LINEAR_XENT_W, LABELS = TN_LINEAR_XENT_LABELS, WEIGHTS = TN_LINEAR_XENT_WEIGHTS,
-       BIAS = TN_LINEAR_XENT_BIAS };
+enum {
+    X = TN_LINEAR_XENT_X,
+    W = TN_LINEAR_XENT_W,
+    LABELS = TN_LINEAR_XENT_LABELS,
+    WEIGHTS = TN_LINEAR_XENT_WEIGHTS,
+    BIAS = TN_LINEAR_XENT_BIAS
+};
 /* 256 tokens fill the matrix product's own tile, so that packing a block of w is paid once per 256 rows. Rows and
  * columns of a piece of logits are handed to threads in the shares below. */
 enum { TILE = 256, BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4, COLUMNS_EACH = 256 };
@@ -89,7 +94,8 @@ static job make_job(const tn_call *c, bool backward)
 {
     const tn_linear_xent_attr *a = c->attr;
     const int64_t V = c->in[W].dims.dim[0], d = c->in[W].dims.dim[1];
-    job j = { .s = make_space(a, tn_dims_count(c->in[LABELS].dims), V, d, backward, c->makes_out, c->work), .z = a->z_loss,
+    job j = { .s = make_space(a, tn_dims_count(c->in[LABELS].dims), V, d, backward, c->makes_out, c->work),
+              .z = a->z_loss,
               .d = d };
     j.labels = (tn_labels){ .label = c->in[LABELS].data,
                             .weight = c->in[WEIGHTS].data,

@@ -8,8 +8,13 @@
 #include "ops/linear_xent/linear_xent.h"
 #include "ops/linear_xent/linear_xent_rows.cuh"
 
-enum { X = TN_LINEAR_XENT_X, W = TN_LINEAR_XENT_W, LABELS = TN_LINEAR_XENT_LABELS, WEIGHTS = TN_LINEAR_XENT_WEIGHTS,
-       BIAS = TN_LINEAR_XENT_BIAS };
+enum {
+    X = TN_LINEAR_XENT_X,
+    W = TN_LINEAR_XENT_W,
+    LABELS = TN_LINEAR_XENT_LABELS,
+    WEIGHTS = TN_LINEAR_XENT_WEIGHTS,
+    BIAS = TN_LINEAR_XENT_BIAS
+};
 enum { THREADS = 256, ROW_THREADS = 1024, LEAST_CHUNK = 256, TAIL = 64 };
 
 /* Logits of a chunk. Large: dw is read and written once per chunk, and the tiles of dx then fill the last wave. */
@@ -36,10 +41,10 @@ struct space {
     int64_t chunk, row; /* tokens at a time; numbers of a row of logits, a multiple of 64 */
     char *logits;       /* (chunk,row) */
     char *x;            /* (chunk,d) */
-    char *w;            /* (row,d): w, padded with rows of 0, so that all sizes suit the matrix units; in the type of x */
-    float *tail;        /* (TAIL,d): of dw, its rows from a multiple of TAIL on; more of them than there are classes */
-    double *term;       /* (n): weight (nll + z lse^2) */
-    double *scale;      /* 1 / sum of weights, or 1; 0 where nothing counts */
+    char *w;       /* (row,d): w, padded with rows of 0, so that all sizes suit the matrix units; in the type of x */
+    float *tail;   /* (TAIL,d): of dw, its rows from a multiple of TAIL on; more of them than there are classes */
+    double *term;  /* (n): weight (nll + z lse^2) */
+    double *scale; /* 1 / sum of weights, or 1; 0 where nothing counts */
     size_t bytes;
 };
 
@@ -74,8 +79,9 @@ extern "C" size_t tn_linear_xent_work_cuda(const tn_sig *s, bool backward)
 {
     (void)backward;
     const tn_dims w = s->in[W].dims;
-    return space_of((const tn_linear_xent_attr *)s->attr, tn_dims_count(s->in[LABELS].dims), w.dim[0], w.dim[1], s->in[X].dtype,
-                    NULL).bytes;
+    return space_of((const tn_linear_xent_attr *)s->attr, tn_dims_count(s->in[LABELS].dims), w.dim[0], w.dim[1],
+                    s->in[X].dtype, NULL)
+        .bytes;
 }
 
 /* --- kernels ------------------------------------------------------------------------------------------------------------ */
@@ -115,7 +121,8 @@ static __global__ void finish_loss(float *loss, const double *term, const double
 }
 
 /* Rows first .. first+count-1 of x, 0 where they do not count. */
-static __global__ void take_rows(void *to, const void *x, tn_dtype type, tn_xent_tokens t, int64_t first, int64_t count, int64_t d)
+static __global__ void take_rows(void *to, const void *x, tn_dtype type, tn_xent_tokens t, int64_t first, int64_t count,
+                                 int64_t d)
 {
     for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
         const bool in = tn_xent_counts(t, first + r);
@@ -124,7 +131,8 @@ static __global__ void take_rows(void *to, const void *x, tn_dtype type, tn_xent
     }
 }
 
-static __global__ void take_vectors(void *to, const void *x, tn_dtype type, tn_xent_tokens t, int64_t first, int64_t count, int64_t d)
+static __global__ void take_vectors(void *to, const void *x, tn_dtype type, tn_xent_tokens t, int64_t first,
+                                    int64_t count, int64_t d)
 {
     const int64_t per_row = d / 8, total = count * per_row;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -135,15 +143,18 @@ static __global__ void take_vectors(void *to, const void *x, tn_dtype type, tn_x
 }
 
 /* The first n numbers of `to` are those of `from`, the rest 0. */
-static __global__ void convert(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n, int64_t total)
+static __global__ void convert(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n,
+                               int64_t total)
 {
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x)
         tn_store(to, to_type, i, i < n ? tn_load(from, from_type, i) : 0.f);
 }
 
-static __global__ void convert_vectors(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n, int64_t total)
+static __global__ void convert_vectors(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n,
+                                       int64_t total)
 {
-    for (int64_t i = 8 * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < total; i += 8 * (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = 8 * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < total;
+         i += 8 * (int64_t)gridDim.x * blockDim.x) {
         tn_f8 x = { { 0 } };
         if (i < n) x = tn_load8(from, from_type, i);
         tn_store8(to, to_type, i, x);
@@ -157,7 +168,8 @@ static __global__ void put_tail(tn_arg dw, const float *tail, int64_t from, int6
 }
 
 /* db (V) (+)= sum over the rows of a chunk; a thread has one column. */
-static __global__ void sum_columns(tn_arg db, const void *logits, tn_dtype type, int64_t rows, int64_t row, int64_t V, bool add)
+static __global__ void sum_columns(tn_arg db, const void *logits, tn_dtype type, int64_t rows, int64_t row, int64_t V,
+                                   bool add)
 {
     const int64_t v = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (v >= V) return;
@@ -166,13 +178,14 @@ static __global__ void sum_columns(tn_arg db, const void *logits, tn_dtype type,
     tn_put(db.data, db.dtype, v * db.stride[0], sum, add);
 }
 
-static __global__ void grad_weights(tn_arg d, tn_xent_tokens t, const double *scale, const float *dy, const float *nll, const float *lse, const float *loss,
-                             bool sum, float z, bool add)
+static __global__ void grad_weights(tn_arg d, tn_xent_tokens t, const double *scale, const float *dy, const float *nll,
+                                    const float *lse, const float *loss, bool sum, float z, bool add)
 {
     const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (i >= t.n) return;
     const double s = lse[i], mean = sum ? 0 : (double)*loss;
-    const double g = tn_xent_counts(t, i) ? *scale * (double)(dy ? *dy : 0.f) * ((double)nll[i] + (double)z * s * s - mean) : 0;
+    const double g =
+        tn_xent_counts(t, i) ? *scale * (double)(dy ? *dy : 0.f) * ((double)nll[i] + (double)z * s * s - mean) : 0;
     tn_put(d.data, d.dtype, i, (float)g, add);
 }
 
@@ -204,8 +217,11 @@ static tn_status open_pass(const tn_call *c, pass *p)
     if (!w->data || n == 0 || (w->dtype == p->type && p->s.row == p->V)) return TN_OK;
     p->w = p->s.w;
     if (p->d % 8 == 0 && (uintptr_t)w->data % 16 == 0)
-        convert_vectors<<<tn_blocks(c, total / 8, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(p->s.w, p->type, w->data, w->dtype, n, total);
-    else convert<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(p->s.w, p->type, w->data, w->dtype, n, total);
+        convert_vectors<<<tn_blocks(c, total / 8, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(p->s.w, p->type, w->data,
+                                                                                             w->dtype, n, total);
+    else
+        convert<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(p->s.w, p->type, w->data, w->dtype, n,
+                                                                                 total);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -215,8 +231,11 @@ static tn_status make_logits(const pass *p, int64_t first, int64_t count)
     const tn_arg *x = &p->c->in[X];
     const cudaStream_t stream = tn_cuda_stream(p->c);
     if (p->d % 8 == 0 && (uintptr_t)x->data % 16 == 0)
-        take_vectors<<<tn_blocks(p->c, count * p->d / 8, THREADS), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t, first, count, p->d);
-    else take_rows<<<tn_blocks(p->c, count, 1), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t, first, count, p->d);
+        take_vectors<<<tn_blocks(p->c, count * p->d / 8, THREADS), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t,
+                                                                                         first, count, p->d);
+    else
+        take_rows<<<tn_blocks(p->c, count, 1), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t, first, count,
+                                                                     p->d);
     TN_CUDA_LAUNCHED();
     tn_cuda_gemm g = {};
     g.tf32 = p->c->tf32;
@@ -298,15 +317,16 @@ static tn_status add_dw(const pass *p, int64_t first, int64_t count)
     if (!left) return TN_OK;
     TN_RETURN_IF(multiply_dw(p, whole, TAIL, count, p->s.tail, TN_F32, first > 0));
     if (first + count < p->t.n) return TN_OK;
-    put_tail<<<tn_blocks(p->c, left * p->d, THREADS), THREADS, 0, tn_cuda_stream(p->c)>>>(*dw, p->s.tail, whole * p->d, left * p->d, add);
+    put_tail<<<tn_blocks(p->c, left * p->d, THREADS), THREADS, 0, tn_cuda_stream(p->c)>>>(*dw, p->s.tail, whole * p->d,
+                                                                                          left * p->d, add);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
 
 static tn_status add_bias(const pass *p, int64_t count, bool add)
 {
-    sum_columns<<<(unsigned)((p->V + 127) / 128), 128, 0, tn_cuda_stream(p->c)>>>(p->c->din[BIAS], p->s.logits, p->type, count, p->s.row,
-                                                                                  p->V, add);
+    sum_columns<<<(unsigned)((p->V + 127) / 128), 128, 0, tn_cuda_stream(p->c)>>>(p->c->din[BIAS], p->s.logits, p->type,
+                                                                                  count, p->s.row, p->V, add);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -317,8 +337,8 @@ static tn_status add_weights(const pass *p)
     const tn_linear_xent_attr *a = (const tn_linear_xent_attr *)c->attr;
     if (p->t.n == 0) return TN_OK;
     grad_weights<<<(unsigned)((p->t.n + THREADS - 1) / THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
-        c->din[WEIGHTS], p->t, p->s.scale, (const float *)c->dout[0].data, (const float *)c->out[1].data, (const float *)c->out[2].data,
-        (const float *)c->out[0].data, a->sum, a->z_loss, c->accumulate >> WEIGHTS & 1);
+        c->din[WEIGHTS], p->t, p->s.scale, (const float *)c->dout[0].data, (const float *)c->out[1].data,
+        (const float *)c->out[2].data, (const float *)c->out[0].data, a->sum, a->z_loss, c->accumulate >> WEIGHTS & 1);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -21,10 +21,12 @@ __device__ __forceinline__ float power2(float x)
 /* --- one row ------------------------------------------------------------------------------------------------------------ */
 
 /* Maximum and sum over a block of THREADS threads, given each thread's. NaN passes through the sum. */
-template <int THREADS> __device__ float2 block_lse(float most, float sum, float2 *shared)
+template <int THREADS>
+__device__ float2 block_lse(float most, float sum, float2 *shared)
 {
     for (int d = 16; d; d >>= 1) {
-        const float m = __shfl_xor_sync(0xffffffffu, most, d), s = __shfl_xor_sync(0xffffffffu, sum, d), top = fmaxf(most, m);
+        const float m = __shfl_xor_sync(0xffffffffu, most, d), s = __shfl_xor_sync(0xffffffffu, sum, d),
+                    top = fmaxf(most, m);
         sum = (most == top ? sum : sum * __expf(most - top)) + (m == top ? s : s * __expf(m - top));
         most = top;
     }
@@ -54,7 +56,8 @@ __device__ float finish_row(const tn_xent_rows &j, int64_t i, bool in, float lse
 /* --- bf16 --------------------------------------------------------------------------------------------------------------- */
 
 /* 8 numbers of bf16 and the bias that belongs to them. */
-template <bool BIAS> __device__ __forceinline__ tn_f8 widen(uint4 q, const tn_arg &bias, int vector)
+template <bool BIAS>
+__device__ __forceinline__ tn_f8 widen(uint4 q, const tn_arg &bias, int vector)
 {
     tn_f8 x = tn_load8(&q, TN_BF16, 0);
     if (BIAS) {
@@ -86,7 +89,8 @@ __device__ __forceinline__ void add_vector(running &s, const tn_f8 &x)
     for (int e = 0; e < 8; e++) s.sum[e & 3] += power2(fmaf(x.v[e], LOG2E, shift));
 }
 
-template <bool BIAS> __device__ __forceinline__ void take_one(running &s, uint4 q, const tn_arg &bias, int vector)
+template <bool BIAS>
+__device__ __forceinline__ void take_one(running &s, uint4 q, const tn_arg &bias, int vector)
 {
     const tn_f8 x = widen<BIAS>(q, bias, vector);
     float top = x.v[0];
@@ -121,16 +125,22 @@ __device__ __forceinline__ uint4 gradient_of(tn_f8 x, float p, float shift)
 
 __device__ __forceinline__ void copy_later(uint4 *to, const uint4 *from)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
 }
 
 __device__ __forceinline__ void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-template <int LEFT> __device__ __forceinline__ void wait_groups() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
+template <int LEFT>
+__device__ __forceinline__ void wait_groups()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
 
 /* The row in whole vectors 0 .. full-1, in groups of VECTORS for each thread, and an end: the vector with the last classes,
  * if it is not full, and those behind it. */
-template <int THREADS, bool STAGED, bool BIAS> struct walk {
+template <int THREADS, bool STAGED, bool BIAS>
+struct walk {
     static constexpr int GROUP = THREADS * VECTORS;
     uint4 *row, *staged; /* in global and shared memory */
     int full;
@@ -164,7 +174,8 @@ template <int THREADS, bool STAGED, bool BIAS> struct walk {
             fetch(g + STAGES);
             if (!BIAS) take_several(s, q);
 #pragma unroll
-            for (int k = 0; BIAS && k < VECTORS; k++) take_one<BIAS>(s, q[k], bias, g * GROUP + k * THREADS + threadIdx.x);
+            for (int k = 0; BIAS && k < VECTORS; k++)
+                take_one<BIAS>(s, q[k], bias, g * GROUP + k * THREADS + threadIdx.x);
         }
         if (STAGED) wait_groups<0>();
         for (int i = g * GROUP + threadIdx.x; i < full; i += THREADS) take_one<BIAS>(s, at(i), bias, i);
@@ -281,7 +292,8 @@ static __global__ void __launch_bounds__(ANY_THREADS) any_rows(const __grid_cons
         if (in && v0 < V) {
             x = tn_load8(j.logits, j.type, base + v0);
             for (int e = 0; e < 8; e++) {
-                if (j.bias.data && v0 + e < V) x.v[e] += tn_load(j.bias.data, j.bias.dtype, (v0 + e) * j.bias.stride[0]);
+                if (j.bias.data && v0 + e < V)
+                    x.v[e] += tn_load(j.bias.data, j.bias.dtype, (v0 + e) * j.bias.stride[0]);
                 x.v[e] = v0 + e < V ? p * expf(x.v[e] - lse) : 0.f;
                 if (v0 + e == label) x.v[e] -= coefficient;
             }
@@ -292,7 +304,8 @@ static __global__ void __launch_bounds__(ANY_THREADS) any_rows(const __grid_cons
 
 /* --- choosing ------------------------------------------------------------------------------------------------------------ */
 
-template <int THREADS, bool STAGED, bool BIAS> static tn_status launch(const tn_xent_rows *j, cudaStream_t stream)
+template <int THREADS, bool STAGED, bool BIAS>
+static tn_status launch(const tn_xent_rows *j, cudaStream_t stream)
 {
     const int bytes = STAGED ? (int)(j->t.classes / 8 * 16) : 0;
     if (bytes) TN_RETURN_IF(tn_cuda_allow_shared((const void *)bf16_rows<THREADS, STAGED, BIAS>, bytes));
@@ -301,7 +314,8 @@ template <int THREADS, bool STAGED, bool BIAS> static tn_status launch(const tn_
     return TN_OK;
 }
 
-template <int THREADS> static tn_status launch_for(const tn_xent_rows *j, bool staged, cudaStream_t stream)
+template <int THREADS>
+static tn_status launch_for(const tn_xent_rows *j, bool staged, cudaStream_t stream)
 {
     if (staged) return j->bias.data ? launch<THREADS, true, true>(j, stream) : launch<THREADS, true, false>(j, stream);
     return j->bias.data ? launch<THREADS, false, true>(j, stream) : launch<THREADS, false, false>(j, stream);
@@ -318,7 +332,8 @@ tn_status tn_xent_rows_run(const tn_call *c, const tn_xent_rows *j)
         TN_CUDA_TRY(cudaGetDevice(&device));
         TN_CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
         const bool staged = j->gradient && j->t.classes / 8 * 16 <= most - 1024; /* the kernel's own arrays */
-        return j->t.classes < 8 * 512 * VECTORS ? launch_for<128>(j, staged, stream) : launch_for<512>(j, staged, stream);
+        return j->t.classes < 8 * 512 * VECTORS ? launch_for<128>(j, staged, stream)
+                                                : launch_for<512>(j, staged, stream);
     }
     any_rows<<<(unsigned)j->rows, ANY_THREADS, 0, stream>>>(*j);
     TN_CUDA_LAUNCHED();

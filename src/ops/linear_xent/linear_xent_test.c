@@ -233,7 +233,8 @@ static void same_as_plain_twin(void)
 /* Workspace of a plan with n tokens; late: the loss comes with the gradients. */
 static size_t workspace(int64_t n, bool late)
 {
-    const tn_graph_options o = { .activation = TN_F32, .off = (const char *const[]){ late ? NULL : "opt.late_loss", NULL } };
+    const tn_graph_options o = { .activation = TN_F32,
+                                 .off = (const char *const[]){ late ? NULL : "opt.late_loss", NULL } };
     tn_graph *g;
     tn_plan *p;
     assert_ok(tn_graph_new(&o, &g));

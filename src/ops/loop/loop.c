@@ -26,7 +26,8 @@ static tn_status loop_infer(tn_sig *s)
     const tn_loop_body *b = body_of(s);
     int n = 0;
     if (!b) return TN_USAGE; /* the text says why the body could not be compiled */
-    for (int i = 0; i < b->spec.n_carry; i++) s->out[n++] = (tn_type){ .dtype = b->spec.carry[i].dtype, .dims = b->spec.carry[i].dims };
+    for (int i = 0; i < b->spec.n_carry; i++)
+        s->out[n++] = (tn_type){ .dtype = b->spec.carry[i].dtype, .dims = b->spec.carry[i].dims };
     for (int i = 0; i < b->spec.n_ys; i++, n++) {
         if (!tn_dtype_is_float(b->spec.ys[i].dtype)) s->out[n].dtype = b->spec.ys[i].dtype;
         s->out[n].dims = stacked(b->steps, b->spec.ys[i].dims);
@@ -34,7 +35,8 @@ static tn_status loop_infer(tn_sig *s)
     s->out[n++] = (tn_type){ .dtype = TN_I32, .dims = tn_shape(1) };
     s->out[n++] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(1) };
     for (int i = 0; b->solve && i < LOOP_PER_SAMPLE; i++)
-        s->out[n++] = (tn_type){ .dtype = i < LOOP_RESIDUALS ? TN_I32 : TN_F32, .dims = tn_shape(b->spec.carry[0].dims.dim[0]) };
+        s->out[n++] =
+            (tn_type){ .dtype = i < LOOP_RESIDUALS ? TN_I32 : TN_F32, .dims = tn_shape(b->spec.carry[0].dims.dim[0]) };
     for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_carry; i++)
         s->out[n++] = (tn_type){ .dtype = b->spec.carry[i].dtype, .dims = stacked(b->steps, b->spec.carry[i].dims) };
     s->n_out = n;
@@ -55,7 +57,8 @@ static void loop_gradient(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = bits(loop_in_x(b), s->n_in);
     u->out = b->grad == TN_LOOP_BPTT ? bits(loop_out_history(b), s->n_out) : 1;
     if (b->grad == TN_LOOP_BPTT && b->solve) u->out |= (uint64_t)1 << loop_out_sample(b, LOOP_FREE_STEPS);
-    if (b->solve) u->out |= (uint64_t)b->counted << loop_out_sample(b, 0); /* written there: the planner keeps the memory */
+    if (b->solve)
+        u->out |= (uint64_t)b->counted << loop_out_sample(b, 0); /* written there: the planner keeps the memory */
 }
 
 static void loop_cost(const tn_sig *s, tn_cost *c)
@@ -71,7 +74,8 @@ static void loop_cost(const tn_sig *s, tn_cost *c)
     case TN_LOOP_IMPLICIT: c->flops_backward = n * tn_plan_flops(b->vjp_carry.plan) + all; break;
     case TN_LOOP_ONE_STEP: c->flops_backward = all; break;
     case TN_LOOP_EP:
-        c->flops_backward = all + n * (b->centred ? 2 : 1) * (tn_plan_flops(b->forward.plan) + tn_plan_flops(b->cost.plan));
+        c->flops_backward =
+            all + n * (b->centred ? 2 : 1) * (tn_plan_flops(b->forward.plan) + tn_plan_flops(b->cost.plan));
         break;
     }
 }
@@ -98,8 +102,7 @@ const tn_op tn_op_loop = {
                              .backward = tn_loop_backward_cpu,
                              .work = tn_loop_work,
                              .host = tn_loop_host } TN_ON_CUDA(.forward = tn_loop_forward_cuda,
-                                                               .backward = tn_loop_backward_cuda,
-                                                               .work = tn_loop_work,
+                                                               .backward = tn_loop_backward_cuda, .work = tn_loop_work,
                                                                .host = tn_loop_host) },
     .release = loop_release,
 };
@@ -143,8 +146,9 @@ static void build_cost(tn_graph *g, tn_body_io *io, void *user)
 static tn_type type_of(const tn_graph *g, tn_ref x, bool trainable)
 {
     const tn_dtype t = tn_ref_dtype(g, x);
-    return (tn_type){ .dtype = tn_dtype_is_float(t) ? TN_F32 : t, .dims = tn_ref_dims(g, x), .absent = !x.id,
-                      .trainable = trainable };
+    return (tn_type){
+        .dtype = tn_dtype_is_float(t) ? TN_F32 : t, .dims = tn_ref_dims(g, x), .absent = !x.id, .trainable = trainable
+    };
 }
 
 /* What the backward kernel is to count, a bit for each. */
@@ -198,19 +202,22 @@ static tn_status check_options(const tn_graph *g, const tn_loop_options *o)
 }
 
 /* Constants said to have samples along axis 0 have as many as the carry. */
-static tn_status check_samples(const tn_graph *g, const tn_ref *consts, int n, uint64_t which, const char *option, int64_t samples)
+static tn_status check_samples(const tn_graph *g, const tn_ref *consts, int n, uint64_t which, const char *option,
+                               int64_t samples)
 {
     if (which >> n) return tn_error(TN_USAGE, "%s has a bit above its %d constants", option, n);
     for (int i = 0; i < n; i++) {
         if (!(which >> i & 1) || !consts[i].id) continue;
         const tn_dims d = tn_ref_dims(g, consts[i]);
         if (d.rank < 1 || d.dim[0] != samples)
-            return tn_error(TN_USAGE, "%s names constant %d, whose first axis is not the %lld samples", option, i, (long long)samples);
+            return tn_error(TN_USAGE, "%s names constant %d, whose first axis is not the %lld samples", option, i,
+                            (long long)samples);
     }
     return TN_OK;
 }
 
-static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_options *o, const bool *wanted, tn_loop_body *b)
+static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_options *o, const bool *wanted,
+                              tn_loop_body *b)
 {
     tn_graph_options go = *tn_graph_get_options(g);
     go.activation = TN_F32; /* the state of a recurrence is never rounded to a half */
@@ -230,17 +237,24 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->memory = o->memory ? o->memory : TN_ANDERSON_DEFAULT;
     b->live = b->solve && o->sample_consts != 0;
     b->compact = b->live && o->rtol.id && tn_graph_switch(g, "opt.compact") &&
-                 go.device == TN_CPU; /* elsewhere the host does not know who is there */
+                 go.device == TN_CPU;         /* elsewhere the host does not know who is there */
     b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
-    b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
-                              .options = go, .threads = go.threads, .repeats = o->steps };
+    b->spec = (tn_body_spec){ .body = body,
+                              .n_carry = o->n_carry,
+                              .n_xs = o->n_xs,
+                              .n_consts = o->n_consts,
+                              .n_ys = o->n_ys,
+                              .options = go,
+                              .threads = go.threads,
+                              .repeats = o->steps };
     for (int i = 0; i < o->n_carry; i++) b->spec.carry[i] = type_of(g, o->carry[i], true);
     if (b->solve && (b->spec.carry[0].dims.rank < 1 || b->spec.carry[0].dtype != TN_F32))
         return tn_error(TN_USAGE, "a solve's carry has samples along axis 0, and floats");
     if (b->solve) {
         const int64_t samples = b->spec.carry[0].dims.dim[0];
         TN_RETURN_IF(check_samples(g, o->consts, o->n_consts, o->sample_consts, "sample_consts", samples));
-        TN_RETURN_IF(check_samples(g, o->cost_consts, o->n_cost_consts, o->sample_cost_consts, "sample_cost_consts", samples));
+        TN_RETURN_IF(
+            check_samples(g, o->cost_consts, o->n_cost_consts, o->sample_cost_consts, "sample_cost_consts", samples));
     }
     for (int i = 0; i < o->n_xs; i++) {
         b->spec.xs[i] = type_of(g, o->xs[i], wanted[loop_in_x(b) + i]);
@@ -255,9 +269,14 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     if (o->grad != TN_LOOP_BPTT) b->spec.repeats = 1; /* one pull back at the end */
     TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_ALL, &b->vjp_all));
     if (o->grad != TN_LOOP_EP) return TN_OK;
-    b->cost_spec = (tn_body_spec){ .body = { build_cost, (void *)(uintptr_t)o->cost }, .n_carry = 1, .n_ys = 1,
-                                   .n_consts = o->n_cost_consts, .options = go, .threads = go.threads,
-                                   .repeats = o->steps, .live = b->live,
+    b->cost_spec = (tn_body_spec){ .body = { build_cost, (void *)(uintptr_t)o->cost },
+                                   .n_carry = 1,
+                                   .n_ys = 1,
+                                   .n_consts = o->n_cost_consts,
+                                   .options = go,
+                                   .threads = go.threads,
+                                   .repeats = o->steps,
+                                   .live = b->live,
                                    .live_consts = b->live ? o->sample_cost_consts : 0 };
     b->cost_spec.carry[0] = b->spec.carry[0];
     for (int i = 0; i < o->n_cost_consts; i++) b->cost_spec.consts[i] = type_of(g, o->cost_consts[i], false);

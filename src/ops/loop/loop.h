@@ -49,7 +49,8 @@ typedef enum tn_loop_solver { TN_SOLVE_PICARD, TN_SOLVE_ANDERSON } tn_loop_solve
 struct tn_loop_body;
 struct tn_loop_phase;
 /* A phase of a solve (loop_run.h) whole, by a kernel that knows the body; *done says whether it takes this one. */
-typedef tn_status tn_loop_fused(const tn_call *c, const struct tn_loop_body *b, const struct tn_loop_phase *p, bool *done);
+typedef tn_status tn_loop_fused(const tn_call *c, const struct tn_loop_body *b, const struct tn_loop_phase *p,
+                                bool *done);
 
 typedef struct tn_loop_options {
     int unused_;
@@ -72,16 +73,16 @@ typedef struct tn_loop_options {
     tn_ref count;                               /* i32 (1): samples that are there; none = all B */
     uint64_t sample_consts, sample_cost_consts; /* bit i: constant i has samples along axis 0 */
     tn_loop_solver solver;
-    int memory;  /* TN_SOLVE_ANDERSON: pairs kept, 2 to 16; 0 = 5 */
-    tn_ref tol;  /* run-time scalar, instead of rtol */
-    bool mean;   /* ep: the factor of lambda is 1/count instead of weight */
-    bool proxy;  /* ep: see above */
-    bool at_rest; /* ep: see above; not with proxy */
-    tn_ref move; /* ep: run-time scalar, see above; with rtol */
+    int memory;                                        /* TN_SOLVE_ANDERSON: pairs kept, 2 to 16; 0 = 5 */
+    tn_ref tol;                                        /* run-time scalar, instead of rtol */
+    bool mean;                                         /* ep: the factor of lambda is 1/count instead of weight */
+    bool proxy;                                        /* ep: see above */
+    bool at_rest;                                      /* ep: see above; not with proxy */
+    tn_ref move;                                       /* ep: run-time scalar, see above; with rtol */
     tn_ref *free_steps, *nudged_steps, *adjoint_steps; /* i32 (B): evaluations of the body for each sample, by phase */
-    tn_ref *residuals;                            /* f32 (B): of the last evaluation of the free phase */
-    tn_ref *signal;                               /* f32 (B): |h_beta - h*| / max(|f(h*) - h*|, 1e-30) */
-    tn_loop_fused *fused;                         /* CUDA: asked first, for every phase stopped by rtol; NULL: none */
+    tn_ref *residuals;                                 /* f32 (B): of the last evaluation of the free phase */
+    tn_ref *signal;                                    /* f32 (B): |h_beta - h*| / max(|f(h*) - h*|, 1e-30) */
+    tn_loop_fused *fused; /* CUDA: asked first, for every phase stopped by rtol; NULL: none */
 } tn_loop_options;
 
 typedef struct tn_loop_attr {
@@ -91,8 +92,7 @@ typedef struct tn_loop_attr {
 extern const tn_op tn_op_loop;
 
 /* Returns the first final carry. */
-#define tn_loop(g, body, ...)                                                                                          \
-    tn_loop_((g), __FILE__, __LINE__, (body), (tn_loop_options){ .unused_ = 0, __VA_ARGS__ })
+#define tn_loop(g, body, ...) tn_loop_((g), __FILE__, __LINE__, (body), (tn_loop_options){ .unused_ = 0, __VA_ARGS__ })
 tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_options o);
 
 #endif

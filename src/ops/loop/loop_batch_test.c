@@ -114,7 +114,8 @@ static void no_vain_work(void **state)
         for (int off = 0; off < 2; off++) {
             tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
             eq_options o = kinds[k];
-            const bool bptt = o.grad == TN_LOOP_BPTT; /* back through every step, and then there is nothing left at the end */
+            const bool bptt =
+                o.grad == TN_LOOP_BPTT; /* back through every step, and then there is nothing left at the end */
             int64_t rows[2] = { 0 }, forward = 0, backward = 0, slowest = 0;
             run r;
             o.off = off ? "opt.compact" : NULL;
@@ -157,13 +158,15 @@ static void padding(void **state)
             for (int i = 0; i < 4; i++)
                 for (int j = COUNT * EQ_WIDTH; j < EQ_N; j++)
                     ((float *)tn_world_data(b, inputs[i]))[j] = i == 3 ? 77.f + (float)j : NAN;
-            for (int j = EQ_N - 3; j < EQ_N; j++) ((float *)tn_world_data(b, "g"))[j] = 5; /* a gradient nobody asked for */
+            for (int j = EQ_N - 3; j < EQ_N; j++)
+                ((float *)tn_world_data(b, "g"))[j] = 5; /* a gradient nobody asked for */
             run_plan(b, &poisoned);
             for (int s = 0; s < COUNT; s++) same_sample(&clean, s, &poisoned, s);
             for (int s = COUNT; s < EQ_B; s++)
-                assert_true(!poisoned.steps[s] && !poisoned.nudged[s] && !poisoned.adjoint[s] && poisoned.signal[s] == 0 &&
-                            poisoned.residuals[s] == 0);
-            for (int j = COUNT * EQ_WIDTH; j < EQ_N; j++) assert_true(poisoned.h[j] == 77.f + (float)j && poisoned.da[j] == 0);
+                assert_true(!poisoned.steps[s] && !poisoned.nudged[s] && !poisoned.adjoint[s] &&
+                            poisoned.signal[s] == 0 && poisoned.residuals[s] == 0);
+            for (int j = COUNT * EQ_WIDTH; j < EQ_N; j++)
+                assert_true(poisoned.h[j] == 77.f + (float)j && poisoned.da[j] == 0);
             assert_memory_equal(clean.dW, poisoned.dW, sizeof clean.dW);
             assert_memory_equal(clean.db, poisoned.db, sizeof clean.db);
             tn_world_close(&w);
@@ -252,12 +255,13 @@ static hard solve_hard(tn_loop_solver solver, const float *slope, float damping)
     tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
     tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
     const tn_ref a = tn_want_gradient(g, tn_input(g, "a", tn_shape(ROWS, HARD), TN_F32));
-    const tn_ref consts[] = { a, tn_input(g, "d", tn_shape(HARD), TN_F32) }, h0 = tn_fill(g, tn_shape(ROWS, HARD), TN_F32, 0.f);
+    const tn_ref consts[] = { a, tn_input(g, "d", tn_shape(HARD), TN_F32) },
+                 h0 = tn_fill(g, tn_shape(ROWS, HARD), TN_F32, 0.f);
     tn_ref steps, adjoint;
-    const tn_ref h = tn_loop(g, ((tn_body){ diagonal, NULL }), .carry = &h0, .n_carry = 1, .consts = consts, .n_consts = 2,
-                             .steps = 3000, .grad = TN_LOOP_IMPLICIT, .rtol = tn_scalar(g, "rtol", 1e-6f),
-                             .damping = tn_scalar(g, "damping", damping), .solver = solver, .sample_consts = 1,
-                             .free_steps = &steps, .adjoint_steps = &adjoint);
+    const tn_ref h = tn_loop(g, ((tn_body){ diagonal, NULL }), .carry = &h0, .n_carry = 1, .consts = consts,
+                             .n_consts = 2, .steps = 3000, .grad = TN_LOOP_IMPLICIT,
+                             .rtol = tn_scalar(g, "rtol", 1e-6f), .damping = tn_scalar(g, "damping", damping),
+                             .solver = solver, .sample_consts = 1, .free_steps = &steps, .adjoint_steps = &adjoint);
     tn_output(g, "h", h);
     tn_output(g, "steps", steps);
     tn_output(g, "adjoint", adjoint);
@@ -280,7 +284,8 @@ static void check_hard(const hard *r, const float *slope, double tolerance)
     for (int i = 0; i < ROWS * HARD; i++) {
         const double gap = 1 - (double)slope[i % HARD], h = (1 + i % 5) / gap, da = 1 / gap;
         if (!(fabs((double)r->h[i] - h) <= tolerance * h)) fail_msg("h %d is %g, not %g", i, (double)r->h[i], h);
-        if (!(fabs((double)r->da[i] - da) <= tolerance * da)) fail_msg("gradient %d is %g, not %g", i, (double)r->da[i], da);
+        if (!(fabs((double)r->da[i] - da) <= tolerance * da))
+            fail_msg("gradient %d is %g, not %g", i, (double)r->da[i], da);
     }
 }
 
@@ -291,9 +296,11 @@ static void anderson_is_faster(void **state)
     const hard picard = solve_hard(TN_SOLVE_PICARD, slope, 1), anderson = solve_hard(TN_SOLVE_ANDERSON, slope, 1);
     check_hard(&anderson, slope, 1e-3);
     for (int s = 0; s < ROWS; s++) {
-        assert_true(picard.steps[s] > 800); /* 0.995^n = 1e-6 is 2755, less for the other directions' share of the norm */
+        assert_true(picard.steps[s] >
+                    800); /* 0.995^n = 1e-6 is 2755, less for the other directions' share of the norm */
         if (anderson.steps[s] > 60 || anderson.adjoint[s] > 60)
-            fail_msg("sample %d: %d and %d steps, picard %d", s, anderson.steps[s], anderson.adjoint[s], picard.steps[s]);
+            fail_msg("sample %d: %d and %d steps, picard %d", s, anderson.steps[s], anderson.adjoint[s],
+                     picard.steps[s]);
     }
 }
 

@@ -45,6 +45,9 @@ enum { LOOP_FREE_STEPS, LOOP_NUDGED_STEPS, LOOP_ADJOINT_STEPS, LOOP_RESIDUALS, L
 static inline int loop_out_sample(const tn_loop_body *b, int which) { return loop_out_iterations(b) + 2 + which; }
 static inline int loop_out_history(const tn_loop_body *b) { return loop_out_sample(b, b->solve ? LOOP_PER_SAMPLE : 0); }
 
-static inline size_t loop_type_bytes(const tn_type *t) { return (size_t)tn_dims_count(t->dims) * tn_dtype_bytes(t->dtype); }
+static inline size_t loop_type_bytes(const tn_type *t)
+{
+    return (size_t)tn_dims_count(t->dims) * tn_dtype_bytes(t->dtype);
+}
 
 #endif

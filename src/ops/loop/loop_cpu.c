@@ -62,7 +62,10 @@ static tn_status clear_behind(const tn_call *c, const tn_loop_body *b, float *x)
 
 /* --- back through time ------------------------------------------------------------------------------------------------ */
 
-static const int32_t *steps_of(const tn_call *c, const tn_loop_body *b) { return c->out[loop_out_sample(b, LOOP_FREE_STEPS)].data; }
+static const int32_t *steps_of(const tn_call *c, const tn_loop_body *b)
+{
+    return c->out[loop_out_sample(b, LOOP_FREE_STEPS)].data;
+}
 
 static int64_t taken(const tn_call *c, const tn_loop_body *b)
 {
@@ -77,7 +80,8 @@ static size_t row_bytes(const tn_type *t) { return t->dims.dim[0] ? loop_type_by
 /* Rows of `to` become those of `from` that w->sample names. */
 static void gather(const loop_work *w, int64_t n, void *to, const void *from, size_t bytes)
 {
-    for (int64_t k = 0; k < n; k++) memcpy((char *)to + (size_t)k * bytes, (const char *)from + (size_t)w->sample[k] * bytes, bytes);
+    for (int64_t k = 0; k < n; k++)
+        memcpy((char *)to + (size_t)k * bytes, (const char *)from + (size_t)w->sample[k] * bytes, bytes);
 }
 
 /* With compaction the samples that take a step are the first rows: they lie by their steps, those with most first, and in the
@@ -111,7 +115,8 @@ static tn_status unrank(const tn_call *c, const tn_loop_body *b, loop_work *w)
     const int64_t width = (int64_t)(row_bytes(&b->spec.carry[0]) / sizeof(float));
     memcpy(w->spare[0], w->carry[0], loop_type_bytes(&b->spec.carry[0]));
     for (int64_t k = 0; k < n; k++)
-        memcpy((float *)(void *)w->carry[0] + w->sample[k] * width, (float *)(void *)w->spare[0] + k * width, (size_t)width * sizeof(float));
+        memcpy((float *)(void *)w->carry[0] + w->sample[k] * width, (float *)(void *)w->spare[0] + k * width,
+               (size_t)width * sizeof(float));
     for (int i = 0; i < b->spec.n_consts; i++) {
         const int64_t each = (int64_t)(row_bytes(&b->spec.consts[i]) / sizeof(float));
         float *to = c->din[loop_in_const(b) + i].data;
@@ -163,10 +168,20 @@ static tn_status passes_by(const tn_call *c, const tn_loop_body *b, loop_work *w
 
 /* --- the kernels ------------------------------------------------------------------------------------------------------ */
 
-static const loop_device cpu = { .copy = copy, .zero = zero, .add = add, .put_taken = put_taken, .solve = loop_solve,
-                                 .adjoint = loop_adjoint, .propagate = loop_propagate, .set_live = set_live,
-                                 .clear_behind = clear_behind, .taken = taken, .reaches = reaches, .passes_by = passes_by,
-                                 .rank = rank, .unrank = unrank };
+static const loop_device cpu = { .copy = copy,
+                                 .zero = zero,
+                                 .add = add,
+                                 .put_taken = put_taken,
+                                 .solve = loop_solve,
+                                 .adjoint = loop_adjoint,
+                                 .propagate = loop_propagate,
+                                 .set_live = set_live,
+                                 .clear_behind = clear_behind,
+                                 .taken = taken,
+                                 .reaches = reaches,
+                                 .passes_by = passes_by,
+                                 .rank = rank,
+                                 .unrank = unrank };
 
 static tn_status check_threads(const tn_call *c)
 {

@@ -29,8 +29,8 @@ struct phase {
     int32_t *steps;   /* (rows), counted up, or NULL */
     float *residuals; /* (rows) or NULL */
     tn_anderson anderson;
-    int32_t most;              /* iterations */
-    bool repeats;              /* the recording goes on as long as the number behind handle says */
+    int32_t most; /* iterations */
+    bool repeats; /* the recording goes on as long as the number behind handle says */
     unsigned long long handle;
 };
 
@@ -103,7 +103,8 @@ static __device__ void step_sample(const phase &p, int64_t s, tn_d_solving<M> *q
     const double size = sqrt(q->sum[TN_D_SIZE]);
     const float r = (float)(sqrt(q->sum[TN_D_DISTANCE]) / fmax(p.origin ? moved_by(p, s, size) : size, 1e-6));
     const bool there = r < limit; /* false for NaN */
-    double moved = p.accelerate && !there ? tn_d_anderson(p.anderson, s, t, damping, q) : tn_d_move(t, TN_D_DAMPED, damping, 0, 0, false, q);
+    double moved = p.accelerate && !there ? tn_d_anderson(p.anderson, s, t, damping, q)
+                                          : tn_d_move(t, TN_D_DAMPED, damping, 0, 0, false, q);
     if (p.tol) {
         tn_d_totals<1>(&moved, q);
         moved = q->sum[0];
@@ -171,7 +172,10 @@ static __global__ void put_numbers(const int32_t *state, int32_t taken, int32_t 
     if (residual) *residual = state ? __int_as_float(state[LARGEST]) : 0.f;
 }
 
-static __global__ void set_count(const int32_t *count, int64_t rows, int32_t *live) { *live = (int32_t)count_of(count, rows); }
+static __global__ void set_count(const int32_t *count, int64_t rows, int32_t *live)
+{
+    *live = (int32_t)count_of(count, rows);
+}
 
 static __global__ void set_one(float *one) { *one = 1; }
 
@@ -184,11 +188,13 @@ static __global__ void clear_rows(const int32_t *count, int64_t rows, int64_t wi
 
 static __global__ void add_numbers(float *to, const float *from, int64_t n)
 {
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) to[i] += from[i];
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+        to[i] += from[i];
 }
 
 /* out[k] = |x - h| of the samples that are there; then over what was there, where `ratio`. gridDim.x = rows */
-static __global__ void distances(const int32_t *count, int64_t rows, int64_t width, const float *x, const float *h, float *out, bool ratio)
+static __global__ void distances(const int32_t *count, int64_t rows, int64_t width, const float *x, const float *h,
+                                 float *out, bool ratio)
 {
     __shared__ double sums[33];
     double sum = 0;
@@ -214,9 +220,13 @@ struct estimate {
 static __global__ void estimate_lambda(const __grid_constant__ estimate e)
 {
     const int64_t count = count_of(e.count, e.rows), n = count * e.width;
-    const float samples = (float)(count ? count : 1), weight = e.mean ? 1 / samples : e.weight, beta = *e.beta > 0 ? *e.beta : NAN;
-    const float factor = e.proxy ? 2 / (beta * samples * (float)e.width) : e.centred ? weight / (2 * beta) : weight / beta;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < e.rows * e.width; i += (int64_t)gridDim.x * blockDim.x) {
+    const float samples = (float)(count ? count : 1), weight = e.mean ? 1 / samples : e.weight,
+                beta = *e.beta > 0 ? *e.beta : NAN;
+    const float factor = e.proxy     ? 2 / (beta * samples * (float)e.width)
+                         : e.centred ? weight / (2 * beta)
+                                     : weight / beta;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < e.rows * e.width;
+         i += (int64_t)gridDim.x * blockDim.x) {
         const float gap = i >= n      ? 0
                           : e.proxy   ? e.lambda[i] - e.h[i]
                           : e.centred ? e.h[i] - e.lambda[i]
@@ -227,8 +237,8 @@ static __global__ void estimate_lambda(const __grid_constant__ estimate e)
 
 /* d = what of g reaches f in step t; or, after the body, to = its gradient plus the rest. A step that a sample did not take
  * passes its g on. */
-static __global__ void back_step(const float *damping, const int32_t *steps, int32_t t, const float *g, float *d, float *to, int64_t width,
-                                 int64_t n)
+static __global__ void back_step(const float *damping, const int32_t *steps, int32_t t, const float *g, float *d,
+                                 float *to, int64_t width, int64_t n)
 {
     const float part = number(damping, 1);
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
@@ -245,9 +255,15 @@ static int64_t rows_of(const tn_loop_body *b) { return b->spec.carry[0].dims.dim
 static int64_t all_of(const tn_loop_body *b) { return tn_dims_count(b->spec.carry[0].dims); }
 static int64_t width_of(const tn_loop_body *b) { return rows_of(b) ? all_of(b) / rows_of(b) : 0; }
 static const float *scalar(const tn_call *c, int i) { return (const float *)c->in[i].data; }
-static const int32_t *count_at(const tn_call *c, const tn_loop_body *b) { return (const int32_t *)c->in[loop_in_count(b)].data; }
+static const int32_t *count_at(const tn_call *c, const tn_loop_body *b)
+{
+    return (const int32_t *)c->in[loop_in_count(b)].data;
+}
 
-static unsigned threads_for(int64_t width) { return width <= 64 ? 64 : width <= 128 ? 128 : width <= 2048 ? THREADS : STEP_THREADS; }
+static unsigned threads_for(int64_t width)
+{
+    return width <= 64 ? 64 : width <= 128 ? 128 : width <= 2048 ? THREADS : STEP_THREADS;
+}
 
 static tn_status copy(const tn_call *c, void *to, const void *from, size_t bytes)
 {
@@ -290,7 +306,8 @@ static tn_status set_live(const tn_call *c, const tn_loop_body *b, loop_work *w)
 static tn_status clear_behind(const tn_call *c, const tn_loop_body *b, float *x)
 {
     if (!all_of(b) || !count_at(c, b)) return TN_OK;
-    clear_rows<<<tn_blocks(c, all_of(b), THREADS), THREADS, 0, tn_cuda_stream(c)>>>(count_at(c, b), rows_of(b), width_of(b), x);
+    clear_rows<<<tn_blocks(c, all_of(b), THREADS), THREADS, 0, tn_cuda_stream(c)>>>(count_at(c, b), rows_of(b),
+                                                                                    width_of(b), x);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -318,7 +335,10 @@ static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, 
     return back(c, b, w, t, w->lambda);
 }
 
-static tn_status passes_by(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t) { return back(c, b, w, t, NULL); }
+static tn_status passes_by(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t)
+{
+    return back(c, b, w, t, NULL);
+}
 
 /* --- phases ---------------------------------------------------------------------------------------------------------------- */
 
@@ -381,7 +401,8 @@ static tn_status counters(const tn_call *c, const tn_loop_body *b, int which, vo
 static tn_status whole(const tn_call *c, const tn_loop_body *b, const tn_loop_phase *p, bool *done)
 {
     *done = false;
-    if (!b->fused || !scalar(c, loop_in_rtol(b)) || b->grad == TN_LOOP_BPTT || b->solver != TN_SOLVE_PICARD || b->proxy) return TN_OK;
+    if (!b->fused || !scalar(c, loop_in_rtol(b)) || b->grad == TN_LOOP_BPTT || b->solver != TN_SOLVE_PICARD || b->proxy)
+        return TN_OK;
     return b->fused(c, b, p, done);
 }
 
@@ -442,7 +463,8 @@ static tn_status measure(const tn_call *c, const phase *p, const float *x, float
 {
     if (!out || !p->rows) return TN_OK;
     distances<<<(unsigned)p->rows, threads_for(p->width), 0, tn_cuda_stream(c)>>>(p->count, p->rows, p->width, x,
-                                                                                 (const float *)c->out[0].data, out, ratio);
+                                                                                  (const float *)c->out[0].data, out,
+                                                                                  ratio);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -511,7 +533,8 @@ static tn_status propagate(const tn_call *c, const tn_loop_body *b, loop_work *w
 
 /* --- the kernels ------------------------------------------------------------------------------------------------------------ */
 
-static const loop_device gpu = { copy, zero, add, put_taken, solve, adjoint, propagate, set_live, clear_behind, taken, reaches, passes_by, NULL, NULL };
+static const loop_device gpu = { copy,     zero,         add,   put_taken, solve,     adjoint, propagate,
+                                 set_live, clear_behind, taken, reaches,   passes_by, NULL,    NULL };
 
 extern "C" tn_status tn_loop_forward_cuda(const tn_call *c) { return tn_loop_run_forward(&gpu, c); }
 

@@ -62,7 +62,8 @@ static void take_solve(space *s, const tn_loop_body *b, bool backward, loop_work
     take_moving(s, &b->spec, w->moving);
     if (!backward) return;
     for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_consts; i++)
-        if ((b->spec.live_consts >> i & 1) && b->vjp_all.dconsts[i] >= 0) w->dmoving[i] = take(s, loop_type_bytes(&b->spec.consts[i]));
+        if ((b->spec.live_consts >> i & 1) && b->vjp_all.dconsts[i] >= 0)
+            w->dmoving[i] = take(s, loop_type_bytes(&b->spec.consts[i]));
     take_moving(s, &b->cost_spec, w->moving + TN_BODY_MAX);
     if (b->grad == TN_LOOP_IMPLICIT) w->moving[LOOP_FREE_STATE] = take(s, loop_type_bytes(h));
 }
@@ -114,7 +115,10 @@ static void set_consts(const tn_call *c, const tn_loop_body *b, const loop_work 
         loop_set(r, r->entry->consts[i], w->ranked && w->moving[i] ? w->moving[i] : c->in[loop_in_const(b) + i].data);
 }
 
-static const char *at_step(const tn_arg *a, int64_t t, size_t bytes) { return (const char *)a->data + (size_t)t * bytes; }
+static const char *at_step(const tn_arg *a, int64_t t, size_t bytes)
+{
+    return (const char *)a->data + (size_t)t * bytes;
+}
 
 void *loop_result(const loop_runner *r, const char *kind, int i)
 {
@@ -148,7 +152,8 @@ static void swap(loop_work *w, int n)
 }
 
 /* Slice t of an array (steps,...) of the node, where it is asked for. */
-static tn_status put_slice(const loop_device *v, const tn_call *c, const tn_arg *a, int64_t t, const void *from, size_t bytes)
+static tn_status put_slice(const loop_device *v, const tn_call *c, const tn_arg *a, int64_t t, const void *from,
+                           size_t bytes)
 {
     return a->data ? v->copy(c, (char *)a->data + (size_t)t * bytes, from, bytes) : TN_OK;
 }
@@ -157,13 +162,15 @@ static tn_status run_sequence(const loop_device *v, const tn_call *c, const tn_l
 {
     for (int64_t t = 0; t < b->steps; t++) {
         for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_carry; i++)
-            TN_RETURN_IF(put_slice(v, c, &c->out[loop_out_history(b) + i], t, w->carry[i], loop_type_bytes(&b->spec.carry[i])));
+            TN_RETURN_IF(
+                put_slice(v, c, &c->out[loop_out_history(b) + i], t, w->carry[i], loop_type_bytes(&b->spec.carry[i])));
         TN_RETURN_IF(step_forward(c, b, w, t));
         for (int i = 0; i < b->spec.n_ys; i++)
             TN_RETURN_IF(put_slice(v, c, &c->out[loop_out_y(b) + i], t, loop_result(&w->forward, "y", i),
                                    loop_type_bytes(&b->spec.ys[i])));
         for (int i = 0; i < b->spec.n_carry; i++) /* all results lie in the arena: no carry is overwritten too early */
-            TN_RETURN_IF(v->copy(c, w->spare[i], loop_result(&w->forward, "next", i), loop_type_bytes(&b->spec.carry[i])));
+            TN_RETURN_IF(
+                v->copy(c, w->spare[i], loop_result(&w->forward, "next", i), loop_type_bytes(&b->spec.carry[i])));
         swap(w, b->spec.n_carry);
     }
     return v->put_taken(c, b, b->steps);
@@ -208,8 +215,8 @@ static tn_status give_dcarry(const loop_device *v, const tn_call *c, int i, cons
 }
 
 /* lambda^T df/d(everything) at the state h and step t: constants are added to, slices of xs written or added. */
-static tn_status pull_back(const loop_device *v, const tn_call *c, const tn_loop_body *b, loop_work *w, char *const *h, int64_t t,
-                           char *const *dnext, char *const *dcarry)
+static tn_status pull_back(const loop_device *v, const tn_call *c, const tn_loop_body *b, loop_work *w, char *const *h,
+                           int64_t t, char *const *dnext, char *const *dcarry)
 {
     loop_runner *r = &w->vjp_all;
     const loop_entry *e = &b->vjp_all;
@@ -225,7 +232,8 @@ static tn_status pull_back(const loop_device *v, const tn_call *c, const tn_loop
     set_consts(c, b, w, r);
     loop_set(r, e->live, w->live);
     for (int i = 0; i < b->spec.n_consts; i++)
-        loop_set(r, e->dconsts[i], w->ranked && w->dmoving[i] ? (void *)w->dmoving[i] : c->din[loop_in_const(b) + i].data);
+        loop_set(r, e->dconsts[i],
+                 w->ranked && w->dmoving[i] ? (void *)w->dmoving[i] : c->din[loop_in_const(b) + i].data);
     for (int i = 0; i < b->spec.n_xs; i++) {
         const int k = loop_in_x(b) + i;
         const size_t bytes = loop_type_bytes(&b->spec.xs[i]);
@@ -238,8 +246,8 @@ static tn_status pull_back(const loop_device *v, const tn_call *c, const tn_loop
     for (int i = 0; i < b->spec.n_xs; i++) {
         const int k = loop_in_x(b) + i;
         if (e->dxs[i] >= 0 && (c->accumulate >> k & 1))
-            TN_RETURN_IF(v->add(c, (float *)c->din[k].data + t * tn_dims_count(b->spec.xs[i].dims), (float *)(void *)w->dx[i],
-                                tn_dims_count(b->spec.xs[i].dims)));
+            TN_RETURN_IF(v->add(c, (float *)c->din[k].data + t * tn_dims_count(b->spec.xs[i].dims),
+                                (float *)(void *)w->dx[i], tn_dims_count(b->spec.xs[i].dims)));
     }
     return TN_OK;
 }
@@ -249,7 +257,8 @@ static tn_status backward_bptt(const loop_device *v, const tn_call *c, const tn_
     const int64_t taken = b->solve ? v->taken(c, b) : b->steps;
     for (int i = 0; i < b->spec.n_carry; i++) {
         const size_t bytes = loop_type_bytes(&b->spec.carry[i]);
-        TN_RETURN_IF(c->dout[i].data ? v->copy(c, w->carry[i], c->dout[i].data, bytes) : v->zero(c, w->carry[i], bytes));
+        TN_RETURN_IF(c->dout[i].data ? v->copy(c, w->carry[i], c->dout[i].data, bytes)
+                                     : v->zero(c, w->carry[i], bytes));
     }
     if (b->solve) { /* what is not there has no gradient, and is not touched below where the body sees rows alive only */
         TN_RETURN_IF(v->clear_behind(c, b, (float *)(void *)w->carry[0]));

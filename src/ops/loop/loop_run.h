@@ -18,7 +18,11 @@ typedef struct loop_runner {
     bool ran; /* in this call: what the prologue made is there */
 } loop_runner;
 
-enum { LOOP_FREE_STATE = 2 * TN_BODY_MAX, LOOP_REST, LOOP_MOVING }; /* what moves with a sample: constants, cost constants, h*, f(h*) - h* */
+enum {
+    LOOP_FREE_STATE = 2 * TN_BODY_MAX,
+    LOOP_REST,
+    LOOP_MOVING
+}; /* what moves with a sample: constants, cost constants, h*, f(h*) - h* */
 
 typedef struct loop_work {
     loop_runner forward, vjp_carry, vjp_all, cost;
@@ -28,16 +32,16 @@ typedef struct loop_work {
     char *dx[TN_BODY_MAX];                         /* gradient of one slice of each sequence */
     float *one;
     /* of a solve with B samples */
-    int32_t *live;             /* (1): rows of the batch that the body sees */
-    float *front;              /* like carry 0: states of the samples on their way, in its first rows */
-    char *moving[LOOP_MOVING]; /* copies of what belongs to them, in the same rows */
+    int32_t *live;               /* (1): rows of the batch that the body sees */
+    float *front;                /* like carry 0: states of the samples on their way, in its first rows */
+    char *moving[LOOP_MOVING];   /* copies of what belongs to them, in the same rows */
     float *dmoving[TN_BODY_MAX]; /* bptt with compaction: gradients of their constants, in the rows of the way back */
-    bool ranked;                 /* on the way back samples lie by their steps, those with most first, as w->sample says */
-    int32_t *sample;           /* (B): the samples on their way; CUDA: 1 for those that have left */
-    uint8_t *there;            /* (B): which of them have converged */
-    float *residual;           /* (B): of theirs */
-    double *moved;             /* (B): |h_next - h|^2 of theirs */
-    int32_t *state;            /* CUDA: what the phase has come to (loop_cuda.cu) */
+    bool ranked;     /* on the way back samples lie by their steps, those with most first, as w->sample says */
+    int32_t *sample; /* (B): the samples on their way; CUDA: 1 for those that have left */
+    uint8_t *there;  /* (B): which of them have converged */
+    float *residual; /* (B): of theirs */
+    double *moved;   /* (B): |h_next - h|^2 of theirs */
+    int32_t *state;  /* CUDA: what the phase has come to (loop_cuda.cu) */
     tn_anderson anderson;
     size_t total, host; /* bytes of both memories */
 } loop_work;
@@ -48,15 +52,15 @@ typedef enum tn_loop_phase_kind { TN_LOOP_PHASE_FREE, TN_LOOP_PHASE_NUDGED, TN_L
 
 typedef struct tn_loop_phase {
     tn_loop_phase_kind kind;
-    float *x;           /* (B,width); rows behind the count are not touched */
-    const float *at;    /* adjoint: the state whose Jacobian it is; like x */
-    const float *g;     /* adjoint: lambda = g + J^T lambda */
-    float sign;         /* nudged: by beta times this */
-    float *rest;        /* nudged: (B,width) to keep f(h*) - h* in, which is taken off f; or NULL */
-    const float *move;  /* nudged: a scalar instead of rtol, see loop.h; or NULL */
-    int32_t *steps;     /* (B) or NULL: added to */
-    float *residuals;   /* (B) or NULL */
-    float *signal;      /* nudged: (B) or NULL */
+    float *x;          /* (B,width); rows behind the count are not touched */
+    const float *at;   /* adjoint: the state whose Jacobian it is; like x */
+    const float *g;    /* adjoint: lambda = g + J^T lambda */
+    float sign;        /* nudged: by beta times this */
+    float *rest;       /* nudged: (B,width) to keep f(h*) - h* in, which is taken off f; or NULL */
+    const float *move; /* nudged: a scalar instead of rtol, see loop.h; or NULL */
+    int32_t *steps;    /* (B) or NULL: added to */
+    float *residuals;  /* (B) or NULL */
+    float *signal;     /* nudged: (B) or NULL */
 } tn_loop_phase;
 
 /* What differs between devices. Memory is the device's throughout. */

@@ -15,12 +15,12 @@ typedef struct phase {
     loop_work *w;
     int64_t rows, count, width; /* of the batch, those that are there, numbers in each */
     float damping, rtol, tol;
-    bool together;         /* all stop at once, by tol; else a sample that has converged stays */
+    bool together; /* all stop at once, by tol; else a sample that has converged stays */
     bool accelerate;
-    float *x, *out;        /* (rows,width): states by row, and by sample (one and the same without compaction) */
-    int64_t active;        /* samples on their way: w->sample[0 .. active) */
-    int32_t *steps;        /* (rows) by sample, counted up, or NULL */
-    float *residuals;      /* (rows) by sample, or NULL */
+    float *x, *out;   /* (rows,width): states by row, and by sample (one and the same without compaction) */
+    int64_t active;   /* samples on their way: w->sample[0 .. active) */
+    int32_t *steps;   /* (rows) by sample, counted up, or NULL */
+    float *residuals; /* (rows) by sample, or NULL */
     bool moves[LOOP_MOVING];
     size_t bytes[LOOP_MOVING]; /* of one row of each thing that moves */
     /* the target is f + factor * extra */
@@ -36,7 +36,10 @@ typedef struct phase {
     bool done;
 } phase;
 
-static float scalar(const tn_call *c, int i, float none) { return c->in[i].data ? *(const float *)c->in[i].data : none; }
+static float scalar(const tn_call *c, int i, float none)
+{
+    return c->in[i].data ? *(const float *)c->in[i].data : none;
+}
 
 float loop_damping(const tn_call *c, const tn_loop_body *b) { return scalar(c, loop_in_damping(b), 1); }
 
@@ -54,10 +57,17 @@ tn_status loop_count(const tn_call *c, const tn_loop_body *b, int64_t *count)
 static tn_status phase_make(const tn_call *c, const tn_loop_body *b, loop_work *w, float *out, phase *p)
 {
     const int64_t rows = b->spec.carry[0].dims.dim[0], n = tn_dims_count(b->spec.carry[0].dims);
-    *p = (phase){ .b = b, .w = w, .rows = rows, .width = rows ? n / rows : 0, .damping = loop_damping(c, b),
-                  .rtol = scalar(c, loop_in_rtol(b), 0), .tol = scalar(c, loop_in_tol(b), 0),
+    *p = (phase){ .b = b,
+                  .w = w,
+                  .rows = rows,
+                  .width = rows ? n / rows : 0,
+                  .damping = loop_damping(c, b),
+                  .rtol = scalar(c, loop_in_rtol(b), 0),
+                  .tol = scalar(c, loop_in_tol(b), 0),
                   .together = c->in[loop_in_tol(b)].data != NULL,
-                  .accelerate = b->solver == TN_SOLVE_ANDERSON, .x = b->compact ? w->front : out, .out = out };
+                  .accelerate = b->solver == TN_SOLVE_ANDERSON,
+                  .x = b->compact ? w->front : out,
+                  .out = out };
     p->limit = p->rtol;
     TN_RETURN_IF(loop_count(c, b, &p->count));
     p->active = p->count;
@@ -90,7 +100,8 @@ static void set_consts(const tn_call *c, phase *p, loop_runner *r, const tn_body
         const void *data = c->in[first + i].data;
         const bool sample = s->live_consts >> i & 1;
         loop_set(r, r->entry->consts[i],
-                 sample && p->rows ? with_samples(p, moving + i, data, loop_type_bytes(&s->consts[i]) / (size_t)p->rows) : data);
+                 sample && p->rows ? with_samples(p, moving + i, data, loop_type_bytes(&s->consts[i]) / (size_t)p->rows)
+                                   : data);
     }
 }
 
@@ -104,7 +115,8 @@ static void leave(phase *p, int64_t i)
         memcpy(p->out + w->sample[i] * p->width, p->x + i * p->width, bytes);
         if (i != last) memcpy(p->x + i * p->width, p->x + last * p->width, bytes);
         for (int k = 0; i != last && k < LOOP_MOVING; k++)
-            if (p->moves[k]) memcpy(w->moving[k] + (size_t)i * p->bytes[k], w->moving[k] + (size_t)last * p->bytes[k], p->bytes[k]);
+            if (p->moves[k])
+                memcpy(w->moving[k] + (size_t)i * p->bytes[k], w->moving[k] + (size_t)last * p->bytes[k], p->bytes[k]);
         *w->live = (int32_t)p->active;
     }
     w->sample[i] = w->sample[last];
@@ -187,14 +199,16 @@ static void keep_states(const phase *p, float *to)
 {
     const size_t bytes = (size_t)p->width * sizeof *to;
     if (!p->b->compact) memcpy(to, p->x, bytes * (size_t)p->rows);
-    for (int64_t i = 0; p->b->compact && i < p->active; i++) memcpy(to + p->w->sample[i] * p->width, p->x + i * p->width, bytes);
+    for (int64_t i = 0; p->b->compact && i < p->active; i++)
+        memcpy(to + p->w->sample[i] * p->width, p->x + i * p->width, bytes);
 }
 
 /* --- the three phases ---------------------------------------------------------------------------------------------------- */
 
 tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
-    float *h = (float *)(void *)w->carry[0], *history = b->grad == TN_LOOP_BPTT ? c->out[loop_out_history(b)].data : NULL;
+    float *h = (float *)(void *)w->carry[0],
+          *history = b->grad == TN_LOOP_BPTT ? c->out[loop_out_history(b)].data : NULL;
     phase p;
     TN_RETURN_IF(phase_make(c, b, w, h, &p));
     for (int i = 0; i < LOOP_PER_SAMPLE; i++) { /* all bits 0 is 0 in both types */

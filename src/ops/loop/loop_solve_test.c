@@ -19,7 +19,8 @@ static void start_of(tn_bound *b, int sample, double *x)
 }
 
 /* What ep should give for one sample: lambda, and the steps and the signal of its nudged phases. */
-static void nudged(const eq_sample *p, const eq_options *o, const eq_answer *h, double *lambda, int *steps, double *signal)
+static void nudged(const eq_sample *p, const eq_options *o, const eq_answer *h, double *lambda, int *steps,
+                   double *signal)
 {
     const double beta = (double)0.2f, samples = EQ_B, eta = o->proxy ? beta / samples : beta;
     const double weight = o->mean ? 1 / samples : 0.5;
@@ -80,7 +81,8 @@ static void check_sample(tn_bound *b, const eq_options *o, int s)
     assert_int_equal(((int32_t *)tn_world_data(b, "steps"))[s], h.steps);
     assert_int_equal(((int32_t *)tn_world_data(b, "nudged"))[s], nudged_steps);
     assert_int_equal(((int32_t *)tn_world_data(b, "adjoint"))[s], adjoint_steps);
-    const double r = (double)((float *)tn_world_data(b, "residuals"))[s], q = (double)((float *)tn_world_data(b, "signal"))[s];
+    const double r = (double)((float *)tn_world_data(b, "residuals"))[s],
+                 q = (double)((float *)tn_world_data(b, "signal"))[s];
     if (!(fabs(r - h.residual) <= 0.02 * h.residual)) fail_msg("residual %g, and %g in double", r, h.residual);
     if (!(fabs(q - signal) <= 0.05 * signal)) fail_msg("signal %g, and %g in double", q, signal);
     near("lambda", s, (float *)tn_world_data(b, "d.a") + s * EQ_WIDTH, lambda, 2e-4);
@@ -148,7 +150,8 @@ static int iterate_together(tn_bound *b, double x[][EQ_WIDTH], double eta, doubl
 static void stops_together(void **state)
 {
     (void)state;
-    static const eq_options options[] = { { .grad = TN_LOOP_EP, .tol = true, .proxy = true }, { .grad = TN_LOOP_IMPLICIT, .tol = true },
+    static const eq_options options[] = { { .grad = TN_LOOP_EP, .tol = true, .proxy = true },
+                                          { .grad = TN_LOOP_IMPLICIT, .tol = true },
                                           { .grad = TN_LOOP_BPTT, .tol = true } };
     for (int k = 0; k < 3; k++) {
         tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
@@ -194,7 +197,8 @@ static void weights_through_time(void **state)
         const float *got = tn_world_data(b, "d.W");
         for (int i = 0; i < EQ_M * EQ_H; i++) most = fmax(most, fabs(dW[i]));
         for (int i = 0; i < EQ_M * EQ_H; i++)
-            if (!(fabs((double)got[i] - dW[i]) <= 1e-5 * most)) fail_msg("W, number %d: %.9g, and %.9g in double", i, (double)got[i], dW[i]);
+            if (!(fabs((double)got[i] - dW[i]) <= 1e-5 * most))
+                fail_msg("W, number %d: %.9g, and %.9g in double", i, (double)got[i], dW[i]);
         tn_world_close(&w);
     }
 }
@@ -204,7 +208,8 @@ static void bptt_of_some(void **state)
     (void)state;
     enum { SOME = 4 };
     tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
-    tn_bound *bptt = eq_plan(&w, &(eq_options){ .grad = TN_LOOP_BPTT }), *implicit = eq_plan(&w, &(eq_options){ .grad = TN_LOOP_IMPLICIT });
+    tn_bound *bptt = eq_plan(&w, &(eq_options){ .grad = TN_LOOP_BPTT }),
+             *implicit = eq_plan(&w, &(eq_options){ .grad = TN_LOOP_IMPLICIT });
     float grad[EQ_N], W[EQ_M * EQ_H];
     for (int k = 0; k < 2; k++) {
         tn_bound *b = k ? implicit : bptt;
@@ -213,8 +218,7 @@ static void bptt_of_some(void **state)
         assert_ok(tn_run(b));
         const float *d = tn_world_data(b, "d.a"), *dW = tn_world_data(b, "d.W");
         const int32_t *steps = tn_world_data(b, "steps"), taken = *(int32_t *)tn_world_data(b, "taken");
-        for (int s = 0; s < EQ_B; s++)
-            assert_true(s < SOME ? steps[s] > 0 && steps[s] <= taken : steps[s] == 0);
+        for (int s = 0; s < EQ_B; s++) assert_true(s < SOME ? steps[s] > 0 && steps[s] <= taken : steps[s] == 0);
         if (k) assert_true(tn_world_distance(grad, d, EQ_N) < 1e-3 && tn_world_distance(W, dW, EQ_M * EQ_H) < 1e-3);
         memcpy(grad, d, sizeof grad);
         memcpy(W, dW, sizeof W);

@@ -322,8 +322,11 @@ static void of_another_device(void)
     tn_graph *g = tn_world_graph(NULL);
     tn_plan *p = NULL;
     const tn_ref h0 = tn_fill(g, tn_shape(3, 2), TN_F32, 0.f), x = tn_input(g, "x", tn_shape(3, 2), TN_F32);
-    tn_output(g, "h", tn_loop(g, ((tn_body){ half_plus, NULL }), .carry = &h0, .n_carry = 1, .consts = &x, .n_consts = 1, .steps = 2));
-    assert_fails(tn_graph_compile(g, &(tn_compile_options){ .device = TN_CUDA }, &p), TN_USAGE, "set tn_graph_options.device");
+    tn_output(g, "h",
+              tn_loop(g, ((tn_body){ half_plus, NULL }), .carry = &h0, .n_carry = 1, .consts = &x, .n_consts = 1,
+                      .steps = 2));
+    assert_fails(tn_graph_compile(g, &(tn_compile_options){ .device = TN_CUDA }, &p), TN_USAGE,
+                 "set tn_graph_options.device");
     assert_null(p);
 }
 

@@ -40,8 +40,9 @@ const tn_op tn_op_masked_mean = {
     .infer = masked_mean_infer,
     .grad = masked_mean_grad,
     .cost = masked_mean_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_masked_mean_forward_cpu, .backward = tn_masked_mean_backward_cpu }
-                TN_ON_CUDA(tn_masked_mean_forward_cuda, tn_masked_mean_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_masked_mean_forward_cpu,
+                             .backward = tn_masked_mean_backward_cpu } TN_ON_CUDA(tn_masked_mean_forward_cuda,
+                                                                                  tn_masked_mean_backward_cuda, NULL) },
 };
 
 tn_ref tn_masked_mean_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref mask)

@@ -59,8 +59,7 @@ static void backward_tile(void *arg, int64_t tile)
             for (int64_t i = 0; i < n; i++) dx[i] += w * dy[i];
         else if (!j->add && w != 0)
             for (int64_t i = 0; i < n; i++) dx[i] = w * dy[i];
-        else if (!j->add)
-            memset(dx, 0, sizeof *dx * (size_t)n);
+        else if (!j->add) memset(dx, 0, sizeof *dx * (size_t)n);
     }
 }
 

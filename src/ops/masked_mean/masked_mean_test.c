@@ -8,10 +8,8 @@
 enum { REAL = 1 };
 
 static const tn_case cases[] = {
-    { "bits", { 3, 5, 7 }, 0, 1e-6f, 2e-2f },
-    { "weights", { 3, 5, 7 }, REAL, 1e-6f, 2e-2f },
-    { "large", { 5, 41, 300 }, TN_FEW, 1e-6f, 2e-2f },
-    { "no time", { 3, 0, 7 }, 0, 1e-6f, 2e-2f },
+    { "bits", { 3, 5, 7 }, 0, 1e-6f, 2e-2f },          { "weights", { 3, 5, 7 }, REAL, 1e-6f, 2e-2f },
+    { "large", { 5, 41, 300 }, TN_FEW, 1e-6f, 2e-2f }, { "no time", { 3, 0, 7 }, 0, 1e-6f, 2e-2f },
     { "empty", { 0, 5, 7 }, 0, 1e-6f, 2e-2f },
 };
 
@@ -72,8 +70,13 @@ static const tn_property properties[] = {
     { "a mask of another shape is refused", wrong_mask },
 };
 
-static const tn_op_test test = { .op = "masked_mean", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .adjust = adjust, .properties = properties,
+static const tn_op_test test = { .op = "masked_mean",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .adjust = adjust,
+                                 .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
 void tn_tests_masked_mean(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -62,7 +62,8 @@ extern "C" size_t tn_matmul_work_cuda(const tn_sig *s, bool backward)
     const tn_dtype type = s->out[0].dtype;
     size_t bytes = 0;
     for (int i = 0; i < 2; i++)
-        if (s->in[i].dtype != type || s->in[i].live || (backward && s->in[A].live)) bytes += tn_align256((size_t)tn_dims_count(s->in[i].dims) * tn_dtype_bytes(type));
+        if (s->in[i].dtype != type || s->in[i].live || (backward && s->in[A].live))
+            bytes += tn_align256((size_t)tn_dims_count(s->in[i].dims) * tn_dtype_bytes(type));
     if (backward && s->in[A].live) bytes += tn_align256((size_t)tn_dims_count(s->out[0].dims) * tn_dtype_bytes(type));
     return bytes;
 }
@@ -76,8 +77,8 @@ static char *offset(const matrix *m, const int64_t *index, int axes)
 
 /* z (m,n) (+)= scale x (m,k) y (k,n) over the leading axes of `lead`. The innermost axes that step evenly in all three
  * are one batch, unless z stays in place there. */
-static tn_status product(const tn_call *c, tn_dims lead, int64_t m, int64_t n, int64_t k, const matrix *x, const matrix *y, const matrix *z,
-                         bool add)
+static tn_status product(const tn_call *c, tn_dims lead, int64_t m, int64_t n, int64_t k, const matrix *x,
+                         const matrix *y, const matrix *z, bool add)
 {
     int axes = lead.rank - 2, outer = axes;
     int64_t batch = 1, index[TN_MAX_RANK] = { 0 }, total = 1;
@@ -85,7 +86,9 @@ static tn_status product(const tn_call *c, tn_dims lead, int64_t m, int64_t n, i
         if (lead.dim[i] > 1 && z->step[i] == 0) break;
         if (i < axes - 1 && batch > 1) {
             const int64_t d = lead.dim[i + 1];
-            if (lead.dim[i] > 1 && (x->step[i] != d * x->step[i + 1] || y->step[i] != d * y->step[i + 1] || z->step[i] != d * z->step[i + 1])) break;
+            if (lead.dim[i] > 1 && (x->step[i] != d * x->step[i + 1] || y->step[i] != d * y->step[i + 1] ||
+                                    z->step[i] != d * z->step[i + 1]))
+                break;
         }
         batch *= lead.dim[i];
         outer = i;
@@ -116,11 +119,13 @@ static tn_status product(const tn_call *c, tn_dims lead, int64_t m, int64_t n, i
 }
 
 /* cuBLASLt wants contiguous rows of z; where its columns are contiguous, z^T = y^T x^T. */
-static tn_status product_any(const tn_call *c, tn_dims lead, int64_t m, int64_t n, int64_t k, matrix x, matrix y, matrix z, bool add)
+static tn_status product_any(const tn_call *c, tn_dims lead, int64_t m, int64_t n, int64_t k, matrix x, matrix y,
+                             matrix z, bool add)
 {
     if (m == 0 || n == 0) return TN_OK;
     if (z.col == 1) return product(c, lead, m, n, k, &x, &y, &z, add);
-    const matrix xt = { y.data, y.dtype, y.col, y.row }, yt = { x.data, x.dtype, x.col, x.row }, zt = { z.data, z.dtype, z.col, z.row };
+    const matrix xt = { y.data, y.dtype, y.col, y.row }, yt = { x.data, x.dtype, x.col, x.row },
+                 zt = { z.data, z.dtype, z.col, z.row };
     matrix a = xt, b = yt, t = zt;
     for (int i = 0; i < TN_MAX_RANK; i++) a.step[i] = y.step[i], b.step[i] = x.step[i], t.step[i] = z.step[i];
     return product(c, lead, n, m, k, &a, &b, &t, add);
@@ -143,8 +148,9 @@ extern "C" tn_status tn_matmul_forward_cuda(const tn_call *c)
     if (inner_size(c) == 0) return tn_clear_gradient(c, y, false);
     TN_RETURN_IF(operand(c, &c->in[A], y->dtype, &work, &a));
     TN_RETURN_IF(operand(c, &c->in[B], y->dtype, &work, &b));
-    return product_any(c, y->dims, y->dims.dim[rank - 2], y->dims.dim[rank - 1], inner_size(c), as_matrix(&a, t->transpose_a, rank),
-                       as_matrix(&b, t->transpose_b, rank), as_matrix(y, false, rank), false);
+    return product_any(c, y->dims, y->dims.dim[rank - 2], y->dims.dim[rank - 1], inner_size(c),
+                       as_matrix(&a, t->transpose_a, rank), as_matrix(&b, t->transpose_b, rank),
+                       as_matrix(y, false, rank), false);
 }
 
 extern "C" tn_status tn_matmul_backward_cuda(const tn_call *c)
@@ -164,9 +170,12 @@ extern "C" tn_status tn_matmul_backward_cuda(const tn_call *c)
     TN_RETURN_IF(operand(c, &dy, given->dtype, &work, &dy));
     TN_RETURN_IF(operand(c, &c->in[A], dy.dtype, &work, &a));
     b = c->in[B];
-    if (c->in[A].live && t->transpose_a && c->in[A].dims.rank == 2) { /* a's rows are the sum's: those of op(b) die with them */
+    if (c->in[A].live && t->transpose_a &&
+        c->in[A].dims.rank == 2) { /* a's rows are the sum's: those of op(b) die with them */
         if (t->transpose_b || b.dims.rank != 2)
-            return tn_error(TN_USAGE, "matmul with a transposed a of live rows and this b has no gradient on the GPU: use device=cpu");
+            return tn_error(
+                TN_USAGE,
+                "matmul with a transposed a of live rows and this b has no gradient on the GPU: use device=cpu");
         b.live = c->in[A].live;
     }
     TN_RETURN_IF(operand(c, &b, dy.dtype, &work, &b));

@@ -39,8 +39,10 @@ const tn_op tn_op_mse = {
     .infer = mse_infer,
     .grad = mse_grad,
     .cost = mse_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_mse_forward_cpu, .backward = tn_mse_backward_cpu, .work = tn_mse_work_cpu }
-                TN_ON_CUDA(tn_mse_forward_cuda, tn_mse_backward_cuda, tn_mse_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_mse_forward_cpu,
+                             .backward = tn_mse_backward_cpu,
+                             .work = tn_mse_work_cpu } TN_ON_CUDA(tn_mse_forward_cuda, tn_mse_backward_cuda,
+                                                                  tn_mse_work_cuda) },
 };
 
 tn_ref tn_mse_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_mse_options o)

@@ -97,9 +97,12 @@ const tn_op tn_op_norm = {
     .infer = norm_infer,
     .grad = norm_grad,
     .cost = norm_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_norm_forward_cpu, .backward = tn_norm_backward_cpu, .work = norm_work }
-                TN_ON_CUDA(tn_norm_forward_cuda, tn_norm_backward_cuda, tn_norm_work_cuda) },
-    TN_OP_SWITCH("opt.norm", "normalisation and residual in one pass (off: add, square, mean, root, product one by one)"),
+    .kernel = { [TN_CPU] = { .forward = tn_norm_forward_cpu,
+                             .backward = tn_norm_backward_cpu,
+                             .work = norm_work } TN_ON_CUDA(tn_norm_forward_cuda, tn_norm_backward_cuda,
+                                                            tn_norm_work_cuda) },
+    TN_OP_SWITCH("opt.norm",
+                 "normalisation and residual in one pass (off: add, square, mean, root, product one by one)"),
     .plain = norm_plain,
 };
 

@@ -101,7 +101,8 @@ TN_INLINE sums sum_row(const job *j, vec x, float m, bool first, bool second)
 }
 
 /* y = ((x - m0) - m1) scale w + b; the means are those of layernorm. w and b may be NULL. */
-TN_INLINE void write_16(float *y, const float *x, const float *w, const float *b, float scale, float m0, float m1, bool layer)
+TN_INLINE void write_16(float *y, const float *x, const float *w, const float *b, float scale, float m0, float m1,
+                        bool layer)
 {
     TN_UNROLL
     for (int k = 0; k < TN_LANES; k += TN_VEC) {
@@ -115,7 +116,8 @@ TN_INLINE void write_16(float *y, const float *x, const float *w, const float *b
     }
 }
 
-TN_INLINE void write_stretch(float *y, const float *x, const float *w, const float *b, int64_t n, const float *stat, bool layer)
+TN_INLINE void write_stretch(float *y, const float *x, const float *w, const float *b, int64_t n, const float *stat,
+                             bool layer)
 {
     float last[3][TN_LANES];
     const float scale = stat[0], m0 = layer ? stat[1] : 0, m1 = layer ? stat[2] : 0;
@@ -199,15 +201,9 @@ static vec row_of(const rowset *s, int64_t r)
     return (vec){ (float *)s->a->data + (s->even ? r * s->distance : tn_row_offset(s->a, r)), s->step };
 }
 
-static vec all_of(const tn_arg *a)
-{
-    return (vec){ a->data, a->data ? a->stride[0] : 0 };
-}
+static vec all_of(const tn_arg *a) { return (vec){ a->data, a->data ? a->stride[0] : 0 }; }
 
-static bool is_unit(const tn_arg *a)
-{
-    return !a->data || tn_row_step(a) == 1;
-}
+static bool is_unit(const tn_arg *a) { return !a->data || tn_row_step(a) == 1; }
 
 static const tn_arg none = { .data = NULL };
 
@@ -215,7 +211,8 @@ static void forward_tile(void *arg, int64_t tile)
 {
     const job *j = arg;
     const tn_call *c = j->c;
-    const rowset rs = rows_in(&c->in[TN_NORM_RESIDUAL]), ys = rows_in(&c->out[TN_NORM_Y]), xs = rows_in(&c->in[TN_NORM_X]);
+    const rowset rs = rows_in(&c->in[TN_NORM_RESIDUAL]), ys = rows_in(&c->out[TN_NORM_Y]),
+                 xs = rows_in(&c->in[TN_NORM_X]);
     const rowset added = rows_in(c->n_out == 3 ? &c->out[TN_NORM_SUM] : &none), stats = rows_in(&c->out[c->n_out - 1]);
     const rowset *from = rs.a->data ? &added : &xs;
     const vec w = all_of(&c->in[TN_NORM_W]), b = all_of(&c->in[TN_NORM_B]);
@@ -238,7 +235,11 @@ static job job_of(const tn_call *c, const tn_arg *live, bool backward)
 {
     const tn_norm_attr *a = c->attr;
     const tn_dims dims = c->in[TN_NORM_X].dims;
-    job j = { .c = c, .layer = a->kind == TN_NORM_LAYER, .eps = a->eps, .rows = tn_norm_rows(dims), .d = dims.dim[dims.rank - 1] };
+    job j = { .c = c,
+              .layer = a->kind == TN_NORM_LAYER,
+              .eps = a->eps,
+              .rows = tn_norm_rows(dims),
+              .d = dims.dim[dims.rank - 1] };
     j.per_tile = tn_norm_tile(j.rows, j.d, backward);
     if (dims.rank > 1) j.rows = tn_arg_rows(live);
     bool unit = true;
@@ -279,7 +280,8 @@ typedef struct slope {
 } slope;
 
 /* Sums of dn = dL/dn and of dn n, n the normalised s; dw and db get this row's part. */
-TN_INLINE void learn_16(sums *t, const row *k, const float *s, const float *w, const float *dy, float *dw, float *db, bool layer)
+TN_INLINE void learn_16(sums *t, const row *k, const float *s, const float *w, const float *dy, float *dw, float *db,
+                        bool layer)
 {
     TN_UNROLL
     for (int v = 0; v < TN_VECS; v++) {
@@ -299,7 +301,8 @@ TN_INLINE void learn_stretch(sums *t, const row *k, const stretch *e, bool layer
     sums local = *t;
     int64_t i = 0;
     if (e->w && e->dw && !e->db)
-        for (; i + TN_LANES <= e->n; i += TN_LANES) learn_16(&local, k, e->s + i, e->w + i, e->dy + i, e->dw + i, NULL, layer);
+        for (; i + TN_LANES <= e->n; i += TN_LANES)
+            learn_16(&local, k, e->s + i, e->w + i, e->dy + i, e->dw + i, NULL, layer);
     else if (e->w && e->dw)
         for (; i + TN_LANES <= e->n; i += TN_LANES)
             learn_16(&local, k, e->s + i, e->w + i, e->dy + i, e->dw + i, e->db + i, layer);
@@ -309,7 +312,8 @@ TN_INLINE void learn_stretch(sums *t, const row *k, const stretch *e, bool layer
                      e->db ? e->db + i : NULL, layer);
     if (i < e->n) {
         const int64_t left = e->n - i;
-        float *dw = e->dw ? fill_up(e->dw + i, left, 0, last[3]) : NULL, *db = e->db ? fill_up(e->db + i, left, 0, last[4]) : NULL;
+        float *dw = e->dw ? fill_up(e->dw + i, left, 0, last[3]) : NULL,
+              *db = e->db ? fill_up(e->db + i, left, 0, last[4]) : NULL;
         learn_16(&local, k, fill_up(e->s + i, left, 0, last[0]), e->w ? fill_up(e->w + i, left, 0, last[1]) : NULL,
                  fill_up(e->dy + i, left, 0, last[2]), dw, db, layer);
         if (dw) memcpy(e->dw + i, dw, sizeof *dw * (size_t)left);
@@ -320,7 +324,8 @@ TN_INLINE void learn_stretch(sums *t, const row *k, const stretch *e, bool layer
 
 /* ds = scale (dn - mean - n along), written scale dn - c0 - c1 ((s - m0) - m1). `weighted` is whether w is there: said
  * with a constant, as compilers do not see that a pointer into an array cannot be NULL. */
-TN_INLINE void turn_16(float *ds, const row *k, const float *s, const float *w, const float *dy, slope c, bool weighted, bool layer)
+TN_INLINE void turn_16(float *ds, const row *k, const float *s, const float *w, const float *dy, slope c, bool weighted,
+                       bool layer)
 {
     TN_UNROLL
     for (int at = 0; at < TN_LANES; at += TN_VEC) {
@@ -349,7 +354,8 @@ TN_INLINE void turn_stretch(const row *k, const stretch *e, slope c, bool layer)
     float last[3][TN_LANES];
     int64_t i = 0;
     const bool simple = e->dy && e->w && e->dx && !e->dsum && !e->dr && !k->add_x;
-    for (; simple && i + TN_LANES <= e->n; i += TN_LANES) turn_16(e->dx + i, k, e->s + i, e->w + i, e->dy + i, c, true, layer);
+    for (; simple && i + TN_LANES <= e->n; i += TN_LANES)
+        turn_16(e->dx + i, k, e->s + i, e->w + i, e->dy + i, c, true, layer);
     for (; i + TN_LANES <= e->n; i += TN_LANES) {
         float ds[TN_LANES] = { 0 };
         if (e->dy && e->w) turn_16(ds, k, e->s + i, e->w + i, e->dy + i, c, true, layer);
@@ -359,7 +365,8 @@ TN_INLINE void turn_stretch(const row *k, const stretch *e, slope c, bool layer)
     if (i == e->n) return;
     float ds[TN_LANES] = { 0 };
     const int64_t left = e->n - i;
-    const float *s = e->dy ? fill_up(e->s + i, left, 0, last[0]) : NULL, *dy = e->dy ? fill_up(e->dy + i, left, 0, last[1]) : NULL;
+    const float *s = e->dy ? fill_up(e->s + i, left, 0, last[0]) : NULL,
+                *dy = e->dy ? fill_up(e->dy + i, left, 0, last[1]) : NULL;
     if (dy && e->w) turn_16(ds, k, s, fill_up(e->w + i, left, 0, last[2]), dy, c, true, layer);
     else if (dy) turn_16(ds, k, s, NULL, dy, c, false, layer);
     finish(ds, k, e, i, left);

@@ -23,7 +23,8 @@ enum {
 
 /* --- forward -------------------------------------------------------------------------------------------------------- */
 
-template <bool FAST> __device__ __forceinline__ tn_f8 load_sum(const job &j, int64_t row_x, int64_t row_r, int i)
+template <bool FAST>
+__device__ __forceinline__ tn_f8 load_sum(const job &j, int64_t row_x, int64_t row_r, int i)
 {
     tn_f8 s = tn_row_load8<FAST>(j.x, row_x, i, j.d);
     if (j.r.a.data) {
@@ -69,8 +70,8 @@ __device__ __forceinline__ statistic measure(tn_team &t, const job &j, int step,
 }
 
 template <bool LAYER, bool FAST>
-__device__ __forceinline__ void write_y(const job &j, int64_t at, int i, const tn_f8 &s, const statistic &t, const tn_f8 &w,
-                                        const tn_f8 &b)
+__device__ __forceinline__ void write_y(const job &j, int64_t at, int i, const tn_f8 &s, const statistic &t,
+                                        const tn_f8 &w, const tn_f8 &b)
 {
     tn_f8 y = normalised<LAYER>(s, t);
 #pragma unroll
@@ -166,7 +167,8 @@ static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) backward_held(const _
     const int i = t.thread * 8, teams = blockDim.x / j.threads;
     const int64_t rows = tn_d_rows(j.dy.a);
     const bool turns = j.dx.a.data || j.dr.a.data;
-    const tn_f8 w = load_all<FAST>(j.w, i, j.d, 1); /* layernorm has no registers to keep it in: the nearest cache does */
+    const tn_f8 w =
+        load_all<FAST>(j.w, i, j.d, 1); /* layernorm has no registers to keep it in: the nearest cache does */
     tn_f8 dw = {}, db = {};
     for (int64_t row = (int64_t)blockIdx.x * teams + t.index; row < rows; row += (int64_t)gridDim.x * teams) {
         tn_f8 dy = tn_row_load8<FAST>(j.dy, tn_row_at<FAST>(j.dy, row), i, j.d);
@@ -213,7 +215,8 @@ static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) backward_long(const _
 }
 
 /* dw and db of long rows, or db alone (s is then not there): a thread a column, blockIdx.y the part of the rows. */
-template <bool LAYER> static __global__ void backward_columns(const __grid_constant__ job j)
+template <bool LAYER>
+static __global__ void backward_columns(const __grid_constant__ job j)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= j.d) return;
@@ -245,7 +248,8 @@ static __global__ void sum_columns(const __grid_constant__ job j)
 }
 
 /* No dy: the gradient of s is dsum alone. */
-template <bool FAST> static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) pass_on(const __grid_constant__ job j)
+template <bool FAST>
+static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) pass_on(const __grid_constant__ job j)
 {
     const int64_t rows = tn_d_rows(j.dsum.a);
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x)
@@ -271,7 +275,8 @@ struct targets {
 
 /* The sum of the partial sums of each column; blockIdx.y: weight, bias or columns of dx. Blocks of (32, SUMMERS). Parts
  * that are not there count as zeros, so that their number does not change the order. */
-static __global__ void __launch_bounds__(32 * SUMMERS) sum_parts(const float *partial, int d, const __grid_constant__ targets all)
+static __global__ void __launch_bounds__(32 * SUMMERS)
+    sum_parts(const float *partial, int d, const __grid_constant__ targets all)
 {
     __shared__ float sums[SUMMERS][33];
     const int i = blockIdx.x * 32 + threadIdx.x, which = blockIdx.y;
@@ -294,9 +299,9 @@ static bool fast_or_absent(const tn_rowset &s) { return !s.a.data || s.fast; }
 
 static bool all_fast(const job &j)
 {
-    return fast_or_absent(j.x) && fast_or_absent(j.r) && fast_or_absent(j.w) && fast_or_absent(j.b) && fast_or_absent(j.y) &&
-           fast_or_absent(j.s) && (!j.stat.a.data || j.stat.even) && fast_or_absent(j.dy) && fast_or_absent(j.dsum) &&
-           fast_or_absent(j.dx) && fast_or_absent(j.dr);
+    return fast_or_absent(j.x) && fast_or_absent(j.r) && fast_or_absent(j.w) && fast_or_absent(j.b) &&
+           fast_or_absent(j.y) && fast_or_absent(j.s) && (!j.stat.a.data || j.stat.even) && fast_or_absent(j.dy) &&
+           fast_or_absent(j.dsum) && fast_or_absent(j.dx) && fast_or_absent(j.dr);
 }
 
 static int least(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
@@ -326,7 +331,7 @@ static target target_of(const tn_call *c, int input, int parts)
 /* Of the four builds of a kernel the one for this norm and these tensors. */
 #define PICK(name, layer, fast)                                                                                        \
     ((kernel *)((layer)  ? (fast) ? name<true, true> : name<true, false>                                               \
-                : (fast) ? name<false, true>                                                                           \
+                 : (fast) ? name<false, true>                                                                          \
                          : name<false, false>))
 
 extern "C" tn_status tn_norm_forward_cuda(const tn_call *c)
@@ -381,7 +386,8 @@ static int launch_rows(const tn_call *c, job *j, int64_t rows)
     const unsigned threads = (unsigned)(teams_of(j->threads) * j->threads), many = tn_blocks(c, rows, 1);
     const bool fast = all_fast(*j), layer = layer_of(c);
     if (!j->dy.a.data) {
-        if (turns && j->dsum.a.data) (fast ? pass_on<true> : pass_on<false>)<<<many, (unsigned)j->threads, 0, stream>>>(*j);
+        if (turns && j->dsum.a.data)
+            (fast ? pass_on<true> : pass_on<false>)<<<many, (unsigned)j->threads, 0, stream>>>(*j);
         return 0;
     }
     if (j->s.a.data && j->d <= HELD) {
@@ -429,7 +435,8 @@ extern "C" tn_status tn_norm_backward_cuda(const tn_call *c)
         TN_CUDA_LAUNCHED();
     }
     if (!dw->data && !db->data && !dc->data) return TN_OK;
-    const targets to = { { target_of(c, TN_NORM_W, parts), target_of(c, TN_NORM_B, parts), target_of(c, TN_NORM_COLUMNS, columns) } };
+    const targets to = { { target_of(c, TN_NORM_W, parts), target_of(c, TN_NORM_B, parts),
+                           target_of(c, TN_NORM_COLUMNS, columns) } };
     const dim3 grid((unsigned)(j.d + 31) / 32, SUMS), block(32, SUMMERS);
     sum_parts<<<grid, block, 0, tn_cuda_stream(c)>>>(j.partial, j.d, to);
     TN_CUDA_LAUNCHED();

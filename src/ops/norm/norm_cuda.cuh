@@ -13,7 +13,8 @@ namespace tn_norm
 enum { SUMS = 3 };
 
 struct job {
-    tn_rowset x, r, w, b, y, s, stat; /* s: the sum, to be written (forward) or read (backward: x where there is none) */
+    tn_rowset x, r, w, b, y, s,
+        stat; /* s: the sum, to be written (forward) or read (backward: x where there is none) */
     tn_rowset dy, dsum, dx, dr;
     int d, threads; /* of a team */
     float eps;
@@ -27,7 +28,8 @@ struct statistic {
 
 /* --- forward -------------------------------------------------------------------------------------------------------- */
 
-template <bool LAYER> __device__ __forceinline__ tn_f8 normalised(tn_f8 s, const statistic &t)
+template <bool LAYER>
+__device__ __forceinline__ tn_f8 normalised(tn_f8 s, const statistic &t)
 {
 #pragma unroll
     for (int k = 0; k < 8; k++) s.v[k] = __fmul_rn(LAYER ? (s.v[k] - t.m0) - t.m1 : s.v[k], t.scale);
@@ -48,7 +50,8 @@ __device__ __forceinline__ void write_statistic(const job &j, int64_t row, const
     if (LAYER) p[j.stat.step] = t.m0, p[2 * j.stat.step] = t.m1;
 }
 
-template <bool FAST> __device__ __forceinline__ tn_f8 load_all(const tn_rowset &w, int i, int d, float otherwise)
+template <bool FAST>
+__device__ __forceinline__ tn_f8 load_all(const tn_rowset &w, int i, int d, float otherwise)
 {
     tn_f8 x;
     if (w.a.data) return tn_row_load8<FAST>(w, 0, i, d);

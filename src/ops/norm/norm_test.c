@@ -40,10 +40,7 @@ static const tn_case cases[] = {
     { "no columns", { 3, 2, 0 }, LAYER | AFFINE | RESIDUAL, 1e-5f, 2e-2f },
 };
 
-static double eps_of(const tn_case *c)
-{
-    return c->flags & LAYER ? 1e-5 : 1e-6;
-}
+static double eps_of(const tn_case *c) { return c->flags & LAYER ? 1e-5 : 1e-6; }
 
 static void build(tn_op_io *io, const tn_case *c)
 {
@@ -190,7 +187,4 @@ static const tn_op_test test = {
     .n_properties = TN_COUNT(properties),
 };
 
-void tn_tests_norm(tn_test_list *l)
-{
-    tn_optest_add(l, &test);
-}
+void tn_tests_norm(tn_test_list *l) { tn_optest_add(l, &test); }

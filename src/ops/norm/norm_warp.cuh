@@ -19,13 +19,16 @@ enum { WARPS = 8, WARP_BLOCK = WARPS * 32 };
 
 /* --- 8 numbers as they lie in memory ------------------------------------------------------------------------------ */
 
-template <class T> struct packed;
+template <class T>
+struct packed;
 
-template <> struct packed<__nv_bfloat16> {
+template <>
+struct packed<__nv_bfloat16> {
     uint4 q;
 };
 
-template <> struct packed<float> {
+template <>
+struct packed<float> {
     float4 a, b;
 };
 
@@ -61,11 +64,14 @@ __device__ __forceinline__ void forget(packed<float> &p)
 /* No weights are read ahead past this point. */
 __device__ __forceinline__ void one_by_one() { asm volatile("" ::: "memory"); }
 
-template <class T> struct dtype_of;
-template <> struct dtype_of<__nv_bfloat16> {
+template <class T>
+struct dtype_of;
+template <>
+struct dtype_of<__nv_bfloat16> {
     static const tn_dtype is = TN_BF16;
 };
-template <> struct dtype_of<float> {
+template <>
+struct dtype_of<float> {
     static const tn_dtype is = TN_F32;
 };
 
@@ -74,7 +80,11 @@ template <> struct dtype_of<float> {
 /* Vector v of a lane: numbers 8 (32 v + lane) and on. */
 __device__ __forceinline__ int place(int v) { return (v * 32 + (int)(threadIdx.x & 31)) * 8; }
 
-template <int V> __device__ __forceinline__ bool there(int v, int d) { return v < V - 1 || place(v) < d; }
+template <int V>
+__device__ __forceinline__ bool there(int v, int d)
+{
+    return v < V - 1 || place(v) < d;
+}
 
 template <class T, int V>
 __device__ __forceinline__ void fetch(packed<T> (&to)[V], const tn_rowset &s, int64_t row, int d)
@@ -87,13 +97,15 @@ __device__ __forceinline__ void fetch(packed<T> (&to)[V], const tn_rowset &s, in
     }
 }
 
-template <class T> __device__ __forceinline__ void put(const tn_rowset &s, int64_t row, int v, const tn_f8 &x, bool add)
+template <class T>
+__device__ __forceinline__ void put(const tn_rowset &s, int64_t row, int v, const tn_f8 &x, bool add)
 {
     tn_put8(s.a.data, dtype_of<T>::is, tn_row_at<true>(s, row) + place(v), x, add);
 }
 
 /* Numbers for every column, so laid out that a warp reads them without conflicts. */
-template <int V> struct columns {
+template <int V>
+struct columns {
     float4 at[V][2][32];
 };
 
@@ -107,19 +119,22 @@ __device__ __forceinline__ void columns_fill(columns<V> &to, const tn_rowset &fr
     }
 }
 
-template <int V> __device__ __forceinline__ tn_f8 columns_get(const columns<V> &c, int v)
+template <int V>
+__device__ __forceinline__ tn_f8 columns_get(const columns<V> &c, int v)
 {
     const float4 a = c.at[v][0][threadIdx.x & 31], b = c.at[v][1][threadIdx.x & 31];
     return { { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w } };
 }
 
-template <int V> __device__ __forceinline__ void columns_put(columns<V> &c, int v, const tn_f8 &x)
+template <int V>
+__device__ __forceinline__ void columns_put(columns<V> &c, int v, const tn_f8 &x)
 {
     c.at[v][0][threadIdx.x & 31] = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
     c.at[v][1][threadIdx.x & 31] = make_float4(x.v[4], x.v[5], x.v[6], x.v[7]);
 }
 
-template <int V> __device__ __forceinline__ void columns_add(columns<V> &c, int v, const tn_f8 &x)
+template <int V>
+__device__ __forceinline__ void columns_add(columns<V> &c, int v, const tn_f8 &x)
 {
     tn_f8 sum = columns_get<V>(c, v);
 #pragma unroll
@@ -129,7 +144,8 @@ template <int V> __device__ __forceinline__ void columns_add(columns<V> &c, int 
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-template <bool LAYER, int V> __device__ __forceinline__ statistic measured(const tn_f8 (&s)[V], int d, float eps)
+template <bool LAYER, int V>
+__device__ __forceinline__ statistic measured(const tn_f8 (&s)[V], int d, float eps)
 {
     const float n = (float)d;
     statistic r = { 0, 0, 0 };
@@ -155,7 +171,8 @@ template <bool LAYER, int V> __device__ __forceinline__ statistic measured(const
 }
 
 /* Blocks a multiprocessor has room for: as many as the registers allow that a lane needs. */
-template <class T> __host__ __device__ constexpr int forward_blocks(int V)
+template <class T>
+__host__ __device__ constexpr int forward_blocks(int V)
 {
     return V * (int)sizeof(packed<T>) <= 32 ? 4 : V * (int)sizeof(packed<T>) <= 64 ? 3 : 2;
 }
@@ -219,13 +236,15 @@ static __global__ void __launch_bounds__(WARP_BLOCK, forward_blocks<T>(V)) forwa
 /* --- backward ----------------------------------------------------------------------------------------------------- */
 
 /* Layernorm's sums for 4 vectors leave too few of 128 registers: one block then, with the next row on its way. */
-template <bool LAYER, class T> __host__ __device__ constexpr int backward_blocks(int V)
+template <bool LAYER, class T>
+__host__ __device__ constexpr int backward_blocks(int V)
 {
     return V * (int)sizeof(packed<T>) <= 16 ? 3 : LAYER && V == 4 ? 1 : 2;
 }
 
 /* What a row's gradient is made of. */
-template <class T, int V> struct at_hand {
+template <class T, int V>
+struct at_hand {
     packed<T> s[V], dy[V];
     statistic m;
 };
@@ -286,7 +305,7 @@ __device__ __forceinline__ void fold_warps(const job &j, const tn_f8 (&mine)[V],
 /* s and dy are there. */
 template <bool LAYER, class T, int V>
 static __global__ void __launch_bounds__(WARP_BLOCK, backward_blocks<LAYER, T>(V))
-backward_warp(const __grid_constant__ job j)
+    backward_warp(const __grid_constant__ job j)
 {
     constexpr bool AHEAD = backward_blocks<LAYER, T>(V) == 1 || V * sizeof(packed<T>) <= (LAYER ? 32 : 48);
     __shared__ columns<V> w;              /* at last: sums of a block */
@@ -358,14 +377,16 @@ static bool all_of_type(const job &j, tn_dtype t)
 }
 
 /* The kernel for rows of d numbers, d at most 256 V. */
-template <class T, int V> static warp_kernel forward_for(bool layer, int d)
+template <class T, int V>
+static warp_kernel forward_for(bool layer, int d)
 {
     if constexpr (V > 1)
         if (d <= 256 * (V - 1)) return forward_for<T, V - 1>(layer, d);
     return { layer ? forward_warp<true, T, V> : forward_warp<false, T, V>, forward_blocks<T>(V) };
 }
 
-template <class T, int V> static warp_kernel backward_for(bool layer, int d)
+template <class T, int V>
+static warp_kernel backward_for(bool layer, int d)
 {
     if constexpr (V > 1)
         if (d <= 256 * (V - 1)) return backward_for<T, V - 1>(layer, d);

@@ -78,14 +78,15 @@ bool tn_outer_in_tiles(const tn_sig *s)
     const int64_t T = q->dims.dim[1], N = q->dims.dim[3], P = v->dims.dim[3];
     for (int i = TN_OUTER_Q; i <= TN_OUTER_V; i++)
         if (s->in[i].dtype != TN_BF16) return false;
-    return !((const tn_outer_attr *)s->attr)->steps && T > TN_OUTER_FEW && s->out[0].dtype == TN_BF16 && N > 0 && P > 0 &&
-           N % 8 == 0 && P % 8 == 0 && N <= DEFAULT_CHUNK && P <= DEFAULT_CHUNK;
+    return !((const tn_outer_attr *)s->attr)->steps && T > TN_OUTER_FEW && s->out[0].dtype == TN_BF16 && N > 0 &&
+           P > 0 && N % 8 == 0 && P % 8 == 0 && N <= DEFAULT_CHUNK && P <= DEFAULT_CHUNK;
 }
 
 tn_dims tn_outer_kept_dims(const tn_sig *s)
 {
     const tn_dims q = s->in[TN_OUTER_Q].dims;
-    return tn_shape(q.dim[0], q.dim[2], (q.dim[1] + DEFAULT_CHUNK - 1) / DEFAULT_CHUNK, q.dim[3] * s->in[TN_OUTER_V].dims.dim[3]);
+    return tn_shape(q.dim[0], q.dim[2], (q.dim[1] + DEFAULT_CHUNK - 1) / DEFAULT_CHUNK,
+                    q.dim[3] * s->in[TN_OUTER_V].dims.dim[3]);
 }
 
 static tn_status outer_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
@@ -93,9 +94,10 @@ static tn_status outer_plain(tn_graph *g, const void *attr, const tn_ref *in, in
 #define OUTER_ROW                                                                                                      \
     .name = "outer", .attr_bytes = sizeof(tn_outer_attr), .flags = TN_OP_STRIDED, .infer = outer_infer,                \
     .grad = outer_grad, .cost = outer_cost,                                                                            \
-    .kernel = { [TN_CPU] = { .forward = tn_outer_forward_cpu, .backward = tn_outer_backward_cpu,                       \
-                             .work = tn_outer_work_cpu }                                                               \
-                TN_ON_CUDA(tn_outer_forward_cuda, tn_outer_backward_cuda, tn_outer_work_cuda) }
+    .kernel = { [TN_CPU] = { .forward = tn_outer_forward_cpu,                                                          \
+                             .backward = tn_outer_backward_cpu,                                                        \
+                             .work = tn_outer_work_cpu } TN_ON_CUDA(tn_outer_forward_cuda, tn_outer_backward_cuda,     \
+                                                                    tn_outer_work_cuda) }
 
 const tn_op tn_op_outer = {
     OUTER_ROW,

@@ -37,7 +37,16 @@ typedef struct tn_outer_options {
     tn_ref *final; /* receives the state after the last token */
 } tn_outer_options;
 
-enum { TN_OUTER_Q, TN_OUTER_K, TN_OUTER_V, TN_OUTER_ALPHA, TN_OUTER_STATE, TN_OUTER_RESET, TN_OUTER_WRITE, TN_OUTER_INPUTS };
+enum {
+    TN_OUTER_Q,
+    TN_OUTER_K,
+    TN_OUTER_V,
+    TN_OUTER_ALPHA,
+    TN_OUTER_STATE,
+    TN_OUTER_RESET,
+    TN_OUTER_WRITE,
+    TN_OUTER_INPUTS
+};
 enum { TN_OUTER_O, TN_OUTER_FINAL, TN_OUTER_KEPT };
 
 extern const tn_op tn_op_outer;

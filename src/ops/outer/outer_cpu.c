@@ -63,20 +63,11 @@ static void multiply(const seq *s, int64_t m, int64_t n, int64_t k, view a, view
     multiply_part(s, m, n, k, a, b, c, add, TN_GEMM_WHOLE);
 }
 
-static view dense(const float *data, int64_t columns)
-{
-    return (view){ (float *)(uintptr_t)data, columns, 1, false };
-}
+static view dense(const float *data, int64_t columns) { return (view){ (float *)(uintptr_t)data, columns, 1, false }; }
 
-static view flipped(view a)
-{
-    return (view){ a.data, a.col, a.row, false };
-}
+static view flipped(view a) { return (view){ a.data, a.col, a.row, false }; }
 
-static view from(view a, int64_t t0)
-{
-    return (view){ a.data ? a.data + t0 * a.row : NULL, a.row, a.col, a.add };
-}
+static view from(view a, int64_t t0) { return (view){ a.data ? a.data + t0 * a.row : NULL, a.row, a.col, a.add }; }
 
 static void scale_rows(float *x, const double *by, int64_t rows, int64_t n)
 {
@@ -98,10 +89,7 @@ static void store_rows(view a, int64_t rows, int64_t n, const float *x)
 }
 
 /* Denormal factors would be slow and mean nothing. */
-static double damp(double x)
-{
-    return x < 1e-37 ? 0 : x;
-}
+static double damp(double x) { return x < 1e-37 ? 0 : x; }
 
 static void load_decays(const seq *s, const chunk *k)
 {
@@ -518,12 +506,6 @@ static tn_status run(const tn_call *c, bool backward)
     return TN_OK;
 }
 
-TN_LEVELED_KERNEL(tn_outer_forward_cpu)
-{
-    return run(c, false);
-}
+TN_LEVELED_KERNEL(tn_outer_forward_cpu) { return run(c, false); }
 
-TN_LEVELED_KERNEL(tn_outer_backward_cpu)
-{
-    return run(c, true);
-}
+TN_LEVELED_KERNEL(tn_outer_backward_cpu) { return run(c, true); }

@@ -45,10 +45,7 @@ typedef struct tn_outer_chunk {
     const float *s0; /* (N,P) backward: the state before it, where it is not zero and is needed */
 } tn_outer_chunk;
 
-static inline float tn_outer_at(tn_outer_view a, int64_t i, int64_t j)
-{
-    return a.data[i * a.row + j * a.col];
-}
+static inline float tn_outer_at(tn_outer_view a, int64_t i, int64_t j) { return a.data[i * a.row + j * a.col]; }
 
 /* Row i of a strided matrix to and from n contiguous numbers; no data reads as zeros. */
 static inline void tn_outer_load(tn_outer_view a, int64_t i, int64_t n, float *restrict x)

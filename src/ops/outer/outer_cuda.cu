@@ -16,14 +16,7 @@
 namespace
 {
 
-enum {
-    C = TN_OUTER_C,
-    SLICE = 32,
-    WALKERS = 128,
-    THREADS = 256,
-    FORWARD_TILES = 4,
-    BACKWARD_TILES = 5
-};
+enum { C = TN_OUTER_C, SLICE = 32, WALKERS = 128, THREADS = 256, FORWARD_TILES = 4, BACKWARD_TILES = 5 };
 
 /* --- states along the chunks -------------------------------------------------------------------------------------- */
 
@@ -433,7 +426,8 @@ extern "C" size_t tn_outer_work_cuda(const tn_sig *s, bool backward)
     const tn_dims q = s->in[TN_OUTER_Q].dims, v = s->in[TN_OUTER_V].dims;
     if (!in_chunks(s->attr, q, v)) return tn_outer_step_work_cuda(q, v, backward);
     const bool half = s->round == TN_BF16 || s->in[TN_OUTER_Q].dtype == TN_BF16;
-    const size_t states = states_bytes(q, v, half) * (backward ? 2 : 1), mma = half ? tn_outer_mma_work_cuda(q, v, backward) : 0;
+    const size_t states = states_bytes(q, v, half) * (backward ? 2 : 1),
+                 mma = half ? tn_outer_mma_work_cuda(q, v, backward) : 0;
     return states > mma ? states : mma;
 }
 
@@ -476,7 +470,8 @@ extern "C" tn_status tn_outer_forward_cuda(const tn_call *c)
     a.states = c->work;
     if (!a.z.B || !a.z.H) return TN_OK;
     if (tn_outer_mma_fits(c)) return tn_outer_mma_forward_cuda(c);
-    if (c->in[TN_OUTER_WRITE].data) return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
+    if (c->in[TN_OUTER_WRITE].data)
+        return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
     TN_RETURN_IF(walk_states(c, &a.z, c->work, &c->out[1]));
     return on_tensor_cores(c) ? launch_out<__nv_bfloat16>(c, &a) : launch_out<float>(c, &a);
 }
@@ -510,7 +505,8 @@ extern "C" tn_status tn_outer_backward_cuda(const tn_call *c)
     a.z = tn_outer_shape_of(c);
     if (!a.z.B || !a.z.H) return TN_OK;
     if (tn_outer_mma_fits(c)) return tn_outer_mma_backward_cuda(c);
-    if (c->in[TN_OUTER_WRITE].data) return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
+    if (c->in[TN_OUTER_WRITE].data)
+        return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
     a.d_o = tn_outer_of(&c->dout[0], false);
     a.dq = tn_outer_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
     a.dk = tn_outer_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);

@@ -18,9 +18,10 @@ enum {
 typedef __nv_bfloat16 tn_b16;
 
 /* Of a chunk, as tn_outer_decays; sums of alpha in units of log 2, as the sum of two floats. */
-struct __align__(16) tn_mma_decays { /* read by pairs */
+struct __align__(16) tn_mma_decays
+{ /* read by pairs */
     float hi[TN_MMA_C], lo[TN_MMA_C];
-    float lead[TN_MMA_C], tail[TN_MMA_C]; /* 0 where a document starts between */
+    float lead[TN_MMA_C], tail[TN_MMA_C];        /* 0 where a document starts between */
     float write[TN_MMA_C], tail_write[TN_MMA_C]; /* v's factor; tail by it */
     float slope[TN_MMA_C];
     int doc[TN_MMA_C];
@@ -127,8 +128,7 @@ __device__ __forceinline__ tn_mma_left tn_mma_rows_of(const tn_b16 *tile)
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
     tn_mma_left a;
 #pragma unroll
-    for (int k = 0; k < 4; k++)
-        tn_ldmatrix(a.v[k], tile + (row + lane % 16) * TN_MMA_STEP + k * 16 + lane / 16 * 8);
+    for (int k = 0; k < 4; k++) tn_ldmatrix(a.v[k], tile + (row + lane % 16) * TN_MMA_STEP + k * 16 + lane / 16 * 8);
     return a;
 }
 
@@ -205,7 +205,8 @@ __device__ __forceinline__ void tn_mma_add_turned(tn_mma_part &s, const float *b
         const float2 low = *(const float2 *)at, high = *(const float2 *)(at + 8);
         uint32_t fa[4];
         tn_mma_columns_of(a, k, fa);
-        fa[0] = tn_mma_scaled(fa[0], low), fa[1] = tn_mma_scaled(fa[1], low), fa[2] = tn_mma_scaled(fa[2], high), fa[3] = tn_mma_scaled(fa[3], high);
+        fa[0] = tn_mma_scaled(fa[0], low), fa[1] = tn_mma_scaled(fa[1], low), fa[2] = tn_mma_scaled(fa[2], high),
+        fa[3] = tn_mma_scaled(fa[3], high);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             uint32_t fb[4];

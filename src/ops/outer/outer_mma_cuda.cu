@@ -35,18 +35,15 @@ typedef struct walk {
     tn_outer_shape z;
     tn_outer_tensor a, b;
     tn_outer_tensor first, end; /* what enters the walk, NULL: zero; where its result goes, or NULL */
-    tn_b16 *states; /* (B,H,chunks,N,P): before every chunk, in the walk's direction */
-    float *enters;  /* (B,H,segments,N,P): a segment's own sum; after link_kernel, what enters it */
-    float *decays;  /* (B,H,segments): what is left of that behind the segment; -1: a document starts in it */
+    tn_b16 *states;             /* (B,H,chunks,N,P): before every chunk, in the walk's direction */
+    float *enters;              /* (B,H,segments,N,P): a segment's own sum; after link_kernel, what enters it */
+    float *decays;      /* (B,H,segments): what is left of that behind the segment; -1: a document starts in it */
     int segments, each; /* chunks of a segment */
     bool reverse;
     bool sums; /* from zero: only the sum and the decay are wanted */
 } walk;
 
-__device__ __forceinline__ int chunk_at(const walk &w, int step)
-{
-    return w.reverse ? w.z.chunks - 1 - step : step;
-}
+__device__ __forceinline__ int chunk_at(const walk &w, int step) { return w.reverse ? w.z.chunks - 1 - step : step; }
 
 __device__ __forceinline__ void fetch_pair(const walk &w, int64_t b, int64_t h, int step, tn_b16 *tiles)
 {
@@ -119,8 +116,7 @@ __device__ __forceinline__ void keep_state(const walk &w, int64_t head, int chun
     tn_mma_keep(s, tile);
     __syncwarp();
     tn_mma_own_rows([&](int n, int p) {
-        if (n < w.z.N && p < w.z.P)
-            *(uint4 *)(to + n * w.z.P + p) = *(const uint4 *)(tile + n * TN_MMA_STEP + p);
+        if (n < w.z.N && p < w.z.P) *(uint4 *)(to + n * w.z.P + p) = *(const uint4 *)(tile + n * TN_MMA_STEP + p);
     });
     __syncwarp();
 }
@@ -144,14 +140,17 @@ __global__ void __launch_bounds__(THREADS, 3) walk_kernel(walk w)
         tn_copies_commit();
     }
     begin(w, head, segment, s);
-    if (warp < n) tn_mma_decays_fill(tn_outer_alphas_load(w.z, b, h, (int64_t)chunk_at(w, start + warp) * C), &decays[warp]);
+    if (warp < n)
+        tn_mma_decays_fill(tn_outer_alphas_load(w.z, b, h, (int64_t)chunk_at(w, start + warp) * C), &decays[warp]);
     for (int i = 0; i < n; i++) {
-        tn_b16 *mine = tiles + i % STAGES * 2 * TN_MMA_TILE, *next = tiles + (i + STAGES - 1) % STAGES * 2 * TN_MMA_TILE;
+        tn_b16 *mine = tiles + i % STAGES * 2 * TN_MMA_TILE,
+               *next = tiles + (i + STAGES - 1) % STAGES * 2 * TN_MMA_TILE;
         const tn_mma_decays &d = decays[i % (2 * WARPS)];
         const int ahead = i / WARPS * WARPS + WARPS + warp; /* the step whose decays this warp makes */
         tn_copies_wait<STAGES - 2>();
         __syncthreads();
-        if (i % WARPS == 0 && ahead < n) alphas = tn_outer_alphas_ask(w.z, b, h, (int64_t)chunk_at(w, start + ahead) * C);
+        if (i % WARPS == 0 && ahead < n)
+            alphas = tn_outer_alphas_ask(w.z, b, h, (int64_t)chunk_at(w, start + ahead) * C);
         if (!w.sums && w.states) keep_state(w, head, chunk_at(w, start + i), s, next);
         if (i + STAGES - 1 < n) fetch_pair(w, b, h, start + i + STAGES - 1, next);
         tn_copies_commit();
@@ -165,7 +164,8 @@ __global__ void __launch_bounds__(THREADS, 3) walk_kernel(walk w)
             for (int e = 0; e < 4; e++) s.v[t][e] = tn_outer_by(s.v[t][e], d.all, d.last_doc);
         left = d.last_doc || left < 0 ? -1.f : __fmul_rn(left, d.all);
         tn_mma_add_turned(s, w.reverse ? d.lead : d.tail_write, mine, mine + TN_MMA_TILE);
-        if (i % WARPS == 2 && ahead < n) tn_mma_decays_fill(tn_outer_alphas_open(w.z, alphas), &decays[ahead % (2 * WARPS)]);
+        if (i % WARPS == 2 && ahead < n)
+            tn_mma_decays_fill(tn_outer_alphas_open(w.z, alphas), &decays[ahead % (2 * WARPS)]);
     }
     finish(w, head, segment, left, s);
 }
@@ -209,7 +209,8 @@ __device__ __forceinline__ tn_outer_chunk place_of(const tn_outer_shape &z)
     return k;
 }
 
-__device__ __forceinline__ const tn_b16 *kept_state(const tn_outer_shape &z, const tn_outer_chunk &k, const tn_b16 *states)
+__device__ __forceinline__ const tn_b16 *kept_state(const tn_outer_shape &z, const tn_outer_chunk &k,
+                                                    const tn_b16 *states)
 {
     return states ? states + (k.head * z.chunks + k.chunk) * z.N * z.P : NULL;
 }
@@ -302,7 +303,7 @@ __global__ void __launch_bounds__(THREADS, 4) out_kernel(outputs a)
 typedef struct gradients {
     tn_outer_shape z;
     tn_outer_tensor d_o, dq, dk, dv, dalpha, dwrite;
-    bool add_dv; /* what is there comes with the tiles: v's readers besides outer have left it there */
+    bool add_dv;              /* what is there comes with the tiles: v's readers besides outer have left it there */
     const tn_b16 *states, *g; /* S before and dL/dS behind every chunk; states may be NULL: not needed */
 } gradients;
 
@@ -352,8 +353,8 @@ struct tiles {
     tn_b16 *q, *k, *v, *d_o, *s0, *g, *stage;
 };
 
-__device__ __forceinline__ void send(const gradients &a, const tn_outer_chunk &at, const tn_outer_tensor &p, int columns,
-                                     const tn_mma_part &x, tn_b16 *stage)
+__device__ __forceinline__ void send(const gradients &a, const tn_outer_chunk &at, const tn_outer_tensor &p,
+                                     int columns, const tn_mma_part &x, tn_b16 *stage)
 {
     if (!p.at) return;
     __syncwarp();
@@ -363,8 +364,8 @@ __device__ __forceinline__ void send(const gradients &a, const tn_outer_chunk &a
 }
 
 /* dv, so far the gradient of v by its strength, and that of the strength; own rows of both. */
-__device__ __forceinline__ void through_write(const gradients &a, const tn_outer_chunk &at, const tiles &x, const tn_mma_decays &d,
-                                              alpha_sums &sums, tn_mma_part &dv)
+__device__ __forceinline__ void through_write(const gradients &a, const tn_outer_chunk &at, const tiles &x,
+                                              const tn_mma_decays &d, alpha_sums &sums, tn_mma_part &dv)
 {
     const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32;
     if (a.dwrite.at) {
@@ -419,8 +420,8 @@ __device__ __forceinline__ void back_earlier(const gradients &a, const tn_outer_
 }
 
 /* dq: rows are the later tokens. */
-__device__ __forceinline__ void back_later(const gradients &a, const tn_outer_chunk &at, const tiles &x, const tn_mma_decays &d,
-                                           alpha_sums &sums)
+__device__ __forceinline__ void back_later(const gradients &a, const tn_outer_chunk &at, const tiles &x,
+                                           const tn_mma_decays &d, alpha_sums &sums)
 {
     const tn_mma_left d_o = tn_mma_rows_of(x.d_o);
     tn_mma_part dp = tn_mma_none(), dq = tn_mma_none();
@@ -492,7 +493,10 @@ static layout layout_of(tn_dims q, tn_dims v, bool backward)
     return l;
 }
 
-extern "C" size_t tn_outer_mma_work_cuda(tn_dims q, tn_dims v, bool backward) { return layout_of(q, v, backward).bytes; }
+extern "C" size_t tn_outer_mma_work_cuda(tn_dims q, tn_dims v, bool backward)
+{
+    return layout_of(q, v, backward).bytes;
+}
 
 /* Absent, or bf16 in rows of 16-byte vectors. */
 static bool fits(const tn_arg *a)

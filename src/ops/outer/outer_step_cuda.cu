@@ -222,7 +222,8 @@ tn_status tn_outer_step_forward_cuda(const tn_call *c)
 
 tn_status tn_outer_step_backward_cuda(const tn_call *c)
 {
-    if (c->in[TN_OUTER_WRITE].data) return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
+    if (c->in[TN_OUTER_WRITE].data)
+        return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
     steps a = set_up(c, true);
     a.d_o = tn_outer_of(&c->dout[0], false);
     a.dfinal = tn_outer_state_of(&c->dout[1], false);

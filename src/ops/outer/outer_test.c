@@ -75,7 +75,8 @@ static void build(tn_op_io *io, const tn_case *c)
     if (c->flags & STATE) state = tn_test_input(io, tn_shape(B, H, N, P), (tn_fill_spec){ 0 });
     if (c->flags & RESET) reset = tn_test_input(io, tn_shape(B, T), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 2 });
     if (c->flags & WRITE) {
-        const tn_ref b = tn_test_input(io, tn_shape(B, T, H), (tn_fill_spec){ .kind = TN_FILL_UNIFORM, .lo = -1, .hi = 2 });
+        const tn_ref b =
+            tn_test_input(io, tn_shape(B, T, H), (tn_fill_spec){ .kind = TN_FILL_UNIFORM, .lo = -1, .hi = 2 });
         v = tn_mul(g, v, tn_reshape(g, gates ? tn_sigmoid(g, b) : b, tn_shape(B, T, H, 1)));
     }
     tn_test_output(io,
@@ -97,15 +98,9 @@ typedef struct walker { /* one head of one sequence in the oracle's tensors */
     bool gates;
 } walker;
 
-static int64_t at(const walker *w, int64_t t, int64_t size)
-{
-    return ((w->b * w->T + t) * w->H + w->h) * size;
-}
+static int64_t at(const walker *w, int64_t t, int64_t size) { return ((w->b * w->T + t) * w->H + w->h) * size; }
 
-static bool resets(const walker *w, int64_t t)
-{
-    return w->reset && w->reset[w->b * w->T + t] != 0;
-}
+static bool resets(const walker *w, int64_t t) { return w->reset && w->reset[w->b * w->T + t] != 0; }
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
@@ -126,7 +121,8 @@ static void step(const walker *w, const tn_oracle *o, int64_t t, double *S)
     const double decay = decay_of(w, o, t);
     const double *k = o->in[K] + at(w, t, w->N), *v = o->in[V] + at(w, t, w->P);
     for (int64_t n = 0; n < w->N; n++)
-        for (int64_t p = 0; p < w->P; p++) S[n * w->P + p] = (resets(w, t) ? 0 : decay * S[n * w->P + p]) + k[n] * strength(w, t) * v[p];
+        for (int64_t p = 0; p < w->P; p++)
+            S[n * w->P + p] = (resets(w, t) ? 0 : decay * S[n * w->P + p]) + k[n] * strength(w, t) * v[p];
 }
 
 static int strengths_at(const tn_case *c) { return EXTRA + !!(c->flags & STATE) + !!(c->flags & RESET); }

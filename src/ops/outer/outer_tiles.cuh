@@ -339,7 +339,8 @@ __device__ __forceinline__ float tn_outer_opened(const tn_outer_tensor &p, uint3
     return p.type == TN_F16 ? __half2float(__ushort_as_half((unsigned short)x)) : __uint_as_float(x);
 }
 
-__device__ __forceinline__ tn_outer_asked tn_outer_alphas_ask(const tn_outer_shape &z, int64_t b, int64_t h, int64_t first)
+__device__ __forceinline__ tn_outer_asked tn_outer_alphas_ask(const tn_outer_shape &z, int64_t b, int64_t h,
+                                                              int64_t first)
 {
     tn_outer_asked r;
 #pragma unroll
@@ -401,9 +402,9 @@ __device__ __forceinline__ int tn_outer_documents(const tn_outer_alphas &a, int 
 /* alpha_t decays everything that passes from before t to t or after it. later (tokens from the end): what belongs to pairs and reads of
  * S0, by the later token; earlier: writes to S1, by the earlier token, and what passes through. Both are added up along the
  * chunk, cut where a document starts. slope (64), or NULL: of alpha by what is given for it. By one warp, two tokens a lane. */
-__device__ __forceinline__ void tn_outer_alpha_write(const tn_outer_tensor &dalpha, int64_t T, const tn_outer_chunk &k, double (&later)[2],
-                                                     bool (&later_cut)[2], double (&earlier)[2], bool (&earlier_cut)[2],
-                                                     const float *slope = NULL)
+__device__ __forceinline__ void tn_outer_alpha_write(const tn_outer_tensor &dalpha, int64_t T, const tn_outer_chunk &k,
+                                                     double (&later)[2], bool (&later_cut)[2], double (&earlier)[2],
+                                                     bool (&earlier_cut)[2], const float *slope = NULL)
 {
     const int lane = threadIdx.x % 32;
     tn_outer_running(later, later_cut);

@@ -36,10 +36,11 @@ static tn_status readout_infer(tn_sig *s)
     TN_RETURN_IF(check_shape(&in[TN_READOUT_X], "x", dims));
     TN_RETURN_IF(check_shape(&in[TN_READOUT_SKIP], "skip", tn_shape(W)));
     TN_RETURN_IF(check_shape(&in[TN_READOUT_GAIN], "gain", tn_shape(W)));
-    if (in[TN_READOUT_X].absent != in[TN_READOUT_SKIP].absent) return tn_error(TN_USAGE, "x and skip go together: give both");
+    if (in[TN_READOUT_X].absent != in[TN_READOUT_SKIP].absent)
+        return tn_error(TN_USAGE, "x and skip go together: give both");
     if (a->group < 0 || a->group > TN_READOUT_GROUP || (a->group && W % a->group))
-        return tn_error(TN_USAGE, "group=%lld must divide the %lld numbers of a row and be at most %d", (long long)a->group,
-                        (long long)W, TN_READOUT_GROUP);
+        return tn_error(TN_USAGE, "group=%lld must divide the %lld numbers of a row and be at most %d",
+                        (long long)a->group, (long long)W, TN_READOUT_GROUP);
     if (!a->group && !in[TN_READOUT_GAIN].absent) return tn_error(TN_USAGE, "gain is for a norm: give a group too");
     if (!(a->eps > 0)) return tn_error(TN_USAGE, "eps=%g must be above 0: 1e-6 is usual", (double)a->eps);
     s->n_out = 1;
@@ -95,11 +96,14 @@ const tn_op tn_op_readout = {
     .infer = readout_infer,
     .grad = readout_grad,
     .cost = readout_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_readout_forward_cpu, .backward = tn_readout_backward_cpu, .work = readout_work }
-                TN_ON_CUDA(tn_readout_forward_cuda, tn_readout_backward_cuda, tn_readout_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_readout_forward_cpu,
+                             .backward = tn_readout_backward_cpu,
+                             .work = readout_work } TN_ON_CUDA(tn_readout_forward_cuda, tn_readout_backward_cuda,
+                                                               tn_readout_work_cuda) },
     .switch_name = "opt.readout",
-    .switch_row = &(const tn_setting)TN_SETTING_SWITCH(
-        "opt.readout", "on", "skip, norm and gate behind a recurrence in one pass (off: an op for each)"),
+    .switch_row = &(
+        const tn_setting)TN_SETTING_SWITCH("opt.readout", "on",
+                                           "skip, norm and gate behind a recurrence in one pass (off: an op for each)"),
     .plain = readout_plain,
     .strided_in = 1u << TN_READOUT_C | 1u << TN_READOUT_Z | 1u << TN_READOUT_X,
 };

@@ -11,7 +11,8 @@ enum { TN_READOUT_PARTS = 128 }; /* CPU: the most partial sums of the gradients 
 /* CPU: rows to each of them. */
 static inline int64_t tn_readout_tile(int64_t rows, int64_t width)
 {
-    const int64_t few = (rows + TN_READOUT_PARTS - 1) / TN_READOUT_PARTS, fit = width > 0 && width < 16384 ? 16384 / width : 1;
+    const int64_t few = (rows + TN_READOUT_PARTS - 1) / TN_READOUT_PARTS,
+                  fit = width > 0 && width < 16384 ? 16384 / width : 1;
     return few > fit ? few : fit;
 }
 

@@ -134,7 +134,8 @@ static void forward_tile(void *arg, int64_t tile)
 /* --- backward ----------------------------------------------------------------------------------------------------- */
 
 /* factor times d, or d times the vector w, into the gradient of an input. */
-TN_INLINE void put_span(const job *j, int input, int64_t row, int64_t i, int64_t n, const float *d, float factor, const float *w)
+TN_INLINE void put_span(const job *j, int input, int64_t row, int64_t i, int64_t n, const float *d, float factor,
+                        const float *w)
 {
     const tn_arg *a = &j->c->din[input];
     const bool add = j->c->accumulate >> input & 1;

@@ -12,9 +12,15 @@
 #include "ops/rows.cuh"
 #include "ops/sum_rows.cuh"
 
-namespace {
+namespace
+{
 
-enum { THREADS = 256, ANY = -1, MOST_PARTS = 512, SPAN = 256 /* numbers of a row to an odd warp, where there is no group */ };
+enum {
+    THREADS = 256,
+    ANY = -1,
+    MOST_PARTS = 512,
+    SPAN = 256 /* numbers of a row to an odd warp, where there is no group */
+};
 
 struct job {
     tn_rowset c, z, x, y, dy, dc, dz, dx;
@@ -41,7 +47,8 @@ __device__ __forceinline__ float group_sum(float x, int lanes)
 /* BF16: rows of 16-byte vectors of bf16; VECTORS: of any type; NUMBERS: rows of any strides. */
 enum how { BF16, VECTORS, NUMBERS };
 
-template <how HOW> struct eight { /* as it lies in memory, or opened already */
+template <how HOW>
+struct eight { /* as it lies in memory, or opened already */
     tn_f8 x;
     __device__ __forceinline__ void ask(const tn_rowset &s, int64_t row, int i, int n)
     {
@@ -50,7 +57,8 @@ template <how HOW> struct eight { /* as it lies in memory, or opened already */
     __device__ __forceinline__ tn_f8 open() const { return x; }
 };
 
-template <> struct eight<BF16> {
+template <>
+struct eight<BF16> {
     uint4 q;
     __device__ __forceinline__ void ask(const tn_rowset &s, int64_t row, int i, int)
     {
@@ -162,7 +170,8 @@ __device__ __forceinline__ void fold(const job &j, const place &p, const tn_f8 &
 }
 
 /* What the backward pass reads of a row. */
-template <how HOW> struct taken {
+template <how HOW>
+struct taken {
     eight<HOW> c, z, x, d;
     __device__ __forceinline__ void ask(const job &j, int64_t row, int i)
     {
@@ -319,7 +328,8 @@ job job_of(const tn_call *c)
 {
     const tn_readout_attr *a = (const tn_readout_attr *)c->attr;
     job j = {};
-    j.c = tn_rows_of(&c->in[TN_READOUT_C]), j.z = tn_rows_of(&c->in[TN_READOUT_Z]), j.x = tn_rows_of(&c->in[TN_READOUT_X]);
+    j.c = tn_rows_of(&c->in[TN_READOUT_C]), j.z = tn_rows_of(&c->in[TN_READOUT_Z]),
+    j.x = tn_rows_of(&c->in[TN_READOUT_X]);
     j.skip = tn_rows_of(&c->in[TN_READOUT_SKIP]), j.gain = tn_rows_of(&c->in[TN_READOUT_GAIN]);
     j.width = (int)tn_row_len(&c->in[TN_READOUT_C]);
     j.group = (int)a->group, j.act = a->act, j.scale = a->scale, j.eps = a->eps;
@@ -341,7 +351,8 @@ how how_of(const job &j)
     return !fast ? NUMBERS : bf16 ? BF16 : VECTORS;
 }
 
-template <bool NORM> kernel *forward_for(const job &j)
+template <bool NORM>
+kernel *forward_for(const job &j)
 {
     const how h = how_of(j);
     if (h == NUMBERS) return forward<NUMBERS, ANY, NORM>;
@@ -351,7 +362,8 @@ template <bool NORM> kernel *forward_for(const job &j)
                                       : forward<BF16, TN_GATE_GELU, NORM>;
 }
 
-template <bool NORM> kernel *backward_for(const job &j)
+template <bool NORM>
+kernel *backward_for(const job &j)
 {
     const how h = how_of(j);
     if (h == NUMBERS) return backward<NUMBERS, ANY, NORM>;
@@ -410,7 +422,8 @@ extern "C" size_t tn_readout_work_cuda(const tn_sig *s, bool backward)
 {
     const tn_dims dims = s->in[TN_READOUT_C].dims;
     const int64_t rows = tn_readout_rows(dims);
-    return backward ? (size_t)((rows < MOST_PARTS ? rows : MOST_PARTS) * 2 * dims.dim[dims.rank - 1]) * sizeof(float) : 0;
+    return backward ? (size_t)((rows < MOST_PARTS ? rows : MOST_PARTS) * 2 * dims.dim[dims.rank - 1]) * sizeof(float)
+                    : 0;
 }
 
 extern "C" tn_status tn_readout_backward_cuda(const tn_call *c)
@@ -420,7 +433,8 @@ extern "C" tn_status tn_readout_backward_cuda(const tn_call *c)
     const int64_t rows = tn_all_rows(&c->in[TN_READOUT_C]);
     if (!j.width) return TN_OK;
     j.dy = tn_rows_of(&c->dout[0]);
-    j.dc = tn_rows_of(&c->din[TN_READOUT_C]), j.dz = tn_rows_of(&c->din[TN_READOUT_Z]), j.dx = tn_rows_of(&c->din[TN_READOUT_X]);
+    j.dc = tn_rows_of(&c->din[TN_READOUT_C]), j.dz = tn_rows_of(&c->din[TN_READOUT_Z]),
+    j.dx = tn_rows_of(&c->din[TN_READOUT_X]);
     j.add_c = c->accumulate >> TN_READOUT_C & 1;
     j.add_z = c->accumulate >> TN_READOUT_Z & 1;
     j.add_x = c->accumulate >> TN_READOUT_X & 1;
@@ -429,11 +443,13 @@ extern "C" tn_status tn_readout_backward_cuda(const tn_call *c)
     const int each = 2; /* what the registers leave room for */
     const dim3 grid = is_odd(j.group) ? odd_grid(j, rows) : grid_of(c, j, rows, each, MOST_PARTS);
     if (rows && is_odd(j.group)) odd_backward<<<grid, 32, 0, tn_cuda_stream(c)>>>(j);
-    else if (rows) (j.group ? backward_for<true>(j) : backward_for<false>(j))<<<grid, THREADS, 0, tn_cuda_stream(c)>>>(j);
+    else if (rows)
+        (j.group ? backward_for<true>(j) : backward_for<false>(j))<<<grid, THREADS, 0, tn_cuda_stream(c)>>>(j);
     TN_CUDA_LAUNCHED();
     if (!j.learns) return TN_OK;
     tn_sum_rows sums = {};
     sums.partial = j.partial, sums.B = 1, sums.parts = rows ? grid.x : 0, sums.columns = j.width;
-    const finish f = { *skip, *gain, (bool)(c->accumulate >> TN_READOUT_SKIP & 1), (bool)(c->accumulate >> TN_READOUT_GAIN & 1) };
+    const finish f = { *skip, *gain, (bool)(c->accumulate >> TN_READOUT_SKIP & 1),
+                       (bool)(c->accumulate >> TN_READOUT_GAIN & 1) };
     return tn_sum_rows_run<2>(c, &sums, f);
 }

@@ -121,7 +121,8 @@ static void groups_apart(void)
 static void live_rows_only(void)
 {
     const int32_t live = 4;
-    const tn_case part = { "property", { R, 1, W, N }, ALL | LIVE, 1, 0 }, whole = { "property", { live, 1, W, N }, ALL, 1, 0 };
+    const tn_case part = { "property", { R, 1, W, N }, ALL | LIVE, 1, 0 },
+                  whole = { "property", { live, 1, W, N }, ALL, 1, 0 };
     float s[R * W], z[R * W], x[R * W], skip[W], gain[W], y[2][R * W], d[2][3][R * W], dskip[2][W], dgain[2][W];
     draw(s, R * W, 0), draw(z, R * W, 1), draw(x, R * W, 2), draw(skip, W, 3), draw(gain, W, 4);
     for (int i = live * W; i < R * W; i++) s[i] = z[i] = x[i] = NAN;

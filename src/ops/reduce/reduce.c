@@ -51,8 +51,10 @@ const tn_op tn_op_reduce = {
     .infer = reduce_infer,
     .grad = reduce_grad,
     .cost = reduce_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_reduce_forward_cpu, .backward = tn_reduce_backward_cpu, .work = reduce_work }
-                TN_ON_CUDA(tn_reduce_forward_cuda, tn_reduce_backward_cuda, tn_reduce_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_reduce_forward_cpu,
+                             .backward = tn_reduce_backward_cpu,
+                             .work = reduce_work } TN_ON_CUDA(tn_reduce_forward_cuda, tn_reduce_backward_cuda,
+                                                              tn_reduce_work_cuda) },
 };
 
 tn_ref tn_reduce_(tn_graph *g, const char *file, int line, tn_reduce_kind kind, tn_ref x, int axis, bool all)

@@ -118,8 +118,9 @@ static void max_walk(const tn_call *c, const tn_reduce_attr *a, const tn_arg *x,
     const int axis = tn_reduce_axis(a, x->dims.rank);
     const tn_arg result = tn_reduce_with_axis(y, a, x);
     tn_arg first = *x, dfirst = dx ? *dx : *x;
-    const max_job j = { .n = alive(x, axis), .step = x->stride[axis], .dx_step = dfirst.stride[axis],
-                        .add = dx && (c->accumulate & 1) };
+    const max_job j = {
+        .n = alive(x, axis), .step = x->stride[axis], .dx_step = dfirst.stride[axis], .add = dx && (c->accumulate & 1)
+    };
     first.dims.dim[axis] = dfirst.dims.dim[axis] = 1;
     tn_elem e;
     tn_elem_make(&e, result.dims, axis ? x->live : NULL, 3, (const tn_arg *[]){ &first, &result, &dfirst });

@@ -135,7 +135,12 @@ static const tn_property properties[] = {
     { "an axis that is not there is refused", missing_axis },
 };
 
-static const tn_op_test test = { .op = "reduce", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "reduce",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_reduce(tn_test_list *l) { tn_optest_add(l, &test); }

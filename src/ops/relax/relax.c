@@ -119,7 +119,8 @@ static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     for (int i = 0; i < s->n_in; i++)
         if (!s->in[i].absent && i != TN_RELAX_H0) u->in |= bit(i);
     u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_FREE_STEPS) : bit(TN_RELAX_H);
-    if (a->grad == TN_LOOP_BPTT && a->kind == TN_RELAX_BLOCK) u->out |= bit(TN_RELAX_NORMAL) | bit(TN_RELAX_NORMAL_SCALE);
+    if (a->grad == TN_LOOP_BPTT && a->kind == TN_RELAX_BLOCK)
+        u->out |= bit(TN_RELAX_NORMAL) | bit(TN_RELAX_NORMAL_SCALE);
     u->out |= a->counted; /* written there: the planner keeps the memory */
 }
 
@@ -129,11 +130,13 @@ static void relax_cost(const tn_sig *s, tn_cost *c)
     const double B = (double)s->in[TN_RELAX_A].dims.dim[0], d = (double)s->in[TN_RELAX_A].dims.dim[1];
     const double f = (double)s->in[TN_RELAX_W1].dims.dim[0], T = (double)a->steps;
     const double C = s->in[TN_RELAX_HEAD_W].absent ? 0 : (double)s->in[TN_RELAX_HEAD_W].dims.dim[0];
-    const double map = (a->kind == TN_RELAX_HOPFIELD ? 2 : 4) * B * d * f; /* the state's gradient costs as much, and so does that of the parameters */
+    const double map = (a->kind == TN_RELAX_HOPFIELD ? 2 : 4) * B * d *
+                       f; /* the state's gradient costs as much, and so does that of the parameters */
     c->flops = T * map;
     c->varies = true;
     c->flops_backward = 3 * map;
-    if (a->grad == TN_LOOP_BPTT) c->flops_backward = (a->kind == TN_RELAX_HOPFIELD ? 2 : 2.5) * T * map; /* the last product is not made again */
+    if (a->grad == TN_LOOP_BPTT)
+        c->flops_backward = (a->kind == TN_RELAX_HOPFIELD ? 2 : 2.5) * T * map; /* the last product is not made again */
     if (a->grad == TN_LOOP_IMPLICIT) c->flops_backward += T * map;
     if (a->grad == TN_LOOP_EP) c->flops_backward += (a->centred ? 2 : 1) * T * (map + 4 * B * d * C);
 }
@@ -160,7 +163,8 @@ static tn_ref fixed(tn_graph *g, tn_ref x) { return x.id ? tn_stop_gradient(g, x
 static uint32_t counted(const tn_relax_options *o)
 {
     const bool ep = o->grad == TN_LOOP_EP, implicit = o->grad == TN_LOOP_IMPLICIT;
-    return (uint32_t)((ep && o->nudged_steps ? bit(TN_RELAX_NUDGED_STEPS) : 0) | (ep && o->signal ? bit(TN_RELAX_SIGNAL) : 0) |
+    return (uint32_t)((ep && o->nudged_steps ? bit(TN_RELAX_NUDGED_STEPS) : 0) |
+                      (ep && o->signal ? bit(TN_RELAX_SIGNAL) : 0) |
                       (implicit && o->adjoint_steps ? bit(TN_RELAX_ADJOINT_STEPS) : 0));
 }
 

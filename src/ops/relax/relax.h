@@ -35,7 +35,7 @@ typedef struct tn_relax_options {
     int unused_;
     tn_relax_kind kind;
     tn_ref w1, b1, w2, b2, norm2_gain, norm2_bias, norm_gain, norm_bias;
-    tn_ref scale;                           /* TN_RELAX_ENERGY: s */
+    tn_ref scale; /* TN_RELAX_ENERGY: s */
     tn_ref h0;
     tn_ref head_w, head_b, labels, weights; /* TN_LOOP_EP */
 
@@ -54,13 +54,40 @@ typedef struct tn_relax_options {
 /* Inputs and outputs of the node. bptt has behind, of which a sample's first free_steps are set, the states before each step
  * (steps,B,d); the block also what LN made of each, before its gain, and the factor that it took (steps,B). */
 enum {
-    TN_RELAX_A, TN_RELAX_W1, TN_RELAX_B1, TN_RELAX_W2, TN_RELAX_B2, TN_RELAX_GAIN2, TN_RELAX_BIAS2, TN_RELAX_GAIN,
-    TN_RELAX_BIAS, TN_RELAX_SCALE, TN_RELAX_H0, TN_RELAX_HEAD_W, TN_RELAX_HEAD_B, TN_RELAX_LABELS, TN_RELAX_WEIGHTS,
-    TN_RELAX_RTOL, TN_RELAX_TOL, TN_RELAX_DAMPING, TN_RELAX_BETA, TN_RELAX_MOVE, TN_RELAX_COUNT, TN_RELAX_INPUTS
+    TN_RELAX_A,
+    TN_RELAX_W1,
+    TN_RELAX_B1,
+    TN_RELAX_W2,
+    TN_RELAX_B2,
+    TN_RELAX_GAIN2,
+    TN_RELAX_BIAS2,
+    TN_RELAX_GAIN,
+    TN_RELAX_BIAS,
+    TN_RELAX_SCALE,
+    TN_RELAX_H0,
+    TN_RELAX_HEAD_W,
+    TN_RELAX_HEAD_B,
+    TN_RELAX_LABELS,
+    TN_RELAX_WEIGHTS,
+    TN_RELAX_RTOL,
+    TN_RELAX_TOL,
+    TN_RELAX_DAMPING,
+    TN_RELAX_BETA,
+    TN_RELAX_MOVE,
+    TN_RELAX_COUNT,
+    TN_RELAX_INPUTS
 };
 enum {
-    TN_RELAX_H, TN_RELAX_FREE_STEPS, TN_RELAX_NUDGED_STEPS, TN_RELAX_ADJOINT_STEPS, TN_RELAX_RESIDUALS, TN_RELAX_SIGNAL,
-    TN_RELAX_HISTORY, TN_RELAX_NORMAL, TN_RELAX_NORMAL_SCALE, TN_RELAX_OUTPUTS
+    TN_RELAX_H,
+    TN_RELAX_FREE_STEPS,
+    TN_RELAX_NUDGED_STEPS,
+    TN_RELAX_ADJOINT_STEPS,
+    TN_RELAX_RESIDUALS,
+    TN_RELAX_SIGNAL,
+    TN_RELAX_HISTORY,
+    TN_RELAX_NORMAL,
+    TN_RELAX_NORMAL_SCALE,
+    TN_RELAX_OUTPUTS
 };
 
 typedef struct tn_relax_attr {
@@ -76,8 +103,7 @@ typedef struct tn_relax_attr {
 
 extern const tn_op tn_op_relax;
 
-#define tn_relax(g, a, ...)                                                                                            \
-    tn_relax_((g), __FILE__, __LINE__, (a), (tn_relax_options){ .unused_ = 0, __VA_ARGS__ })
+#define tn_relax(g, a, ...) tn_relax_((g), __FILE__, __LINE__, (a), (tn_relax_options){ .unused_ = 0, __VA_ARGS__ })
 tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_options o);
 
 /* The Hopfield map as the body of a loop, for those who build one themselves. Constants: a (B,d), W1 (d,d); carry: v (B,d). The second one is

@@ -30,13 +30,11 @@ size_t tn__relax_amx_bytes(const tn_relax_matrix *m)
 void tn__relax_amx_panel(const tn_relax_matrix *m, int64_t i)
 {
     const int64_t depth = depth_of(m), left = m->n - i * SIDE;
-    tn__gemm_pack_avx512((uint16_t *)m->packed + i * SIDE * depth, (tn_gemm_panel){ SIDE, DEPTH, depth },
-                         (tn_gemm_source){ .data = m->w + i * SIDE * m->row,
-                                           .type = TN_F32,
-                                           .outer = m->row,
-                                           .inner = m->col,
-                                           .round = TN_BF16 },
-                         left < SIDE ? left : SIDE, m->k);
+    tn__gemm_pack_avx512(
+        (uint16_t *)m->packed + i * SIDE * depth, (tn_gemm_panel){ SIDE, DEPTH, depth },
+        (tn_gemm_source){
+            .data = m->w + i * SIDE * m->row, .type = TN_F32, .outer = m->row, .inner = m->col, .round = TN_BF16 },
+        left < SIDE ? left : SIDE, m->k);
 }
 
 /* Tiles 0..3 sums, 4 and 5 w, 6 in. A panel of w is (depth/32,16,32), `in` (depth/2,16,2). */
@@ -76,14 +74,16 @@ TARGET static void one_panel(int64_t depth, const unsigned char *w, const unsign
 }
 
 /* (k,16) rounded to bf16, two rows to a line of pairs; rows of 0 behind them, to depth. */
-__attribute__((target("avx512f,avx512bw,avx512bf16"))) static void pair_rows(const float *in, int64_t k, int64_t depth, uint16_t *to)
+__attribute__((target("avx512f,avx512bw,avx512bf16"))) static void pair_rows(const float *in, int64_t k, int64_t depth,
+                                                                             uint16_t *to)
 {
     static const uint16_t turns[32] = { 0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31 };
     const __m512i turn = _mm512_loadu_si512(turns);
     for (int64_t p = 0; p < depth; p += 2, to += 2 * SIDE) {
         const __m512 zero = _mm512_setzero_ps();
-        const __m512 a = p < k ? _mm512_loadu_ps(in + p * SIDE) : zero, b = p + 1 < k ? _mm512_loadu_ps(in + (p + 1) * SIDE) : zero;
+        const __m512 a = p < k ? _mm512_loadu_ps(in + p * SIDE) : zero,
+                     b = p + 1 < k ? _mm512_loadu_ps(in + (p + 1) * SIDE) : zero;
         _mm512_storeu_si512(to, _mm512_permutexvar_epi16(turn, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
     }
 }
@@ -111,5 +111,8 @@ size_t tn__relax_amx_bytes(const tn_relax_matrix *m) { return (size_t)m->n; }
 void tn__relax_amx_panel(const tn_relax_matrix *m, int64_t i) { (void)m, (void)i; }
 void tn__relax_amx_begin(void) {}
 void tn__relax_amx_end(void) {}
-void tn__relax_amx_product(const tn_relax_matrix *m, const float *in, float *out, void *paired) { (void)m, (void)in, (void)out, (void)paired; }
+void tn__relax_amx_product(const tn_relax_matrix *m, const float *in, float *out, void *paired)
+{
+    (void)m, (void)in, (void)out, (void)paired;
+}
 #endif

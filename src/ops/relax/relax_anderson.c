@@ -41,8 +41,7 @@ TN_INLINE void keep(int vecs, const tn_relax_job *j, const tn_relax_tile *t, tn_
         const int other = place(p, age);
         const double *s = p->r + other * j->d * W;
         double sum[TN_LANES] = { 0 };
-        for (int64_t i = 0; i < j->d; i++)
-            TN_UNROLL for (int l = 0; l < W; l++) sum[l] += r[i * W + l] * s[i * W + l];
+        for (int64_t i = 0; i < j->d; i++) TN_UNROLL for (int l = 0; l < W; l++) sum[l] += r[i * W + l] * s[i * W + l];
         memcpy(p->gram + (at * p->memory + other) * W, sum, sizeof *sum * (size_t)W);
         memcpy(p->gram + (other * p->memory + at) * W, sum, sizeof *sum * (size_t)W);
     }
@@ -78,37 +77,36 @@ TN_INLINE void weigh(int vecs, const tn_relax_pairs *p, int n, const double *kep
     for (int i = 0; i < n; i++) {
         double *row = c + i * n * W, *pivot = row + i * W;
         for (int k = 0; k < i; k++) { /* L D of the row */
-            for (int m = 0; m < k; m++)
-                EACH_LANE row[k * W + l] -= row[m * W + l] * c[(k * n + m) * W + l];
+            for (int m = 0; m < k; m++) EACH_LANE row[k * W + l] -= row[m * W + l] * c[(k * n + m) * W + l];
         }
         for (int k = 0; k < i; k++) /* becomes L; pivots hold 1 / D */
-            EACH_LANE {
+            EACH_LANE
+            {
                 const double whole = row[k * W + l], part = whole * c[(k * n + k) * W + l];
                 pivot[l] -= whole * part;
                 row[k * W + l] = part;
             }
-        EACH_LANE {
+        EACH_LANE
+        {
             const double positive = pivot[l] > 0 ? ok[l] : 0;
             ok[l] = pivot[l] < (double)INFINITY ? positive : 0;
             pivot[l] = 1 / pivot[l];
         }
         EACH_LANE weight[i * W + l] = i < kept[l] ? 1 : 0;
-        for (int k = 0; k < i; k++)
-            EACH_LANE weight[i * W + l] -= row[k * W + l] * weight[k * W + l];
+        for (int k = 0; k < i; k++) EACH_LANE weight[i * W + l] -= row[k * W + l] * weight[k * W + l];
     }
     for (int i = n - 1; i >= 0; i--) {
         EACH_LANE weight[i * W + l] *= c[(i * n + i) * W + l];
-        for (int k = i + 1; k < n; k++)
-            EACH_LANE weight[i * W + l] -= c[(k * n + i) * W + l] * weight[k * W + l];
+        for (int k = i + 1; k < n; k++) EACH_LANE weight[i * W + l] -= c[(k * n + i) * W + l] * weight[k * W + l];
         EACH_LANE sum[l] += weight[i * W + l];
     }
-    EACH_LANE {
+    EACH_LANE
+    {
         const double positive = sum[l] > 0 ? ok[l] : 0;
         ok[l] = sum[l] < (double)INFINITY ? positive : 0;
         sum[l] = 1 / sum[l];
     }
-    for (int i = 0; i < n; i++)
-        EACH_LANE weight[i * W + l] *= sum[l];
+    for (int i = 0; i < n; i++) EACH_LANE weight[i * W + l] *= sum[l];
 }
 
 /* h = f + sum_k weight_k (f_k - f) where weights are given, else the damped step; and how far that is. */
@@ -121,8 +119,8 @@ TN_INLINE void combine(int vecs, const tn_relax_job *j, tn_relax_tile *t, const 
     tn_vec moved[TN_VECS];
     EACH_VEC(v) moved[v] = none;
     for (int age = 0; age < n; age++) f[age] = p->f + place(p, age) * j->d * W;
-    for (int64_t i = 0; i < j->d; i++)
-        EACH_VEC(v) {
+    for (int64_t i = 0; i < j->d; i++) EACH_VEC(v)
+        {
             const tn_vec h = GET(t->h, i, v), y = GET(t->y, i, v), damped = tn_vec_fma(new, y, old * h);
             tn_vec x = y;
             for (int age = 1; age < n; age++) {
@@ -137,8 +135,7 @@ TN_INLINE void combine(int vecs, const tn_relax_job *j, tn_relax_tile *t, const 
     EACH_VEC(v) tn_vec_put(t->moved + v * TN_VEC, moved[v]);
 }
 
-TN_INLINE void accelerate(int vecs, const tn_relax_job *j, tn_relax_tile *t, tn_relax_pairs *p, int n,
-                          const bool *back)
+TN_INLINE void accelerate(int vecs, const tn_relax_job *j, tn_relax_tile *t, tn_relax_pairs *p, int n, const bool *back)
 {
     const int W = vecs * TN_VEC;
     double weight[TN_ANDERSON_MOST * TN_LANES], kept[TN_LANES], ok[TN_LANES] = { 0 };
@@ -149,13 +146,13 @@ TN_INLINE void accelerate(int vecs, const tn_relax_job *j, tn_relax_tile *t, tn_
         lay_system(vecs, p, n, kept);
         weigh(vecs, p, n, kept, weight, ok);
     }
-    for (int i = 0; n > 1 && i < n; i++)
-        EACH_LANE {
+    for (int i = 0; n > 1 && i < n; i++) EACH_LANE
+        {
             own[i * W + l] = (float)(i < kept[l] ? ok[l] : 0);
             w[i * W + l] = own[i * W + l] > 0 ? (float)weight[i * W + l] : 0;
         }
     EACH_LANE
-        if (p->kept[l] > 1 && !(ok[l] > 0)) p->kept[l] = 0;
+    if (p->kept[l] > 1 && !(ok[l] > 0)) p->kept[l] = 0;
     for (int l = 0; l < t->live; l++)
         if (back[l]) own[l] = 1; /* as y is */
     combine(vecs, j, t, p, n, w, own);

@@ -99,7 +99,8 @@ static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn
     const bool bptt = j->attr.grad == TN_LOOP_BPTT;
     r->most = bptt && j->B < LEAST_ROWS ? LEAST_ROWS : j->B;
     r->kept.f_apart = j->f + ROW_GAP, r->kept.d_apart = j->d + ROW_GAP;
-    const int64_t d = r->most * j->d, f = r->most * r->kept.f_apart, wide = r->most * r->kept.d_apart, signs = j->attr.centred ? 2 : 1;
+    const int64_t d = r->most * j->d, f = r->most * r->kept.f_apart, wide = r->most * r->kept.d_apart,
+                  signs = j->attr.centred ? 2 : 1;
     r->kept.active = tn_relax_floats(s, f), r->kept.slope = tn_relax_floats(s, f), r->kept.x = tn_relax_floats(s, wide);
     r->kept.n2 = tn_relax_floats(s, d), r->kept.n = tn_relax_floats(s, d);
     r->kept.s2 = tn_relax_floats(s, r->most), r->kept.s = tn_relax_floats(s, r->most);

@@ -44,7 +44,7 @@ typedef struct tn_relax_job {
     tn_relax_attr attr;
     struct tn_pool *pool;
     int64_t B, count, d, f, C;
-    bool block, hopfield; /* neither: the energy */
+    bool block, hopfield;    /* neither: the energy */
     bool together, absolute; /* all samples stop at once; by tol */
     bool rounded;            /* products go through tn_gemm, with what comes next, or */
     bool amx;                /* through the tile registers */
@@ -55,7 +55,7 @@ typedef struct tn_relax_job {
     const int32_t *labels;                                       /* (B) */
     const float *weights;                                        /* (B) or NULL */
     float scale, damping, rtol, tol, beta;
-    float move; /* 0: nudged samples stop as free ones do */
+    float move;                         /* 0: nudged samples stop as free ones do */
     tn_relax_matrix up, down;           /* of the map: (f,d), (d,f); hopfield has no up */
     tn_relax_matrix up_back, down_back; /* of its gradient by the state; hopfield has no down_back */
     tn_relax_matrix head, head_back;    /* (C,d), (d,C) */
@@ -236,9 +236,10 @@ typedef struct tn_relax_outer {
     bool add;
 } tn_relax_outer;
 
-bool tn__relax_outer_fits(int64_t m, int64_t n); /* else tn_gemm has it */
+bool tn__relax_outer_fits(int64_t m, int64_t n);                                 /* else tn_gemm has it */
 void tn__relax_outer_rows(const tn_relax_outer *o, int64_t first, int64_t last); /* of c; both multiples of 4 */
-void tn__relax_columns(const float *restrict x, const float *restrict y, int64_t rows, int64_t n, int64_t count, double *restrict sum);
+void tn__relax_columns(const float *restrict x, const float *restrict y, int64_t rows, int64_t n, int64_t count,
+                       double *restrict sum);
 
 /* --- relax_grad.c ------------------------------------------------------------------------------------------------- */
 

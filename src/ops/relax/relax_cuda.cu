@@ -31,15 +31,15 @@ struct job {
     int ctas, part; /* of a cluster; rows of W1 in each, a multiple of 16 */
     const int32_t *count;
     const float *rtol, *damping, *beta;
-    float *x;                                                         /* (rows,d) */
-    const float *a, *h, *w1, *b1, *w2, *vector[VECTORS], *scale;      /* h: adjoint, where the Jacobian is taken */
-    const float *g;                                                   /* adjoint */
-    const float *head_w, *head_b, *weights;                           /* nudged */
+    float *x;                                                    /* (rows,d) */
+    const float *a, *h, *w1, *b1, *w2, *vector[VECTORS], *scale; /* h: adjoint, where the Jacobian is taken */
+    const float *g;                                              /* adjoint */
+    const float *head_w, *head_b, *weights;                      /* nudged */
     const int32_t *labels;
     float sign;
     float *rest;       /* (rows,d) or NULL: what f leaves at the free state, taken off it */
     const float *move; /* or NULL: the limit of |f - h| as a part of how far the target lies from the free state */
-    int32_t *taken; /* (rows) or NULL; added to */
+    int32_t *taken;    /* (rows) or NULL; added to */
     float *residuals, *signal;
 };
 
@@ -114,7 +114,8 @@ struct tile {
     /* The weights of a walk: forward, or back through the map. */
     __device__ void load_weights(bool backward) const
     {
-        const int d = j.d, f = j.f, from = rank * j.part, there = f - from < j.part ? (f - from < 0 ? 0 : f - from) : j.part;
+        const int d = j.d, f = j.f, from = rank * j.part,
+                  there = f - from < j.part ? (f - from < 0 ? 0 : f - from) : j.part;
         const int k = up(d, 16), n = up(d, 8);
         if (backward && !j.energy) load_matrix(operand(at.w1), at.w1_row, j.part, k, j.w2 + from, 1, f, there, d);
         else load_matrix(operand(at.w1), at.w1_row, j.part, k, j.w1 + (int64_t)from * d, d, 1, there, d);
@@ -129,7 +130,10 @@ struct tile {
             floats(at.b1)[i] = j.b1 && rank * j.part + i < j.f ? j.b1[rank * j.part + i] : 0.f;
         for (int i = threadIdx.x; i < VECTORS * dp; i += THREADS) {
             const int which = i / dp, k = i % dp;
-            floats(at.vectors)[i] = k >= j.d ? 0.f : j.vector[which] ? j.vector[which][k] : which == GAIN || which == GAIN2 ? 1.f : 0.f;
+            floats(at.vectors)[i] = k >= j.d                          ? 0.f
+                                    : j.vector[which]                 ? j.vector[which][k]
+                                    : which == GAIN || which == GAIN2 ? 1.f
+                                                                      : 0.f;
         }
         for (int i = threadIdx.x; i < TILE * (dp + 4); i += THREADS) floats(at.part)[i] = 0;
         if (threadIdx.x < TILE) gone()[threadIdx.x] = first + threadIdx.x >= count;
@@ -219,14 +223,16 @@ struct tile {
         for (int r = 0; r < MOST_CTAS; r++)
 #pragma unroll
             for (int i = 0; i < V / 4; i++)
-                got[r][i] = r < j.ctas ? ((const float4 *)cluster.map_shared_rank(mine_part, r))[i] : make_float4(0, 0, 0, 0);
+                got[r][i] =
+                    r < j.ctas ? ((const float4 *)cluster.map_shared_rank(mine_part, r))[i] : make_float4(0, 0, 0, 0);
 #pragma unroll
         for (int i = 0; i < V / 4; i++) *(float4 *)&s.v[4 * i] = got[0][i];
 #pragma unroll
         for (int r = 1; r < MOST_CTAS; r++)
 #pragma unroll
             for (int i = 0; i < V / 4; i++)
-                s.v[4 * i] += got[r][i].x, s.v[4 * i + 1] += got[r][i].y, s.v[4 * i + 2] += got[r][i].z, s.v[4 * i + 3] += got[r][i].w;
+                s.v[4 * i] += got[r][i].x, s.v[4 * i + 1] += got[r][i].y, s.v[4 * i + 2] += got[r][i].z,
+                    s.v[4 * i + 3] += got[r][i].w;
         return s;
     }
 
@@ -334,7 +340,8 @@ __device__ void prepare_adjoint(const tile<V, T> &k, int64_t count)
     EACH_OWN(q, k)
     {
         const int64_t sample = k.first + k.rank * k.mine + q;
-        const float *h = sample < count ? k.j.h + sample * k.j.d : NULL, *a = sample < count ? k.j.a + sample * k.j.d : NULL;
+        const float *h = sample < count ? k.j.h + sample * k.j.d : NULL,
+                    *a = sample < count ? k.j.a + sample * k.j.d : NULL;
         set(k.row(k.at.inject, q), get_row<V>(a, k.j.d));
         __syncwarp();
         k.enter(q, get_row<V>(h, k.j.d), true);
@@ -357,7 +364,8 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
     const tile<V, T> k(j, shared);
     const int64_t given = j.count ? *j.count : j.rows, count = given < 0 ? 0 : given < j.rows ? given : j.rows;
     const bool adjoint = j.phase == TN_LOOP_PHASE_ADJOINT, nudged = j.phase == TN_LOOP_PHASE_NUDGED;
-    const float rtol = j.move ? *j.move : *j.rtol, damping = j.damping ? *j.damping : 1.f, eta = nudged ? j.sign * *j.beta : 0.f;
+    const float rtol = j.move ? *j.move : *j.rtol, damping = j.damping ? *j.damping : 1.f,
+                eta = nudged ? j.sign * *j.beta : 0.f;
     if (k.first >= count) return; /* the whole cluster */
     k.load_rest(count);
     __syncthreads();
@@ -471,7 +479,8 @@ static job job_of(const tn_call *c, const tn_loop_body *b, const tn_loop_phase *
     j.rows = a->dims.dim[0], j.d = (int)a->dims.dim[1], j.f = (int)w1->dims.dim[0], j.steps = (int)b->steps;
     j.count = (const int32_t *)c->in[loop_in_count(b)].data;
     j.rtol = floats(c, loop_in_rtol(b)), j.damping = floats(c, loop_in_damping(b)), j.beta = floats(c, loop_in_beta(b));
-    j.x = p->x, j.h = p->at, j.g = p->g, j.sign = p->sign, j.taken = p->steps, j.residuals = p->residuals, j.signal = p->signal;
+    j.x = p->x, j.h = p->at, j.g = p->g, j.sign = p->sign, j.taken = p->steps, j.residuals = p->residuals,
+    j.signal = p->signal;
     j.a = floats(c, map + TN_RELAX_A), j.w1 = floats(c, map + TN_RELAX_W1), j.b1 = floats(c, map + TN_RELAX_B1);
     j.w2 = floats(c, map + TN_RELAX_W2), j.scale = floats(c, map + TN_RELAX_SCALE);
     j.vector[GAIN2] = floats(c, map + TN_RELAX_GAIN2), j.vector[BIAS2] = floats(c, map + TN_RELAX_BIAS2);

@@ -23,40 +23,44 @@ TN_INLINE void gelu_slope(int n, const tn_vec *phi, const tn_vec *x, float *slop
  * 1.3e-7. A division, of which a quotient would need one, takes as long as 16 multiply-adds. */
 static const float GELU_EDGE = 5.16f;
 static const float GELU_TABLE[5][16] = {
-    { 0, 0.130558655f, 0.247507468f, 0.341344744f, 0.40878877f, 0.452209651f, 0.477249861f, 0.490184665f, 0.496169627f, 0.498650104f,
-      0.499570936f, 0.499877125f, 0.49996832f, 0.499992669f, 0.49999848f, 0.499999702f },
-    { 0.132979959f, 0.125793815f, 0.106482558f, 0.0806572288f, 0.0546705164f, 0.0331594422f, 0.0179971699f, 0.00874063093f,
-      0.00379857933f, 0.00147719402f, 0.000514031213f, 0.000160056981f, 4.4595392e-05f, 1.11181507e-05f, 2.48026936e-06f,
-      4.95091115e-07f },
-    { 0, -0.00698851328f, -0.0118313227f, -0.0134427641f, -0.0121488916f, -0.00921087712f, -0.00599903241f, -0.00339915603f,
-      -0.00168830052f, -0.000738638453f, -0.000285602f, -9.78288954e-05f, -2.97378356e-05f, -8.03275452e-06f, -1.93010328e-06f,
-      -4.128689e-07f },
-    { -0.00244982284f, -0.00206123036f, -0.00109367853f, -5.15891361e-06f, 0.000779534981f, 0.00108532317f, 0.000996935531f,
-      0.000719376607f, 0.000431213499f, 0.00022027854f, 9.72484777e-05f, 3.74248448e-05f, 1.26263767e-05f, 3.74949036e-06f,
-      9.82893312e-07f, 2.27948448e-07f },
-    { 0, 0.000185899611f, 0.000278601772f, 0.000248078111f, 0.00013743632f, 1.94497516e-05f, -5.49690267e-05f, -7.65781515e-05f,
-      -6.4165506e-05f, -4.10826106e-05f, -2.15333821e-05f, -9.52545543e-06f, -3.61524485e-06f, -1.18917978e-06f, -3.41288086e-07f,
-      -8.58621689e-08f },
+    { 0, 0.130558655f, 0.247507468f, 0.341344744f, 0.40878877f, 0.452209651f, 0.477249861f, 0.490184665f, 0.496169627f,
+      0.498650104f, 0.499570936f, 0.499877125f, 0.49996832f, 0.499992669f, 0.49999848f, 0.499999702f },
+    { 0.132979959f, 0.125793815f, 0.106482558f, 0.0806572288f, 0.0546705164f, 0.0331594422f, 0.0179971699f,
+      0.00874063093f, 0.00379857933f, 0.00147719402f, 0.000514031213f, 0.000160056981f, 4.4595392e-05f, 1.11181507e-05f,
+      2.48026936e-06f, 4.95091115e-07f },
+    { 0, -0.00698851328f, -0.0118313227f, -0.0134427641f, -0.0121488916f, -0.00921087712f, -0.00599903241f,
+      -0.00339915603f, -0.00168830052f, -0.000738638453f, -0.000285602f, -9.78288954e-05f, -2.97378356e-05f,
+      -8.03275452e-06f, -1.93010328e-06f, -4.128689e-07f },
+    { -0.00244982284f, -0.00206123036f, -0.00109367853f, -5.15891361e-06f, 0.000779534981f, 0.00108532317f,
+      0.000996935531f, 0.000719376607f, 0.000431213499f, 0.00022027854f, 9.72484777e-05f, 3.74248448e-05f,
+      1.26263767e-05f, 3.74949036e-06f, 9.82893312e-07f, 2.27948448e-07f },
+    { 0, 0.000185899611f, 0.000278601772f, 0.000248078111f, 0.00013743632f, 1.94497516e-05f, -5.49690267e-05f,
+      -7.65781515e-05f, -6.4165506e-05f, -4.10826106e-05f, -2.15333821e-05f, -9.52545543e-06f, -3.61524485e-06f,
+      -1.18917978e-06f, -3.41288086e-07f, -8.58621689e-08f },
 };
 
 /* z = gelu(z + bias), n vectors. */
 TN_INLINE void gelu(int n, float *z, const tn_vec *bias, float *slope)
 {
-    const tn_vec whole = tn_vec_all(12582912.f); /* added to a small number, it leaves the nearest whole one in the last bits */
+    const tn_vec whole =
+        tn_vec_all(12582912.f); /* added to a small number, it leaves the nearest whole one in the last bits */
     const __m512 sign = _mm512_set1_ps(-0.f);
-    TN_UNROLL for (int k = 0; k < n; k++) {
+    TN_UNROLL for (int k = 0; k < n; k++)
+    {
         const __m512 sum = (__m512)(tn_vec_get(z + k * TN_VEC) + bias[k]);
-        const __m512 x = _mm512_max_ps(_mm512_set1_ps(-GELU_EDGE), sum), a = _mm512_andnot_ps(sign, x); /* NaN: the second */
+        const __m512 x = _mm512_max_ps(_mm512_set1_ps(-GELU_EDGE), sum),
+                     a = _mm512_andnot_ps(sign, x); /* NaN: the second */
         const tn_vec c = (tn_vec)_mm512_min_ps(_mm512_set1_ps(GELU_EDGE), a), three = tn_vec_all(3);
         const tn_vec m = tn_vec_fma(c, three, whole), u = tn_vec_fma(c, three, whole - m);
         tn_vec q = (tn_vec)_mm512_permutexvar_ps((__m512i)m, _mm512_loadu_ps(GELU_TABLE[4]));
-        TN_UNROLL for (int i = 3; i >= 0; i--)
-            q = tn_vec_fma(q, u, (tn_vec)_mm512_permutexvar_ps((__m512i)m, _mm512_loadu_ps(GELU_TABLE[i])));
+        TN_UNROLL for (int i = 3; i >= 0; i--) q =
+            tn_vec_fma(q, u, (tn_vec)_mm512_permutexvar_ps((__m512i)m, _mm512_loadu_ps(GELU_TABLE[i])));
         tn_vec_put(z + k * TN_VEC, tn_vec_fma((tn_vec)a, q, (tn_vec)x * 0.5f));
         if (!slope) continue;
         const __m512 minus = _mm512_and_ps(sign, x);
         const tn_vec phi = (tn_vec)_mm512_xor_ps(minus, (__m512)q) + 0.5f;
-        const tn_vec clamped = (tn_vec)_mm512_max_ps(_mm512_set1_ps(-6), _mm512_min_ps(_mm512_set1_ps(6), sum)); /* NaN: the second */
+        const tn_vec clamped =
+            (tn_vec)_mm512_max_ps(_mm512_set1_ps(-6), _mm512_min_ps(_mm512_set1_ps(6), sum)); /* NaN: the second */
         gelu_slope(1, &phi, &clamped, slope + k * TN_VEC);
     }
 }

@@ -187,7 +187,8 @@ static void pull_share(void *arg, tn_relax_tile *t, int64_t first)
             tn_relax_store(t->n, t->width, r->kept.n + d, j->d, t->live, j->d);
         }
     }
-    for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++) propagate(g, first + l, r->u + (first + l) * r->kept.d_apart);
+    for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++)
+        propagate(g, first + l, r->u + (first + l) * r->kept.d_apart);
     tn_relax_load(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
     if (j->hopfield && j->attr.grad == TN_LOOP_EP) { /* from how far h moved to the adjoint */
         for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] *= t->slope[i];
@@ -259,8 +260,16 @@ static void sum_outer(const grad *g, int input, factor x, factor y, float by, bo
 {
     const tn_relax_job *j = g->j;
     const int64_t m = x.n, n = y.n;
-    tn_relax_outer plain = { .x = x.rows, .y = y.rows, .x_row = x.apart, .y_row = y.apart, .c = g->c->din[input].data, .rows = g->rows, .m = m,
-                             .n = n, .factor = by, .add = more || adds_to(g, input) };
+    tn_relax_outer plain = { .x = x.rows,
+                             .y = y.rows,
+                             .x_row = x.apart,
+                             .y_row = y.apart,
+                             .c = g->c->din[input].data,
+                             .rows = g->rows,
+                             .m = m,
+                             .n = n,
+                             .factor = by,
+                             .add = more || adds_to(g, input) };
     if (plain.c && !j->rounded && tn__relax_outer_fits(m, n)) {
         tn_pool_run(j->pool, (m + OUTER_ROWS - 1) / OUTER_ROWS, outer_tile, &plain);
         return;
@@ -291,7 +300,8 @@ static void sum_up(grad *g)
     const tn_relax_job *j = g->j;
     const tn_relax_rows *r = g->r;
     const factor z = { r->z, j->f, r->kept.f_apart }, active = { r->kept.active, j->f, r->kept.f_apart };
-    const factor x = { r->kept.x, j->d, r->kept.d_apart }, u = { r->u, j->d, r->kept.d_apart }, lambda = { r->lambda, j->d, j->d };
+    const factor x = { r->kept.x, j->d, r->kept.d_apart }, u = { r->u, j->d, r->kept.d_apart },
+                 lambda = { r->lambda, j->d, j->d };
     if (j->block) {
         sum_outer(g, TN_RELAX_W1, z, x, 1, false);
         sum_outer(g, TN_RELAX_W2, u, active, 1, false);
@@ -324,7 +334,8 @@ static void rank(const grad *g)
     for (int64_t b = 0; b < j->count; b++) r->live[steps[b] - 1]++;
     for (int64_t t = j->attr.steps; t-- > 0;) r->live[t] += r->live[t + 1];
     for (int64_t b = 0; b < j->count; b++) r->order[r->live[steps[b]]++] = (int32_t)b; /* behind those that take more */
-    memmove(r->live, r->live + 1, sizeof *r->live * (size_t)j->attr.steps); /* each has moved on to the next one's number */
+    memmove(r->live, r->live + 1,
+            sizeof *r->live * (size_t)j->attr.steps); /* each has moved on to the next one's number */
 }
 
 /* Back through one step of the samples that take it. */
@@ -385,7 +396,8 @@ static void back_share(void *arg, tn_relax_tile *t, int64_t first)
     for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] = j->damping * t->a[i];
     tn_relax_store(t->h, t->width, lambda, j->d, t->live, j->d);
     tn_relax_pull(j, t, t->h);
-    for (int64_t i = 0; i < j->d * t->width; i++) t->a[i] = (1 - j->damping) * t->a[i] + t->y[i]; /* past f, and through it */
+    for (int64_t i = 0; i < j->d * t->width; i++)
+        t->a[i] = (1 - j->damping) * t->a[i] + t->y[i]; /* past f, and through it */
     tn_relax_store(t->a, t->width, carried, j->d, t->live, j->d);
     if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + f, r->kept.f_apart, t->live, j->f);
     if (j->block) {

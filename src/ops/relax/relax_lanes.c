@@ -38,36 +38,37 @@ TN_INLINE void micro(int rows, int vecs, int64_t k, const float *restrict w, con
                      float *restrict out)
 {
     tn_vec sum[PANEL][TN_VECS];
-    UNROLL_ROWS for (int r = 0; r < rows; r++)
-        TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (tn_vec){ 0 };
+    UNROLL_ROWS for (int r = 0; r < rows; r++) TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (tn_vec){ 0 };
     for (int64_t p = 0; p < k; p++, w += rows, in += vecs * TN_VEC) {
         tn_vec b[TN_VECS];
         TN_UNROLL for (int v = 0; v < vecs; v++) b[v] = tn_vec_get(in + v * TN_VEC);
 #if defined(__aarch64__) /* multiplies by a lane of a register */
         tn_vec a[(PANEL + 3) / 4];
         TN_UNROLL for (int q = 0; q < (rows + 3) / 4; q++) a[q] = tn_vec_get(w + 4 * q);
-        UNROLL_ROWS for (int r = 0; r < rows; r++)
-            TN_UNROLL for (int v = 0; v < vecs; v++)
-                sum[r][v] = (tn_vec)vfmaq_f32((float32x4_t)sum[r][v], (float32x4_t)b[v], vdupq_n_f32(a[r / 4][r % 4]));
+        UNROLL_ROWS for (int r = 0; r < rows; r++) TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] =
+            (tn_vec)vfmaq_f32((float32x4_t)sum[r][v], (float32x4_t)b[v], vdupq_n_f32(a[r / 4][r % 4]));
 #else
-        UNROLL_ROWS for (int r = 0; r < rows; r++)
-            TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = tn_vec_fma(tn_vec_all(w[r]), b[v], sum[r][v]);
+        UNROLL_ROWS for (int r = 0; r < rows; r++) TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] =
+            tn_vec_fma(tn_vec_all(w[r]), b[v], sum[r][v]);
 #endif
     }
-    UNROLL_ROWS for (int r = 0; r < rows; r++)
-        TN_UNROLL for (int v = 0; v < vecs; v++) tn_vec_put(out + (r * vecs + v) * TN_VEC, sum[r][v]);
+    UNROLL_ROWS for (int r = 0; r < rows; r++) TN_UNROLL for (int v = 0; v < vecs; v++)
+        tn_vec_put(out + (r * vecs + v) * TN_VEC, sum[r][v]);
 }
 
 typedef void kernel(int64_t k, const float *restrict w, const float *restrict in, float *restrict out);
 
 #define MICRO(rows, vecs)                                                                                              \
-    static void micro_##rows##_##vecs(int64_t k, const float *restrict w, const float *restrict in, float *restrict out) \
+    static void micro_##rows##_##vecs(int64_t k, const float *restrict w, const float *restrict in,                    \
+                                      float *restrict out)                                                             \
     {                                                                                                                  \
         micro(rows, vecs, k, w, in, out);                                                                              \
     }
 #define MICRO_ROWS(vecs) MICRO(1, vecs) MICRO(2, vecs) MICRO_ROWS_6(vecs) MICRO_ROWS_24(vecs)
 #define TABLE_ROWS(vecs)                                                                                               \
-    { NULL, micro_1_##vecs, micro_2_##vecs TABLE_ROWS_6(vecs) TABLE_ROWS_24(vecs) }
+    {                                                                                                                  \
+        NULL, micro_1_##vecs, micro_2_##vecs TABLE_ROWS_6(vecs) TABLE_ROWS_24(vecs)                                    \
+    }
 
 #if defined(__aarch64__) || defined(__AVX__)
 #define MICRO_ROWS_6(vecs) MICRO(3, vecs) MICRO(4, vecs) MICRO(5, vecs) MICRO(6, vecs)
@@ -77,10 +78,12 @@ typedef void kernel(int64_t k, const float *restrict w, const float *restrict in
 #define TABLE_ROWS_6(vecs)
 #endif
 #if defined(__AVX512F__)
+/* clang-format off */
 #define MICRO_ROWS_24(vecs)                                                                                            \
     MICRO(7, vecs) MICRO(8, vecs) MICRO(9, vecs) MICRO(10, vecs) MICRO(11, vecs) MICRO(12, vecs) MICRO(13, vecs)       \
     MICRO(14, vecs) MICRO(15, vecs) MICRO(16, vecs) MICRO(17, vecs) MICRO(18, vecs) MICRO(19, vecs) MICRO(20, vecs)    \
     MICRO(21, vecs) MICRO(22, vecs) MICRO(23, vecs) MICRO(24, vecs)
+/* clang-format on */
 #define TABLE_ROWS_24(vecs)                                                                                            \
     , micro_7_##vecs, micro_8_##vecs, micro_9_##vecs, micro_10_##vecs, micro_11_##vecs, micro_12_##vecs,               \
         micro_13_##vecs, micro_14_##vecs, micro_15_##vecs, micro_16_##vecs, micro_17_##vecs, micro_18_##vecs,          \
@@ -100,14 +103,12 @@ MICRO_ROWS(4)
 #endif
 
 static kernel *const kernels[TN_VECS + 1][PANEL + 1] = {
-    { NULL },
-    TABLE_ROWS(1),
+    { NULL },      TABLE_ROWS(1),
 #if !defined(__AVX512F__)
     TABLE_ROWS(2),
 #endif
 #if !defined(__AVX__)
-    TABLE_ROWS(3),
-    TABLE_ROWS(4),
+    TABLE_ROWS(3), TABLE_ROWS(4),
 #endif
 };
 
@@ -233,12 +234,14 @@ TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const 
     }
 }
 
-TN_LEVELED(void, tn_relax_gather, (float *a, int width, const float *const *rows, int n, int64_t k), (a, width, rows, n, k))
+TN_LEVELED(void, tn_relax_gather, (float *a, int width, const float *const *rows, int n, int64_t k),
+           (a, width, rows, n, k))
 {
     gather(width, a, rows, n, k);
 }
 
-TN_LEVELED(void, tn_relax_scatter, (const float *a, int width, float *const *rows, int n, int64_t k), (a, width, rows, n, k))
+TN_LEVELED(void, tn_relax_scatter, (const float *a, int width, float *const *rows, int n, int64_t k),
+           (a, width, rows, n, k))
 {
     int l = 0;
     for (; l + 4 <= n; l += 4) {

@@ -57,7 +57,8 @@ enum { CHAINS = 1 };
 
 TN_INLINE void square_row(int vecs, int64_t i, tn_vec *square, const float *x, const tn_vec *mean)
 {
-    EACH_VEC(v) {
+    EACH_VEC(v)
+    {
         const tn_vec apart = GET(x, i, v) - mean[v];
         square[v] = tn_vec_fma(apart, apart, square[v]);
     }
@@ -79,8 +80,8 @@ TN_INLINE void measure(int vecs, int64_t d, const float *x, const tn_vec *sum, t
 TN_INLINE void normalise(int vecs, int64_t d, const float *x, const tn_vec *mean, const tn_vec *scale,
                          const float *gain, const float *bias, float *n, float *y)
 {
-    for (int64_t i = 0; i < d; i++)
-        EACH_VEC(v) {
+    for (int64_t i = 0; i < d; i++) EACH_VEC(v)
+        {
             const tn_vec at = (GET(x, i, v) - mean[v]) * scale[v];
             if (n) PUT(n, i, v, at);
             PUT(y, i, v, tn_vec_fma(at, tn_vec_all(gain[i]), tn_vec_all(bias[i])));
@@ -106,8 +107,8 @@ TN_INLINE void norm_back(int vecs, int64_t d, const float *dy, const float *gain
     SUM_ROWS(d, seconds, slope_normal_row, dy, gain, n);
     EACH_VEC(v) first[v] = firsts[0][v] / (float)d;
     EACH_VEC(v) second[v] = seconds[0][v] / (float)d;
-    for (int64_t i = 0; i < d; i++)
-        EACH_VEC(v) {
+    for (int64_t i = 0; i < d; i++) EACH_VEC(v)
+        {
             const tn_vec g = tn_vec_fma(GET(dy, i, v), tn_vec_all(gain[i]), -first[v]);
             const tn_vec s = tn_vec_get(scale + v * TN_VEC);
             const tn_vec turned = tn_vec_fma(GET(n, i, v), -second[v], g);
@@ -119,7 +120,8 @@ TN_INLINE void norm_back(int vecs, int64_t d, const float *dy, const float *gain
 
 TN_INLINE void in_row(int vecs, int64_t i, tn_vec *sum, const tn_relax_tile *t)
 {
-    EACH_VEC(v) {
+    EACH_VEC(v)
+    {
         const tn_vec u = GET(t->h, i, v) + GET(t->a, i, v);
         PUT(t->u, i, v, u);
         sum[v] += u;
@@ -128,7 +130,8 @@ TN_INLINE void in_row(int vecs, int64_t i, tn_vec *sum, const tn_relax_tile *t)
 
 TN_INLINE void out_row(int vecs, int64_t i, tn_vec *sum, const tn_relax_tile *t, const float *b2)
 {
-    EACH_VEC(v) {
+    EACH_VEC(v)
+    {
         const tn_vec y = GET(t->y, i, v) + b2[i] + GET(t->u, i, v);
         PUT(t->y, i, v, y);
         sum[v] += y;
@@ -277,8 +280,8 @@ TN_INLINE void soften(int vecs, const tn_relax_job *j, tn_relax_tile *t)
 {
     tn_vec most[TN_VECS], sum[TN_VECS];
     EACH_VEC(v) most[v] = GET(t->logits, 0, v) + j->head_b[0];
-    for (int64_t i = 0; i < j->C; i++)
-        EACH_VEC(v) {
+    for (int64_t i = 0; i < j->C; i++) EACH_VEC(v)
+        {
             const tn_vec x = GET(t->logits, i, v) + j->head_b[i];
             PUT(t->logits, i, v, x);
             most[v] = tn_vec_max(x, most[v]);
@@ -322,8 +325,8 @@ TN_INLINE void advance(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool l
     tn_vec apart[TN_VECS], size[TN_VECS], moved[TN_VECS];
     float far[TN_LANES], large[TN_LANES];
     EACH_VEC(v) apart[v] = size[v] = moved[v] = (tn_vec){ 0 };
-    for (int64_t i = 0; i < j->d; i++)
-        EACH_VEC(v) {
+    for (int64_t i = 0; i < j->d; i++) EACH_VEC(v)
+        {
             const tn_vec h = GET(t->h, i, v), y = GET(t->y, i, v), next = tn_vec_fma(new, y, old * h);
             const tn_vec r = y - h, step = next - h;
             apart[v] = tn_vec_fma(r, r, apart[v]);
@@ -334,7 +337,8 @@ TN_INLINE void advance(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool l
     put_lanes(vecs, far, apart);
     put_lanes(vecs, large, size);
     put_lanes(vecs, t->moved, moved);
-    TN_VECTOR for (int l = 0; l < vecs * TN_VEC; l++) {
+    TN_VECTOR for (int l = 0; l < vecs * TN_VEC; l++)
+    {
         const float f = sqrtf(large[l]);
         t->distance[l] = sqrtf(far[l]);
         t->residual[l] = t->distance[l] / (f > LEAST_SIZE ? f : LEAST_SIZE);
@@ -347,8 +351,8 @@ TN_INLINE void by_move(int vecs, int64_t d, tn_relax_tile *t)
     tn_vec gone[TN_VECS], size[TN_VECS];
     float far[TN_LANES], large[TN_LANES];
     EACH_VEC(v) gone[v] = size[v] = (tn_vec){ 0 };
-    for (int64_t i = 0; i < d; i++)
-        EACH_VEC(v) {
+    for (int64_t i = 0; i < d; i++) EACH_VEC(v)
+        {
             const tn_vec y = GET(t->y, i, v), off = y - GET(t->origin, i, v);
             gone[v] = tn_vec_fma(off, off, gone[v]);
             size[v] = tn_vec_fma(y, y, size[v]);

@@ -18,7 +18,8 @@ typedef struct setup {
 static void take_all(setup *s, tn_relax_memory *m)
 {
     tn_relax_tile *t = &s->t;
-    float **const of_d[] = { &t->h, &t->a, &t->u, &t->x, &t->y, &t->n2, &t->n, &t->s2, &t->s, &t->moved, &t->residual, &t->distance };
+    float **const of_d[] = { &t->h, &t->a,  &t->u, &t->x,     &t->y,        &t->n2,
+                             &t->n, &t->s2, &t->s, &t->moved, &t->residual, &t->distance };
     for (size_t i = 0; i < sizeof of_d / sizeof *of_d; i++) *of_d[i] = tn_relax_floats(m, D * W);
     t->z = tn_relax_floats(m, F * W), t->slope = tn_relax_floats(m, F * W);
     s->j.up.packed = tn_relax_take(m, tn_relax_packed_bytes(&s->j, &s->j.up));
@@ -32,8 +33,16 @@ static setup *make(void)
     tn_relax_memory m = { 0 };
     assert_non_null(s);
     for (int i = 0; i < F; i++) s->one[i] = 1;
-    s->j = (tn_relax_job){ .d = D, .f = F, .block = true, .damping = 0.7f, .b1 = s->vector, .b2 = s->zero, .gain2 = s->one,
-                           .bias2 = s->zero, .gain = s->one, .bias = s->zero };
+    s->j = (tn_relax_job){ .d = D,
+                           .f = F,
+                           .block = true,
+                           .damping = 0.7f,
+                           .b1 = s->vector,
+                           .b2 = s->zero,
+                           .gain2 = s->one,
+                           .bias2 = s->zero,
+                           .gain = s->one,
+                           .bias = s->zero };
     s->j.up = (tn_relax_matrix){ .w = s->w1, .n = F, .k = D, .row = D, .col = 1 };
     s->j.down = (tn_relax_matrix){ .w = s->w2, .n = D, .k = F, .row = F, .col = 1 };
     take_all(s, &m);
@@ -73,7 +82,8 @@ static void activations(void **state)
     apply(s, W);
     for (int k = 4; k < F; k++) {
         const double x = (double)s->vector[k], phi = 0.5 * erfc(-x / sqrt(2)), y = (double)s->t.z[k * W + k % W];
-        const double slope = (double)s->t.slope[k * W + k % W], exact = phi + x * exp(-0.5 * x * x) / sqrt(2 * acos(-1.0));
+        const double slope = (double)s->t.slope[k * W + k % W],
+                     exact = phi + x * exp(-0.5 * x * x) / sqrt(2 * acos(-1.0));
         if (!(fabs(y - x * phi) <= 2.5e-7 * fmin(fabs(x), 5.25) + 2.5e-7 * fmax(x - 5.25, 0)))
             fail_msg("gelu(%g) is %.9g instead of %.9g", x, y, x * phi);
         if (!(fabs(slope - exact) <= (fabs(x) <= 5.25 ? 5e-7 : 2.5e-6))) fail_msg("its slope at %g is %.9g", x, slope);
@@ -117,14 +127,16 @@ static void parts_kept(void **state)
     const struct {
         const float *from;
         int n;
-    } in[] = { { t->z, ZS }, { t->slope, ZS }, { t->x, DS }, { t->n2, DS }, { t->s2, W } }, out[] = { { t->y, DS }, { t->n, DS }, { t->s, W } };
+    } in[] = { { t->z, ZS }, { t->slope, ZS }, { t->x, DS }, { t->n2, DS }, { t->s2, W } },
+      out[] = { { t->y, DS }, { t->n, DS }, { t->s, W } };
     enum { INS = sizeof in / sizeof *in, OUTS = sizeof out / sizeof *out };
     for (int k = 0; k < F * D; k++) s->w1[k] = 0.3f * sinf(1.3f * (float)k), s->w2[k] = 0.02f * cosf(0.7f * (float)k);
     for (int k = 0; k < F; k++) s->vector[k] = 0.1f * sinf((float)k);
     apply(s, W);
     size_t at = 0;
     for (int i = 0; i < INS; at += (size_t)in[i].n, i++) memcpy(all + at, in[i].from, sizeof *all * (size_t)in[i].n);
-    for (int i = 0; i < OUTS; at += (size_t)out[i].n, i++) memcpy(all + at, out[i].from, sizeof *all * (size_t)out[i].n);
+    for (int i = 0; i < OUTS; at += (size_t)out[i].n, i++)
+        memcpy(all + at, out[i].from, sizeof *all * (size_t)out[i].n);
     float *const clear[] = { t->z, t->slope, t->x, t->n2, t->s2, t->y, t->n, t->s };
     for (int i = 0; i < INS + OUTS; i++) memset(clear[i], 0, sizeof(float) * (size_t)(i < 2 ? ZS : D * W));
     tn_relax_enter(&s->j, &s->t);
@@ -132,7 +144,8 @@ static void parts_kept(void **state)
     at = 0;
     for (int i = 0; i < INS; at += (size_t)in[i].n, i++) memcpy(part + at, in[i].from, sizeof *part * (size_t)in[i].n);
     tn_relax_apply(&s->j, &s->t, TN_RELAX_KEEP_OUT);
-    for (int i = 0; i < OUTS; at += (size_t)out[i].n, i++) memcpy(part + at, out[i].from, sizeof *part * (size_t)out[i].n);
+    for (int i = 0; i < OUTS; at += (size_t)out[i].n, i++)
+        memcpy(part + at, out[i].from, sizeof *part * (size_t)out[i].n);
     assert_memory_equal(all, part, sizeof *all * at);
     free(all), free(part);
     drop(s);
@@ -149,7 +162,8 @@ static void check_product(int n, int k, bool by_columns, bool bf16)
     const int width = tn_relax_width(W);
     tn_relax_matrix m = { .n = n, .k = k, .row = by_columns ? 1 : k, .col = by_columns ? n : 1 };
     float *w = malloc(sizeof *w * (size_t)(n * k)), *in = malloc(sizeof *in * (size_t)(k * width)),
-          *out = malloc(sizeof *out * (size_t)(n * width + 1)), *rows = malloc(sizeof *rows * (size_t)((n > k ? n : k) + 31) * W);
+          *out = malloc(sizeof *out * (size_t)(n * width + 1)),
+          *rows = malloc(sizeof *rows * (size_t)((n > k ? n : k) + 31) * W);
     void *gemm = aligned_alloc(64, (tn_gemm_work_most(W, n > k ? n : k, 1) + 127) / 64 * 64);
     m.w = w;
     m.packed = aligned_alloc(64, (tn_relax_packed_bytes(&j, &m) + 127) / 64 * 64);
@@ -178,7 +192,8 @@ static void check_product(int n, int k, bool by_columns, bool bf16)
 static void products(void **state)
 {
     (void)state;
-    static const int sizes[][2] = { { 256, 64 }, { 64, 256 }, { 10, 64 }, { 64, 10 }, { 52, 13 }, { 13, 52 }, { 1, 1 }, { 81, 33 } };
+    static const int sizes[][2] = { { 256, 64 }, { 64, 256 }, { 10, 64 }, { 64, 10 },
+                                    { 52, 13 },  { 13, 52 },  { 1, 1 },   { 81, 33 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int kind = 0; kind < 4; kind++) check_product(sizes[i][0], sizes[i][1], kind & 1, kind & 2);
 }

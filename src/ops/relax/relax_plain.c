@@ -78,8 +78,8 @@ static void cost(tn_graph *g, tn_body_io *io, void *user)
     const tn_ref *c = io->consts;
     tn_ref h = io->carry[0];
     if (a->kind == TN_RELAX_HOPFIELD) h = tn_relax_hopfield_read(g, h, true);
-    io->ys[0] = tn_xent(g, tn_linear(g, h, c[HEAD_W], .bias = c[HEAD_B]), c[LABELS], .weights = c[WEIGHTS],
-                        .sum = true);
+    io->ys[0] =
+        tn_xent(g, tn_linear(g, h, c[HEAD_W], .bias = c[HEAD_B]), c[LABELS], .weights = c[WEIGHTS], .sum = true);
 }
 
 /* Where an output that this gradient's backward kernel would write goes, unless nobody asked for it. */
@@ -92,7 +92,8 @@ static tn_ref *asked(const tn_relax_attr *a, tn_loop_grad writes, int i, tn_ref 
 static tn_loop_fused *fused(const tn_graph *g, const tn_relax_attr *a)
 {
 #ifdef TN_HAVE_CUDA
-    if (a->kind != TN_RELAX_HOPFIELD && tn_graph_get_options(g)->device == TN_CUDA && tn_graph_switch(g, "opt.relax")) return tn_relax_phase_cuda;
+    if (a->kind != TN_RELAX_HOPFIELD && tn_graph_get_options(g)->device == TN_CUDA && tn_graph_switch(g, "opt.relax"))
+        return tn_relax_phase_cuda;
 #endif
     (void)g, (void)a;
     return NULL;
@@ -100,11 +101,13 @@ static tn_loop_fused *fused(const tn_graph *g, const tn_relax_attr *a)
 
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
 {
-    static const tn_body bodies[] = { [TN_RELAX_BLOCK] = { block, NULL }, [TN_RELAX_ENERGY] = { energy, NULL },
+    static const tn_body bodies[] = { [TN_RELAX_BLOCK] = { block, NULL },
+                                      [TN_RELAX_ENERGY] = { energy, NULL },
                                       [TN_RELAX_HOPFIELD] = { tn_relax_hopfield, NULL } };
     const tn_relax_attr *a = attr;
     const tn_body head = { cost, (void *)(uintptr_t)a };
-    const tn_body map = a->kind == TN_RELAX_HOPFIELD && a->grad == TN_LOOP_EP ? (tn_body){ tn_relax_hopfield_ep, NULL } : bodies[a->kind];
+    const tn_body map = a->kind == TN_RELAX_HOPFIELD && a->grad == TN_LOOP_EP ? (tn_body){ tn_relax_hopfield_ep, NULL }
+                                                                              : bodies[a->kind];
     const tn_ref h0 = in[TN_RELAX_H0].id ? in[TN_RELAX_H0] : tn_fill(g, tn_ref_dims(g, in[TN_RELAX_A]), TN_F32, 0.f);
     (void)n_in;
     out[TN_RELAX_H] =
@@ -114,9 +117,9 @@ tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_
                 .sample_cost_consts = 1u << LABELS | (in[TN_RELAX_WEIGHTS].id ? 1u << WEIGHTS : 0), .steps = a->steps,
                 .grad = a->grad, .rtol = in[TN_RELAX_RTOL], .tol = in[TN_RELAX_TOL], .damping = in[TN_RELAX_DAMPING],
                 .beta = in[TN_RELAX_BETA], .count = in[TN_RELAX_COUNT], .centred = a->centred, .mean = a->mean,
-                .proxy = a->proxy, .at_rest = a->at_rest, .move = in[TN_RELAX_MOVE], .weight = a->weight, .solver = a->solver, .memory = a->memory,
-                .free_steps = &out[TN_RELAX_FREE_STEPS], .residuals = &out[TN_RELAX_RESIDUALS],
-                .nudged_steps = asked(a, TN_LOOP_EP, TN_RELAX_NUDGED_STEPS, out),
+                .proxy = a->proxy, .at_rest = a->at_rest, .move = in[TN_RELAX_MOVE], .weight = a->weight,
+                .solver = a->solver, .memory = a->memory, .free_steps = &out[TN_RELAX_FREE_STEPS],
+                .residuals = &out[TN_RELAX_RESIDUALS], .nudged_steps = asked(a, TN_LOOP_EP, TN_RELAX_NUDGED_STEPS, out),
                 .adjoint_steps = asked(a, TN_LOOP_IMPLICIT, TN_RELAX_ADJOINT_STEPS, out),
                 .signal = asked(a, TN_LOOP_EP, TN_RELAX_SIGNAL, out), .fused = fused(g, a));
     return tn_graph_status(g);

@@ -11,7 +11,8 @@ enum { WARPS = 8, THREADS = 32 * WARPS };
 
 /* put(row, column, x (row) . w (column)) for 16 rows x (.., k) and n rows w (.., k). */
 template <typename Put>
-__device__ __forceinline__ void product(const __nv_bfloat16 *x, int x_row, const __nv_bfloat16 *w, int w_row, int n, int k, Put put)
+__device__ __forceinline__ void product(const __nv_bfloat16 *x, int x_row, const __nv_bfloat16 *w, int w_row, int n,
+                                        int k, Put put)
 {
     const int lane = threadIdx.x & 31;
     for (int tile = threadIdx.x >> 5; tile * 8 < n; tile += WARPS) {
@@ -59,8 +60,8 @@ __device__ __forceinline__ void put_as(float *p, float x) { *p = x; }
 
 /* to (n,k) = element (n,k) of a matrix with steps; 0 behind n_there and k_there. The axis with step 1 is walked first. */
 template <typename T>
-__device__ __forceinline__ void load_matrix(T *to, int row, int n, int k, const float *from, int64_t step_n, int64_t step_k,
-                                            int n_there, int k_there)
+__device__ __forceinline__ void load_matrix(T *to, int row, int n, int k, const float *from, int64_t step_n,
+                                            int64_t step_k, int n_there, int k_there)
 {
 #pragma unroll 8
     for (int i = threadIdx.x; i < n * k; i += THREADS) {
@@ -149,7 +150,8 @@ __device__ __forceinline__ numbers<V> scaled(const numbers<V> &n, const numbers<
 
 /* Back through a norm: what reaches its input, given what comes to its output. */
 template <int V>
-__device__ __forceinline__ numbers<V> back(const numbers<V> &dy, const numbers<V> &gain, const numbers<V> &n, float inverse, int d)
+__device__ __forceinline__ numbers<V> back(const numbers<V> &dy, const numbers<V> &gain, const numbers<V> &n,
+                                           float inverse, int d)
 {
     numbers<V> g, r;
     float s = 0;

@@ -29,7 +29,8 @@ static void check_columns(int n, int k)
     tn_relax_gather(tile, width, rows, n, k);
     for (int i = 0; i < k; i++)
         for (int l = 0; l < width; l++)
-            if (tile[i * width + l] != (l < n ? rows[l][i] : 0)) fail_msg("%d rows of %d: number %d of row %d", n, k, i, l);
+            if (tile[i * width + l] != (l < n ? rows[l][i] : 0))
+                fail_msg("%d rows of %d: number %d of row %d", n, k, i, l);
     assert_true(tile[k * width] == 77.f);
     tn_relax_scatter(tile, width, back, n, k);
     for (int l = 0; l < n; l++) {
@@ -50,8 +51,11 @@ static void columns_and_rows(void **state)
 static void check_outer(int rows, int m, int n, bool add)
 {
     const int x_row = m + 5, y_row = n + 16;
-    float *x = numbers(rows * x_row, 1.3f), *y = numbers(rows * y_row, 0.9f), *c = numbers(m * n, 0.2f), *old = numbers(m * n, 0.2f);
-    const tn_relax_outer o = { .x = x, .y = y, .x_row = x_row, .y_row = y_row, .c = c, .rows = rows, .m = m, .n = n, .factor = 0.5f, .add = add };
+    float *x = numbers(rows * x_row, 1.3f), *y = numbers(rows * y_row, 0.9f), *c = numbers(m * n, 0.2f),
+          *old = numbers(m * n, 0.2f);
+    const tn_relax_outer o = {
+        .x = x, .y = y, .x_row = x_row, .y_row = y_row, .c = c, .rows = rows, .m = m, .n = n, .factor = 0.5f, .add = add
+    };
     assert_true(tn__relax_outer_fits(m, n));
     tn__relax_outer_rows(&o, 0, 4);
     tn__relax_outer_rows(&o, 4, m);
@@ -63,7 +67,8 @@ static void check_outer(int rows, int m, int n, bool add)
                 sum += term, size += fabs(term);
             }
             if (!(fabs((double)c[i * n + k] - sum) <= 1e-6 * size))
-                fail_msg("%d rows, (%d,%d), element (%d,%d): %.9g instead of %.9g", rows, m, n, i, k, (double)c[i * n + k], sum);
+                fail_msg("%d rows, (%d,%d), element (%d,%d): %.9g instead of %.9g", rows, m, n, i, k,
+                         (double)c[i * n + k], sum);
         }
     free(x), free(y), free(c), free(old);
 }
@@ -71,7 +76,8 @@ static void check_outer(int rows, int m, int n, bool add)
 static void outer_products(void **state)
 {
     (void)state;
-    static const int sizes[][3] = { { 1, 8, 16 }, { 3, 12, 32 }, { 128, 64, 256 }, { 130, 20, 48 }, { 300, 256, 64 }, { 5, 24, 112 } };
+    static const int sizes[][3] = { { 1, 8, 16 },    { 3, 12, 32 },    { 128, 64, 256 },
+                                    { 130, 20, 48 }, { 300, 256, 64 }, { 5, 24, 112 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int add = 0; add < 2; add++) check_outer(sizes[i][0], sizes[i][1], sizes[i][2], add);
 }
@@ -87,7 +93,8 @@ static void check_sums(int rows, int count, bool pairs)
     for (int i = 0; i < count; i++) {
         double sum = 0;
         for (int b = 0; b < rows; b++) sum += (double)x[b * n + i] * (pairs ? (double)y[b * n + i] : 1);
-        if (memcmp(&sum, &got[i], sizeof sum) != 0) fail_msg("%d rows, column %d of %d: %.17g instead of %.17g", rows, i, count, got[i], sum);
+        if (memcmp(&sum, &got[i], sizeof sum) != 0)
+            fail_msg("%d rows, column %d of %d: %.17g instead of %.17g", rows, i, count, got[i], sum);
     }
     free(x), free(y), free(got);
 }
@@ -97,7 +104,8 @@ static void column_sums(void **state)
     (void)state;
     static const int counts[] = { 1, 2, 15, 16, 17, 40, 63, 64 };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        for (int rows = 1; rows <= 131; rows += 65) check_sums(rows, counts[i], false), check_sums(rows, counts[i], true);
+        for (int rows = 1; rows <= 131; rows += 65)
+            check_sums(rows, counts[i], false), check_sums(rows, counts[i], true);
 }
 
 void tn_tests_relax_rows(tn_test_list *l)

@@ -31,8 +31,10 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
     t.x = tn_relax_floats(&s, j->d * W), t.y = tn_relax_floats(&s, j->d * W), t.z = tn_relax_floats(&s, j->f * W);
     t.residual = tn_relax_floats(&s, W), t.distance = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
     t.eta = tn_relax_floats(&s, W), t.weight = tn_relax_floats(&s, W);
-    if (backward && j->attr.grad == TN_LOOP_EP) t.rest = tn_relax_floats(&s, j->d * W), t.origin = tn_relax_floats(&s, j->d * W);
-    if (backward || (j->block && j->attr.grad == TN_LOOP_BPTT)) t.n = tn_relax_floats(&s, j->d * W), t.s = tn_relax_floats(&s, W);
+    if (backward && j->attr.grad == TN_LOOP_EP)
+        t.rest = tn_relax_floats(&s, j->d * W), t.origin = tn_relax_floats(&s, j->d * W);
+    if (backward || (j->block && j->attr.grad == TN_LOOP_BPTT))
+        t.n = tn_relax_floats(&s, j->d * W), t.s = tn_relax_floats(&s, W);
     if (backward) {
         t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W), t.s2 = tn_relax_floats(&s, W);
         t.logits = tn_relax_floats(&s, j->C * W);

@@ -32,14 +32,14 @@ TN_INLINE void block(int rows, int vecs, const tn_relax_outer *o, int64_t b, int
 #else
         const float *few = x;
 #endif
-        TN_UNROLL for (int r = 0; r < rows; r++)
-            TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = tn_vec_fma(at[v], tn_vec_all(few[r]), sum[r][v]);
+        TN_UNROLL for (int r = 0; r < rows; r++) TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] =
+            tn_vec_fma(at[v], tn_vec_all(few[r]), sum[r][v]);
     }
-    TN_UNROLL for (int r = 0; r < rows; r++)
-        TN_UNROLL for (int v = 0; v < vecs; v++) {
-            float *c = o->c + (i + r) * o->n + j + v * TN_VEC;
-            tn_vec_put(c, add ? tn_vec_fma(sum[r][v], tn_vec_all(o->factor), tn_vec_get(c)) : sum[r][v] * o->factor);
-        }
+    TN_UNROLL for (int r = 0; r < rows; r++) TN_UNROLL for (int v = 0; v < vecs; v++)
+    {
+        float *c = o->c + (i + r) * o->n + j + v * TN_VEC;
+        tn_vec_put(c, add ? tn_vec_fma(sum[r][v], tn_vec_all(o->factor), tn_vec_get(c)) : sum[r][v] * o->factor);
+    }
 }
 
 /* The blocks of rows first to last. */
@@ -88,18 +88,19 @@ TN_INLINE void columns(const float *x, const float *y, int64_t rows, int64_t n, 
 {
     doubles sum[AT_ONCE];
     TN_UNROLL for (int k = 0; k < AT_ONCE; k++) sum[k] = (doubles){ 0 };
-    for (int64_t b = 0; b < rows; b++)
-        TN_UNROLL for (int k = 0; k < AT_ONCE; k++) {
+    for (int64_t b = 0; b < rows; b++) TN_UNROLL for (int k = 0; k < AT_ONCE; k++)
+        {
             const doubles at = widen(x + b * n + k * HALF);
             sum[k] += y ? at * widen(y + b * n + k * HALF) : at;
         }
-    TN_UNROLL for (int k = 0; k < AT_ONCE; k++) *(doubles_at *)(to + k * HALF) = sum[k];
+    TN_UNROLL for (int k = 0; k < AT_ONCE; k++) * (doubles_at *)(to + k * HALF) = sum[k];
 }
 
 /* sum (count) = sum_b x_b y_b of the first columns of (rows,n), in double, in the order of the rows; y NULL: 1. A product of two floats
  * is exact in double, so fused or not, it is the same. */
 TN_LEVELED(void, tn__relax_columns,
-           (const float *restrict x, const float *restrict y, int64_t rows, int64_t n, int64_t count, double *restrict sum),
+           (const float *restrict x, const float *restrict y, int64_t rows, int64_t n, int64_t count,
+            double *restrict sum),
            (x, y, rows, n, count, sum))
 {
     int64_t i = 0;

@@ -46,7 +46,11 @@ static const tn_case cases[] = {
     { "hopfield implicit", { 19, 11, 11, 4, 40, 18 }, RC_HOPFIELD | RC_IMPLICIT, 1e-4f, 2e-2f },
     { "hopfield one step", { 5, 7, 7, 4, 12 }, RC_HOPFIELD | RC_ONE_STEP, 2e-5f, 2e-2f },
     { "hopfield ep", { 19, 11, 11, 4, 40, 17 }, RC_HOPFIELD | RC_EP | RC_REST | RC_MEAN | RC_WEIGHTS, 2e-4f, 3e-2f },
-    { "hopfield ep centred", { 35, 40, 40, 12, 30 }, RC_HOPFIELD | RC_EP | RC_CENTRED | RC_MOVE | RC_UNLABELLED | TN_FEW, 2e-4f, 0 },
+    { "hopfield ep centred",
+      { 35, 40, 40, 12, 30 },
+      RC_HOPFIELD | RC_EP | RC_CENTRED | RC_MOVE | RC_UNLABELLED | TN_FEW,
+      2e-4f,
+      0 },
     { "hopfield anderson", { 18, 9, 9, 5, 20 }, RC_HOPFIELD | RC_EP | RC_ANDERSON, 1e-3f, 0 },
     { "no samples", { 0, 4, 5, 2, 5 }, RC_EP, 2e-5f, 0 },
 };
@@ -258,8 +262,8 @@ static double nudged_error(double rtol, bool at_rest, double move)
  * stopped by its move is nearly exact. */
 static void nudging_from_rest(void)
 {
-    const double tight = nudged_error(1e-10, false, 0), state = nudged_error(1e-2, false, 0), rest = nudged_error(1e-2, true, 0),
-                 move = nudged_error(1e-2, true, 0.01);
+    const double tight = nudged_error(1e-10, false, 0), state = nudged_error(1e-2, false, 0),
+                 rest = nudged_error(1e-2, true, 0), move = nudged_error(1e-2, true, 0.01);
     if (!(tight < 1e-2 && rest < 0.5 * state && move < 0.1 * rest && move < 1e-2))
         fail_msg("errors: tight %.3g, from the state %.3g, from rest %.3g, by its move %.3g", tight, state, rest, move);
 }

@@ -173,13 +173,15 @@ static void large_as_twin(void **state)
     float *kept[4] = { 0 };
     for (int plain = 0; plain < 2; plain++) {
         tn_world w = tn_world_open_on(tn_test_device(), 1, 2);
-        tn_graph *g = tn_world_graph_on(tn_test_device(), &(tn_graph_options){ .threads = 2, .off = plain ? off : NULL });
+        tn_graph *g =
+            tn_world_graph_on(tn_test_device(), &(tn_graph_options){ .threads = 2, .off = plain ? off : NULL });
         tn_ref in[RC_INPUTS];
         rc_inputs(g, c, true, in);
         const rc_outputs o = rc_node(g, c, in);
         tn_output(g, "h", o.h);
         tn_output(g, "steps", o.free_steps);
-        tn_bound *b = tn_world_add(&w, g, &(tn_compile_options){ .loss = tn_sum_all(g, tn_square(g, o.h)), .threads = 2 });
+        tn_bound *b =
+            tn_world_add(&w, g, &(tn_compile_options){ .loss = tn_sum_all(g, tn_square(g, o.h)), .threads = 2 });
         fill(b, c, &(how){ 0 });
         assert_ok(tn_run(b));
         for (int i = 0; i < 4; i++) {

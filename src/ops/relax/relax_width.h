@@ -23,7 +23,7 @@
 
 #define EACH_VEC(v) TN_UNROLL for (int v = 0; v < vecs; v++)
 /* Vector v of row i of an array of the tile. */
-#define GET(array, i, v) tn_vec_get((array) + ((i) * vecs + (v)) * TN_VEC)
-#define PUT(array, i, v, x) tn_vec_put((array) + ((i) * vecs + (v)) * TN_VEC, x)
+#define GET(array, i, v) tn_vec_get((array) + ((i)*vecs + (v)) * TN_VEC)
+#define PUT(array, i, v, x) tn_vec_put((array) + ((i)*vecs + (v)) * TN_VEC, x)
 
 #endif

@@ -87,12 +87,6 @@ static tn_status rotate(const tn_call *c, const tn_arg *x, const tn_arg *y, floa
     return TN_OK;
 }
 
-TN_LEVELED_KERNEL(tn_rope_forward_cpu)
-{
-    return rotate(c, &c->in[0], &c->out[0], 1, false);
-}
+TN_LEVELED_KERNEL(tn_rope_forward_cpu) { return rotate(c, &c->in[0], &c->out[0], 1, false); }
 
-TN_LEVELED_KERNEL(tn_rope_backward_cpu)
-{
-    return rotate(c, &c->dout[0], &c->din[0], -1, c->accumulate & 1);
-}
+TN_LEVELED_KERNEL(tn_rope_backward_cpu) { return rotate(c, &c->dout[0], &c->din[0], -1, c->accumulate & 1); }

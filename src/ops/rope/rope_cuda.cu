@@ -95,7 +95,8 @@ __device__ __forceinline__ void turn_1(const job &w, int64_t x, int64_t y, int j
 }
 
 /* Two at a time where there are 8: they lie at a multiple of 16 bytes then. */
-template <int W> __device__ __forceinline__ void load_angles(float2 *to, const float2 *from)
+template <int W>
+__device__ __forceinline__ void load_angles(float2 *to, const float2 *from)
 {
     if constexpr (W == 8) {
 #pragma unroll
@@ -109,7 +110,8 @@ template <int W> __device__ __forceinline__ void load_angles(float2 *to, const f
 }
 
 /* Thread: W pairs of one token, heads from blockIdx.y * HEADS on. */
-template <int W> static __global__ void __launch_bounds__(THREADS) turn_pairs(const __grid_constant__ job w)
+template <int W>
+static __global__ void __launch_bounds__(THREADS) turn_pairs(const __grid_constant__ job w)
 {
     const int T = (int)w.x.dims.dim[1], H = (int)w.x.dims.dim[2], pairs = (int)w.x.dims.dim[3] / 2;
     const unsigned per_token = (unsigned)(pairs / W);

@@ -112,7 +112,4 @@ static const tn_op_test test = { .op = "rope",
                                  .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
-void tn_tests_rope(tn_test_list *l)
-{
-    tn_optest_add(l, &test);
-}
+void tn_tests_rope(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -80,10 +80,7 @@ static int64_t span_of(int64_t B, int64_t T, int64_t K, int64_t chunk)
     return chunk > least ? chunk : least;
 }
 
-static int64_t chunks_of(int64_t T, int64_t span)
-{
-    return T > 0 ? (T + span - 1) / span : 1;
-}
+static int64_t chunks_of(int64_t T, int64_t span) { return T > 0 ? (T + span - 1) / span : 1; }
 
 size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
 {
@@ -91,15 +88,9 @@ size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
     return (size_t)((pieces * EDGE_ROWS + TN_SCAN_SUMS) * tn_scan_padded(K)) * sizeof(double);
 }
 
-static int64_t blocks_of(const tn_scan_job *j)
-{
-    return (j->K + j->block - 1) / j->block;
-}
+static int64_t blocks_of(const tn_scan_job *j) { return (j->K + j->block - 1) / j->block; }
 
-static int64_t tiles_of(const tn_scan_job *j)
-{
-    return j->rows * blocks_of(j) * j->chunks;
-}
+static int64_t tiles_of(const tn_scan_job *j) { return j->rows * blocks_of(j) * j->chunks; }
 
 /* Channels do not mix, so the width of a block may follow the threads; where time is cut must not. */
 static void cut_job(tn_scan_job *j, int threads)
@@ -130,15 +121,9 @@ static tile tile_at(const tn_scan_job *j, int64_t i)
     return t;
 }
 
-static double *edge_row(const tile *t, int row)
-{
-    return t->edge + row * t->edge_step;
-}
+static double *edge_row(const tile *t, int row) { return t->edge + row * t->edge_step; }
 
-static bool starts(const tn_scan_job *j, int64_t b, int64_t t)
-{
-    return j->reset && j->reset[b * j->T + t];
-}
+static bool starts(const tn_scan_job *j, int64_t b, int64_t t) { return j->reset && j->reset[b * j->T + t]; }
 
 /* Tokens from t on (at most `most`, before `last`) up to the next document. */
 static int64_t tokens_after(const tn_scan_job *j, int64_t b, int64_t t, int64_t last, int64_t most)
@@ -259,10 +244,7 @@ static void forward_piece(const tn_scan_job *j, const tn_scan_at *a, const tn_sc
 }
 
 /* Whether all coefficients are per channel and the block is whole lines of the cache. */
-static bool in_lines(const tn_scan_job *j, const tile *t)
-{
-    return j->fixed && t->w % TN_SCAN_LINE == 0;
-}
+static bool in_lines(const tn_scan_job *j, const tile *t) { return j->fixed && t->w % TN_SCAN_LINE == 0; }
 
 static void forward_lines(const tn_scan_job *j, const tile *t, numbers *s)
 {
@@ -389,8 +371,7 @@ static void spread(const tn_scan_job *j, const tn_scan_coef *q, const backward_v
         else tn_scan_write_dx(dx, v->dx.im, a, v->a.im, NULL, width, true);
     }
     if (j->want_e) tn_scan_write_e(f->e + i * W, a, v->a.im, v->x.at + i * v->x.step, v->x.im, width);
-    if (j->want_m && before.at)
-        tn_scan_write_m(f->mr + i * W, f->mi + i * W, a, v->a.im, before.at, before.im, width);
+    if (j->want_m && before.at) tn_scan_write_m(f->mr + i * W, f->mi + i * W, a, v->a.im, before.at, before.im, width);
     else if (j->want_m) memset(f->mr + i * W, 0, sizeof(float) * W), memset(f->mi + i * W, 0, sizeof(float) * W);
 }
 
@@ -443,8 +424,8 @@ static bool backward_lines(const tn_scan_job *j, const tile *t, numbers *g)
     for (int64_t end = t->last, n; end > t->first; end -= n) {
         n = tokens_before(j, t->b, end, t->first, t->last);
         const tn_scan_at a = { t->b, end - n, n, t->k, t->w };
-        const tn_scan_reverse r = { tn_scan_planes_of(j->dc, j, &a), tn_scan_planes_of(j->c, j, &a), row_before(j, &a), tn_scan_planes_of(j->x, j, &a),
-                                    tn_scan_planes_of(j->dx, j, &a) };
+        const tn_scan_reverse r = { tn_scan_planes_of(j->dc, j, &a), tn_scan_planes_of(j->c, j, &a), row_before(j, &a),
+                                    tn_scan_planes_of(j->x, j, &a), tn_scan_planes_of(j->dx, j, &a) };
         tn_scan_lines_reverse(g, &q, t->w, n, &r, &sums, is);
         if (starts(j, t->b, end - n)) cut_here(t, g);
     }

@@ -45,7 +45,7 @@ typedef struct tn_scan_coef {
     const float *power_re, *power_im, *u;
     const double *wide_re, *wide_im;
     int64_t power_step;
-    bool brief; /* powers without u, all of whose lambdas have modulus^2 <= TN_SCAN_BRIEF */
+    bool brief;            /* powers without u, all of whose lambdas have modulus^2 <= TN_SCAN_BRIEF */
     const double *cs, *sn; /* cos and sin of its phase, for the op's own sink */
     const float *gain;     /* NULL: 1 */
     int64_t turn_step, gain_step;
@@ -61,19 +61,20 @@ typedef struct tn_scan_found {
 } tn_scan_found;
 
 typedef struct tn_scan_job {
-    int64_t B, T, K, chunk;   /* B: the capacity, which decides how work is cut */
-    int64_t rows;             /* rows alive, <= B */
-    tn_scan_tensor x;         /* (B,T,2K) */
-    const float *state;       /* (B,2K) or NULL: zero */
-    const int32_t *reset;     /* (B,T) or NULL */
-    tn_scan_tensor c;         /* (B,T,2K): written forward, read backward when m is wanted */
-    tn_scan_tensor dc, dx;    /* (B,T,2K): gradient of c, NULL: zero; gradient of x, to write, or NULL */
-    float *final;             /* (B,2K) */
-    const float *dfinal;      /* NULL: zero */
-    float *dstate;            /* to write, or NULL */
-    bool add_x, add_state;    /* add instead of overwriting */
+    int64_t B, T, K, chunk; /* B: the capacity, which decides how work is cut */
+    int64_t rows;           /* rows alive, <= B */
+    tn_scan_tensor x;       /* (B,T,2K) */
+    const float *state;     /* (B,2K) or NULL: zero */
+    const int32_t *reset;   /* (B,T) or NULL */
+    tn_scan_tensor c;       /* (B,T,2K): written forward, read backward when m is wanted */
+    tn_scan_tensor dc, dx;  /* (B,T,2K): gradient of c, NULL: zero; gradient of x, to write, or NULL */
+    float *final;           /* (B,2K) */
+    const float *dfinal;    /* NULL: zero */
+    float *dstate;          /* to write, or NULL */
+    bool add_x, add_state;  /* add instead of overwriting */
     bool want_m, want_e;
-    bool fixed; /* lambda and gain per channel: m (re, im) and e are summed into rows 0..2 of sums, and sink is not called */
+    bool
+        fixed; /* lambda and gain per channel: m (re, im) and e are summed into rows 0..2 of sums, and sink is not called */
     const void *self;
     void (*coef)(const void *self, const tn_scan_at *at, tn_scan_coef *q);
     void (*sink)(const void *self, const tn_scan_at *at, const tn_scan_coef *q, const tn_scan_found *f,
@@ -86,10 +87,7 @@ typedef struct tn_scan_job {
     double *edge;         /* (B, chunks, rows of scan_core.c, padded K) */
 } tn_scan_job;
 
-static inline int64_t tn_scan_padded(int64_t K)
-{
-    return (K + TN_SCAN_UNIT - 1) / TN_SCAN_UNIT * TN_SCAN_UNIT;
-}
+static inline int64_t tn_scan_padded(int64_t K) { return (K + TN_SCAN_UNIT - 1) / TN_SCAN_UNIT * TN_SCAN_UNIT; }
 
 /* Powers of K fixed lambdas (wide_re and wide_im row 1 given: rows of padded K doubles), and their room. */
 typedef struct tn_scan_powers {

@@ -12,18 +12,15 @@ typedef struct coefficients {
     int64_t T, K, padded_K;
     const float *rho, *omega, *gamma; /* (K), or (B,T,K) where per token; gamma may be NULL */
     bool rho_per_token, omega_per_token, gamma_per_token;
-    double *cs, *sn, *rho_of; /* the table: (padded K) each, where per channel */
-    float *gamma_of;          /* its last row */
-    tn_scan_powers powers;    /* of lambda, where per channel */
-    bool brief;               /* all of them: see TN_SCAN_BRIEF */
-    float *drho, *domega, *dgamma;                 /* of the shape of what they belong to; NULL: not wanted */
+    double *cs, *sn, *rho_of;      /* the table: (padded K) each, where per channel */
+    float *gamma_of;               /* its last row */
+    tn_scan_powers powers;         /* of lambda, where per channel */
+    bool brief;                    /* all of them: see TN_SCAN_BRIEF */
+    float *drho, *domega, *dgamma; /* of the shape of what they belong to; NULL: not wanted */
     bool add_rho, add_omega, add_gamma;
 } coefficients;
 
-static bool fixed_lambda(const coefficients *s)
-{
-    return !s->rho_per_token && !s->omega_per_token;
-}
+static bool fixed_lambda(const coefficients *s) { return !s->rho_per_token && !s->omega_per_token; }
 
 /* lambda = rho e^{i omega} in double, rounded once: its powers are powers of the rounded number. */
 static void fill_table(coefficients *s)

@@ -18,7 +18,7 @@ namespace
 {
 
 enum { PIECE = TN_TILE_PIECE, WORDS = 2, SUMS = TN_SCAN_FIXED_SUMS, ROWS = TN_TILE_LEVELS + 2 };
-enum { BLOCKS = 2 }; /* of a multiprocessor */
+enum { BLOCKS = 2 };                        /* of a multiprocessor */
 enum { LAMBDA, LAMBDA_PIECE, LAMBDA_NODE }; /* rows of the table; the last has one per level */
 
 /* lambda in double, rounded once; powers of the rounded number. */
@@ -61,8 +61,8 @@ __device__ __forceinline__ tn_link<V> link_of(const tn_scan_fixed &s, const tn_t
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
 template <int V, bool WRITE, bool PLAIN>
-__device__ __forceinline__ void run(const tn_scan_fixed &s, const tn_tile &t, const tn_scan_channel<V> &q, const uint32_t *xr,
-                                    const uint32_t *xi, float *re, float *im)
+__device__ __forceinline__ void run(const tn_scan_fixed &s, const tn_tile &t, const tn_scan_channel<V> &q,
+                                    const uint32_t *xr, const uint32_t *xi, float *re, float *im)
 {
     enum { SIZE = V == 2 ? 2 : 4 };
     int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
@@ -145,7 +145,9 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) forward_kernel(tn_sca
         uint32_t xr[PIECE], xi[PIECE];
         const uint32_t *from = tn_tile_plane(ahead, t, 0) + t.lane, *from_im = tn_tile_plane(ahead, t, 1) + t.lane;
         const unsigned taken = threadIdx.x == 0 ? tn_tile_ticket(s.f, n) : 0; /* on its way; nobody waits for it yet */
-        const auto note = [&] { if (threadIdx.x == 0) next = taken; };
+        const auto note = [&] {
+            if (threadIdx.x == 0) next = taken;
+        };
         const auto meanwhile = [&] { mine = next, send_ahead<V>(s, mine, tiles, ahead); };
         tn_tile_resets(s.f, t);
         tn_tile_arrived();
@@ -174,8 +176,8 @@ enum { C_RE, C_IM, X_RE, X_IM };
 static constexpr int late_bytes(bool gain) { return (gain ? 4 : 2) * TN_TILE_PLANE_BYTES; }
 
 template <int V, bool PLAIN>
-__device__ __forceinline__ void run_back(const tn_tile &t, const tn_scan_channel<V> &q, const reverse_words<V> &w, float *re,
-                                         float *im)
+__device__ __forceinline__ void run_back(const tn_tile &t, const tn_scan_channel<V> &q, const reverse_words<V> &w,
+                                         float *re, float *im)
 {
 #pragma unroll
     for (int i = 0; i < PIECE; i++) {
@@ -201,14 +203,17 @@ __device__ __forceinline__ void write_back(const tn_scan_fixed &s, const tn_tile
     int64_t at = t.b * s.dx.b + tn_tile_token(s.f, t, 0) * s.dx.t + t.k;
     char *to_re = (char *)s.dx.at + at * SIZE, *to_im = to_re + s.f.K * SIZE;
 #pragma unroll
-    for (int i = 0; i < PIECE; i++, late += TN_TILE_LANES, at -= s.dx.t, to_re -= s.dx.t * SIZE, to_im -= s.dx.t * SIZE) {
+    for (int i = 0; i < PIECE;
+         i++, late += TN_TILE_LANES, at -= s.dx.t, to_re -= s.dx.t * SIZE, to_im -= s.dx.t * SIZE) {
         float cr[V], ci[V], wr[V], wi[V];
         if (!PLAIN && i >= t.n) break;
         const uint32_t xr = GAIN ? late[X_RE * PLANE] : 0u, xi = GAIN ? late[X_IM * PLANE] : 0u;
 #pragma unroll
-        for (int v = 0; v < V; v++) cr[v] = tn_word_part<V>(late[C_RE * PLANE], v), ci[v] = tn_word_part<V>(late[C_IM * PLANE], v);
+        for (int v = 0; v < V; v++)
+            cr[v] = tn_word_part<V>(late[C_RE * PLANE], v), ci[v] = tn_word_part<V>(late[C_IM * PLANE], v);
         if ((!PLAIN || i == PIECE - 1) && t.step + i == s.f.T - 1) tn_scan_state_before<V>(s, t, cr, ci);
-        tn_scan_step_back<V, GAIN>(q, !PLAIN && (t.reset >> i & 1), w.dr[i], w.di[i], cr, ci, xr, xi, re, im, sum, wr, wi);
+        tn_scan_step_back<V, GAIN>(q, !PLAIN && (t.reset >> i & 1), w.dr[i], w.di[i], cr, ci, xr, xi, re, im, sum, wr,
+                                   wi);
         if (!s.dx.at || !t.on) continue;
         if (PLAIN && !s.dx.add) {
             *(uint32_t *)to_re = tn_word_of<V>(wr);
@@ -280,10 +285,10 @@ static bool per_channel(const tn_dims *rho, const tn_dims *omega, const tn_dims 
 extern "C" size_t tn_scan_work_cuda(const tn_sig *s, bool backward)
 {
     const int64_t *d = s->in[TN_SCAN_X].dims.dim;
-    const bool tiles =
-        per_channel(&s->in[TN_SCAN_RHO].dims, &s->in[TN_SCAN_OMEGA].dims, &s->in[TN_SCAN_GAMMA].dims);
+    const bool tiles = per_channel(&s->in[TN_SCAN_RHO].dims, &s->in[TN_SCAN_OMEGA].dims, &s->in[TN_SCAN_GAMMA].dims);
     if (!tiles || ((const tn_scan_attr *)s->attr)->plain) return tn_scan_step_work_cuda(d[0], d[2] / 2);
-    const size_t tree = layout_of(d[0], d[1], d[2] / 2, backward).bytes, stream = tn_scan_stream_work(d[0], d[1], d[2] / 2, backward);
+    const size_t tree = layout_of(d[0], d[1], d[2] / 2, backward).bytes,
+                 stream = tn_scan_stream_work(d[0], d[1], d[2] / 2, backward);
     return tree > stream ? tree : stream;
 }
 
@@ -316,9 +321,11 @@ static tn_status launch_prepare(const tn_call *c, const tn_scan_fixed *s)
     const tn_tile_layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
     const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
                   most = zeros > s->f.columns ? zeros : s->f.columns;
-    prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
-        tn_tile_of(&c->in[TN_SCAN_RHO], false), tn_tile_of(&c->in[TN_SCAN_OMEGA], false), s->f.K, s->f.columns,
-        s->f.reverse, (float2 *)(uintptr_t)s->table, (uint4 *)c->work, zeros);
+    prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(tn_tile_of(&c->in[TN_SCAN_RHO], false),
+                                                                            tn_tile_of(&c->in[TN_SCAN_OMEGA], false),
+                                                                            s->f.K, s->f.columns, s->f.reverse,
+                                                                            (float2 *)(uintptr_t)s->table,
+                                                                            (uint4 *)c->work, zeros);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -364,9 +371,9 @@ static tn_status launch_backward(const tn_call *c, tn_scan_fixed *s, bool gain)
     const unsigned blocks = tn_tile_blocks(&s->f, pairs ? 2 : 1);
     s->f.direct = direct(s, pairs ? 2 : 1);
     const int bytes = late_bytes(gain);
-    void (*const kernel)(tn_scan_fixed) = pairs ? gain ? backward_kernel<2, true> : backward_kernel<2, false>
-                                 : gain ? backward_kernel<1, true>
-                                        : backward_kernel<1, false>;
+    void (*const kernel)(tn_scan_fixed) = pairs  ? gain ? backward_kernel<2, true> : backward_kernel<2, false>
+                                           : gain ? backward_kernel<1, true>
+                                                 : backward_kernel<1, false>;
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)kernel, bytes));
     kernel<<<blocks, TN_TILE_THREADS, bytes, stream>>>(*s);
     TN_CUDA_LAUNCHED();

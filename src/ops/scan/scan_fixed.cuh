@@ -49,9 +49,9 @@ __device__ __forceinline__ void tn_scan_state_before(const tn_scan_fixed &s, con
 
 /* One step; sum: of a conj(c before) (re, im) and of Re(a conj(x)). wr, wi: the gradient of x. */
 template <int V, bool GAIN>
-__device__ __forceinline__ void tn_scan_step_back(const tn_scan_channel<V> &q, bool cut, uint32_t dr, uint32_t di, const float *cr,
-                                          const float *ci, uint32_t xr, uint32_t xi, float *re, float *im,
-                                          float (*sum)[V], float *wr, float *wi)
+__device__ __forceinline__ void tn_scan_step_back(const tn_scan_channel<V> &q, bool cut, uint32_t dr, uint32_t di,
+                                                  const float *cr, const float *ci, uint32_t xr, uint32_t xi, float *re,
+                                                  float *im, float (*sum)[V], float *wr, float *wi)
 {
 #pragma unroll
     for (int v = 0; v < V; v++) {

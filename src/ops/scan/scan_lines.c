@@ -48,18 +48,20 @@ TN_INLINE void widen_group(tn_scan_numbers *s, int64_t k, group v)
 }
 
 /* lambda^n carry + local of four channels; sign -1: conj(lambda). */
-TN_INLINE void carry_unit(double *re, double *im, unit local, const double *power_re, const double *power_im, double sign)
+TN_INLINE void carry_unit(double *re, double *im, unit local, const double *power_re, const double *power_im,
+                          double sign)
 {
     const tn_four turn = { { sign, sign }, { sign, sign } };
     tn_four to_re, to_im;
-    tn_scan_carried(local.re, local.im, tn_four_load(power_re), tn_mul4(tn_four_load(power_im), turn), tn_four_load(re), tn_four_load(im),
-                    &to_re, &to_im);
+    tn_scan_carried(local.re, local.im, tn_four_load(power_re), tn_mul4(tn_four_load(power_im), turn), tn_four_load(re),
+                    tn_four_load(im), &to_re, &to_im);
     tn_four_store(re, to_re);
     tn_four_store(im, to_im);
 }
 
 /* What goes to the next piece: the state itself, or lambda^n carry + local. */
-TN_INLINE void carry_group(tn_scan_numbers *s, group v, const tn_scan_coef *q, int64_t n, int64_t k, double sign, bool brief)
+TN_INLINE void carry_group(tn_scan_numbers *s, group v, const tn_scan_coef *q, int64_t n, int64_t k, double sign,
+                           bool brief)
 {
     if (brief) {
         widen_group(s, k, v);
@@ -292,7 +294,9 @@ TN_INLINE void step_back(unit *v, found *sum, const tables *w, const spot *p, in
 /* Token t of the run, channels k.. of the block. */
 TN_INLINE spot spot_at(const reverse_job *j, int64_t t, int64_t k, reverse_kind is)
 {
-    spot p = { .dc_re = j->dc.at + t * j->dc.step + k, .dx_re = j->dx.at + t * j->dx.step + k, .room = j->room->at + k };
+    spot p = { .dc_re = j->dc.at + t * j->dc.step + k,
+               .dx_re = j->dx.at + t * j->dx.step + k,
+               .room = j->room->at + k };
     p.dc_im = p.dc_re + j->dc.im;
     p.dx_im = p.dx_re + j->dx.im;
     if (is.state) {
@@ -336,10 +340,7 @@ TN_INLINE void ask_back(const float *re, const float *im, int64_t step)
 }
 
 /* How many tokens before the last of its piece a token is. */
-TN_INLINE int64_t before_end(const reverse_job *j, int64_t t)
-{
-    return (j->n - 1 - t) % N;
-}
+TN_INLINE int64_t before_end(const reverse_job *j, int64_t t) { return (j->n - 1 - t) % N; }
 
 TN_INLINE void token_back(group *v, found_group *sum, const reverse_job *j, int64_t t, int64_t k, reverse_kind is)
 {
@@ -472,8 +473,8 @@ TN_INLINE void reverse_run(const reverse_job *j, reverse_kind is)
     if (is.brief) leave_brief(j);
 }
 
-void tn_scan_lines_reverse(tn_scan_numbers *g, const tn_scan_coef *q, int64_t width, int64_t n, const tn_scan_reverse *r,
-                           tn_scan_sums *sums, tn_scan_reverse_form is)
+void tn_scan_lines_reverse(tn_scan_numbers *g, const tn_scan_coef *q, int64_t width, int64_t n,
+                           const tn_scan_reverse *r, tn_scan_sums *sums, tn_scan_reverse_form is)
 {
     between room;
     const reverse_job j = { g, q, r->dc, r->c, r->before, r->x, r->dx, sums, &room, width, n };

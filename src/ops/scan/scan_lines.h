@@ -23,7 +23,7 @@ static inline bool tn_scan_lines_reversible(tn_scan_reverse_form is)
 }
 
 /* n tokens backward, likewise; what `r` holds belongs to the first token. */
-void tn_scan_lines_reverse(tn_scan_numbers *g, const tn_scan_coef *q, int64_t width, int64_t n, const tn_scan_reverse *r,
-                           tn_scan_sums *sums, tn_scan_reverse_form is);
+void tn_scan_lines_reverse(tn_scan_numbers *g, const tn_scan_coef *q, int64_t width, int64_t n,
+                           const tn_scan_reverse *r, tn_scan_sums *sums, tn_scan_reverse_form is);
 
 #endif

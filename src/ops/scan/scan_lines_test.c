@@ -57,7 +57,8 @@ static void run(scan *s, int64_t K, variant v)
         s->omega[k] = 0.125f + 0.171875f * (float)k;
         s->gamma[k] = 0.5f + (float)k / 16;
     }
-    for (int64_t i = 0; i < B * v.tokens; i++) s->reset[i] = i == 7 || i == 33 || i == 34 || i == v.tokens || i == v.tokens + 70;
+    for (int64_t i = 0; i < B * v.tokens; i++)
+        s->reset[i] = i == 7 || i == 33 || i == 34 || i == v.tokens || i == v.tokens + 70;
     const tn_scan_attr attr = { .chunk = TN_SCAN_CHUNK };
     tn_arg in[TN_SCAN_INPUTS] = { tensor(s->x, B, v.tokens, 2 * K), row(s->rho, K), row(s->omega, K) };
     tn_arg din[TN_SCAN_INPUTS] = { tensor(s->dx, B, v.tokens, 2 * K), row(s->drho, K), row(s->domega, K) };
@@ -67,7 +68,14 @@ static void run(scan *s, int64_t K, variant v)
     const tn_arg out[] = { tensor(s->c, B, v.tokens, 2 * K), { .data = s->final } };
     const tn_arg dout[] = { tensor(s->dc, B, v.tokens, 2 * K), { .data = s->dfinal } };
     const size_t bytes = tn_scan_cpu_work(B, v.tokens, K, attr.chunk, true);
-    tn_call call = { .attr = &attr, .n_in = TN_SCAN_INPUTS, .n_out = 2, .in = in, .out = out, .dout = dout, .din = din, .work_bytes = bytes };
+    tn_call call = { .attr = &attr,
+                     .n_in = TN_SCAN_INPUTS,
+                     .n_out = 2,
+                     .in = in,
+                     .out = out,
+                     .dout = dout,
+                     .din = din,
+                     .work_bytes = bytes };
     call.work = tn_alloc(bytes);
     assert_non_null(call.work);
     assert_ok(tn_pool_new(1, &call.pool));
@@ -81,7 +89,8 @@ static void run(scan *s, int64_t K, variant v)
 static void same(const char *what, const float *a, const scan *of_a, const float *b, const scan *of_b, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++)
-        if (memcmp(a + r * of_a->K, b + r * of_b->K, LINE * sizeof(float)) != 0) fail_msg("%s: other bits in row %lld", what, (long long)r);
+        if (memcmp(a + r * of_a->K, b + r * of_b->K, LINE * sizeof(float)) != 0)
+            fail_msg("%s: other bits in row %lld", what, (long long)r);
 }
 
 static void check(variant v)
@@ -111,7 +120,8 @@ static void same_bits(void **state)
     static const int64_t tokens[] = { 1, 2, 3, 15, 16, 17, 18, 33, 48, T };
     for (int form = 0; form < 16; form++)
         for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
-            check((variant){ .gain = form & 1, .brief = form & 2, .reset = form & 4, .state = form & 8, .tokens = tokens[i] });
+            check((variant){
+                .gain = form & 1, .brief = form & 2, .reset = form & 4, .state = form & 8, .tokens = tokens[i] });
 }
 
 void tn_tests_scan_lines(tn_test_list *l)

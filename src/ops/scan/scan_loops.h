@@ -44,21 +44,12 @@ TN_INLINE tn_half tn_half_load(const float *p)
     return x;
 }
 
-TN_INLINE void tn_half_store(float *p, tn_half x)
-{
-    memcpy(p, &x, sizeof x);
-}
+TN_INLINE void tn_half_store(float *p, tn_half x) { memcpy(p, &x, sizeof x); }
 
 #if defined(__aarch64__) /* gcc 12 converts floats one by one unless told the instruction */
-TN_INLINE tn_four tn_widen(tn_half x)
-{
-    return (tn_four){ vcvt_f64_f32(vget_low_f32(x)), vcvt_high_f64_f32(x) };
-}
+TN_INLINE tn_four tn_widen(tn_half x) { return (tn_four){ vcvt_f64_f32(vget_low_f32(x)), vcvt_high_f64_f32(x) }; }
 
-TN_INLINE tn_half tn_narrow(tn_four x)
-{
-    return vcvt_high_f32_f64(vcvt_f32_f64(x.lo), x.hi);
-}
+TN_INLINE tn_half tn_narrow(tn_four x) { return vcvt_high_f32_f64(vcvt_f32_f64(x.lo), x.hi); }
 #else
 TN_INLINE tn_four tn_widen(tn_half x)
 {
@@ -86,15 +77,9 @@ TN_INLINE void tn_four_store(double *p, tn_four x)
     memcpy(p + 2, &x.hi, sizeof x.hi);
 }
 
-TN_INLINE tn_four tn_add4(tn_four a, tn_four b)
-{
-    return (tn_four){ a.lo + b.lo, a.hi + b.hi };
-}
+TN_INLINE tn_four tn_add4(tn_four a, tn_four b) { return (tn_four){ a.lo + b.lo, a.hi + b.hi }; }
 
-TN_INLINE tn_four tn_mul4(tn_four a, tn_four b)
-{
-    return (tn_four){ a.lo * b.lo, a.hi * b.hi };
-}
+TN_INLINE tn_four tn_mul4(tn_four a, tn_four b) { return (tn_four){ a.lo * b.lo, a.hi * b.hi }; }
 
 /* c + a b and c - a b, fused where the machine can. */
 TN_INLINE tn_four tn_more4(tn_four c, tn_four a, tn_four b)
@@ -232,8 +217,8 @@ TN_INLINE tn_scan_lane tn_scan_lane_load(const tn_scan_numbers *s, const tn_scan
 }
 
 /* power carry + local: four channels of a carry after a piece. */
-TN_INLINE void tn_scan_carried(tn_half local_re, tn_half local_im, tn_four pr, tn_four pi, tn_four re, tn_four im, tn_four *to_re,
-                               tn_four *to_im)
+TN_INLINE void tn_scan_carried(tn_half local_re, tn_half local_im, tn_four pr, tn_four pi, tn_four re, tn_four im,
+                               tn_four *to_re, tn_four *to_im)
 {
     *to_re = tn_less4(tn_more4(tn_widen(local_re), pr, re), pi, im);
     *to_im = tn_more4(tn_more4(tn_widen(local_im), pr, im), pi, re);
@@ -244,7 +229,8 @@ TN_INLINE void tn_scan_carry_unit(const tn_scan_numbers *s, const tn_scan_lane *
                                   int64_t k, double sign, bool grown, tn_four *to_re, tn_four *to_im)
 {
     const tn_four one = { { 1, 1 }, { 1, 1 } }, turn = { { sign, sign }, { sign, sign } };
-    tn_four pr = tn_four_load(q->wide_re + n * q->power_step + k), pi = tn_four_load(q->wide_im + n * q->power_step + k);
+    tn_four pr = tn_four_load(q->wide_re + n * q->power_step + k),
+            pi = tn_four_load(q->wide_im + n * q->power_step + k);
     const tn_four re = tn_four_load(s->re + k), im = tn_four_load(s->im + k);
     pi = tn_mul4(pi, turn);
     if (grown) {
@@ -278,8 +264,8 @@ TN_INLINE void tn_scan_carry_brief(tn_scan_numbers *s, const tn_scan_lane *v, in
 }
 
 /* lambda^m of a lane. */
-TN_INLINE void tn_scan_power(const tn_scan_lane *v, const tn_scan_coef *q, int64_t m, int64_t k, bool grown, tn_half *re,
-                             tn_half *im)
+TN_INLINE void tn_scan_power(const tn_scan_lane *v, const tn_scan_coef *q, int64_t m, int64_t k, bool grown,
+                             tn_half *re, tn_half *im)
 {
     *re = tn_half_load(q->power_re + m * q->power_step + k);
     *im = tn_half_load(q->power_im + m * q->power_step + k);
@@ -437,9 +423,9 @@ typedef struct tn_scan_unit_sums {
 } tn_scan_unit_sums;
 
 /* Token i backwards: the adjoint (see tn_scan_lane_back) and all that it gives, none of it stored but dx. */
-TN_INLINE void tn_scan_reverse_step(tn_scan_lane *v, tn_scan_unit_sums *sum, const tn_scan_coef *q, int64_t i, int64_t n,
-                                    int64_t k, const tn_scan_reverse *r, tn_scan_reverse_form is, tn_half *re,
-                                    tn_half *im)
+TN_INLINE void tn_scan_reverse_step(tn_scan_lane *v, tn_scan_unit_sums *sum, const tn_scan_coef *q, int64_t i,
+                                    int64_t n, int64_t k, const tn_scan_reverse *r, tn_scan_reverse_form is,
+                                    tn_half *re, tn_half *im)
 {
     const float *from = r->dc.at + i * r->dc.step + k;
     const tn_half lr = v->re + tn_half_load(from), li = v->im + tn_half_load(from + r->dc.im);
@@ -475,19 +461,14 @@ TN_INLINE void tn_scan_reverse_step(tn_scan_lane *v, tn_scan_unit_sums *sum, con
     *im = ai;
 }
 
-TN_INLINE void tn_scan_put(float *to, tn_half x, bool add)
-{
-    tn_half_store(to, add ? x + tn_half_load(to) : x);
-}
+TN_INLINE void tn_scan_put(float *to, tn_half x, bool add) { tn_half_store(to, add ? x + tn_half_load(to) : x); }
 
-TN_INLINE void tn_scan_sum_up(double *sum, tn_half x)
-{
-    tn_four_store(sum, tn_add4(tn_four_load(sum), tn_widen(x)));
-}
+TN_INLINE void tn_scan_sum_up(double *sum, tn_half x) { tn_four_store(sum, tn_add4(tn_four_load(sum), tn_widen(x))); }
 
 /* n tokens of `lanes` times four channels; the sums over the piece in f32, then to the doubles. */
 TN_INLINE void tn_scan_lanes_reverse(tn_scan_numbers *restrict g, const tn_scan_coef *restrict q, int64_t k, int lanes,
-                                     int64_t n, const tn_scan_reverse *r, tn_scan_sums *restrict sums, tn_scan_reverse_form is)
+                                     int64_t n, const tn_scan_reverse *r, tn_scan_sums *restrict sums,
+                                     tn_scan_reverse_form is)
 {
     tn_scan_lane v[TN_SCAN_GROUP];
     tn_scan_unit_sums sum[TN_SCAN_GROUP] = { { { 0 }, { 0 }, { 0 } } };
@@ -514,15 +495,19 @@ TN_INLINE void tn_scan_lanes_reverse(tn_scan_numbers *restrict g, const tn_scan_
     if (is.brief) tn_scan_carry_brief(g, v, lanes, k);
     else tn_scan_carry(g, v, lanes, q, n, k, -1, false);
     TN_UNROLL
-    for (int l = 0; l < lanes; l++) if (is.m) tn_scan_sum_up(sums->row[0] + k + 4 * l, sum[l].mr);
+    for (int l = 0; l < lanes; l++)
+        if (is.m) tn_scan_sum_up(sums->row[0] + k + 4 * l, sum[l].mr);
     TN_UNROLL
-    for (int l = 0; l < lanes; l++) if (is.m) tn_scan_sum_up(sums->row[1] + k + 4 * l, sum[l].mi);
+    for (int l = 0; l < lanes; l++)
+        if (is.m) tn_scan_sum_up(sums->row[1] + k + 4 * l, sum[l].mi);
     TN_UNROLL
-    for (int l = 0; l < lanes; l++) if (is.e) tn_scan_sum_up(sums->row[2] + k + 4 * l, sum[l].e);
+    for (int l = 0; l < lanes; l++)
+        if (is.e) tn_scan_sum_up(sums->row[2] + k + 4 * l, sum[l].e);
 }
 
 TN_INLINE void tn_scan_reverse_piece(tn_scan_numbers *restrict g, const tn_scan_coef *restrict q, int64_t width,
-                                     int64_t n, const tn_scan_reverse *r, tn_scan_sums *restrict sums, tn_scan_reverse_form is)
+                                     int64_t n, const tn_scan_reverse *r, tn_scan_sums *restrict sums,
+                                     tn_scan_reverse_form is)
 {
     int64_t k = 0;
     for (; k + 4 * TN_SCAN_GROUP <= width; k += 4 * TN_SCAN_GROUP)

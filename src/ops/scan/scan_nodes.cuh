@@ -88,7 +88,8 @@ __device__ __forceinline__ tn_link<V> tn_link_kept(const float4 *row, bool cut, 
 
 /* Level 0..LEVELS-1: sums; LEVELS: states, the one that enters group i + 1 at index i. */
 template <int V, int WORDS>
-__device__ __forceinline__ unsigned long long *tn_node_at(const tn_tile_frame &f, const tn_tile &t, int level, int index)
+__device__ __forceinline__ unsigned long long *tn_node_at(const tn_tile_frame &f, const tn_tile &t, int level,
+                                                          int index)
 {
     const int n = f.chunks, first = level == 0 ? 0 : level == 1 ? n : level == 2 ? n + n / 8 : n + n / 8 + n / 64;
     const int64_t at = ((int64_t)t.b * f.groups + t.group) * tn_tile_nodes(n) + first + index;
@@ -210,7 +211,8 @@ __device__ __forceinline__ tn_link<V> tn_tile_seven(const tn_tile_frame &f, cons
             tn_node_await<N>(tn_node_at<V, WORDS>(f, t, level, first + i + j), w[j]);
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                a.re[v] = __uint_as_float((uint32_t)w[j][v * WORDS]), a.im[v] = __uint_as_float((uint32_t)w[j][v * WORDS + 1]);
+                a.re[v] = __uint_as_float((uint32_t)w[j][v * WORDS]),
+                a.im[v] = __uint_as_float((uint32_t)w[j][v * WORDS + 1]);
                 if (WORDS == 4)
                     a.pr[v] = __uint_as_float((uint32_t)w[j][v * WORDS + WORDS - 2]),
                     a.pi[v] = __uint_as_float((uint32_t)w[j][v * WORDS + WORDS - 1]);
@@ -233,7 +235,8 @@ __device__ __forceinline__ void tn_tile_own(const tn_tile_frame &f, const tn_til
     for (int w = 0; w < TN_TILE_WARPS; w++) tn_link_then(a, tn_link_kept<V>(s.piece[w], s.piece_cut[w], t.lane));
     tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, 0, t.chunk), a);
 #pragma unroll 1
-    for (int level = 0; level < TN_TILE_LEVELS - 1 && (t.chunk >> (3 * level)) % TN_TILE_RADIX == TN_TILE_RADIX - 1; level++) {
+    for (int level = 0; level < TN_TILE_LEVELS - 1 && (t.chunk >> (3 * level)) % TN_TILE_RADIX == TN_TILE_RADIX - 1;
+         level++) {
         tn_link<V> sum = tn_tile_seven<V, WORDS>(f, t, level);
         tn_link_then(sum, a);
         tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, level + 1, t.chunk >> (3 * (level + 1))), sum);

@@ -19,10 +19,7 @@ static inline tn_scan_planes tn_scan_planes_in(tn_scan_copy *room)
     return (tn_scan_planes){ room->x[0], 2 * TN_SCAN_W, TN_SCAN_W };
 }
 
-static inline bool tn_scan_ragged(const tn_scan_at *a)
-{
-    return a->w % TN_SCAN_UNIT != 0;
-}
+static inline bool tn_scan_ragged(const tn_scan_at *a) { return a->w % TN_SCAN_UNIT != 0; }
 
 /* n tokens of w channels, zeros up to the next unit. */
 static inline tn_scan_planes tn_scan_copy_padded(tn_scan_planes from, int64_t n, int64_t w, tn_scan_copy *room)
@@ -36,13 +33,15 @@ static inline tn_scan_planes tn_scan_copy_padded(tn_scan_planes from, int64_t n,
 }
 
 /* Whole units are read where they lie. */
-static inline tn_scan_planes tn_scan_read(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a, tn_scan_copy *room)
+static inline tn_scan_planes tn_scan_read(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a,
+                                          tn_scan_copy *room)
 {
     const tn_scan_planes from = tn_scan_planes_of(p, j, a);
     return tn_scan_ragged(a) && p.at ? tn_scan_copy_padded(from, a->n, a->w, room) : from;
 }
 
-static inline void tn_scan_write_back(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a, const tn_scan_copy *room)
+static inline void tn_scan_write_back(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a,
+                                      const tn_scan_copy *room)
 {
     const tn_scan_planes to = tn_scan_planes_of(p, j, a);
     for (int64_t i = 0; i < a->n; i++) {

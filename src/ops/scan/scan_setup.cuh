@@ -11,7 +11,8 @@ typedef struct tn_tile_layout {
 } tn_tile_layout;
 
 /* words: per channel of a node; table: bytes per padded channel of the op's own table; sums: fields summed over tokens. */
-static inline tn_tile_layout tn_tile_layout_of(int64_t B, int64_t T, int64_t K, int words, size_t table, int sums, bool backward)
+static inline tn_tile_layout tn_tile_layout_of(int64_t B, int64_t T, int64_t K, int words, size_t table, int sums,
+                                               bool backward)
 {
     const int64_t columns = tn_tile_padded(K);
     tn_tile_layout l = {};
@@ -40,7 +41,8 @@ static inline tn_tile_frame tn_tile_frame_of(const tn_call *c, const tn_arg *x, 
 }
 
 /* Backward also has slices to add up. */
-static inline tn_sum_rows tn_tile_sums_of(const tn_call *c, const tn_tile_frame *f, const tn_tile_layout *l, int sums, bool backward)
+static inline tn_sum_rows tn_tile_sums_of(const tn_call *c, const tn_tile_frame *f, const tn_tile_layout *l, int sums,
+                                          bool backward)
 {
     tn_sum_rows s = {};
     s.partial = (const float *)((char *)c->work + l->partial);

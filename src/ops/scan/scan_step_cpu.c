@@ -22,10 +22,7 @@ static steps steps_of(const tn_call *c)
     return (steps){ .c = c, .T = d[1], .K = d[2] / 2, .work = c->work };
 }
 
-size_t tn_scan_step_work(int64_t B, int64_t K)
-{
-    return sizeof(double) * (size_t)(B * FIELDS * K);
-}
+size_t tn_scan_step_work(int64_t B, int64_t K) { return sizeof(double) * (size_t)(B * FIELDS * K); }
 
 /* Where number (b,t,k) of a coefficient (K) or (B,T,K) lies. */
 static int64_t place(const tn_arg *a, const steps *s, int64_t b, int64_t t, int64_t k)
@@ -63,10 +60,7 @@ static bool starts(const steps *s, int64_t b, int64_t t)
 }
 
 /* Where token t of row b of x, or of its gradient, begins: they may be parts of wider rows. */
-static int64_t token_at(const tn_arg *x, int64_t b, int64_t t)
-{
-    return b * x->stride[0] + t * x->stride[1];
-}
+static int64_t token_at(const tn_arg *x, int64_t b, int64_t t) { return b * x->stride[0] + t * x->stride[1]; }
 
 static void add_or_set(const tn_call *c, int input, int64_t i, double x)
 {

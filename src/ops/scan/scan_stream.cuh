@@ -29,8 +29,9 @@ enum { TN_STREAM_LAMBDA, TN_STREAM_POWER };
 typedef struct tn_stream_frame {
     tn_tile_frame f; /* chunks of this CHUNK; node and power are not used; ticket: tiles, blocks that came */
     bool own;
-    unsigned walkers;                 /* blocks that walk along; 0 where own */
-    unsigned long long *left, *enter; /* (B, chunks, padded K): what a chunk leaves behind, what enters it; 0 before the launch */
+    unsigned walkers; /* blocks that walk along; 0 where own */
+    unsigned long long *left,
+        *enter; /* (B, chunks, padded K): what a chunk leaves behind, what enters it; 0 before the launch */
     const float2 *table;
     const double2 *wide; /* (padded K): lambda^CHUNK */
 } tn_stream_frame;
@@ -74,7 +75,8 @@ __device__ __forceinline__ float2 tn_stream_number(unsigned long long w)
 template <int V>
 __device__ __forceinline__ void tn_stream_read(const unsigned long long *at, unsigned long long *w)
 {
-    if (V == 2) asm volatile("ld.volatile.global.v2.u64 {%0,%1}, [%2];" : "=l"(w[0]), "=l"(w[V - 1]) : "l"(at) : "memory");
+    if (V == 2)
+        asm volatile("ld.volatile.global.v2.u64 {%0,%1}, [%2];" : "=l"(w[0]), "=l"(w[V - 1]) : "l"(at) : "memory");
     else w[0] = *(const volatile unsigned long long *)at;
 }
 
@@ -93,19 +95,24 @@ __device__ __forceinline__ int64_t tn_stream_at(const tn_tile_frame &f, int b, i
 /* --- those that walk along ------------------------------------------------------------------------------------------- */
 
 /* One chunk more. */
-__device__ __forceinline__ void tn_stream_add(double2 &state, const double2 &power, unsigned long long w, bool documents)
+__device__ __forceinline__ void tn_stream_add(double2 &state, const double2 &power, unsigned long long w,
+                                              bool documents)
 {
     const float2 z = tn_stream_number(w);
     const double re = state.x, im = state.y;
     if (documents && (__float_as_uint(z.y) & 1)) state = make_double2(z.x, z.y);
-    else state = make_double2(fma(-power.y, im, fma(power.x, re, (double)z.x)), fma(power.y, re, fma(power.x, im, (double)z.y)));
+    else
+        state = make_double2(fma(-power.y, im, fma(power.x, re, (double)z.x)),
+                             fma(power.y, re, fma(power.x, im, (double)z.y)));
 }
 
 /* Words of chunks j.. of a channel; behind the last one, the last one's. */
-__device__ __forceinline__ void tn_stream_fetch(const unsigned long long *from, int64_t columns, int j, int last, unsigned long long *w)
+__device__ __forceinline__ void tn_stream_fetch(const unsigned long long *from, int64_t columns, int j, int last,
+                                                unsigned long long *w)
 {
 #pragma unroll
-    for (int i = 0; i < TN_STREAM_BATCH; i++) w[i] = *(const volatile unsigned long long *)(from + (j + i < last ? j + i : last) * columns);
+    for (int i = 0; i < TN_STREAM_BATCH; i++)
+        w[i] = *(const volatile unsigned long long *)(from + (j + i < last ? j + i : last) * columns);
 }
 
 /* How many of the first of them are there, for all lanes. */
@@ -123,8 +130,8 @@ __device__ __forceinline__ int tn_stream_ready(const unsigned long long *w, int 
 
 /* The next n chunks: n is BATCH, for the compiler to see, or less. */
 template <bool ALL>
-__device__ __forceinline__ void tn_stream_pass(double2 &state, const double2 &power, const unsigned long long *w, int n, bool documents,
-                                               unsigned long long *enter, int64_t columns)
+__device__ __forceinline__ void tn_stream_pass(double2 &state, const double2 &power, const unsigned long long *w, int n,
+                                               bool documents, unsigned long long *enter, int64_t columns)
 {
 #pragma unroll
     for (int i = 0; i < TN_STREAM_BATCH; i++) {
@@ -145,7 +152,8 @@ __device__ __forceinline__ void tn_stream_walk(const tn_stream_frame &q, int b, 
     const int last = f.chunks - 2;
     double2 state = make_double2(0, 0);
     if (f.first.at && k < f.K)
-        state = make_double2(tn_load(f.first.at, f.first.type, b * f.first.b + k), tn_load(f.first.at, f.first.type, b * f.first.b + f.K + k));
+        state = make_double2(tn_load(f.first.at, f.first.type, b * f.first.b + k),
+                             tn_load(f.first.at, f.first.type, b * f.first.b + f.K + k));
     *(volatile unsigned long long *)enter = tn_stream_word((float)state.x, (float)state.y);
     enter += f.columns;
     tn_stream_fetch(left, f.columns, 0, last, w);
@@ -169,13 +177,17 @@ __device__ __forceinline__ void tn_stream_walk(const tn_stream_frame &q, int b, 
 template <int WARPS>
 __device__ __forceinline__ void tn_stream_walk_rows(const tn_stream_frame &q, unsigned role)
 {
-    const int64_t rows = q.f.live && *q.f.live < q.f.B ? *q.f.live : q.f.B, groups = (q.f.K + TN_TILE_LANES - 1) / TN_TILE_LANES;
+    const int64_t rows = q.f.live && *q.f.live < q.f.B ? *q.f.live : q.f.B,
+                  groups = (q.f.K + TN_TILE_LANES - 1) / TN_TILE_LANES;
     const int lane = threadIdx.x % TN_TILE_LANES, warp = threadIdx.x / TN_TILE_LANES;
     for (int64_t i = role * WARPS + warp; i < rows * groups; i += q.walkers * WARPS)
         tn_stream_walk(q, (int)(i / groups), (int)(i % groups) * TN_TILE_LANES + lane);
 }
 
-static inline unsigned tn_stream_walkers(int64_t K, int warps) { return (unsigned)((K + 32 * warps - 1) / (32 * warps)); }
+static inline unsigned tn_stream_walkers(int64_t K, int warps)
+{
+    return (unsigned)((K + 32 * warps - 1) / (32 * warps));
+}
 
 /* --- tiles ----------------------------------------------------------------------------------------------------------- */
 
@@ -233,12 +245,14 @@ __device__ __forceinline__ void tn_stream_send(const Op &op, const tn_tile_frame
 }
 
 template <class Op>
-__device__ __forceinline__ void tn_stream_send_late(const Op &op, const tn_tile_frame &f, tn_stream_memory<Op> &m, int n)
+__device__ __forceinline__ void tn_stream_send_late(const Op &op, const tn_tile_frame &f, tn_stream_memory<Op> &m,
+                                                    int n)
 {
     if (Op::LATE == 0) return;
     const tn_tile t = tn_stream_tile<Op>(f, m.s.tile[n % TN_STREAM_TILES]);
 #pragma unroll
-    for (int p = 0; p < Op::LATE && t.lives; p++) op.send_late(f, t, p, m.late[p] + t.warp * tn_stream_memory<Op>::PIECE);
+    for (int p = 0; p < Op::LATE && t.lives; p++)
+        op.send_late(f, t, p, m.late[p] + t.warp * tn_stream_memory<Op>::PIECE);
     tn_copies_commit();
 }
 
@@ -248,7 +262,8 @@ __device__ __forceinline__ tn_tile tn_stream_open(const tn_tile_frame &f, const 
 {
     tn_tile t = tn_stream_tile<Op>(f, s.tile[n % TN_STREAM_TILES]);
     if (!f.reset) return t;
-    t.reset = __ballot_sync(0xffffffffu, t.lives && t.lane < t.n && s.starts[n % TN_STREAM_SLOTS][t.warp][t.lane % Op::PIECE]);
+    t.reset = __ballot_sync(0xffffffffu,
+                            t.lives && t.lane < t.n && s.starts[n % TN_STREAM_SLOTS][t.warp][t.lane % Op::PIECE]);
     t.plain = t.plain && !t.reset;
     return t;
 }
@@ -256,7 +271,8 @@ __device__ __forceinline__ tn_tile tn_stream_open(const tn_tile_frame &f, const 
 /* --- the two runs -------------------------------------------------------------------------------------------------------- */
 
 template <class Op>
-__device__ __forceinline__ void tn_stream_first_run(const Op &op, const tn_tile_frame &f, tn_stream_memory<Op> &m, int n)
+__device__ __forceinline__ void tn_stream_first_run(const Op &op, const tn_tile_frame &f, tn_stream_memory<Op> &m,
+                                                    int n)
 {
     const tn_tile t = tn_stream_open<Op>(f, m.s, n);
     const int slot = n % TN_STREAM_SLOTS;
@@ -329,13 +345,15 @@ __device__ __forceinline__ void tn_stream_await(const unsigned long long *at, un
 
 /* What enters the warp's piece, from what enters the chunk. */
 template <class Op>
-__device__ __forceinline__ void tn_stream_enter(const tn_stream_frame &q, const tn_stream_shared<Op> &s, const tn_tile &t, int slot, float *re, float *im)
+__device__ __forceinline__ void tn_stream_enter(const tn_stream_frame &q, const tn_stream_shared<Op> &s,
+                                                const tn_tile &t, int slot, float *re, float *im)
 {
     enum { V = Op::V };
     const bool cut = s.cuts[slot] & ((1u << t.warp) - 1);
 #pragma unroll
     for (int v = 0; v < V; v++) {
-        const float2 power = q.table[(TN_STREAM_POWER + t.warp) * q.f.columns + t.k + v], z = s.piece[slot][t.warp][t.lane * V + v];
+        const float2 power = q.table[(TN_STREAM_POWER + t.warp) * q.f.columns + t.k + v],
+                     z = s.piece[slot][t.warp][t.lane * V + v];
         const float r = cut ? 0.f : re[v], i = cut ? 0.f : im[v];
         re[v] = __fmaf_rn(-power.y, i, __fmaf_rn(power.x, r, z.x));
         im[v] = __fmaf_rn(power.y, r, __fmaf_rn(power.x, i, z.y));
@@ -344,8 +362,8 @@ __device__ __forceinline__ void tn_stream_enter(const tn_stream_frame &q, const 
 
 /* Tile n for good. early: its word of what enters, perhaps not there yet. state: what enters, where own. */
 template <class Op>
-__device__ __forceinline__ void tn_stream_second_run(Op &op, const tn_stream_frame &q, tn_stream_memory<Op> &m, int n, unsigned long long *early,
-                                                     double2 *state)
+__device__ __forceinline__ void tn_stream_second_run(Op &op, const tn_stream_frame &q, tn_stream_memory<Op> &m, int n,
+                                                     unsigned long long *early, double2 *state)
 {
     enum { V = Op::V };
     const tn_tile t = tn_stream_open<Op>(q.f, m.s, n);
@@ -375,7 +393,8 @@ __device__ __forceinline__ void tn_stream_second_run(Op &op, const tn_stream_fra
 
 /* Sums of a tile's warps, in order, into its row of partial sums (B, chunks, SUMS, padded K). */
 template <class Op>
-__device__ __forceinline__ void tn_stream_flush(const tn_tile_frame &f, const tn_stream_shared<Op> &s, int n, float *partial)
+__device__ __forceinline__ void tn_stream_flush(const tn_tile_frame &f, const tn_stream_shared<Op> &s, int n,
+                                                float *partial)
 {
     enum { N = TN_TILE_LANES * Op::V };
     const int4 d = s.tile[n % TN_STREAM_TILES];

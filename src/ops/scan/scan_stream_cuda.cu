@@ -21,14 +21,16 @@ enum { ROWS = TN_STREAM_POWER + WARPS + 1 };
 enum { OWN_CHAINS = 96 }; /* rows by groups of channels that keep the multiprocessors busy on their own */
 
 /* lambda in double, rounded once; powers of the rounded number. */
-__global__ void prepare(tn_tile_tensor rho, tn_tile_tensor omega, int64_t K, int64_t columns, int piece, int warps, bool conjugate, float2 *table,
-                        double2 *wide, uint4 *zero, int64_t zeros)
+__global__ void prepare(tn_tile_tensor rho, tn_tile_tensor omega, int64_t K, int64_t columns, int piece, int warps,
+                        bool conjugate, float2 *table, double2 *wide, uint4 *zero, int64_t zeros)
 {
     const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t j = i; j < zeros; j += step) zero[j] = make_uint4(0, 0, 0, 0);
     for (int64_t k = i; k < columns; k += step) {
-        const double r = k < K ? (double)tn_load(rho.at, rho.type, k) : 0, w = k < K ? (double)tn_load(omega.at, omega.type, k) : 0;
-        const double2 lambda = make_double2((double)(float)(r * cos(w)), (conjugate ? -1 : 1) * (double)(float)(r * sin(w)));
+        const double r = k < K ? (double)tn_load(rho.at, rho.type, k) : 0,
+                     w = k < K ? (double)tn_load(omega.at, omega.type, k) : 0;
+        const double2 lambda =
+            make_double2((double)(float)(r * cos(w)), (conjugate ? -1 : 1) * (double)(float)(r * sin(w)));
         table[TN_STREAM_LAMBDA * columns + k] = make_float2((float)lambda.x, (float)lambda.y);
         double2 unit = lambda, power = make_double2(1, 0);
         for (int n = 1; n < piece; n *= 2) unit = make_double2(unit.x * unit.x - unit.y * unit.y, 2 * unit.x * unit.y);
@@ -50,12 +52,16 @@ struct forward {
     enum { PLANE = PIECE * TN_TILE_LANES * WARPS, SIZE = V == 2 ? 2 : 4 };
     const tn_scan_fixed &s;
 
-    __device__ void send(const tn_tile_frame &f, const tn_tile &t, int p, uint32_t *to) const { tn_tile_send<V, PIECE>(f, t, s.x, p, 0, to); }
+    __device__ void send(const tn_tile_frame &f, const tn_tile &t, int p, uint32_t *to) const
+    {
+        tn_tile_send<V, PIECE>(f, t, s.x, p, 0, to);
+    }
     __device__ void send_late(const tn_tile_frame &, const tn_tile &, int, uint32_t *) const {}
     __device__ void keep(float *) const {}
 
     template <bool WRITE, bool PLAIN>
-    __device__ __forceinline__ void run(const tn_tile &t, const tn_scan_channel<V> &q, const uint32_t *w, float *re, float *im) const
+    __device__ __forceinline__ void run(const tn_tile &t, const tn_scan_channel<V> &q, const uint32_t *w, float *re,
+                                        float *im) const
     {
         int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
         char *to_re = (char *)s.c.at + at * SIZE, *to_im = to_re + s.f.K * SIZE;
@@ -96,7 +102,8 @@ struct forward {
         for (int v = 0; v < V; v++) re[v] = __fmul_rn(q.gamma[v], re[v]), im[v] = __fmul_rn(q.gamma[v], im[v]);
     }
 
-    __device__ __forceinline__ void second(const tn_tile &t, const uint32_t *w, const uint32_t *, float *re, float *im) const
+    __device__ __forceinline__ void second(const tn_tile &t, const uint32_t *w, const uint32_t *, float *re,
+                                           float *im) const
     {
         const tn_scan_channel<V> q = tn_scan_channel_of<V>(s, t);
         if (t.plain) run<true, true>(t, q, w, re, im);
@@ -106,7 +113,8 @@ struct forward {
 };
 
 template <class Op, int BLOCKS>
-__global__ void __launch_bounds__(Op::WARPS *TN_TILE_LANES, BLOCKS) kernel(TN_GRID tn_scan_fixed s, TN_GRID tn_stream_frame q)
+__global__ void __launch_bounds__(Op::WARPS *TN_TILE_LANES, BLOCKS)
+    kernel(TN_GRID tn_scan_fixed s, TN_GRID tn_stream_frame q)
 {
     extern __shared__ __align__(16) char memory[];
     Op op = { s };
@@ -126,7 +134,10 @@ struct backward {
     const tn_scan_fixed &s;
     float sum[SUMS][V];
 
-    __device__ void send(const tn_tile_frame &f, const tn_tile &t, int p, uint32_t *to) const { tn_tile_send<V, PIECE>(f, t, s.dc, p, 0, to); }
+    __device__ void send(const tn_tile_frame &f, const tn_tile &t, int p, uint32_t *to) const
+    {
+        tn_tile_send<V, PIECE>(f, t, s.dc, p, 0, to);
+    }
 
     __device__ void send_late(const tn_tile_frame &f, const tn_tile &t, int p, uint32_t *to) const
     {
@@ -143,13 +154,15 @@ struct backward {
     }
 
     template <bool PLAIN>
-    __device__ __forceinline__ void run(const tn_tile &t, const tn_scan_channel<V> &q, const uint32_t *w, float *re, float *im) const
+    __device__ __forceinline__ void run(const tn_tile &t, const tn_scan_channel<V> &q, const uint32_t *w, float *re,
+                                        float *im) const
     {
 #pragma unroll
         for (int i = 0; i < PIECE; i++, w += TN_TILE_LANES)
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                const float ar = __fadd_rn(re[v], tn_word_part<V>(w[RE * PLANE], v)), ai = __fadd_rn(im[v], tn_word_part<V>(w[IM * PLANE], v));
+                const float ar = __fadd_rn(re[v], tn_word_part<V>(w[RE * PLANE], v)),
+                            ai = __fadd_rn(im[v], tn_word_part<V>(w[IM * PLANE], v));
                 const bool cut = !PLAIN && (t.reset >> i & 1);
                 re[v] = cut ? 0.f : __fmaf_rn(-q.lambda[v].y, ai, __fmul_rn(q.lambda[v].x, ar));
                 im[v] = cut ? 0.f : __fmaf_rn(q.lambda[v].y, ar, __fmul_rn(q.lambda[v].x, ai));
@@ -167,7 +180,8 @@ struct backward {
 
     /* A piece with all that is wanted of it. */
     template <bool PLAIN>
-    __device__ __forceinline__ void write(const tn_tile &t, const tn_scan_channel<V> &q, const uint32_t *w, const uint32_t *late, float *re, float *im)
+    __device__ __forceinline__ void write(const tn_tile &t, const tn_scan_channel<V> &q, const uint32_t *w,
+                                          const uint32_t *late, float *re, float *im)
     {
         int64_t at = t.b * s.dx.b + tn_tile_token(s.f, t, 0) * s.dx.t + t.k;
         char *to_re = (char *)s.dx.at + at * SIZE, *to_im = to_re + s.f.K * SIZE;
@@ -177,9 +191,11 @@ struct backward {
             if (!PLAIN && i >= t.n) break;
             const uint32_t xr = GAIN ? late[X_RE * PLANE] : 0u, xi = GAIN ? late[X_IM * PLANE] : 0u;
 #pragma unroll
-            for (int v = 0; v < V; v++) cr[v] = tn_word_part<V>(late[C_RE * PLANE], v), ci[v] = tn_word_part<V>(late[C_IM * PLANE], v);
+            for (int v = 0; v < V; v++)
+                cr[v] = tn_word_part<V>(late[C_RE * PLANE], v), ci[v] = tn_word_part<V>(late[C_IM * PLANE], v);
             if ((!PLAIN || i == PIECE - 1) && t.step + i == s.f.T - 1) tn_scan_state_before<V>(s, t, cr, ci);
-            tn_scan_step_back<V, GAIN>(q, !PLAIN && (t.reset >> i & 1), w[RE * PLANE], w[IM * PLANE], cr, ci, xr, xi, re, im, sum, wr, wi);
+            tn_scan_step_back<V, GAIN>(q, !PLAIN && (t.reset >> i & 1), w[RE * PLANE], w[IM * PLANE], cr, ci, xr, xi,
+                                       re, im, sum, wr, wi);
             if (s.dx.at && PLAIN && !s.dx.add) {
                 *(uint32_t *)to_re = tn_word_of<V>(wr);
                 *(uint32_t *)to_im = tn_word_of<V>(wi);
@@ -191,7 +207,8 @@ struct backward {
         }
     }
 
-    __device__ __forceinline__ void second(const tn_tile &t, const uint32_t *w, const uint32_t *late, float *re, float *im)
+    __device__ __forceinline__ void second(const tn_tile &t, const uint32_t *w, const uint32_t *late, float *re,
+                                           float *im)
     {
         const tn_scan_channel<V> q = tn_scan_channel_of<V>(s, t);
 #pragma unroll
@@ -210,7 +227,10 @@ struct backward {
 
 static int chunk_of(bool backward) { return WARPS * (backward ? BACK_PIECE : FORWARD_PIECE); }
 
-static int64_t chunks_of(int64_t T, bool backward) { return T > 0 ? (T + chunk_of(backward) - 1) / chunk_of(backward) : 1; }
+static int64_t chunks_of(int64_t T, bool backward)
+{
+    return T > 0 ? (T + chunk_of(backward) - 1) / chunk_of(backward) : 1;
+}
 
 typedef struct layout {
     size_t left, enter, table, wide, partial, sums, bytes; /* from the start to table: zeros before a launch */
@@ -230,7 +250,10 @@ static layout layout_of(int64_t B, int64_t T, int64_t K, bool backward)
     return l;
 }
 
-size_t tn_scan_stream_work(int64_t B, int64_t T, int64_t K, bool backward) { return layout_of(B, T, K, backward).bytes; }
+size_t tn_scan_stream_work(int64_t B, int64_t T, int64_t K, bool backward)
+{
+    return layout_of(B, T, K, backward).bytes;
+}
 
 bool tn_scan_streams(const tn_call *c, int64_t T)
 {
@@ -240,7 +263,8 @@ bool tn_scan_streams(const tn_call *c, int64_t T)
 
 static bool pairs(const tn_scan_fixed *s)
 {
-    return s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->dx);
+    return s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->dc) &&
+           tn_tile_pairs(&s->dx);
 }
 
 static bool direct(const tn_scan_fixed *s, int V)
@@ -265,10 +289,12 @@ static tn_status prepare_stream(const tn_call *c, tn_scan_fixed *s, int V, tn_st
     q->left = (unsigned long long *)(work + l.left), q->enter = (unsigned long long *)(work + l.enter);
     q->table = s->table, q->wide = (const double2 *)(work + l.wide);
     q->f = s->f;
-    const int64_t zeros = (int64_t)((q->own ? l.left : l.table) / 16), most = zeros > s->f.columns ? zeros : s->f.columns;
+    const int64_t zeros = (int64_t)((q->own ? l.left : l.table) / 16),
+                  most = zeros > s->f.columns ? zeros : s->f.columns;
     prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
         tn_tile_of(&c->in[TN_SCAN_RHO], false), tn_tile_of(&c->in[TN_SCAN_OMEGA], false), s->f.K, s->f.columns,
-        backward ? BACK_PIECE : FORWARD_PIECE, WARPS, backward, (float2 *)(uintptr_t)s->table, (double2 *)(uintptr_t)q->wide, (uint4 *)work, zeros);
+        backward ? BACK_PIECE : FORWARD_PIECE, WARPS, backward, (float2 *)(uintptr_t)s->table,
+        (double2 *)(uintptr_t)q->wide, (uint4 *)work, zeros);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -278,7 +304,8 @@ static tn_status launch(const tn_call *c, const tn_scan_fixed *s, const tn_strea
 {
     enum { BYTES = sizeof(tn_stream_memory<Op>) };
     static_assert((int)BYTES <= 227 * 1024, "shared memory");
-    const int64_t tiles = s->f.B * s->f.groups * (q->own ? 1 : s->f.chunks) + q->walkers, most = tn_cuda_queue_of(c)->multiprocessors;
+    const int64_t tiles = s->f.B * s->f.groups * (q->own ? 1 : s->f.chunks) + q->walkers,
+                  most = tn_cuda_queue_of(c)->multiprocessors;
     void (*const run)(tn_scan_fixed, tn_stream_frame) = kernel<Op, 1>;
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)run, BYTES));
     run<<<(unsigned)(tiles < most ? tiles : most), WARPS * TN_TILE_LANES, BYTES, tn_cuda_stream(c)>>>(*s, *q);

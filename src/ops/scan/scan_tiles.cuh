@@ -45,11 +45,12 @@ typedef struct tn_tile_frame {
     int64_t B, T;
     int K, groups, chunks; /* groups: of 32 V channels */
     bool reverse;          /* step 0 is the last token */
-    bool direct; /* what is read and written of all tokens are words as they lie in memory, in rows of 16-byte vectors */
-    const int32_t *reset;  /* (B,T) or NULL */
-    const int32_t *live;   /* rows alive, or NULL: all */
-    tn_tile_tensor first;  /* (B,2K): what enters step 0 */
-    unsigned *ticket;      /* 0 before the launch */
+    bool
+        direct; /* what is read and written of all tokens are words as they lie in memory, in rows of 16-byte vectors */
+    const int32_t *reset; /* (B,T) or NULL */
+    const int32_t *live;  /* rows alive, or NULL: all */
+    tn_tile_tensor first; /* (B,2K): what enters step 0 */
+    unsigned *ticket;     /* 0 before the launch */
     unsigned long long *node;
     const float2 *power; /* (LEVELS, padded K): products of nodes, where these hold sums only */
     int64_t columns;     /* padded K */
@@ -254,8 +255,8 @@ __device__ __forceinline__ uint32_t *tn_tile_plane(uint32_t *memory, const tn_ti
 /* Sends the piece's words on their way there; `before`: of how many tokens earlier. Zero where there are none. They can be
  * read after tn_tile_arrived. */
 template <int V, int PIECE = TN_TILE_PIECE>
-__device__ __forceinline__ void tn_tile_send(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &p, int plane,
-                                             int before, uint32_t *to)
+__device__ __forceinline__ void tn_tile_send(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &p,
+                                             int plane, int before, uint32_t *to)
 {
     enum { SIZE = V == 2 ? 2 : 4, VECTORS = TN_TILE_LANES / 4 };
     const int64_t token = tn_tile_token(f, t, 0) - before, step = f.reverse ? -p.t : p.t,
@@ -268,7 +269,8 @@ __device__ __forceinline__ void tn_tile_send(const tn_tile_frame &f, const tn_ti
         for (int j = 0; j < PIECE * VECTORS / TN_TILE_LANES; j++) {
             const int i = t.lane / VECTORS + j * (TN_TILE_LANES / VECTORS);
             const bool there = p.at && k < f.K && i < n;
-            tn_copy16(to + i * TN_TILE_LANES + t.lane % VECTORS * 4, there ? from + i * step * SIZE : (const char *)p.at, there);
+            tn_copy16(to + i * TN_TILE_LANES + t.lane % VECTORS * 4,
+                      there ? from + i * step * SIZE : (const char *)p.at, there);
         }
         return;
     }

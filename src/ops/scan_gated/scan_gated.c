@@ -77,8 +77,10 @@ const tn_op tn_op_scan_gated = {
     .infer = gated_infer,
     .grad = gated_grad,
     .cost = gated_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_scan_gated_forward_cpu, .backward = tn_scan_gated_backward_cpu, .work = gated_work }
-                TN_ON_CUDA(tn_scan_gated_forward_cuda, tn_scan_gated_backward_cuda, tn_scan_gated_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_scan_gated_forward_cpu,
+                             .backward = tn_scan_gated_backward_cpu,
+                             .work = gated_work } TN_ON_CUDA(tn_scan_gated_forward_cuda, tn_scan_gated_backward_cuda,
+                                                             tn_scan_gated_work_cuda) },
     TN_OP_SWITCH("opt.scan_gated", "gates and scan in one op (off: element-wise ops, then scan)"),
     .plain = gated_as_ops,
 };

@@ -27,10 +27,7 @@ typedef struct gates {
     bool add_ri, add_nu, add_omega;
 } gates;
 
-static double softplus(double x)
-{
-    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
+static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 
 static void fill_table(gates *s, const float *omega)
 {
@@ -107,8 +104,8 @@ static void coef(const void *self, const tn_scan_at *at, tn_scan_coef *q)
 }
 
 /* One token: h = dL/dl, then the gates' gradients, and the sums r h (for nu) and omega's. */
-TN_INLINE void sink_token(const gates *s, const tn_scan_at *at, const tn_scan_coef *q, const tn_scan_found *f, int64_t i,
-                          float *restrict rh, float *restrict turn, float *restrict dr, bool add)
+TN_INLINE void sink_token(const gates *s, const tn_scan_at *at, const tn_scan_coef *q, const tn_scan_found *f,
+                          int64_t i, float *restrict rh, float *restrict turn, float *restrict dr, bool add)
 {
     const float *restrict r = ri_at(s, at, i), *restrict in = r + s->K, *restrict rate = s->rate + at->k;
     const float *restrict mr = f->mr + i * W, *restrict mi = f->mi + i * W, *restrict e = f->e + i * W;

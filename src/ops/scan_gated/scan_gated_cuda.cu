@@ -281,7 +281,8 @@ __device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, cons
 
 /* Two words of a token, its first plane's at `to`; of a plain piece. old: what they are added to. */
 template <int V>
-__device__ __forceinline__ void put_two(char *to, int64_t plane, bool add, const uint32_t *old, const float *x, const float *y)
+__device__ __forceinline__ void put_two(char *to, int64_t plane, bool add, const uint32_t *old, const float *x,
+                                        const float *y)
 {
     *(uint32_t *)to = add ? tn_word_sum<V>(old[0], x) : tn_word_of<V>(x);
     *(uint32_t *)(to + plane) = add ? tn_word_sum<V>(old[1], y) : tn_word_of<V>(y);
@@ -408,9 +409,11 @@ static tn_status launch_prepare(const tn_call *c, const gated *s)
     const tn_tile_layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
     const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
                   most = zeros > s->f.columns ? zeros : s->f.columns;
-    prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
-        tn_tile_of(&c->in[TN_GATED_NU], false), tn_tile_of(&c->in[TN_GATED_OMEGA], false), s->f.K, s->f.columns,
-        s->f.reverse, (constants *)(uintptr_t)s->table, (uint4 *)c->work, zeros);
+    prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(tn_tile_of(&c->in[TN_GATED_NU], false),
+                                                                            tn_tile_of(&c->in[TN_GATED_OMEGA], false),
+                                                                            s->f.K, s->f.columns, s->f.reverse,
+                                                                            (constants *)(uintptr_t)s->table,
+                                                                            (uint4 *)c->work, zeros);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -449,7 +452,8 @@ extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
 static bool pairs_fit(void)
 {
     int device = 0, most = 0;
-    if (cudaGetDevice(&device) || cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) return false;
+    if (cudaGetDevice(&device) || cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device))
+        return false;
     return most >= (int)sizeof(tn_tile_shared<2, WORDS>) + LATE_BYTES + 1024;
 }
 

@@ -227,7 +227,4 @@ static const tn_op_test test = {
     .n_properties = TN_COUNT(properties),
 };
 
-void tn_tests_scan_gated(tn_test_list *l)
-{
-    tn_optest_add(l, &test);
-}
+void tn_tests_scan_gated(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -30,10 +30,7 @@ static void scatter_rows_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = 1 << 1; /* the index */
 }
 
-static void scatter_rows_cost(const tn_sig *s, tn_cost *c)
-{
-    c->flops = (double)tn_dims_count(s->in[0].dims);
-}
+static void scatter_rows_cost(const tn_sig *s, tn_cost *c) { c->flops = (double)tn_dims_count(s->in[0].dims); }
 
 const tn_op tn_op_scatter_rows = {
     .name = "scatter_rows",
@@ -41,8 +38,10 @@ const tn_op tn_op_scatter_rows = {
     .infer = scatter_rows_infer,
     .grad = scatter_rows_grad,
     .cost = scatter_rows_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_scatter_rows_forward_cpu, .backward = tn_scatter_rows_backward_cpu }
-                TN_ON_CUDA(tn_scatter_rows_forward_cuda, tn_scatter_rows_backward_cuda, tn_scatter_rows_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_scatter_rows_forward_cpu,
+                             .backward = tn_scatter_rows_backward_cpu } TN_ON_CUDA(tn_scatter_rows_forward_cuda,
+                                                                                   tn_scatter_rows_backward_cuda,
+                                                                                   tn_scatter_rows_work_cuda) },
 };
 
 tn_ref tn_scatter_rows_(tn_graph *g, const char *file, int line, tn_ref rows, tn_ref index, int64_t count)

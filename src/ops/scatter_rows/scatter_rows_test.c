@@ -31,7 +31,8 @@ static void build(tn_op_io *io, const tn_case *c)
 {
     tn_graph *g = tn_test_graph(io);
     tn_ref rows = tn_test_input(io, row_dims(c, c->dim[1]), (tn_fill_spec){ 0 });
-    tn_ref index = tn_test_input(io, tn_shape(c->dim[1]), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = (double)c->dim[0] });
+    tn_ref index =
+        tn_test_input(io, tn_shape(c->dim[1]), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = (double)c->dim[0] });
     if (c->flags & (LIVE | LIVE_ROWS)) {
         tn_ref *cut = c->flags & LIVE ? &index : &rows;
         *cut = tn_live(g, *cut, tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 1 }));
@@ -112,7 +113,8 @@ static void outside_is_an_error(void)
     for (size_t k = 0; k < TN_COUNT(wrong); k++) {
         tn_world w = tn_world_open(1, 1);
         tn_graph *g = tn_world_graph(NULL);
-        const tn_ref rows = tn_input(g, "rows", tn_shape(3, 2), TN_F32), index = tn_input(g, "index", tn_shape(3), TN_I32);
+        const tn_ref rows = tn_input(g, "rows", tn_shape(3, 2), TN_F32),
+                     index = tn_input(g, "index", tn_shape(3), TN_I32);
         tn_output(g, "y", tn_scatter_rows(g, rows, index, 4));
         tn_bound *b = tn_world_add(&w, g, NULL);
         int32_t *i = tn_world_data(b, "index");

@@ -113,8 +113,13 @@ static const tn_property properties[] = {
     { "weights sum to 1, gradients to 0, shifts do nothing", weights_and_gradients_sum },
 };
 
-static const tn_op_test test = { .op = "softmax", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .adjust = adjust, .properties = properties,
+static const tn_op_test test = { .op = "softmax",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .adjust = adjust,
+                                 .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
 void tn_tests_softmax(tn_test_list *l) { tn_optest_add(l, &test); }

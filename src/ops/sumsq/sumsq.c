@@ -36,8 +36,9 @@ const tn_op tn_op_sumsq = {
     .name = "sumsq",
     .infer = sumsq_infer,
     .cost = sumsq_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_sumsq_forward_cpu, .backward = NULL, .work = sumsq_work }
-                TN_ON_CUDA(tn_sumsq_forward_cuda, NULL, tn_sumsq_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_sumsq_forward_cpu,
+                             .backward = NULL,
+                             .work = sumsq_work } TN_ON_CUDA(tn_sumsq_forward_cuda, NULL, tn_sumsq_work_cuda) },
 };
 
 tn_ref tn_sumsq_(tn_graph *g, const char *file, int line, const tn_ref *xs, int n)

@@ -32,7 +32,8 @@ __device__ __forceinline__ double squares(const tn_f8 &x)
 }
 
 /* The inputs are contiguous. */
-static __global__ void __launch_bounds__(THREADS) sum_blocks(const __grid_constant__ tn_arg x, bool vector, double *partial)
+static __global__ void __launch_bounds__(THREADS)
+    sum_blocks(const __grid_constant__ tn_arg x, bool vector, double *partial)
 {
     const int64_t n = tn_d_count(x), whole = vector ? n / 8 * 8 : 0, step = (int64_t)gridDim.x * THREADS;
     const int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x;

@@ -26,10 +26,10 @@ enum {
     TN_TOKEN_STEPS = 224,
     TN_TOKEN_IN = 7,
     TN_TOKEN_OUT = 2,
-    TN_TOKEN_LONGEST = 8192, /* numbers that every block works through, and those of one mail */
-    TN_TOKEN_NORMED = 2048,  /* ... over which it sums */
-    TN_TOKEN_TAPS = 4,       /* of conv */
-    TN_TOKEN_HEADS = 512,    /* of attention; blocks, too, are no more */
+    TN_TOKEN_LONGEST = 8192,  /* numbers that every block works through, and those of one mail */
+    TN_TOKEN_NORMED = 2048,   /* ... over which it sums */
+    TN_TOKEN_TAPS = 4,        /* of conv */
+    TN_TOKEN_HEADS = 512,     /* of attention; blocks, too, are no more */
     TN_TOKEN_HALF = 512 * 258 /* floats of half of the scratch: parts of 256 numbers and 2 more */
 };
 
@@ -37,51 +37,54 @@ enum {
  * are ready for them when the vector is. Steps that have much to read are done by both. */
 enum {
     TN_TOKEN_FRONT = 8 * 32,
-    TN_TOKEN_BACK = 8,  /* warps of the others */
+    TN_TOKEN_BACK = 8,   /* warps of the others */
     TN_TOKEN_PLACES = 3, /* for weights that one of them has under way, at most */
-    TN_TOKEN_PAIRS = 2  /* of words of a mail that a thread of the front asks for at once */
+    TN_TOKEN_PAIRS = 2   /* of words of a mail that a thread of the front asks for at once */
 };
 
 typedef enum tn_token_op {
-    TN_TOKEN_EMBED,      /* out0 (n) = row in0[0] of in1 (k,n); NaN where there is none */
-    TN_TOKEN_NORM,       /* as norm: x, residual, w, b -> y, sum (n); kind: tn_norm_kind; a: eps */
-    TN_TOKEN_LINEAR,     /* as linear: x (k), w (n,k), bias, residual (n) -> y (n); kind: tn_act */
-    TN_TOKEN_CONV,       /* as conv_causal: x (n), w (k,n), bias, state, reset -> y (n), final (k-1,n); kind: 1 with silu */
-    TN_TOKEN_SCAN,       /* as scan_gated: x, ri (2n), nu, omega (n), state (2n), reset -> c, final (2n) */
-    TN_TOKEN_READOUT,    /* as readout: c, z, x (n), skip, gain (n) -> y (n); kind: tn_gate_kind; k: group; a: scale; b: eps */
-    TN_TOKEN_GATE,       /* x, z -> x act(z) (n) */
-    TN_TOKEN_UNARY,      /* kind, a, b as tn_unary_attr */
-    TN_TOKEN_BINARY,     /* in0 (n), in1 (k): number i meets number (i / m) % k of in1 */
-    TN_TOKEN_OUTER,      /* as outer: q, k (n,k), v (n,m), alpha (n), state (n,k,m), reset, write (n) -> o (n,m), final; kind: 1 raw gates */
-    TN_TOKEN_COPY,       /* in0 -> out0 (n) */
-    TN_TOKEN_ROPE,       /* as rope: x (n,k), position -> y; kind: 1 interleaved; a + b: logarithm (2) of the base */
-    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of each of out0 (n/m,k,m), by every block; where there is none, NaN to the nearest */
-    TN_TOKEN_SEEN,       /* attention: q (n,m), keys and values (j,k,m), in3[0] or k of them -> scratch, part by part; a: scale; b: window or 0 */
+    TN_TOKEN_EMBED,  /* out0 (n) = row in0[0] of in1 (k,n); NaN where there is none */
+    TN_TOKEN_NORM,   /* as norm: x, residual, w, b -> y, sum (n); kind: tn_norm_kind; a: eps */
+    TN_TOKEN_LINEAR, /* as linear: x (k), w (n,k), bias, residual (n) -> y (n); kind: tn_act */
+    TN_TOKEN_CONV,   /* as conv_causal: x (n), w (k,n), bias, state, reset -> y (n), final (k-1,n); kind: 1 with silu */
+    TN_TOKEN_SCAN,   /* as scan_gated: x, ri (2n), nu, omega (n), state (2n), reset -> c, final (2n) */
+    TN_TOKEN_READOUT, /* as readout: c, z, x (n), skip, gain (n) -> y (n); kind: tn_gate_kind; k: group; a: scale; b: eps */
+    TN_TOKEN_GATE,   /* x, z -> x act(z) (n) */
+    TN_TOKEN_UNARY,  /* kind, a, b as tn_unary_attr */
+    TN_TOKEN_BINARY, /* in0 (n), in1 (k): number i meets number (i / m) % k of in1 */
+    TN_TOKEN_OUTER, /* as outer: q, k (n,k), v (n,m), alpha (n), state (n,k,m), reset, write (n) -> o (n,m), final; kind: 1 raw gates */
+    TN_TOKEN_COPY, /* in0 -> out0 (n) */
+    TN_TOKEN_ROPE, /* as rope: x (n,k), position -> y; kind: 1 interleaved; a + b: logarithm (2) of the base */
+    TN_TOKEN_PUT, /* in0 (n) to row in1[0] of each of out0 (n/m,k,m), by every block; where there is none, NaN to the nearest */
+    TN_TOKEN_SEEN, /* attention: q (n,m), keys and values (j,k,m), in3[0] or k of them -> scratch, part by part; a: scale; b: window or 0 */
     TN_TOKEN_SEEN_ALL,   /* ... and of all parts out0 (n,m) */
     TN_TOKEN_BEST_PARTS, /* a block's largest of in0 (n) into the scratch */
-    TN_TOKEN_BEST,       /* out0[0] = where the largest of all is, -1: a NaN; kind of these four: which half of the scratch */
-    TN_TOKEN_FETCH,      /* mail (n) -> slot out_slot[0], when all of it has come */
+    TN_TOKEN_BEST, /* out0[0] = where the largest of all is, -1: a NaN; kind of these four: which half of the scratch */
+    TN_TOKEN_FETCH, /* mail (n) -> slot out_slot[0], when all of it has come */
     TN_TOKEN_OPS
 } tn_token_op;
 
 enum {
-    TN_TOKEN_MEETS = 1,  /* blocks wait for each other before it */
-    TN_TOKEN_SHARED = 2, /* each block does a part */
-    TN_TOKEN_STAGED = 4, /* linear: weights come through shared memory */
+    TN_TOKEN_MEETS = 1,   /* blocks wait for each other before it */
+    TN_TOKEN_SHARED = 2,  /* each block does a part */
+    TN_TOKEN_STAGED = 4,  /* linear: weights come through shared memory */
     TN_TOKEN_FETCHES = 8, /* linear: x is first brought to slot out_slot[1] */
-    TN_TOKEN_JOINED = 16, /* done together with the step behind it: linear with conv or gate, fetch with norm, readout or scan */
+    TN_TOKEN_JOINED =
+        16, /* done together with the step behind it: linear with conv or gate, fetch with norm, readout or scan */
     TN_TOKEN_PAIRED = 32, /* linear: rows i and i + n/2 belong together */
     TN_TOKEN_BESIDE = 64  /* copy: may be done at the same time as the copies right before it */
 };
 
 typedef struct tn_token_step {
-    void *in[TN_TOKEN_IN], *out[TN_TOKEN_OUT]; /* NULL: absent, not wanted */
+    void *in[TN_TOKEN_IN], *out[TN_TOKEN_OUT];            /* NULL: absent, not wanted */
     int16_t in_slot[TN_TOKEN_IN], out_slot[TN_TOKEN_OUT]; /* place in the slots, in floats, or -1: in memory only */
     uint8_t in_type[TN_TOKEN_IN], out_type[TN_TOKEN_OUT]; /* tn_dtype */
     uint8_t op, kind, flags;
-    int32_t n, k, m, j; /* j of a conv or gate that is joined to a product: the product's row that is the first of in0 */
+    int32_t n, k, m,
+        j; /* j of a conv or gate that is joined to a product: the product's row that is the first of in0 */
     float a, b;
-    uint64_t *mail; /* (n), or (n,m) of outer: where out0 is mailed to, NULL: nowhere; of a fetch: where it comes from. Of a product that is
+    uint64_t *
+        mail; /* (n), or (n,m) of outer: where out0 is mailed to, NULL: nowhere; of a fetch: where it comes from. Of a product that is
                      * joined: (n) with what the conv makes in place of its rows, or (n/2) what the gate makes */
 } tn_token_step;
 
@@ -89,13 +92,15 @@ typedef struct tn_token_step {
 typedef struct tn_token_program {
     int32_t n, staged_n;
     int32_t slot_floats, stage_bytes; /* of shared memory: the slots, and what weights go through */
-    int32_t place_bytes, places, sets; /* of what a warp has of the latter, and how many times two rows it makes at once */
-    uint32_t *meeting;                /* (3): two counters, 0 between programs, and how many programs have run */
-    float *scratch;                   /* (2,TN_TOKEN_HALF) for what parts leave for the step that joins them */
-    uint8_t staged[TN_TOKEN_STEPS];   /* steps with TN_TOKEN_STAGED */
+    int32_t place_bytes, places,
+        sets;                       /* of what a warp has of the latter, and how many times two rows it makes at once */
+    uint32_t *meeting;              /* (3): two counters, 0 between programs, and how many programs have run */
+    float *scratch;                 /* (2,TN_TOKEN_HALF) for what parts leave for the step that joins them */
+    uint8_t staged[TN_TOKEN_STEPS]; /* steps with TN_TOKEN_STAGED */
     tn_token_step step[TN_TOKEN_STEPS];
-    int32_t pairs; /* of a PLAIN program: of numbers that a thread of the front has of the longest vector that is summed over; 0: it is not PLAIN */
-    bool sees;     /* it looks at caches, or turns or writes what goes there */
+    int32_t
+        pairs; /* of a PLAIN program: of numbers that a thread of the front has of the longest vector that is summed over; 0: it is not PLAIN */
+    bool sees; /* it looks at caches, or turns or writes what goes there */
 } tn_token_program;
 
 /* PLAIN: what most networks are made of, for which the kernel has code that is short, so that it stays near: products of bf16 that come through shared
@@ -117,8 +122,8 @@ typedef struct tn_token_places {
     int meetings, fetches;
     int n_ranges, since; /* ranges [since, n_ranges) were touched since blocks met */
     int32_t mailed_words;
-    int half;     /* of the scratch that was last used */
-    bool busy[2]; /* halves that were read since blocks met */
+    int half;              /* of the scratch that was last used */
+    bool busy[2];          /* halves that were read since blocks met */
     struct tn_token_held { /* vectors that every block has in a slot */
         uintptr_t begin, end;
         uint8_t type;

@@ -51,9 +51,14 @@ static bool made_by_others(const tn_token_builder *b, span x)
 static bool lies_far(const tn_token_step *s, int i)
 {
     static const uint8_t far[TN_TOKEN_OPS] = {
-        [TN_TOKEN_EMBED] = 1 << 1,         [TN_TOKEN_NORM] = 1 << 2 | 1 << 3,          [TN_TOKEN_LINEAR] = 1 << 1 | 1 << 2,
-        [TN_TOKEN_READOUT] = 1 << 3 | 1 << 4, [TN_TOKEN_CONV] = 1 << 1 | 1 << 2 | 1 << 3, [TN_TOKEN_SCAN] = 1 << 2 | 1 << 3 | 1 << 4,
-        [TN_TOKEN_OUTER] = 1 << 4,         [TN_TOKEN_SEEN] = 1 << 1 | 1 << 2,
+        [TN_TOKEN_EMBED] = 1 << 1,
+        [TN_TOKEN_NORM] = 1 << 2 | 1 << 3,
+        [TN_TOKEN_LINEAR] = 1 << 1 | 1 << 2,
+        [TN_TOKEN_READOUT] = 1 << 3 | 1 << 4,
+        [TN_TOKEN_CONV] = 1 << 1 | 1 << 2 | 1 << 3,
+        [TN_TOKEN_SCAN] = 1 << 2 | 1 << 3 | 1 << 4,
+        [TN_TOKEN_OUTER] = 1 << 4,
+        [TN_TOKEN_SEEN] = 1 << 1 | 1 << 2,
     };
     return far[s->op] >> i & 1;
 }
@@ -232,10 +237,14 @@ static int16_t take_slot(tn_token_builder *b, work *w, int64_t n)
 
 static void hold(tn_token_builder *b, span x, uint8_t type, int16_t slot, int64_t n)
 {
-    if (b->now.n_held < TN_TOKEN_HELD) b->now.held[b->now.n_held++] = (struct tn_token_held){ x.begin, x.end, type, slot, slot_size(n) };
+    if (b->now.n_held < TN_TOKEN_HELD)
+        b->now.held[b->now.n_held++] = (struct tn_token_held){ x.begin, x.end, type, slot, slot_size(n) };
 }
 
-static int64_t numbers_of(const struct tn_token_mailed *m) { return (int64_t)((m->end - m->begin) / tn_dtype_bytes((tn_dtype)m->type)); }
+static int64_t numbers_of(const struct tn_token_mailed *m)
+{
+    return (int64_t)((m->end - m->begin) / tn_dtype_bytes((tn_dtype)m->type));
+}
 
 /* --- a step ------------------------------------------------------------------------------------------------------------------ */
 
@@ -294,7 +303,8 @@ static bool place_inputs(const tn_token_builder *b, work *w)
         const span x = span_of(s->in[i], s->in_type[i], w->size->in[i]);
         if (!lies_far(s, i)) s->in_slot[i] = (int16_t)find_held(b, x, s->in_type[i]);
         if (s->op == TN_TOKEN_LINEAR && i == 0 && s->in_slot[i] % 4) s->in_slot[i] = -1; /* it is read at 16 bytes */
-        if (s->in_slot[i] < 0 && ((made_by_others(b, x) && !made_by_itself(b, s, x)) || made_early(b, s, i, x))) return false;
+        if (s->in_slot[i] < 0 && ((made_by_others(b, x) && !made_by_itself(b, s, x)) || made_early(b, s, i, x)))
+            return false;
     }
     return true;
 }
@@ -306,7 +316,8 @@ static bool overwrites_own(const tn_token_step *s, const tn_token_sizes *z, span
     for (int i = 0; i < TN_TOKEN_IN; i++) {
         if (!s->in[i] || s->in_slot[i] >= 0) continue;
         const span x = span_of(s->in[i], s->in_type[i], z->in[i]);
-        const bool one_by_one = s->op == TN_TOKEN_LINEAR && (s->flags & TN_TOKEN_SHARED) && i == 3 && s->in[i] == at && s->in_type[i] == s->out_type[0];
+        const bool one_by_one = s->op == TN_TOKEN_LINEAR && (s->flags & TN_TOKEN_SHARED) && i == 3 && s->in[i] == at &&
+                                s->in_type[i] == s->out_type[0];
         if (!one_by_one && meet_at(y, x.begin, x.end)) return true;
     }
     return false;
@@ -335,7 +346,8 @@ static bool place_outputs(tn_token_builder *b, work *w)
 /* Parts are left in one half of the scratch while the other may still be read. */
 static bool place_parts(const tn_token_builder *b, tn_token_step *s)
 {
-    const bool leaves = s->op == TN_TOKEN_SEEN || s->op == TN_TOKEN_BEST_PARTS, joins = s->op == TN_TOKEN_SEEN_ALL || s->op == TN_TOKEN_BEST;
+    const bool leaves = s->op == TN_TOKEN_SEEN || s->op == TN_TOKEN_BEST_PARTS,
+               joins = s->op == TN_TOKEN_SEEN_ALL || s->op == TN_TOKEN_BEST;
     if (leaves) s->kind = (uint8_t)!b->now.half;
     if (joins) s->kind = (uint8_t)b->now.half;
     return !leaves || !b->now.busy[s->kind];
@@ -355,7 +367,8 @@ static void note(tn_token_builder *b, span x, bool written, bool by_all, int32_t
 /* Part of the mail `whole` (words) is x, from its number `at` on. */
 static void note_mail(tn_token_builder *b, span x, uint8_t type, uint64_t *whole, int32_t words, int64_t at)
 {
-    if (x.begin < x.end) b->now.mailed[b->now.n_mailed++] = (struct tn_token_mailed){ x.begin, x.end, type, whole + at, whole, words };
+    if (x.begin < x.end)
+        b->now.mailed[b->now.n_mailed++] = (struct tn_token_mailed){ x.begin, x.end, type, whole + at, whole, words };
 }
 
 static void send(tn_token_builder *b, tn_token_step *s, int64_t n)
@@ -389,8 +402,10 @@ static void commit(tn_token_builder *b, work *w)
     const tn_token_sizes *z = w->size;
     note_memory(b, s, z);
     for (int i = 0; i < TN_TOKEN_OUT; i++)
-        if (s->out[i] && s->out_slot[i] >= 0) hold(b, span_of(s->out[i], s->out_type[i], z->out[i]), s->out_type[i], s->out_slot[i], z->out[i]);
-    if (s->flags & TN_TOKEN_FETCHES) hold(b, span_of(s->in[0], s->in_type[0], z->in[0]), s->in_type[0], s->out_slot[1], z->in[0]);
+        if (s->out[i] && s->out_slot[i] >= 0)
+            hold(b, span_of(s->out[i], s->out_type[i], z->out[i]), s->out_type[i], s->out_slot[i], z->out[i]);
+    if (s->flags & TN_TOKEN_FETCHES)
+        hold(b, span_of(s->in[0], s->in_type[0], z->in[0]), s->in_type[0], s->out_slot[1], z->in[0]);
     if (s->flags & TN_TOKEN_STAGED) p->staged[p->staged_n++] = (uint8_t)p->n;
     send(b, s, z->out[0]);
     note_parts(b, s);
@@ -404,7 +419,8 @@ static int32_t first_row(const tn_token_step *product, const work *w)
 {
     const tn_token_step *s = &w->step;
     const tn_token_sizes *z = w->size;
-    const span rows = span_of(product->out[0], product->out_type[0], product->n), x = span_of(s->in[0], s->in_type[0], z->in[0]);
+    const span rows = span_of(product->out[0], product->out_type[0], product->n),
+               x = span_of(s->in[0], s->in_type[0], z->in[0]);
     const int32_t at = place_in(x, s->in_type[0], rows.begin, rows.end, product->out_type[0]);
     if (at < 0) return at;
     if (s->op == TN_TOKEN_CONV) return at % 4 ? -1 : at; /* what is fetched of it begins at 16 bytes */
@@ -451,7 +467,8 @@ static void send_joined(tn_token_builder *b, const tn_token_step *product, const
     note_mail(b, span_of(s->out[0], s->out_type[0], made), s->out_type[0], product->mail, words, pairs ? 0 : s->j);
     if (pairs) return;
     note_mail(b, (span){ rows.begin, rows.begin + (size_t)s->j * each }, product->out_type[0], product->mail, words, 0);
-    note_mail(b, (span){ rows.begin + (size_t)(s->j + made) * each, rows.end }, product->out_type[0], product->mail, words, s->j + made);
+    note_mail(b, (span){ rows.begin + (size_t)(s->j + made) * each, rows.end }, product->out_type[0], product->mail,
+              words, s->j + made);
 }
 
 /* Conv and gate by the blocks that make their rows, where the product before them makes them for nothing else. */
@@ -469,7 +486,8 @@ static bool join(tn_token_builder *b, const work *wanted)
     if (at < 0 || !reads_alone(b, &w)) return false;
     const size_t each = tn_dtype_bytes((tn_dtype)product->out_type[0]);
     const uintptr_t rows = (uintptr_t)product->out[0], begin = s->op == TN_TOKEN_CONV ? rows + (size_t)at * each : rows;
-    if (is_read(&after, (span){ begin, begin + each * (size_t)(s->op == TN_TOKEN_CONV ? s->n : product->n) })) return false;
+    if (is_read(&after, (span){ begin, begin + each * (size_t)(s->op == TN_TOKEN_CONV ? s->n : product->n) }))
+        return false;
     product->flags |= TN_TOKEN_JOINED | (s->op == TN_TOKEN_CONV ? 0 : TN_TOKEN_PAIRED);
     for (int i = b->now.since; i < b->now.n_ranges; i++) /* blocks have pairs of its rows now */
         if (b->range[i].begin == rows) b->range[i].rows = 0;
@@ -488,9 +506,11 @@ static void join_fetch(tn_token_program *p)
     tn_token_step *f = p->n > 1 ? &p->step[p->n - 2] : NULL;
     const bool norms = s->op == TN_TOKEN_NORM, reads = s->op == TN_TOKEN_READOUT, scans = s->op == TN_TOKEN_SCAN;
     if (!f || f->op != TN_TOKEN_FETCH || s->flags & TN_TOKEN_MEETS || f->n != (scans ? 2 * s->n : s->n)) return;
-    const bool first = (norms || reads) && s->in_slot[0] == f->out_slot[0], second = (norms || scans) && s->in_slot[1] == f->out_slot[0];
+    const bool first = (norms || reads) && s->in_slot[0] == f->out_slot[0],
+               second = (norms || scans) && s->in_slot[1] == f->out_slot[0];
     int times = 0; /* that the step reads it: its other inputs are looked at before it has come */
-    for (int i = 0; i < TN_TOKEN_IN; i++) times += s->in_slot[i] >= f->out_slot[0] && s->in_slot[i] < f->out_slot[0] + f->n;
+    for (int i = 0; i < TN_TOKEN_IN; i++)
+        times += s->in_slot[i] >= f->out_slot[0] && s->in_slot[i] < f->out_slot[0] + f->n;
     if ((first || second) && times == 1) f->flags |= TN_TOKEN_JOINED;
 }
 

@@ -14,7 +14,9 @@
 
 static job argmax(float *x, float *y, int64_t n)
 {
-    return (job){ .op = &tn_op_argmax, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { arg_of(y, TN_I32, tn_shape(1, 1)) } };
+    return (job){
+        .op = &tn_op_argmax, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { arg_of(y, TN_I32, tn_shape(1, 1)) }
+    };
 }
 
 static job good_unary(bench *t) { return unary(numbers(t, 16), numbers(t, 16), 16); }
@@ -22,7 +24,11 @@ static job good_unary(bench *t) { return unary(numbers(t, 16), numbers(t, 16), 1
 static job good_norm(bench *t)
 {
     static const tn_norm_attr a = { TN_NORM_RMS, 1e-6f };
-    return (job){ .op = &tn_op_norm, .attr = &a, .n_in = TN_NORM_INPUTS, .n_out = 2, .in = { fresh(t, tn_shape(1, 1, 16)) },
+    return (job){ .op = &tn_op_norm,
+                  .attr = &a,
+                  .n_in = TN_NORM_INPUTS,
+                  .n_out = 2,
+                  .in = { fresh(t, tn_shape(1, 1, 16)) },
                   .out = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 1, 1)) } };
 }
 
@@ -31,14 +37,23 @@ static job good_linear(bench *t) { return linear(numbers(t, 16), numbers(t, 8 * 
 static job good_readout(bench *t)
 {
     static const tn_readout_attr a = { TN_GATE_SILU, 1, 1e-6f, 32 };
-    return (job){ .op = &tn_op_readout, .attr = &a, .n_in = TN_READOUT_INPUTS, .n_out = 1,
-                  .in = { fresh(t, tn_shape(1, 1, 96)), fresh(t, tn_shape(1, 1, 96)) }, .out = { fresh(t, tn_shape(1, 1, 96)) } };
+    return (job){ .op = &tn_op_readout,
+                  .attr = &a,
+                  .n_in = TN_READOUT_INPUTS,
+                  .n_out = 1,
+                  .in = { fresh(t, tn_shape(1, 1, 96)), fresh(t, tn_shape(1, 1, 96)) },
+                  .out = { fresh(t, tn_shape(1, 1, 96)) } };
 }
 
 static job good_rope(bench *t)
 {
     static const tn_rope_attr a = { 10000, 0, 8192, false };
-    return (job){ .op = &tn_op_rope, .attr = &a, .n_in = 2, .n_out = 1, .in = { fresh(t, tn_shape(1, 1, 2, 8)) }, .out = { fresh(t, tn_shape(1, 1, 2, 8)) } };
+    return (job){ .op = &tn_op_rope,
+                  .attr = &a,
+                  .n_in = 2,
+                  .n_out = 1,
+                  .in = { fresh(t, tn_shape(1, 1, 2, 8)) },
+                  .out = { fresh(t, tn_shape(1, 1, 2, 8)) } };
 }
 
 static job good_copy(bench *t) { return copy(numbers(t, 16), numbers(t, 16), 16); }
@@ -47,32 +62,50 @@ static job good_argmax(bench *t) { return argmax(numbers(t, 16), numbers(t, 1), 
 
 static job good_embed(bench *t)
 {
-    return (job){ .op = &tn_op_embed, .n_in = 2, .n_out = 1, .in = { arg_of(numbers(t, 1), TN_I32, tn_shape(1, 1)), fresh(t, tn_shape(5, 16)) },
+    return (job){ .op = &tn_op_embed,
+                  .n_in = 2,
+                  .n_out = 1,
+                  .in = { arg_of(numbers(t, 1), TN_I32, tn_shape(1, 1)), fresh(t, tn_shape(5, 16)) },
                   .out = { fresh(t, tn_shape(1, 1, 16)) } };
 }
 
 static job good_conv(bench *t)
 {
     static const tn_conv_causal_attr a = { true };
-    return (job){ .op = &tn_op_conv_causal, .attr = &a, .n_in = TN_CONV_INPUTS, .n_out = 2, .in = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(4, 16)) },
+    return (job){ .op = &tn_op_conv_causal,
+                  .attr = &a,
+                  .n_in = TN_CONV_INPUTS,
+                  .n_out = 2,
+                  .in = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(4, 16)) },
                   .out = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 3, 16)) } };
 }
 
 static job good_scan(bench *t)
 {
     static const tn_scan_gated_attr a = { 0 };
-    return (job){ .op = &tn_op_scan_gated, .attr = &a, .n_in = TN_GATED_INPUTS, .n_out = 2,
-                  .in = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(8)), fresh(t, tn_shape(8)),
-                          fresh(t, tn_shape(1, 16)) },
+    return (job){ .op = &tn_op_scan_gated,
+                  .attr = &a,
+                  .n_in = TN_GATED_INPUTS,
+                  .n_out = 2,
+                  .in = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(8)),
+                          fresh(t, tn_shape(8)), fresh(t, tn_shape(1, 16)) },
                   .out = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 16)) } };
 }
 
 static job good_outer(bench *t)
 {
     static const tn_outer_attr a = { .chunk = 64, .raw = true };
-    return (job){ .op = &tn_op_outer, .attr = &a, .n_in = TN_OUTER_INPUTS, .n_out = 3,
-                  .in = { fresh(t, tn_shape(1, 1, 2, 4)), fresh(t, tn_shape(1, 1, 2, 4)), fresh(t, tn_shape(1, 1, 2, 8)), fresh(t, tn_shape(1, 1, 2)),
-                          fresh(t, tn_shape(1, 2, 4, 8)), { 0 }, fresh(t, tn_shape(1, 1, 2, 1)) },
+    return (job){ .op = &tn_op_outer,
+                  .attr = &a,
+                  .n_in = TN_OUTER_INPUTS,
+                  .n_out = 3,
+                  .in = { fresh(t, tn_shape(1, 1, 2, 4)),
+                          fresh(t, tn_shape(1, 1, 2, 4)),
+                          fresh(t, tn_shape(1, 1, 2, 8)),
+                          fresh(t, tn_shape(1, 1, 2)),
+                          fresh(t, tn_shape(1, 2, 4, 8)),
+                          { 0 },
+                          fresh(t, tn_shape(1, 1, 2, 1)) },
                   .out = { fresh(t, tn_shape(1, 1, 2, 8)), fresh(t, tn_shape(1, 2, 4, 8)) } };
 }
 
@@ -93,7 +126,10 @@ static job good_write(bench *t)
 static void resize(tn_arg *a, tn_dims dims) { *a = arg_of(a->data, a->dtype, dims); }
 
 static void strided(job *j) { j->in[0].stride[2] = 2; }
-static void longest(job *j) { resize(&j->in[0], tn_shape(TN_TOKEN_LONGEST + 1)), resize(&j->out[0], tn_shape(TN_TOKEN_LONGEST + 1)); }
+static void longest(job *j)
+{
+    resize(&j->in[0], tn_shape(TN_TOKEN_LONGEST + 1)), resize(&j->out[0], tn_shape(TN_TOKEN_LONGEST + 1));
+}
 static void backward(job *j) { j->backward = true; }
 static void doubled(job *j) { j->in[0].dtype = TN_F64; }
 static void two_rows(job *j) { resize(&j->in[0], tn_shape(1, 2, tn_dims_count(j->in[0].dims) / 2)); }
@@ -112,7 +148,10 @@ static void columns(job *j) { j->in[TN_NORM_COLUMNS] = j->in[0]; }
 static void other_view(job *j) { j->out[0].stride[2] = 24; }
 static void two_written(job *j) { resize(&j->in[1], tn_shape(1, 2, 2, 2)); }
 
-static void longer(job *j) { resize(&j->in[0], tn_shape(1, 1, TN_TOKEN_NORMED + 32)), resize(&j->out[0], tn_shape(1, 1, TN_TOKEN_NORMED + 32)); }
+static void longer(job *j)
+{
+    resize(&j->in[0], tn_shape(1, 1, TN_TOKEN_NORMED + 32)), resize(&j->out[0], tn_shape(1, 1, TN_TOKEN_NORMED + 32));
+}
 static void five_taps(job *j) { resize(&j->in[1], tn_shape(5, 16)), resize(&j->out[1], tn_shape(1, 4, 16)); }
 
 /* No f16, and no states of bf16. */
@@ -155,19 +194,42 @@ typedef struct refusal {
 } refusal;
 
 static const refusal refusals[] = {
-    { "numbers apart", good_unary, strided },      { "a live extent", good_unary, living },       { "too many numbers", good_unary, longest },
-    { "a backward call", good_unary, backward },   { "doubles", good_unary, doubled },            { "two rows of norm", good_norm, two_rows },
-    { "sums of columns", good_norm, columns },     { "two rows of linear", good_linear, twice }, { "12 numbers of linear", good_linear, narrow },
-    { "weights askew", good_linear, askew },       { "weights turned", good_linear, turned },     { "packed weights", good_linear, packed },
-    { "f16 weights", good_linear, half_weights },  { "numbers before gelu", good_linear, kept_before }, { "groups of 48", good_readout, odd_groups },
-    { "a stretched rope", good_rope, stretched },  { "two tokens of rope", good_rope, two_tokens }, { "a copy that adds", good_copy, added },
-    { "a copy of integers", good_copy, integers }, { "two rows of argmax", good_argmax, two_rows }, { "two tokens of embed", good_embed, two_ids },
-    { "two tokens of conv", good_conv, two_rows }, { "two tokens of outer", good_outer, two_tokens }, { "states that are kept", good_outer, kept_states },
-    { "another view of a cache", good_write, other_view }, { "two rows into a cache", good_write, two_written },
-    { "a norm of too many", good_norm, longer },   { "five taps of conv", good_conv, five_taps },
-    { "an f16 vector", good_unary, half_vector },  { "an f16 result", good_unary, half_result },  { "f16 of norm", good_norm, half_vector },
-    { "f16 of linear", good_linear, half_vector }, { "f16 taps of conv", good_conv, half_weights }, { "an f16 gain of norm", good_norm, half_gain },
-    { "an f16 bias of linear", good_linear, half_bias }, { "an f16 omega of scan", good_scan, half_omega },
+    { "numbers apart", good_unary, strided },
+    { "a live extent", good_unary, living },
+    { "too many numbers", good_unary, longest },
+    { "a backward call", good_unary, backward },
+    { "doubles", good_unary, doubled },
+    { "two rows of norm", good_norm, two_rows },
+    { "sums of columns", good_norm, columns },
+    { "two rows of linear", good_linear, twice },
+    { "12 numbers of linear", good_linear, narrow },
+    { "weights askew", good_linear, askew },
+    { "weights turned", good_linear, turned },
+    { "packed weights", good_linear, packed },
+    { "f16 weights", good_linear, half_weights },
+    { "numbers before gelu", good_linear, kept_before },
+    { "groups of 48", good_readout, odd_groups },
+    { "a stretched rope", good_rope, stretched },
+    { "two tokens of rope", good_rope, two_tokens },
+    { "a copy that adds", good_copy, added },
+    { "a copy of integers", good_copy, integers },
+    { "two rows of argmax", good_argmax, two_rows },
+    { "two tokens of embed", good_embed, two_ids },
+    { "two tokens of conv", good_conv, two_rows },
+    { "two tokens of outer", good_outer, two_tokens },
+    { "states that are kept", good_outer, kept_states },
+    { "another view of a cache", good_write, other_view },
+    { "two rows into a cache", good_write, two_written },
+    { "a norm of too many", good_norm, longer },
+    { "five taps of conv", good_conv, five_taps },
+    { "an f16 vector", good_unary, half_vector },
+    { "an f16 result", good_unary, half_result },
+    { "f16 of norm", good_norm, half_vector },
+    { "f16 of linear", good_linear, half_vector },
+    { "f16 taps of conv", good_conv, half_weights },
+    { "an f16 gain of norm", good_norm, half_gain },
+    { "an f16 bias of linear", good_linear, half_bias },
+    { "an f16 omega of scan", good_scan, half_omega },
     { "a bf16 state of conv", good_conv, short_before_conv },
     { "a bf16 state of scan", good_scan, short_before },
     { "a bf16 state of outer", good_outer, short_before },
@@ -206,7 +268,8 @@ static void describes_what_is_absorbed(void **state)
     assert_true(last(t)->kind == 1 && last(t)->in[6] == o.in[TN_OUTER_WRITE].data && !last(t)->in[5]);
     assert_true(last(t)->n == 2 && last(t)->k == 4 && last(t)->m == 8 && last(t)->flags == TN_TOKEN_SHARED);
     assert_true(add(t, &c));
-    assert_true(last(t)->kind == 1 && last(t)->k == 4 && !last(t)->in[3] && last(t)->out[1] && last(t)->out_slot[1] < 0);
+    assert_true(last(t)->kind == 1 && last(t)->k == 4 && !last(t)->in[3] && last(t)->out[1] &&
+                last(t)->out_slot[1] < 0);
     assert_true(add(t, &w));
     assert_true(last(t)->n == 8 && last(t)->k == 5 && last(t)->m == 4);
     free(t);
@@ -218,10 +281,11 @@ typedef struct broadcast {
 } broadcast;
 
 static const broadcast broadcasts[] = {
-    { { 3, { 2, 3, 4 } }, { 3, { 2, 3, 4 } }, 24, 1 }, { { 3, { 2, 3, 4 } }, { 1, { 4 } }, 4, 1 },     { { 3, { 2, 3, 4 } }, { 2, { 3, 4 } }, 12, 1 },
-    { { 3, { 2, 3, 4 } }, { 3, { 2, 1, 1 } }, 2, 12 }, { { 3, { 2, 3, 4 } }, { 2, { 3, 1 } }, 3, 4 },  { { 3, { 2, 3, 4 } }, { 3, { 1, 1, 1 } }, 1, 24 },
-    { { 3, { 2, 3, 4 } }, { 0, { 0 } }, 1, 24 },       { { 3, { 2, 3, 4 } }, { 3, { 2, 1, 4 } }, 0, 0 }, { { 3, { 1, 1, 24 } }, { 1, { 24 } }, 24, 1 },
-    { { 4, { 1, 1, 6, 4 } }, { 4, { 1, 1, 6, 1 } }, 6, 4 },
+    { { 3, { 2, 3, 4 } }, { 3, { 2, 3, 4 } }, 24, 1 }, { { 3, { 2, 3, 4 } }, { 1, { 4 } }, 4, 1 },
+    { { 3, { 2, 3, 4 } }, { 2, { 3, 4 } }, 12, 1 },    { { 3, { 2, 3, 4 } }, { 3, { 2, 1, 1 } }, 2, 12 },
+    { { 3, { 2, 3, 4 } }, { 2, { 3, 1 } }, 3, 4 },     { { 3, { 2, 3, 4 } }, { 3, { 1, 1, 1 } }, 1, 24 },
+    { { 3, { 2, 3, 4 } }, { 0, { 0 } }, 1, 24 },       { { 3, { 2, 3, 4 } }, { 3, { 2, 1, 4 } }, 0, 0 },
+    { { 3, { 1, 1, 24 } }, { 1, { 24 } }, 24, 1 },     { { 4, { 1, 1, 6, 4 } }, { 4, { 1, 1, 6, 1 } }, 6, 4 },
 };
 
 static void broadcasts_as_binary(void **state)
@@ -229,7 +293,12 @@ static void broadcasts_as_binary(void **state)
     const broadcast *r = *state;
     static const tn_binary_attr a = { TN_BINARY_RSUB };
     bench *t = open_bench(1024);
-    job j = { .op = &tn_op_binary, .attr = &a, .n_in = 2, .n_out = 1, .in = { fresh(t, r->y), fresh(t, r->b) }, .out = { fresh(t, r->y) } };
+    job j = { .op = &tn_op_binary,
+              .attr = &a,
+              .n_in = 2,
+              .n_out = 1,
+              .in = { fresh(t, r->y), fresh(t, r->b) },
+              .out = { fresh(t, r->y) } };
     assert_int_equal(add(t, &j), r->k > 0);
     if (r->k) {
         float want[24];
@@ -288,8 +357,13 @@ static void views_lie_in_slots(void **state)
     static const tn_gate_attr silu = { TN_GATE_SILU };
     bench *t = open_bench(4096);
     float *x = numbers(t, 5), *y = numbers(t, 5), *a = numbers(t, 32), *h = numbers(t, 32), *w = numbers(t, 8 * 8);
-    const job odd = unary(x, y, 5), whole = unary(a, h, 32), at_4 = linear(h + 4, w, numbers(t, 8), 8, 8), at_2 = linear(h + 2, w, numbers(t, 8), 8, 8);
-    const job gate = { .op = &tn_op_gate, .attr = &silu, .n_in = 2, .n_out = 1, .in = { vector(h, 15), vector(h + 15, 15) },
+    const job odd = unary(x, y, 5), whole = unary(a, h, 32), at_4 = linear(h + 4, w, numbers(t, 8), 8, 8),
+              at_2 = linear(h + 2, w, numbers(t, 8), 8, 8);
+    const job gate = { .op = &tn_op_gate,
+                       .attr = &silu,
+                       .n_in = 2,
+                       .n_out = 1,
+                       .in = { vector(h, 15), vector(h + 15, 15) },
                        .out = { fresh(t, tn_shape(1, 1, 15)) } };
     assert_true(add(t, &odd) && add(t, &whole));
     assert_int_equal(last(t)->out_slot[0], 8); /* slots begin at 16 bytes */
@@ -298,7 +372,8 @@ static void views_lie_in_slots(void **state)
     assert_true(add(t, &at_4)); /* small: every block for itself, from where it lies */
     assert_true(last(t)->flags == 0 && last(t)->in_slot[0] == 12 && last(t)->in_slot[1] < 0);
     assert_true(add(t, &at_2)); /* not at 16 bytes: brought there from memory, when it is there */
-    assert_true(last(t)->flags == (TN_TOKEN_MEETS | TN_TOKEN_FETCHES) && last(t)->in_slot[0] < 0 && last(t)->out_slot[1] % 4 == 0);
+    assert_true(last(t)->flags == (TN_TOKEN_MEETS | TN_TOKEN_FETCHES) && last(t)->in_slot[0] < 0 &&
+                last(t)->out_slot[1] % 4 == 0);
     free(t);
 }
 
@@ -309,7 +384,8 @@ static void copies_read_slots(void **state)
     (void)state;
     bench *t = open_bench(4096);
     float *x = numbers(t, 32), *y = numbers(t, 32), *z = numbers(t, 32);
-    const job make = unary(x, y, 32), keep = copy(y, z, 32), again = copy(z, numbers(t, 32), 32), over = unary(numbers(t, 32), x, 32);
+    const job make = unary(x, y, 32), keep = copy(y, z, 32), again = copy(z, numbers(t, 32), 32),
+              over = unary(numbers(t, 32), x, 32);
     assert_true(add(t, &make) && add(t, &keep));
     assert_true(!meets(t) && last(t)->in_slot[0] == 0 && last(t)->out_slot[0] < 0);
     assert_false(last(t)->flags & TN_TOKEN_BESIDE);
@@ -330,7 +406,7 @@ static void reads_come_before_writes(void **state)
     float *x = numbers(t, 32), *y = numbers(t, 32);
     const job make = unary(x, y, 32), over = unary(numbers(t, 32), x, 32), in_place = unary(y, y, 32);
     assert_true(add(t, &make) && add(t, &over));
-    assert_true(meets(t)); /* another block may still read x */
+    assert_true(meets(t));          /* another block may still read x */
     assert_true(add(t, &in_place)); /* every block reads its own y */
     assert_true(!meets(t) && last(t)->in_slot[0] == 0 && last(t)->out_slot[0] != 0);
     const job after = unary(y, numbers(t, 32), 32);
@@ -367,7 +443,8 @@ static void made_weights_wait(void **state)
     (void)state;
     bench *t = open_bench(4096);
     float *from = numbers(t, 80 * 80), *w = numbers(t, 80 * 80), *x = numbers(t, 80), *y = numbers(t, 80);
-    const job make = copy(from, w, 80 * 80), large = linear(x, w, y, 80, 80), small = linear(x, w, y, 8, 80), other = unary(numbers(t, 8), numbers(t, 8), 8);
+    const job make = copy(from, w, 80 * 80), large = linear(x, w, y, 80, 80), small = linear(x, w, y, 8, 80),
+              other = unary(numbers(t, 8), numbers(t, 8), 8);
     assert_true(add(t, &make) && add(t, &other));
     assert_false(add(t, &large));
     assert_true(add(t, &small)); /* read when they are needed */
@@ -429,8 +506,10 @@ static void two_argmax(void **state)
 
 void tn_tests_token_build(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) tn_test_add(l, is_refused, &refusals[i], "token: refuses %s", refusals[i].name);
-    for (size_t i = 0; i < sizeof broadcasts / sizeof *broadcasts; i++) tn_test_add(l, broadcasts_as_binary, &broadcasts[i], "token: broadcast %d", (int)i);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        tn_test_add(l, is_refused, &refusals[i], "token: refuses %s", refusals[i].name);
+    for (size_t i = 0; i < sizeof broadcasts / sizeof *broadcasts; i++)
+        tn_test_add(l, broadcasts_as_binary, &broadcasts[i], "token: broadcast %d", (int)i);
     tn_test_add(l, describes_what_is_absorbed, NULL, "token: raw gates, silu in conv and caches seen by rows");
     tn_test_add(l, full_slots_begin_anew, NULL, "token: full slots begin anew");
     tn_test_add(l, steps_end, NULL, "token: no more steps than there is room for");

@@ -39,18 +39,29 @@ __device__ __forceinline__ void meet(uint32_t *counter, uint32_t n)
  * front for the product); with 2 one prints when the kernel began and ended, in ns. */
 #if TN_TOKEN_TRACE == 2
 enum { TRACE_BYTES = 0 };
-#define TRACE_ROOM() uint64_t t0; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t0))
+#define TRACE_ROOM()                                                                                                   \
+    uint64_t t0;                                                                                                       \
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t0))
 #define TRACE_TIME(t)
 #define TRACE_STEP(i)
-#define TRACE_PRINT() uint64_t t1; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t1)); \
-    if (threadIdx.x == 0 && blockIdx.x == 0) printf("token %llu to %llu\n", (unsigned long long)t0, (unsigned long long)t1)
+#define TRACE_PRINT()                                                                                                  \
+    uint64_t t1;                                                                                                       \
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t1));                                                              \
+    if (threadIdx.x == 0 && blockIdx.x == 0)                                                                           \
+    printf("token %llu to %llu\n", (unsigned long long)t0, (unsigned long long)t1)
 #elif defined TN_TOKEN_TRACE
 enum { TRACE_BYTES = TN_TOKEN_STEPS * 8 };
-#define TRACE_ROOM() __shared__ uint2 trace[TN_TOKEN_STEPS]; long long t0 = 0, t1 = 0; if (threadIdx.x < TN_TOKEN_STEPS) trace[threadIdx.x] = make_uint2(0, 0)
+#define TRACE_ROOM()                                                                                                   \
+    __shared__ uint2 trace[TN_TOKEN_STEPS];                                                                            \
+    long long t0 = 0, t1 = 0;                                                                                          \
+    if (threadIdx.x < TN_TOKEN_STEPS) trace[threadIdx.x] = make_uint2(0, 0)
 #define TRACE_TIME(t) t = clock64()
-#define TRACE_STEP(i) if (threadIdx.x == 0) trace[i] = make_uint2((uint32_t)(t1 - t0), (uint32_t)(clock64() - t1))
-#define TRACE_PRINT() for (int i = 0; threadIdx.x == 0 && blockIdx.x % (gridDim.x / 2) == 0 && i < p.n; i++) \
-    printf("block %d step %d op %d n %d: %u waited %u worked\n", blockIdx.x, i, step[i].op, step[i].n, trace[i].x, trace[i].y)
+#define TRACE_STEP(i)                                                                                                  \
+    if (threadIdx.x == 0) trace[i] = make_uint2((uint32_t)(t1 - t0), (uint32_t)(clock64() - t1))
+#define TRACE_PRINT()                                                                                                  \
+    for (int i = 0; threadIdx.x == 0 && blockIdx.x % (gridDim.x / 2) == 0 && i < p.n; i++)                             \
+    printf("block %d step %d op %d n %d: %u waited %u worked\n", blockIdx.x, i, step[i].op, step[i].n, trace[i].x,     \
+           trace[i].y)
 #else
 enum { TRACE_BYTES = 0 };
 #define TRACE_ROOM()
@@ -66,12 +77,16 @@ enum { NOTHING, CACHES_BF16, CACHES };
 /* Steps that have much to read. Products and outer are those of the other warps, the rest is the front's. */
 __device__ __forceinline__ bool is_done_by_all(int op)
 {
-    return (1u << TN_TOKEN_COPY | 1u << TN_TOKEN_SEEN | 1u << TN_TOKEN_SEEN_ALL | 1u << TN_TOKEN_BEST_PARTS | 1u << TN_TOKEN_BEST) >> op & 1;
+    return (1u << TN_TOKEN_COPY | 1u << TN_TOKEN_SEEN | 1u << TN_TOKEN_SEEN_ALL | 1u << TN_TOKEN_BEST_PARTS |
+            1u << TN_TOKEN_BEST) >>
+               op &
+           1;
 }
 
 /* A product by the warps that make them; product: of the staged ones. */
 template <int PAIRS>
-__device__ __forceinline__ void make_product(const tn_token_step &s, const tn_token_step &then, bool joined, const tn_token_room &r, const tn_token_part *part, int &product,
+__device__ __forceinline__ void make_product(const tn_token_step &s, const tn_token_step &then, bool joined,
+                                             const tn_token_room &r, const tn_token_part *part, int &product,
                                              tn_token_stream &stream, tn_token_chain chain)
 {
     if (!PAIRS) {
@@ -128,12 +143,15 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
     __shared__ tn_token_part part[TN_TOKEN_STEPS]; /* of the staged products */
     float *slots = (float *)memory;
     char *weights = (char *)(slots + p.slot_floats);
-    tn_token_step *step = (tn_token_step *)(weights + p.stage_bytes); /* arguments are far when they are looked at for the first time */
+    tn_token_step *step =
+        (tn_token_step *)(weights + p.stage_bytes); /* arguments are far when they are looked at for the first time */
     const uint32_t epoch = __ldcg(p.meeting + 2) + 1;
-    const uint64_t *steps = (const uint64_t *)p.step; /* by ordinary loads: constant memory gives one number at a time */
+    const uint64_t *steps =
+        (const uint64_t *)p.step; /* by ordinary loads: constant memory gives one number at a time */
     asm volatile("" : "+l"(steps));
     TRACE_ROOM();
-    for (int i = threadIdx.x; i < p.n * (int)(sizeof *step / 8); i += TN_TOKEN_THREADS) ((uint64_t *)step)[i] = steps[i];
+    for (int i = threadIdx.x; i < p.n * (int)(sizeof *step / 8); i += TN_TOKEN_THREADS)
+        ((uint64_t *)step)[i] = steps[i];
     __syncthreads();
     tn_token_share_out(part, p, step);
     __syncthreads();
@@ -163,7 +181,8 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
             const tn_token_step &then = step[joined ? i + 1 : i];
             const int behind = i + 1 + joined;
             chain.follows = chain.goes_on;
-            chain.goes_on = PLAIN && behind < p.n && step[behind].op == TN_TOKEN_LINEAR && !(step[behind].flags & (TN_TOKEN_MEETS | TN_TOKEN_FETCHES));
+            chain.goes_on = PLAIN && behind < p.n && step[behind].op == TN_TOKEN_LINEAR &&
+                            !(step[behind].flags & (TN_TOKEN_MEETS | TN_TOKEN_FETCHES));
             if (front) tn_token_linear_front(s, r, chain);
             else make_product<PAIRS>(s, then, joined, r, part, product, stream, chain);
             i += joined;
@@ -221,8 +240,10 @@ enum { SLOT_FLOATS = 12 << 10, FEWEST = 4 /* calls that are worth a program */ }
 
 static const void *kernel_for(const tn_token_program *p)
 {
-    static const void *const plain[2][TN_TOKEN_PAIRS] = { { (const void *)run_token<NOTHING, 1>, (const void *)run_token<NOTHING, 2> },
-                                                          { (const void *)run_token<CACHES_BF16, 1>, (const void *)run_token<CACHES_BF16, 2> } };
+    static const void *const plain[2][TN_TOKEN_PAIRS] = {
+        { (const void *)run_token<NOTHING, 1>, (const void *)run_token<NOTHING, 2> },
+        { (const void *)run_token<CACHES_BF16, 1>, (const void *)run_token<CACHES_BF16, 2> }
+    };
     return p->pairs ? plain[p->sees][p->pairs - 1] : (const void *)run_token<CACHES, 0>;
 }
 
@@ -231,7 +252,9 @@ extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *ca
     tn_cuda_queue *q = tn_cuda_queue_of(call);
     tn_token_program program;
     tn_token_builder builder;
-    const int fixed = (int)(sizeof(float) * (SLOT_FLOATS + TN_TOKEN_SUMS) + (sizeof(tn_token_part) + sizeof program.step[0]) * TN_TOKEN_STEPS) + TRACE_BYTES + 1024;
+    const int fixed = (int)(sizeof(float) * (SLOT_FLOATS + TN_TOKEN_SUMS) +
+                            (sizeof(tn_token_part) + sizeof program.step[0]) * TN_TOKEN_STEPS) +
+                      TRACE_BYTES + 1024;
     const int stage_bytes = (q->shared_bytes - fixed) / 128 * 128;
     *took = 0;
     if (stage_bytes < 16384 || !q->meeting || !q->mail || q->multiprocessors > TN_TOKEN_HEADS) return TN_OK;
@@ -243,11 +266,13 @@ extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *ca
     tn_token_finish(&program);
     program.meeting = (uint32_t *)q->meeting;
     program.scratch = (float *)q->meeting + 64;
-    const size_t shared = sizeof(float) * SLOT_FLOATS + (size_t)stage_bytes + sizeof program.step[0] * (size_t)(program.n + 1);
+    const size_t shared =
+        sizeof(float) * SLOT_FLOATS + (size_t)stage_bytes + sizeof program.step[0] * (size_t)(program.n + 1);
     const void *kernel = kernel_for(&program);
     TN_RETURN_IF(tn_cuda_allow_shared(kernel, (int)shared));
     void *args[] = { &program };
-    TN_CUDA_TRY(cudaLaunchCooperativeKernel(kernel, dim3((unsigned)q->multiprocessors), dim3(TN_TOKEN_THREADS), args, shared, q->stream));
+    TN_CUDA_TRY(cudaLaunchCooperativeKernel(kernel, dim3((unsigned)q->multiprocessors), dim3(TN_TOKEN_THREADS), args,
+                                            shared, q->stream));
     TN_CUDA_LAUNCHED();
     *took = i;
     return TN_OK;

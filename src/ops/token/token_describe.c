@@ -45,7 +45,10 @@ static bool is_vector(const tn_arg *a)
 static bool is_float(const tn_arg *a) { return a->dtype == TN_F32 || a->dtype == TN_BF16; }
 
 /* n numbers in a row, of a type that the kernel knows. */
-static bool is_row(const tn_arg *a, int64_t n) { return is_vector(a) && count_of(a) == n && (is_float(a) || a->dtype == TN_I32); }
+static bool is_row(const tn_arg *a, int64_t n)
+{
+    return is_vector(a) && count_of(a) == n && (is_float(a) || a->dtype == TN_I32);
+}
 
 /* Input i of the call as input k of the step; false where it is there and is not n numbers in a row. */
 static bool take(const description *d, int i, int k, int64_t n)
@@ -83,7 +86,8 @@ static bool is_given(const tn_call *c, int i) { return i < c->n_in && c->in[i].d
 static bool may_be_long(tn_token_op op)
 {
     static const bool may[TN_TOKEN_OPS] = {
-        [TN_TOKEN_LINEAR] = true, [TN_TOKEN_OUTER] = true, [TN_TOKEN_COPY] = true, [TN_TOKEN_BEST_PARTS] = true, [TN_TOKEN_SEEN] = true,
+        [TN_TOKEN_LINEAR] = true,     [TN_TOKEN_OUTER] = true, [TN_TOKEN_COPY] = true,
+        [TN_TOKEN_BEST_PARTS] = true, [TN_TOKEN_SEEN] = true,
     };
     return may[op];
 }
@@ -117,11 +121,13 @@ static int norm_steps(const description *d)
     const tn_arg *x = &d->c->in[TN_NORM_X];
     const int64_t n = last_of(x);
     const bool sums = is_given(d->c, TN_NORM_RESIDUAL);
-    if (count_of(x) != n || is_given(d->c, TN_NORM_COLUMNS) || !d->c->out[TN_NORM_Y].data || !set(d, TN_TOKEN_NORM, n, 0, 0)) return 0;
+    if (count_of(x) != n || is_given(d->c, TN_NORM_COLUMNS) || !d->c->out[TN_NORM_Y].data ||
+        !set(d, TN_TOKEN_NORM, n, 0, 0))
+        return 0;
     d->step->kind = (uint8_t)a->kind;
     d->step->a = a->eps;
-    return take(d, TN_NORM_X, 0, n) && take(d, TN_NORM_RESIDUAL, 1, n) && take(d, TN_NORM_W, 2, n) && take(d, TN_NORM_B, 3, n) &&
-           give(d, TN_NORM_Y, 0, n, true) && (!sums || give(d, TN_NORM_SUM, 1, n, true));
+    return take(d, TN_NORM_X, 0, n) && take(d, TN_NORM_RESIDUAL, 1, n) && take(d, TN_NORM_W, 2, n) &&
+           take(d, TN_NORM_B, 3, n) && give(d, TN_NORM_Y, 0, n, true) && (!sums || give(d, TN_NORM_SUM, 1, n, true));
 }
 
 /* A weight that every block rather reads itself than waits for the others. */
@@ -134,7 +140,8 @@ static int linear_steps(const description *d)
     const int64_t n = w->dims.dim[0], k = w->dims.dim[1], bytes = n * k * (int64_t)tn_dtype_bytes(w->dtype);
     if (count_of(&c->in[TN_LINEAR_X]) != k || is_given(c, TN_LINEAR_SLOPE) || is_given(c, TN_LINEAR_PACKED)) return 0;
     if (c->n_out > 1 && c->out[1].data) return 0;
-    if ((w->dtype != TN_F32 && w->dtype != TN_BF16) || k < 8 || k % 8 || k > MOST_X || (uintptr_t)w->data % 16) return 0;
+    if ((w->dtype != TN_F32 && w->dtype != TN_BF16) || k < 8 || k % 8 || k > MOST_X || (uintptr_t)w->data % 16)
+        return 0;
     if (!set(d, TN_TOKEN_LINEAR, n, k, 0)) return 0;
     const bool small = n <= SMALL_ROWS && bytes <= SMALL_BYTES;
     d->step->kind = (uint8_t)((const tn_linear_attr *)c->attr)->act;
@@ -169,12 +176,14 @@ static int readout_steps(const description *d)
     const tn_call *c = d->c;
     const tn_readout_attr *a = c->attr;
     const int64_t n = last_of(&c->in[TN_READOUT_C]);
-    if (count_of(&c->in[TN_READOUT_C]) != n || a->group % 32 || !c->out[0].data || !set(d, TN_TOKEN_READOUT, n, a->group, 0)) return 0;
+    if (count_of(&c->in[TN_READOUT_C]) != n || a->group % 32 || !c->out[0].data ||
+        !set(d, TN_TOKEN_READOUT, n, a->group, 0))
+        return 0;
     d->step->kind = (uint8_t)a->act;
     d->step->a = a->scale;
     d->step->b = a->eps;
-    return take(d, TN_READOUT_C, 0, n) && take(d, TN_READOUT_Z, 1, n) && take(d, TN_READOUT_X, 2, n) && take(d, TN_READOUT_SKIP, 3, n) &&
-           take(d, TN_READOUT_GAIN, 4, n) && give(d, 0, 0, n, true);
+    return take(d, TN_READOUT_C, 0, n) && take(d, TN_READOUT_Z, 1, n) && take(d, TN_READOUT_X, 2, n) &&
+           take(d, TN_READOUT_SKIP, 3, n) && take(d, TN_READOUT_GAIN, 4, n) && give(d, 0, 0, n, true);
 }
 
 static int gate_steps(const description *d)
@@ -224,9 +233,10 @@ static int outer_steps(const description *d)
     if (c->n_out > TN_OUTER_KEPT && c->out[TN_OUTER_KEPT].data) return 0;
     d->step->kind = a->raw;
     d->step->flags = TN_TOKEN_SHARED;
-    return take(d, TN_OUTER_Q, 0, H * N) && take(d, TN_OUTER_K, 1, H * N) && take(d, TN_OUTER_V, 2, H * P) && take(d, TN_OUTER_ALPHA, 3, H) &&
-           take_state(d, TN_OUTER_STATE, 4, H * N * P) && take(d, TN_OUTER_RESET, 5, 1) && take(d, TN_OUTER_WRITE, 6, H) &&
-           give(d, TN_OUTER_O, 0, H * P, false) && give(d, TN_OUTER_FINAL, 1, H * N * P, false);
+    return take(d, TN_OUTER_Q, 0, H * N) && take(d, TN_OUTER_K, 1, H * N) && take(d, TN_OUTER_V, 2, H * P) &&
+           take(d, TN_OUTER_ALPHA, 3, H) && take_state(d, TN_OUTER_STATE, 4, H * N * P) &&
+           take(d, TN_OUTER_RESET, 5, 1) && take(d, TN_OUTER_WRITE, 6, H) && give(d, TN_OUTER_O, 0, H * P, false) &&
+           give(d, TN_OUTER_FINAL, 1, H * N * P, false);
 }
 
 static int copy_steps(const description *d)
@@ -236,7 +246,9 @@ static int copy_steps(const description *d)
     for (int i = 0; i < c->n_in; i++) {
         const description one = { c, d->step + i, d->size + i };
         const int64_t n = count_of(&c->in[i]);
-        if (!is_float(&c->in[i]) || !set(&one, TN_TOKEN_COPY, n, 0, 0) || !take(&one, i, 0, n) || !give(&one, i, 0, n, false)) return 0;
+        if (!is_float(&c->in[i]) || !set(&one, TN_TOKEN_COPY, n, 0, 0) || !take(&one, i, 0, n) ||
+            !give(&one, i, 0, n, false))
+            return 0;
         one.step->flags = TN_TOKEN_SHARED;
     }
     return c->n_in;
@@ -258,7 +270,9 @@ static int rope_steps(const description *d)
 static bool as_heads(const tn_arg *a, tn_arg *out)
 {
     const int64_t S = a->dims.dim[1], KV = a->dims.dim[2], D = a->dims.dim[3];
-    if (a->dims.dim[0] != 1 || (KV > 1 && a->stride[2] != S * D) || (S > 1 && a->stride[1] != D) || (D > 1 && a->stride[3] != 1)) return false;
+    if (a->dims.dim[0] != 1 || (KV > 1 && a->stride[2] != S * D) || (S > 1 && a->stride[1] != D) ||
+        (D > 1 && a->stride[3] != 1))
+        return false;
     *out = *a;
     out->dims = tn_shape(KV * S * D);
     out->stride[0] = 1;
@@ -281,7 +295,9 @@ static int put_steps(const description *d)
 {
     const tn_arg *cache = &d->c->out[0], *x = &d->c->in[1];
     const int64_t n = count_of(x), rows = cache->dims.dim[1], m = beside(cache);
-    if (!m || x->dims.dim[1] != 1 || count_of(cache) != n * rows || !is_float(cache) || !set(d, TN_TOKEN_PUT, n, rows, m)) return 0;
+    if (!m || x->dims.dim[1] != 1 || count_of(cache) != n * rows || !is_float(cache) ||
+        !set(d, TN_TOKEN_PUT, n, rows, m))
+        return 0;
     d->step->out[0] = cache->data;
     d->step->out_type[0] = (uint8_t)cache->dtype;
     d->size->out[0] = n * rows;
@@ -298,20 +314,29 @@ static int attention_steps(const description *d)
     const tn_dims q = c->in[TN_ATT_Q].dims, k = c->in[TN_ATT_K].dims;
     const int64_t H = q.dim[2], D = q.dim[3], S = k.dim[1], KV = k.dim[2];
     tn_arg in[4] = { c->in[TN_ATT_Q], { 0 }, { 0 }, { 0 } };
-    if (q.dim[0] * q.dim[1] != 1 || is_given(c, TN_ATT_LENGTHS) || is_given(c, TN_ATT_DOCUMENT) || (c->n_out > 1 && c->out[1].data)) return 0;
-    if (D > MOST_WIDE || D < 8 || (D & (D - 1)) || a->window >= MOST_WINDOW || c->in[TN_ATT_K].dtype != c->in[TN_ATT_V].dtype) return 0;
+    if (q.dim[0] * q.dim[1] != 1 || is_given(c, TN_ATT_LENGTHS) || is_given(c, TN_ATT_DOCUMENT) ||
+        (c->n_out > 1 && c->out[1].data))
+        return 0;
+    if (D > MOST_WIDE || D < 8 || (D & (D - 1)) || a->window >= MOST_WINDOW ||
+        c->in[TN_ATT_K].dtype != c->in[TN_ATT_V].dtype)
+        return 0;
     if (!as_heads(&c->in[TN_ATT_K], &in[1]) || !as_heads(&c->in[TN_ATT_V], &in[2])) return 0;
     if ((uintptr_t)in[1].data % 16 || (uintptr_t)in[2].data % 16) return 0;
     if (is_given(c, TN_ATT_KV_LENGTH)) in[3] = c->in[TN_ATT_KV_LENGTH];
     const tn_call parts = { .n_in = 4, .in = in };
     const description e = { &parts, d->step, d->size }, all = { c, d->step + 1, d->size + 1 };
-    if (H > TN_TOKEN_HEADS || H * D > TN_TOKEN_LONGEST || !set(&e, TN_TOKEN_SEEN, H, S, D) || !set(&all, TN_TOKEN_SEEN_ALL, H, S, D)) return 0;
+    if (H > TN_TOKEN_HEADS || H * D > TN_TOKEN_LONGEST || !set(&e, TN_TOKEN_SEEN, H, S, D) ||
+        !set(&all, TN_TOKEN_SEEN_ALL, H, S, D))
+        return 0;
     e.step->flags = TN_TOKEN_SHARED;
     e.step->j = (int32_t)KV;
     e.step->a = a->scale;
     e.step->b = (float)a->window;
     all.step->flags = TN_TOKEN_MEETS;
-    return take(&e, 0, 0, H * D) && take(&e, 1, 1, KV * S * D) && take(&e, 2, 2, KV * S * D) && take(&e, 3, 3, 1) && give(&all, 0, 0, H * D, true) ? 2 : 0;
+    return take(&e, 0, 0, H * D) && take(&e, 1, 1, KV * S * D) && take(&e, 2, 2, KV * S * D) && take(&e, 3, 3, 1) &&
+                   give(&all, 0, 0, H * D, true)
+               ? 2
+               : 0;
 }
 
 /* Two steps: of each block's part, then of all. The second waits for the first. */
@@ -319,7 +344,8 @@ static int argmax_steps(const description *d)
 {
     const int64_t n = count_of(&d->c->in[0]);
     const description all = { d->c, d->step + 1, d->size + 1 };
-    if (last_of(&d->c->in[0]) != n || !set(d, TN_TOKEN_BEST_PARTS, n, 0, 0) || !set(&all, TN_TOKEN_BEST, 1, 0, 0)) return 0;
+    if (last_of(&d->c->in[0]) != n || !set(d, TN_TOKEN_BEST_PARTS, n, 0, 0) || !set(&all, TN_TOKEN_BEST, 1, 0, 0))
+        return 0;
     d->step->flags = TN_TOKEN_SHARED;
     all.step->flags = TN_TOKEN_MEETS;
     return take(d, 0, 0, n) && give(&all, 0, 0, 1, false) ? 2 : 0;
@@ -329,12 +355,11 @@ static const struct {
     const tn_op *op;
     int (*steps)(const description *d);
 } table[] = {
-    { &tn_op_embed, embed_steps },     { &tn_op_norm, norm_steps },       { &tn_op_linear, linear_steps },
+    { &tn_op_embed, embed_steps },      { &tn_op_norm, norm_steps },       { &tn_op_linear, linear_steps },
     { &tn_op_conv_causal, conv_steps }, { &tn_op_scan_gated, scan_steps }, { &tn_op_readout, readout_steps },
-    { &tn_op_gate, gate_steps },       { &tn_op_unary, unary_steps },     { &tn_op_binary, binary_steps },
-    { &tn_op_outer, outer_steps },     { &tn_op_copy, copy_steps },       { &tn_op_rope, rope_steps },
-    { &tn_op_cache_write, put_steps }, { &tn_op_argmax, argmax_steps },
-    { &tn_op_attention, attention_steps },
+    { &tn_op_gate, gate_steps },        { &tn_op_unary, unary_steps },     { &tn_op_binary, binary_steps },
+    { &tn_op_outer, outer_steps },      { &tn_op_copy, copy_steps },       { &tn_op_rope, rope_steps },
+    { &tn_op_cache_write, put_steps },  { &tn_op_argmax, argmax_steps },   { &tn_op_attention, attention_steps },
 };
 
 int tn_token_describe(const tn_op *op, const tn_call *c, tn_token_step *step, tn_token_sizes *size)

@@ -2,7 +2,12 @@
  * blocks in many orders, against what the calls make one after the other. */
 #include "token_made.h"
 
-enum { K = 8 /* numbers of a product's x */, ROWS = 96, HALF = ROWS / 2, FIRST = 16 /* row of a conv of HALF channels */ };
+enum {
+    K = 8 /* numbers of a product's x */,
+    ROWS = 96,
+    HALF = ROWS / 2,
+    FIRST = 16 /* row of a conv of HALF channels */
+};
 enum { CALLS = 8, SEEDS = 6, SLOTS = 4096 };
 
 /* --- scenes ------------------------------------------------------------------------------------------------------------------------- */
@@ -57,9 +62,12 @@ static scene conv_scene(int64_t at_row, int64_t n)
     static const tn_conv_causal_attr silu = { true };
     scene s = open_scene(ROWS, TN_ACT_NONE);
     bench *t = s.t;
-    then(&s, (job){ .op = &tn_op_conv_causal, .attr = &silu, .n_in = TN_CONV_INPUTS, .n_out = 2,
-                    .in = { vector(s.rows + at_row, n), fresh(t, tn_shape(4, n)), fresh(t, tn_shape(n)), fresh(t, tn_shape(1, 3, n)),
-                            arg_of(s.reset, TN_I32, tn_shape(1, 1)) },
+    then(&s, (job){ .op = &tn_op_conv_causal,
+                    .attr = &silu,
+                    .n_in = TN_CONV_INPUTS,
+                    .n_out = 2,
+                    .in = { vector(s.rows + at_row, n), fresh(t, tn_shape(4, n)), fresh(t, tn_shape(n)),
+                            fresh(t, tn_shape(1, 3, n)), arg_of(s.reset, TN_I32, tn_shape(1, 1)) },
                     .out = { vector(s.y, n), fresh(t, tn_shape(1, 3, n)) } });
     then(&s, plus_one(&s, s.y, n));
     if (at_row) then(&s, plus_one(&s, s.rows, at_row));
@@ -71,7 +79,11 @@ static scene gate_scene(float *(*x)(const scene *), float *(*z)(const scene *), 
 {
     static const tn_gate_attr silu = { TN_GATE_SILU };
     scene s = open_scene(rows, TN_ACT_NONE);
-    then(&s, (job){ .op = &tn_op_gate, .attr = &silu, .n_in = 2, .n_out = 1, .in = { vector(x(&s), n), vector(z(&s), n) },
+    then(&s, (job){ .op = &tn_op_gate,
+                    .attr = &silu,
+                    .n_in = 2,
+                    .n_out = 1,
+                    .in = { vector(x(&s), n), vector(z(&s), n) },
                     .out = { vector(s.y, n) } });
     then(&s, plus_one(&s, s.y, n));
     return s;
@@ -88,9 +100,13 @@ static scene scan_scene(int64_t rows)
     static const tn_scan_gated_attr a = { 0 };
     scene s = open_scene(rows, TN_ACT_SIGMOID);
     bench *t = s.t;
-    then(&s, (job){ .op = &tn_op_scan_gated, .attr = &a, .n_in = TN_GATED_INPUTS, .n_out = 2,
-                    .in = { fresh(t, tn_shape(1, 1, ROWS)), vector(s.rows, ROWS), fresh(t, tn_shape(HALF)), fresh(t, tn_shape(HALF)),
-                            fresh(t, tn_shape(1, ROWS)), arg_of(s.reset, TN_I32, tn_shape(1, 1)) },
+    then(&s, (job){ .op = &tn_op_scan_gated,
+                    .attr = &a,
+                    .n_in = TN_GATED_INPUTS,
+                    .n_out = 2,
+                    .in = { fresh(t, tn_shape(1, 1, ROWS)), vector(s.rows, ROWS), fresh(t, tn_shape(HALF)),
+                            fresh(t, tn_shape(HALF)), fresh(t, tn_shape(1, ROWS)),
+                            arg_of(s.reset, TN_I32, tn_shape(1, 1)) },
                     .out = { vector(s.y, ROWS), fresh(t, tn_shape(1, ROWS)) } });
     return s;
 }
@@ -116,7 +132,8 @@ static void simulate_once(const scene *s, const float *before, const float *want
     tn_token_simulate(&s->t->p, blocks, &seed);
     for (int i = 0; i < s->t->used; i++) {
         const double x = (double)s->t->room[i], y = (double)want[i];
-        if (!(fabs(x - y) <= 1e-5 * (1 + fabs(y)))) fail_msg("%d blocks: number %d of the room is %g, not %g", blocks, i, x, y);
+        if (!(fabs(x - y) <= 1e-5 * (1 + fabs(y))))
+            fail_msg("%d blocks: number %d of the room is %g, not %g", blocks, i, x, y);
     }
 }
 
@@ -145,9 +162,10 @@ typedef struct joint {
 } joint;
 
 static const joint joints[] = {
-    { APART, false, FIRST, HALF }, { IN_PLACE, false, FIRST, HALF }, { ABSENT, false, FIRST, HALF }, { APART, true, FIRST, HALF },
-    { IN_PLACE, true, FIRST, HALF }, { IN_PLACE, false, 0, 32 }, { APART, false, 64, 32 }, { IN_PLACE, false, 0, ROWS },
-    { IN_PLACE, false, 4, 42 }, { APART, false, 8, 87 },
+    { APART, false, FIRST, HALF }, { IN_PLACE, false, FIRST, HALF }, { ABSENT, false, FIRST, HALF },
+    { APART, true, FIRST, HALF },  { IN_PLACE, true, FIRST, HALF },  { IN_PLACE, false, 0, 32 },
+    { APART, false, 64, 32 },      { IN_PLACE, false, 0, ROWS },     { IN_PLACE, false, 4, 42 },
+    { APART, false, 8, 87 },
 };
 
 static void set_state(scene *s, int input, state where, bool reset)
@@ -167,8 +185,10 @@ static void joins_conv(void **given)
     add_scene(&s);
     assert_int_equal(p[0].flags & (TN_TOKEN_JOINED | TN_TOKEN_PAIRED), TN_TOKEN_JOINED);
     assert_true(p[1].op == TN_TOKEN_CONV && p[1].flags == TN_TOKEN_SHARED && p[1].j == k->row && p[1].out_slot[0] < 0);
-    assert_true(p[2].op == TN_TOKEN_FETCH && p[2].mail == p[0].mail && p[2].n == ROWS && p[3].in_slot[0] == p[2].out_slot[0] + k->row);
-    assert_true(s.t->p.n == s.n + 1 && s.t->b.now.fetches == 1 && s.t->b.now.meetings == 0); /* one for all that read rows */
+    assert_true(p[2].op == TN_TOKEN_FETCH && p[2].mail == p[0].mail && p[2].n == ROWS &&
+                p[3].in_slot[0] == p[2].out_slot[0] + k->row);
+    assert_true(s.t->p.n == s.n + 1 && s.t->b.now.fetches == 1 &&
+                s.t->b.now.meetings == 0); /* one for all that read rows */
     simulate(&s);
 }
 
@@ -181,7 +201,8 @@ static void joins_gate(void **given)
         add_scene(&s);
         assert_true((p[0].flags & TN_TOKEN_JOINED) && (p[0].flags & TN_TOKEN_PAIRED));
         assert_true(p[1].op == TN_TOKEN_GATE && p[1].flags == TN_TOKEN_SHARED && p[1].j == (swapped ? HALF : 0));
-        assert_true(p[2].op == TN_TOKEN_FETCH && p[2].mail == p[0].mail && p[2].n == HALF && s.t->p.n == 4 && !s.t->b.now.meetings);
+        assert_true(p[2].op == TN_TOKEN_FETCH && p[2].mail == p[0].mail && p[2].n == HALF && s.t->p.n == 4 &&
+                    !s.t->b.now.meetings);
         simulate(&s);
     }
 }
@@ -210,7 +231,8 @@ static void waits_for_what_is_joined(void **given)
     (void)given;
     for (int i = 0; i < 2; i++) {
         scene s = conv_scene(FIRST, HALF);
-        then(&s, i ? unary(s.y, reader(&s)->in[TN_CONV_STATE].data, HALF) : plus_one(&s, reader(&s)->out[1].data, 3 * HALF));
+        then(&s, i ? unary(s.y, reader(&s)->in[TN_CONV_STATE].data, HALF)
+                   : plus_one(&s, reader(&s)->out[1].data, 3 * HALF));
         add_scene(&s);
         assert_true(count(&s, TN_TOKEN_LINEAR, TN_TOKEN_JOINED) == 1 && meets(s.t));
         simulate(&s);
@@ -335,14 +357,22 @@ typedef struct apart {
 } apart;
 
 static const apart aparts[] = {
-    { "conv's input is read later", conv_input_is_read },   { "gate's input is read later", gate_input_is_read },
-    { "conv from an odd row on", conv_askew },              { "conv reaches beyond the rows", conv_of_more },
-    { "gate of less than halves", gate_of_fewer },          { "gate of rows and more", gate_of_more },
-    { "gate of one half", gate_of_one_half },               { "gate by other numbers", gate_by_another },
-    { "gate of other numbers", gate_of_another },           { "conv's bias is made by others", conv_bias_is_copied },
-    { "conv's state is held in a slot", conv_state_is_held }, { "conv over what was read", conv_over_what_is_read },
-    { "conv's state over what was read", conv_state_over_what_is_read }, { "gate over the product's x", gate_over_products_x },
-    { "a product without mail", conv_without_mail },        { "a small product", gate_of_small_product },
+    { "conv's input is read later", conv_input_is_read },
+    { "gate's input is read later", gate_input_is_read },
+    { "conv from an odd row on", conv_askew },
+    { "conv reaches beyond the rows", conv_of_more },
+    { "gate of less than halves", gate_of_fewer },
+    { "gate of rows and more", gate_of_more },
+    { "gate of one half", gate_of_one_half },
+    { "gate by other numbers", gate_by_another },
+    { "gate of other numbers", gate_of_another },
+    { "conv's bias is made by others", conv_bias_is_copied },
+    { "conv's state is held in a slot", conv_state_is_held },
+    { "conv over what was read", conv_over_what_is_read },
+    { "conv's state over what was read", conv_state_over_what_is_read },
+    { "gate over the product's x", gate_over_products_x },
+    { "a product without mail", conv_without_mail },
+    { "a small product", gate_of_small_product },
     { "another call between", conv_after_another },
 };
 
@@ -365,7 +395,7 @@ static void refuses_own_inputs(void **given)
         if (i == 0) j->out[0].data = j->in[TN_CONV_BIAS].data;
         if (i == 1) j->out[0].data = j->in[TN_CONV_STATE].data;
         if (i == 2) j->out[1].data = (float *)j->in[TN_CONV_STATE].data + 4; /* not number by number */
-        if (i == 3) j->out[0].data = j->in[TN_CONV_X].data; /* others' rows are not in a slot yet */
+        if (i == 3) j->out[0].data = j->in[TN_CONV_X].data;                  /* others' rows are not in a slot yet */
         if (i == 4) set_state(&s, TN_CONV_STATE, IN_PLACE, false); /* every block reads it, and one writes it */
         if (i == 5) set_state(&s, TN_GATED_STATE, IN_PLACE, false);
         if (i == 6) j->out[1].data = j->in[TN_GATED_X].data;
@@ -382,7 +412,11 @@ static void refuses_own_inputs(void **given)
 static job norm_of(const scene *s, float *x, int64_t n)
 {
     static const tn_norm_attr rms = { TN_NORM_RMS, 1e-6f };
-    job j = { .op = &tn_op_norm, .attr = &rms, .n_in = TN_NORM_INPUTS, .n_out = 2, .in = { vector(x, n) },
+    job j = { .op = &tn_op_norm,
+              .attr = &rms,
+              .n_in = TN_NORM_INPUTS,
+              .n_out = 2,
+              .in = { vector(x, n) },
               .out = { fresh(s->t, tn_shape(1, 1, n)) } };
     j.in[TN_NORM_W] = fresh(s->t, tn_shape(n));
     return j;
@@ -391,8 +425,12 @@ static job norm_of(const scene *s, float *x, int64_t n)
 static job readout_of(const scene *s, float *c)
 {
     static const tn_readout_attr a = { TN_GATE_SILU, 1, 1e-6f, 32 };
-    return (job){ .op = &tn_op_readout, .attr = &a, .n_in = TN_READOUT_INPUTS, .n_out = 1,
-                  .in = { vector(c, ROWS), fresh(s->t, tn_shape(1, 1, ROWS)) }, .out = { fresh(s->t, tn_shape(1, 1, ROWS)) } };
+    return (job){ .op = &tn_op_readout,
+                  .attr = &a,
+                  .n_in = TN_READOUT_INPUTS,
+                  .n_out = 1,
+                  .in = { vector(c, ROWS), fresh(s->t, tn_shape(1, 1, ROWS)) },
+                  .out = { fresh(s->t, tn_shape(1, 1, ROWS)) } };
 }
 
 /* The last call is this step, with so many fetches before it, and with its own. */
@@ -455,9 +493,11 @@ static void joins_scan(state where, bool reset, place x)
     then(&s, plus_one(&s, s.y, ROWS));
     add_scene(&s);
     const tn_token_step *fetch = &s.t->p.step[s.t->p.n - 3], *scan = fetch + 1;
-    assert_true(fetch->op == TN_TOKEN_FETCH && fetch->flags == TN_TOKEN_JOINED && fetch->n == ROWS && scan->op == TN_TOKEN_SCAN && !scan->flags);
+    assert_true(fetch->op == TN_TOKEN_FETCH && fetch->flags == TN_TOKEN_JOINED && fetch->n == ROWS &&
+                scan->op == TN_TOKEN_SCAN && !scan->flags);
     assert_true(scan->in_slot[TN_GATED_RI] == fetch->out_slot[0] && (scan->in_slot[TN_GATED_X] >= 0) == (x != MEMORY));
-    assert_true(count(&s, TN_TOKEN_FETCH, TN_TOKEN_JOINED) == 1 && s.t->b.now.fetches == (x == MAILED ? 2 : 1) && s.t->b.now.meetings == 0);
+    assert_true(count(&s, TN_TOKEN_FETCH, TN_TOKEN_JOINED) == 1 && s.t->b.now.fetches == (x == MAILED ? 2 : 1) &&
+                s.t->b.now.meetings == 0);
     assert_true(last(s.t)->in_slot[0] == scan->out_slot[0] && scan->out_slot[1] < 0);
     simulate(&s);
 }
@@ -493,9 +533,10 @@ static void meets_for_parameters(void **given)
     for (int i = 0; i < 6; i++) {
         scene s = i < 3 ? norm_scene(0, ROWS) : scan_scene(ROWS);
         job *j = reader(&s);
-        float *w = j->in[TN_NORM_W].data, *nu = i < 3 ? NULL : j->in[TN_GATED_NU].data, *before = i < 3 ? NULL : j->in[TN_GATED_STATE].data;
-        if (i == 0) j->in[TN_NORM_W] = arg_of(s.rows, TN_F32, tn_shape(ROWS)); /* that is fetched for x */
-        if (i == 1) first(&s, unary(numbers(s.t, ROWS), w, ROWS)); /* that every block has in a slot */
+        float *w = j->in[TN_NORM_W].data, *nu = i < 3 ? NULL : j->in[TN_GATED_NU].data,
+              *before = i < 3 ? NULL : j->in[TN_GATED_STATE].data;
+        if (i == 0) j->in[TN_NORM_W] = arg_of(s.rows, TN_F32, tn_shape(ROWS));  /* that is fetched for x */
+        if (i == 1) first(&s, unary(numbers(s.t, ROWS), w, ROWS));              /* that every block has in a slot */
         if (i == 2) first(&s, linear(s.x, numbers(s.t, ROWS * K), w, ROWS, K)); /* that is mailed */
         if (i == 3) first(&s, unary(numbers(s.t, HALF), nu, HALF));
         if (i == 4) first(&s, unary(numbers(s.t, ROWS), before, ROWS));
@@ -516,12 +557,17 @@ static void meets_for_keys(void **given)
         scene s = open_scene(ROWS, TN_ACT_NONE);
         const tn_dims heads = tn_shape(1, 1, HALF / 8, 8);
         if (i) s.call[0] = unary(numbers(s.t, ROWS), s.rows, ROWS); /* in a slot, else mailed */
-        then(&s, (job){ .op = &tn_op_attention, .attr = &a, .n_in = TN_ATT_INPUTS, .n_out = 1,
-                        .in = { fresh(s.t, heads), arg_of(s.rows, TN_F32, heads), arg_of(s.rows + HALF, TN_F32, heads) },
-                        .out = { fresh(s.t, heads) } });
+        then(&s,
+             (job){ .op = &tn_op_attention,
+                    .attr = &a,
+                    .n_in = TN_ATT_INPUTS,
+                    .n_out = 1,
+                    .in = { fresh(s.t, heads), arg_of(s.rows, TN_F32, heads), arg_of(s.rows + HALF, TN_F32, heads) },
+                    .out = { fresh(s.t, heads) } });
         add_scene(&s);
         const tn_token_step *seen = last(s.t) - 1;
-        assert_true(seen->op == TN_TOKEN_SEEN && (seen->flags & TN_TOKEN_MEETS) && seen->in_slot[1] < 0 && seen->in_slot[2] < 0);
+        assert_true(seen->op == TN_TOKEN_SEEN && (seen->flags & TN_TOKEN_MEETS) && seen->in_slot[1] < 0 &&
+                    seen->in_slot[2] < 0);
         simulate(&s);
     }
 }
@@ -532,7 +578,8 @@ static void slots_begin_at_16(void **given)
     (void)given;
     scene s = conv_scene(0, 42);
     float *x = numbers(s.t, K), *more = numbers(s.t, ROWS);
-    then(&s, linear(x, numbers(s.t, ROWS * K), more, ROWS, K)); /* its x is brought to a slot, and its rows are fetched to one */
+    then(&s, linear(x, numbers(s.t, ROWS * K), more, ROWS,
+                    K)); /* its x is brought to a slot, and its rows are fetched to one */
     then(&s, plus_one(&s, more, ROWS));
     add_scene(&s);
     assert_int_equal(count(&s, TN_TOKEN_LINEAR, TN_TOKEN_JOINED), 1);
@@ -545,8 +592,10 @@ static void slots_begin_at_16(void **given)
 
 void tn_tests_token_join(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof joints / sizeof *joints; i++) tn_test_add(l, joins_conv, &joints[i], "token: joins conv %d", (int)i);
-    for (size_t i = 0; i < sizeof aparts / sizeof *aparts; i++) tn_test_add(l, stays_apart, &aparts[i], "token: not joined, %s", aparts[i].name);
+    for (size_t i = 0; i < sizeof joints / sizeof *joints; i++)
+        tn_test_add(l, joins_conv, &joints[i], "token: joins conv %d", (int)i);
+    for (size_t i = 0; i < sizeof aparts / sizeof *aparts; i++)
+        tn_test_add(l, stays_apart, &aparts[i], "token: not joined, %s", aparts[i].name);
     tn_test_add(l, joins_gate, NULL, "token: joins gate");
     tn_test_add(l, joins_all_the_same, NULL, "token: joins what is made anew or long there");
     tn_test_add(l, waits_for_what_is_joined, NULL, "token: waits for what is joined");

@@ -10,7 +10,10 @@
 __device__ __forceinline__ uint4 tn_token_near16(unsigned at)
 {
     uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at) : "memory");
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
     return v;
 }
 
@@ -27,8 +30,9 @@ __device__ __forceinline__ float tn_token_times(const uint4 &w, const uint4 &x, 
 
 /* 8 numbers each of two rows, or two parts of one: then the second meets other numbers of the vector. */
 template <int SETS, int READY>
-__device__ __forceinline__ void tn_token_times_all(const uint4 (&a)[SETS][READY], const uint4 (&b)[SETS][READY], int c, unsigned x, unsigned x1,
-                                                   bool other, float (&u)[SETS], float (&v)[SETS])
+__device__ __forceinline__ void tn_token_times_all(const uint4 (&a)[SETS][READY], const uint4 (&b)[SETS][READY], int c,
+                                                   unsigned x, unsigned x1, bool other, float (&u)[SETS],
+                                                   float (&v)[SETS])
 {
     uint4 p = tn_token_near16(x), q = tn_token_near16(x + 16);
 #pragma unroll
@@ -39,7 +43,10 @@ __device__ __forceinline__ void tn_token_times_all(const uint4 (&a)[SETS][READY]
 }
 
 /* Where a product's x lies in the slots. */
-__device__ __forceinline__ int tn_token_x_slot(const tn_token_step &s) { return s.flags & TN_TOKEN_FETCHES ? s.out_slot[1] : s.in_slot[0]; }
+__device__ __forceinline__ int tn_token_x_slot(const tn_token_step &s)
+{
+    return s.flags & TN_TOKEN_FETCHES ? s.out_slot[1] : s.in_slot[0];
+}
 
 /* Products one right after the other: their vectors were there when that of the first was, so that nobody waits in between. */
 struct tn_token_chain {
@@ -47,7 +54,8 @@ struct tn_token_chain {
 };
 
 /* The front's share: x to its slot, where it lies in memory, and waiting. */
-__device__ __forceinline__ void tn_token_linear_front(const tn_token_step &s, const tn_token_room &r, tn_token_chain chain)
+__device__ __forceinline__ void tn_token_linear_front(const tn_token_step &s, const tn_token_room &r,
+                                                      tn_token_chain chain)
 {
     if (s.flags & TN_TOKEN_FETCHES) {
         const tn_token_in from(s, r, 0);
@@ -67,12 +75,18 @@ enum { TN_TOKEN_ROWS_ALONE, TN_TOKEN_ROWS_PAIRED, TN_TOKEN_ROWS_CONV };
  * rows or one pair at once, SETS of them; lane 2 i finishes the first row of set i and lane 2 i + 1 the second, of a pair the first of them what comes
  * of both. What is joined is done by the same lane. */
 template <int KIND, int SETS>
-__device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const tn_token_step &then, const tn_token_room &r, const tn_token_part &part,
+__device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const tn_token_step &then,
+                                                   const tn_token_room &r, const tn_token_part &part,
                                                    tn_token_stream &stream, tn_token_chain chain)
 {
-    enum { PAIRED = KIND == TN_TOKEN_ROWS_PAIRED, CONV = KIND == TN_TOKEN_ROWS_CONV, ALONE = KIND == TN_TOKEN_ROWS_ALONE };
+    enum {
+        PAIRED = KIND == TN_TOKEN_ROWS_PAIRED,
+        CONV = KIND == TN_TOKEN_ROWS_CONV,
+        ALONE = KIND == TN_TOKEN_ROWS_ALONE
+    };
     enum { READY = SETS == 1 ? 2 : 1 }; /* times 256 numbers of a row, of which each lane has 8, are in registers */
-    const int lane = threadIdx.x & 31, k = s.k, half = s.n / 2, type = s.out_type[0], each = part.each, end = part.end, row = 2 * k;
+    const int lane = threadIdx.x & 31, k = s.k, half = s.n / 2, type = s.out_type[0], each = part.each, end = part.end,
+              row = 2 * k;
     const int slot = tn_token_x_slot(s), nth = PAIRED ? lane >> 1 : lane;
     const int reset = CONV ? tn_token_reset(then, 3) : 0, first = CONV ? then.j : 0, channels = CONV ? then.n : 0;
     const tn_token_in bias(s, r, 2);
@@ -86,7 +100,8 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
 #pragma unroll 1
     for (int at = part.first + each * stream.warp(); at < end; at += each * TN_TOKEN_BACK) {
         const int rows = min(each, end - at), own = at + nth + (PAIRED && lane & 1 ? half : 0), channel = own - first;
-        const bool finishes = lane < 2 * SETS && nth < rows, convolves = CONV && finishes && channel >= 0 && channel < channels;
+        const bool finishes = lane < 2 * SETS && nth < rows,
+                   convolves = CONV && finishes && channel >= 0 && channel < channels;
         const unsigned w = stream.take() + lane * 16;
         unsigned w0[SETS], w1[SETS];
         uint4 a[SETS][READY], b[SETS][READY];
@@ -98,7 +113,8 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
             w1[i] = PAIRED ? w0[i] + rows * row : single ? w0[i] + 2 * length : w + min(2 * i + 1, rows - 1) * row;
 #pragma unroll
             for (int c = 0; c < READY; c++)
-                if (256 * c + 8 * lane < length) a[i][c] = tn_token_near16(w0[i] + 512 * c), b[i][c] = tn_token_near16(w1[i] + 512 * c);
+                if (256 * c + 8 * lane < length)
+                    a[i][c] = tn_token_near16(w0[i] + 512 * c), b[i][c] = tn_token_near16(w1[i] + 512 * c);
         }
         if (convolves) taps = tn_token_taps(then, r, channel);
         const unsigned more = ALONE && bias.at && finishes ? bias.ask(own) : 0;
@@ -115,7 +131,8 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
 #pragma unroll 1
         for (int c = READY; 256 * c + 8 * lane < length; c++) {
 #pragma unroll
-            for (int i = 0; i < SETS; i++) a[i][0] = tn_token_near16(w0[i] + 512 * c), b[i][0] = tn_token_near16(w1[i] + 512 * c);
+            for (int i = 0; i < SETS; i++)
+                a[i][0] = tn_token_near16(w0[i] + 512 * c), b[i][0] = tn_token_near16(w1[i] + 512 * c);
             tn_token_times_all(a, b, 0, x + 1024 * c, x1 + 1024 * c, single, u, v);
         }
         if (single) u[0] += v[0];
@@ -128,7 +145,8 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
         const float made = y;
         if (PAIRED) {
             const float other = __shfl_xor_sync(0xffffffffu, y, 1);
-            y = tn_token_rounded(then.out_type[0], then.j ? other * tn_token_gate(then.kind, y) : y * tn_token_gate(then.kind, other));
+            y = tn_token_rounded(then.out_type[0],
+                                 then.j ? other * tn_token_gate(then.kind, y) : y * tn_token_gate(then.kind, other));
         }
         if (convolves) y = tn_token_rounded(then.out_type[0], taps.make(then, channel, y, reset, true));
         if (finishes) {
@@ -149,13 +167,18 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
 /* --- any other --------------------------------------------------------------------------------------------------------------- */
 
 /* 8 weights, in shared memory or not. */
-__device__ __forceinline__ tn_f8 tn_token_weights(const char *row, int i, bool wide) { return wide ? tn_load8(row, TN_F32, i) : tn_load8(row, TN_BF16, i); }
+__device__ __forceinline__ tn_f8 tn_token_weights(const char *row, int i, bool wide)
+{
+    return wide ? tn_load8(row, TN_F32, i) : tn_load8(row, TN_BF16, i);
+}
 
 /* Two rows, from w0 and w1 on; they are the same where there is but one. own: of lanes 0 and 1, the number that they make. */
-__device__ __forceinline__ void tn_token_two_rows(const tn_token_step &s, const tn_token_step &then, const tn_token_room &r, const char *w0, const char *w1, int own)
+__device__ __forceinline__ void tn_token_two_rows(const tn_token_step &s, const tn_token_step &then,
+                                                  const tn_token_room &r, const char *w0, const char *w1, int own)
 {
     const int lane = threadIdx.x & 31;
-    const bool paired = s.flags & TN_TOKEN_PAIRED, conv = (s.flags & TN_TOKEN_JOINED) && !paired, wide = s.in_type[1] == TN_F32;
+    const bool paired = s.flags & TN_TOKEN_PAIRED, conv = (s.flags & TN_TOKEN_JOINED) && !paired,
+               wide = s.in_type[1] == TN_F32;
     const bool finishes = lane == 0 || (lane == 1 && w1 != w0);
     const float *x = r.slots + tn_token_x_slot(s);
     const tn_token_in bias(s, r, 2), more(s, r, 3);
@@ -177,8 +200,12 @@ __device__ __forceinline__ void tn_token_two_rows(const tn_token_step &s, const 
     const float made = y, other = __shfl_xor_sync(0xffffffffu, y, 1);
     const int channel = own - then.j;
     const bool convolves = conv && finishes && channel >= 0 && channel < then.n;
-    if (paired) y = tn_token_rounded(then.out_type[0], then.j ? other * tn_d_gate(then.kind, y) : y * tn_d_gate(then.kind, other));
-    if (convolves) y = tn_token_rounded(then.out_type[0], tn_token_taps(then, r, channel).make(then, channel, y, tn_token_reset(then, 3), true));
+    if (paired)
+        y = tn_token_rounded(then.out_type[0],
+                             then.j ? other * tn_d_gate(then.kind, y) : y * tn_d_gate(then.kind, other));
+    if (convolves)
+        y = tn_token_rounded(then.out_type[0],
+                             tn_token_taps(then, r, channel).make(then, channel, y, tn_token_reset(then, 3), true));
     if (finishes) {
         if (!paired || lane == 0) tn_token_mail(s, r, own, y);
         tn_token_out(s, r, 0).put(own, made);
@@ -188,7 +215,8 @@ __device__ __forceinline__ void tn_token_two_rows(const tn_token_step &s, const 
 }
 
 /* mine: all rows where the product is not staged; then bytes is 0. then: what is joined, or s. */
-__device__ __forceinline__ void tn_token_linear(const tn_token_step &s, const tn_token_step &then, const tn_token_room &r, const tn_token_part mine,
+__device__ __forceinline__ void tn_token_linear(const tn_token_step &s, const tn_token_step &then,
+                                                const tn_token_room &r, const tn_token_part mine,
                                                 tn_token_stream &stream)
 {
     const bool paired = s.flags & TN_TOKEN_PAIRED, second = (threadIdx.x & 31) == 1;
@@ -197,7 +225,8 @@ __device__ __forceinline__ void tn_token_linear(const tn_token_step &s, const tn
 #pragma unroll 1
     for (int at = mine.first + mine.each * stream.warp(); at < mine.end; at += mine.each * TN_TOKEN_BACK) {
         const int rows = min((int)mine.each, mine.end - at);
-        const char *w = mine.bytes ? (const char *)__cvta_shared_to_generic(stream.take()) : (const char *)s.in[1] + (int64_t)at * row;
+        const char *w = mine.bytes ? (const char *)__cvta_shared_to_generic(stream.take())
+                                   : (const char *)s.in[1] + (int64_t)at * row;
         const int64_t next = (int64_t)(paired && mine.bytes ? rows : apart) * row;
 #pragma unroll 1
         for (int i = 0; i < rows; i += paired ? 1 : 2) {

@@ -16,11 +16,13 @@ static void joint_vectors_are_fetched(void **state)
     (void)state;
     bench *t = open_bench(4096);
     float *x = numbers(t, 80), *y = numbers(t, 80), *z = numbers(t, 80), *end = numbers(t, 80);
-    const job make = same(t, x, y), use = unary(y, z, 80), again = unary(y, numbers(t, 80), 80), then = same(t, z, end), out = unary(end, x, 80);
+    const job make = same(t, x, y), use = unary(y, z, 80), again = unary(y, numbers(t, 80), 80), then = same(t, z, end),
+              out = unary(end, x, 80);
     assert_true(add(t, &make));
     assert_true(last(t)->mail == t->mail && t->b.now.mailed_words == 80);
     assert_true(add(t, &use));
-    assert_true(t->p.n == 3 && before_last(t)->op == TN_TOKEN_FETCH && before_last(t)->n == 80 && before_last(t)->mail == t->mail);
+    assert_true(t->p.n == 3 && before_last(t)->op == TN_TOKEN_FETCH && before_last(t)->n == 80 &&
+                before_last(t)->mail == t->mail);
     assert_true(!meets(t) && last(t)->in_slot[0] == before_last(t)->out_slot[0] && last(t)->in_slot[0] >= 0);
     assert_true(add(t, &again)); /* it is there already */
     assert_true(t->p.n == 4 && add(t, &then));
@@ -43,8 +45,13 @@ static void views_of_fetched_vectors(void **state)
     static const tn_gate_attr silu = { TN_GATE_SILU };
     bench *t = open_bench(4096);
     float *x = numbers(t, 80), *y = numbers(t, 80), *w = numbers(t, 8 * 8);
-    const job make = same(t, x, y), at_4 = linear(y + 4, w, numbers(t, 8), 8, 8), at_2 = linear(y + 2, w, numbers(t, 8), 8, 8);
-    const job gate = { .op = &tn_op_gate, .attr = &silu, .n_in = 2, .n_out = 1, .in = { vector(y + 40, 36), vector(y, 36) },
+    const job make = same(t, x, y), at_4 = linear(y + 4, w, numbers(t, 8), 8, 8),
+              at_2 = linear(y + 2, w, numbers(t, 8), 8, 8);
+    const job gate = { .op = &tn_op_gate,
+                       .attr = &silu,
+                       .n_in = 2,
+                       .n_out = 1,
+                       .in = { vector(y + 40, 36), vector(y, 36) },
                        .out = { fresh(t, tn_shape(1, 1, 36)) } };
     assert_true(add(t, &make) && add(t, &gate)); /* both parts by one fetch of the whole */
     assert_true(t->p.n == 3 && !meets(t) && before_last(t)->n == 80);
@@ -68,11 +75,17 @@ static void slots_are_used_again(void **state)
     bench *t = open_bench(3 * 80);
     float *v[10];
     for (int i = 0; i < 10; i++) v[i] = numbers(t, 80);
-    const job a = unary(v[0], v[1], 80), b = same(t, v[1], v[2]), c = unary(v[2], v[3], 80), d = same(t, v[3], v[4]), e = unary(v[4], v[5], 80),
-              f = unary(v[5], v[6], 80), g = unary(v[6], v[7], 80);
-    const job h = { .op = &tn_op_binary, .attr = &sum, .n_in = 2, .n_out = 1, .in = { vector(v[7], 80), vector(v[1], 80) }, .out = { vector(v[8], 80) } };
+    const job a = unary(v[0], v[1], 80), b = same(t, v[1], v[2]), c = unary(v[2], v[3], 80), d = same(t, v[3], v[4]),
+              e = unary(v[4], v[5], 80), f = unary(v[5], v[6], 80), g = unary(v[6], v[7], 80);
+    const job h = { .op = &tn_op_binary,
+                    .attr = &sum,
+                    .n_in = 2,
+                    .n_out = 1,
+                    .in = { vector(v[7], 80), vector(v[1], 80) },
+                    .out = { vector(v[8], 80) } };
     add_all(t, (const job *const[]){ &a, &b, &c, &d, &e, &f, &g, &h }, 8);
-    assert_true(t->b.now.meetings == 0 && t->b.now.fetches == 2 && t->p.n == 10 && last(t)->in_slot[1] == t->p.step[0].out_slot[0]);
+    assert_true(t->b.now.meetings == 0 && t->b.now.fetches == 2 && t->p.n == 10 &&
+                last(t)->in_slot[1] == t->p.step[0].out_slot[0]);
     for (int blocks = 1; blocks <= 8; blocks++) {
         uint64_t seed = (uint64_t)blocks;
         memset(v[1], 0xff, sizeof(float) * 80 * 8);
@@ -95,8 +108,10 @@ static void mail_that_is_full(void **state)
 {
     (void)state;
     bench *t = open_bench(4096);
-    float *x = numbers(t, 80), *y = numbers(t, 80), *z = numbers(t, 80), *w = numbers(t, 8200 * 8), *many = numbers(t, 8200);
-    const job first = same(t, x, y), second = same(t, x, z), use_y = unary(y, numbers(t, 80), 80), use_z = unary(z, numbers(t, 80), 80);
+    float *x = numbers(t, 80), *y = numbers(t, 80), *z = numbers(t, 80), *w = numbers(t, 8200 * 8),
+          *many = numbers(t, 8200);
+    const job first = same(t, x, y), second = same(t, x, z), use_y = unary(y, numbers(t, 80), 80),
+              use_z = unary(z, numbers(t, 80), 80);
     const job large = linear(x, w, many, 8200, 8), use_some = unary(many, numbers(t, 80), 80);
     begin(t, 4096, 159);
     assert_true(add(t, &first) && last(t)->mail && add(t, &second));

@@ -12,7 +12,8 @@ struct tn_token_asked {
     int each; /* bytes of a number; 0: there are none */
     float absent;
 
-    __device__ __forceinline__ tn_token_asked(const tn_token_step &s, const tn_token_room &r, int k, float otherwise) : absent(otherwise)
+    __device__ __forceinline__ tn_token_asked(const tn_token_step &s, const tn_token_room &r, int k, float otherwise)
+        : absent(otherwise)
     {
         const tn_token_in from(s, r, k);
         each = from.at ? from.each : 0;
@@ -20,10 +21,11 @@ struct tn_token_asked {
         for (int u = 0; u < PAIRS; u++) {
             bits[u][0] = bits[u][1] = 0;
             if (each && tn_token_pair_at(u) < s.n)
-                asm volatile("{ .reg .pred p; setp.eq.s32 p, %3, 4; @p ld.cg.v2.u32 {%0, %1}, [%2]; @!p ld.cg.u32 %0, [%2]; }\n"
-                             : "+r"(bits[u][0]), "+r"(bits[u][1])
-                             : "l"(from.at + tn_token_pair_at(u) * each), "r"(each)
-                             : "memory");
+                asm volatile(
+                    "{ .reg .pred p; setp.eq.s32 p, %3, 4; @p ld.cg.v2.u32 {%0, %1}, [%2]; @!p ld.cg.u32 %0, [%2]; }\n"
+                    : "+r"(bits[u][0]), "+r"(bits[u][1])
+                    : "l"(from.at + tn_token_pair_at(u) * each), "r"(each)
+                    : "memory");
         }
     }
     __device__ __forceinline__ float2 operator[](int u) const
@@ -50,14 +52,16 @@ __device__ __forceinline__ tn_token_pairs<PAIRS> tn_token_arrive(const tn_token_
 
 /* A step's output k at a thread's pairs: to its slot, and to memory where this block is the one that writes. */
 template <int PAIRS>
-__device__ __forceinline__ void tn_token_put_pairs(const tn_token_step &s, const tn_token_room &r, int k, const tn_token_pairs<PAIRS> &x)
+__device__ __forceinline__ void tn_token_put_pairs(const tn_token_step &s, const tn_token_room &r, int k,
+                                                   const tn_token_pairs<PAIRS> &x)
 {
     if (!s.out[k]) return;
     const int type = s.out_type[k];
 #pragma unroll
     for (int u = 0; u < PAIRS; u++)
         if (s.out_slot[k] >= 0 && tn_token_pair_at(u) < s.n) /* a slot has room for one number more where n is odd */
-            *(float2 *)(r.slots + s.out_slot[k] + tn_token_pair_at(u)) = make_float2(tn_token_rounded(type, x.v[u][0]), tn_token_rounded(type, x.v[u][1]));
+            *(float2 *)(r.slots + s.out_slot[k] + tn_token_pair_at(u)) =
+                make_float2(tn_token_rounded(type, x.v[u][0]), tn_token_rounded(type, x.v[u][1]));
     if (!r.writes) return;
 #pragma unroll
     for (int u = 0; u < PAIRS; u++)
@@ -91,7 +95,8 @@ __device__ __forceinline__ void tn_token_norm_near(const tn_token_step &s, const
     const float scale = rsqrtf(tn_token_sum(squares, r.sums) * part + s.a);
     tn_token_pairs<PAIRS> made;
 #pragma unroll
-    for (int u = 0; u < PAIRS; u++) made.v[u][0] = v.v[u][0] * scale * gain[u].x, made.v[u][1] = v.v[u][1] * scale * gain[u].y;
+    for (int u = 0; u < PAIRS; u++)
+        made.v[u][0] = v.v[u][0] * scale * gain[u].x, made.v[u][1] = v.v[u][1] * scale * gain[u].y;
     tn_token_put_pairs(s, r, 0, made);
     tn_token_put_pairs(s, r, 1, v);
 }
@@ -122,7 +127,8 @@ __device__ __forceinline__ void tn_token_readout_near(const tn_token_step &s, co
     } else {
         const tn_token_asked<PAIRS> c(s, r, 0, 0.f);
 #pragma unroll
-        for (int u = 0; u < PAIRS; u++) v.v[u][0] += s.a * c[u].x, v.v[u][1] += tn_token_pair_at(u) + 1 < s.n ? s.a * c[u].y : 0.f;
+        for (int u = 0; u < PAIRS; u++)
+            v.v[u][0] += s.a * c[u].x, v.v[u][1] += tn_token_pair_at(u) + 1 < s.n ? s.a * c[u].y : 0.f;
     }
     if (parts) {
 #pragma unroll

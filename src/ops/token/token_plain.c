@@ -14,7 +14,8 @@ static void cut_into_places(tn_token_program *p)
     int most = room / TN_TOKEN_PLACES;
     for (int j = 0; j < p->staged_n; j++) {
         const tn_token_step *s = &p->step[p->staged[j]];
-        const int row = s->k * (int)tn_dtype_bytes((tn_dtype)s->in_type[1]), at_once = s->flags & TN_TOKEN_PAIRED || 2 * row <= TWO_ROWS ? 2 * row : row;
+        const int row = s->k * (int)tn_dtype_bytes((tn_dtype)s->in_type[1]),
+                  at_once = s->flags & TN_TOKEN_PAIRED || 2 * row <= TWO_ROWS ? 2 * row : row;
         if (at_once > most && at_once <= room) most = at_once;
     }
     p->place_bytes = most / 16 * 16;
@@ -31,9 +32,11 @@ static bool lies_in_pairs(const tn_token_step *s)
 
 static bool is_plain_product(const tn_token_program *p, const tn_token_step *s)
 {
-    const bool joined = s->flags & TN_TOKEN_JOINED, fits = s->k * 2 * (s->flags & TN_TOKEN_PAIRED ? 2 : 1) <= p->place_bytes;
+    const bool joined = s->flags & TN_TOKEN_JOINED,
+               fits = s->k * 2 * (s->flags & TN_TOKEN_PAIRED ? 2 : 1) <= p->place_bytes;
     if (s->in_type[1] != TN_BF16 || !s->out[0] || s->in[3] || !(s->flags & TN_TOKEN_STAGED) || !fits) return false;
-    return joined ? !s->in[2] && !s->kind : s->kind == TN_ACT_NONE || s->kind == TN_ACT_SILU || s->kind == TN_ACT_SIGMOID;
+    return joined ? !s->in[2] && !s->kind
+                  : s->kind == TN_ACT_NONE || s->kind == TN_ACT_SILU || s->kind == TN_ACT_SIGMOID;
 }
 
 /* joined: to the product before it. */

@@ -109,7 +109,11 @@ static void cuts_places(void **state)
     (void)state;
     static const struct {
         int k, flags, bytes, places;
-    } row[] = { { 512, 0, 5456, 3 }, { 1024, TN_TOKEN_PAIRED, 5456, 3 }, { 2736, 0, 5472, 2 }, { 2736, TN_TOKEN_PAIRED, 10944, 1 }, { 8192, 0, 16384, 1 } };
+    } row[] = { { 512, 0, 5456, 3 },
+                { 1024, TN_TOKEN_PAIRED, 5456, 3 },
+                { 2736, 0, 5472, 2 },
+                { 2736, TN_TOKEN_PAIRED, 10944, 1 },
+                { 8192, 0, 16384, 1 } };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         const tn_token_step s = with(product(4096, row[i].k), 0, 0, row[i].flags);
         tn_token_program *p = finished(&s, 1);
@@ -118,7 +122,8 @@ static void cuts_places(void **state)
         assert_true(p->place_bytes % 16 == 0 && TN_TOKEN_BACK * p->places * p->place_bytes <= p->stage_bytes);
         free(p);
     }
-    const tn_token_step long_pair = with(product(64, 8192), 0, 0, TN_TOKEN_PAIRED | TN_TOKEN_JOINED); /* read where it lies */
+    const tn_token_step long_pair =
+        with(product(64, 8192), 0, 0, TN_TOKEN_PAIRED | TN_TOKEN_JOINED); /* read where it lies */
     asks(long_pair, 0, false);
 }
 

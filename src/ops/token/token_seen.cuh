@@ -33,9 +33,11 @@ struct tn_token_view {
 
 /* Of keys first .. end - 1 of a head whose keys and values begin at `base`; the whole warp calls it. */
 template <int TYPE>
-__device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, int64_t base, int first, int end, const float (&q)[8])
+__device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, int64_t base, int first, int end,
+                                                       const float (&q)[8])
 {
-    const int lane = threadIdx.x & 31, lanes = s.m / 8, at = lane % lanes * 8, each = 32 / lanes, step = TN_TOKEN_WARPS * each;
+    const int lane = threadIdx.x & 31, lanes = s.m / 8, at = lane % lanes * 8, each = 32 / lanes,
+              step = TN_TOKEN_WARPS * each;
     enum { AHEAD = TYPE == TN_F32 ? 2 : 4 };
     tn_token_view v = { -INFINITY, 0, { 0 } };
     for (int from = first + (threadIdx.x >> 5) * each; from < end; from += AHEAD * step) {
@@ -79,7 +81,8 @@ __device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, i
 __device__ __forceinline__ void tn_token_join_warp(tn_token_view &v, int lanes)
 {
     for (int d = lanes; d < 32; d <<= 1) {
-        const float other = __shfl_xor_sync(0xffffffffu, v.most, d), most = other > v.most || other != other ? other : v.most;
+        const float other = __shfl_xor_sync(0xffffffffu, v.most, d),
+                    most = other > v.most || other != other ? other : v.most;
         const float mine = tn_token_share(v.most, most), theirs = tn_token_share(other, most);
         v.sum = v.sum * mine + __shfl_xor_sync(0xffffffffu, v.sum, d) * theirs;
 #pragma unroll
@@ -91,7 +94,8 @@ __device__ __forceinline__ void tn_token_join_warp(tn_token_view &v, int lanes)
 template <int TYPE>
 __device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_token_room &r, float *scratch)
 {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, D = s.m, lanes = D / 8, parts = tn_token_parts(s), size = D + 2;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, D = s.m, lanes = D / 8, parts = tn_token_parts(s),
+              size = D + 2;
     const int given = s.in[3] ? tn_token_integer(s, 3) : s.k, keys = given < 0 ? 0 : min(given, s.k);
     const int begin = s.b > 0 ? max(0, keys - (int)s.b) : 0, count = keys - begin;
     const tn_token_in query(s, r, 0);
@@ -101,8 +105,9 @@ __device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_t
         float q[8];
 #pragma unroll
         for (int e = 0; e < 8; e++) q[e] = s.a * query.get(h * D + lane % lanes * 8 + e);
-        tn_token_view v = tn_token_look<TYPE>(s, (int64_t)(h * s.j / s.n) * s.k * D, begin + (int)((int64_t)count * c / parts),
-                                              begin + (int)((int64_t)count * (c + 1) / parts), q);
+        tn_token_view v =
+            tn_token_look<TYPE>(s, (int64_t)(h * s.j / s.n) * s.k * D, begin + (int)((int64_t)count * c / parts),
+                                begin + (int)((int64_t)count * (c + 1) / parts), q);
         tn_token_join_warp(v, lanes);
         float *mine = r.sums + warp * size;
         if (lane == 0) mine[0] = v.most, mine[1] = v.sum;
@@ -164,7 +169,8 @@ __device__ __forceinline__ void tn_token_seen_all(const tn_token_step &s, const 
         const int first = i / s.m * parts, d = i % s.m;
         float y = 0;
 #pragma unroll 16
-        for (int c = 0; c < parts; c++) y = fmaf(most[first + c], __ldcg(scratch + (int64_t)(first + c) * size + 2 + d), y);
+        for (int c = 0; c < parts; c++)
+            y = fmaf(most[first + c], __ldcg(scratch + (int64_t)(first + c) * size + 2 + d), y);
         out.put(i, y);
     }
 }

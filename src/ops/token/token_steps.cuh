@@ -16,12 +16,23 @@
 
 enum { TN_TOKEN_WARPS = TN_TOKEN_FRONT / 32 + TN_TOKEN_BACK, TN_TOKEN_THREADS = TN_TOKEN_WARPS * 32 };
 enum { TN_TOKEN_SUMS = TN_TOKEN_WARPS * (256 + 2) /* of attention, 256 wide */ };
-enum { TN_TOKEN_PATIENCE = 1 << 24 }; /* looks, some ten seconds: a launch in which one block waits for ever ends as an error */
+enum {
+    TN_TOKEN_PATIENCE = 1 << 24
+}; /* looks, some ten seconds: a launch in which one block waits for ever ends as an error */
 
 /* Threads wait for each other: all, the front, and those that make products. */
-__device__ __forceinline__ void tn_token_sync() { asm volatile("bar.sync 1, %0;\n" ::"n"((int)TN_TOKEN_THREADS) : "memory"); }
-__device__ __forceinline__ void tn_token_front_sync() { asm volatile("bar.sync 2, %0;\n" ::"n"((int)TN_TOKEN_FRONT) : "memory"); }
-__device__ __forceinline__ void tn_token_back_sync() { asm volatile("bar.sync 3, %0;\n" ::"n"(TN_TOKEN_BACK * 32) : "memory"); }
+__device__ __forceinline__ void tn_token_sync()
+{
+    asm volatile("bar.sync 1, %0;\n" ::"n"((int)TN_TOKEN_THREADS) : "memory");
+}
+__device__ __forceinline__ void tn_token_front_sync()
+{
+    asm volatile("bar.sync 2, %0;\n" ::"n"((int)TN_TOKEN_FRONT) : "memory");
+}
+__device__ __forceinline__ void tn_token_back_sync()
+{
+    asm volatile("bar.sync 3, %0;\n" ::"n"(TN_TOKEN_BACK * 32) : "memory");
+}
 
 /* A gate of a PLAIN program (token.h): silu or sigmoid, in less code than all kinds take. */
 __device__ __forceinline__ float tn_token_gate(int kind, float z)
@@ -33,9 +44,9 @@ __device__ __forceinline__ float tn_token_gate(int kind, float z)
 /* What a block knows while it works on a step. */
 struct tn_token_room {
     float *slots;
-    float *sums;  /* (TN_TOKEN_SUMS) */
-    bool writes;  /* this block writes to memory */
-    uint32_t epoch; /* of this launch, beside every number that is mailed */
+    float *sums;                /* (TN_TOKEN_SUMS) */
+    bool writes;                /* this block writes to memory */
+    uint32_t epoch;             /* of this launch, beside every number that is mailed */
     const tn_token_step *fetch; /* that is joined to this step, or NULL */
 };
 
@@ -72,7 +83,10 @@ struct tn_token_in {
 __device__ __forceinline__ int tn_token_integer(const tn_token_step &s, int k) { return __ldcg((const int *)s.in[k]); }
 
 /* x as it is in memory. */
-__device__ __forceinline__ float tn_token_rounded(int type, float x) { return type == TN_F32 ? x : __bfloat162float(__float2bfloat16_rn(x)); }
+__device__ __forceinline__ float tn_token_rounded(int type, float x)
+{
+    return type == TN_F32 ? x : __bfloat162float(__float2bfloat16_rn(x));
+}
 
 __device__ __forceinline__ void tn_token_store(void *p, int type, int64_t i, float x)
 {
@@ -104,7 +118,8 @@ struct tn_token_out {
 
 __device__ __forceinline__ void tn_token_post(uint64_t *to, uint32_t epoch, float x)
 {
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;\n" ::"l"(to), "l"((uint64_t)epoch << 32 | __float_as_uint(x)) : "memory");
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;\n" ::"l"(to), "l"((uint64_t)epoch << 32 | __float_as_uint(x))
+                 : "memory");
 }
 
 struct tn_token_words {
@@ -159,12 +174,14 @@ __device__ __forceinline__ tn_token_pairs<PAIRS> tn_token_poll(const uint64_t *m
         any = false;
 #pragma unroll
         for (int u = 0; u < PAIRS; u++) {
-            waits[u] &= ((uint32_t)(w[u].a >> 32) != epoch) | ((tn_token_pair_at(u) + 1 < n) & ((uint32_t)(w[u].b >> 32) != epoch));
+            waits[u] &= ((uint32_t)(w[u].a >> 32) != epoch) |
+                        ((tn_token_pair_at(u) + 1 < n) & ((uint32_t)(w[u].b >> 32) != epoch));
             any |= waits[u];
         }
     } while (any);
 #pragma unroll
-    for (int u = 0; u < PAIRS; u++) p.v[u][0] = __uint_as_float((unsigned)w[u].a), p.v[u][1] = __uint_as_float((unsigned)w[u].b);
+    for (int u = 0; u < PAIRS; u++)
+        p.v[u][0] = __uint_as_float((unsigned)w[u].a), p.v[u][1] = __uint_as_float((unsigned)w[u].b);
     return p;
 }
 
@@ -181,7 +198,8 @@ __device__ __forceinline__ void tn_token_fetch(const tn_token_step &s, const tn_
 {
 #pragma unroll 1
     for (int first = 0; first < s.n; first += 2 * TN_TOKEN_PAIRS * TN_TOKEN_FRONT)
-        tn_token_keep(r.slots + s.out_slot[0] + first, s.n - first, tn_token_poll<TN_TOKEN_PAIRS>(s.mail + first, s.n - first, r.epoch));
+        tn_token_keep(r.slots + s.out_slot[0] + first, s.n - first,
+                      tn_token_poll<TN_TOKEN_PAIRS>(s.mail + first, s.n - first, r.epoch));
 }
 
 /* The words of number i and number j, when they have come. */
@@ -240,7 +258,8 @@ struct tn_token_param {
     unsigned first;
     float otherwise;
 
-    __device__ __forceinline__ tn_token_param(const tn_token_step &s, const tn_token_room &r, int k, float absent) : from(s, r, k), otherwise(absent)
+    __device__ __forceinline__ tn_token_param(const tn_token_step &s, const tn_token_room &r, int k, float absent)
+        : from(s, r, k), otherwise(absent)
     {
         first = from.at && threadIdx.x < s.n ? from.ask(threadIdx.x) : 0;
     }
@@ -336,7 +355,8 @@ struct tn_token_taps {
     float old[TN_TOKEN_TAPS];
 
     __device__ __forceinline__ tn_token_taps() {}
-    __device__ __forceinline__ tn_token_taps(const tn_token_step &s, const tn_token_room &r, int i) : weight(s, r, 1), bias(s, r, 2)
+    __device__ __forceinline__ tn_token_taps(const tn_token_step &s, const tn_token_room &r, int i)
+        : weight(s, r, 1), bias(s, r, 2)
     {
         const float *state = (const float *)s.in[3] + i;
         const int n = s.n, k = s.k;
@@ -385,12 +405,14 @@ __device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_t
     const tn_token_out y(s, r, 0), next(s, r, 1);
 #pragma unroll 1
     for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) {
-        const unsigned nu_bits = nu.ask(i), omega_bits = omega.ask(i), re = state.at ? state.ask(i) : 0, im = state.at ? state.ask(n + i) : 0;
+        const unsigned nu_bits = nu.ask(i), omega_bits = omega.ask(i), re = state.at ? state.ask(i) : 0,
+                       im = state.at ? state.ask(n + i) : 0;
         const unsigned x_re = x.ask(i), x_im = x.ask(n + i);
         const float rate = -8.f * tn_d_softplus(nu.value(nu_bits, i));
         float sn, cs;
         sincosf(omega.value(omega_bits, i), &sn, &cs);
-        const float u = state.value(re, i), v = state.value(im, n + i), turned_re = reset ? 0.f : cs * u - sn * v, turned_im = reset ? 0.f : cs * v + sn * u;
+        const float u = state.value(re, i), v = state.value(im, n + i), turned_re = reset ? 0.f : cs * u - sn * v,
+                    turned_im = reset ? 0.f : cs * v + sn * u;
         float2 gate;
         if (r.fetch) {
             gate = tn_token_poll_two(r.fetch->mail, i, n + i, r.epoch);
@@ -433,7 +455,8 @@ __device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, con
 __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_token_room &r)
 {
     enum { COLUMNS = 8, ROWS = TN_TOKEN_BACK * 32 / COLUMNS, READY = 2 };
-    const int t = threadIdx.x - TN_TOKEN_FRONT, column = t % COLUMNS, row = t / COLUMNS, N = s.k, P = s.m, parts = (P + COLUMNS - 1) / COLUMNS;
+    const int t = threadIdx.x - TN_TOKEN_FRONT, column = t % COLUMNS, row = t / COLUMNS, N = s.k, P = s.m,
+              parts = (P + COLUMNS - 1) / COLUMNS;
     const int reset = tn_token_reset(s, 4);
     const tn_token_in q(s, r, 0), k(s, r, 1), v(s, r, 2), alpha(s, r, 3), strength(s, r, 6);
     const float *state = (const float *)s.in[4];
@@ -444,7 +467,8 @@ __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_
         const int64_t at = ((int64_t)h * N + row) * P + p;
         float old[READY], sum = 0;
 #pragma unroll
-        for (int c = 0; c < READY; c++) old[c] = state && p < P && row + c * ROWS < N ? __ldcg(state + at + (int64_t)c * ROWS * P) : 0.f;
+        for (int c = 0; c < READY; c++)
+            old[c] = state && p < P && row + c * ROWS < N ? __ldcg(state + at + (int64_t)c * ROWS * P) : 0.f;
         if (!ready) tn_token_sync(); /* vectors are there */
         ready = true;
         float decay = alpha.get(h), write = strength.at ? strength.get(h) : 1.f;
@@ -483,7 +507,8 @@ __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_
 /* n copies: one by the whole block, or a warp each. */
 __device__ __forceinline__ void tn_token_copy(const tn_token_step *step, const tn_token_room &r, int n)
 {
-    const int threads = n > 1 ? 32 : TN_TOKEN_THREADS, group = threadIdx.x / threads, groups = TN_TOKEN_THREADS / threads;
+    const int threads = n > 1 ? 32 : TN_TOKEN_THREADS, group = threadIdx.x / threads,
+              groups = TN_TOKEN_THREADS / threads;
 #pragma unroll 1
     for (int k = group; k < n; k += groups) {
         const tn_token_step &s = step[k];
@@ -529,7 +554,8 @@ __device__ __forceinline__ void tn_token_place(const tn_token_step &s, const tn_
     const tn_token_in x(s, r, 0);
 #pragma unroll 1
     for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_FRONT)
-        tn_token_store(s.out[0], s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m, row == given ? x.get(i) : NAN);
+        tn_token_store(s.out[0], s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m,
+                       row == given ? x.get(i) : NAN);
 }
 
 /* --- the largest ----------------------------------------------------------------------------------------------------------- */
@@ -561,7 +587,8 @@ __device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, cons
     if (threadIdx.x == 0) scratch[2 * blockIdx.x] = mine.x, scratch[2 * blockIdx.x + 1] = __int_as_float(mine.at);
 }
 
-__device__ __forceinline__ void tn_token_best_whole(const tn_token_step &s, const tn_token_room &r, const float *scratch)
+__device__ __forceinline__ void tn_token_best_whole(const tn_token_step &s, const tn_token_room &r,
+                                                    const float *scratch)
 {
     tn_d_best mine = { -INFINITY, INT_MAX };
 #pragma unroll 1

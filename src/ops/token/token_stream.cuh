@@ -11,16 +11,21 @@ struct tn_token_part {
     const char *from; /* all weights */
     int64_t apart;    /* of the rows of a pair, in bytes */
     int first, end;
-    short each; /* 1, 2 or 4 (no more than 2 where something is joined) of neighbouring ones that a warp makes at once: with those of the other warps, its turn comes again after TN_TOKEN_BACK times as many */
+    short
+        each; /* 1, 2 or 4 (no more than 2 where something is joined) of neighbouring ones that a warp makes at once: with those of the other warps, its turn comes again after TN_TOKEN_BACK times as many */
     short paired;
-    int bytes;  /* of a row, 0: they are too long for a place and are read where they lie */
+    int bytes; /* of a row, 0: they are too long for a place and are read where they lie */
 };
 
 /* Bytes of a row of weights. */
-__device__ __forceinline__ int tn_token_row_bytes(const tn_token_step &s) { return s.k * (s.in_type[1] == TN_F32 ? 4 : 2); }
+__device__ __forceinline__ int tn_token_row_bytes(const tn_token_step &s)
+{
+    return s.k * (s.in_type[1] == TN_F32 ? 4 : 2);
+}
 
 /* The parts of all staged products, by all threads; they meet afterwards. */
-__device__ __forceinline__ void tn_token_share_out(tn_token_part *part, const tn_token_program &p, const tn_token_step *step)
+__device__ __forceinline__ void tn_token_share_out(tn_token_part *part, const tn_token_program &p,
+                                                   const tn_token_step *step)
 {
     const int i = threadIdx.x;
     if (i >= p.staged_n) return;
@@ -32,7 +37,13 @@ __device__ __forceinline__ void tn_token_share_out(tn_token_part *part, const tn
     short each = 1;
     if (count > TN_TOKEN_BACK && most >= (paired ? 4 : 2) && (!paired || p.sets > 1))
         each = !(s.flags & TN_TOKEN_JOINED) && p.sets > 1 && count > 4 * TN_TOKEN_BACK && most >= 4 ? 4 : 2;
-    part[i] = { (const char *)s.in[1], (int64_t)bytes * (s.n / 2), rows.first, rows.end, each, paired, (paired ? 2 : 1) * bytes <= p.place_bytes ? bytes : 0 };
+    part[i] = { (const char *)s.in[1],
+                (int64_t)bytes * (s.n / 2),
+                rows.first,
+                rows.end,
+                each,
+                paired,
+                (paired ? 2 : 1) * bytes <= p.place_bytes ? bytes : 0 };
 }
 
 /* Of a warp. Addresses are those of shared memory. */
@@ -43,7 +54,8 @@ struct tn_token_stream {
     int put, get;    /* places: where the next rows will come to, and those that were asked for first are */
     int product, at; /* next rows that will be asked for */
 
-    __device__ __forceinline__ tn_token_stream(const tn_token_program &program, const tn_token_part *parts, const char *memory)
+    __device__ __forceinline__ tn_token_stream(const tn_token_program &program, const tn_token_part *parts,
+                                               const char *memory)
         : p(program), part(parts), put(0), get(0), product(-1), at(INT_MAX)
     {
         room = (unsigned)__cvta_generic_to_shared(memory) + warp() * p.places * p.place_bytes;
@@ -61,9 +73,13 @@ struct tn_token_stream {
             const unsigned to = room + put * p.place_bytes;
             const int bytes = min((int)mine.each, mine.end - at) * mine.bytes;
 #pragma unroll 1
-            for (int i = (threadIdx.x & 31) * 16; i < bytes; i += 32 * 16) { /* the rows, then the others of their pairs */
+            for (int i = (threadIdx.x & 31) * 16; i < bytes;
+                 i += 32 * 16) { /* the rows, then the others of their pairs */
                 asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + i), "l"(from + i) : "memory");
-                if (mine.paired) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + bytes + i), "l"(from + mine.apart + i) : "memory");
+                if (mine.paired)
+                    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + bytes + i),
+                                 "l"(from + mine.apart + i)
+                                 : "memory");
             }
             at += mine.each * TN_TOKEN_BACK;
         }

@@ -8,14 +8,18 @@
 tn_kernel tn_unary_forward_cpu, tn_unary_backward_cpu, tn_unary_forward_cuda, tn_unary_backward_cuda;
 
 /* What the slope is computed from. */
-static const enum { NOTHING, INPUT, OUTPUT } reads[TN_UNARY_KINDS] = {
-    [TN_UNARY_GELU] = INPUT,        [TN_UNARY_GELU_ERF] = INPUT, [TN_UNARY_SILU] = INPUT,
-    [TN_UNARY_TANH] = OUTPUT,       [TN_UNARY_SIGMOID] = OUTPUT, [TN_UNARY_RELU] = OUTPUT,
-    [TN_UNARY_EXP] = OUTPUT,        [TN_UNARY_EXPM1] = OUTPUT,   [TN_UNARY_LOG] = INPUT,
-    [TN_UNARY_SQRT] = OUTPUT,       [TN_UNARY_SQUARE] = INPUT,   [TN_UNARY_ABS] = INPUT,
-    [TN_UNARY_SOFTPLUS] = INPUT,    [TN_UNARY_LOGCOSH] = INPUT,  [TN_UNARY_SIN] = INPUT,
-    [TN_UNARY_COS] = INPUT,         [TN_UNARY_RECIPROCAL] = OUTPUT,
-    [TN_UNARY_CLAMP_MIN] = OUTPUT,  [TN_UNARY_SCALE] = NOTHING,  [TN_UNARY_AFFINE] = NOTHING,
+static const enum {
+    NOTHING,
+    INPUT,
+    OUTPUT
+} reads[TN_UNARY_KINDS] = {
+    [TN_UNARY_GELU] = INPUT,     [TN_UNARY_GELU_ERF] = INPUT,    [TN_UNARY_SILU] = INPUT,
+    [TN_UNARY_TANH] = OUTPUT,    [TN_UNARY_SIGMOID] = OUTPUT,    [TN_UNARY_RELU] = OUTPUT,
+    [TN_UNARY_EXP] = OUTPUT,     [TN_UNARY_EXPM1] = OUTPUT,      [TN_UNARY_LOG] = INPUT,
+    [TN_UNARY_SQRT] = OUTPUT,    [TN_UNARY_SQUARE] = INPUT,      [TN_UNARY_ABS] = INPUT,
+    [TN_UNARY_SOFTPLUS] = INPUT, [TN_UNARY_LOGCOSH] = INPUT,     [TN_UNARY_SIN] = INPUT,
+    [TN_UNARY_COS] = INPUT,      [TN_UNARY_RECIPROCAL] = OUTPUT, [TN_UNARY_CLAMP_MIN] = OUTPUT,
+    [TN_UNARY_SCALE] = NOTHING,  [TN_UNARY_AFFINE] = NOTHING,
 };
 
 static tn_status unary_infer(tn_sig *s)
@@ -44,8 +48,9 @@ const tn_op tn_op_unary = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_INPLACE,
     .infer = unary_infer,
     .grad = unary_grad,
-    .kernel = { [TN_CPU] = { .forward = tn_unary_forward_cpu, .backward = tn_unary_backward_cpu }
-                TN_ON_CUDA(tn_unary_forward_cuda, tn_unary_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_unary_forward_cpu,
+                             .backward = tn_unary_backward_cpu } TN_ON_CUDA(tn_unary_forward_cuda,
+                                                                            tn_unary_backward_cuda, NULL) },
 };
 
 tn_ref tn_unary_(tn_graph *g, const char *file, int line, tn_unary_kind kind, tn_ref x, float a, float b)

@@ -13,19 +13,19 @@ typedef void slope_fn(float *dx, const float *dy, const float *s, int64_t n, flo
 
 /* Long functions go block by block, short ones as one loop: f(x), value in terms of x and a, slope of s and a. */
 #define VALUE_BY(name, f)                                                                                              \
-    static void name##_value(float *y, const float *x, int64_t n, float a, float b)                                   \
+    static void name##_value(float *y, const float *x, int64_t n, float a, float b)                                    \
     {                                                                                                                  \
         (void)a, (void)b;                                                                                              \
         tn_v_map(y, x, n, f);                                                                                          \
     }
 #define SLOPE_BY(name, f)                                                                                              \
-    static void name##_slope(float *dx, const float *dy, const float *s, int64_t n, float a, float b)                 \
+    static void name##_slope(float *dx, const float *dy, const float *s, int64_t n, float a, float b)                  \
     {                                                                                                                  \
         (void)a, (void)b;                                                                                              \
         tn_v_map_times(dx, dy, s, n, f);                                                                               \
     }
 #define VALUE(name, value)                                                                                             \
-    static void name##_value(float *y, const float *from, int64_t n, float a, float b)                                \
+    static void name##_value(float *y, const float *from, int64_t n, float a, float b)                                 \
     {                                                                                                                  \
         (void)a, (void)b;                                                                                              \
         TN_VECTOR                                                                                                      \
@@ -35,7 +35,7 @@ typedef void slope_fn(float *dx, const float *dy, const float *s, int64_t n, flo
         }                                                                                                              \
     }
 #define SLOPE(name, slope)                                                                                             \
-    static void name##_slope(float *dx, const float *dy, const float *from, int64_t n, float a, float b)              \
+    static void name##_slope(float *dx, const float *dy, const float *from, int64_t n, float a, float b)               \
     {                                                                                                                  \
         (void)a, (void)b;                                                                                              \
         TN_VECTOR                                                                                                      \
@@ -97,7 +97,7 @@ SLOPE_BY(silu, tn_v_silu_grad)
 VALUE_BY(tanh, tn_v_tanh)
 SLOPE(tanh, (1.0f - s) * (1.0f + s))
 VALUE_BY(sigmoid, tn_v_sigmoid)
-SLOPE(sigmoid, s * (1.0f - s))
+SLOPE(sigmoid, s *(1.0f - s))
 VALUE_BY(exp, tn_v_exp)
 SLOPE(exp, s)
 VALUE_BY(expm1, tn_v_expm1)
@@ -108,12 +108,12 @@ VALUE_BY(softplus, tn_v_softplus)
 SLOPE_BY(softplus, tn_v_sigmoid)
 VALUE_BY(logcosh, tn_v_logcosh)
 SLOPE_BY(logcosh, tn_v_tanh)
-FUNCTION(relu, x < 0.0f ? 0.0f : x, s > 0.0f ? 1.0f : s * 0.0f)
+FUNCTION(relu, x<0.0f ? 0.0f : x, s> 0.0f ? 1.0f : s * 0.0f)
 FUNCTION(sqrt, sqrtf(x), 0.5f / s)
-FUNCTION(square, x * x, 2.0f * s)
+FUNCTION(square, x *x, 2.0f * s)
 FUNCTION(abs, fabsf(x), s > 0.0f ? 1.0f : s < 0.0f ? -1.0f : s * 0.0f)
-FUNCTION(reciprocal, 1.0f / x, -s * s)
-FUNCTION(clamp_min, x < a ? a : x, s > a ? 1.0f : s <= a ? 0.0f : s)
+FUNCTION(reciprocal, 1.0f / x, -s *s)
+FUNCTION(clamp_min, x<a ? a : x, s> a ? 1.0f : s <= a ? 0.0f : s)
 
 static void affine_value(float *y, const float *x, int64_t n, float a, float b)
 {
@@ -160,8 +160,8 @@ static const struct {
     [TN_UNARY_AFFINE] = { affine_value, scale_slope },
 };
 
-enum { X, Y };                 /* arguments of the forward walk */
-enum { DY, SAVED, DX, ARGS };  /* and of the backward walk */
+enum { X, Y };                /* arguments of the forward walk */
+enum { DY, SAVED, DX, ARGS }; /* and of the backward walk */
 
 typedef struct job {
     tn_unary_attr attr;

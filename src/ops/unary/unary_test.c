@@ -7,7 +7,10 @@
 #include <string.h>
 #include <tenon/ops.h>
 
-#define ROW(name, kind) { name, { 5, 37, TN_UNARY_##kind }, 0, 1e-6f, 2e-2f }
+#define ROW(name, kind)                                                                                                \
+    {                                                                                                                  \
+        name, { 5, 37, TN_UNARY_##kind }, 0, 1e-6f, 2e-2f                                                              \
+    }
 
 static const tn_case cases[] = {
     ROW("gelu", GELU),
@@ -128,9 +131,9 @@ static void accurate(void)
     static const struct {
         tn_unary_kind kind;
         float span, tolerance;
-    } row[] = { { TN_UNARY_EXP, 87, 3e-7f },      { TN_UNARY_EXPM1, 80, 4e-7f },   { TN_UNARY_TANH, 10, 5e-7f },
-                { TN_UNARY_SIGMOID, 80, 5e-7f },  { TN_UNARY_SILU, 80, 6e-7f },    { TN_UNARY_SOFTPLUS, 80, 5e-7f },
-                { TN_UNARY_LOGCOSH, 20, 1e-6f },  { TN_UNARY_EXPM1, .01f, 4e-7f }, { TN_UNARY_TANH, .01f, 5e-7f },
+    } row[] = { { TN_UNARY_EXP, 87, 3e-7f },     { TN_UNARY_EXPM1, 80, 4e-7f },   { TN_UNARY_TANH, 10, 5e-7f },
+                { TN_UNARY_SIGMOID, 80, 5e-7f }, { TN_UNARY_SILU, 80, 6e-7f },    { TN_UNARY_SOFTPLUS, 80, 5e-7f },
+                { TN_UNARY_LOGCOSH, 20, 1e-6f }, { TN_UNARY_EXPM1, .01f, 4e-7f }, { TN_UNARY_TANH, .01f, 5e-7f },
                 { TN_UNARY_LOGCOSH, .5f, 1e-6f } };
     static float x[N], y[N];
     for (size_t k = 0; k < TN_COUNT(row); k++) {
@@ -191,7 +194,12 @@ static const tn_property properties[] = {
     { "integers are refused", wrong_type },
 };
 
-static const tn_op_test test = { .op = "unary", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "unary",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_unary(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -160,7 +160,8 @@ static __global__ void __launch_bounds__(SUM_THREADS) make_scale(const __grid_co
 
 /* dlogits = scale w (softmax (1 + 2 z lse) - onehot) of the logits from v on. */
 template <int W>
-__device__ __forceinline__ void slope_of(const job &j, int64_t row, int v, int label, float p, float w, float lse, bool counts)
+__device__ __forceinline__ void slope_of(const job &j, int64_t row, int v, int label, float p, float w, float lse,
+                                         bool counts)
 {
     const int64_t at = row * j.V + v;
     const tn_dtype type = j.logits_arg.dtype, to = j.dlogits_arg.dtype;
@@ -201,8 +202,8 @@ static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) backward_rows(const _
 }
 
 /* loss = scale sum w_t l_t with l = nll + z lse^2. Mean: scale = 1 / sum w, so dloss/dw_t = scale (l_t - loss). */
-static __global__ void backward_weights(const __grid_constant__ job j, const __grid_constant__ tn_arg dw, const float *loss,
-                                        bool add)
+static __global__ void backward_weights(const __grid_constant__ job j, const __grid_constant__ tn_arg dw,
+                                        const float *loss, bool add)
 {
     const int64_t n = rows_of(j), all = tn_d_count(dw);
     const double mean = j.sum ? 0 : (double)*loss;

@@ -48,7 +48,9 @@ static tn_feed lend(void *ctx, int64_t width)
     buffer *b = ctx;
     const tn_ahead *a = b->of;
     b->valid = a->batch;
-    b->feed = (tn_feed){ .inputs = a->inputs, .batch = a->batch, .length = tn_trainer_width(a->trainer, width), .valid = &b->valid };
+    b->feed = (tn_feed){
+        .inputs = a->inputs, .batch = a->batch, .length = tn_trainer_width(a->trainer, width), .valid = &b->valid
+    };
     for (size_t i = 0; i < a->inputs->n; i++)
         if (a->inputs->slot[i].read) b->feed.at[i] = b->memory + a->offset[i];
     return b->feed;
@@ -113,7 +115,10 @@ static tn_status forget(tn_ahead *a)
 
 /* --- for the run --------------------------------------------------------------------------------------------------------- */
 
-static int64_t next_step(const tn_ahead *a) { return a->n ? a->buffer[a->first].step : a->step + a->filled / a->accumulate; }
+static int64_t next_step(const tn_ahead *a)
+{
+    return a->n ? a->buffer[a->first].step : a->step + a->filled / a->accumulate;
+}
 
 /* A step that nobody counted on: a diagnosis, a run that goes on elsewhere. */
 static tn_status arm(tn_ahead *a, int64_t step)
@@ -131,7 +136,8 @@ static void copy(const tn_ahead *a, const buffer *b, const tn_feed *to)
 {
     for (size_t i = 0; i < a->inputs->n; i++)
         if (b->feed.at[i] && to->at[i])
-            memcpy(to->at[i], b->feed.at[i], sizeof(float) * (size_t)tn_input_items(&a->inputs->slot[i], to->batch, to->length));
+            memcpy(to->at[i], b->feed.at[i],
+                   sizeof(float) * (size_t)tn_input_items(&a->inputs->slot[i], to->batch, to->length));
     *to->valid = b->valid;
 }
 
@@ -218,7 +224,8 @@ size_t tn_ahead_bytes(const tn_inputs *in, int64_t batch, int64_t length, int de
     double n = 0;
     for (size_t i = 0; i < in->n; i++)
         if (in->slot[i].read)
-            n += (double)in->slot[i].all * (in->slot[i].each ? (double)batch : 1) * (in->slot[i].timed ? (double)length : 1);
+            n += (double)in->slot[i].all * (in->slot[i].each ? (double)batch : 1) *
+                 (in->slot[i].timed ? (double)length : 1);
     n *= (double)sizeof(float) * depth;
     return n < 1e18 ? (size_t)n : SIZE_MAX;
 }
@@ -231,7 +238,8 @@ static tn_status begin_thread(tn_ahead *a)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     a->begun = pthread_create(&a->thread, NULL, work, a) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return a->begun ? TN_OK : tn_error(TN_MEMORY, "the system gives no thread for loader.prefetch: set loader.workers=0");
+    return a->begun ? TN_OK
+                    : tn_error(TN_MEMORY, "the system gives no thread for loader.prefetch: set loader.workers=0");
 }
 
 tn_status tn_ahead_new(const tn_source *source, const tn_source_start *how, int depth, tn_ahead **out)
@@ -240,8 +248,13 @@ tn_status tn_ahead_new(const tn_source *source, const tn_source_start *how, int 
     size_t each = 0;
     tn_ahead *a = tn_alloc(sizeof *a);
     if (!a) return TN_MEMORY;
-    *a = (tn_ahead){ .source = *source, .trainer = how->trainer, .inputs = tn_trainer_inputs(how->trainer), .batch = how->batch, .length = how->length,
-                     .accumulate = how->accumulate > 0 ? how->accumulate : 1, .depth = depth };
+    *a = (tn_ahead){ .source = *source,
+                     .trainer = how->trainer,
+                     .inputs = tn_trainer_inputs(how->trainer),
+                     .batch = how->batch,
+                     .length = how->length,
+                     .accumulate = how->accumulate > 0 ? how->accumulate : 1,
+                     .depth = depth };
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     for (size_t i = 0; i < a->inputs->n; i++) {

@@ -19,7 +19,9 @@ static void assert_same_feed(tn_session *a, tn_session *b)
     const tn_feed x = tn_trainer_feed_again(a->trainer), y = tn_trainer_feed_again(b->trainer);
     assert_true(x.batch == y.batch && x.length == y.length && *x.valid == *y.valid && x.inputs->n == y.inputs->n);
     for (size_t i = 0; i < x.inputs->n; i++)
-        if (x.at[i]) assert_memory_equal(x.at[i], y.at[i], sizeof(float) * (size_t)tn_input_items(&x.inputs->slot[i], x.batch, x.length));
+        if (x.at[i])
+            assert_memory_equal(x.at[i], y.at[i],
+                                sizeof(float) * (size_t)tn_input_items(&x.inputs->slot[i], x.batch, x.length));
 }
 
 static void assert_same_cursor(const tn_session *a, const tn_session *b)
@@ -46,7 +48,8 @@ static void same_batches(void **state)
     tn_source_mark mark;
     int64_t n, m;
     for (int depth = 1; depth <= 3; depth += 2) {
-        tn_session a = open_run(row, "loader.workers=0"), b = open_run(row, depth == 1 ? "loader.prefetch=1" : "loader.prefetch=3");
+        tn_session a = open_run(row, "loader.workers=0"),
+                   b = open_run(row, depth == 1 ? "loader.prefetch=1" : "loader.prefetch=3");
         const int64_t each = tn_settings_int(a.settings, "train.accumulate");
         for (int64_t step = 0; step < 30; step++) {
             tn_source_mark_here(&b.source, &mark);
@@ -106,7 +109,8 @@ static void memory_and_halves(void **state)
     tn_session a = open_run(row, "loader.workers=0"), b = open_run(row, "loader.prefetch=3");
     size_t each = 0;
     for (size_t i = 0; i < tn_trainer_inputs(b.trainer)->n; i++)
-        if (tn_trainer_inputs(b.trainer)->slot[i].read) each += sizeof(float) * (size_t)tn_input_items(&tn_trainer_inputs(b.trainer)->slot[i], b.batch, b.length);
+        if (tn_trainer_inputs(b.trainer)->slot[i].read)
+            each += sizeof(float) * (size_t)tn_input_items(&tn_trainer_inputs(b.trainer)->slot[i], b.batch, b.length);
     assert_int_equal(tn_trainer_memory(b.trainer).data - tn_trainer_memory(a.trainer).data, 3 * each);
     for (int i = 0; i < 2; i++) {
         assert_ok(tn_source_next(&b.source, 0, b.trainer, &n));
@@ -126,7 +130,9 @@ static const char *const rows[][4] = {
 
 void tn_tests_ahead(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) tn_test_add(l, same_batches, rows[i], "ahead: %s %s", rows[i][0], rows[i][1]);
-    for (size_t i = 0; i < 2; i++) tn_test_add(l, memory_and_halves, rows[i], "ahead: memory, and half the batch, %s %s", rows[i][0], rows[i][1]);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        tn_test_add(l, same_batches, rows[i], "ahead: %s %s", rows[i][0], rows[i][1]);
+    for (size_t i = 0; i < 2; i++)
+        tn_test_add(l, memory_and_halves, rows[i], "ahead: memory, and half the batch, %s %s", rows[i][0], rows[i][1]);
     tn_test_add(l, none_by_default, NULL, "ahead: none for samples and environments");
 }

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { RECENT = 100 }; /* episodes over which a mean reward is taken */
+enum { RECENT = 100 };              /* episodes over which a mean reward is taken */
 static const double ENDLESS = 1e18; /* samples of an epoch: there is always another episode */
 
 const tn_setting tn_rl_settings[] = {
@@ -35,24 +35,24 @@ typedef struct env_source {
     const tn_env *env;
     const tn_model *model;
     const tn_settings *settings; /* borrowed */
-    tn_feed_map map, actor_map; /* of the learner's inputs and of the actor's */
+    tn_feed_map map, actor_map;  /* of the learner's inputs and of the actor's */
     tn_trainer *actor;
     int64_t E, most, F; /* episodes side by side; steps of one at most; numbers of an observation */
     double discount;
     bool standardise;
     uint64_t seed, train_begin, train_act; /* the last two: streams of training episodes */
-    int64_t episode;    /* the next one's number */
-    int64_t steps;      /* of all episodes so far */
-    char *state;        /* (E, state_bytes) */
-    float *now;         /* (E, F): what each episode sees */
-    float *seen;        /* (E, most, F) */
-    int32_t *action;    /* (E, most) */
-    float *reward, *value; /* (E, most) */
-    int64_t *length;    /* (E) */
-    bool *over;         /* (E) */
-    double recent[RECENT]; /* rewards of the last episodes, in a ring by number */
-    double last;        /* mean reward of the last batch's episodes */
-    bool alike;         /* all steps of the batch were worth the same: what the value makes of them is noise */
+    int64_t episode;                       /* the next one's number */
+    int64_t steps;                         /* of all episodes so far */
+    char *state;                           /* (E, state_bytes) */
+    float *now;                            /* (E, F): what each episode sees */
+    float *seen;                           /* (E, most, F) */
+    int32_t *action;                       /* (E, most) */
+    float *reward, *value;                 /* (E, most) */
+    int64_t *length;                       /* (E) */
+    bool *over;                            /* (E) */
+    double recent[RECENT];                 /* rewards of the last episodes, in a ring by number */
+    double last;                           /* mean reward of the last batch's episodes */
+    bool alike; /* all steps of the batch were worth the same: what the value makes of them is noise */
 } env_source;
 
 int64_t tn_source_env_rows(const tn_env *env, const tn_settings *st)
@@ -99,7 +99,8 @@ static tn_status think(env_source *s, const float **logits, const float **value)
     TN_RETURN_IF(tn_trainer_eval(s->actor, &loss));
     *logits = tn_trainer_output(s->actor, "logits", &n);
     if (!*logits || n != s->E * s->env->actions)
-        return tn_error(TN_USAGE, "model %s puts out no logits of %d actions: it cannot play", s->model->name, s->env->actions);
+        return tn_error(TN_USAGE, "model %s puts out no logits of %d actions: it cannot play", s->model->name,
+                        s->env->actions);
     *value = tn_trainer_output(s->actor, "value", &n);
     return TN_OK;
 }
@@ -138,7 +139,8 @@ static tn_status play(env_source *s, const match *m)
             memcpy(s->seen + at * s->F, s->now + e * s->F, sizeof *s->seen * (size_t)s->F);
             s->action[at] = choose(logits + e * env->actions, env->actions, m->greedy, draw);
             s->value[at] = value ? value[e] : 0.f;
-            env->step(s->state + (size_t)e * env->state_bytes, s->action[at], s->now + e * s->F, &s->reward[at], &s->over[e]);
+            env->step(s->state + (size_t)e * env->state_bytes, s->action[at], s->now + e * s->F, &s->reward[at],
+                      &s->over[e]);
             s->length[e]++;
             left -= s->over[e];
         }
@@ -196,7 +198,8 @@ static void standardise(env_source *s)
 static int64_t fill(env_source *s, const tn_feed *f)
 {
     int64_t row = 0;
-    float *features = tn_feed_row(f, &s->map, FEATURES), *weights = tn_feed_row(f, &s->map, WEIGHTS), *targets = tn_feed_row(f, &s->map, TARGETS);
+    float *features = tn_feed_row(f, &s->map, FEATURES), *weights = tn_feed_row(f, &s->map, WEIGHTS),
+          *targets = tn_feed_row(f, &s->map, TARGETS);
     int32_t *labels = tn_feed_row(f, &s->map, LABELS), *sample = tn_feed_row(f, &s->map, SAMPLE);
     for (int64_t e = 0; e < s->E; e++)
         for (int64_t t = 0; t < s->length[e]; t++, row++) {
@@ -285,28 +288,32 @@ static json_t *source_save(void *ctx)
             return NULL;
         }
     if (!recent) return NULL;
-    cursor = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:o}", "kind", "environment", "env", s->env->name, "episode",
-                       (json_int_t)s->episode, "steps", (json_int_t)s->steps, "seed", (json_int_t)s->seed, "together", (json_int_t)s->E,
-                       "last", s->last, "recent", recent);
+    cursor = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:o}", "kind", "environment", "env", s->env->name,
+                       "episode", (json_int_t)s->episode, "steps", (json_int_t)s->steps, "seed", (json_int_t)s->seed,
+                       "together", (json_int_t)s->E, "last", s->last, "recent", recent);
     return cursor; /* a failing json_pack has taken `recent` too */
 }
 
 static tn_status source_load(void *ctx, const json_t *cursor)
 {
     env_source *s = ctx;
-    const char *kind = json_string_value(json_object_get(cursor, "kind")), *env = json_string_value(json_object_get(cursor, "env"));
+    const char *kind = json_string_value(json_object_get(cursor, "kind")),
+               *env = json_string_value(json_object_get(cursor, "env"));
     const json_t *recent = json_object_get(cursor, "recent");
     int64_t episode, steps;
     if (!kind || strcmp(kind, "environment") != 0 || !env || strcmp(env, s->env->name) != 0)
-        return tn_error(TN_USAGE, "the run was not trained in %s: give it its own task, or start over with --fresh", s->env->name);
+        return tn_error(TN_USAGE, "the run was not trained in %s: give it its own task, or start over with --fresh",
+                        s->env->name);
     if (tn_cursor_number(cursor, "seed") != (int64_t)s->seed || tn_cursor_number(cursor, "together") != s->E)
-        return tn_error(TN_USAGE, "the run began with another seed or rl.episodes: put it back, or start over with --fresh");
+        return tn_error(TN_USAGE,
+                        "the run began with another seed or rl.episodes: put it back, or start over with --fresh");
     TN_RETURN_IF(tn_cursor_count(cursor, "episode", &episode));
     TN_RETURN_IF(tn_cursor_count(cursor, "steps", &steps));
     bool numbers = json_array_size(recent) == RECENT && json_is_number(json_object_get(cursor, "last"));
     for (size_t i = 0; i < RECENT && numbers; i++) numbers = json_is_number(json_array_get(recent, i));
     if (!numbers)
-        return tn_error(TN_BAD_FILE, "the checkpoint's cursor is damaged: take an older checkpoint, or start over with --fresh");
+        return tn_error(TN_BAD_FILE,
+                        "the checkpoint's cursor is damaged: take an older checkpoint, or start over with --fresh");
     s->episode = episode;
     s->steps = steps;
     s->last = json_number_value(json_object_get(cursor, "last"));
@@ -342,14 +349,16 @@ static tn_status take_memory(env_source *s)
     s->value = tn_alloc(sizeof *s->value * all);
     s->length = tn_alloc(sizeof *s->length * E);
     s->over = tn_alloc(sizeof *s->over * E);
-    return s->state && s->now && s->seen && s->action && s->reward && s->value && s->length && s->over ? TN_OK : TN_MEMORY;
+    return s->state && s->now && s->seen && s->action && s->reward && s->value && s->length && s->over ? TN_OK
+                                                                                                       : TN_MEMORY;
 }
 
 /* Needs what a model must have to act: observations, and actions to learn from. */
 static tn_status check_map(const env_source *s, const tn_feed_map *m)
 {
     if (m->slot[FEATURES] >= 0 && m->slot[LABELS] >= 0) return TN_OK;
-    return tn_error(TN_USAGE, "model %s cannot learn in an environment: it has no inputs features and labels", s->model->name);
+    return tn_error(TN_USAGE, "model %s cannot learn in an environment: it has no inputs features and labels",
+                    s->model->name);
 }
 
 /* The actor has the learner's parameters, and rows for one observation of each episode. */
@@ -357,8 +366,15 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
 {
     env_source *e = self->ctx;
     const tn_supply supply = tn_source_supply(self);
-    const tn_trainer_options actor = { .model = e->model, .settings = e->settings, .batch = e->E, .length = 1, .supply = &supply,
-                                       .logits = true, .forward_only = true, .store = tn_trainer_store(how->trainer), .threads = 1 };
+    const tn_trainer_options actor = { .model = e->model,
+                                       .settings = e->settings,
+                                       .batch = e->E,
+                                       .length = 1,
+                                       .supply = &supply,
+                                       .logits = true,
+                                       .forward_only = true,
+                                       .store = tn_trainer_store(how->trainer),
+                                       .threads = 1 };
     tn_trainer_free(e->actor);
     e->actor = NULL;
     e->episode = e->steps = 0;
@@ -381,8 +397,8 @@ static int64_t source_count(void *ctx, tn_data_split split)
 static void source_about(void *ctx, FILE *f)
 {
     const tn_env *env = ((const env_source *)ctx)->env;
-    fprintf(f, "task    %s, an environment: %d numbers, %d actions, at most %d steps an episode, solved at %g\n", env->name, env->observations,
-            env->actions, env->max_steps, env->solved);
+    fprintf(f, "task    %s, an environment: %d numbers, %d actions, at most %d steps an episode, solved at %g\n",
+            env->name, env->observations, env->actions, env->max_steps, env->solved);
 }
 
 bool tn_source_takes_env(const tn_source_open *o)
@@ -400,19 +416,42 @@ tn_status tn_source_open_env(const tn_source_open *o, tn_source *out)
     TN_RETURN_IF(tn_task_fit_env(o->settings, task));
     env_source *e = tn_alloc(sizeof *e);
     if (!e) return TN_MEMORY;
-    *e = (env_source){ .env = task->env, .model = o->model, .settings = st, .E = tn_settings_int(st, "rl.episodes"), .most = task->env->max_steps,
-                       .F = task->env->observations, .discount = tn_settings_float(st, "rl.discount"),
-                       .standardise = tn_settings_on(st, "rl.standardise"), .seed = (uint64_t)tn_settings_int(st, "seed"),
-                       .train_begin = tn_rng_stream("rl.train.begin"), .train_act = tn_rng_stream("rl.train.act") };
+    *e = (env_source){ .env = task->env,
+                       .model = o->model,
+                       .settings = st,
+                       .E = tn_settings_int(st, "rl.episodes"),
+                       .most = task->env->max_steps,
+                       .F = task->env->observations,
+                       .discount = tn_settings_float(st, "rl.discount"),
+                       .standardise = tn_settings_on(st, "rl.standardise"),
+                       .seed = (uint64_t)tn_settings_int(st, "seed"),
+                       .train_begin = tn_rng_stream("rl.train.begin"),
+                       .train_act = tn_rng_stream("rl.train.act") };
     const tn_status s = take_memory(e);
     if (s != TN_OK) {
         source_close(e);
         return s;
     }
-    *out = (tn_source){ .ctx = e, .what = "task", .start = source_start, .next = source_next,
-                        .save = source_save, .load = source_load, .look = source_look, .play = source_play, .count = source_count,
-                        .about = source_about, .close = source_close, .rows = rows, .n_rows = ROWS, .waits = true, .looks = ENV_LOOKS,
-                        .train_tokens = ENDLESS, .train_samples = ENDLESS, .bits = NAN, .metrics = &tn_env_reward, .n_metrics = 1 };
+    *out = (tn_source){ .ctx = e,
+                        .what = "task",
+                        .start = source_start,
+                        .next = source_next,
+                        .save = source_save,
+                        .load = source_load,
+                        .look = source_look,
+                        .play = source_play,
+                        .count = source_count,
+                        .about = source_about,
+                        .close = source_close,
+                        .rows = rows,
+                        .n_rows = ROWS,
+                        .waits = true,
+                        .looks = ENV_LOOKS,
+                        .train_tokens = ENDLESS,
+                        .train_samples = ENDLESS,
+                        .bits = NAN,
+                        .metrics = &tn_env_reward,
+                        .n_metrics = 1 };
     tn_source_add_number(out, "features", (double)e->F);
     tn_source_add_number(out, "labels", 1);
     return TN_OK;

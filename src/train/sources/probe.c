@@ -45,7 +45,8 @@ static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64
     tn_probe_batch(s->probe, s->batches, &w);
     const tn_feed f = tn_feed_for(to, w.length);
     for (int64_t b = 0; b < s->at.batch; b++) {
-        (void)tn_probe_train(s->probe, s->seed, &w, s->at.batch, b, s->scratch, row_of(s, &f, TOKENS, b), row_of(s, &f, LABELS, b));
+        (void)tn_probe_train(s->probe, s->seed, &w, s->at.batch, b, s->scratch, row_of(s, &f, TOKENS, b),
+                             row_of(s, &f, LABELS, b));
         if (w.length < f.length) tn_feed_pad_row(&f, b, w.length);
     }
     s->batches++;
@@ -76,21 +77,25 @@ static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64
 static json_t *source_save(void *ctx)
 {
     const probe_source *s = ctx;
-    return json_pack("{s:s, s:s, s:I, s:I, s:I}", "kind", "probe", "data", s->hash, "batches", (json_int_t)s->batches, "rows",
-                     (json_int_t)s->at.batch, "seed", (json_int_t)s->seed);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I}", "kind", "probe", "data", s->hash, "batches", (json_int_t)s->batches,
+                     "rows", (json_int_t)s->at.batch, "seed", (json_int_t)s->seed);
 }
 
 static tn_status source_load(void *ctx, const json_t *cursor)
 {
     probe_source *s = ctx;
-    const char *kind = json_string_value(json_object_get(cursor, "kind")), *data = json_string_value(json_object_get(cursor, "data"));
+    const char *kind = json_string_value(json_object_get(cursor, "kind")),
+               *data = json_string_value(json_object_get(cursor, "data"));
     int64_t batches;
     if (!kind || strcmp(kind, "probe") != 0)
-        return tn_error(TN_USAGE, "the run was not trained on the task %s: give it the same data, or start over with --fresh",
+        return tn_error(TN_USAGE,
+                        "the run was not trained on the task %s: give it the same data, or start over with --fresh",
                         s->probe->task->name);
     if (!data || strcmp(data, s->hash) != 0)
-        return tn_error(TN_USAGE, "the sequences of the task are not those the run began with: put the old task.* settings, train.context "
-                                  "and task.data back, or start over with --fresh or run=OTHER");
+        return tn_error(
+            TN_USAGE,
+            "the sequences of the task are not those the run began with: put the old task.* settings, train.context "
+            "and task.data back, or start over with --fresh or run=OTHER");
     if (tn_cursor_number(cursor, "seed") != (int64_t)s->seed || tn_cursor_number(cursor, "rows") != s->at.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
                         (long long)tn_cursor_number(cursor, "seed"), (long long)tn_cursor_number(cursor, "rows"));
@@ -112,7 +117,8 @@ static tn_status source_back(void *ctx, const tn_source_mark *to)
 static void source_describe(void *ctx, int64_t row, char *buf, size_t bytes)
 {
     const probe_source *s = ctx;
-    const int n = snprintf(buf, bytes, "batch %lld of the sequences that seed %llu makes", (long long)s->batches, (unsigned long long)s->seed);
+    const int n = snprintf(buf, bytes, "batch %lld of the sequences that seed %llu makes", (long long)s->batches,
+                           (unsigned long long)s->seed);
     if (row >= 0 && n > 0 && (size_t)n < bytes) snprintf(buf + n, bytes - (size_t)n, ", row %lld", (long long)row);
 }
 
@@ -145,8 +151,8 @@ static int64_t source_count(void *ctx, tn_data_split split)
 static void source_about(void *ctx, FILE *f)
 {
     const tn_probe *p = ((const probe_source *)ctx)->probe;
-    fprintf(f, "task    %s, sequences made as they are needed, %lld different tokens, %lld held out of each of", p->task->name,
-            (long long)p->vocab, (long long)p->heldout);
+    fprintf(f, "task    %s, sequences made as they are needed, %lld different tokens, %lld held out of each of",
+            p->task->name, (long long)p->vocab, (long long)p->heldout);
     for (int64_t i = 0; i < p->groups; i++) fprintf(f, " %s", p->group[i].name);
     fprintf(f, "\n");
 }
@@ -167,7 +173,10 @@ static tn_status make(const tn_probe *p, uint64_t seed, tn_probe *own, tn_source
         tn_probe_free(own);
         return TN_MEMORY;
     }
-    *s = (probe_source){ .probe = p, .seed = seed, .own = own, .scratch = tn_alloc(sizeof *s->scratch * (size_t)tn_probe_scratch(p)),
+    *s = (probe_source){ .probe = p,
+                         .seed = seed,
+                         .own = own,
+                         .scratch = tn_alloc(sizeof *s->scratch * (size_t)tn_probe_scratch(p)),
                          .spare = tn_alloc(sizeof *s->spare * 2 * (size_t)p->length) };
     if (!s->scratch || !s->spare) {
         source_close(s);
@@ -175,10 +184,28 @@ static tn_status make(const tn_probe *p, uint64_t seed, tn_probe *own, tn_source
     }
     tn_probe_hash(p, s->hash);
     for (int64_t i = 0; i < p->groups; i++) s->name[i] = p->group[i].name;
-    *out = (tn_source){ .ctx = s, .what = "task", .start = source_start, .next = source_next, .heldout = source_heldout, .save = source_save,
-                        .load = source_load, .mark = source_mark, .back = source_back, .describe = source_describe, .apart = source_apart,
-                        .count = source_count, .about = source_about, .close = source_close, .rows = rows, .n_rows = ROWS, .bits = NAN,
-                        .train_tokens = NAN, .prefers_ahead = 2, .groups = p->groups, .group_name = s->name, .n_widths = p->n_lengths };
+    *out = (tn_source){ .ctx = s,
+                        .what = "task",
+                        .start = source_start,
+                        .next = source_next,
+                        .heldout = source_heldout,
+                        .save = source_save,
+                        .load = source_load,
+                        .mark = source_mark,
+                        .back = source_back,
+                        .describe = source_describe,
+                        .apart = source_apart,
+                        .count = source_count,
+                        .about = source_about,
+                        .close = source_close,
+                        .rows = rows,
+                        .n_rows = ROWS,
+                        .bits = NAN,
+                        .train_tokens = NAN,
+                        .prefers_ahead = 2,
+                        .groups = p->groups,
+                        .group_name = s->name,
+                        .n_widths = p->n_lengths };
     memcpy(out->width, p->lengths, sizeof *out->width * (size_t)out->n_widths);
     tn_source_add_number(out, "vocab", (double)p->vocab);
     tn_source_add_number(out, "answers", 1);

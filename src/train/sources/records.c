@@ -40,13 +40,16 @@ static void shuffle(record_source *s)
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Row b of the inputs is record i. Returns what it counts. */
-static int64_t put(const tn_record_set *set, const tn_feed_map *m, const tn_feed *f, int64_t b, int split, int64_t i, int64_t step)
+static int64_t put(const tn_record_set *set, const tn_feed_map *m, const tn_feed *f, int64_t b, int split, int64_t i,
+                   int64_t step)
 {
     void *at[TN_INPUTS_MAX];
     for (size_t k = 0; k < set->n_rows; k++) {
         const int slot = m->slot[k];
         const tn_input_slot *s = slot < 0 ? NULL : &f->inputs->slot[slot];
-        at[k] = s && f->at[slot] && s->each ? (char *)f->at[slot] + sizeof(float) * (size_t)(b * s->each * (s->timed ? f->length : 1)) : NULL;
+        at[k] = s && f->at[slot] && s->each
+                    ? (char *)f->at[slot] + sizeof(float) * (size_t)(b * s->each * (s->timed ? f->length : 1))
+                    : NULL;
     }
     return set->read(set->data, split, i, step, at);
 }
@@ -92,9 +95,10 @@ static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64
 static json_t *source_save(void *ctx)
 {
     const record_source *s = ctx;
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", s->set.kind, "data", s->hash, "batches", (json_int_t)s->batches,
-                     "epoch", (json_int_t)s->epoch, "next", (json_int_t)s->next, "rows", (json_int_t)s->at.batch, "seed",
-                     (json_int_t)s->set.seed, "train", (json_int_t)s->set.count[TN_TRAIN]);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", s->set.kind, "data", s->hash, "batches",
+                     (json_int_t)s->batches, "epoch", (json_int_t)s->epoch, "next", (json_int_t)s->next, "rows",
+                     (json_int_t)s->at.batch, "seed", (json_int_t)s->set.seed, "train",
+                     (json_int_t)s->set.count[TN_TRAIN]);
 }
 
 /* Else a model's own: there is no task to speak of. */
@@ -103,14 +107,18 @@ static bool of_task(const record_source *s) { return strcmp(s->set.kind, "task")
 static tn_status source_load(void *ctx, const json_t *cursor)
 {
     record_source *s = ctx;
-    const char *kind = json_string_value(json_object_get(cursor, "kind")), *data = json_string_value(json_object_get(cursor, "data"));
+    const char *kind = json_string_value(json_object_get(cursor, "kind")),
+               *data = json_string_value(json_object_get(cursor, "data"));
     int64_t epoch, next, batches;
     if (!kind || strcmp(kind, s->set.kind) != 0)
         return tn_error(TN_USAGE, "the run was not trained on %s: give it the same data, or start over with --fresh",
                         of_task(s) ? "a task" : "the model's own records");
     if (!data || strcmp(data, s->hash) != 0)
-        return tn_error(TN_USAGE, "the %ss%s, or their splits, are not those the run began with: put the old files and %s back, or start over with "
-                                  "--fresh or run=OTHER", s->set.noun, of_task(s) ? " of the task" : "", of_task(s) ? "task.* settings" : "settings");
+        return tn_error(TN_USAGE,
+                        "the %ss%s, or their splits, are not those the run began with: put the old files and %s back, "
+                        "or start over with "
+                        "--fresh or run=OTHER",
+                        s->set.noun, of_task(s) ? " of the task" : "", of_task(s) ? "task.* settings" : "settings");
     if (tn_cursor_number(cursor, "seed") != (int64_t)s->set.seed || tn_cursor_number(cursor, "rows") != s->at.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
                         (long long)tn_cursor_number(cursor, "seed"), (long long)tn_cursor_number(cursor, "rows"));
@@ -144,7 +152,10 @@ static tn_status source_back(void *ctx, const tn_source_mark *to)
     return TN_OK;
 }
 
-static long long number_at(const record_source *s, int64_t i) { return (long long)(s->set.place ? s->set.place(s->set.data, i) : i); }
+static long long number_at(const record_source *s, int64_t i)
+{
+    return (long long)(s->set.place ? s->set.place(s->set.data, i) : i);
+}
 
 /* "batch 3 of epoch 1, sample 17 (row 4)", or "..., samples 17, 3, 90, 4 and 60 more" */
 static void source_describe(void *ctx, int64_t row, char *buf, size_t bytes)
@@ -181,8 +192,10 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
     record_source *s = self->ctx;
     const int64_t n = s->set.count[TN_TRAIN];
     if (n < 1 && !how->heldout_only)
-        return of_task(s) ? tn_error(TN_USAGE, "the task has no samples to train on: make task.valid_frac and task.test_frac smaller")
-                          : tn_error(TN_USAGE, "the model's data have no records to train on: use others");
+        return of_task(s)
+                   ? tn_error(TN_USAGE,
+                              "the task has no samples to train on: make task.valid_frac and task.test_frac smaller")
+                   : tn_error(TN_USAGE, "the model's data have no records to train on: use others");
     s->at = *how;
     s->map = tn_feed_map_of(tn_trainer_inputs(how->trainer), s->set.rows, s->set.n_rows);
     self->epoch_batches = (n + how->batch - 1) / how->batch;
@@ -237,10 +250,27 @@ tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
         return TN_MEMORY;
     }
     *s = (record_source){ .set = *set };
-    *out = (tn_source){ .ctx = s, .what = "task", .start = source_start, .bytes = source_bytes, .next = source_next, .heldout = source_heldout,
-                        .save = source_save, .load = source_load, .mark = source_mark, .back = source_back, .describe = source_describe,
-                        .apart = source_apart, .count = source_count, .about = source_about, .example = n > 0 ? source_example : NULL,
-                        .close = source_close, .rows = set->rows, .n_rows = set->n_rows, .bits = NAN, .train_samples = n, .train_tokens = set->labels };
+    *out = (tn_source){ .ctx = s,
+                        .what = "task",
+                        .start = source_start,
+                        .bytes = source_bytes,
+                        .next = source_next,
+                        .heldout = source_heldout,
+                        .save = source_save,
+                        .load = source_load,
+                        .mark = source_mark,
+                        .back = source_back,
+                        .describe = source_describe,
+                        .apart = source_apart,
+                        .count = source_count,
+                        .about = source_about,
+                        .example = n > 0 ? source_example : NULL,
+                        .close = source_close,
+                        .rows = set->rows,
+                        .n_rows = set->n_rows,
+                        .bits = NAN,
+                        .train_samples = n,
+                        .train_tokens = set->labels };
     tn_source_add_number(out, "samples", n);
     for (size_t i = 0; i < set->n_numbers; i++) tn_source_add_number(out, set->numbers[i].name, set->numbers[i].value);
     return TN_OK;
@@ -263,7 +293,8 @@ static int64_t read_own(const void *data, int split, int64_t i, int64_t step, vo
 static tn_status hash_own(const void *data, char hash[TN_HASH_BYTES])
 {
     const owned *o = data;
-    const uint64_t what[] = { o->about.identity, (uint64_t)o->about.count[0], (uint64_t)o->about.count[1], (uint64_t)o->about.count[2] };
+    const uint64_t what[] = { o->about.identity, (uint64_t)o->about.count[0], (uint64_t)o->about.count[1],
+                              (uint64_t)o->about.count[2] };
     tn_hash_memory(what, sizeof what, hash);
     return TN_OK;
 }
@@ -272,7 +303,8 @@ static void about_own(const void *data, FILE *f)
 {
     const owned *o = data;
     const int64_t *n = o->about.count;
-    fprintf(f, "data    %s, %lld records, %lld valid, %lld test\n", o->rows->name, (long long)n[TN_TRAIN], (long long)n[TN_VALID], (long long)n[TN_TEST]);
+    fprintf(f, "data    %s, %lld records, %lld valid, %lld test\n", o->rows->name, (long long)n[TN_TRAIN],
+            (long long)n[TN_VALID], (long long)n[TN_TEST]);
 }
 
 static void close_own(void *data)
@@ -286,7 +318,8 @@ static double labels_of(const owned *o)
 {
     void *nowhere[TN_INPUTS_MAX] = { NULL };
     double sum = 0;
-    for (int64_t i = 0; i < o->about.count[TN_TRAIN]; i++) sum += (double)o->rows->read(o->data, TN_TRAIN, i, 0, nowhere);
+    for (int64_t i = 0; i < o->about.count[TN_TRAIN]; i++)
+        sum += (double)o->rows->read(o->data, TN_TRAIN, i, 0, nowhere);
     return sum;
 }
 
@@ -305,7 +338,8 @@ static tn_status check_rows(const tn_model *model, const tn_records *r)
     if (r->n_inputs > TN_INPUTS_MAX) return tn_error(TN_USAGE, "it has more than %d inputs: join some", TN_INPUTS_MAX);
     for (size_t i = 0; i < r->n_inputs; i++)
         if (!fills(model, &r->inputs[i]))
-            return tn_error(TN_USAGE, "input %s: a record fills one row of the batch: begin its dims with TN_B", r->inputs[i].name);
+            return tn_error(TN_USAGE, "input %s: a record fills one row of the batch: begin its dims with TN_B",
+                            r->inputs[i].name);
     return TN_OK;
 }
 
@@ -313,7 +347,8 @@ static tn_status check_about(const tn_records_about *a)
 {
     for (int k = 0; k < TN_RECORD_SPLITS; k++)
         if (a->count[k] < 0 || a->count[k] > INT32_MAX)
-            return tn_error(TN_USAGE, "%lld records of a split: 0 to %d are possible", (long long)a->count[k], INT32_MAX);
+            return tn_error(TN_USAGE, "%lld records of a split: 0 to %d are possible", (long long)a->count[k],
+                            INT32_MAX);
     if (a->n_numbers < TN_SOURCE_NUMBERS) return TN_OK; /* one is "samples" */
     return tn_error(TN_USAGE, "it has more than %d numbers: leave some out", TN_SOURCE_NUMBERS - 1);
 }
@@ -349,9 +384,18 @@ tn_status tn_source_open_records(const tn_source_open *o, tn_source *out)
         tn_error_prefix("model %s, data %s", o->model->name, r->name ? r->name : "?");
         return s;
     }
-    tn_record_set set = { .kind = "records", .noun = "record", .rows = r->inputs, .n_rows = r->n_inputs, .labels = labels_of(own),
-                          .data = own, .read = read_own, .hash = hash_own, .about = about_own, .close = close_own,
-                          .numbers = own->about.numbers, .n_numbers = own->about.n_numbers,
+    tn_record_set set = { .kind = "records",
+                          .noun = "record",
+                          .rows = r->inputs,
+                          .n_rows = r->n_inputs,
+                          .labels = labels_of(own),
+                          .data = own,
+                          .read = read_own,
+                          .hash = hash_own,
+                          .about = about_own,
+                          .close = close_own,
+                          .numbers = own->about.numbers,
+                          .n_numbers = own->about.n_numbers,
                           .seed = (uint64_t)tn_settings_int(o->settings, "seed") };
     memcpy(set.count, own->about.count, sizeof set.count);
     TN_RETURN_IF(tn_source_records_make(&set, out));

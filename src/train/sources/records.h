@@ -12,7 +12,7 @@ typedef struct tn_record_set {
     const tn_input_row *rows;
     size_t n_rows;
     int64_t count[TN_SPLITS];
-    double labels; /* that count, of the training part */
+    double labels;                   /* that count, of the training part */
     const tn_source_number *numbers; /* (n_numbers), as long as the data; "samples" is added to them */
     size_t n_numbers;
     const void *data;

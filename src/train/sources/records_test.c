@@ -336,7 +336,8 @@ static void refuses_rows(void **state)
     (void)state;
     static const tn_input_row many[TN_INPUTS_MAX + 1], flat[] = { { "surface", TN_F32, .dims = { "cells" } } };
     tn_records bad[] = { records, records, records };
-    static const char *const says[] = { "data waves: it has more than 16 inputs", "data waves: input surface: a record fills one row of the batch",
+    static const char *const says[] = { "data waves: it has more than 16 inputs",
+                                        "data waves: input surface: a record fills one row of the batch",
                                         "data waves: its row has no name, open or read" };
     bad[0].inputs = many;
     bad[0].n_inputs = TN_INPUTS_MAX + 1;
@@ -348,7 +349,9 @@ static void refuses_rows(void **state)
         tn_source source;
         tn_settings *st = settings_of(NULL, 0);
         model.records = &bad[i];
-        assert_fails(tn_source_find(&(tn_source_open){ .model = &model, .settings = st, .needed = true, .trains = true }, &source), TN_USAGE, says[i]);
+        assert_fails(tn_source_find(
+                         &(tn_source_open){ .model = &model, .settings = st, .needed = true, .trains = true }, &source),
+                     TN_USAGE, says[i]);
         tn_settings_free(st);
     }
     assert_int_equal(opened, 0);
@@ -358,7 +361,8 @@ static void too_many(void **state)
 {
     (void)state;
     rig r;
-    assert_fails(try_rig(&r, (const char *const[]){ "records=-1" }, 1, TN_VALID), TN_USAGE, "-1 records of a split: 0 to 2147483647 are possible");
+    assert_fails(try_rig(&r, (const char *const[]){ "records=-1" }, 1, TN_VALID), TN_USAGE,
+                 "-1 records of a split: 0 to 2147483647 are possible");
     close_rig(&r);
     assert_int_equal(opened, 0);
 }

@@ -69,15 +69,17 @@ static size_t bytes_of(const void *data)
     const owned *o = data;
     const tn_samples *set = o->own;
     if (!set || o->shared) return 0;
-    return (size_t)set->n * ((size_t)(set->tokens * set->features) * (set->x_u8 ? 1 : sizeof(float)) + (size_t)(set->labels + 1) * sizeof(int32_t));
+    return (size_t)set->n * ((size_t)(set->tokens * set->features) * (set->x_u8 ? 1 : sizeof(float)) +
+                             (size_t)(set->labels + 1) * sizeof(int32_t));
 }
 
 static void about(const void *data, FILE *f)
 {
     const owned *o = data;
     const tn_samples *set = o->set;
-    fprintf(f, "task    %s, %lld samples, %lld valid, %lld test, of %lld x %lld numbers, %lld classes\n", o->name, (long long)set->count[TN_TRAIN],
-            (long long)set->count[TN_VALID], (long long)set->count[TN_TEST], (long long)set->tokens, (long long)set->features, (long long)set->classes);
+    fprintf(f, "task    %s, %lld samples, %lld valid, %lld test, of %lld x %lld numbers, %lld classes\n", o->name,
+            (long long)set->count[TN_TRAIN], (long long)set->count[TN_VALID], (long long)set->count[TN_TEST],
+            (long long)set->tokens, (long long)set->features, (long long)set->classes);
 }
 
 static void give_back(tn_shared *shared, tn_samples *own)
@@ -102,20 +104,36 @@ static double counted_labels(const tn_samples *set)
 }
 
 /* own: goes with the source, also where that fails; or NULL. */
-static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared, const char *name, uint64_t seed, tn_source *out)
+static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared, const char *name, uint64_t seed,
+                      tn_source *out)
 {
     owned *o = tn_alloc(sizeof *o);
     if (!o) {
         give_back(shared, own);
         return TN_MEMORY;
     }
-    *o = (owned){ .set = set, .own = own, .shared = shared,
-                  .number = { { "features", (double)set->features }, { "labels", (double)set->labels }, { "answers", 1 } } };
+    *o = (owned){ .set = set,
+                  .own = own,
+                  .shared = shared,
+                  .number = {
+                      { "features", (double)set->features }, { "labels", (double)set->labels }, { "answers", 1 } } };
     snprintf(o->name, sizeof o->name, "%s", name);
-    const tn_record_set records = { .kind = "task", .noun = "sample", .rows = rows, .n_rows = ROWS,
-                                    .count = { set->count[0], set->count[1], set->count[2] }, .labels = counted_labels(set), .data = o,
-                                    .read = read_sample, .place = place_of, .hash = hash_samples, .about = about, .bytes = bytes_of,
-                                    .close = close_samples, .seed = seed, .numbers = o->number, .n_numbers = 3 };
+    const tn_record_set records = { .kind = "task",
+                                    .noun = "sample",
+                                    .rows = rows,
+                                    .n_rows = ROWS,
+                                    .count = { set->count[0], set->count[1], set->count[2] },
+                                    .labels = counted_labels(set),
+                                    .data = o,
+                                    .read = read_sample,
+                                    .place = place_of,
+                                    .hash = hash_samples,
+                                    .about = about,
+                                    .bytes = bytes_of,
+                                    .close = close_samples,
+                                    .seed = seed,
+                                    .numbers = o->number,
+                                    .n_numbers = 3 };
     return tn_source_records_make(&records, out);
 }
 

@@ -22,7 +22,8 @@ typedef struct tn_source_mark {
 
 /* How it is used from now on. */
 typedef struct tn_source_start {
-    tn_trainer *trainer;   /* whose parameters act, where batches depend on them; borrowed. NULL where only bytes are asked for */
+    tn_trainer *
+        trainer; /* whose parameters act, where batches depend on them; borrowed. NULL where only bytes are asked for */
     int64_t batch, length; /* B, T */
     int64_t accumulate;    /* batches of a step; 0: 1 */
     tn_data_split heldout; /* an empty one: no held-out batches */
@@ -37,8 +38,8 @@ typedef struct tn_source_play {
 
 typedef struct tn_source tn_source;
 struct tn_source {
-    void *ctx;        /* NULL: there are no data */
-    const char *what; /* "data" or "task": what errors are about */
+    void *ctx;                /* NULL: there are no data */
+    const char *what;         /* "data" or "task": what errors are about */
     const tn_input_row *rows; /* (n_rows): what it fills */
     size_t n_rows;
     tn_source_number number[TN_SOURCE_NUMBERS]; /* (n_numbers) */
@@ -54,7 +55,8 @@ struct tn_source {
     /* Batch i of the held-out part, always the same, for i = 0, 1, ... in turn; *count is 0 behind the last. NULL: there is none, every
      * batch is new. */
     tn_status (*heldout)(void *ctx, int64_t i, const tn_feeder *to, int64_t *count);
-    json_t *(*save)(void *ctx); /* a new object; NULL: out of memory. After a failed `next`: where the step that failed began */
+    json_t *(*save)(
+        void *ctx); /* a new object; NULL: out of memory. After a failed `next`: where the step that failed began */
     /* TN_USAGE: the data are not those the cursor is for. */
     tn_status (*load)(void *ctx, const json_t *cursor);
     /* For looking at a batch again, outside of steps: where the next one comes from (inside a step: no allocation), that place again,
@@ -68,23 +70,26 @@ struct tn_source {
     tn_status (*apart)(void *ctx, const tn_source_start *how, tn_source *out);
     int64_t (*count)(void *ctx, tn_data_split split); /* tokens, samples or sequences of a split */
     void (*about)(void *ctx, FILE *f);                /* a line for people */
-    void (*example)(void *ctx, const tn_feed *f);     /* some of the training data, without start: for checks and benchmarks */
-    tn_status (*play)(void *ctx, int64_t episodes, tn_source_play *out); /* likeliest actions; always the same beginnings */
+    void (*example)(void *ctx,
+                    const tn_feed *f); /* some of the training data, without start: for checks and benchmarks */
+    tn_status (*play)(void *ctx, int64_t episodes,
+                      tn_source_play *out); /* likeliest actions; always the same beginnings */
     void (*close)(void *ctx);
 
-    const tn_dataset *text;   /* what it reads, where that is a data set of tokens; else NULL */
-    tn_loader_mode mode;      /* and how its rows are filled */
-    bool waits;               /* batches depend on the parameters: none is made ahead */
-    int prefers_ahead;        /* batches worth making ahead where nobody says how many; 0: they are there at once, or it does that itself */
-    struct tn_ahead *ahead;   /* who makes them, or NULL */
+    const tn_dataset *text; /* what it reads, where that is a data set of tokens; else NULL */
+    tn_loader_mode mode;    /* and how its rows are filled */
+    bool waits;             /* batches depend on the parameters: none is made ahead */
+    int prefers_ahead; /* batches worth making ahead where nobody says how many; 0: they are there at once, or it does that itself */
+    struct tn_ahead *ahead;          /* who makes them, or NULL */
     int64_t width[TN_LOADER_WIDTHS]; /* (n_widths): of rows that are narrower than T, ascending */
     int64_t n_widths;
     double train_tokens;  /* labels of an epoch; NaN: there is always more */
     double train_samples; /* of an epoch, where the data are samples; else 0 */
-    double bits;          /* per byte of held-out text that one nat per token stands for; NaN: its bytes are not known */
-    double weigh_by, weigh_of; /* a batch among those of its step counts as count * weigh_by / weigh_of; weigh_of 0: as 1 */
-    int64_t epoch_batches;     /* of the training part, as it was started; 0: it has no epochs */
-    int64_t looks;             /* evaluations that show how a training on it goes, where epochs do not say; 0: none */
+    double bits; /* per byte of held-out text that one nat per token stands for; NaN: its bytes are not known */
+    double weigh_by,
+        weigh_of;          /* a batch among those of its step counts as count * weigh_by / weigh_of; weigh_of 0: as 1 */
+    int64_t epoch_batches; /* of the training part, as it was started; 0: it has no epochs */
+    int64_t looks;         /* evaluations that show how a training on it goes, where epochs do not say; 0: none */
     /* Where answers of several kinds are counted apart: held-out batch i is of kind i % groups; else 0. */
     int64_t groups;                /* TN_SOURCE_GROUPS at most */
     const char *const *group_name; /* (groups) */
@@ -99,25 +104,26 @@ struct tn_shared;
 typedef struct tn_source_open {
     const tn_model *model;
     tn_settings *settings; /* sizes that are auto become those of the data, and what nobody set what suits them */
-    bool needed;           /* TN_USAGE where there are none; else *out is empty, and sizes become what the model assumes */
+    bool needed; /* TN_USAGE where there are none; else *out is empty, and sizes become what the model assumes */
     bool trains;
     struct tn_shared *shared; /* samples stay in it, or NULL */
 } tn_source_open;
 
 /* The one that the settings and the model's rows name: the kinds of sources.def in their order. */
 tn_status tn_source_find(const tn_source_open *o, tn_source *out);
-#define TN_SOURCE_KIND(name)                                                  \
-    bool tn_source_takes_##name(const tn_source_open *o);                     \
+#define TN_SOURCE_KIND(name)                                                                                           \
+    bool tn_source_takes_##name(const tn_source_open *o);                                                              \
     tn_status tn_source_open_##name(const tn_source_open *o, tn_source *out);
 #include "train/sources/sources.def"
 #undef TN_SOURCE_KIND
 
-void tn_source_close(tn_source *s); /* takes a zeroed one */
+void tn_source_close(tn_source *s);                                    /* takes a zeroed one */
 tn_status tn_source_started(tn_source *s, const tn_source_start *how); /* started, or closed where that fails */
 /* Starts it, with so many batches made ahead (0: in the call). */
 tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead);
 /* Memory that it takes when it is begun so; how->trainer is not asked for. */
-tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how, int ahead, size_t *out);
+tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how,
+                          int ahead, size_t *out);
 void tn_source_stop(tn_source *s); /* no batch is made ahead any more: before its trainer goes */
 /* The functions above, for a run: whoever watches the trainer is told, and what is made ahead is taken or undone. */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
@@ -128,7 +134,10 @@ void tn_source_mark_here(const tn_source *s, tn_source_mark *out);
 tn_status tn_source_back(const tn_source *s, const tn_source_mark *to);
 void tn_source_describe(const tn_source *s, int64_t row, char *buf, size_t bytes);
 /* Of a batch of so many labels among those of its step. */
-static inline float tn_source_weight(const tn_source *s, int64_t count) { return s->weigh_of > 0 ? (float)((double)count * s->weigh_by / s->weigh_of) : 1; }
+static inline float tn_source_weight(const tn_source *s, int64_t count)
+{
+    return s->weigh_of > 0 ? (float)((double)count * s->weigh_by / s->weigh_of) : 1;
+}
 /* For a trainer: what it fills, while it stays where it is. */
 tn_supply tn_source_supply(const tn_source *s);
 void tn_source_add_number(tn_source *s, const char *name, double value); /* or says it anew */
@@ -138,6 +147,9 @@ double tn_source_number_of(const tn_source *s, const char *name);        /* NaN:
 #define TN_CURSOR_MAX ((int64_t)1 << 50)
 tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out);
 /* Of a key that was looked at, or that is compared. */
-static inline int64_t tn_cursor_number(const json_t *cursor, const char *key) { return json_integer_value(json_object_get(cursor, key)); }
+static inline int64_t tn_cursor_number(const json_t *cursor, const char *key)
+{
+    return json_integer_value(json_object_get(cursor, key));
+}
 
 #endif

@@ -22,14 +22,23 @@ static void open_rig(rig *r, const char *const *set, size_t n)
     const tn_task *task;
     *r = (rig){ 0 };
     assert_ok(tn_settings_resolve("tep", set, n, &r->settings, &model));
-    assert_ok(tn_source_find(&(tn_source_open){ .model = model, .settings = r->settings, .needed = true, .trains = true }, &r->source));
+    assert_ok(
+        tn_source_find(&(tn_source_open){ .model = model, .settings = r->settings, .needed = true, .trains = true },
+                       &r->source));
     assert_true(r->source.play && r->source.waits && !r->source.apart);
     assert_ok(tn_task_find(tn_settings_text(r->settings, "task.name"), &task));
     r->env = task->env;
     assert_non_null(r->env);
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r->settings, .batch = tn_source_env_rows(r->env, r->settings),
-                                                    .length = 1, .supply = TN_MLP_SUPPLY(1, 1, .optional = true), .threads = 1 }, &r->learner));
-    assert_ok(tn_source_started(&r->source, &(tn_source_start){ .trainer = r->learner, .batch = tn_source_env_rows(r->env, r->settings), .length = 1 }));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model,
+                                                    .settings = r->settings,
+                                                    .batch = tn_source_env_rows(r->env, r->settings),
+                                                    .length = 1,
+                                                    .supply = TN_MLP_SUPPLY(1, 1, .optional = true),
+                                                    .threads = 1 },
+                             &r->learner));
+    assert_ok(tn_source_started(&r->source, &(tn_source_start){ .trainer = r->learner,
+                                                                .batch = tn_source_env_rows(r->env, r->settings),
+                                                                .length = 1 }));
 }
 
 static void close_rig(rig *r)
@@ -50,8 +59,12 @@ static played next(rig *r, int64_t *count)
 {
     assert_ok(tn_source_next(&r->source, 0, r->learner, count));
     const tn_feed f = tn_trainer_feed(r->learner);
-    return (played){ .batch = f.batch, .labels = tn_feed_at(&f, "labels"), .count = tn_feed_at(&f, "count"), .features = tn_feed_at(&f, "features"),
-                     .weights = tn_feed_at(&f, "weights"), .targets = tn_feed_at(&f, "targets") };
+    return (played){ .batch = f.batch,
+                     .labels = tn_feed_at(&f, "labels"),
+                     .count = tn_feed_at(&f, "count"),
+                     .features = tn_feed_at(&f, "features"),
+                     .weights = tn_feed_at(&f, "weights"),
+                     .targets = tn_feed_at(&f, "targets") };
 }
 
 static void learn(rig *r, int64_t step)
@@ -63,8 +76,8 @@ static void learn(rig *r, int64_t step)
     assert_true(a.ok && isfinite(loss));
 }
 
-static const char *const small[] = { "task=cartpole", "dim=8", "mode=energy", "rl.episodes=3", "rl.standardise=off", "rl.discount=0.5",
-                                     "seed=4" };
+static const char *const small[] = { "task=cartpole",      "dim=8",           "mode=energy", "rl.episodes=3",
+                                     "rl.standardise=off", "rl.discount=0.5", "seed=4" };
 
 /* CartPole gives 1 a step: with discount 1/2 a step with k behind it is worth 2 - 2^-k. The episodes can be read off that:
  * the last step of each is worth 1. */
@@ -98,7 +111,8 @@ static void standardised(void **state)
     double sum = 0, square = 0;
     open_rig(&r, (const char *const[]){ "task=cartpole", "dim=8", "mode=energy", "rl.episodes=2" }, 4);
     const played f = next(&r, &count);
-    for (int64_t i = 0; i < count; i++) sum += (double)f.targets[i], square += (double)f.targets[i] * (double)f.targets[i];
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)f.targets[i], square += (double)f.targets[i] * (double)f.targets[i];
     assert_float_equal(sum / (double)count, 0, 1e-5);
     assert_float_equal(square / (double)(count - 1), 1, 1e-4);
     close_rig(&r);
@@ -121,7 +135,8 @@ static bool same_feed(const played *a, const played *b)
 {
     const size_t n = (size_t)a->batch;
     return *a->count == *b->count && memcmp(a->features, b->features, 4 * n * sizeof(float)) == 0 &&
-           memcmp(a->labels, b->labels, n * sizeof *a->labels) == 0 && memcmp(a->weights, b->weights, n * sizeof(float)) == 0 &&
+           memcmp(a->labels, b->labels, n * sizeof *a->labels) == 0 &&
+           memcmp(a->weights, b->weights, n * sizeof(float)) == 0 &&
            memcmp(a->targets, b->targets, n * sizeof(float)) == 0;
 }
 

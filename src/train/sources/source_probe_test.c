@@ -31,8 +31,9 @@ static tn_status echo_build(tn_graph *g, const tn_settings *st, const tn_batch *
     return tn_graph_status(g);
 }
 
-static const tn_model echo = { TN_MODEL_HEAD, .name = "echo", .summary = "says what it hears", .settings = echo_rows, .n_settings = 1,
-                               .build = echo_build, TN_LANGUAGE_ROWS };
+static const tn_model echo = { TN_MODEL_HEAD,         .name = "echo",  .summary = "says what it hears",
+                               .settings = echo_rows, .n_settings = 1, .build = echo_build,
+                               TN_LANGUAGE_ROWS };
 
 typedef struct rig {
     tn_settings *settings;
@@ -89,10 +90,18 @@ static void open_rig(rig *r, const char *words, uint64_t seed)
     tn_source_close(&r->source);
     assert_ok(tn_probe_open(r->settings, &r->probe));
     assert_int_equal(tn_settings_int(r->settings, "vocab"), r->probe->vocab);
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &echo, .settings = r->settings, .batch = B, .length = r->probe->length,
-                                                    .logits = true, .widths = r->probe->lengths, .n_widths = r->probe->n_lengths }, &r->trainer));
-    assert_ok(tn_source_probe_open(r->probe, seed,
-                                   &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = r->probe->length, .heldout = TN_VALID }, &r->source));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &echo,
+                                                    .settings = r->settings,
+                                                    .batch = B,
+                                                    .length = r->probe->length,
+                                                    .logits = true,
+                                                    .widths = r->probe->lengths,
+                                                    .n_widths = r->probe->n_lengths },
+                             &r->trainer));
+    assert_ok(tn_source_probe_open(
+        r->probe, seed,
+        &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = r->probe->length, .heldout = TN_VALID },
+        &r->source));
     write_identity(r->trainer, "table", r->probe->vocab, 1);
     write_identity(r->trainer, "head", r->probe->vocab, 20);
 }
@@ -162,7 +171,8 @@ static void accuracy(void **state)
     }
     assert_true(tn_scores_get(&e.scores, "accuracy") == 1 && tn_scores_get(&e.scores, "loss") < 1e-3);
     assert_ok(tn_evaluate(r.trainer, &by_hand, p->groups - 1, &e)); /* the last group was not asked */
-    assert_true(isnan(group_of(&e, p, p->groups - 1)) && group_of(&e, p, 0) == 1 && tn_scores_get(&e.scores, "accuracy") == 1);
+    assert_true(isnan(group_of(&e, p, p->groups - 1)) && group_of(&e, p, 0) == 1 &&
+                tn_scores_get(&e.scores, "accuracy") == 1);
     close_rig(&r);
 }
 
@@ -272,7 +282,8 @@ static void setup_presets(void **state)
     assert_int_equal(s.length, 32);
     assert_int_equal(tn_session_count(&s, TN_TEST), 256);
     tn_session_close(&s);
-    assert_fails(tn_session_open("tep", other, 1, true, &s), TN_USAGE, "task=mqar is for models that read tokens, and tep learns from samples");
+    assert_fails(tn_session_open("tep", other, 1, true, &s), TN_USAGE,
+                 "task=mqar is for models that read tokens, and tep learns from samples");
 }
 
 /* --- runs ------------------------------------------------------------------------------------------------------------------------ */
@@ -288,11 +299,25 @@ static bool stop_now(void *ctx)
 }
 
 /* As tenon train does it. */
-static tn_status session(const tn_tempdir *d, const char *const *task, const char *run, int64_t stop_after, tn_progress_report *last)
+static tn_status session(const tn_tempdir *d, const char *const *task, const char *run, int64_t stop_after,
+                         tn_progress_report *last)
 {
     char dir[TN_PATH_BYTES + 8], path[TN_PATH_BYTES];
-    const char *const set[] = { task[1], task[2], task[3], "threads=1", "dim=8", "layers=1", "heads=1", "train.steps=24", "train.batch=2", "train.warmup=2",
-                                "train.eval_every=5", "ckpt.every=4", "train.accumulate=2", "task.heldout=3", dir };
+    const char *const set[] = { task[1],
+                                task[2],
+                                task[3],
+                                "threads=1",
+                                "dim=8",
+                                "layers=1",
+                                "heads=1",
+                                "train.steps=24",
+                                "train.batch=2",
+                                "train.warmup=2",
+                                "train.eval_every=5",
+                                "ckpt.every=4",
+                                "train.accumulate=2",
+                                "task.heldout=3",
+                                dir };
     tn_status s = TN_OK;
     tn_session on = { 0 };
     tn_jsonl *metrics = NULL;
@@ -303,12 +328,25 @@ static tn_status session(const tn_tempdir *d, const char *const *task, const cha
     snprintf(dir, sizeof dir, "run=%s", path);
     TN_TRY(tn_session_open(task[0], set, sizeof set / sizeof *set, true, &on));
     TN_TRY(tn_run_open(on.settings, "probe", false, &r));
-    if (r.checkpoint[0]) TN_TRY(tn_run_resume(&r, &(tn_training){ .trainer = on.trainer, .settings = on.settings, .source = &on.source,
-                                                                   .batch = on.batch, .length = on.length }, &state));
+    if (r.checkpoint[0])
+        TN_TRY(tn_run_resume(&r,
+                             &(tn_training){ .trainer = on.trainer,
+                                             .settings = on.settings,
+                                             .source = &on.source,
+                                             .batch = on.batch,
+                                             .length = on.length },
+                             &state));
     TN_TRY(tn_path_join(path, "metrics.jsonl", path, sizeof path));
     TN_TRY(tn_jsonl_open(path, r.checkpoint[0], &metrics));
-    const tn_training job = { .trainer = on.trainer, .settings = on.settings, .source = &on.source, .metrics = metrics, .dir = r.dir,
-                              .batch = on.batch, .length = on.length, .ctx = &stop, .interrupted = stop_now };
+    const tn_training job = { .trainer = on.trainer,
+                              .settings = on.settings,
+                              .source = &on.source,
+                              .metrics = metrics,
+                              .dir = r.dir,
+                              .batch = on.batch,
+                              .length = on.length,
+                              .ctx = &stop,
+                              .interrupted = stop_now };
     s = tn_training_run(&job, r.checkpoint[0] ? &state : NULL, last);
 done:
     (void)tn_jsonl_close(metrics);
@@ -342,9 +380,12 @@ static void stopped_and_continued(void **state)
     assert_int_equal(last.step, 24);
     assert_memory_equal(&last.last, &whole.last, sizeof last.last);
     snprintf(command, sizeof command,
-             "cd '%s' && for r in a b; do sed -E 's/,\"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' "
-             "$r/metrics.jsonl >$r.txt; done; grep -q '\"heldout_accuracy_' a.txt && grep -q '\"last_accuracy_' a/latest/state.json && cmp a.txt b.txt && "
-             "cmp a/latest/model.safetensors b/latest/model.safetensors && cmp a/latest/state.safetensors b/latest/state.safetensors",
+             "cd '%s' && for r in a b; do sed -E "
+             "'s/,\"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' "
+             "$r/metrics.jsonl >$r.txt; done; grep -q '\"heldout_accuracy_' a.txt && grep -q '\"last_accuracy_' "
+             "a/latest/state.json && cmp a.txt b.txt && "
+             "cmp a/latest/model.safetensors b/latest/model.safetensors && cmp a/latest/state.safetensors "
+             "b/latest/state.safetensors",
              d.path);
     assert_int_equal(system(command), 0);
     tn_tempdir_remove_all(&d);
@@ -358,8 +399,10 @@ void tn_tests_source_probe(tn_test_list *l)
     }
     tn_test_add(l, other_cursors, NULL, "probe source: cursors of others");
     for (size_t i = 0; i < sizeof setups / sizeof *setups; i++)
-        tn_test_add(l, setup, &setups[i], "probe source: settings: %s %s", setups[i].words, setups[i].key ? setups[i].key : "refused");
+        tn_test_add(l, setup, &setups[i], "probe source: settings: %s %s", setups[i].words,
+                    setups[i].key ? setups[i].key : "refused");
     tn_test_add(l, setup_presets, NULL, "probe source: presets");
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-        tn_test_add(l, stopped_and_continued, runs[i], "probe source: a run that was stopped: %s %s", runs[i][0], runs[i][1]);
+        tn_test_add(l, stopped_and_continued, runs[i], "probe source: a run that was stopped: %s %s", runs[i][0],
+                    runs[i][1]);
 }

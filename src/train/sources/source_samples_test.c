@@ -36,9 +36,16 @@ static void make_world(world *w, bool bytes, int64_t labels)
     for (int i = 0; i < N * labels; i++) w->y[i] = w->bytes[i * TOKENS * NUMBERS / labels] / 64;
     if (labels > 1)
         for (int i = 0; i < N * labels; i += 3) w->y[i] = -1;
-    w->set = (tn_samples){ .n = N, .tokens = TOKENS, .features = NUMBERS, .labels = labels, .classes = CLASSES,
-                           .x_u8 = bytes ? w->bytes : NULL, .x_f32 = bytes ? NULL : w->floats, .scale = bytes ? 1.f / 255 : 1,
-                           .y = w->y, .index = { w->index, w->index + TRAIN, w->index + TRAIN + VALID },
+    w->set = (tn_samples){ .n = N,
+                           .tokens = TOKENS,
+                           .features = NUMBERS,
+                           .labels = labels,
+                           .classes = CLASSES,
+                           .x_u8 = bytes ? w->bytes : NULL,
+                           .x_f32 = bytes ? NULL : w->floats,
+                           .scale = bytes ? 1.f / 255 : 1,
+                           .y = w->y,
+                           .index = { w->index, w->index + TRAIN, w->index + TRAIN + VALID },
                            .count = { TRAIN, VALID, TEST } };
 }
 
@@ -51,10 +58,11 @@ typedef struct rig {
     int32_t *labels, *sample, *count;
 } rig;
 
-static tn_status open_samples(const tn_samples *set, tn_trainer *t, int64_t batch, uint64_t seed, tn_data_split heldout, tn_source *out)
+static tn_status open_samples(const tn_samples *set, tn_trainer *t, int64_t batch, uint64_t seed, tn_data_split heldout,
+                              tn_source *out)
 {
-    return tn_source_samples_open(set, seed,
-                                  &(tn_source_start){ .trainer = t, .batch = batch, .length = TOKENS, .heldout = heldout }, out);
+    return tn_source_samples_open(
+        set, seed, &(tn_source_start){ .trainer = t, .batch = batch, .length = TOKENS, .heldout = heldout }, out);
 }
 
 /* What the settings of a run become by its data. */
@@ -68,8 +76,13 @@ static void open_rig(rig *r, bool bytes, int64_t labels, uint64_t seed, tn_data_
     const char *const set[] = { "inputs=3", "tokens=2", "classes=4", "threads=1" };
     make_world(&r->w, bytes, labels);
     r->settings = tn_mlp_settings(set, 4);
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = r->settings, .batch = B, .length = TOKENS,
-                                                    .supply = TN_MLP_SUPPLY(labels, TRAIN), .logits = true }, &r->trainer));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp,
+                                                    .settings = r->settings,
+                                                    .batch = B,
+                                                    .length = TOKENS,
+                                                    .supply = TN_MLP_SUPPLY(labels, TRAIN),
+                                                    .logits = true },
+                             &r->trainer));
     assert_ok(open_samples(&r->w.set, r->trainer, B, seed, heldout, &r->source));
     r->features = tn_trainer_input(r->trainer, "features");
     r->labels = tn_trainer_input(r->trainer, "labels");
@@ -224,7 +237,8 @@ static void heldout(void **state)
         }
         assert_int_equal(at, r.w.set.count[split]);
     }
-    for (int64_t b = 0; b < B; b++) r.w.y[r.w.set.index[split][b]] = -1; /* a first batch without labels does not end it */
+    for (int64_t b = 0; b < B; b++)
+        r.w.y[r.w.set.index[split][b]] = -1; /* a first batch without labels does not end it */
     int64_t count;
     assert_ok(tn_source_heldout(&r.source, 0, r.trainer, &count));
     assert_int_equal(count, r.w.set.count[split] - B);
@@ -266,7 +280,8 @@ static void accuracy(void **state)
     }
     assert_ok(tn_evaluate(r.trainer, &r.source, 0, &e));
     assert_int_equal(e.count, counted);
-    assert_true(right > 0 && right < counted && tn_scores_get(&e.scores, "accuracy") == (double)right / (double)counted);
+    assert_true(right > 0 && right < counted &&
+                tn_scores_get(&e.scores, "accuracy") == (double)right / (double)counted);
     assert_true(fabs(tn_scores_get(&e.scores, "loss") - loss / (double)counted) < 1e-5);
     assert_ok(tn_evaluate(r.trainer, &r.source, 1, &one));
     assert_true(one.count < counted);
@@ -341,7 +356,8 @@ static void setup_others(void **state)
     const char *task = "task=xor";
     assert_ok(find(&tn_mlp, st, false, &source));
     assert_null(source.ctx);
-    assert_true(tn_settings_int(st, "inputs") == 64 && tn_settings_int(st, "tokens") == 1 && tn_settings_int(st, "classes") == 10);
+    assert_true(tn_settings_int(st, "inputs") == 64 && tn_settings_int(st, "tokens") == 1 &&
+                tn_settings_int(st, "classes") == 10);
     tn_settings_free(st);
     st = tn_mlp_settings(&task, 1);
     assert_ok(tn_settings_set(st, "train.epochs", "50", "preset some"));
@@ -374,9 +390,20 @@ static bool stop_now(void *ctx)
 static tn_status session(const tn_tempdir *d, const char *run, int64_t stop_after, tn_progress_report *last)
 {
     char dir[TN_PATH_BYTES + 8], path[TN_PATH_BYTES];
-    const char *const set[] = { "inputs=3", "tokens=2", "classes=4", "threads=1", "train.steps=40", "train.lr=1e-1", "train.batch=5",
-                                "train.warmup=2", "train.eval_every=3", "train.eval_batches=0", "train.select=accuracy", "ckpt.every=7",
-                                "train.accumulate=2", dir };
+    const char *const set[] = { "inputs=3",
+                                "tokens=2",
+                                "classes=4",
+                                "threads=1",
+                                "train.steps=40",
+                                "train.lr=1e-1",
+                                "train.batch=5",
+                                "train.warmup=2",
+                                "train.eval_every=3",
+                                "train.eval_batches=0",
+                                "train.select=accuracy",
+                                "ckpt.every=7",
+                                "train.accumulate=2",
+                                dir };
     tn_status s = TN_OK;
     world w;
     tn_trainer *t = NULL;
@@ -389,15 +416,30 @@ static tn_status session(const tn_tempdir *d, const char *run, int64_t stop_afte
     snprintf(path, sizeof path, "%s/%s", d->path, run);
     snprintf(dir, sizeof dir, "run=%s", path);
     tn_settings *st = tn_mlp_settings(set, sizeof set / sizeof *set);
-    TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = st, .batch = B, .length = TOKENS, 
-                                                 .supply = TN_MLP_SUPPLY(1, TRAIN), .logits = true }, &t));
+    TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp,
+                                                 .settings = st,
+                                                 .batch = B,
+                                                 .length = TOKENS,
+                                                 .supply = TN_MLP_SUPPLY(1, TRAIN),
+                                                 .logits = true },
+                          &t));
     TN_TRY(open_samples(&w.set, t, B, 3, TN_VALID, &source));
     TN_TRY(tn_run_open(st, "mlp", false, &r));
-    if (r.checkpoint[0]) TN_TRY(tn_run_resume(&r, &(tn_training){ .trainer = t, .settings = st, .source = &source, .batch = B, .length = TOKENS }, &state));
+    if (r.checkpoint[0])
+        TN_TRY(tn_run_resume(
+            &r, &(tn_training){ .trainer = t, .settings = st, .source = &source, .batch = B, .length = TOKENS },
+            &state));
     TN_TRY(tn_path_join(path, "metrics.jsonl", path, sizeof path));
     TN_TRY(tn_jsonl_open(path, r.checkpoint[0], &metrics));
-    const tn_training job = { .trainer = t, .settings = st, .source = &source, .metrics = metrics, .dir = r.dir, .batch = B,
-                              .length = TOKENS, .ctx = &stop, .interrupted = stop_now };
+    const tn_training job = { .trainer = t,
+                              .settings = st,
+                              .source = &source,
+                              .metrics = metrics,
+                              .dir = r.dir,
+                              .batch = B,
+                              .length = TOKENS,
+                              .ctx = &stop,
+                              .interrupted = stop_now };
     s = tn_training_run(&job, r.checkpoint[0] ? &state : NULL, last);
 done:
     (void)tn_jsonl_close(metrics);
@@ -413,11 +455,15 @@ done:
 static void assert_same_runs(const tn_tempdir *d)
 {
     char command[900];
-    snprintf(command, sizeof command,
-             "cd '%s' && for r in a b; do sed -E 's/,\"(samples_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' "
-             "$r/metrics.jsonl >$r.txt; done; grep -q heldout_accuracy a.txt && cmp a.txt b.txt && "
-             "cmp a/latest/model.safetensors b/latest/model.safetensors && cmp a/latest/state.safetensors b/latest/state.safetensors && "
-             "cmp a/best/model.safetensors b/best/model.safetensors && [ \"$(readlink a/best)\" = \"$(readlink b/best)\" ]", d->path);
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && for r in a b; do sed -E "
+        "'s/,\"(samples_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' "
+        "$r/metrics.jsonl >$r.txt; done; grep -q heldout_accuracy a.txt && cmp a.txt b.txt && "
+        "cmp a/latest/model.safetensors b/latest/model.safetensors && cmp a/latest/state.safetensors "
+        "b/latest/state.safetensors && "
+        "cmp a/best/model.safetensors b/best/model.safetensors && [ \"$(readlink a/best)\" = \"$(readlink b/best)\" ]",
+        d->path);
     assert_int_equal(system(command), 0);
 }
 
@@ -432,7 +478,8 @@ static void assert_best(const tn_tempdir *d, const tn_progress_report *last)
     assert_ok(tn_file_read_all(path, 1 << 22, &text, NULL));
     for (char *rest = text, *line; (line = strtok_r(rest, "\n", &rest));) {
         json_t *v = json_loads(line, 0, NULL);
-        const double x = json_number_value(json_object_get(v, "heldout_accuracy")), y = json_number_value(json_object_get(v, "heldout"));
+        const double x = json_number_value(json_object_get(v, "heldout_accuracy")),
+                     y = json_number_value(json_object_get(v, "heldout"));
         if (json_object_get(v, "heldout") && (x > best || (x == best && y < loss))) {
             best = x;
             loss = y;
@@ -446,7 +493,9 @@ static void assert_best(const tn_tempdir *d, const tn_progress_report *last)
     snprintf(path, sizeof path, "%s/a", d->path);
     assert_ok(tn_ckpt_list_read(path, &l));
     for (size_t i = 0; i < l.n; i++)
-        if (l.entry[i].best) assert_true(l.entry[i].step == step && tn_scores_get(&l.entry[i].scores, "accuracy") == best && strcmp(l.entry[i].select, "accuracy") == 0);
+        if (l.entry[i].best)
+            assert_true(l.entry[i].step == step && tn_scores_get(&l.entry[i].scores, "accuracy") == best &&
+                        strcmp(l.entry[i].select, "accuracy") == 0);
     assert_true(tn__ckpt_pointed(path, "best") == step);
     tn_ckpt_list_free(&l);
 }
@@ -478,15 +527,25 @@ static void short_batches(void **state)
     int64_t n = 0;
     for (int whole = 0; whole < 2; whole++) {
         const int64_t batch = whole ? TRAIN : B;
-        const char *const set[] = { "inputs=3", "tokens=2", "classes=4", "threads=1", "train.steps=1", "train.warmup=0", "train.optimizer=sgd",
-                                    "train.clip=0", "train.lr=1", whole ? "train.accumulate=1" : "train.accumulate=3" };
+        const char *const set[] = { "inputs=3",
+                                    "tokens=2",
+                                    "classes=4",
+                                    "threads=1",
+                                    "train.steps=1",
+                                    "train.warmup=0",
+                                    "train.optimizer=sgd",
+                                    "train.clip=0",
+                                    "train.lr=1",
+                                    whole ? "train.accumulate=1" : "train.accumulate=3" };
         world w;
         tn_trainer *t;
         tn_source source;
         tn_progress_report last;
         make_world(&w, true, 1);
         tn_settings *st = tn_mlp_settings(set, sizeof set / sizeof *set);
-        assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = st, .batch = batch, .length = TOKENS }, &t));
+        assert_ok(
+            tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = st, .batch = batch, .length = TOKENS },
+                           &t));
         assert_ok(open_samples(&w.set, t, batch, 0, TN_VALID, &source));
         const tn_training job = { .trainer = t, .settings = st, .source = &source, .batch = batch, .length = TOKENS };
         assert_ok(tn_training_run(&job, NULL, &last));
@@ -520,8 +579,14 @@ static void checks(void **state)
     tn_settings *st = tn_mlp_settings(set, 2);
     assert_ok(find(&tn_mlp, st, false, &source));
     assert_true(task == (source.ctx != NULL));
-    const tn_check c = { .model = &tn_mlp, .settings = st, .batch = 8, .length = tn_inputs_length(&tn_mlp, st), .source = &source,
-                         .only = "parameters,gradients,leak,overfit,determinism,allocations,speed", .ctx = seen, .row = take_check };
+    const tn_check c = { .model = &tn_mlp,
+                         .settings = st,
+                         .batch = 8,
+                         .length = tn_inputs_length(&tn_mlp, st),
+                         .source = &source,
+                         .only = "parameters,gradients,leak,overfit,determinism,allocations,speed",
+                         .ctx = seen,
+                         .row = take_check };
     assert_ok(tn_check_run(&c));
     assert_true(seen[TN_PASS] == 6 && seen[TN_SKIPPED] == 1);
     tn_source_close(&source);
@@ -542,8 +607,8 @@ void tn_tests_source_samples(tn_test_list *l)
     tn_test_add(l, accuracy, &one, "task source: accuracy");
     tn_test_add(l, accuracy, &each, "task source: accuracy, a label for each token");
     for (size_t i = 0; i < sizeof setup_rows / sizeof *setup_rows; i++)
-        tn_test_add(l, setup, &setup_rows[i], "task setup: %s %s %s", setup_rows[i].set[0], setup_rows[i].set[1] ? setup_rows[i].set[1] : "",
-                    setup_rows[i].set[2] ? setup_rows[i].set[2] : "");
+        tn_test_add(l, setup, &setup_rows[i], "task setup: %s %s %s", setup_rows[i].set[0],
+                    setup_rows[i].set[1] ? setup_rows[i].set[1] : "", setup_rows[i].set[2] ? setup_rows[i].set[2] : "");
     tn_test_add(l, setup_others, NULL, "task setup: others");
     tn_test_add(l, sessions, NULL, "task run: in sessions of 0, 1, 2, ... steps");
     tn_test_add(l, short_batches, NULL, "task run: short batches count less");

@@ -66,7 +66,8 @@ tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead)
     return ahead > 0 && can_be_ahead(s, how) ? tn_ahead_new(s, how, ahead, &s->ahead) : TN_OK;
 }
 
-tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how, int ahead, size_t *out)
+tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how,
+                          int ahead, size_t *out)
 {
     const tn_supply supply = tn_source_supply(s);
     tn_inputs in;
@@ -99,7 +100,10 @@ tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64
     return st;
 }
 
-json_t *tn_source_save(const tn_source *s) { return s->ahead && tn_ahead_settle(s->ahead, false) != TN_OK ? NULL : s->save(s->ctx); }
+json_t *tn_source_save(const tn_source *s)
+{
+    return s->ahead && tn_ahead_settle(s->ahead, false) != TN_OK ? NULL : s->save(s->ctx);
+}
 
 tn_status tn_source_load(const tn_source *s, const json_t *cursor)
 {
@@ -151,8 +155,11 @@ tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out)
 {
     const json_t *v = json_object_get(cursor, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > TN_CURSOR_MAX)
-        return tn_error(TN_BAD_FILE, "the checkpoint's place in the data is impossible (%s is no count): use another checkpoint, or start "
-                                     "over with --fresh", key);
+        return tn_error(
+            TN_BAD_FILE,
+            "the checkpoint's place in the data is impossible (%s is no count): use another checkpoint, or start "
+            "over with --fresh",
+            key);
     *out = json_integer_value(v);
     return TN_OK;
 }

@@ -14,8 +14,8 @@
 /* What it fills, in this order. Marks of documents only where a row may hold several. */
 enum { TOKENS, LABELS, RESET, DOCUMENT, POSITIONS, ROWS, UNMARKED = RESET };
 static const tn_input_row rows[ROWS] = {
-    { "tokens", TN_I32, { TN_B, TN_T }, .cut = true }, { "labels", TN_I32, { TN_B, TN_T }, .cut = true, .pad = -1 },
-    { "reset", TN_I32, { TN_B, TN_T }, .cut = true }, { "document", TN_I32, { TN_B, TN_T }, .cut = true },
+    { "tokens", TN_I32, { TN_B, TN_T }, .cut = true },    { "labels", TN_I32, { TN_B, TN_T }, .cut = true, .pad = -1 },
+    { "reset", TN_I32, { TN_B, TN_T }, .cut = true },     { "document", TN_I32, { TN_B, TN_T }, .cut = true },
     { "positions", TN_I32, { TN_B, TN_T }, .cut = true },
 };
 
@@ -23,7 +23,7 @@ typedef struct dataset_source {
     tn_source_text_options o;
     tn_source_start at;
     tn_feed_map map;
-    tn_dataset *own; /* the data set, where it closes it */
+    tn_dataset *own;            /* the data set, where it closes it */
     tn_loader *train, *heldout; /* NULL where there is none */
     int64_t of_step;            /* batches taken of the step at work */
     tn_loader_cursor step_at;   /* where it began */
@@ -57,7 +57,8 @@ static void copy_row(const tn_loader_batch *b, int64_t row, const tn_feed *to, c
         if (x) memcpy(x + row * T, from[k] + row * W, (size_t)W * sizeof *x);
     }
     if (W < T) tn_feed_pad_row(to, row, W);
-    if (document || positions) mark_row(b->reset + row * W, W, document ? document + row * T : NULL, positions ? positions + row * T : NULL);
+    if (document || positions)
+        mark_row(b->reset + row * W, W, document ? document + row * T : NULL, positions ? positions + row * T : NULL);
 }
 
 static tn_status take(const dataset_source *s, tn_loader *l, const tn_feeder *t, int64_t *count)
@@ -105,14 +106,24 @@ static int prefetch_of(const tn_source_text_options *o, const tn_source_start *a
 
 static tn_loader_options train_options(const tn_source_text_options *o, const tn_source_start *at)
 {
-    return (tn_loader_options){ .dataset = o->data, .split = TN_TRAIN, .batch = at->batch, .length = at->length, .mode = o->mode,
-                                .seed = o->seed, .workers = o->workers, .depth = prefetch_of(o, at) + 1 };
+    return (tn_loader_options){ .dataset = o->data,
+                                .split = TN_TRAIN,
+                                .batch = at->batch,
+                                .length = at->length,
+                                .mode = o->mode,
+                                .seed = o->seed,
+                                .workers = o->workers,
+                                .depth = prefetch_of(o, at) + 1 };
 }
 
 static tn_loader_options heldout_options(const tn_source_text_options *o, const tn_source_start *at)
 {
-    return (tn_loader_options){ .dataset = o->data, .split = at->heldout, .batch = at->batch, .length = at->length,
-                                .mode = o->mode == TN_LOADER_BUCKET ? TN_LOADER_BUCKET : TN_LOADER_PACK, .evaluate = true };
+    return (tn_loader_options){ .dataset = o->data,
+                                .split = at->heldout,
+                                .batch = at->batch,
+                                .length = at->length,
+                                .mode = o->mode == TN_LOADER_BUCKET ? TN_LOADER_BUCKET : TN_LOADER_PACK,
+                                .evaluate = true };
 }
 
 static bool has_heldout(const tn_source_text_options *o, const tn_source_start *at)
@@ -125,7 +136,8 @@ static size_t source_bytes(void *ctx, const tn_source_start *at)
 {
     const dataset_source *s = ctx;
     const tn_loader_options train = train_options(&s->o, at), heldout = heldout_options(&s->o, at);
-    const size_t a = at->heldout_only ? 0 : tn_loader_bytes(&train), b = has_heldout(&s->o, at) ? tn_loader_bytes(&heldout) : 0;
+    const size_t a = at->heldout_only ? 0 : tn_loader_bytes(&train),
+                 b = has_heldout(&s->o, at) ? tn_loader_bytes(&heldout) : 0;
     size_t all;
     return tn_add_ok(a, b, &all) && tn_add_ok(all, tn_dataset_bytes(s->o.data), &all) ? all : SIZE_MAX;
 }
@@ -155,20 +167,21 @@ static json_t *source_save(void *ctx)
 {
     const dataset_source *s = ctx;
     const tn_loader_cursor c = s->failed ? s->step_at : tn_loader_position(s->train);
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", "dataset", "data",
-                     tn_dataset_about(s->o.data)->fingerprint, "content", tn_dataset_about(s->o.data)->content, "batches", (json_int_t)c.step, "epoch", (json_int_t)c.epoch,
-                     "index", (json_int_t)c.index, "offset", (json_int_t)c.offset, "batch", (json_int_t)c.batch, "seed",
-                     (json_int_t)c.seed, "documents", (json_int_t)c.documents, "train", (json_int_t)c.tokens, "heldout",
-                     (json_int_t)tn_dataset_count(s->o.data, s->at.heldout).tokens, "rows", (json_int_t)c.rows, "length",
-                     (json_int_t)c.length, "mode", (json_int_t)c.mode);
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", "dataset",
+                     "data", tn_dataset_about(s->o.data)->fingerprint, "content", tn_dataset_about(s->o.data)->content,
+                     "batches", (json_int_t)c.step, "epoch", (json_int_t)c.epoch, "index", (json_int_t)c.index,
+                     "offset", (json_int_t)c.offset, "batch", (json_int_t)c.batch, "seed", (json_int_t)c.seed,
+                     "documents", (json_int_t)c.documents, "train", (json_int_t)c.tokens, "heldout",
+                     (json_int_t)tn_dataset_count(s->o.data, s->at.heldout).tokens, "rows", (json_int_t)c.rows,
+                     "length", (json_int_t)c.length, "mode", (json_int_t)c.mode);
 }
 
 static uint64_t number_of(const json_t *cursor, const char *key) { return (uint64_t)tn_cursor_number(cursor, key); }
 
 static tn_status check_counts(const json_t *cursor)
 {
-    static const char *const counts[] = { "batches", "epoch", "index", "offset", "batch", "documents", "train", "heldout", "rows",
-                                          "length", "mode" };
+    static const char *const counts[] = { "batches", "epoch",   "index", "offset", "batch", "documents",
+                                          "train",   "heldout", "rows",  "length", "mode" };
     int64_t n;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) TN_RETURN_IF(tn_cursor_count(cursor, counts[i], &n));
     return TN_OK;
@@ -181,19 +194,25 @@ static tn_status check_same_data(const dataset_source *s, const json_t *cursor)
     const uint64_t train = tn_dataset_count(s->o.data, TN_TRAIN).tokens,
                    heldout = tn_dataset_count(s->o.data, s->at.heldout).tokens;
     if (number_of(cursor, "train") != train || number_of(cursor, "heldout") != heldout)
-        return tn_error(TN_USAGE, "the text has %llu + %llu %s and had %llu + %llu when the run began: put the old text back, or "
-                                  "start over with --fresh or run=OTHER", (unsigned long long)train, (unsigned long long)heldout,
+        return tn_error(TN_USAGE,
+                        "the text has %llu + %llu %s and had %llu + %llu when the run began: put the old text back, or "
+                        "start over with --fresh or run=OTHER",
+                        (unsigned long long)train, (unsigned long long)heldout,
                         info->item == TN_ITEM_U8 ? "bytes" : "tokens", (unsigned long long)number_of(cursor, "train"),
                         (unsigned long long)number_of(cursor, "heldout"));
     const char *content = json_string_value(json_object_get(cursor, "content"));
     if (content && content[0] && info->content[0]) { /* older checkpoints have none */
         if (strcmp(content, info->content) == 0) return TN_OK;
-        return tn_error(TN_USAGE, "the %s changed since the run began, though not in size: put the old one back, or start over with --fresh "
-                                  "or run=OTHER", info->is_raw ? "text (or its tokenizer) has" : "data set has");
+        return tn_error(
+            TN_USAGE,
+            "the %s changed since the run began, though not in size: put the old one back, or start over with --fresh "
+            "or run=OTHER",
+            info->is_raw ? "text (or its tokenizer) has" : "data set has");
     }
     if (strcmp(was ? was : "", info->fingerprint) != 0)
-        return tn_error(TN_USAGE, "the data set was prepared anew from other files or settings since the run began: prepare it as "
-                                  "before, or start over with --fresh or run=OTHER");
+        return tn_error(
+            TN_USAGE, "the data set was prepared anew from other files or settings since the run began: prepare it as "
+                      "before, or start over with --fresh or run=OTHER");
     return TN_OK;
 }
 
@@ -202,14 +221,21 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     dataset_source *s = ctx;
     const char *kind = json_string_value(json_object_get(cursor, "kind"));
     if (!kind || strcmp(kind, "dataset") != 0)
-        return tn_error(TN_USAGE, "the run was trained on other data than a data set: give it the same, or start over with --fresh");
+        return tn_error(
+            TN_USAGE,
+            "the run was trained on other data than a data set: give it the same, or start over with --fresh");
     TN_RETURN_IF(check_counts(cursor));
     TN_RETURN_IF(check_same_data(s, cursor));
-    const tn_loader_cursor c = { .step = number_of(cursor, "batches"), .epoch = number_of(cursor, "epoch"),
-                                 .index = number_of(cursor, "index"), .offset = number_of(cursor, "offset"),
-                                 .batch = number_of(cursor, "batch"), .seed = number_of(cursor, "seed"),
-                                 .documents = number_of(cursor, "documents"), .tokens = number_of(cursor, "train"),
-                                 .rows = (int64_t)number_of(cursor, "rows"), .length = (int64_t)number_of(cursor, "length"),
+    const tn_loader_cursor c = { .step = number_of(cursor, "batches"),
+                                 .epoch = number_of(cursor, "epoch"),
+                                 .index = number_of(cursor, "index"),
+                                 .offset = number_of(cursor, "offset"),
+                                 .batch = number_of(cursor, "batch"),
+                                 .seed = number_of(cursor, "seed"),
+                                 .documents = number_of(cursor, "documents"),
+                                 .tokens = number_of(cursor, "train"),
+                                 .rows = (int64_t)number_of(cursor, "rows"),
+                                 .length = (int64_t)number_of(cursor, "length"),
                                  .mode = number_of(cursor, "mode") };
     return open_train(s, &c);
 }
@@ -241,16 +267,21 @@ static void source_describe(void *ctx, int64_t row, char *buf, size_t bytes)
     const bool known = row >= 0 && row < s->at.batch;
     const int64_t first = known ? row : 0, end = known ? row + 1 : s->at.batch < SHOWN ? s->at.batch : SHOWN;
     uint64_t document, offset;
-    size_t n = (size_t)snprintf(buf, bytes, "batch %llu", (unsigned long long)c.step); /* counted from 1, as steps are */
-    if (s->o.mode != TN_LOADER_WINDOW) n += (size_t)snprintf(buf + n, bytes - n, " of epoch %llu", (unsigned long long)c.epoch);
+    size_t n =
+        (size_t)snprintf(buf, bytes, "batch %llu", (unsigned long long)c.step); /* counted from 1, as steps are */
+    if (s->o.mode != TN_LOADER_WINDOW)
+        n += (size_t)snprintf(buf + n, bytes - n, " of epoch %llu", (unsigned long long)c.epoch);
     for (int64_t i = first; i < end && n < bytes; i++) {
         if (tn_loader_row(s->train, i, &document, &offset) != TN_OK) return;
         const char *lead = i > first ? ", " : known ? ", row " : ", rows from ";
         n += (size_t)snprintf(buf + n, bytes - n, "%s", lead);
         if (known && n < bytes) n += (size_t)snprintf(buf + n, bytes - n, "%lld from ", (long long)row);
-        if (n < bytes) n += (size_t)snprintf(buf + n, bytes - n, "document %llu %s %llu", (unsigned long long)document, unit, (unsigned long long)offset);
+        if (n < bytes)
+            n += (size_t)snprintf(buf + n, bytes - n, "document %llu %s %llu", (unsigned long long)document, unit,
+                                  (unsigned long long)offset);
     }
-    if (!known && end < s->at.batch && n < bytes) snprintf(buf + n, bytes - n, " and %lld more", (long long)(s->at.batch - end));
+    if (!known && end < s->at.batch && n < bytes)
+        snprintf(buf + n, bytes - n, " and %lld more", (long long)(s->at.batch - end));
 }
 
 /* --- opening --------------------------------------------------------------------------------------------------------- */
@@ -299,7 +330,10 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
     return open_heldout(s);
 }
 
-static int64_t source_count(void *ctx, tn_data_split split) { return (int64_t)tn_dataset_count(((const dataset_source *)ctx)->o.data, split).tokens; }
+static int64_t source_count(void *ctx, tn_data_split split)
+{
+    return (int64_t)tn_dataset_count(((const dataset_source *)ctx)->o.data, split).tokens;
+}
 
 static const char *count_text(double n, char buf[16])
 {
@@ -316,8 +350,9 @@ static void source_about(void *ctx, FILE *f)
     const tn_dataset_info *info = tn_dataset_about(s->o.data);
     const bool bytes = info->item == TN_ITEM_U8;
     char count[16], held[16], name[512]; /* a file's name may have lines of its own */
-    fprintf(f, "data    %s, %s %s, %s held out", tn_text_quote(s->o.path, name, sizeof name), count_text((double)source_count(ctx, TN_TRAIN), count),
-            bytes ? "bytes" : "tokens", count_text((double)source_count(ctx, TN_VALID), held));
+    fprintf(f, "data    %s, %s %s, %s held out", tn_text_quote(s->o.path, name, sizeof name),
+            count_text((double)source_count(ctx, TN_TRAIN), count), bytes ? "bytes" : "tokens",
+            count_text((double)source_count(ctx, TN_VALID), held));
     if (!bytes) fprintf(f, ", vocabulary %lld", (long long)info->vocab);
     fprintf(f, ", %s\n", modes[s->o.mode]);
 }
@@ -337,11 +372,28 @@ static tn_status make(const tn_source_text_options *o, tn_dataset *own, int64_t 
         return TN_MEMORY;
     }
     *s = (dataset_source){ .o = *o, .own = own };
-    *out = (tn_source){ .ctx = s, .what = "data", .start = source_start, .bytes = source_bytes, .next = source_next, .heldout = source_heldout,
-                        .save = source_save, .load = source_load, .mark = source_mark, .back = source_back, .describe = source_describe,
-                        .apart = source_apart, .count = source_count, .about = source_about, .close = source_close, .text = o->data, .mode = o->mode,
-                        .train_tokens = (double)tn_dataset_count(o->data, TN_TRAIN).tokens, .bits = NAN, .looks = TEXT_LOOKS,
-                        .rows = rows, .n_rows = o->mode == TN_LOADER_PACK ? ROWS : UNMARKED };
+    *out = (tn_source){ .ctx = s,
+                        .what = "data",
+                        .start = source_start,
+                        .bytes = source_bytes,
+                        .next = source_next,
+                        .heldout = source_heldout,
+                        .save = source_save,
+                        .load = source_load,
+                        .mark = source_mark,
+                        .back = source_back,
+                        .describe = source_describe,
+                        .apart = source_apart,
+                        .count = source_count,
+                        .about = source_about,
+                        .close = source_close,
+                        .text = o->data,
+                        .mode = o->mode,
+                        .train_tokens = (double)tn_dataset_count(o->data, TN_TRAIN).tokens,
+                        .bits = NAN,
+                        .looks = TEXT_LOOKS,
+                        .rows = rows,
+                        .n_rows = o->mode == TN_LOADER_PACK ? ROWS : UNMARKED };
     if (o->mode == TN_LOADER_BUCKET) out->n_widths = tn_loader_widths(length, out->width);
     tn_source_add_number(out, "vocab", (double)tn_dataset_about(o->data)->vocab);
     return TN_OK;
@@ -360,13 +412,17 @@ static tn_status open_dataset(const tn_source_open *o, const char *path, tn_data
     const tn_settings *st = o->settings;
     const char *tokenizer = tn_settings_text(st, "tokenizer");
     const bool bytes = !tokenizer[0] || strcmp(tokenizer, "bytes") == 0;
-    const tn_dataset_options how = { .holdout_frac = tn_settings_float(st, "train.holdout_frac"), .test_frac = tn_settings_float(st, "train.test_frac"),
-                                     .window = bytes ? (uint64_t)tn_settings_int(st, "train.context") + 1 : 0, .tokenizer = tokenizer,
-                                     .seed = (uint64_t)tn_settings_int(st, "seed"), .content = o->trains };
+    const tn_dataset_options how = { .holdout_frac = tn_settings_float(st, "train.holdout_frac"),
+                                     .test_frac = tn_settings_float(st, "train.test_frac"),
+                                     .window = bytes ? (uint64_t)tn_settings_int(st, "train.context") + 1 : 0,
+                                     .tokenizer = tokenizer,
+                                     .seed = (uint64_t)tn_settings_int(st, "seed"),
+                                     .content = o->trains };
     TN_RETURN_IF(tn_dataset_open(path, &how, out));
     const tn_dataset_info *info = tn_dataset_about(*out);
     if (info->kind != TN_SHARD_TOKENS)
-        return tn_error(TN_USAGE, "%.640s holds arrays, and %s learns from tokens: prepare text instead", path, o->model->name);
+        return tn_error(TN_USAGE, "%.640s holds arrays, and %s learns from tokens: prepare text instead", path,
+                        o->model->name);
     if (!info->is_raw && tokenizer[0])
         return tn_error(TN_USAGE, "%.640s is prepared and has its own tokenizer: leave tokenizer= out", path);
     return TN_OK;
@@ -377,10 +433,15 @@ static tn_loader_mode mode_of(const tn_settings *st, const tn_dataset *data)
     const char *mode = tn_settings_text(st, "loader.mode");
     const bool one = tn_dataset_about(data)->is_raw && tn_dataset_count(data, TN_TRAIN).documents == 1;
     if (strcmp(mode, "auto") == 0) return one ? TN_LOADER_WINDOW : TN_LOADER_PACK;
-    return strcmp(mode, "window") == 0 ? TN_LOADER_WINDOW : strcmp(mode, "bucket") == 0 ? TN_LOADER_BUCKET : TN_LOADER_PACK;
+    return strcmp(mode, "window") == 0   ? TN_LOADER_WINDOW
+           : strcmp(mode, "bucket") == 0 ? TN_LOADER_BUCKET
+                                         : TN_LOADER_PACK;
 }
 
-bool tn_source_takes_text(const tn_source_open *o) { return tn_settings_text(o->settings, "data")[0] && tn_model_reads(o->model, "tokens"); }
+bool tn_source_takes_text(const tn_source_open *o)
+{
+    return tn_settings_text(o->settings, "data")[0] && tn_model_reads(o->model, "tokens");
+}
 
 tn_status tn_source_open_text(const tn_source_open *o, tn_source *out)
 {
@@ -394,8 +455,13 @@ tn_status tn_source_open_text(const tn_source_open *o, tn_source *out)
         tn_dataset_close(data);
         return s;
     }
-    const tn_source_text_options how = { .data = data, .path = path, .mode = mode_of(st, data), .seed = (uint64_t)tn_settings_int(st, "seed"),
+    const tn_source_text_options how = { .data = data,
+                                         .path = path,
+                                         .mode = mode_of(st, data),
+                                         .seed = (uint64_t)tn_settings_int(st, "seed"),
                                          .workers = (int)tn_settings_int(st, "loader.workers"),
-                                         .prefetch = tn_settings_is_auto(st, "loader.prefetch") ? -1 : (int)tn_settings_int(st, "loader.prefetch") };
+                                         .prefetch = tn_settings_is_auto(st, "loader.prefetch")
+                                                         ? -1
+                                                         : (int)tn_settings_int(st, "loader.prefetch") };
     return make(&how, data, tn_settings_int(st, "train.context"), out);
 }

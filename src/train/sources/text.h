@@ -9,7 +9,8 @@ typedef struct tn_source_text_options {
     const char *path;       /* of it, for people; or NULL */
     tn_loader_mode mode;
     uint64_t seed;
-    int workers, prefetch; /* threads that fill batches, and batches they may be ahead; -1: as many as their memory allows, 4 at most */
+    int workers,
+        prefetch; /* threads that fill batches, and batches they may be ahead; -1: as many as their memory allows, 4 at most */
 } tn_source_text_options;
 
 /* Opened and started. */

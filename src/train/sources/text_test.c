@@ -24,28 +24,36 @@ static void open_data(rig *r)
 {
     tn_tempdir_make(&r->dir);
     tn_put_documents(tn_tempdir_file(&r->dir, "d.jsonl"), 24);
-    assert_ok(tn_dataset_open(tn_tempdir_file(&r->dir, "d.jsonl"), &(tn_dataset_options){ .holdout_frac = 0.2 }, &r->data));
+    assert_ok(
+        tn_dataset_open(tn_tempdir_file(&r->dir, "d.jsonl"), &(tn_dataset_options){ .holdout_frac = 0.2 }, &r->data));
 }
 
-static tn_trainer *trainer_of(rig *r, const char *model, const char *const *set, size_t n, int64_t B, int64_t T, bool documents)
+static tn_trainer *trainer_of(rig *r, const char *model, const char *const *set, size_t n, int64_t B, int64_t T,
+                              bool documents)
 {
     tn_trainer *t;
     const tn_model *m;
     tn_settings_free(r->settings);
     r->settings = NULL;
     assert_ok(tn_settings_resolve(model, set, n, &r->settings, &m));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = r->settings, .batch = B, .length = T,
-                                                    .supply = &(tn_supply){ .optional = documents } }, &t));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m,
+                                                    .settings = r->settings,
+                                                    .batch = B,
+                                                    .length = T,
+                                                    .supply = &(tn_supply){ .optional = documents } },
+                             &t));
     return t;
 }
 
-static void open_rig(rig *r, const char *model, const char *const *set, size_t n, int64_t B, int64_t T, tn_loader_mode mode)
+static void open_rig(rig *r, const char *model, const char *const *set, size_t n, int64_t B, int64_t T,
+                     tn_loader_mode mode)
 {
     *r = (rig){ 0 };
     open_data(r);
     r->trainer = trainer_of(r, model, set, n, B, T, tn_source_marks_documents(mode));
-    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r->data, .mode = mode, .seed = 5, .workers = 1, .prefetch = 2 },
-                                  &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID }, &r->source));
+    assert_ok(tn_source_text_open(
+        &(tn_source_text_options){ .data = r->data, .mode = mode, .seed = 5, .workers = 1, .prefetch = 2 },
+        &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID }, &r->source));
 }
 
 static void close_rig(rig *r)
@@ -79,7 +87,8 @@ typedef struct marked {
 static marked row_of(tn_trainer *t)
 {
     const tn_feed f = tn_trainer_feed(t);
-    return (marked){ tn_feed_at(&f, "tokens"), tn_feed_at(&f, "labels"), tn_feed_at(&f, "reset"), tn_feed_at(&f, "document") };
+    return (marked){ tn_feed_at(&f, "tokens"), tn_feed_at(&f, "labels"), tn_feed_at(&f, "reset"),
+                     tn_feed_at(&f, "document") };
 }
 
 /* By whichever mark the model reads. */
@@ -195,8 +204,10 @@ static void nothing_held_out(void **state)
     tn_evaluation e;
     open_rig(&r, "gpt", set, 6, 2, 32, TN_LOADER_PACK);
     tn_source_close(&r.source);
-    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r.data },
-                                  &(tn_source_start){ .trainer = r.trainer, .batch = 2, .length = 32, .heldout = TN_TEST }, &r.source));
+    assert_ok(
+        tn_source_text_open(&(tn_source_text_options){ .data = r.data },
+                            &(tn_source_start){ .trainer = r.trainer, .batch = 2, .length = 32, .heldout = TN_TEST },
+                            &r.source));
     assert_ok(tn_evaluate(r.trainer, &r.source, 0, &e));
     assert_true(e.count == 0 && isnan(tn_scores_first(&e.scores)) && isnan(r.source.bits));
     close_rig(&r);
@@ -223,8 +234,16 @@ static void narrow_rows(void **state)
 static void quiet_steps(void **state)
 {
     (void)state;
-    const char *const set[] = { "dim=16", "layers=1", "heads=2", "vocab=256", "threads=1", "train.context=32", "log.level=profiling",
-                                "log.every=1", "train.steps=12", "train.eval_every=4" };
+    const char *const set[] = { "dim=16",
+                                "layers=1",
+                                "heads=2",
+                                "vocab=256",
+                                "threads=1",
+                                "train.context=32",
+                                "log.level=profiling",
+                                "log.every=1",
+                                "train.steps=12",
+                                "train.eval_every=4" };
     rig r;
     int64_t count;
     float loss;
@@ -258,10 +277,13 @@ static bool holds(const char *name, const char *const *parts)
 /* Without gradients a step is weight decay alone: matrices shrink; norms, biases and spectra stay. */
 static void decay_groups(void **state)
 {
-    static const char *const shrink[] = { ".w_", ".w1", ".w2", "embed", "head", NULL },
-                            *const stay[] = { "norm", ".b_", ".b1", ".b2", "nu", "omega", NULL };
-    const char *const set[] = { "dim=16", "layers=2", "heads=2", "vocab=64", "threads=1", "train.context=8", "train.warmup=0",
-                                "train.lr=0.1", "train.decay=0.5", "train.steps=1000", *state };
+    static const char *const shrink[] = { ".w_", ".w1", ".w2", "embed", "head", NULL }, *const stay[] = {
+        "norm", ".b_", ".b1", ".b2", "nu", "omega", NULL
+    };
+    const char *const set[] = { "dim=16",           "layers=2",     "heads=2",
+                                "vocab=64",         "threads=1",    "train.context=8",
+                                "train.warmup=0",   "train.lr=0.1", "train.decay=0.5",
+                                "train.steps=1000", *state };
     rig r = { 0 };
     tn_applied a;
     int shrunk = 0, stayed = 0;
@@ -293,7 +315,8 @@ static void decay_groups(void **state)
 static void bf16_steps(void **state)
 {
     const char *const compute = *state;
-    const char *set[] = { "dim=32", "layers=1", "heads=2", "vocab=256", "threads=1", "train.context=32", "train.warmup=0", "compute=f32" };
+    const char *set[] = { "dim=32",    "layers=1",         "heads=2",        "vocab=256",
+                          "threads=1", "train.context=32", "train.warmup=0", "compute=f32" };
     float loss[2];
     for (int k = 0; k < 2; k++) {
         rig r;
@@ -317,7 +340,8 @@ static void bf16_steps(void **state)
         assert_true(fine > b->count / 2);
         close_rig(&r);
     }
-    if (strcmp(compute, "compute=bf16") == 0) assert_true(loss[0] != loss[1]); /* bf16x3 may do without the instructions */
+    if (strcmp(compute, "compute=bf16") == 0)
+        assert_true(loss[0] != loss[1]); /* bf16x3 may do without the instructions */
     assert_float_equal(loss[0], loss[1], 0.02);
 }
 
@@ -354,7 +378,8 @@ static void limits(void **state)
 void tn_tests_text(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof model_rows / sizeof *model_rows; i++)
-        tn_test_add(l, packed_equals_alone, &model_rows[i], "source: packed documents as if alone: %s", model_rows[i].name);
+        tn_test_add(l, packed_equals_alone, &model_rows[i], "source: packed documents as if alone: %s",
+                    model_rows[i].name);
     tn_test_add(l, evaluation, NULL, "source: evaluations do not depend on the batch");
     tn_test_add(l, nothing_held_out, NULL, "source: nothing held out");
     tn_test_add(l, narrow_rows, NULL, "source: narrow rows");

@@ -17,11 +17,19 @@
 #include <string.h>
 
 enum {
-    VALUES = 6, CONTENTS = VALUES * VALUES * VALUES, THINGS = 4,
-    VALID = 40, TEST = 40, KNOWN = CONTENTS - VALID - TEST,
-    WORDS = 3 * VALUES,                                          /* of either language: those of x, of y, of z or w */
-    TONE = WORDS, NOTHING = TONE + 2, SENDER_VOCAB = NOTHING + 1,   /* a tone is one of two tokens */
-    BEGIN = WORDS, END = BEGIN + 1, RECEIVER_VOCAB = END + 1,
+    VALUES = 6,
+    CONTENTS = VALUES * VALUES * VALUES,
+    THINGS = 4,
+    VALID = 40,
+    TEST = 40,
+    KNOWN = CONTENTS - VALID - TEST,
+    WORDS = 3 * VALUES, /* of either language: those of x, of y, of z or w */
+    TONE = WORDS,
+    NOTHING = TONE + 2,
+    SENDER_VOCAB = NOTHING + 1, /* a tone is one of two tokens */
+    BEGIN = WORDS,
+    END = BEGIN + 1,
+    RECEIVER_VOCAB = END + 1,
     SPOKEN = 4 /* three words and the end */
 };
 
@@ -47,7 +55,10 @@ static const tn_setting settings[] = {
 static const tn_input_row inputs[] = {
     { "source", TN_F32, { TN_B, "features" }, .pad = 0 },
     { "asked", TN_I32, { TN_B, "asked" }, .below = "sender.vocab" },
-    { "begin", TN_I32, { TN_B, "1" }, .below = "receiver.vocab" }, /* what an answer begins with: generation reads it, and nothing else does */
+    { "begin",
+      TN_I32,
+      { TN_B, "1" },
+      .below = "receiver.vocab" }, /* what an answer begins with: generation reads it, and nothing else does */
     { "said", TN_I32, { TN_B, "4" }, .below = "receiver.vocab" },
     { "labels", TN_I32, { TN_B, "4" }, .below = "receiver.vocab", .pad = -1 },
     { "rows", TN_I32, { "1" }, .valid_rows = true },
@@ -83,7 +94,9 @@ static tn_status data_open(const tn_settings *st, void **out, tn_records_about *
     const int64_t features = tn_settings_int(st, "features"), codes = THINGS * VALUES * features;
     data *d = malloc(sizeof *d + sizeof *d->code * (size_t)codes);
     if (!d) return tn_model_error("no memory for the codes of features=%lld: use fewer", (long long)features);
-    *d = (data){ .seed = (uint64_t)tn_settings_int(st, "seed"), .features = features, .asked = tn_settings_int(st, "asked"),
+    *d = (data){ .seed = (uint64_t)tn_settings_int(st, "seed"),
+                 .features = features,
+                 .asked = tn_settings_int(st, "asked"),
                  .noise = (float)tn_settings_float(st, "noise") };
     for (int64_t i = 0; i < codes; i++) d->code[i] = normal(d->seed, 1, (uint64_t)i);
     for (int i = 0; i < CONTENTS; i++) d->content[i] = i;
@@ -93,7 +106,8 @@ static tn_status data_open(const tn_settings *st, void **out, tn_records_about *
         d->content[k] = was;
     }
     *about = (tn_records_about){ .count = { tn_settings_int(st, "records"), VALID, TEST },
-                                 .identity = draw(d->seed, (uint64_t)(features * 1000 + d->asked), (uint64_t)(d->noise * 1e6f)) };
+                                 .identity = draw(d->seed, (uint64_t)(features * 1000 + d->asked),
+                                                  (uint64_t)(d->noise * 1e6f)) };
     *out = d;
     return TN_OK;
 }
@@ -138,8 +152,12 @@ static int64_t data_read(const void *from, int split, int64_t i, int64_t step, v
     return SPOKEN;
 }
 
-static const tn_records records = { .name = "messages", .inputs = inputs, .n_inputs = sizeof inputs / sizeof *inputs, .open = data_open,
-                                    .close = data_close, .read = data_read };
+static const tn_records records = { .name = "messages",
+                                    .inputs = inputs,
+                                    .n_inputs = sizeof inputs / sizeof *inputs,
+                                    .open = data_open,
+                                    .close = data_close,
+                                    .read = data_read };
 
 /* --- the network ------------------------------------------------------------------------------------------------------------ */
 
@@ -187,11 +205,14 @@ static tn_status begin(net *n, tn_graph *g, const tn_settings *st, const tn_batc
     n->d = tn_settings_int(n->receiver.settings, "dim");
     n->heard = tn_mean(g, f.hidden, 1);
     const tn_ref source = tn_in(b, "source");
-    n->source_at = tn_l2_normalize(g, dense(n, source, "compare.source", "compare.source_bias", shared, TN_ACT_NONE), 1e-6f);
-    n->asked_at = tn_l2_normalize(g, dense(n, n->heard, "compare.asked", "compare.asked_bias", shared, TN_ACT_NONE), 1e-6f);
+    n->source_at =
+        tn_l2_normalize(g, dense(n, source, "compare.source", "compare.source_bias", shared, TN_ACT_NONE), 1e-6f);
+    n->asked_at =
+        tn_l2_normalize(g, dense(n, n->heard, "compare.asked", "compare.asked_bias", shared, TN_ACT_NONE), 1e-6f);
     const tn_ref both = tn_concat(g, ((const tn_ref[]){ source, n->heard }), 2, 1);
     const tn_ref h = dense(n, both, "encoder.w1", "encoder.b1", tn_settings_int(st, "hidden"), TN_ACT_GELU);
-    n->message = tn_reshape(g, dense(n, h, "encoder.w2", "encoder.b2", P * n->d, TN_ACT_NONE), tn_shape(b->batch, P, n->d));
+    n->message =
+        tn_reshape(g, dense(n, h, "encoder.w2", "encoder.b2", P * n->d, TN_ACT_NONE), tn_shape(b->batch, P, n->d));
     return TN_OK;
 }
 
@@ -211,12 +232,16 @@ static tn_status build_step(tn_graph *g, const tn_settings *st, const tn_batch *
     if (s != TN_OK) return s;
     const tn_ref turned = ear(&n, f.hidden, SPOKEN), answer = tn_linear_xent(g, turned, f.head, tn_in(b, "labels"));
     if (tn_wants(b, "logits")) tn_output(g, "logits", tn_linear(g, turned, f.head));
-    const tn_ref compared = tn_infonce(g, tn_live(g, n.source_at, tn_in(b, "rows")), tn_live(g, n.asked_at, tn_in(b, "rows")), .temperature = 0.1f);
+    const tn_ref compared = tn_infonce(g, tn_live(g, n.source_at, tn_in(b, "rows")),
+                                       tn_live(g, n.asked_at, tn_in(b, "rows")), .temperature = 0.1f);
     tn_output(g, "answer", answer);
     tn_output(g, "compared", compared);
     tn_output(g, "source_at", n.source_at);
     tn_output(g, "asked_at", n.asked_at);
-    tn_output(g, "loss", tn_add(g, answer, tn_mean_all(g, tn_mul(g, compared, tn_scalar(g, "contrast", (float)tn_settings_float(st, "contrast"))))));
+    tn_output(g, "loss",
+              tn_add(g, answer,
+                     tn_mean_all(g, tn_mul(g, compared,
+                                           tn_scalar(g, "contrast", (float)tn_settings_float(st, "contrast"))))));
     return tn_graph_status(g);
 }
 
@@ -301,7 +326,8 @@ static const tn_metric_row metrics[] = {
 };
 
 static const char *const scalars[] = { "contrast", NULL };
-static const char *const defaults[] = { "train.lr=2e-2", "train.decay=0", "train.warmup=10", "train.steps=300", "train.batch=64", NULL };
+static const char *const defaults[] = { "train.lr=2e-2",   "train.decay=0",  "train.warmup=10",
+                                        "train.steps=300", "train.batch=64", NULL };
 
 static const tn_model model = {
     TN_MODEL_HEAD,

@@ -19,7 +19,8 @@ static const tn_setting settings[] = {
     TN_SETTING_INT("layers", "2", TN_RANGE(1, 64), "", "number of layers"),
     TN_SETTING_FLOAT("noise", "0.1", TN_RANGE(0, 10), "", "noise on the surfaces of the first step"),
     TN_SETTING_FLOAT("noise_last", "0", TN_RANGE(0, 10), "", "noise behind the curriculum, and of evaluations"),
-    TN_SETTING_FLOAT("drift", "0.1", TN_RANGE(0, 10), "", "weight of the consistency under a shift, behind the curriculum"),
+    TN_SETTING_FLOAT("drift", "0.1", TN_RANGE(0, 10), "",
+                     "weight of the consistency under a shift, behind the curriculum"),
     TN_SETTING_INT("curriculum", "120", TN_RANGE(0, 1e12), "steps", "steps until surfaces have all their detail"),
     TN_SETTING_FLOAT("tolerance", "0.05", TN_RANGE_ABOVE(0), "", "error of a cell that has landed"),
     TN_SETTING_INT("surfaces.train", "600", TN_RANGE(1, 1e9), "", "surfaces to train on"),
@@ -29,7 +30,10 @@ static const tn_setting settings[] = {
 };
 
 /* How far a step is through the curriculum, 0 .. 1. Held-out surfaces (-1) are behind it. */
-static double progress(int64_t curriculum, int64_t step) { return step < 0 || step >= curriculum ? 1 : (double)step / (double)curriculum; }
+static double progress(int64_t curriculum, int64_t step)
+{
+    return step < 0 || step >= curriculum ? 1 : (double)step / (double)curriculum;
+}
 
 /* --- surfaces ------------------------------------------------------------------------------------------------------------- */
 
@@ -88,13 +92,16 @@ enum { SURFACE, TARGET, GRAIN, ROWS };
 static int64_t read_surface(const void *data, int split, int64_t i, int64_t step, void *const *at)
 {
     const surfaces *s = data;
-    const uint64_t key = mixed(s->seed ^ mixed(((uint64_t)split << 40) + (uint64_t)i)), grain = key ^ mixed((uint64_t)step + 7);
+    const uint64_t key = mixed(s->seed ^ mixed(((uint64_t)split << 40) + (uint64_t)i)),
+                   grain = key ^ mixed((uint64_t)step + 7);
     float *surface = at[SURFACE], *target = at[TARGET], *noise = at[GRAIN];
     wave now[WAVES], then[WAVES];
     for (int w = 0; w < WAVES; w++) then[w] = carried(now[w] = wave_of(key, w, progress(s->curriculum, step)));
     for (int64_t c = 0; c < s->cells; c++) {
         double u = 0, m = 0;
-        for (int w = 0; w < WAVES; w++) u += wave_at(&now[w], c / s->side, c % s->side, s->side), m += wave_at(&then[w], c / s->side, c % s->side, s->side);
+        for (int w = 0; w < WAVES; w++)
+            u += wave_at(&now[w], c / s->side, c % s->side, s->side),
+                m += wave_at(&then[w], c / s->side, c % s->side, s->side);
         if (surface) surface[c] = (float)u;
         if (target) target[c] = (float)(m + 0.2 * (m - m * m * m));
         if (noise) noise[c] = (float)normal(grain, (uint64_t)c);
@@ -105,12 +112,15 @@ static int64_t read_surface(const void *data, int split, int64_t i, int64_t step
 static tn_status open_surfaces(const tn_settings *st, void **data, tn_records_about *about)
 {
     const int64_t cells = tn_settings_int(st, "cells"), side = (int64_t)(sqrt((double)cells) + 0.5);
-    if (side * side != cells) return tn_model_error("cells=%lld is no square number: use 64, 100 or 144", (long long)cells);
+    if (side * side != cells)
+        return tn_model_error("cells=%lld is no square number: use 64, 100 or 144", (long long)cells);
     surfaces *s = malloc(sizeof *s);
     if (!s) return TN_MEMORY;
     *s = (surfaces){ cells, side, tn_settings_int(st, "curriculum"), (uint64_t)tn_settings_int(st, "surfaces.seed") };
-    *about = (tn_records_about){ .count = { tn_settings_int(st, "surfaces.train"), tn_settings_int(st, "surfaces.valid"), tn_settings_int(st, "surfaces.test") },
-                                 .identity = mixed(s->seed ^ mixed((uint64_t)cells ^ mixed((uint64_t)s->curriculum))) };
+    *about =
+        (tn_records_about){ .count = { tn_settings_int(st, "surfaces.train"), tn_settings_int(st, "surfaces.valid"),
+                                       tn_settings_int(st, "surfaces.test") },
+                            .identity = mixed(s->seed ^ mixed((uint64_t)cells ^ mixed((uint64_t)s->curriculum))) };
     *data = s;
     return TN_OK;
 }
@@ -121,7 +131,8 @@ static tn_status open_surfaces(const tn_settings *st, void **data, tn_records_ab
 static tn_ref layer(tn_graph *g, int64_t dim, tn_ref x)
 {
     const int64_t n = tn_ref_dim(g, x, 1);
-    const tn_ref up = tn_param(g, "up", tn_shape(dim, n), tn_normal(0.15f)), down = tn_param(g, "down", tn_shape(n, dim), tn_normal(0.05f));
+    const tn_ref up = tn_param(g, "up", tn_shape(dim, n), tn_normal(0.15f)),
+                 down = tn_param(g, "down", tn_shape(n, dim), tn_normal(0.05f));
     const tn_ref h = tn_linear(g, x, up, .bias = tn_param(g, "up_bias", tn_shape(dim), tn_zeros), .act = TN_ACT_GELU);
     return tn_linear(g, h, down, .bias = tn_param(g, "down_bias", tn_shape(n), tn_zeros));
 }
@@ -176,7 +187,9 @@ static tn_status build_eval(tn_graph *g, const tn_settings *st, const tn_batch *
     const tn_ref target = valid(g, b, tn_in(b, "target")), y = moved_on(g, st, noisy(g, b)), off = tn_sub(g, y, target);
     const tn_ref ones = tn_fill(g, tn_ref_dims(g, off), TN_F32, 1);
     /* 1 where the error is below the tolerance, 0 where it is above */
-    const tn_ref landed = tn_minimum(g, tn_relu(g, tn_affine(g, tn_abs(g, off), -1e6f, 1e6f * (float)tn_settings_float(st, "tolerance"))), ones);
+    const tn_ref landed =
+        tn_minimum(g, tn_relu(g, tn_affine(g, tn_abs(g, off), -1e6f, 1e6f * (float)tn_settings_float(st, "tolerance"))),
+                   ones);
     tn_output(g, "loss", tn_mse(g, y, target));
     tn_output(g, "squares", tn_sum_all(g, tn_square(g, off)));
     tn_output(g, "landed", tn_sum_all(g, landed));
@@ -244,8 +257,12 @@ static size_t choose(const tn_settings *st, int64_t step)
     return step % EVERY == EVERY - 1 ? CONSISTENCY : TRAIN;
 }
 
-static const tn_records records = { .name = "surfaces", .inputs = inputs, .n_inputs = sizeof inputs / sizeof *inputs,
-                                    .open = open_surfaces, .close = free, .read = read_surface };
+static const tn_records records = { .name = "surfaces",
+                                    .inputs = inputs,
+                                    .n_inputs = sizeof inputs / sizeof *inputs,
+                                    .open = open_surfaces,
+                                    .close = free,
+                                    .read = read_surface };
 
 static const char *const defaults[] = { "train.lr=5e-3", "train.decay=0", "train.warmup=10", NULL };
 

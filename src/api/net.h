@@ -5,7 +5,7 @@
 
 #include "token/tokenizer.h"
 #include "train/saved_model.h"
-#include "train/scores.h"
+#include "train/metric_rows.h"
 #include "train/trainer.h"
 
 #include <tenon/tenon.h>

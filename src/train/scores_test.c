@@ -1,6 +1,6 @@
 /* Metrics as rows: each way that batches add up against the same numbers by hand, a short last batch, groups, what a row needs of its data,
  * mistakes in rows in one line each, and train.select by any of them. */
-#include "train/scores.h"
+#include "train/metric_rows.h"
 
 #include "base/alloc.h"
 #include "tempdir.h"

@@ -5,7 +5,7 @@
 
 #include "io/jsonl.h"
 #include "train/checkpoint.h"
-#include "train/scores.h"
+#include "train/metric_rows.h"
 #include "train/sources/source.h"
 #include "train/trainer.h"
 

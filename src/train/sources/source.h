@@ -7,7 +7,6 @@
 #define TN_TRAIN_SOURCE_H
 
 #include "data/loader.h"
-#include "train/checkpoint.h"
 #include "train/trainer.h"
 
 #include <jansson.h>

@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "train/sources/ahead.h"
 #include "train/sources/task_setup.h"
-#include "train/train_settings.h"
 
 #include <string.h>
 
@@ -29,7 +28,7 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out)
         if (s != TN_OK) tn_source_close(out);
         return s;
     }
-    return o->needed ? tn_task_missing(o->model) : tn_settings_fix_sizes(o->model, o->settings);
+    return o->needed ? tn_task_missing(o->model) : tn_task_assume(o->model, o->settings);
 }
 
 void tn_source_stop(tn_source *s)

@@ -104,7 +104,7 @@ $(BUILD)/include/tenon_template.def: $(TEMPLATE) Makefile
 STRICT_DIRS := base io data token tasks lab serve
 define COMPILE
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(if $(filter $(STRICT_DIRS:%=src/%/),$(dir $<)),$(STRICT)) $(FILE_CFLAGS) -MMD -MP -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) $(if $(filter $(STRICT_DIRS:%=src/%/%),$<),$(STRICT)) $(FILE_CFLAGS) -MMD -MP -c -o $@ $<
 endef
 $(call obj,$(LEVELED)): FILE_CFLAGS += -DTN_LEVELS
 $(BUILD)/obj/%.o: %.c Makefile $(BUILD)/options | $(GEN)

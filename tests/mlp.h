@@ -4,8 +4,8 @@
 #define TN_TESTS_MLP_H
 
 #include "testlib.h"
-#include "train/train_settings.h"
-#include "train/trainer.h"
+#include "train/run/train_settings.h"
+#include "train/trainer/trainer.h"
 
 #include <tenon/model.h>
 

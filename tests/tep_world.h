@@ -3,7 +3,7 @@
 #define TN_TEP_WORLD_H
 
 #include "models/models.h"
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 #include "world.h"
 
 #include <stdio.h>

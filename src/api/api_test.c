@@ -1,8 +1,8 @@
 /* The public interface: what it computes agrees with itself (losses from logits, gradients from differences, files with
  * memory), tensors keep their places, and mistakes are errors. */
 #include "tempdir.h"
-#include "train/session.h"
-#include "train/training.h"
+#include "train/run/session.h"
+#include "train/run/training.h"
 
 #include <math.h>
 #include <tenon/tenon.h>

@@ -2,8 +2,8 @@
 #include "api/net.h"
 
 #include "base/status.h"
-#include "train/session.h"
-#include "train/training.h"
+#include "train/run/session.h"
+#include "train/run/training.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/status.h"
-#include "train/graph_setup.h"
-#include "train/weights_check.h"
+#include "train/trainer/graph_setup.h"
+#include "train/checkpoint/weights_check.h"
 
 #include <stdio.h>
 #include <string.h>

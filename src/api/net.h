@@ -4,9 +4,9 @@
 #define TN_API_NET_H
 
 #include "token/tokenizer.h"
-#include "train/saved_model.h"
-#include "train/metric_rows.h"
-#include "train/trainer.h"
+#include "train/run/saved_model.h"
+#include "train/run/metric_rows.h"
+#include "train/trainer/trainer.h"
 
 #include <tenon/tenon.h>
 

@@ -7,8 +7,8 @@
 #include "cli/target.h"
 #include "cli/train_view.h"
 #include "report/decode.h"
-#include "train/graph_setup.h"
-#include "train/train_settings.h"
+#include "train/trainer/graph_setup.h"
+#include "train/run/train_settings.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "report/timing.h"
-#include "train/session.h"
-#include "train/train_settings.h"
+#include "train/run/session.h"
+#include "train/run/train_settings.h"
 
 #include <stdlib.h>
 #include <string.h>

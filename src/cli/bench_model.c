@@ -7,9 +7,9 @@
 #include "cli/bench_print.h"
 #include "report/timing.h"
 #include "report/trace.h"
-#include "train/inputs.h"
-#include "train/session.h"
-#include "train/train_settings.h"
+#include "train/trainer/inputs.h"
+#include "train/run/session.h"
+#include "train/run/train_settings.h"
 
 #include <math.h>
 #include <stdio.h>

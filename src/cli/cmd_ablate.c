@@ -1,9 +1,9 @@
 /* tenon ablate: every opt.* switch off and on, and what it is worth. */
 #include "cli/cli.h"
 #include "report/ablate.h"
-#include "train/session.h"
-#include "train/session.h"
-#include "train/train_settings.h"
+#include "train/run/session.h"
+#include "train/run/session.h"
+#include "train/run/train_settings.h"
 
 #include <math.h>
 #include <string.h>

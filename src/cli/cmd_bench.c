@@ -6,7 +6,7 @@
 #include "cli/bench_print.h"
 #include "cli/bench_w2.h"
 #include "cli/cli.h"
-#include "train/session.h"
+#include "train/run/session.h"
 
 #include <stdlib.h>
 #include <string.h>

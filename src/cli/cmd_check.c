@@ -1,9 +1,9 @@
 /* tenon check: a physical for a model in about a minute, or a comparison with another implementation. */
 #include "cli/cli.h"
 #include "io/safetensors.h"
-#include "train/check.h"
-#include "train/session.h"
-#include "train/train_settings.h"
+#include "train/check/check.h"
+#include "train/run/session.h"
+#include "train/run/train_settings.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* tenon ckpt: looks into checkpoints, checks them, removes those that are not needed, converts weights. */
 #include "base/text.h"
 #include "cli/cli.h"
-#include "train/checkpoint_convert.h"
-#include "train/run.h"
-#include "train/session.h"
+#include "train/run/checkpoint_convert.h"
+#include "train/run/run.h"
+#include "train/run/session.h"
 
 #include <math.h>
 #include <stdlib.h>

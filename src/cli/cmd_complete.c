@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "data/prepare.h"
 #include "train/sample.h"
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "cli/settings_json.h"
 #include "cli/term.h"
 #include "io/yaml_settings.h"
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 
 #include <string.h>
 

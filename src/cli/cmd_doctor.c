@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/headers.h"
 #include "report/timing.h"
-#include "train/session.h"
+#include "train/run/session.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

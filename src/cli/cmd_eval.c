@@ -7,9 +7,9 @@
 #include "cli/eval.h"
 #include "cli/score_view.h"
 #include "cli/session_view.h"
-#include "train/checkpoint.h"
-#include "train/saved_model.h"
-#include "train/training.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/run/saved_model.h"
+#include "train/run/training.h"
 
 #include <math.h>
 #include <string.h>

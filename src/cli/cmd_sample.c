@@ -4,9 +4,9 @@
 #include "cli/sample_keys.h"
 #include "cli/session_view.h"
 #include "cli/train_view.h"
-#include "train/graph_setup.h"
+#include "train/trainer/graph_setup.h"
 #include "train/sample.h"
-#include "train/saved_model.h"
+#include "train/run/saved_model.h"
 
 #include <stdlib.h>
 #include <string.h>

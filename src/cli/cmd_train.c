@@ -6,8 +6,8 @@
 #include "cli/train_sample.h"
 #include "cli/train_view.h"
 #include "report/ceilings.h"
-#include "train/metrics.h"
-#include "train/run.h"
+#include "train/run/metrics.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/context_list.h"
-#include "train/session.h"
+#include "train/run/session.h"
 
 typedef enum tn_eval_view {
     TN_EVAL_LOSS,

@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "cli/table_file.h"
 #include "report/chart.h"
-#include "train/spread.h"
-#include "train/training.h"
+#include "train/trainer/histogram.h"
+#include "train/run/training.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,14 +15,14 @@ enum { MOST_SAID = 256, MOST_KINDS = 8 };
 
 typedef struct seen {
     const tn_view_row *view;
-    tn_spreads spreads;
+    tn_histograms histograms;
     struct {
         char name[64];
         double value;
     } said[MOST_SAID];
     size_t n_said;
     char kind[MOST_KINDS][8]; /* "D" of "layer0.D.tau" */
-    tn_spread by_kind[MOST_KINDS];
+    tn_histogram by_kind[MOST_KINDS];
     size_t n_kinds;
     int first, end; /* octaves that any state lies in */
 } seen;
@@ -47,32 +47,32 @@ static const char *kind_of(const char *name, char kind[8])
     return kind;
 }
 
-static void hear_spread(void *ctx, const char *name, double value, const char *unit)
+static void hear_histogram(void *ctx, const char *name, double value, const char *unit)
 {
     seen *s = ctx;
     char kind[8];
     size_t k = 0;
     const char *dot = strrchr(name, '.');
     if (!dot || strcmp(dot + 1, s->view->name) != 0) return; /* of another view */
-    tn_spreads_take(&s->spreads, name, value, unit);
+    tn_histograms_take(&s->histograms, name, value, unit);
     kind_of(name, kind);
     while (k < s->n_kinds && strcmp(s->kind[k], kind) != 0) k++;
     if (k == MOST_KINDS) return;
     if (k == s->n_kinds) memcpy(s->kind[s->n_kinds++], kind, sizeof kind);
-    tn_spread_add(&s->by_kind[k], value);
+    tn_histogram_add(&s->by_kind[k], value);
 }
 
 static int64_t octave_of(const seen *s, int k)
 {
     int64_t n = 0;
-    for (size_t i = 0; i < s->n_kinds; i++) n += tn_spread_octave(&s->by_kind[i], k);
+    for (size_t i = 0; i < s->n_kinds; i++) n += tn_histogram_octave(&s->by_kind[i], k);
     return n;
 }
 
 static void find_octaves(seen *s)
 {
-    s->first = TN_SPREAD_FIRST;
-    s->end = TN_SPREAD_FIRST + TN_SPREAD_OCTAVES;
+    s->first = TN_HISTOGRAM_FIRST;
+    s->end = TN_HISTOGRAM_FIRST + TN_HISTOGRAM_OCTAVES;
     while (s->first < s->end && octave_of(s, s->first) == 0) s->first++;
     while (s->first < s->end && octave_of(s, s->end - 1) == 0) s->end--;
 }
@@ -101,11 +101,11 @@ static void print_places(const tn_eval *e, const seen *s)
     fprintf(f, " %32s", own);
     if (v->beside) fprintf(f, " %10s", v->beside_label);
     fputc('\n', f);
-    for (size_t i = 0; i < s->spreads.n; i++) {
-        const tn_spread *x = &s->spreads.row[i];
+    for (size_t i = 0; i < s->histograms.n; i++) {
+        const tn_histogram *x = &s->histograms.row[i];
         const char *dot = strrchr(x->name, '.');
         if (!dot) continue;
-        const double middle = tn_spread_quantile(x, 0.5);
+        const double middle = tn_histogram_quantile(x, 0.5);
         fprintf(f, "%-18.*s %7lld", (int)(dot - x->name), x->name, (long long)x->n);
         if (v->twin) fprintf(f, " %12.5f%10.5f%10.5f", v->twin_of(x->min), v->twin_of(middle), v->twin_of(x->max));
         fprintf(f, " %12.1f%10.1f%10.1f", x->min, middle, x->max);
@@ -130,7 +130,7 @@ static void print_histogram(const tn_eval *e, const seen *s)
         fprintf(f, "%-22s", range);
         if (v->twin) snprintf(range, sizeof range, "%.5f - %.5f", v->twin_of(exp2(o)), v->twin_of(exp2(o + 1)));
         if (v->twin) fprintf(f, " %-22s", range);
-        for (size_t k = 0; k < s->n_kinds; k++) fprintf(f, " %7lld", (long long)tn_spread_octave(&s->by_kind[k], o));
+        for (size_t k = 0; k < s->n_kinds; k++) fprintf(f, " %7lld", (long long)tn_histogram_octave(&s->by_kind[k], o));
         fputs("  ", f);
         for (int64_t bar = (octave_of(s, o) * 30 + most - 1) / most; bar > 0; bar--) fputc('#', f);
         fputc('\n', f);
@@ -155,13 +155,13 @@ static void put_range(json_t *line, const seen *s, int octave)
 static tn_status emit(const tn_eval *e, const seen *s)
 {
     const tn_view_row *v = s->view;
-    for (size_t i = 0; i < s->spreads.n; i++) {
-        const tn_spread *x = &s->spreads.row[i];
+    for (size_t i = 0; i < s->histograms.n; i++) {
+        const tn_histogram *x = &s->histograms.row[i];
         if (!strchr(x->name, '.')) continue;
         json_t *line =
             json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:s}", "name", "spectrum", "of", x->name, v->of, (json_int_t)x->n,
-                      "min", tn_number_or_null(x->min), "median", tn_number_or_null(tn_spread_quantile(x, 0.5)), "max",
-                      tn_number_or_null(x->max), "unit", v->unit);
+                      "min", tn_number_or_null(x->min), "median", tn_number_or_null(tn_histogram_quantile(x, 0.5)),
+                      "max", tn_number_or_null(x->max), "unit", v->unit);
         if (v->beside) (void)json_object_set_new(line, v->beside, tn_number_or_null(beside(s, x->name)));
         TN_RETURN_IF(tn_cli_emit(e->c, line));
     }
@@ -169,7 +169,7 @@ static tn_status emit(const tn_eval *e, const seen *s)
         for (size_t k = 0; k < s->n_kinds; k++) {
             json_t *line = json_pack("{s:s, s:s}", "name", "spectrum_histogram", "kind", s->kind[k]);
             put_range(line, s, o);
-            (void)json_object_set_new(line, v->of, json_integer((json_int_t)tn_spread_octave(&s->by_kind[k], o)));
+            (void)json_object_set_new(line, v->of, json_integer((json_int_t)tn_histogram_octave(&s->by_kind[k], o)));
             TN_RETURN_IF(tn_cli_emit(e->c, line));
         }
     return TN_OK;
@@ -188,15 +188,15 @@ static tn_status table(const tn_eval *e, const seen *s)
     const tn_view_row *v = s->view;
     TN_RETURN_IF(tn_table_open(e->csv, &f));
     head_of_table(f, v);
-    for (size_t i = 0; i < s->spreads.n; i++) {
-        const tn_spread *x = &s->spreads.row[i];
+    for (size_t i = 0; i < s->histograms.n; i++) {
+        const tn_histogram *x = &s->histograms.row[i];
         const char *dot = strrchr(x->name, '.');
         for (int o = s->first; dot && o < s->end; o++) {
             tn_table_field(f, e->target);
             fprintf(f, ",%.*s,%lld", (int)(dot - x->name), x->name, (long long)x->n);
             for (int to = 0; to < 2; to++) tn_table_number(f, "%g", exp2(o + to));
             for (int to = 0; v->twin && to < 2; to++) tn_table_number(f, "%.6f", v->twin_of(exp2(o + to)));
-            fprintf(f, ",%lld", (long long)tn_spread_octave(x, o));
+            fprintf(f, ",%lld", (long long)tn_histogram_octave(x, o));
             if (v->beside) tn_table_number(f, "%.6g", beside(s, x->name));
             fputc('\n', f);
         }
@@ -208,9 +208,9 @@ static tn_status draw(const tn_eval *e, const seen *s)
 {
     FILE *f;
     const tn_view_row *v = s->view;
-    char text[TN_SPREAD_OCTAVES][64], title[160];
-    const char *names[TN_SPREAD_OCTAVES], *groups[MOST_KINDS];
-    double value[TN_SPREAD_OCTAVES * MOST_KINDS];
+    char text[TN_HISTOGRAM_OCTAVES][64], title[160];
+    const char *names[TN_HISTOGRAM_OCTAVES], *groups[MOST_KINDS];
+    double value[TN_HISTOGRAM_OCTAVES * MOST_KINDS];
     const size_t n = (size_t)(s->end - s->first);
     for (size_t k = 0; k < s->n_kinds; k++) groups[k] = s->kind[k];
     for (size_t i = 0; i < n; i++) {
@@ -218,7 +218,8 @@ static tn_status draw(const tn_eval *e, const seen *s)
         int n_text = snprintf(text[i], sizeof text[i], "%g - %g", exp2(o), exp2(o + 1));
         if (v->twin) snprintf(text[i] + n_text, sizeof text[i] - (size_t)n_text, " (%.4f)", v->twin_of(exp2(o)));
         names[i] = text[i];
-        for (size_t k = 0; k < s->n_kinds; k++) value[i * s->n_kinds + k] = (double)tn_spread_octave(&s->by_kind[k], o);
+        for (size_t k = 0; k < s->n_kinds; k++)
+            value[i * s->n_kinds + k] = (double)tn_histogram_octave(&s->by_kind[k], o);
     }
     snprintf(title, sizeof title, "%ss of the %s in %s%s%s%s", v->label, v->of, v->unit, v->twin ? " (" : "",
              v->twin ? v->twin : "", v->twin ? " from)" : "");
@@ -247,7 +248,7 @@ static tn_status show(const tn_eval *e, tn_session *on, seen *s)
     const tn_model *known;
     s->view = tn_model_view(on->model, &known);
     if (s->view) TN_RETURN_IF(tn_evaluate(on->trainer, &on->source, 1, &found));
-    if (s->view) TN_RETURN_IF(tn_trainer_instruments(on->trainer, hear, hear_spread, s));
+    if (s->view) TN_RETURN_IF(tn_trainer_instruments(on->trainer, hear, hear_histogram, s));
     if (s->n_kinds == 0)
         return tn_error(TN_USAGE, "%s, a model %s, has no %s: --spectrum is for %s with %s", e->target, on->model->name,
                         known->views->what, known->name, known->views->where);

@@ -2,7 +2,7 @@
  * list of names. Left out is what a side was given by name (it stands in its name), what the race itself makes equal or shows, and
  * what does not shape the numbers of a run. Settings that one model alone has are that model. */
 #include "cli/race.h"
-#include "train/same_settings.h"
+#include "train/run/same_settings.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "cli/train_sample.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #define TN_CLI_SCORE_VIEW_H
 
 #include "cli/cli.h"
-#include "train/metric_rows.h"
+#include "train/run/metric_rows.h"
 
 /* "1.2345 nats per token, 1.7810 bits per byte", or briefly "1.2345 nats (1.781 bits per byte)"; others behind it: ", NAME 0.9765 (8 0.9990,
  * 16 0.9531)". counts: what was counted (tn_metric_counts). Those that are not known are left out. */

@@ -2,7 +2,7 @@
 #ifndef TN_CLI_SESSION_VIEW_H
 #define TN_CLI_SESSION_VIEW_H
 
-#include "train/session.h"
+#include "train/run/session.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* Taking a target apart at its commas. Nothing is opened here but the table of its settings. */
 #include "cli/target.h"
 
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define TN_CLI_TRAIN_SAMPLE_H
 
 #include "token/tokenizer.h"
-#include "train/session.h"
+#include "train/run/session.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "cli/session_view.h"
 #include "cli/term.h"
-#include "train/training.h"
+#include "train/run/training.h"
 
 typedef struct tn_curve {
     double *x, *y; /* (n): as the view's axis says; loss in bits per byte */

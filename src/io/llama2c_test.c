@@ -5,7 +5,7 @@
 #include "io/safetensors.h"
 #include "models/carry.h"
 #include "tempdir.h"
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 #include "world.h"
 
 #include <math.h>

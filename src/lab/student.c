@@ -74,7 +74,7 @@ static double chi_square_above(double y, size_t freedom)
     return exp(-y) * sum + (odd ? erfc(sqrt(y)) : 0);
 }
 
-double tn_spread_most(size_t n)
+double tn_histogram_most(size_t n)
 {
     const size_t freedom = n - 1;
     double lo = 0, hi = (double)freedom / 2;

@@ -13,6 +13,6 @@ double tn_student_bound(double level, size_t freedom);
 double tn_student_seen(double level, double power, size_t n);
 /* What a measured deviation of n differences is multiplied by to get a bound that the true one is below in 95 of 100
  * studies. n is 2 or more. */
-double tn_spread_most(size_t n);
+double tn_histogram_most(size_t n);
 
 #endif

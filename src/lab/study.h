@@ -20,8 +20,8 @@
 #include "lab/sampler.h"
 #include "lab/side_set.h"
 #include "models/models.h"
-#include "train/metric_rows.h"
-#include "train/metric_rows.h"
+#include "train/run/metric_rows.h"
+#include "train/run/metric_rows.h"
 
 typedef struct tn_study_side {
     const char *name; /* "" where the study has no sides */

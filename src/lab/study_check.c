@@ -3,7 +3,7 @@
 
 #include "base/setting_value.h"
 #include "lab/study_metrics.h"
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 
 #include <stdio.h>
 #include <string.h>

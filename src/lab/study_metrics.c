@@ -2,7 +2,7 @@
 #include "lab/study_metrics.h"
 
 #include "models/models.h"
-#include "train/sources/env.h"
+#include "train/source/env.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef TN_LAB_STUDY_METRICS_H
 #define TN_LAB_STUDY_METRICS_H
 
-#include "train/metric_rows.h"
+#include "train/run/metric_rows.h"
 
 /* A metric of the models in the tree or of environments, by its name or as NAME_GROUP; NULL: of none. Others are a shared object's, or instruments. */
 const tn_metric_row *tn_study_metric(const char *name);

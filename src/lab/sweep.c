@@ -2,7 +2,7 @@
 #include "lab/trial_run.h"
 
 #include "base/fs.h"
-#include "train/run_folder.h"
+#include "train/checkpoint/run_folder.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include "lab/standings.h"
 #include "lab/trial_probe.h"
 #include "study_world.h"
-#include "train/session.h"
-#include "train/training.h"
+#include "train/run/session.h"
+#include "train/run/training.h"
 
 #include <math.h>
 #include <string.h>

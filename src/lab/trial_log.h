@@ -4,8 +4,8 @@
 #define TN_LAB_TRIAL_LOG_H
 
 #include "lab/trials.h"
-#include "train/costs.h"
-#include "train/training.h"
+#include "train/trainer/costs.h"
+#include "train/run/training.h"
 
 #include <jansson.h>
 

@@ -2,7 +2,7 @@
 #include "lab/trial_log.h"
 
 #include "testlib.h"
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "lab/trial_probe.h"
 
 #include "base/clock.h"
-#include "train/training.h"
+#include "train/run/training.h"
 
 #include <math.h>
 

@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 #include "lab/trial_log.h"
-#include "train/run.h"
-#include "train/same_settings.h"
-#include "train/session.h"
+#include "train/run/run.h"
+#include "train/run/same_settings.h"
+#include "train/run/session.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #define TN_LAB_TRIAL_RUN_H
 
 #include "lab/trials.h"
-#include "train/session.h"
-#include "train/shared.h"
+#include "train/run/session.h"
+#include "train/trainer/shared.h"
 
 /* What a lane of a worker keeps between its trials. */
 typedef struct tn_trial_host {

@@ -116,7 +116,7 @@ void tn_sight_of(size_t n, size_t comparisons, tn_sight *out)
     if (n > 1) {
         const double level = LEVEL / (double)comparisons;
         s.bound = tn_student_bound(level, n - 1);
-        s.seen = fmax(tn_student_seen(level, POWER, n) * tn_spread_most(n), 2 * s.bound) / sqrt((double)n);
+        s.seen = fmax(tn_student_seen(level, POWER, n) * tn_histogram_most(n), 2 * s.bound) / sqrt((double)n);
     }
     *out = s;
 }

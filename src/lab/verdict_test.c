@@ -62,7 +62,7 @@ static void bounds_equal_scipy(void **state)
     for (size_t c = 0; c < sizeof bounds / sizeof *bounds; c++) {
         const struct bounds *g = &bounds[c];
         const double bound = tn_student_bound(g->level, g->n - 1), seen = tn_student_seen(g->level, 0.9, g->n),
-                     most = tn_spread_most(g->n);
+                     most = tn_histogram_most(g->n);
         if (fabs(bound / g->bound - 1) > 1e-6 || fabs(seen / g->seen - 1) > 1e-3 || fabs(most / g->most - 1) > 1e-9)
             fail_msg("%zu pairs at %g: %.9g %.9g %.9g, scipy %.9g %.9g %.9g", g->n, g->level, bound, seen, most,
                      g->bound, g->seen, g->most);
@@ -159,7 +159,7 @@ static void no_difference_by_hand(void **state)
     for (size_t i = 0; i < 40; i++) a[i] = (i % 2 ? 1 : -1) * (1 + 0.1 * (double)(i / 2 % 2));
     assert_ok(tn_paired_compare(a, b, 12, &r));
     tn_sight_of(12, 1, &at);
-    assert_true(fabs(at.seen * sqrt(12) - fmax(tn_student_seen(0.03, 0.9, 12) * tn_spread_most(12), 2 * at.bound)) <
+    assert_true(fabs(at.seen * sqrt(12) - fmax(tn_student_seen(0.03, 0.9, 12) * tn_histogram_most(12), 2 * at.bound)) <
                 1e-12);
     const double size = at.seen * r.spread;
     assert_int_equal(word_of(a, b, 12, 1, size * 1.001, &seen, &needed), TN_NO_DIFFERENCE);

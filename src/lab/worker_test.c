@@ -6,8 +6,8 @@
 #include "lab/transfer.h"
 #include "lab/trial_run.h"
 #include "study_world.h"
-#include "train/session.h"
-#include "train/training.h"
+#include "train/run/session.h"
+#include "train/run/training.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * for every kind of layer and every shape; a mark starts a document afresh. */
 #include "models/carry.h"
 #include "ten_variants.h"
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 #include "world.h"
 
 #include <math.h>

@@ -5,8 +5,8 @@
 #include "base/rng.h"
 #include "base/clock.h"
 #include "report/timing.h"
-#include "train/inputs.h"
-#include "train/train_settings.h"
+#include "train/trainer/inputs.h"
+#include "train/run/train_settings.h"
 
 #include <math.h>
 #include <stdio.h>

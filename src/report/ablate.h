@@ -2,7 +2,7 @@
 #ifndef TN_REPORT_ABLATE_H
 #define TN_REPORT_ABLATE_H
 
-#include "train/sources/source.h"
+#include "train/source/source.h"
 
 typedef struct tn_ablation {
     const char *name;         /* "opt.scan", or "all" */

@@ -1,7 +1,7 @@
 /* Opening a trained model at another context. */
 #include "report/at_context.h"
 
-#include "train/width_fit.h"
+#include "train/trainer/width_fit.h"
 
 #include <stdio.h>
 

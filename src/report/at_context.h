@@ -2,7 +2,7 @@
 #ifndef TN_REPORT_AT_CONTEXT_H
 #define TN_REPORT_AT_CONTEXT_H
 
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 typedef struct tn_at_context_options {
     const tn_model *model;

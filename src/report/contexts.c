@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "report/at_context.h"
 #include "report/timing.h"
-#include "train/training.h"
+#include "train/run/training.h"
 
 #include <math.h>
 #include <stdio.h>

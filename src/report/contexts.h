@@ -3,7 +3,7 @@
 #ifndef TN_REPORT_CONTEXTS_H
 #define TN_REPORT_CONTEXTS_H
 
-#include "train/sources/text.h"
+#include "train/source/text.h"
 
 typedef struct tn_context_row {
     int64_t context, batch;

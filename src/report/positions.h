@@ -3,7 +3,7 @@
 #ifndef TN_REPORT_POSITIONS_H
 #define TN_REPORT_POSITIONS_H
 
-#include "train/sources/text.h"
+#include "train/source/text.h"
 
 enum { TN_POSITION_ROWS = 40 };
 

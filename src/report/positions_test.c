@@ -4,9 +4,9 @@
 
 #include "dataset_files.h"
 #include "report/reach.h"
-#include "train/sources/text.h"
-#include "train/train_settings.h"
-#include "train/training.h"
+#include "train/source/text.h"
+#include "train/run/train_settings.h"
+#include "train/run/training.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "report/w2.h"
 
 #include "base/clock.h"
-#include "train/costs.h"
+#include "train/trainer/costs.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #ifndef TN_REPORT_W2_H
 #define TN_REPORT_W2_H
 
-#include "train/training.h"
+#include "train/run/training.h"
 
 typedef struct tn_w2_trial {
     double wall_s,

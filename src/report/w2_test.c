@@ -2,7 +2,7 @@
  * that is watched trains the bits of one that is not. */
 #include "report/w2.h"
 
-#include "train/session.h"
+#include "train/run/session.h"
 #include "testlib.h"
 
 #include <math.h>

@@ -7,8 +7,8 @@
 #include "base/rng.h"
 #include "models/carry.h"
 #include "models/models.h"
-#include "train/graph_setup.h"
-#include "train/memory_limit.h"
+#include "train/trainer/graph_setup.h"
+#include "train/trainer/memory_limit.h"
 
 #include <tenon/ops.h>
 

@@ -3,9 +3,9 @@
 #include "base/text.h"
 #include "dataset_files.h"
 #include "train/sample.h"
-#include "train/saved_model.h"
-#include "train/train_settings.h"
-#include "train/trainer.h"
+#include "train/run/saved_model.h"
+#include "train/run/train_settings.h"
+#include "train/trainer/trainer.h"
 
 #include <math.h>
 

@@ -3,12 +3,12 @@
 #include "base/alloc.h"
 #include "tempdir.h"
 #include "testlib.h"
-#include "train/checkpoint.h"
-#include "train/memory_limit.h"
-#include "train/saved_model.h"
-#include "train/sources/records.h"
-#include "train/train_settings.h"
-#include "train/training.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/trainer/memory_limit.h"
+#include "train/run/saved_model.h"
+#include "train/source/records.h"
+#include "train/run/train_settings.h"
+#include "train/run/training.h"
 
 #define tenon_model messages_model
 #include "messages/messages.c"

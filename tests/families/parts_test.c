@@ -5,10 +5,10 @@
 #include "models/models.h"
 #include "optim/optim.h"
 #include "tempdir.h"
-#include "train/checkpoint.h"
-#include "train/saved_model.h"
-#include "train/train_settings.h"
-#include "train/weights_check.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/run/saved_model.h"
+#include "train/run/train_settings.h"
+#include "train/checkpoint/weights_check.h"
 #include "world.h"
 
 #include <math.h>

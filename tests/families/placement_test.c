@@ -1,8 +1,8 @@
 /* The plans of the shipped models, followed byte by byte: nothing is read that is not there, with and without
  * recomputation, shared memory and the fused ops. */
 #include "plan_check.h"
-#include "train/train_settings.h"
-#include "train/trainer.h"
+#include "train/run/train_settings.h"
+#include "train/trainer/trainer.h"
 
 #include <stdio.h>
 

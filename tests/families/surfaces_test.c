@@ -5,9 +5,9 @@
 
 #include "base/alloc.h"
 #include "testlib.h"
-#include "train/session.h"
-#include "train/train_settings.h"
-#include "train/training.h"
+#include "train/run/session.h"
+#include "train/run/train_settings.h"
+#include "train/run/training.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "models/carry.h"
 #include "plan/plan_internal.h"
 #include "token_machine.h"
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 #include "world.h"
 
 #include <tenon/ops.h>

@@ -1,7 +1,7 @@
 /* metrics.jsonl as a resumed run finds it: cut after a step, then made a table. What is cut ends with a whole line. */
 #include "fuzz_file.h"
-#include "train/metrics.h"
-#include "train/run.h"
+#include "train/run/metrics.h"
+#include "train/run/run.h"
 
 #include <sys/stat.h>
 

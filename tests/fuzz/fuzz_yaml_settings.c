@@ -2,7 +2,7 @@
 #include "fuzz_file.h"
 #include "io/yaml_settings.h"
 #include "models/models.h"
-#include "train/train_settings.h"
+#include "train/run/train_settings.h"
 
 static tn_settings *table(void)
 {

@@ -1,8 +1,8 @@
 /* Trains a model for ten steps under the counting preload and says what steps 2..10 cost: "MODEL allocations N mappings
  * N opens N". Exit code 1 unless all are zero. */
 #define _GNU_SOURCE
-#include "train/train_settings.h"
-#include "train/trainer.h"
+#include "train/run/train_settings.h"
+#include "train/trainer/trainer.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include "backend/cpu/gemm.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "train/train_settings.h"
-#include "train/trainer.h"
+#include "train/run/train_settings.h"
+#include "train/trainer/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

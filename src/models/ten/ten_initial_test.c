@@ -1,8 +1,8 @@
 /* What the default network starts from and which group of the optimizer each parameter is in: the distributions with which it
  * was chosen, tensor by tensor, and that none was forgotten. */
 #include "models/models.h"
-#include "train/train_settings.h"
-#include "train/trainer.h"
+#include "train/run/train_settings.h"
+#include "train/trainer/trainer.h"
 #include "world.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /* What the instruments of `ten` say: time constants of parameters set by hand, decays as means over tokens and sizes of states
  * against a recurrence written out in double precision, and nothing of it where nobody asked. */
 #include "models/models.h"
-#include "train/spread.h"
-#include "train/train_settings.h"
-#include "train/trainer.h"
+#include "train/trainer/histogram.h"
+#include "train/run/train_settings.h"
+#include "train/trainer/trainer.h"
 #include "world.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ typedef struct said {
         double value;
     } one[MOST];
     int n;
-    tn_spreads spreads;
+    tn_histograms spreads;
 } said;
 
 static void take(void *ctx, const char *name, double value, const char *unit)
@@ -36,7 +36,7 @@ static void take(void *ctx, const char *name, double value, const char *unit)
 
 static void take_spread(void *ctx, const char *name, double value, const char *unit)
 {
-    tn_spreads_take(&((said *)ctx)->spreads, name, value, unit);
+    tn_histograms_take(&((said *)ctx)->spreads, name, value, unit);
 }
 
 static double value_of(const said *s, const char *name)
@@ -46,7 +46,7 @@ static double value_of(const said *s, const char *name)
     return NAN;
 }
 
-static const tn_spread *spread_of(const said *s, const char *name)
+static const tn_histogram *spread_of(const said *s, const char *name)
 {
     for (size_t i = 0; i < s->spreads.n; i++)
         if (strcmp(s->spreads.row[i].name, name) == 0) return &s->spreads.row[i];
@@ -102,12 +102,13 @@ static void by_hand(void **state)
     rig r = open_rig("pattern=E", "rho=expexp", true);
     for (int k = 0; k < K; k++) param(&r, "layer0.mixer.nu")[k] = (float)log(1 / tau[k]);
     evaluate(&r, &s);
-    const tn_spread *x = spread_of(&s, "layer0.E.tau"), *all = spread_of(&s, "tau");
+    const tn_histogram *x = spread_of(&s, "layer0.E.tau"), *all = spread_of(&s, "tau");
     assert_int_equal(x->n, K);
     assert_int_equal(all->n, K);
-    for (int k = 0; k < 12; k++) assert_int_equal(tn_spread_octave(x, k), k == 1 ? 1 : k == 2 || k == 3 ? 2 : k == 9);
+    for (int k = 0; k < 12; k++)
+        assert_int_equal(tn_histogram_octave(x, k), k == 1 ? 1 : k == 2 || k == 3 ? 2 : k == 9);
     assert_true(fabs(x->min - 2.01) < 1e-3 && fabs(x->max - 1000) < 0.1);
-    assert_true(fabs(tn_spread_quantile(x, 0.5) / 5 - 1) < 0.05);
+    assert_true(fabs(tn_histogram_quantile(x, 0.5) / 5 - 1) < 0.05);
     assert_true(fabs(value_of(&s, "tau_min") - 2.01) < 1e-3 && fabs(value_of(&s, "tau_max") - 1000) < 0.1);
     close_rig(&r);
 }
@@ -178,7 +179,7 @@ static void d_layer(void **state)
         least = fmin(least, -1 / decay[k]);
         most = fmax(most, -1 / decay[k]);
     }
-    const tn_spread *x = spread_of(&s, "layer0.D.tau");
+    const tn_histogram *x = spread_of(&s, "layer0.D.tau");
     assert_int_equal(x->n, K);
     assert_true(fabs(x->min / least - 1) < 1e-4 && fabs(x->max / most - 1) < 1e-4 && most > 1.5 * least);
     assert_true(fabs(value_of(&s, "layer0.D.state_rms") / sqrt(square) - 1) < 1e-4);
@@ -213,7 +214,7 @@ static void o_layer(void **state)
                 for (int j = 0; j < N; j++) square += S[h][i][j] * S[h][i][j] / (B * H * N * N);
     }
     evaluate(&r, &s);
-    const tn_spread *x = spread_of(&s, "layer0.O.tau");
+    const tn_histogram *x = spread_of(&s, "layer0.O.tau");
     assert_int_equal(x->n, H);
     assert_true(fabs(x->min * -decay[0] - 1) < 1e-4 && fabs(x->max * -decay[1] - 1) < 1e-4 && decay[1] > decay[0]);
     assert_true(fabs(value_of(&s, "layer0.O.state_rms") / sqrt(square) - 1) < 1e-4);
@@ -266,7 +267,7 @@ static void kinds(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rig r = open_rig(rows[i].pattern, rows[i].more, true);
         evaluate(&r, &s);
-        const tn_spread *x = spread_of(&s, rows[i].name);
+        const tn_histogram *x = spread_of(&s, rows[i].name);
         assert_true(x->n == rows[i].n && x->min > 0 && isfinite(x->max));
         close_rig(&r);
     }
@@ -274,30 +275,30 @@ static void kinds(void **state)
 
 static void quantiles(void **state)
 {
-    static tn_spreads s;
+    static tn_histograms s;
     (void)state;
-    tn_spreads_clear(&s);
-    for (int i = 1; i <= 1000; i++) tn_spreads_take(&s, i % 2 ? "a.x" : "b.x", i, "");
+    tn_histograms_clear(&s);
+    for (int i = 1; i <= 1000; i++) tn_histograms_take(&s, i % 2 ? "a.x" : "b.x", i, "");
     assert_int_equal(s.n, 3);
-    const tn_spread *all = &s.row[0];
+    const tn_histogram *all = &s.row[0];
     assert_string_equal(all->name, "x");
     assert_true(all->n == 1000 && all->min == 1 && all->max == 1000);
-    assert_true(fabs(tn_spread_quantile(all, 0.5) / 500 - 1) < 0.05 &&
-                fabs(tn_spread_quantile(all, 0.1) / 100 - 1) < 0.05);
-    assert_true(tn_spread_octave(all, 3) == 8 && tn_spread_octave(all, 9) == 1000 - 511 &&
-                tn_spread_octave(all, 10) == 0);
-    assert_int_equal(tn_spread_octave(&s.row[1], 3), 4);
-    tn_spread few = { .name = "few" };
-    assert_true(isnan(tn_spread_quantile(&few, 0.5)));
+    assert_true(fabs(tn_histogram_quantile(all, 0.5) / 500 - 1) < 0.05 &&
+                fabs(tn_histogram_quantile(all, 0.1) / 100 - 1) < 0.05);
+    assert_true(tn_histogram_octave(all, 3) == 8 && tn_histogram_octave(all, 9) == 1000 - 511 &&
+                tn_histogram_octave(all, 10) == 0);
+    assert_int_equal(tn_histogram_octave(&s.row[1], 3), 4);
+    tn_histogram few = { .name = "few" };
+    assert_true(isnan(tn_histogram_quantile(&few, 0.5)));
     const double odd[] = { 0, INFINITY, NAN, 1e-30 };
-    for (int i = 0; i < 4; i++) tn_spread_add(&few, odd[i]);
-    assert_true(few.n == 3 && few.bin[0] == 2 && few.bin[TN_SPREAD_BINS - 1] == 1);
-    for (int i = 0; i < 2 * TN_SPREAD_NAMES; i++) {
+    for (int i = 0; i < 4; i++) tn_histogram_add(&few, odd[i]);
+    assert_true(few.n == 3 && few.bin[0] == 2 && few.bin[TN_HISTOGRAM_BINS - 1] == 1);
+    for (int i = 0; i < 2 * TN_HISTOGRAM_NAMES; i++) {
         char name[16];
         snprintf(name, sizeof name, "n%d.y", i);
-        tn_spreads_take(&s, name, 1, "");
+        tn_histograms_take(&s, name, 1, "");
     }
-    assert_int_equal(s.n, TN_SPREAD_NAMES);
+    assert_int_equal(s.n, TN_HISTOGRAM_NAMES);
 }
 
 void tn_tests_ten_instruments(tn_test_list *l)

@@ -1,8 +1,8 @@
 /* The networks of `ten` as a whole, variation by variation: no token sees a later one, sequences of a batch do not touch,
  * blocks change nothing, cut gradients are cut where they should be, energy is what it says, presets have their sizes. */
 #include "models/models.h"
-#include "train/train_settings.h"
-#include "train/trainer.h"
+#include "train/run/train_settings.h"
+#include "train/trainer/trainer.h"
 #include "world.h"
 
 #include <math.h>

@@ -1,0 +1,31 @@
+/* Weights from one file format to another. A format is one row of a table in checkpoint_convert.c: its file names' ending,
+ * how it is read and how it is written (either may be missing). */
+#ifndef TN_TRAIN_CHECKPOINT_CONVERT_H
+#define TN_TRAIN_CHECKPOINT_CONVERT_H
+
+#include "io/tensor_file.h"
+#include "models/models.h"
+#include "train/checkpoint/checkpoint.h"
+
+/* Tensors that are open, whatever they came from. */
+typedef struct tn_tensors {
+    const tn_file_tensor *tensor; /* (n), of `file` */
+    size_t n;
+    const tn_text_pair *meta; /* (n_meta) */
+    size_t n_meta;
+    tn_tensor_file file;     /* what they lie in, */
+    void *memory;            /* or this; freed with tn_free */
+    char note[TN_CKPT_NOTE]; /* as tn_ckpt_resolve's */
+} tn_tensors;
+
+/* A run (its best), a checkpoint, or a file that some row reads. */
+tn_status tn_tensors_open(const char *path, tn_tensors *out);
+void tn_tensors_close(tn_tensors *t); /* takes a zeroed one */
+
+/* dtype TN_DTYPES: as they are; else floating tensors become that type and others stay. Of a run, or a checkpoint that
+ * stands in one, the model and its settings go with the weights, so that the file is a model (saved_model.h). The file
+ * appears whole. `asked` are words "model=PATH": where a run's model is a shared object. note: as tn_ckpt_resolve's. */
+tn_status tn_ckpt_convert(const tn_asked *asked, const char *in, const char *out, tn_dtype dtype,
+                          char note[TN_CKPT_NOTE]);
+
+#endif

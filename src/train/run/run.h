@@ -1,0 +1,47 @@
+/* A run is a directory: config.yaml (resolved settings), metrics.jsonl, checkpoints step-N/ with the links latest and best
+ * (checkpoint.h). Opening one decides whether it is new, goes on, or is started over; nothing somebody trained is removed
+ * unless they asked for it with --fresh, and then only once the new run has a checkpoint of its own (until then it is in
+ * RUN/old/). A run is used by one process at a time: a lock on its directory, gone with the process, sees to it. */
+#ifndef TN_TRAIN_RUN_H
+#define TN_TRAIN_RUN_H
+
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/run_folder.h"
+#include "train/run/training.h"
+#include "train/trainer/trainer.h"
+
+enum { TN_RUN_PATH = TN_PATH_BYTES };
+
+typedef struct tn_run_dir {
+    char dir[TN_RUN_PATH];
+    char checkpoint[TN_RUN_PATH]; /* to go on from; "" where there is none */
+    char note[2048]; /* what a person should know: settings that changed, a checkpoint that is damaged; or "" */
+    bool found;      /* runs/NAME-N that was there and is continued because the settings are the same */
+    int lock;        /* descriptor of the directory, or -1 */
+} tn_run_dir;
+
+/* The setting `run`, or, where that is empty, the newest runs/NAME-N with the same settings that is not finished, or else the newest
+ * that is and is younger than the files it was made from (nothing is left to do then), or else a new one. Removes what a killed process left (.tmp-*), writes config.yaml. `fresh` starts over: no automatic
+ * search, and what a named run holds moves to RUN/old. */
+tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_run_dir *out);
+/* Whether `run` may be what it is: see run_place.c. */
+tn_status tn__run_may_be(const tn_settings *st);
+/* config.yaml again, where settings changed after it was opened. */
+tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st);
+void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */
+
+/* Fills trainer and data from r->checkpoint, cuts lines of later steps off metrics.jsonl, and tidies. */
+tn_status tn_run_resume(const tn_run_dir *r, const tn_training *how, tn_ckpt_state *out);
+/* After a checkpoint of this step: removes those that ckpt.keep_* does not keep, and RUN/old; points RUN/best. */
+tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step);
+
+/* Removes the temporaries that a failed save could not remove itself. Not while one of the run's files is being written. */
+tn_status tn_run_sweep(const char *dir);
+
+/* Holds the directory for this process; close(2) gives it back. TN_USAGE: another process has it. Waits a little for it,
+ * because one that was just killed may still be on its way out of the disk. */
+tn_status tn_run_lock(const char *dir, int wait_ms, int *fd);
+/* Keeps the lines up to `step`; what follows, also damage at the end, goes. Fine where there is no file. */
+tn_status tn_metrics_cut(const char *path, int64_t step);
+
+#endif

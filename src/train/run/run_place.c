@@ -1,0 +1,34 @@
+/* Whether a file of settings may say where a run is written. A run=DIR that somebody typed may be anywhere; one that a file names is
+ * below the current directory, or the run that the file itself lies in: a file from others does not choose what is overwritten. */
+#include "train/run/run.h"
+
+#include "base/fs.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* source: "FILE:LINE". */
+static bool is_own_run(const char *source, const char *run)
+{
+    char dir[TN_RUN_PATH];
+    struct stat a, b;
+    const char *slash = strrchr(source, '/');
+    const size_t n = slash ? (size_t)(slash - source) + (slash == source) : 0;
+    if (n >= sizeof dir) return false;
+    memcpy(dir, slash ? source : ".", slash ? n : 1);
+    dir[slash ? n : 1] = 0;
+    return stat(dir, &a) == 0 && stat(run, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+tn_status tn__run_may_be(const tn_settings *st)
+{
+    const char *run = tn_settings_text(st, "run"), *source = tn_settings_source(st, "run");
+    const char *colon = strrchr(source, ':');
+    const bool from_file = colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1);
+    if (!run[0] || !from_file || tn_path_is_below(run) || is_own_run(source, run)) return TN_OK;
+    return tn_error(
+        TN_USAGE,
+        "run: %.300s says %.300s, which is not below the current directory: a file may not choose that; type "
+        "run=%.300s if you mean it",
+        source, run, run);
+}

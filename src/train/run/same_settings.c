@@ -1,0 +1,143 @@
+/* Comparing the settings of a run with those of a command. A new row is strict unless it is listed here. */
+#include "train/run/same_settings.h"
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "io/yaml_settings.h"
+#include "train/run/train_settings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Keys that may change; one that ends in a dot stands for all below it. */
+static const char *const loose[] = {
+    "run",
+    "preset",
+    "device",
+    "threads",
+    "log.",
+    "ckpt.",
+    "plan.",
+    "opt.",
+    "sample.",
+    "loader.workers",
+    "loader.prefetch",
+    "train.eval_every",
+    "train.stop_patience",
+    "train.nonfinite",
+    "train.test",
+    "train.epochs", /* as train.steps */
+};
+
+bool tn_settings_may_change(const char *key)
+{
+    for (size_t i = 0; i < sizeof loose / sizeof *loose; i++) {
+        const size_t n = strlen(loose[i]);
+        if (loose[i][n - 1] == '.' ? strncmp(key, loose[i], n) == 0 : strcmp(key, loose[i]) == 0) return true;
+    }
+    return false;
+}
+
+static bool is_steps(const char *key) { return strcmp(key, "train.steps") == 0; }
+
+tn_status tn_settings_same_hash(const tn_settings *st, char hash[TN_HASH_BYTES])
+{
+    tn_hash *h;
+    TN_RETURN_IF(tn_hash_begin(&h));
+    for (size_t i = 0; i < tn_settings_count(st); i++) {
+        const tn_setting *row = tn_settings_row_at(st, i);
+        const char *text = tn_settings_text_at(st, i);
+        if (tn_settings_may_change(row->key) || is_steps(row->key)) continue;
+        tn_hash_add(h, row->key, strlen(row->key) + 1);
+        tn_hash_add(h, text, strlen(text) + 1);
+    }
+    tn_hash_text(h, hash);
+    tn_hash_free(h);
+    return TN_OK;
+}
+
+/* --- the run's own settings ------------------------------------------------------------------------------------------ */
+
+static tn_status refuse(const char *key, const char *was, const char *is)
+{
+    return tn_error(TN_USAGE,
+                    "%s: the run has %s=%.200s, the command says %.200s: start over with --fresh, or name another run "
+                    "with run=OTHER",
+                    key, key, was[0] ? was : "\"\"", is[0] ? is : "\"\"");
+}
+
+/* Another model has other keys, which the file's reader would take for mistakes: that one is compared first. */
+static tn_status check_model(const tn_settings *now, const char *config)
+{
+    tn_status s = TN_OK;
+    tn_settings *st = NULL;
+    TN_TRY(tn_settings_new(&st));
+    TN_TRY(tn_settings_add(st, tn_train_settings, 1, "train")); /* model comes first in the table */
+    TN_TRY(tn_settings_peek_yaml(st, config));
+    if (strcmp(tn_settings_text(st, "model"), tn_settings_text(now, "model")) != 0)
+        TN_TRY(refuse("model", tn_settings_text(st, "model"), tn_settings_text(now, "model")));
+done:
+    tn_settings_free(st);
+    return s;
+}
+
+/* Keys the file lacks (an older version wrote it) have the command's values. */
+static tn_status read_old(const tn_settings *now, const char *config, tn_settings **out)
+{
+    tn_settings *old;
+    TN_RETURN_IF(check_model(now, config));
+    TN_RETURN_IF(tn_settings_clone(now, &old));
+    const tn_status s = tn_settings_read_yaml(old, config);
+    if (s == TN_OK) *out = old;
+    else tn_settings_free(old);
+    return s;
+}
+
+/* The learning rates so far hang on train.steps under cosine; the others can be prolonged. */
+static tn_status check_steps(const tn_settings *now, const tn_settings *old)
+{
+    if (strcmp(tn_settings_text(now, "train.schedule"), "cosine") != 0) return TN_OK;
+    return tn_error(
+        TN_USAGE,
+        "train.steps: the run has train.steps=%s, the command says %s, and train.schedule=cosine has come down "
+        "for the former already (constant and wsd can be prolonged): start over with --fresh, or name another "
+        "run with run=OTHER",
+        tn_settings_text(old, "train.steps"), tn_settings_text(now, "train.steps"));
+}
+
+static void list_change(const char *key, const char *was, const char *is, char *changed, size_t bytes)
+{
+    const size_t n = strlen(changed);
+    if (strcmp(key, "run") == 0 || strcmp(key, "preset") == 0) return; /* names */
+    snprintf(changed + n, bytes - n, "%s%s %.60s -> %.60s", n ? ", " : "", key, was, is);
+}
+
+tn_status tn_settings_may_continue(const tn_settings *now, const char *config, char *changed, size_t bytes)
+{
+    tn_status s = TN_OK;
+    tn_settings *old = NULL;
+    changed[0] = 0;
+    TN_TRY(read_old(now, config, &old));
+    for (size_t i = 0; i < tn_settings_count(now); i++) {
+        const char *key = tn_settings_row_at(now, i)->key, *was = tn_settings_text_at(old, i),
+                   *is = tn_settings_text_at(now, i);
+        if (strcmp(was, is) == 0) continue;
+        if (is_steps(key)) TN_TRY(check_steps(now, old));
+        else if (!tn_settings_may_change(key)) TN_TRY(refuse(key, was, is));
+        list_change(key, was, is, changed, bytes);
+    }
+done:
+    tn_settings_free(old);
+    return s;
+}
+
+bool tn_settings_same_run(const tn_settings *now, const char *config)
+{
+    tn_settings *old;
+    char a[TN_HASH_BYTES], b[TN_HASH_BYTES];
+    if (read_old(now, config, &old) != TN_OK) return false;
+    const bool same = tn_settings_same_hash(now, a) == TN_OK && tn_settings_same_hash(old, b) == TN_OK &&
+                      strcmp(a, b) == 0 && tn_settings_int(now, "train.steps") == tn_settings_int(old, "train.steps");
+    tn_settings_free(old);
+    return same;
+}

@@ -1,0 +1,47 @@
+/* Warnings of a run about its disk. */
+#include "train/run/save_faults.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+void tn_training_warn(const tn_training *t, const char *fmt, ...)
+{
+    va_list ap;
+    char text[1536]; /* an error's text and what follows from it */
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    t->warn(t->ctx, text);
+}
+
+tn_status tn_warn_of_room(const tn_training *t)
+{
+    struct statvfs v;
+    uint64_t bytes;
+    if (!t->dir || !t->warn || t->unsaved_end || statvfs(t->dir, &v) != 0) return TN_OK;
+    const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer), .guard = tn_trainer_guard(t->trainer) };
+    TN_RETURN_IF(tn_ckpt_bytes(&what, &bytes));
+    const double room = (double)v.f_bavail * (double)v.f_frsize;
+    if (v.f_blocks > 0 && room < 2.0 * (double)bytes)
+        tn_training_warn(t,
+                         "%.640s has %.1f MB of free space and a checkpoint takes %.1f MB, a new one beside the old "
+                         "one: free some space or "
+                         "choose another disk with run=DIR",
+                         t->dir, room / 1e6, (double)bytes / 1e6);
+    return TN_OK;
+}
+
+bool tn_pause(const tn_training *t, double seconds)
+{
+    const struct timespec piece = { .tv_nsec = 50 * 1000 * 1000 };
+    const double until = tn_clock_s() + seconds;
+    do {
+        if (t->interrupted && t->interrupted(t->ctx)) return false;
+        nanosleep(&piece, NULL);
+    } while (tn_clock_s() < until);
+    return true;
+}

@@ -1,0 +1,317 @@
+/* Finding a model on the disk. Every way ends in the same settings table that training uses. */
+#include "train/run/saved_model.h"
+
+#include "base/alloc.h"
+#include "data/manifest.h"
+#include "io/llama2c.h"
+#include "io/tensor_file.h"
+#include "train/run/checkpoint_convert.h"
+#include "train/checkpoint/store_files.h"
+#include "train/trainer/inputs.h"
+#include "train/run/train_settings.h"
+#include "train/checkpoint/weights_check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { WORDS = 512 };
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+    char path[TN_PATH_BYTES];
+    struct stat st;
+    return tn_path_join(dir, name, path, sizeof path) == TN_OK && stat(path, &st) == 0;
+}
+
+/* --- settings --------------------------------------------------------------------------------------------------------- */
+
+/* The metadata of a file of ours. */
+static tn_status read_metadata(const char *path, char *model, size_t model_bytes, char *text, size_t bytes)
+{
+    tn_tensors t = { 0 };
+    TN_RETURN_IF(tn_tensors_open(path, &t));
+    const char *format = NULL, *name = NULL, *settings = "";
+    for (size_t i = 0; i < t.n_meta; i++) {
+        if (strcmp(t.meta[i].key, "format") == 0) format = t.meta[i].value;
+        if (strcmp(t.meta[i].key, "model") == 0) name = t.meta[i].value;
+        if (strcmp(t.meta[i].key, "settings") == 0) settings = t.meta[i].value;
+    }
+    tn_status s = TN_OK;
+    if (!format || strcmp(format, "tenon-model 1") != 0 || !name)
+        s = tn_error(
+            TN_BAD_FILE,
+            "%.640s does not say which model it holds (metadata format \"tenon-model 1\"): name its run or its "
+            "checkpoint's directory instead",
+            path);
+    else if (strlen(name) >= model_bytes || strlen(settings) >= bytes)
+        s = tn_error(TN_BAD_FILE, "%.640s: its settings are too long", path);
+    else {
+        snprintf(model, model_bytes, "%s", name);
+        snprintf(text, bytes, "%s", settings);
+    }
+    tn_tensors_close(&t);
+    return s;
+}
+
+tn_status tn_weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT])
+{
+    tn_llama2c h;
+    if (!ends_with(path, ".bin")) return read_metadata(path, model, TN_PATH_BYTES, text, TN_WEIGHTS_TEXT);
+    TN_RETURN_IF(tn_llama2c_read(path, &h));
+    (void)tn_llama2c_settings(&h, text, TN_WEIGHTS_TEXT);
+    snprintf(model, TN_PATH_BYTES, "gpt");
+    return TN_OK;
+}
+
+bool tn_is_weights_file(const char *path)
+{
+    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") || ends_with(path, ".bin");
+}
+
+tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n)
+{
+    char model[TN_PATH_BYTES], text[TN_WEIGHTS_TEXT];
+    TN_RETURN_IF(tn_weights_settings(path, model, text));
+    const char **list = tn_arena_alloc(arena, WORDS * sizeof *list);
+    size_t used = 0;
+    if (!list) return tn_error(TN_MEMORY, "out of memory");
+    list[used++] =
+        tn_arena_printf(arena, "model=%s", model); /* as a word of its own it might be the name of a run's directory */
+    for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest));) {
+        if (used == WORDS) return tn_error(TN_BAD_FILE, "%.640s: its settings have more than %d words", path, WORDS);
+        list[used++] = tn_arena_strdup(arena, word);
+    }
+    for (size_t i = 0; i < used; i++)
+        if (!list[i]) return tn_error(TN_MEMORY, "out of memory");
+    *out = list;
+    *n = used;
+    return TN_OK;
+}
+
+static tn_status find_file(const tn_asked *asked, const char *path, const char *const *overrides, size_t n,
+                           tn_saved_model *m)
+{
+    tn_arena arena = { 0 };
+    const char **said = NULL;
+    size_t n_said = 0;
+    tn_status s = tn_weights_words(path, &arena, &said, &n_said);
+    const tn_settings_from from = {
+        .asked = asked, .file = path, .said = said, .n_said = n_said, .overrides = overrides, .n = n
+    };
+    if (s == TN_OK) s = tn_settings_resolve_from(&from, &m->settings, &m->model);
+    tn_arena_free(&arena);
+    TN_RETURN_IF(s);
+    return tn_path_join("", path, m->weights, sizeof m->weights);
+}
+
+/* A run, or one of its checkpoints, whose settings are beside it. */
+static tn_status find_run(const tn_asked *asked, const char *path, const char *const *overrides, size_t n,
+                          const char *link, tn_saved_model *m)
+{
+    const bool checkpoint = has_file(path, "manifest.json");
+    char why[1024];
+    TN_RETURN_IF(tn_path_join(path, checkpoint ? ".." : ".", m->config, sizeof m->config));
+    if (!checkpoint) TN_RETURN_IF(tn_path_join("", path, m->config, sizeof m->config));
+    if (!has_file(m->config, "config.yaml"))
+        return tn_error(
+            TN_BAD_FILE,
+            "%.640s holds neither a run (config.yaml) nor a checkpoint of one (manifest.json, with the run's "
+            "config.yaml beside it)",
+            path);
+    TN_RETURN_IF(tn_settings_resolve_asked(asked, m->config, overrides, n, &m->settings, &m->model));
+    if (checkpoint) return tn_path_join("", path, m->weights, sizeof m->weights);
+    m->link = link;
+    TN_RETURN_IF(tn_ckpt_find(path, link, m->weights, why, sizeof why));
+    tn_ckpt_note(link, why, m->weights, m->note);
+    return TN_OK;
+}
+
+tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
+                              const char *link, tn_saved_model *out)
+{
+    tn_status s = TN_OK;
+    struct stat st;
+    tn_saved_model m = { .weights = "" };
+    const bool there = stat(target, &st) == 0;
+    const bool weights = tn_is_weights_file(target);
+    if (weights && !there) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", target));
+    if (weights) TN_TRY(find_file(asked, target, overrides, n, &m));
+    else if (there && S_ISDIR(st.st_mode)) TN_TRY(find_run(asked, target, overrides, n, link, &m));
+    else TN_TRY(tn_settings_resolve_asked(asked, target, overrides, n, &m.settings, &m.model));
+    TN_TRY(tn_settings_fix_sizes(m.model, m.settings));
+    if (m.weights[0] && tn_model_cuts(m.model)) { /* samples: their sizes are the task's, which is not here */
+        const int64_t context = tn_settings_int(m.settings, "train.context");
+        TN_TRY(tn_weights_check(m.weights, m.model, m.settings, NULL, context < 8 ? context : 8));
+    }
+    *out = m;
+    m.settings = NULL;
+done:
+    tn_settings_free(m.settings);
+    return s;
+}
+
+void tn_saved_model_free(tn_saved_model *m)
+{
+    tn_settings_free(m->settings);
+    *m = (tn_saved_model){ .weights = "" };
+}
+
+/* --- weights ---------------------------------------------------------------------------------------------------------- */
+
+static const tn_file_tensor *find_tensor(const tn_tensors *f, const char *name)
+{
+    const tn_file_tensor *t = NULL;
+    return tn_safetensors_has(f->file.tensors, name) && tn_safetensors_find(f->file.tensors, name, &t) == TN_OK ? t
+                                                                                                                : NULL;
+}
+
+static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e, bool copy)
+{
+    char has[128], wants[128];
+    const tn_file_tensor *t = find_tensor(f, e->name);
+    if (!t)
+        return tn_error(TN_BAD_FILE, "there is no tensor %.200s: another model made it, or other settings", e->name);
+    if (!tn_dtype_is_float(t->dtype) || !tn_dims_equal(t->dims, e->dims))
+        return tn_error(TN_BAD_FILE,
+                        "%.200s is %s %s in the file and %s in the model: another model made it, or other settings",
+                        e->name, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
+                        tn_dims_text(e->dims, wants, sizeof wants));
+    return copy ? tn_store_take_floats(st, e, t) : TN_OK;
+}
+
+tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE])
+{
+    tn_status s = TN_OK;
+    tn_tensors f = { 0 };
+    TN_TRY(tn_tensors_open(path, &f));
+    for (int copy = 0; copy < 2; copy++) /* all checks before the first number moves */
+        for (size_t i = 0; i < tn_store_count(store); i++)
+            if (tn_store_at(store, i)->weight) TN_TRY(take(&f, store, tn_store_at(store, i), copy));
+    memcpy(note, f.note, sizeof f.note);
+done:
+    if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
+    tn_tensors_close(&f);
+    return s;
+}
+
+tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store)
+{
+    char none[TN_CKPT_NOTE]; /* weights name a checkpoint or a file, which nothing stands in for */
+    tn_ckpt_seen seen = tn_ckpt_look(m->weights);
+    tn_status s;
+    do s = tn_weights_load(m->weights, store, none);
+    while (s == TN_BAD_FILE && m->link && tn_ckpt_another(m->config, m->link, m->weights, &seen));
+    return s;
+}
+
+/* The settings of the model itself, and those of the run that its graph depends on. Values with spaces cannot be words. */
+static tn_status list_settings(const tn_model *model, const tn_settings *st, char *text, size_t bytes)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < tn_settings_count(st); i++) {
+        const char *key = tn_settings_row_at(st, i)->key, *value = tn_settings_text_at(st, i);
+        const bool of_run = strcmp(key, "train.context") == 0 || strcmp(key, "compute") == 0;
+        if (strcmp(tn_settings_owner_at(st, i), model->name) != 0 && !of_run) continue;
+        if (strpbrk(value, " \n"))
+            return tn_error(TN_USAGE, "%s=%s holds a space: it cannot be saved with the weights", key, value);
+        const int n = snprintf(text + at, bytes - at, "%s%s=%s", at ? " " : "", key, value);
+        if (n < 0 || (size_t)n >= bytes - at)
+            return tn_error(TN_USAGE, "the model's settings are too long to be saved with the weights");
+        at += (size_t)n;
+    }
+    return TN_OK;
+}
+
+tn_status tn_weights_meta(const tn_model *model, const tn_settings *st, char text[TN_WEIGHTS_TEXT],
+                          tn_text_pair meta[TN_WEIGHTS_META])
+{
+    TN_RETURN_IF(list_settings(model, st, text, TN_WEIGHTS_TEXT));
+    meta[0] = (tn_text_pair){ "format", "tenon-model 1" };
+    meta[1] = (tn_text_pair){ "model", tn_settings_text(st, "model") };
+    meta[2] = (tn_text_pair){ "settings", text };
+    return TN_OK;
+}
+
+tn_status tn_weights_save(const char *path, const tn_model *model, const tn_settings *st, const tn_store *store)
+{
+    tn_status s = TN_OK;
+    tn_tensor_writer *w = NULL;
+    tn_host_copy host = { 0 };
+    char text[TN_WEIGHTS_TEXT];
+    tn_text_pair meta[TN_WEIGHTS_META];
+    if (!ends_with(path, ".safetensors") && !ends_with(path, ".safetensors.zst"))
+        TN_FAIL(TN_USAGE, "%.640s: a file of weights ends in .safetensors or .safetensors.zst", path);
+    TN_TRY(tn_weights_meta(model, st, text, meta));
+    TN_TRY(tn_tensor_writer_begin(path, meta, TN_WEIGHTS_META, &w));
+    for (int put = 0; put < 2; put++)
+        for (size_t i = 0; i < tn_store_count(store); i++) {
+            const tn_entry *e = tn_store_at(store, i);
+            if (!e->weight) continue;
+            const size_t bytes = (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype);
+            const void *data = put ? tn_store_read(store, e->data, bytes, &host) : NULL;
+            if (put && !data) TN_TRY(TN_MEMORY);
+            TN_TRY(put ? tn_tensor_writer_put(w, e->name, data, bytes)
+                       : tn_tensor_writer_declare(w, e->name, e->dtype, e->dims));
+        }
+    s = tn_tensor_writer_finish(w, NULL, NULL);
+    w = NULL;
+done:
+    tn_tensor_writer_abort(w);
+    tn_host_copy_free(&host);
+    return s;
+}
+
+/* --- tokenizer -------------------------------------------------------------------------------------------------------- */
+
+/* Of a prepared data set; *start is the token its documents begin with. Empty where the folder names none. */
+static tn_status of_data(const char *dir, char spec[TN_PATH_BYTES], int32_t *start)
+{
+    tn_manifest m = { 0 };
+    tn_status s = tn_manifest_read(dir, &m);
+    if (s != TN_OK) {
+        tn_error_prefix("data");
+        return s;
+    }
+    *start = m.eot;
+    if (m.tokenizer_file && m.tokenizer_file[0]) s = tn_path_join(dir, m.tokenizer_file, spec, TN_PATH_BYTES);
+    else if (m.tokenizer_kind && strcmp(m.tokenizer_kind, "bytes") == 0) snprintf(spec, TN_PATH_BYTES, "bytes");
+    tn_manifest_free(&m);
+    return s;
+}
+
+static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32_t *start)
+{
+    const char *data = tn_settings_text(m->settings, "data");
+    if (tn_settings_find(m->settings, "tokenizer") < tn_settings_count(m->settings))
+        TN_RETURN_IF(tn_path_join("", tn_settings_text(m->settings, "tokenizer"), spec, TN_PATH_BYTES));
+    if (spec[0]) return TN_OK;
+    if (data[0] && has_file(data, TN_MANIFEST_NAME)) TN_RETURN_IF(of_data(data, spec, start));
+    if (spec[0]) return TN_OK;
+    if (tn_settings_vocab(m->settings) != 256 && (!data[0] || !has_file("", data))) /* there: text, which is bytes */
+        return tn_error(TN_USAGE,
+                        "the model's tokenizer is not known%s%.300s%s: name it with tokenizer=FILE, or tokenizer=bytes",
+                        data[0] ? " (data=" : "", data, data[0] ? " is not there)" : "");
+    snprintf(spec, TN_PATH_BYTES, "bytes");
+    return TN_OK;
+}
+
+tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out, int32_t *start)
+{
+    char chosen[TN_PATH_BYTES] = "";
+    int32_t first = -1;
+    if (spec && spec[0]) TN_RETURN_IF(tn_path_join("", spec, chosen, sizeof chosen));
+    else TN_RETURN_IF(choose(m, chosen, &first));
+    TN_RETURN_IF(tn_tokenizer_open(chosen, out));
+    if (first < 0) first = tn_tokenizer_special(*out, TN_TOKEN_BOS);
+    *start = first;
+    return TN_OK;
+}

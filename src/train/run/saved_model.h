@@ -1,0 +1,58 @@
+/* A model as somebody left it on the disk: its settings, weights and tokenizer, found from one word. Opens nothing of
+ * the run for writing, and trains nothing.
+ *
+ *   runs/ten-1             a run: config.yaml, its best checkpoint (or its latest), the tokenizer of its data
+ *   runs/ten-1/step-500    one checkpoint of it
+ *   model.safetensors      a file of ours (metadata format "tenon-model 1"), packed or not
+ *   stories15M.bin         a checkpoint of llama2.c
+ *   gpt_tiny, x.yaml, .so  a preset, model or file of settings: no weights; parameters have their first values */
+#ifndef TN_TRAIN_SAVED_MODEL_H
+#define TN_TRAIN_SAVED_MODEL_H
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "io/safetensors.h"
+#include "models/models.h"
+#include "plan/store.h"
+#include "token/tokenizer.h"
+#include "train/checkpoint/checkpoint.h"
+
+typedef struct tn_saved_model {
+    tn_settings *settings; /* owned; vocab is never auto */
+    const tn_model *model;
+    char weights[TN_PATH_BYTES]; /* a checkpoint's directory or a file; "" where there are none */
+    char config[TN_PATH_BYTES];  /* the directory of the run, or "" */
+    char note[TN_CKPT_NOTE];     /* as tn_ckpt_resolve's: weights are not those that were meant */
+    const char *link;            /* which checkpoint of the run was asked for; NULL: weights names it */
+} tn_saved_model;
+
+/* link: "best" or "latest", for a run; it outlives the model. overrides ("key=value") come last. A shared object is loaded where `asked`
+ * names it. */
+tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
+                              const char *link, tn_saved_model *out);
+void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
+
+/* Fills the store's parameters from a checkpoint or a file of weights of any floating type; all or none. note: as
+ * tn_ckpt_resolve's, where the path is that of a run. */
+tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE]);
+/* The same from m->weights, or, where the run has removed that checkpoint since it was found, from the one that is meant now. */
+tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store);
+/* All parameters with the model's settings, as a file that tn_saved_model_find takes. */
+tn_status tn_weights_save(const char *path, const tn_model *model, const tn_settings *st, const tn_store *store);
+
+/* Metadata of format "tenon-model 1": what tells a file of weights from any other. The settings are written to `text`, which
+ * meta points into. */
+enum { TN_WEIGHTS_META = 3, TN_WEIGHTS_TEXT = 16384 };
+tn_status tn_weights_meta(const tn_model *model, const tn_settings *st, char text[TN_WEIGHTS_TEXT],
+                          tn_text_pair meta[TN_WEIGHTS_META]);
+/* What a file of weights says about itself: the model's name, and settings ("dim=64 layers=2") in `text`. */
+tn_status tn_weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT]);
+/* The same as a list of "key=value", the model first; all of it in `arena`. */
+tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n);
+bool tn_is_weights_file(const char *path); /* by its name */
+
+/* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else that of the
+ * data set the run names, else bytes where the vocabulary or the data say so. *start: what a text begins with, or -1. */
+tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out, int32_t *start);
+
+#endif

@@ -1,0 +1,235 @@
+/* Opening a session: the steps that all that runs a model takes. */
+#include "train/run/session.h"
+
+#include "train/trainer/graph_setup.h"
+#include "train/run/metrics.h"
+#include "train/run/train_settings.h"
+#include "train/checkpoint/weights_check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static tn_data_split heldout_of(const tn_session_options *o) { return o->split ? o->split : TN_VALID; }
+
+static tn_source_start start_of(const tn_session *s, tn_data_split heldout, bool heldout_only, int64_t batch)
+{
+    return (tn_source_start){ .trainer = s->trainer,
+                              .batch = batch,
+                              .length = s->length,
+                              .accumulate = tn_settings_int(s->settings, "train.accumulate"),
+                              .heldout = heldout,
+                              .heldout_only = heldout_only };
+}
+
+/* Of the metrics that the data allow: outputs beside the plans' own, which all steps without gradients are asked for, and steps of their own,
+ * which are run on data alone. */
+static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1],
+                       const char *steps[TN_METRICS_MAX + 1])
+{
+    size_t n = 0, runs = 0, k;
+    tn_metric_list all;
+    tn_metric_rows(s->model, &all);
+    for (size_t i = 0; i < all.n; i++) {
+        const tn_metric_row *m = all.row[i];
+        if (m->needs && isnan(tn_source_number_of(&s->source, m->needs))) continue;
+        for (k = 0; m->reads && k < n && strcmp(wants[k], m->reads) != 0; k++) {
+        }
+        if (m->reads && k == n && n < TN_BATCH_WANTS) wants[n++] = m->reads;
+        if (m->runs && s->source.ctx && runs < TN_METRICS_MAX) steps[runs++] = m->runs;
+    }
+    wants[n] = steps[runs] = NULL;
+}
+
+/* Batches that are made ahead by a thread. Trials of a study have the cores for themselves. */
+static int ahead_of(const tn_session *s)
+{
+    if (tn_settings_int(s->settings, "loader.workers") == 0) return 0;
+    if (!tn_settings_is_auto(s->settings, "loader.prefetch"))
+        return (int)tn_settings_int(s->settings, "loader.prefetch");
+    return s->shared ? 0 : s->source.prefers_ahead;
+}
+
+static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused,
+                              tn_trainer **out)
+{
+    const tn_source *src = &s->source;
+    const bool looks = o->looks || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
+    const tn_source_start how = start_of(s, heldout_of(o), o->evaluates, batch);
+    const tn_supply supply = tn_source_supply(src);
+    const char *wants[TN_BATCH_WANTS + 1], *steps[TN_METRICS_MAX + 1];
+    size_t beside = 0;
+    list_needs(s, wants, steps);
+    if (src->ctx) TN_RETURN_IF(tn_source_bytes(src, s->model, s->settings, &how, ahead_of(s), &beside));
+    const tn_trainer_options t = { .look = looks,
+                                   .model = s->model,
+                                   .settings = s->settings,
+                                   .batch = batch,
+                                   .length = s->length,
+                                   .supply = src->ctx ? &supply : NULL,
+                                   .waits = src->waits,
+                                   .wants = wants,
+                                   .steps = steps,
+                                   .widths = src->width,
+                                   .n_widths = src->n_widths,
+                                   .forward_only = o->evaluates,
+                                   .beside = beside,
+                                   .refused = refused,
+                                   .shared = s->shared,
+                                   .seat = s->seat,
+                                   .store = o->store };
+    return tn_trainer_new(&t, out);
+}
+
+static int64_t first_batch(const tn_session *s)
+{
+    if (!tn_model_cuts(s->model)) return TN_SESSION_SAMPLES;
+    return TN_SESSION_TOKENS / s->length > 0 ? TN_SESSION_TOKENS / s->length : 1;
+}
+
+/* The largest batch that fits, to an eighth. The trainer refuses a plan that does not fit before any of its memory is
+ * touched, so that trying costs time alone, and only where memory is short; one is alive at a time. */
+static tn_status find_batch(tn_session *s, const tn_session_options *o)
+{
+    int64_t fits = 0, fails = 0;
+    s->batch = first_batch(s);
+    do {
+        const tn_status st = make_trainer(s, o, s->batch, NULL, &s->trainer);
+        if (st != TN_OK && (st != TN_MEMORY || s->batch == 1)) return st;
+        if (st != TN_OK) fails = s->batch;
+        else if (!fails || fails - s->batch <= 1 + s->batch / 8) return TN_OK;
+        else fits = s->batch;
+        tn_trainer_free(s->trainer);
+        s->trainer = NULL;
+        s->batch = fits ? (fits + fails) / 2 : fails / 2;
+    } while (fails - fits > 1 + fits / 8);
+    s->batch = fits;
+    return make_trainer(s, o, fits, NULL, &s->trainer);
+}
+
+/* The settings of half the batch; false where there is none, or a step means something else (an environment's episodes). */
+static bool halve_settings(tn_session *s)
+{
+    char batch[32], times[32];
+    const int64_t n = tn_settings_int(s->settings, "train.accumulate");
+    if (s->batch < 2 || s->batch % 2 || s->source.waits || n > 500000) return false;
+    snprintf(batch, sizeof batch, "%lld", (long long)(s->batch / 2));
+    snprintf(times, sizeof times, "%lld", (long long)(2 * n));
+    if (tn_settings_set(s->settings, "train.batch", batch, "out of memory") != TN_OK) return false;
+    if (tn_settings_set(s->settings, "train.accumulate", times, "out of memory") != TN_OK) return false;
+    if (!s->asked) s->asked = s->batch;
+    s->batch /= 2;
+    return true;
+}
+
+static tn_status halve_until_it_fits(tn_session *s, const tn_session_options *o)
+{
+    char why[512];
+    for (;;) {
+        bool refused = false;
+        const tn_status st = make_trainer(s, o, s->batch, &refused, &s->trainer);
+        if (st != TN_MEMORY || refused || o->evaluates) return st;
+        snprintf(why, sizeof why, "%s", tn_error_text());
+        if (!halve_settings(s)) return tn_error(TN_MEMORY, "%s", why);
+    }
+}
+
+static tn_status open_trainer(tn_session *s, const tn_session_options *o)
+{
+    if (tn_settings_is_auto(s->settings, "train.batch")) return find_batch(s, o);
+    s->batch = tn_settings_int(s->settings, "train.batch");
+    const tn_status st = halve_until_it_fits(s, o);
+    /* What is evaluated was perhaps trained on a larger machine, and its loss does not depend on how many rows are looked at together. */
+    const bool typed = strcmp(tn_settings_source(s->settings, "train.batch"), "command line") == 0;
+    return st == TN_MEMORY && o->evaluates && !s->source.waits && !typed ? find_batch(s, o) : st;
+}
+
+static tn_status start_source(tn_session *s, const tn_session_options *o)
+{
+    if (!s->source.ctx) return TN_OK;
+    const tn_source_start how = start_of(s, heldout_of(o), o->evaluates, s->batch);
+    const tn_status st = tn_source_begin(&s->source, &how, ahead_of(s));
+    if (st != TN_OK) tn_error_prefix("%s", s->source.what);
+    return st;
+}
+
+tn_status tn_session_halve(tn_session *s)
+{
+    const tn_session_options o = { 0 };
+    char why[512];
+    snprintf(why, sizeof why, "%s", tn_error_text());
+    if (!halve_settings(s)) return tn_error(TN_MEMORY, "%s", why);
+    tn_source_stop(&s->source); /* who makes batches ahead asks the trainer for their widths */
+    tn_trainer_free(s->trainer);
+    s->trainer = NULL;
+    TN_RETURN_IF(halve_until_it_fits(s, &o));
+    return start_source(s, &o);
+}
+
+tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out)
+{
+    const tn_source_start how = start_of(s, split, true, s->batch);
+    const tn_status st = s->source.apart(s->source.ctx, &how, out);
+    if (st != TN_OK) tn_error_prefix("%s", s->source.what);
+    return st;
+}
+
+int64_t tn_session_count(const tn_session *s, tn_data_split split)
+{
+    return s->source.ctx ? s->source.count(s->source.ctx, split) : 0;
+}
+
+static tn_status find_source(tn_session *s, const tn_session_options *o)
+{
+    const tn_source_open how = { .model = s->model,
+                                 .settings = s->settings,
+                                 .needed = o->needs_data,
+                                 .trains = !o->evaluates,
+                                 .shared = s->shared };
+    TN_RETURN_IF(tn_source_find(&how, &s->source));
+    s->length = tn_inputs_length(s->model, s->settings); /* which the data may have set */
+    return TN_OK;
+}
+
+tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
+{
+    tn_session s = { .shared = o->shared, .seat = o->seat };
+    const tn_settings_from from = { .asked = o->asked,
+                                    .target = o->target,
+                                    .file = o->file,
+                                    .said = o->said,
+                                    .n_said = o->n_said,
+                                    .overrides = o->overrides,
+                                    .n = o->n };
+    tn_status st = o->settings ? tn_settings_clone(o->settings, &s.settings)
+                               : tn_settings_resolve_from(&from, &s.settings, &s.model);
+    if (o->settings) s.model = o->model;
+    if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
+    if (st == TN_OK) st = find_source(&s, o);
+    const tn_supply supply = tn_source_supply(&s.source);
+    if (st == TN_OK && o->parameters)
+        st = tn_width_fit(s.model, s.settings, s.source.ctx ? &supply : NULL, o->width, o->parameters, &s.width);
+    if (st == TN_OK && o->weights)
+        st = tn_weights_check(o->weights, s.model, s.settings, s.source.ctx ? &supply : NULL,
+                              tn_model_cuts(s.model) && s.length > 8 ? 8 : s.length);
+    if (st == TN_OK) st = open_trainer(&s, o);
+    if (st == TN_OK) st = start_source(&s, o);
+    if (st == TN_OK && s.source.ctx) st = tn_metric_settle(&s.source, s.trainer, s.settings);
+    if (st != TN_OK) tn_session_close(&s);
+    else *out = s;
+    return st;
+}
+
+tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out)
+{
+    return tn_session_open_with(
+        &(tn_session_options){ .target = target, .overrides = overrides, .n = n, .needs_data = needs_data }, out);
+}
+
+void tn_session_close(tn_session *s)
+{
+    tn_source_close(&s->source); /* who acts in an environment borrows the trainer's store */
+    tn_trainer_free(s->trainer);
+    tn_settings_free(s->settings);
+    *s = (tn_session){ 0 };
+}

@@ -1,0 +1,298 @@
+/* Rows of the training loop and the resolution of a run's settings: defaults < the model's own < target < overrides.
+ * Ranges here are those of one key; checks between keys belong to the code that uses them. */
+#include "train/run/train_settings.h"
+
+#include "base/status.h"
+#include "base/text.h"
+#include "io/yaml_settings.h"
+#include "plan/switches.h"
+#include "train/source/env.h"
+#include "tasks/task.h"
+#include "train/source/task_setup.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const tn_setting tn_train_settings[] = {
+    TN_SETTING_TEXT("model", "ten", "family to train, or the path of a model's .so"),
+    TN_SETTING_TEXT("preset", "", "named set of values the run starts from"),
+    TN_SETTING_TEXT("data", "", "file or prepared folder to train on"),
+    TN_SETTING_TEXT("tokenizer", "", "of raw text (empty: bytes; a prepared folder has its own)"),
+    TN_SETTING_CHOICE(
+        "loader.mode", "auto", "auto|window|pack|bucket",
+        "rows are random places, documents in a row, or one document each (auto: pack; one raw file: window)"),
+    TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads",
+                   "threads that make batches ahead (0: made when needed)"),
+    TN_SETTING_AUTO_INT(
+        "loader.prefetch", "auto", TN_RANGE(1, 4096), "batches",
+        "batches made ahead (auto: of text 4, or as many as 256 MB hold; of made-up data 2; of samples none)"),
+    TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME)"),
+    TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
+    TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),
+    TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "seed of every random number of the run"),
+    TN_SETTING_CHOICE("compute", "auto", "auto|f32|tf32|bf16|f16|bf16x3",
+                      "operands of matrix products (auto: f32, on a GPU bf16; sums are always f32; tf32: a GPU's f32 "
+                      "operands rounded inside the product; bf16x3: f32's precision from bf16 instructions)"),
+
+    TN_SETTING_INT("train.steps", "2000", TN_RANGE(1, 1e12), "steps", "length of the run"),
+    TN_SETTING_INT("train.epochs", "0", TN_RANGE(0, 1e9), "epochs",
+                   "length of a run on a task, instead of train.steps (0: by steps)"),
+    TN_SETTING_AUTO_INT("train.batch", "auto", TN_RANGE(1, 1e9), "seq",
+                        "sequences or samples per step (auto: the largest that fits the memory plan; a task: 64)"),
+    TN_SETTING_INT("train.context", "256", TN_RANGE(1, 1e9), "tokens", "length of a sequence"),
+    TN_SETTING_INT("train.accumulate", "1", TN_RANGE(1, 1e6), "batches", "batches whose gradients make one step"),
+    TN_SETTING_FLOAT("train.lr", "1e-3", TN_RANGE_LO_OPEN(0, 1), "", "peak learning rate"),
+    TN_SETTING_FLOAT("train.lr_min_frac", "0.1", TN_RANGE(0, 1), "", "last learning rate as a part of the peak"),
+    TN_SETTING_INT("train.warmup", "100", TN_RANGE(0, 1e12), "steps", "steps in which the learning rate rises"),
+    TN_SETTING_CHOICE("train.schedule", "cosine", "cosine|wsd|constant", "shape of the learning rate after warmup"),
+    TN_SETTING_FLOAT("train.cooldown_frac", "0.2", TN_RANGE(0, 1), "", "part of the steps in which wsd comes down"),
+    TN_SETTING_FLOAT("train.decay", "0.1", TN_RANGE(0, 1), "", "weight decay, apart from the gradient"),
+    TN_SETTING_CHOICE("train.decay_on", "matrices", "matrices|all",
+                      "what weight decay acts on (all: norms, biases, convolutions and spectra too)"),
+    TN_SETTING_FLOAT("train.beta1", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "memory of the mean gradient (adamw)"),
+    TN_SETTING_FLOAT("train.beta2", "0.95", TN_RANGE_HI_OPEN(0, 1), "", "memory of the squared gradient (adamw)"),
+    TN_SETTING_FLOAT("train.eps", "1e-8", TN_RANGE_LO_OPEN(0, 1), "",
+                     "added to the root of the squared gradient (adamw)"),
+    TN_SETTING_FLOAT("train.clip", "1", TN_RANGE_MIN(0), "", "largest norm of the gradient (0: no limit)"),
+    TN_SETTING_FLOAT("train.dropout", "0", TN_RANGE_HI_OPEN(0, 1), "", "part of the activations dropped"),
+    TN_SETTING_CHOICE("train.nonfinite", "stop", "stop|skip|rollback", "what a NaN or infinite gradient leads to"),
+    TN_SETTING_AUTO_INT_OFF(
+        "optim.loss_scale", "auto", TN_RANGE(1, 1152921504606846976.0), "",
+        "first scale of the loss for its gradients, halved when they overflow (auto: 65536 with compute=f16)"),
+    TN_SETTING_INT("optim.loss_scale_growth", "2000", TN_RANGE(0, 1e9), "steps",
+                   "good steps in a row that double the loss scale (0: it never grows)"),
+    TN_SETTING_CHOICE("train.optimizer", "adamw", "adamw|sgd", "rule of the step"),
+    TN_SETTING_FLOAT("train.momentum", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "memory of the gradient (sgd)"),
+    TN_SETTING_INT("train.eval_every", "200", TN_RANGE(0, 1e12), "steps",
+                   "steps between evaluations (0: only at the end; a task, unless set: once per epoch)"),
+    TN_SETTING_INT("train.eval_batches", "16", TN_RANGE(0, 1e9), "batches",
+                   "held-out batches of one evaluation (0: all there are; a task, unless set: 0)"),
+    TN_SETTING_TEXT("train.select", "auto",
+                    "the held-out metric that makes a checkpoint the best (auto: loss; where answers are counted, "
+                    "which are right)"),
+    TN_SETTING_BOOL("train.test", "off",
+                    "at the end, evaluate the best checkpoint on the test split (a task that has one, unless set: on)"),
+    TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
+                   "end the run after so many without a better result (0: never)"),
+    TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "", "part of the data kept for evaluation"),
+    TN_SETTING_FLOAT("train.test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "",
+                     "part of raw text kept as a test split, beside it"),
+
+    TN_SETTING_INT("ckpt.every", "500", TN_RANGE(0, 1e12), "steps", "steps between checkpoints (0: only at the end)"),
+    TN_SETTING_FLOAT("ckpt.every_s", "0", TN_RANGE_MIN(0), "s",
+                     "seconds between checkpoints, beside ckpt.every (0: no limit)"),
+    TN_SETTING_INT("ckpt.keep_latest", "2", TN_RANGE(1, 1e9), "checkpoints", "how many of the newest stay"),
+    TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the best by train.select stay"),
+    TN_SETTING_FLOAT("ckpt.wait_s", "300", TN_RANGE_MIN(0), "s",
+                     "how long the end of a run waits for a disk that takes no checkpoint before it ends unsaved"),
+    TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "whether checkpoints are packed"),
+
+    TN_SETTING_CHOICE("log.level", "training", "info|training|performance|profiling",
+                      "how much is measured: loss and time; speed, memory, instruments; parts of the model; kernels "
+                      "and memory layout"),
+    TN_SETTING_INT("log.every", "10", TN_RANGE(1, 1e12), "steps", "steps between lines of metrics.jsonl"),
+    TN_SETTING_BOOL("log.csv", "off", "also write metrics.csv, at checkpoints and at the end"),
+    TN_SETTING_INT("sample.every", "0", TN_RANGE(0, 1e12), "steps", "steps between samples of text (0: none)"),
+    TN_SETTING_INT("sample.tokens", "64", TN_RANGE(1, 1e9), "tokens", "length of such a sample"),
+    TN_SETTING_TEXT("sample.prompt", "", "what such a sample begins with"),
+
+    TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
+                      "activations computed again to save memory: inside layers, or chunks of time (recurrent models)"),
+    TN_SETTING_AUTO_INT(
+        "plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
+        "length of a chunk (auto: equal parts in which the batch has at most 4096 tokens, on a GPU 16384)"),
+};
+const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_settings;
+
+tn_status tn_settings_common(tn_settings *st)
+{
+    TN_RETURN_IF(tn_settings_add(st, tn_train_settings, tn_train_settings_n, "train"));
+    TN_RETURN_IF(tn_settings_add(st, tn_task_settings, tn_task_settings_n, "task"));
+    TN_RETURN_IF(tn_settings_add(st, tn_rl_settings, tn_rl_settings_n, "rl"));
+    return tn_settings_switches(st);
+}
+
+tn_status tn_settings_switches(tn_settings *st)
+{
+    for (size_t i = 0; tn_op_at(i); i++) {
+        const tn_setting *row = tn_op_at(i)->switch_row;
+        if (row && tn_settings_find(st, row->key) == tn_settings_count(st))
+            TN_RETURN_IF(tn_settings_add(st, row, 1, "opt"));
+    }
+    return tn_settings_add(st, tn_plan_switches, tn_plan_switches_n, "opt");
+}
+
+/* --- which model, which file ---------------------------------------------------------------------------------------- */
+
+typedef struct choice {
+    char file[4096];  /* settings file, or "" */
+    char model[4096]; /* name or path, or "" */
+    char preset[64];
+    char place[512]; /* of the file that says which model, or "" */
+} choice;
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static tn_status keep(char *to, size_t bytes, const char *from)
+{
+    if (strlen(from) >= bytes) return tn_error(TN_USAGE, "a name or path of %zu characters is too long", strlen(from));
+    snprintf(to, bytes, "%s", from);
+    return TN_OK;
+}
+
+/* A word is the name of a preset or a model unless a run's directory is called so; a path is a file or a run. */
+static tn_status read_target(const char *target, choice *c)
+{
+    char quoted[80];
+    struct stat info;
+    const tn_model *owner;
+    const int n = snprintf(c->file, sizeof c->file, "%s/config.yaml", target);
+    if (n > 0 && (size_t)n < sizeof c->file && stat(c->file, &info) == 0) return TN_OK;
+    c->file[0] = 0;
+    if (ends_with(target, ".so")) return keep(c->model, sizeof c->model, target);
+    if (strchr(target, '/') || ends_with(target, ".yaml") || ends_with(target, ".yml"))
+        return keep(c->file, sizeof c->file, target);
+    if (tn_preset_named(target, &owner)) return keep(c->preset, sizeof c->preset, target);
+    if (tn_model_named(target)) return keep(c->model, sizeof c->model, target);
+    return tn_error(TN_USAGE,
+                    "%s is neither a preset nor a model (`tenon presets` lists them); a config file is named with "
+                    ".yaml or a path",
+                    tn_text_quote(target, quoted, sizeof quoted));
+}
+
+/* "key=value" that stands in a file. */
+static tn_status set_word(tn_settings *st, const char *word, const char *file)
+{
+    char key[128], quoted[80];
+    const char *eq = strchr(word, '=');
+    if (!eq || eq == word || (size_t)(eq - word) >= sizeof key)
+        return tn_error(TN_BAD_FILE, "%.300s: its settings hold %s, which is not key=value", file,
+                        tn_text_quote(word, quoted, sizeof quoted));
+    snprintf(key, sizeof key, "%.*s", (int)(eq - word), word);
+    return tn_settings_set(st, key, eq + 1, "%s", file);
+}
+
+static bool says_which(const char *word) { return strncmp(word, "model=", 6) == 0 || strncmp(word, "preset=", 7) == 0; }
+
+/* A first look: the file's and the overrides' own words on model and preset. */
+static tn_status peek(const choice *named, const tn_settings_from *from, choice *c)
+{
+    tn_status s = TN_OK;
+    tn_settings *st = NULL;
+    TN_TRY(tn_settings_new(&st));
+    TN_TRY(tn_settings_add(st, tn_train_settings, 2, "train")); /* model and preset come first in the table */
+    if (named->file[0]) TN_TRY(tn_settings_peek_yaml(st, named->file));
+    for (size_t i = 0; i < from->n_said; i++)
+        if (says_which(from->said[i])) TN_TRY(set_word(st, from->said[i], from->file));
+    if (named->model[0]) TN_TRY(tn_settings_set(st, "model", named->model, "command line"));
+    if (named->preset[0]) TN_TRY(tn_settings_set(st, "preset", named->preset, "command line"));
+    for (size_t i = 0; i < from->n; i++)
+        if (says_which(from->overrides[i])) TN_TRY(tn_settings_override(st, from->overrides[i]));
+    const bool said = strcmp(tn_settings_source(st, "model"), "default") != 0;
+    TN_TRY(keep(c->model, sizeof c->model, said ? tn_settings_text(st, "model") : ""));
+    TN_TRY(keep(c->preset, sizeof c->preset, tn_settings_text(st, "preset")));
+    if (said && strcmp(tn_settings_source(st, "model"), "command line") != 0)
+        TN_TRY(keep(c->place, sizeof c->place, tn_settings_source(st, "model")));
+done:
+    tn_settings_free(st);
+    return s;
+}
+
+static tn_status find_preset(choice *c, const tn_preset **preset)
+{
+    const tn_model *owner = NULL;
+    *preset = NULL;
+    if (!c->preset[0]) return TN_OK;
+    *preset = tn_preset_named(c->preset, &owner);
+    if (!*preset) return tn_error(TN_USAGE, "there is no preset %s: `tenon presets` lists them", c->preset);
+    if (!c->model[0]) return keep(c->model, sizeof c->model, owner->name);
+    if (strcmp(c->model, owner->name) != 0)
+        return tn_error(TN_USAGE, "preset %s belongs to model %s, not to %s", c->preset, owner->name, c->model);
+    return TN_OK;
+}
+
+/* values: "key=value", NULL at the end, or NULL. */
+static tn_status set_all(tn_settings *st, const char *const *values, const char *source)
+{
+    for (const char *const *v = values; v && *v; v++) {
+        char key[128];
+        const char *eq = strchr(*v, '=');
+        if (!eq || (size_t)(eq - *v) >= sizeof key) return tn_error(TN_INTERNAL, "%s: \"%s\"", source, *v);
+        snprintf(key, sizeof key, "%.*s", (int)(eq - *v), *v);
+        TN_RETURN_IF(tn_settings_set(st, key, eq + 1, "%s", source));
+    }
+    return TN_OK;
+}
+
+static tn_status apply(tn_settings *st, const choice *c, const tn_preset *preset, const tn_settings_from *from)
+{
+    char source[128];
+    const char *file = c->file[0] ? c->file : from->file ? from->file : "command line";
+    snprintf(source, sizeof source, "preset %s", preset ? preset->name : "");
+    TN_RETURN_IF(set_all(st, preset ? preset->values : NULL, source));
+    if (c->file[0]) TN_RETURN_IF(tn_settings_read_yaml(st, c->file));
+    for (size_t i = 0; i < from->n_said; i++) TN_RETURN_IF(set_word(st, from->said[i], from->file));
+    TN_RETURN_IF(tn_settings_set(st, "model", c->model, "%s", file));
+    if (preset) TN_RETURN_IF(tn_settings_set(st, "preset", preset->name, "%s", file));
+    for (size_t i = 0; i < from->n; i++) TN_RETURN_IF(tn_settings_override(st, from->overrides[i]));
+    return TN_OK;
+}
+
+static tn_status load_model(const choice *c, const tn_asked *asked, const tn_model **out)
+{
+    const tn_status s = tn_model_load(c->model, asked, out);
+    if (s != TN_OK && c->place[0]) tn_error_prefix("%s", c->place);
+    return s;
+}
+
+tn_status tn_settings_resolve_from(const tn_settings_from *from, tn_settings **out, const tn_model **model)
+{
+    tn_status s = TN_OK;
+    tn_settings *st = NULL;
+    const tn_preset *preset;
+    const tn_model *m = NULL;
+    choice named = { .file = "" }, c = { .file = "" };
+    if (from->target) TN_TRY(read_target(from->target, &named));
+    memcpy(c.file, named.file, sizeof c.file);
+    TN_TRY(peek(&named, from, &c));
+    TN_TRY(find_preset(&c, &preset));
+    if (!c.model[0]) TN_TRY(keep(c.model, sizeof c.model, tn_train_settings[0].value));
+    TN_TRY(load_model(&c, from->asked, &m));
+    TN_TRY(tn_settings_new(&st));
+    TN_TRY(tn_settings_common(st));
+    TN_TRY(tn_settings_add(st, m->settings, m->n_settings, m->name));
+    TN_TRY(set_all(st, m->defaults, "default"));
+    TN_TRY(apply(st, &c, preset, from));
+    *out = st;
+    *model = m;
+    st = NULL;
+done:
+    tn_settings_free(st);
+    return s;
+}
+
+tn_status tn_settings_resolve_asked(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
+                                    tn_settings **out, const tn_model **model)
+{
+    return tn_settings_resolve_from(
+        &(tn_settings_from){ .asked = asked, .target = target, .overrides = overrides, .n = n }, out, model);
+}
+
+tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
+                              const tn_model **model)
+{
+    return tn_settings_resolve_asked(NULL, target, overrides, n, out, model);
+}
+
+tn_status tn_settings_fix_sizes(const tn_model *model, tn_settings *st) { return tn_task_assume(model, st); }
+
+int64_t tn_settings_vocab(const tn_settings *st)
+{
+    if (tn_settings_find(st, "vocab") == tn_settings_count(st)) return 256;
+    return tn_settings_is_auto(st, "vocab") ? 50257 : tn_settings_int(st, "vocab");
+}

@@ -1,0 +1,635 @@
+/* The training run. A step touches no file; metrics and checkpoints are written between steps. All that a later process
+ * needs to go on alike is in the tn_ckpt_state: whatever decides about the future of the run has to be kept there.
+ *
+ * Steps are queued, and finished some steps later in their order (tn_trainer_ahead; one on the CPU): a device is not kept waiting
+ * for its own numbers. Whatever looks at the parameters (evaluation, checkpoints, samples, instruments) waits until all that
+ * was queued is finished, so that lines and files are those of a run that waits after every step. */
+#include "train/run/training.h"
+
+#include "base/clock.h"
+#include "train/run/diagnose.h"
+#include "train/run/metrics.h"
+#include "train/run/overfit_watch.h"
+#include "train/run/run.h"
+#include "train/run/same_settings.h"
+#include "train/run/save_faults.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const int64_t MANY_STEPS = (int64_t)1 << 50; /* of a run by time, before its first step */
+
+/* A step that is queued: what is known of it before it is finished. */
+typedef struct pending {
+    int64_t tokens; /* trained on, this step included */
+    bool line;
+    double begun, applying; /* clock */
+    double data_s, flops;
+    tn_source_mark from; /* its first batch's place, where the source has marks */
+} pending;
+
+/* Settings that every step asks about. */
+typedef struct often {
+    int64_t accumulate, eval_every, ckpt_every, sample_every, keep_best;
+    double ckpt_every_s;
+} often;
+
+typedef struct loop {
+    const tn_training *t;
+    often often;
+    tn_ckpt_state at; /* of the last step that is finished; cursor and tokens: of the last that is queued */
+    int64_t queued;   /* steps */
+    int ahead;        /* of them may be unfinished */
+    pending pending[TN_TRAINER_AHEAD]; /* by step */
+    int64_t from;                      /* the steps of earlier sessions */
+    double first_step_s;               /* until a line has said it */
+    double finished_s;                 /* clock, of the last step */
+    tn_progress_report r;
+    tn_metrics m;
+    int64_t steps, saved;  /* how many, and at which the last checkpoint stands */
+    double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint, or the last try of one */
+    tn_evaluator *evaluator;
+    tn_overfit_watch watch;
+    tn_diagnosis bad;      /* of the last step that was looked into */
+    double begun, bests_s; /* clock, of this session; seconds of it that saving new bests took, */
+    bool said_cost;        /* which was said */
+    int part;              /* batches of a step that could not be queued to its end */
+    bool untidy;           /* a checkpoint was saved, but what follows it (metrics.csv, removing others) was not done */
+    int failed;            /* tries of a checkpoint since the last that was saved */
+} loop;
+
+static void note(const loop *l, const char *text)
+{
+    if (l->t->note) l->t->note(l->t->ctx, text);
+}
+
+static tn_status next_batch(loop *l, int64_t *count)
+{
+    const double before = tn_metrics_clock(&l->m, TN_LOG_TRAINING);
+    TN_RETURN_IF(tn_source_next(l->t->source, l->queued, l->t->trainer, count));
+    l->m.step_data_s += tn_metrics_clock(&l->m, TN_LOG_TRAINING) - before;
+    l->at.tokens += *count;
+    return TN_OK;
+}
+
+static pending *pending_of(loop *l, int64_t step) { return &l->pending[step % TN_TRAINER_AHEAD]; }
+
+/* One optimizer step: train.accumulate batches, then apply. */
+static tn_status queue_step(loop *l)
+{
+    const tn_training *t = l->t;
+    const int64_t step = l->queued;
+    const int n = (int)l->often.accumulate;
+    pending *p = pending_of(l, step);
+    *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
+    tn_metrics_before(&l->m, p->line);
+    if (t->source->mark && !t->undiagnosed) tn_source_mark_here(t->source, &p->from);
+    const int64_t tokens = l->at.tokens;
+    for (int i = 0; i < n; i++) {
+        int64_t count;
+        const tn_status s = next_batch(l, &count);
+        if (s != TN_OK) { /* as if the step had not been begun: its gradients are in no checkpoint */
+            l->part = i;
+            l->at.tokens = tokens;
+            return s;
+        }
+        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? tn_source_weight(t->source, count) : 1,
+                                           p->line && i == n - 1));
+        p->flops += tn_trainer_flops(t->trainer);
+    }
+    if (t->seconds > 0) tn_trainer_schedule(t->trainer, l->steps);
+    p->applying = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE);
+    TN_RETURN_IF(tn_trainer_queue_apply(t->trainer, step));
+    p->tokens = l->at.tokens;
+    p->data_s = l->m.step_data_s;
+    l->queued++;
+    return TN_OK;
+}
+
+/* Waits for the oldest step and puts what it found into the report. */
+static tn_status collect(loop *l, const pending *p)
+{
+    tn_stepped x = { 0 };
+    const tn_status s = tn_trainer_collect(l->t->trainer, &x);
+    l->m.step_data_s = p->data_s;
+    l->m.step_flops = p->flops;
+    l->m.step_optimizer_s = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE) - p->applying;
+    l->r.loss = x.loss;
+    l->r.lr = (double)x.applied.lr;
+    l->r.grad_norm = (double)x.applied.grad_norm;
+    l->r.loss_scale = (double)x.applied.loss_scale;
+    l->r.action = x.applied.action;
+    return s;
+}
+
+/* --- checkpoints ----------------------------------------------------------------------------------------------------- */
+
+static bool every(int64_t step, int64_t n) { return n && step % n == 0; }
+
+static bool due(int64_t step, int64_t steps, int64_t n) { return step == steps || every(step, n); }
+
+static tn_status write_csv(const tn_training *t)
+{
+    char from[TN_PATH_BYTES], to[TN_PATH_BYTES];
+    TN_RETURN_IF(tn_path_join(t->dir, "metrics.jsonl", from, sizeof from));
+    TN_RETURN_IF(tn_path_join(t->dir, "metrics.csv", to, sizeof to));
+    return tn_metrics_csv(from, to);
+}
+
+/* The lines up to here, before they are counted on. What a failed sync has lost, no second one finds: there is no use in repeating it. */
+static tn_status sync_metrics(const tn_training *t)
+{
+    const tn_status s = t->metrics ? tn_jsonl_sync(t->metrics) : TN_OK;
+    if (s != TN_DISK || !t->warn) return s;
+    tn_training_warn(t, "%s; its lines since the last checkpoint may be lost", tn_error_text());
+    return TN_OK;
+}
+
+static json_t *make_cursor(const tn_training *t)
+{
+    json_t *own =
+        t->keeper ? t->keeper->save(t->keeper->ctx) : NULL; /* first: it may write down what the checkpoint builds on */
+    if (t->keeper && !own) return NULL;
+    json_t *data = tn_source_save(t->source);
+    return t->keeper ? json_pack("{s:o*, s:o*}", "data", data, t->keeper->name, own) : data;
+}
+
+static tn_status write_state(loop *l)
+{
+    const tn_training *t = l->t;
+    json_t *cursor = make_cursor(t);
+    if (!cursor) return tn_error(TN_MEMORY, "out of memory for the data's cursor");
+    json_decref(l->at.cursor);
+    l->at.cursor = cursor;
+    l->at.scaling = tn_trainer_loss_scale(t->trainer);
+    l->at.guard = tn_guard_state_of(tn_trainer_guard(t->trainer));
+    l->at.seconds = tn_clock_s() - l->start;
+    const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer),
+                                .guard = tn_trainer_guard(t->trainer),
+                                .state = &l->at,
+                                .compress = strcmp(tn_settings_text(t->settings, "ckpt.compress"), "zstd") == 0,
+                                .failed = l->failed };
+    if (l->failed) (void)tn_run_sweep(t->dir);
+    l->failed++;
+    TN_RETURN_IF(tn_ckpt_save(t->dir, &what));
+    l->failed = 0;
+    l->saved = l->at.step;
+    return TN_OK;
+}
+
+static tn_status write_checkpoint(loop *l)
+{
+    const tn_training *t = l->t;
+    l->saved_s = tn_clock_s();
+    if (l->saved != l->at.step) {
+        TN_RETURN_IF(sync_metrics(t));
+        TN_RETURN_IF(write_state(l));
+        l->saved_s = tn_clock_s();
+    }
+    l->untidy = true;
+    if (tn_settings_on(t->settings, "log.csv")) TN_RETURN_IF(write_csv(t));
+    TN_RETURN_IF(tn_run_tidy(t->dir, t->settings, l->at.step));
+    l->untidy = false;
+    return TN_OK;
+}
+
+/* The held-out result is the run's own where this step was evaluated, else not known: what is best is up to the evaluations, and never
+ * to the clock or to ckpt.*. */
+static tn_status save(loop *l)
+{
+    if (!l->t->dir || l->at.step == 0 || (l->saved == l->at.step && !l->untidy)) return TN_OK;
+    l->at.now = l->r.evaluated ? l->r.last : (tn_scores){ 0 };
+    return write_checkpoint(l);
+}
+
+/* "step-4 is kept": what a kill would leave now. */
+static const char *kept_text(const loop *l, char text[64])
+{
+    if (l->saved > 0) snprintf(text, 64, "step-%lld is kept", (long long)l->saved);
+    else snprintf(text, 64, "nothing is saved yet");
+    return text;
+}
+
+static const char *next_try(const loop *l, char text[64])
+{
+    const int64_t n = l->often.ckpt_every, at = n ? (l->at.step / n + 1) * n : 0;
+    const double every_s = l->often.ckpt_every_s;
+    if (every_s > 0) snprintf(text, 64, "in %g s", every_s);
+    else if (at > 0 && at < l->steps) snprintf(text, 64, "after step %lld", (long long)at);
+    else snprintf(text, 64, "at the end");
+    return text;
+}
+
+/* Between steps: a disk that is full or fails is a matter for a person, not the end of what has been learned. */
+static tn_status save_or_warn(loop *l)
+{
+    char kept[64], next[64];
+    const tn_status s = save(l);
+    if (s != TN_DISK || !l->t->warn) return s;
+    tn_training_warn(l->t, "%s; training goes on in memory, %s, the next try is %s", tn_error_text(),
+                     kept_text(l, kept), next_try(l, next));
+    return TN_OK;
+}
+
+static tn_status ended_unsaved(const loop *l)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    if (l->saved == l->at.step)
+        return tn_error(TN_DISK, "%s; the run ended at step %lld, which is saved", text, (long long)l->at.step);
+    if (l->t->once) return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld", text, (long long)l->at.step);
+    if (l->saved > 0)
+        return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then goes on from step %lld",
+                        text, (long long)l->at.step, (long long)l->saved);
+    return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then starts over", text,
+                    (long long)l->at.step);
+}
+
+/* The end is the last chance: a few tries at once, and where nobody waits for the process others until ckpt.wait_s is over. */
+static tn_status save_last(loop *l, bool hurry)
+{
+    enum { AT_ONCE = 3 };
+    const tn_training *t = l->t;
+    const double wait_s = hurry ? 0 : tn_settings_float(t->settings, "ckpt.wait_s"), until = tn_clock_s() + wait_s;
+    double pause = 1;
+    for (int tries = 1;; tries++) {
+        tn_status s = save(l);
+        if (s == TN_OK) s = tn_metrics_flush(&l->m);
+        if (s != TN_DISK) return s;
+        if (!t->warn) return ended_unsaved(l);
+        const double left = until - tn_clock_s();
+        if (tries >= AT_ONCE && left <= 0) return ended_unsaved(l);
+        if (tries == AT_ONCE)
+            tn_training_warn(t, "%s; the run is at its end and tries for %.0f s more (ckpt.wait_s)", tn_error_text(),
+                             left);
+        if (tries == 1) tn_training_warn(t, "%s; tried again at once", tn_error_text());
+        if (tries < AT_ONCE) continue;
+        char text[1024]; /* of the failure, which what is asked in the pause might replace */
+        snprintf(text, sizeof text, "%s", tn_error_text());
+        if (!tn_pause(t, pause < left ? pause : left)) {
+            tn_error(TN_DISK, "%s", text);
+            return ended_unsaved(l);
+        }
+        if (pause < 30) pause *= 2;
+    }
+}
+
+/* The best parameters are those of an evaluation, not of the checkpoint that comes next: they are gone after one more step. */
+static bool is_new_best(const loop *l) { return l->r.evaluated && l->at.best_step == l->at.step && l->often.keep_best; }
+
+static bool save_due(const loop *l)
+{
+    const double every_s = l->often.ckpt_every_s;
+    if (every_s > 0 && tn_clock_s() - l->saved_s >= every_s) return true;
+    if (l->at.step != l->queued) return false;
+    return is_new_best(l) || every(l->at.step, l->often.ckpt_every);
+}
+
+/* A new best is saved whatever it costs, since `best` must not depend on a clock. Where that is much of the time, it is said. */
+static tn_status save_timed(loop *l)
+{
+    static const double LEAST_S = 10, MUCH = 0.1;
+    const bool best = is_new_best(l) && !every(l->at.step, l->often.ckpt_every);
+    const double before = tn_clock_s();
+    char text[256];
+    TN_RETURN_IF(save_or_warn(l));
+    const double now = tn_clock_s(), part = (l->bests_s += best ? now - before : 0) / (now - l->begun);
+    if (l->said_cost || l->bests_s < LEAST_S || part < MUCH) return TN_OK;
+    l->said_cost = true;
+    snprintf(
+        text, sizeof text,
+        "saving every new best has taken %.0f %% of the time: a larger train.eval_every looks, and saves, less often",
+        100 * part);
+    note(l, text);
+    return TN_OK;
+}
+
+/* --- the loop -------------------------------------------------------------------------------------------------------- */
+
+static bool out_of_patience(const tn_settings *st, const tn_ckpt_state *state)
+{
+    const int64_t patience = tn_settings_int(st, "train.stop_patience");
+    return patience > 0 && state->stale >= patience;
+}
+
+bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state)
+{
+    return state->step >= tn_settings_int(st, "train.steps") || out_of_patience(st, state);
+}
+
+/* A checkpoint does not say what its first score is called. */
+static tn_scores named(const tn_scores *s, const tn_metric_list *l)
+{
+    tn_scores out = *s;
+    if (out.n) snprintf(out.at[0].name, sizeof out.at[0].name, "%s", l->row[0]->name);
+    return out;
+}
+
+tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics,
+                                         const tn_ckpt_state *state)
+{
+    tn_progress_report r = { .step = state->step,
+                             .steps = tn_settings_int(st, "train.steps"),
+                             .loss = state->loss,
+                             .tokens = state->tokens,
+                             .working_s = state->working,
+                             .metrics = *metrics,
+                             .select = tn_metric_selected(metrics, st),
+                             .last = named(&state->last, metrics),
+                             .best = named(&state->best, metrics),
+                             .best_step = state->best_step,
+                             .samples_per_s = NAN,
+                             .lr = state->lr,
+                             .grad_norm = state->grad_norm,
+                             .stopped = out_of_patience(st, state),
+                             .seconds = state->seconds,
+                             .bits = NAN,
+                             .epoch = NAN,
+                             .step_ms = NAN,
+                             .first_step_s = NAN,
+                             .utilisation = NAN,
+                             .stall_s = NAN,
+                             .stall_frac = NAN,
+                             .memory_bytes = NAN,
+                             .loss_scale = NAN,
+                             .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
+    if (!r.select) r.select = metrics->row[0];
+    return r;
+}
+
+const char *tn_training_rise(const tn_progress_report *r, double unit, char buf[TN_RISE_TEXT])
+{
+    const tn_metric_row *by = r->select;
+    const double in = by == r->metrics.row[0] ? unit : 1;
+    snprintf(buf, TN_RISE_TEXT, "held-out %s has %s since step %lld (%.4f -> %.4f)", by->name,
+             by->better == TN_HIGHER ? "fallen" : "risen", (long long)r->best_step,
+             in * tn_scores_get(&r->best, by->name), in * tn_scores_get(&r->last, by->name));
+    return buf;
+}
+
+/* Said when it first shows, with what can be done about it. */
+static void watch_evaluation(loop *l, bool best)
+{
+    char rise[TN_RISE_TEXT], text[512];
+    const bool first = tn_overfit_watch_add(&l->watch, l->at.step, tn_scores_get(&l->r.last, l->r.select->name), best);
+    l->r.worse = l->watch.worse;
+    if (!first || !l->t->note) return;
+    const bool kept = l->t->dir && tn__ckpt_pointed(l->t->dir, "best") == l->at.best_step;
+    snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout help against it%s",
+             tn_training_rise(&l->r, 1, rise), kept ? "the best checkpoint is step-" : "the best was step ",
+             (long long)l->at.best_step,
+             tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 ends such a run");
+    note(l, text);
+}
+
+static tn_status evaluate(loop *l)
+{
+    tn_evaluation e;
+    l->r.evaluated = false;
+    TN_RETURN_IF(
+        tn_evaluator_run(l->evaluator, l->t->source, tn_settings_int(l->t->settings, "train.eval_batches"), &e));
+    l->r.evaluated = e.count > 0;
+    if (!l->r.evaluated) return TN_OK;
+    const bool best = tn_scores_better(&e.scores, &l->r.best, l->r.select->name, l->at.lower);
+    l->r.last = l->at.last = e.scores;
+    l->at.stale++;
+    if (best) {
+        l->r.best = l->at.best = e.scores;
+        l->r.best_step = l->at.best_step = l->at.step;
+        l->at.stale = 0;
+    }
+    watch_evaluation(l, best);
+    return TN_OK;
+}
+
+/* Of steps that are left out only the first of each row, and few: which, is known from the run's state alone, so that a run that was
+ * stopped looks into the same ones. */
+static bool looks_into(const loop *l, tn_status s)
+{
+    enum { MOST = 10 };
+    const tn_guard_state g = tn_guard_state_of(tn_trainer_guard(l->t->trainer));
+    return s == TN_DIVERGED ||
+           (s == TN_OK && l->r.action == TN_GUARD_SKIPPED && g.bad == 1 && l->at.step - g.applied <= MOST);
+}
+
+/* A step that was not finite: which batch and which tensor, for the line, the message and whoever watches. That nothing can be found
+ * out changes nothing about what happened. */
+static void look_into(loop *l, const pending *p, tn_status s)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    const char *cut = strstr(text, "not finite"), *rest = cut ? cut + strlen("not finite") : text;
+    if (tn_diagnose(l->t, &p->from, l->at.step - 1, &l->bad) != TN_OK)
+        snprintf(l->bad.tensor, sizeof l->bad.tensor, "not found: %.300s", tn_error_text());
+    l->finished_s = tn_clock_s();
+    l->r.bad_tensor = l->bad.tensor;
+    l->r.bad_batch = l->bad.batch;
+    if (s == TN_DIVERGED && !l->bad.tensor[0]) (void)tn_error(s, "%s", text);
+    else if (s == TN_DIVERGED)
+        (void)tn_error(s, "%.*s (first: %s; %s)%s", (int)(rest - text), text, l->bad.tensor, l->bad.batch, rest);
+    else if (l->bad.tensor[0]) {
+        snprintf(text, sizeof text, "step %lld was left out, the loss or the gradient is not finite (first: %s; %s)",
+                 (long long)l->at.step, l->bad.tensor, l->bad.batch);
+        note(l, text);
+    }
+}
+
+/* The step's line, where it has one or something happened. */
+static tn_status write_line(loop *l, bool due_line, tn_status s)
+{
+    tn_status w = TN_OK;
+    if (due_line || l->r.evaluated || s != TN_OK || l->r.action != TN_GUARD_CONTINUE) {
+        w = tn_metrics_line(&l->m, &l->r, l->first_step_s);
+        l->first_step_s = NAN;
+    }
+    tn_metrics_untime(&l->m);
+    return s == TN_OK ? w : s;
+}
+
+/* A run by time: the steps that fit at the mean speed so far, at least those that were made. The nearest whole number, so
+ * that it ends at most half a step before or after its time. */
+static int64_t steps_in_time(const loop *l)
+{
+    const double step_s = l->at.working / (double)l->at.step, steps = l->t->seconds / step_s;
+    if (!(steps < 1e15)) return MANY_STEPS;
+    const int64_t n = (int64_t)(steps + 0.5);
+    return n > l->at.step ? n : l->at.step;
+}
+
+/* The oldest step with what follows it, up to the report. It took the time since the one before it was finished, or since it was
+ * queued where nothing was being computed then. */
+static tn_status finish_step(loop *l)
+{
+    const tn_training *t = l->t;
+    tn_progress_report *r = &l->r;
+    const pending *p = pending_of(l, l->at.step);
+    tn_status s = collect(l, p);
+    const double now = tn_clock_s(), took = now - (l->finished_s > p->begun ? l->finished_s : p->begun);
+    l->finished_s = now;
+    l->at.working += took;
+    r->step = ++l->at.step;
+    r->first_step_s = l->at.step == l->from + 1 ? tn_clock_process_s() : NAN;
+    if (!isnan(r->first_step_s)) l->first_step_s = r->first_step_s;
+    if (t->seconds > 0) r->steps = l->steps = steps_in_time(l);
+    r->tokens = p->tokens;
+    r->working_s = l->at.working;
+    r->tokens_per_s = (double)p->tokens / l->at.working;
+    r->epoch = (double)p->tokens / t->source->train_tokens;
+    if (t->source->train_samples > 0)
+        r->samples_per_s = r->tokens_per_s * t->source->train_samples / t->source->train_tokens;
+    l->at.loss = r->loss;
+    l->at.lr = r->lr;
+    l->at.grad_norm = r->grad_norm;
+    tn_metrics_after(&l->m, took, p->line, r);
+    r->bad_tensor = r->bad_batch = "";
+    r->diverged = s == TN_DIVERGED;
+    if (looks_into(l, s)) look_into(l, p, s);
+    r->evaluated = s == TN_OK && due(r->step, l->steps, l->often.eval_every);
+    if (r->evaluated) s = evaluate(l);
+    r->stopped = r->evaluated && out_of_patience(t->settings, &l->at);
+    r->seconds = tn_clock_s() - l->start;
+    s = write_line(l, p->line, s);
+    if (t->report) t->report(t->ctx, r);
+    if (s == TN_OK && t->enough && t->enough(t->ctx)) r->stopped = true;
+    return s;
+}
+
+static tn_status finish_all(loop *l)
+{
+    while (l->at.step < l->queued) TN_RETURN_IF(finish_step(l));
+    return TN_OK;
+}
+
+/* Whether what follows the last queued step looks at the parameters, or at what the model has left behind; or it is the first,
+ * whose end is of interest. */
+static bool looked_at(const loop *l)
+{
+    const int64_t n = l->queued;
+    return n == l->from + 1 || due(n, l->steps, l->often.eval_every) || every(n, l->often.ckpt_every) ||
+           (l->t->sample && every(n, l->often.sample_every)) ||
+           (tn_metrics_looks(&l->m) && tn_metrics_due(&l->m, n, l->steps));
+}
+
+static tn_status advance(loop *l)
+{
+    const tn_status s = queue_step(l);
+    if (s != TN_OK || looked_at(l)) {
+        const tn_status finished = finish_all(l);
+        return finished != TN_OK ? finished : s;
+    }
+    return l->queued - l->at.step < l->ahead ? TN_OK : finish_step(l);
+}
+
+/* What evaluations measure, and which of it says what is best. */
+static tn_status begin_metrics(loop *l)
+{
+    tn_metric_list metrics;
+    TN_RETURN_IF(tn_metric_list_of(tn_trainer_model(l->t->trainer), l->t->source, &metrics));
+    l->r = tn_training_report_at(l->t->settings, &metrics, &l->at);
+    const tn_metric_row *by = l->r.select;
+    snprintf(l->at.select, sizeof l->at.select, "%s", by == metrics.row[0] ? "" : by->name);
+    l->at.lower = by->better == TN_LOWER;
+    snprintf(l->at.unit, sizeof l->at.unit, "%s", tn_metric_unit(metrics.row[0]));
+    tn_overfit_watch_begin(&l->watch, !l->at.lower, tn_scores_get(&l->r.best, by->name), l->at.best_step);
+    return tn_evaluator_new(l->t->trainer, l->t->source, &l->evaluator);
+}
+
+static tn_status begin(loop *l, const tn_ckpt_state *from)
+{
+    const tn_settings *st = l->t->settings;
+    if (from) l->at = *from;
+    else l->at = (tn_ckpt_state){ .loss = NAN };
+    if (l->at.cursor) json_incref(l->at.cursor);
+    l->at.batch = l->t->batch;
+    l->at.length = l->t->length;
+    l->at.seed = tn_settings_int(st, "seed");
+    l->often = (often){ .accumulate = tn_settings_int(st, "train.accumulate"),
+                        .eval_every = tn_settings_int(st, "train.eval_every"),
+                        .ckpt_every = tn_settings_int(st, "ckpt.every"),
+                        .sample_every = tn_settings_int(st, "sample.every"),
+                        .keep_best = tn_settings_int(st, "ckpt.keep_best"),
+                        .ckpt_every_s = tn_settings_float(st, "ckpt.every_s") };
+    l->queued = l->from = l->at.step;
+    l->first_step_s = NAN;
+    l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
+    l->saved = from ? from->step : -1;
+    l->saved_s = l->begun = tn_clock_s();
+    l->start = l->saved_s - l->at.seconds;
+    TN_RETURN_IF(begin_metrics(l));
+    l->r.bits = l->t->source->bits;
+    l->r.counts = tn_metric_counts(l->t->source);
+    TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
+    l->ahead = l->t->seconds > 0 || l->m.level >= TN_LOG_PERFORMANCE ? 1 : tn_trainer_ahead(l->t->trainer);
+    TN_RETURN_IF(tn_metrics_plan(&l->m, !from));
+    TN_RETURN_IF(tn_warn_of_room(l->t));
+    return tn_settings_same_hash(st, l->at.settings);
+}
+
+static bool sample_due(const loop *l)
+{
+    return l->t->sample && l->at.step == l->queued && every(l->at.step, l->often.sample_every);
+}
+
+static tn_status interrupted(loop *l)
+{
+    TN_RETURN_IF(finish_all(l));
+    TN_RETURN_IF(save_last(l, true));
+    if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
+    return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step,
+                    (long long)l->steps,
+                    !l->t->dir || l->saved != l->at.step ? ""
+                    : l->t->once                         ? ", saved"
+                                                         : ", saved: the same command continues");
+}
+
+static bool has_states(const tn_store *st)
+{
+    for (size_t i = 0; i < tn_store_count(st); i++)
+        if (tn_store_at(st, i)->role == TN_ROLE_STATE) return true;
+    return false;
+}
+
+/* The data cannot be read any more (a file was cut short, the disk fails): what was learned is saved first. Only states that batches of an
+ * unfinished step have moved on cannot be: the checkpoint before has them. */
+static tn_status data_failed(loop *l)
+{
+    char text[1024];
+    if (!l->t->dir || l->t->unsaved_end) return TN_BAD_FILE;
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    const bool moved = l->part > 0 && has_states(tn_trainer_store(l->t->trainer));
+    if (!moved && save_last(l, true) != TN_OK)
+        return tn_error(TN_BAD_FILE, "%.480s; and not saved: %.480s", text, tn_error_text());
+    if (l->saved <= 0) return tn_error(TN_BAD_FILE, "%s", text);
+    if (l->t->once) return tn_error(TN_BAD_FILE, "%s; step %lld is saved", text, (long long)l->saved);
+    return tn_error(TN_BAD_FILE, "%s; step %lld is saved, from which the same command then goes on", text,
+                    (long long)l->saved);
+}
+
+tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)
+{
+    loop l = { .t = t };
+    tn_status s = begin(&l, from);
+    const bool begun = s == TN_OK;
+    tn_trainer_steady(t->trainer, true);
+    while (s == TN_OK && l.queued < l.steps && !l.r.stopped) {
+        if (t->interrupted && t->interrupted(t->ctx)) s = interrupted(&l);
+        else s = advance(&l);
+        if (t->unsaved_end && (l.r.stopped || l.at.step == l.steps)) break;
+        if (s == TN_OK && save_due(&l)) s = finish_all(&l);
+        if (s == TN_OK && save_due(&l) && l.at.step < l.steps) s = save_timed(&l); /* the last step is saved below */
+        if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
+    }
+    tn_trainer_steady(t->trainer, false);
+    tn_trainer_schedule(t->trainer, 0);
+    if (s == TN_OK && !t->unsaved_end) s = save_last(&l, false);
+    if (begun && s == TN_BAD_FILE) s = data_failed(&l);
+    for (tn_stepped x; tn_trainer_queued(t->trainer);)
+        (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
+    tn_metrics_settle(&l.m);
+    tn_metrics_close(&l.m);
+    tn_evaluator_free(l.evaluator);
+    *last = l.r;
+    tn_ckpt_state_free(&l.at);
+    return s;
+}

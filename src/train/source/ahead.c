@@ -1,0 +1,291 @@
+/* A thread that is ahead of the run. It has the source to itself while it fills; others wait until it stands still. Batches wait in a ring of
+ * buffers, each with the place that it came from: whatever looks back (a cursor, a batch in words) first puts the source where the run is,
+ * and the thread begins anew there. Which step a batch is for follows from the one that was asked for: so many batches each. */
+#include "train/source/ahead.h"
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct buffer {
+    tn_ahead *of;
+    char *memory;
+    tn_feed feed; /* of the width that was asked for */
+    int64_t valid, count, step;
+    tn_source_mark from; /* where the source was before it */
+    tn_status status;
+    char error[512];
+} buffer;
+
+struct tn_ahead {
+    tn_source source; /* its functions: whoever has it may move it */
+    const tn_trainer *trainer;
+    const tn_inputs *inputs;
+    int64_t batch, length, accumulate;
+    int depth;
+    size_t offset[TN_INPUTS_MAX]; /* of inputs in a buffer */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool begun;          /* the thread is there */
+    bool ends, held;     /* it is told to end, to stand still */
+    bool armed, filling; /* it knows which step comes next; it has the source */
+    buffer *buffer;      /* (depth): n from `first` on are filled */
+    int first, n;
+    int64_t step, filled; /* the step that was asked for when it was armed, and batches since then */
+    tn_source_mark last;  /* where the batch that was handed out last came from, */
+    int64_t last_step;    /* and its step */
+};
+
+/* --- filling ------------------------------------------------------------------------------------------------------------ */
+
+static tn_feed lend(void *ctx, int64_t width)
+{
+    buffer *b = ctx;
+    const tn_ahead *a = b->of;
+    b->valid = a->batch;
+    b->feed = (tn_feed){
+        .inputs = a->inputs, .batch = a->batch, .length = tn_trainer_width(a->trainer, width), .valid = &b->valid
+    };
+    for (size_t i = 0; i < a->inputs->n; i++)
+        if (a->inputs->slot[i].read) b->feed.at[i] = b->memory + a->offset[i];
+    return b->feed;
+}
+
+static void fill(const tn_ahead *a, buffer *b)
+{
+    const tn_feeder to = { b, lend };
+    a->source.mark(a->source.ctx, &b->from);
+    b->status = a->source.next(a->source.ctx, b->step, &to, &b->count);
+    if (b->status != TN_OK) snprintf(b->error, sizeof b->error, "%s", tn_error_text());
+}
+
+static bool may_fill(const tn_ahead *a)
+{
+    const bool failed = a->n && a->buffer[(a->first + a->n - 1) % a->depth].status != TN_OK;
+    return a->armed && !a->held && !failed && a->n < a->depth;
+}
+
+static void *work(void *ctx)
+{
+    tn_ahead *a = ctx;
+    pthread_mutex_lock(&a->lock);
+    for (;;) {
+        while (!a->ends && !may_fill(a)) pthread_cond_wait(&a->changed, &a->lock);
+        if (a->ends) break;
+        buffer *b = &a->buffer[(a->first + a->n) % a->depth];
+        b->step = a->step + a->filled++ / a->accumulate;
+        a->filling = true;
+        pthread_mutex_unlock(&a->lock);
+        fill(a, b);
+        pthread_mutex_lock(&a->lock);
+        a->filling = false;
+        a->n++;
+        pthread_cond_broadcast(&a->changed);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+/* With the lock. */
+static void stand_still(tn_ahead *a)
+{
+    a->held = true;
+    while (a->filling) pthread_cond_wait(&a->changed, &a->lock);
+}
+
+static void go_on(tn_ahead *a)
+{
+    a->held = false;
+    pthread_cond_broadcast(&a->changed);
+}
+
+/* Standing still: what is filled is forgotten, and the source is where the run is. */
+static tn_status forget(tn_ahead *a)
+{
+    const tn_status s = a->n ? a->source.back(a->source.ctx, &a->buffer[a->first].from) : TN_OK;
+    a->n = 0;
+    a->armed = false;
+    return s;
+}
+
+/* --- for the run --------------------------------------------------------------------------------------------------------- */
+
+static int64_t next_step(const tn_ahead *a)
+{
+    return a->n ? a->buffer[a->first].step : a->step + a->filled / a->accumulate;
+}
+
+/* A step that nobody counted on: a diagnosis, a run that goes on elsewhere. */
+static tn_status arm(tn_ahead *a, int64_t step)
+{
+    stand_still(a);
+    const tn_status s = forget(a);
+    a->step = step;
+    a->filled = 0;
+    a->armed = true;
+    go_on(a);
+    return s;
+}
+
+static void copy(const tn_ahead *a, const buffer *b, const tn_feed *to)
+{
+    for (size_t i = 0; i < a->inputs->n; i++)
+        if (b->feed.at[i] && to->at[i])
+            memcpy(to->at[i], b->feed.at[i],
+                   sizeof(float) * (size_t)tn_input_items(&a->inputs->slot[i], to->batch, to->length));
+    *to->valid = b->valid;
+}
+
+static tn_status hand_out(tn_ahead *a, buffer *b, const tn_feeder *to, int64_t *count)
+{
+    if (b->status != TN_OK) return tn_error(b->status, "%s", b->error);
+    const tn_feed feed = tn_feed_for(to, b->feed.length);
+    copy(a, b, &feed);
+    *count = b->count;
+    a->last = b->from;
+    a->last_step = b->step;
+    return TN_OK;
+}
+
+tn_status tn_ahead_next(tn_ahead *a, int64_t step, const tn_feeder *to, int64_t *count)
+{
+    tn_status s = TN_OK;
+    pthread_mutex_lock(&a->lock);
+    if (!a->armed || next_step(a) != step) s = arm(a, step);
+    while (s == TN_OK && !a->n) pthread_cond_wait(&a->changed, &a->lock);
+    buffer *b = &a->buffer[a->first];
+    pthread_mutex_unlock(&a->lock);
+    if (s == TN_OK) s = hand_out(a, b, to, count); /* the thread does not touch it before it is given back */
+    pthread_mutex_lock(&a->lock);
+    if (s == TN_OK) {
+        a->first = (a->first + 1) % a->depth;
+        a->n--;
+        pthread_cond_broadcast(&a->changed);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return s;
+}
+
+void tn_ahead_mark(tn_ahead *a, tn_source_mark *out)
+{
+    pthread_mutex_lock(&a->lock);
+    while (!a->n && a->filling) pthread_cond_wait(&a->changed, &a->lock);
+    if (a->n) *out = a->buffer[a->first].from;
+    else {
+        stand_still(a);
+        a->source.mark(a->source.ctx, out);
+        go_on(a);
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+tn_status tn_ahead_settle(tn_ahead *a, bool last)
+{
+    pthread_mutex_lock(&a->lock);
+    stand_still(a);
+    tn_status s = forget(a);
+    if (s == TN_OK && last) s = a->source.back(a->source.ctx, &a->last);
+    if (s == TN_OK && last) {
+        a->buffer[0].step = a->last_step;
+        fill(a, &a->buffer[0]);
+        s = a->buffer[0].status;
+    }
+    go_on(a);
+    pthread_mutex_unlock(&a->lock);
+    return s;
+}
+
+void tn_ahead_pause(tn_ahead *a)
+{
+    pthread_mutex_lock(&a->lock);
+    stand_still(a);
+    pthread_mutex_unlock(&a->lock);
+}
+
+void tn_ahead_go_on(tn_ahead *a)
+{
+    pthread_mutex_lock(&a->lock);
+    go_on(a);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------------- */
+
+static size_t padded(int64_t items) { return (sizeof(float) * (size_t)items + 63) / 64 * 64; }
+
+/* Before anybody has looked whether they fit: in double, so that nothing here can overflow. */
+size_t tn_ahead_bytes(const tn_inputs *in, int64_t batch, int64_t length, int depth)
+{
+    double n = 0;
+    for (size_t i = 0; i < in->n; i++)
+        if (in->slot[i].read)
+            n += (double)in->slot[i].all * (in->slot[i].each ? (double)batch : 1) *
+                 (in->slot[i].timed ? (double)length : 1);
+    n *= (double)sizeof(float) * depth;
+    return n < 1e18 ? (size_t)n : SIZE_MAX;
+}
+
+/* Signals are the main thread's. */
+static tn_status begin_thread(tn_ahead *a)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    a->begun = pthread_create(&a->thread, NULL, work, a) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return a->begun ? TN_OK
+                    : tn_error(TN_MEMORY, "the system gives no thread for loader.prefetch: set loader.workers=0");
+}
+
+tn_status tn_ahead_new(const tn_source *source, const tn_source_start *how, int depth, tn_ahead **out)
+{
+    tn_status s = TN_OK;
+    size_t each = 0;
+    tn_ahead *a = tn_alloc(sizeof *a);
+    if (!a) return TN_MEMORY;
+    *a = (tn_ahead){ .source = *source,
+                     .trainer = how->trainer,
+                     .inputs = tn_trainer_inputs(how->trainer),
+                     .batch = how->batch,
+                     .length = how->length,
+                     .accumulate = how->accumulate > 0 ? how->accumulate : 1,
+                     .depth = depth };
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
+    for (size_t i = 0; i < a->inputs->n; i++) {
+        a->offset[i] = each;
+        if (a->inputs->slot[i].read) each += padded(tn_input_items(&a->inputs->slot[i], a->batch, a->length));
+    }
+    a->buffer = tn_alloc(sizeof *a->buffer * (size_t)depth);
+    if (!a->buffer) TN_TRY(TN_MEMORY);
+    memset(a->buffer, 0, sizeof *a->buffer * (size_t)depth);
+    for (int i = 0; i < depth; i++) {
+        a->buffer[i].of = a;
+        if (!(a->buffer[i].memory = tn_alloc(each + 1))) TN_TRY(TN_MEMORY);
+    }
+    s = begin_thread(a);
+done:
+    if (s == TN_OK) *out = a;
+    else tn_ahead_free(a);
+    return s;
+}
+
+void tn_ahead_free(tn_ahead *a)
+{
+    if (!a) return;
+    pthread_mutex_lock(&a->lock);
+    a->ends = true;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    if (a->begun) pthread_join(a->thread, NULL);
+    for (int i = 0; a->buffer && i < a->depth; i++) tn_free(a->buffer[i].memory);
+    tn_free(a->buffer);
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
+    tn_free(a);
+}

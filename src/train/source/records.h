@@ -1,0 +1,31 @@
+/* Records that are read one by one as a source of batches: the training part in another order each epoch, the last batch of an epoch as short
+ * as it comes; a held-out part in its own order. Samples of a task are such records, and so are a model's own (tn_records). */
+#ifndef TN_TRAIN_SOURCES_RECORDS_H
+#define TN_TRAIN_SOURCES_RECORDS_H
+
+#include "base/hash.h"
+#include "train/source/source.h"
+
+typedef struct tn_record_set {
+    const char *kind; /* of its cursors */
+    const char *noun; /* "sample": in messages */
+    const tn_input_row *rows;
+    size_t n_rows;
+    int64_t count[TN_SPLITS];
+    double labels;                   /* that count, of the training part */
+    const tn_source_number *numbers; /* (n_numbers), as long as the data; "samples" is added to them */
+    size_t n_numbers;
+    const void *data;
+    int64_t (*read)(const void *data, int split, int64_t i, int64_t step, void *const *at); /* as tn_records.read */
+    int64_t (*place)(const void *data, int64_t i); /* of training record i, for people; NULL: i */
+    tn_status (*hash)(const void *data, char hash[TN_HASH_BYTES]);
+    void (*about)(const void *data, FILE *f);
+    size_t (*bytes)(const void *data); /* or NULL */
+    void (*close)(void *data);         /* the data go with the source; NULL: they are borrowed */
+    uint64_t seed;                     /* of the orders */
+} tn_record_set;
+
+/* Not started. The data are closed also where it fails. */
+tn_status tn_source_records_make(const tn_record_set *set, tn_source *out);
+
+#endif

@@ -1,0 +1,139 @@
+/* Reading what a graph needs from the settings. */
+#include "train/trainer/graph_setup.h"
+
+#include "backend/backend.h"
+#include "models/models.h"
+#include "ops/linear_xent/linear_xent.h"
+#include "ops/xent/xent.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static int wanted_threads(const tn_settings *st)
+{
+    if (!tn_settings_is_auto(st, "threads")) return (int)tn_settings_int(st, "threads");
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > 256 ? 256 : (int)n;
+}
+
+static tn_status list_off(const tn_settings *st, const char **off)
+{
+    int n = 0;
+    for (size_t i = 0; i < tn_settings_count(st); i++) {
+        const tn_setting *row = tn_settings_row_at(st, i);
+        if (row->type != TN_TYPE_SWITCH || tn_settings_on(st, row->key)) continue;
+        if (n == TN_SWITCHES_MAX - 1) return tn_error(TN_USAGE, "more than %d switches are off", TN_SWITCHES_MAX - 1);
+        off[n++] = row->key;
+    }
+    off[n] = NULL;
+    return TN_OK;
+}
+
+static tn_status find_device(const tn_settings *st, tn_device *out)
+{
+    const char *wanted = tn_settings_text(st, "device");
+    const bool gpu = strcmp(wanted, "cpu") != 0 && tn_backend_get(TN_CUDA);
+    if (!gpu && strcmp(wanted, "cuda") == 0) return TN_USAGE; /* tn_backend_get has said why */
+    *out = gpu ? TN_CUDA : TN_CPU;
+    return TN_OK;
+}
+
+static bool typed(const tn_settings *st, const char *key)
+{
+    return strcmp(tn_settings_source(st, key), "command line") == 0;
+}
+
+tn_status tn_graph_setup_here(tn_settings *st, bool on_cpu)
+{
+    if (typed(st, "device")) return TN_OK;
+    const char *wanted = tn_settings_text(st, "device"), *compute = tn_settings_text(st, "compute");
+    const bool wants = !on_cpu && strcmp(wanted, "cpu") != 0, gpu = wants && tn_backend_get(TN_CUDA);
+    if (gpu) return TN_OK;
+    if (strcmp(compute, "tf32") == 0 && !typed(st, "compute"))
+        TN_RETURN_IF(tn_settings_set(st, "compute", "f32", "no GPU here"));
+    return wants && strcmp(wanted, "cuda") == 0 ? tn_settings_set(st, "device", "cpu", "no GPU here") : TN_OK;
+}
+
+tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, int threads, tn_graph_setup *out)
+{
+    const char *compute = tn_settings_text(st, "compute");
+    TN_RETURN_IF(list_off(st, out->off));
+    if (device) out->device = *device;
+    else TN_RETURN_IF(find_device(st, &out->device));
+    if (strcmp(compute, "auto") == 0) compute = out->device == TN_CUDA ? "bf16" : "f32";
+    const bool tf32 = strcmp(compute, "tf32") == 0;
+    if (out->device == TN_CUDA && strcmp(compute, "bf16") != 0 && strcmp(compute, "f32") != 0 && !tf32)
+        return tn_error(TN_USAGE, "compute=%s is for the CPU: on the GPU use compute=bf16, tf32 or f32", compute);
+    if (out->device == TN_CPU && tf32)
+        return tn_error(TN_USAGE, "compute=tf32 is what a GPU does inside its products: on the CPU use compute=f32, "
+                                  "bf16 or bf16x3, or set device=cuda");
+    out->options =
+        (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
+                            .off = out->off,
+                            .device = out->device,
+                            .activation = out->device == TN_CUDA && strcmp(compute, "bf16") == 0 ? TN_BF16 : TN_F32,
+                            .round = strcmp(compute, "bf16") == 0  ? TN_BF16
+                                     : strcmp(compute, "f16") == 0 ? TN_F16
+                                                                   : TN_F32,
+                            .bf16x3 = strcmp(compute, "bf16x3") == 0,
+                            .tf32 = tf32 };
+    return TN_OK;
+}
+
+/* The op that makes the loss knows it label by label, whatever the model. */
+static tn_status put_nll(tn_graph *g, const tn_model *model)
+{
+    const tn_ref xent = tn_graph_output(g, "xent"), loss = xent.id ? xent : tn_graph_output(g, "loss");
+    const int32_t at = tn_graph_tensor(g, loss.id)->producer;
+    const tn_node *n = at >= 0 ? &g->node[at] : NULL;
+    if (!n || (n->op != &tn_op_linear_xent && n->op != &tn_op_xent))
+        return tn_error(TN_USAGE, "the loss of model %s is no cross-entropy: it has no loss by position", model->name);
+    tn_output(g, "nll", (tn_ref){ n->out[1] });
+    return tn_graph_status(g);
+}
+
+/* Of steps that are trained or evaluated. */
+static tn_status check_loss(const tn_graph *g, const tn_model *model, const char *step)
+{
+    char dims[96];
+    const tn_ref loss = tn_graph_output(g, "loss");
+    if (!loss.id)
+        return tn_error(TN_USAGE, "model %s, step %s puts out no loss: call tn_output(g, \"loss\", one number)",
+                        model->name, step);
+    if (tn_dims_count(tn_ref_dims(g, loss)) == 1) return TN_OK;
+    return tn_error(TN_USAGE, "model %s, step %s: its loss is %s: make it one number, such as tn_mean_all of it",
+                    model->name, step, tn_dims_text(tn_ref_dims(g, loss), dims, sizeof dims));
+}
+
+tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
+                               const tn_graph_shape *shape, tn_graph **out)
+{
+    tn_status s = TN_OK;
+    tn_graph *g = NULL;
+    tn_graph_options o = setup->options;
+    tn_inputs own;
+    const tn_inputs *in = shape->inputs ? shape->inputs : &own;
+    if (!shape->inputs) TN_RETURN_IF(tn_inputs_match(model, st, shape->supply, &own));
+    o.training = shape->training;
+    o.look = shape->look;
+    TN_TRY(tn_graph_new(&o, &g));
+    g->expect = shape->expect;
+    g->expect_ctx = shape->expect_ctx;
+    tn_batch b = { .size = sizeof b,
+                   .batch = shape->batch,
+                   .length = shape->length,
+                   .step = shape->step       ? shape->step
+                           : shape->training ? "train"
+                                             : "eval" };
+    tn_inputs_build(in, g, &b);
+    for (size_t i = 0; shape->wants && shape->wants[i]; i++) tn_batch_want(&b, shape->wants[i]);
+    TN_TRY(tn_model_build(model, g, st, &b));
+    TN_TRY(tn_graph_status(g));
+    if (shape->training || strcmp(b.step, "eval") == 0) TN_TRY(check_loss(g, model, b.step));
+    if (shape->nll) TN_TRY(put_nll(g, model));
+    *out = g;
+    g = NULL;
+done:
+    tn_graph_free(g);
+    return s;
+}

@@ -1,0 +1,161 @@
+/* The search for a width. A count is taken to grow with the width; where it does not quite (heads that depend on dim), the
+ * nearest of all counts that were seen still wins. The settings given are only changed at the end. */
+#include "train/trainer/width_fit.h"
+
+#include "base/status.h"
+#include "train/trainer/graph_setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUND = 8, LEAPS = 32 }; /* widths that machines like; refused values in a row that are stepped over */
+
+tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *parameters,
+                           int64_t *frozen)
+{
+    tn_graph_setup setup;
+    tn_graph *g = NULL;
+    int64_t n = 0, still = 0;
+    const tn_graph_shape shape = {
+        .batch = 1, .length = tn_inputs_length(model, st), .training = true, .supply = supply
+    };
+    TN_RETURN_IF(tn_graph_setup_read(st, &(tn_device){ TN_CPU }, 1, &setup));
+    TN_RETURN_IF(tn_graph_setup_build(&setup, model, st, &shape, &g));
+    for (size_t i = 1; i < g->n_tensors; i++) {
+        if (g->tensor[i].base != (int32_t)i) continue;
+        if (g->tensor[i].role == TN_ROLE_PARAM) n += tn_gtensor_count(&g->tensor[i]);
+        if (g->tensor[i].role == TN_ROLE_FROZEN) still += tn_gtensor_count(&g->tensor[i]);
+    }
+    tn_graph_free(g);
+    *parameters = n;
+    if (frozen) *frozen = still;
+    return TN_OK;
+}
+
+typedef struct search {
+    const tn_model *model;
+    tn_settings *st; /* changed at every try */
+    const tn_supply *supply;
+    const char *key;
+    int64_t unit, most; /* values tried are multiples of the unit */
+    int64_t wanted;
+    int64_t best, best_count; /* value and count; 0: none yet */
+} search;
+
+static int64_t distance(int64_t a, int64_t b) { return a > b ? a - b : b - a; }
+
+static tn_status set_width(search *s, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return tn_settings_set(s->st, s->key, text, "--parameters");
+}
+
+/* The count at a value, 0 where the model refuses it. */
+static tn_status try_width(search *s, int64_t value, int64_t *count)
+{
+    *count = 0;
+    TN_RETURN_IF(set_width(s, value));
+    const tn_status st = tn_tensors_count(s->model, s->st, s->supply, count, NULL);
+    if (st != TN_OK) return st == TN_USAGE ? TN_OK : st;
+    if (s->best && distance(*count, s->wanted) >= distance(s->best_count, s->wanted)) return TN_OK;
+    s->best = value;
+    s->best_count = *count;
+    return TN_OK;
+}
+
+/* The first value from `from` on, at most `last` (both in units), that the model takes; *at is last + 1 where there is none. */
+static tn_status next_width(search *s, int64_t from, int64_t last, int64_t tries, int64_t *at, int64_t *count)
+{
+    *count = 0;
+    for (*at = from; *at <= last && tries > 0; ++*at, tries--) {
+        TN_RETURN_IF(try_width(s, *at * s->unit, count));
+        if (*count) return TN_OK;
+    }
+    *at = last + 1;
+    return TN_OK;
+}
+
+/* Halves the widths between one that is too small and one that is too large. */
+static tn_status bisect(search *s)
+{
+    int64_t at, count, first, low, high;
+    TN_RETURN_IF(next_width(s, 1, s->most / s->unit, s->most / s->unit, &first, &count));
+    if (!count) return TN_OK;
+    s->unit *= first; /* multiples of heads, say, and nothing between */
+    for (low = 1, high = s->most / s->unit + 1; high - low > 1 && s->best_count != s->wanted;) {
+        const int64_t middle = low + (high - low) / 2;
+        TN_RETURN_IF(next_width(s, middle, high - 1, LEAPS, &at, &count));
+        if (count && count < s->wanted) low = at;
+        else high = middle;
+    }
+    return TN_OK;
+}
+
+static tn_status search_key(search *s, const char *key, int64_t unit)
+{
+    const tn_setting *row = tn_settings_row_at(s->st, tn_settings_find(s->st, key));
+    s->key = key;
+    s->unit = unit;
+    s->most = row->max < 1e12 ? (int64_t)row->max : (int64_t)1e12;
+    s->best = s->best_count = 0;
+    TN_RETURN_IF(bisect(s));
+    if (s->best) return set_width(s, s->best);
+    return tn_tensors_count(s->model, s->st, s->supply, &s->best_count, NULL); /* for the model's own words */
+}
+
+static bool near_enough(const search *s)
+{
+    return (double)distance(s->best_count, s->wanted) <= TN_WIDTH_TOLERANCE * (double)s->wanted;
+}
+
+static tn_status search_widths(search *s, const char *key, tn_width *w)
+{
+    const char *first = key ? key : "dim";
+    if (!tn_inputs_setting(s->st, first))
+        return tn_error(
+            TN_USAGE,
+            "model %s has no integer setting %.40s to change its size by: name one with --width=KEY (a study: `width`)",
+            s->model->name, first);
+    TN_RETURN_IF(search_key(s, first, ROUND));
+    snprintf(w->text, sizeof w->text, "%s=%lld", first, (long long)s->best);
+    if (!near_enough(s) && !key && tn_inputs_setting(s->st, "ffn")) {
+        const search before = *s;
+        char was[32];
+        snprintf(was, sizeof was, "%s", tn_settings_text(s->st, "ffn"));
+        TN_RETURN_IF(search_key(s, "ffn", ROUND));
+        if (near_enough(s)) {
+            snprintf(w->text, sizeof w->text, "dim=%lld ffn=%lld", (long long)before.best, (long long)s->best);
+            return TN_OK;
+        }
+        *s = before;
+        TN_RETURN_IF(tn_settings_set(s->st, "ffn", was, "--parameters"));
+    }
+    if (near_enough(s)) return TN_OK;
+    TN_RETURN_IF(search_key(s, first, 1));
+    snprintf(w->text, sizeof w->text, "%s=%lld", first, (long long)s->best);
+    return TN_OK;
+}
+
+tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_supply *supply, const char *key,
+                       int64_t parameters, tn_width *out)
+{
+    tn_status s = TN_OK;
+    tn_width w = { 0 };
+    search k = { .model = model, .supply = supply, .wanted = parameters };
+    TN_RETURN_IF(tn_settings_clone(st, &k.st));
+    TN_TRY(search_widths(&k, key, &w));
+    w.parameters = k.best_count;
+    if (!near_enough(&k))
+        TN_FAIL(
+            TN_USAGE,
+            "no %s gives %s %lld parameters: the nearest is %lld, at %s; ask for that, or change another setting with "
+            "--width=KEY (a study: `width`)",
+            key ? key : "dim", model->name, (long long)parameters, (long long)w.parameters, w.text);
+    tn_settings_swap(st, k.st);
+    *out = w;
+done:
+    tn_settings_free(k.st);
+    return s;
+}

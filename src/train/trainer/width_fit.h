@@ -1,0 +1,27 @@
+/* How many parameters a model has, from its graph alone, and the width at which it has a wanted number of them: what a
+ * comparison at equal size needs. Parameters are never allocated here, however large the model. */
+#ifndef TN_TRAIN_WIDTH_FIT_H
+#define TN_TRAIN_WIDTH_FIT_H
+
+#include "train/trainer/inputs.h"
+
+/* Of the model as the settings stand, fed by `supply` (NULL: nobody; an automatic vocabulary is that of no data). frozen, or NULL: numbers
+ * that are never trained, such as a table of positions. */
+tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *parameters,
+                           int64_t *frozen);
+
+#define TN_WIDTH_TOLERANCE 0.03 /* part of the wanted number that the result may differ by */
+
+typedef struct tn_width {
+    int64_t parameters;
+    char text[64]; /* what was chosen: "dim=104", or "dim=104 ffn=280" */
+} tn_width;
+
+/* Changes `key` (an integer setting) so that the count comes as near as it can to `parameters`. NULL is dim: multiples of 8
+ * first, then the nearest of them with another ffn, where the model has that setting, then any dim. Values that the model
+ * refuses (dim no multiple of heads) are left out. TN_USAGE, with the nearest count there is: it is not within the tolerance;
+ * the settings are then as they were. */
+tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_supply *supply, const char *key,
+                       int64_t parameters, tn_width *out);
+
+#endif

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "train/sample.h"
+#include "sample/sample.h"
 
 #include <string.h>
 

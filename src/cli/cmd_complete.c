@@ -3,7 +3,7 @@
  * A candidate is a line: the whole word, and behind a tab what it means. Files are left to the shell. */
 #include "cli/cli.h"
 #include "data/prepare.h"
-#include "train/sample.h"
+#include "sample/sample.h"
 #include "train/run/train_settings.h"
 
 #include <string.h>

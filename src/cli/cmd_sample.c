@@ -5,7 +5,7 @@
 #include "cli/session_view.h"
 #include "cli/train_view.h"
 #include "train/trainer/graph_setup.h"
-#include "train/sample.h"
+#include "sample/sample.h"
 #include "train/run/saved_model.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "cli/train_sample.h"
 
 #include "token/unicode.h"
-#include "train/sample.h"
+#include "sample/sample.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "report/timing.h"
-#include "train/sample_decode.h"
+#include "sample/sample_decode.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Choosing a token. Without a limit the weights are walked in the order of ids; with one, a heap hands the tokens out in
  * falling order until top_k or top_p is reached, so that a large vocabulary is never sorted whole. */
-#include "train/sample_pick.h"
+#include "sample/sample_pick.h"
 
 #include "base/alloc.h"
 

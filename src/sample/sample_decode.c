@@ -1,7 +1,7 @@
 /* The plans of decoding, made when a prompt first needs them, and running them in turn. All share one store and context.
  * The plan of a single token packs weights (CUDA: rounds them) once for all tokens that follow each other (its prologue); the others are
  * run too seldom for that. */
-#include "train/sample_decode.h"
+#include "sample/sample_decode.h"
 
 #include "backend/backend.h"
 #include "base/rng.h"

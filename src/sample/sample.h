@@ -6,8 +6,8 @@
 #define TN_TRAIN_SAMPLE_H
 
 #include "token/tokenizer.h"
-#include "train/sample_decode.h"
-#include "train/sample_pick.h"
+#include "sample/sample_decode.h"
+#include "sample/sample_pick.h"
 
 /* The keys of `tenon sample`, with their values: temperature, top_k, ... */
 tn_status tn_sample_settings(tn_settings **out);

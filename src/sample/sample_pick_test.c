@@ -1,6 +1,6 @@
 /* Choosing a token: against a plain oracle that sorts everything, against the exact distribution, and at the edges. */
 #include "testlib.h"
-#include "train/sample_pick.h"
+#include "sample/sample_pick.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Decoding against the whole sequence: at batch 64, and at contexts of several tiles of keys; greedy decoding; half precision;
  * caches that do not fit; a context that is only pretended. */
-#include "train/sample_decode.h"
+#include "sample/sample_decode.h"
 #include "train/run/train_settings.h"
 #include "world.h"
 

@@ -1,5 +1,5 @@
 /* The loop of sampling: pick, decode to text, hold back what may become a stop string, feed the token back. */
-#include "train/sample.h"
+#include "sample/sample.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"

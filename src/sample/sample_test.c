@@ -2,7 +2,7 @@
  * a published model against its PyTorch twin. */
 #include "base/text.h"
 #include "dataset_files.h"
-#include "train/sample.h"
+#include "sample/sample.h"
 #include "train/run/saved_model.h"
 #include "train/run/train_settings.h"
 #include "train/trainer/trainer.h"

@@ -118,9 +118,9 @@ static tn_status check_bodies(const tn_graph *g, tn_device device)
 
 static tn_status name_ops(tn_plan *p)
 {
-    p->token = tn_alloc(sizeof *p->token * (p->n_steps + 1));
-    if (!p->token) return TN_MEMORY;
-    for (size_t i = 0; i < p->n_steps; i++) p->token[i] = p->step[i].node->op;
+    p->decode = tn_alloc(sizeof *p->decode * (p->n_steps + 1));
+    if (!p->decode) return TN_MEMORY;
+    for (size_t i = 0; i < p->n_steps; i++) p->decode[i] = p->step[i].node->op;
     return TN_OK;
 }
 
@@ -170,7 +170,7 @@ void tn_plan_free(tn_plan *p)
     if (!p) return;
     tn_graph_free(p->graph);
     tn_free(p->arg);
-    tn_free(p->token);
+    tn_free(p->decode);
     tn_free(p->step);
     tn_free(p);
 }

@@ -41,7 +41,7 @@ struct tn_plan {
     size_t prologue;   /* the first steps pack weights: a run after another one may leave them out */
     double flops;
     bool varies;         /* those of a step do */
-    const tn_op **token; /* (n_steps) their ops, where several may run as one kernel (ops/token), or NULL */
+    const tn_op **decode; /* (n_steps) their ops, where several may run as one kernel (plan/decode), or NULL */
 };
 
 /* A frame: resolved arguments and calls, in memory of tn_plan_frame_bytes. */

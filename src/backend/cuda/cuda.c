@@ -76,14 +76,14 @@ static void cuda_close(void *queue)
     }
     for (size_t i = 0; i < q->n_marks; i++) cudaEventDestroy(q->mark[i]);
     tn_free(q->mark);
-    if (q->meeting) cudaFree(q->meeting);
-    if (q->mail) cudaFree(q->mail);
+    if (q->barrier) cudaFree(q->barrier);
+    if (q->message) cudaFree(q->message);
     if (q->inner) cudaStreamDestroy(q->inner);
     if (q->stream) cudaStreamDestroy(q->stream);
     tn_free(q);
 }
 
-enum { MEETING_BYTES = 4 * (64 + TN_CUDA_MEETING_FLOATS), MAIL_BYTES = 8 * TN_CUDA_MAIL_WORDS };
+enum { BARRIER_BYTES = 4 * (64 + TN_CUDA_BARRIER_FLOATS), MESSAGE_BYTES = 8 * TN_CUDA_MESSAGE_WORDS };
 
 static void *cuda_alloc(size_t bytes);
 
@@ -96,9 +96,9 @@ static tn_status open_parts(tn_cuda_queue *q)
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->inner, cudaStreamNonBlocking));
-    q->meeting = cuda_alloc(MEETING_BYTES); /* zeros */
-    q->mail = cuda_alloc(MAIL_BYTES);
-    if (!q->meeting || !q->mail) return TN_MEMORY;
+    q->barrier = cuda_alloc(BARRIER_BYTES); /* zeros */
+    q->message = cuda_alloc(MESSAGE_BYTES);
+    if (!q->barrier || !q->message) return TN_MEMORY;
     for (int i = 0; i < TN_CUDA_STAGES; i++)
         TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
     return tn_cuda_gemms_new(&q->gemms);

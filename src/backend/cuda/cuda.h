@@ -21,15 +21,16 @@ typedef struct tn_cuda_gemms tn_cuda_gemms;
 typedef struct tn_cuda_dnn tn_cuda_dnn;
 
 /* A step uploads twice, and a few of them may be queued before the host waits for the first. */
-enum { TN_CUDA_STAGES = 12, TN_CUDA_MEETING_FLOATS = 264192, TN_CUDA_MAIL_WORDS = 1 << 18 };
+enum { TN_CUDA_STAGES = 12, TN_CUDA_BARRIER_FLOATS = 264192, TN_CUDA_MESSAGE_WORDS = 1 << 18 };
 
 typedef struct tn_cuda_queue {
     cudaStream_t stream;
     int multiprocessors, major; /* major: of the compute capability */
     int shared_bytes;           /* shared memory that a block may ask for */
     void *
-        meeting; /* device memory where blocks of one kernel meet: 64 counters, then TN_CUDA_MEETING_FLOATS (ops/token) */
-    void *mail; /* (TN_CUDA_MAIL_WORDS) of 64 bits, what blocks of one kernel send each other, 0 at first (ops/token) */
+        barrier; /* device memory of the grid barrier of one kernel: 64 counters, then TN_CUDA_BARRIER_FLOATS (plan/decode) */
+    void *
+        message; /* (TN_CUDA_MESSAGE_WORDS) of 64 bits, what blocks of one kernel send each other, 0 at first (plan/decode) */
     struct tn_cuda_stage { /* pinned memory on the way to the device; they take turns */
         void *memory;
         size_t bytes;

@@ -1,7 +1,7 @@
-/* What calls made by hand (token_bench.h) make one after the other, against which a token's program is held. f32 alone, in double; conv has 4
+/* What calls made by hand (decode_bench.h) make one after the other, against which a token's program is held. f32 alone, in double; conv has 4
  * taps, readout groups of 32 and silu, attention one key. Header only. */
-#ifndef TN_TOKEN_MADE_H
-#define TN_TOKEN_MADE_H
+#ifndef TN_DECODE_MADE_H
+#define TN_DECODE_MADE_H
 
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_mask.h"
@@ -10,7 +10,7 @@
 #include "ops/readout/readout.h"
 #include "ops/readout/readout_args.h"
 #include "ops/scan_gated/scan_gated.h"
-#include "token_bench.h"
+#include "decode_bench.h"
 
 static inline double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 

@@ -1,18 +1,18 @@
-/* Rehearsal: a single token of a model as programs of a few steps (ops/token), run by a machine in plain C whose blocks are never at the
- * same place (token_machine.h), against the plan's kernels one by one. What programs do not take runs by its kernel between them.
+/* Rehearsal: a single token of a model as programs of a few steps (plan/decode), run by a machine in plain C whose blocks are never at the
+ * same place (decode_machine.h), against the plan's kernels one by one. What programs do not take runs by its kernel between them.
  * Plans of the CPU use memory again, and in place: their hazards are more than those of the plans that the GPU runs, whose memory is
  * rehearsed too. */
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "models/carry.h"
 #include "plan/plan_internal.h"
-#include "token_machine.h"
+#include "decode_machine.h"
 #include "train/run/train_settings.h"
 #include "world.h"
 
 #include <tenon/ops.h>
 
-enum { V = 301, CAPACITY = 24, POSITION = 7, TOKEN = 123, MORE = 4, MAIL = 1 << 14 };
+enum { V = 301, CAPACITY = 24, POSITION = 7, TOKEN = 123, MORE = 4, MESSAGE = 1 << 14 };
 
 typedef struct token_row {
     const char *model, *more[MORE];
@@ -41,12 +41,12 @@ typedef struct desk {
     size_t bytes[512], arena_bytes;
     float logits[V];
     int32_t next;
-    uint32_t meeting[3];
-    _Alignas(16) uint64_t mail[MAIL];
+    uint32_t barrier[3];
+    _Alignas(16) uint64_t message[MESSAGE];
 } desk;
 
 typedef struct outcome {
-    int programs, steps, meetings, fetches;
+    int programs, steps, barriers, fetches;
     size_t taken; /* calls */
 } outcome;
 
@@ -181,34 +181,34 @@ static void close_desk(desk *d)
 
 typedef struct way {
     int blocks;
-    int32_t slot_floats, stage_bytes, mail_words;
+    int32_t slot_floats, stage_bytes, message_words;
     uint64_t seed;
-    int without;  /* the meeting or the fetch, counted over the token's programs, that is left out, or -1 */
+    int without;  /* the barrier or the fetch, counted over the token's programs, that is left out, or -1 */
     bool fetches; /* which of both */
 } way;
 
-static void leave_out(tn_token_program *p, way *w)
+static void leave_out(tn_decode_program *p, way *w)
 {
     for (int i = 0; i < p->n; i++) {
-        tn_token_step *s = &p->step[i];
-        if ((w->fetches ? s->op != TN_TOKEN_FETCH : !(s->flags & TN_TOKEN_MEETS)) || w->without-- != 0) continue;
+        tn_decode_step *s = &p->step[i];
+        if ((w->fetches ? s->op != TN_DECODE_FETCH : !(s->flags & TN_DECODE_BARRIER)) || w->without-- != 0) continue;
         if (w->fetches) s->n = 0;
-        else s->flags &= (uint8_t)~TN_TOKEN_MEETS;
+        else s->flags &= (uint8_t)~TN_DECODE_BARRIER;
     }
 }
 
 static outcome run_by_programs(desk *d, way w)
 {
-    static tn_token_program p;
-    static tn_token_builder b;
+    static tn_decode_program p;
+    static tn_decode_builder b;
     const tn_frame f = tn_frame_parts(d->plan, d->frame);
     outcome o = { 0 };
     restore(d);
     for (size_t i = 0, first; i < d->plan->n_steps;) {
-        tn_token_begin(&b, &p, &(tn_token_space){ w.slot_floats, w.stage_bytes, w.mail_words, d->mail });
-        p.meeting = d->meeting;
+        tn_decode_begin(&b, &p, &(tn_decode_space){ w.slot_floats, w.stage_bytes, w.message_words, d->message });
+        p.barrier = d->barrier;
         for (first = i;
-             i < d->plan->n_steps && tn_token_add(&b, d->plan->step[i].node->op, &f.call[i], d->plan->n_steps - i);)
+             i < d->plan->n_steps && tn_decode_add(&b, d->plan->step[i].node->op, &f.call[i], d->plan->n_steps - i);)
             i++;
         if (i == first) {
             assert_ok(d->plan->step[i].kernel(&f.call[i]));
@@ -216,10 +216,10 @@ static outcome run_by_programs(desk *d, way w)
             continue;
         }
         leave_out(&p, &w);
-        tn_token_simulate(&p, w.blocks, &w.seed);
+        tn_decode_simulate(&p, w.blocks, &w.seed);
         o.programs++;
         o.steps += p.n;
-        o.meetings += b.now.meetings;
+        o.barriers += b.now.barriers;
         o.fetches += b.now.fetches;
         o.taken += i - first;
     }
@@ -249,10 +249,10 @@ static double distance(const desk *d, const char **where)
 static void programs_equal_calls(void **state)
 {
     static const way ways[] = {
-        { 1, 12 << 10, 1 << 20, MAIL, 1, -1, false }, { 3, 12 << 10, 8 << 10, MAIL, 2, -1, false },
-        { 7, 12 << 10, 2 << 10, MAIL, 3, -1, false }, { 3, 256, 64, MAIL, 4, -1, false },
-        { 7, 256, 16 << 10, 600, 5, -1, false },      { 7, 12 << 10, 16 << 10, 600, 6, -1, false },
-        { 7, 700, 16 << 10, MAIL, 7, -1, false },     { 3, 12 << 10, 16 << 10, 0, 8, -1, false },
+        { 1, 12 << 10, 1 << 20, MESSAGE, 1, -1, false }, { 3, 12 << 10, 8 << 10, MESSAGE, 2, -1, false },
+        { 7, 12 << 10, 2 << 10, MESSAGE, 3, -1, false }, { 3, 256, 64, MESSAGE, 4, -1, false },
+        { 7, 256, 16 << 10, 600, 5, -1, false },         { 7, 12 << 10, 16 << 10, 600, 6, -1, false },
+        { 7, 700, 16 << 10, MESSAGE, 7, -1, false },     { 3, 12 << 10, 16 << 10, 0, 8, -1, false },
     };
     static const char *const name[MEMORIES] = { "", ", in place", ", apart" };
     for (int how = 0; how < MEMORIES; how++) {
@@ -270,15 +270,15 @@ static void programs_equal_calls(void **state)
     }
 }
 
-/* How many of so many meetings or fetches show when they are left out: a program must go wrong for some order of its blocks. */
-static int count_shown(desk *d, int n, int32_t mail_words, bool fetches)
+/* How many of so many barriers or fetches show when they are left out: a program must go wrong for some order of its blocks. */
+static int count_shown(desk *d, int n, int32_t message_words, bool fetches)
 {
     int shown = 0;
     for (int i = 0; i < n; i++) {
         bool shows = false;
         for (uint64_t seed = 1; seed <= 12 && !shows; seed++) {
             const char *where;
-            (void)run_by_programs(d, (way){ seed % 2 ? 3 : 7, 12 << 10, 8 << 10, mail_words, seed, i, fetches });
+            (void)run_by_programs(d, (way){ seed % 2 ? 3 : 7, 12 << 10, 8 << 10, message_words, seed, i, fetches });
             shows = !(distance(d, &where) <= 1e-3);
         }
         shown += shows;
@@ -286,16 +286,16 @@ static int count_shown(desk *d, int n, int32_t mail_words, bool fetches)
     return shown;
 }
 
-/* Without mail, where there are many, as well as with it, or the test above could not see that one is missing. Those of argmax may not show, where
+/* Without message, where there are many, as well as with it, or the test above could not see that one is missing. Those of argmax may not show, where
  * the block that writes the answer has the largest number among its own. */
-static void missing_meetings_show(void **state)
+static void missing_barriers_show(void **state)
 {
     desk *d = open_desk(*state, APART);
-    for (int32_t mail_words = 0; mail_words <= MAIL; mail_words += MAIL) {
-        const int meetings = run_by_programs(d, (way){ 3, 12 << 10, 8 << 10, mail_words, 1, -1, false }).meetings;
-        const int shown = count_shown(d, meetings, mail_words, false);
-        if (shown < meetings - 2 || (!mail_words && shown < 8))
-            fail_msg("of %d meetings %d are seen to be missing", meetings, shown);
+    for (int32_t message_words = 0; message_words <= MESSAGE; message_words += MESSAGE) {
+        const int barriers = run_by_programs(d, (way){ 3, 12 << 10, 8 << 10, message_words, 1, -1, false }).barriers;
+        const int shown = count_shown(d, barriers, message_words, false);
+        if (shown < barriers - 2 || (!message_words && shown < 8))
+            fail_msg("of %d barriers %d are seen to be missing", barriers, shown);
     }
     close_desk(d);
 }
@@ -303,18 +303,21 @@ static void missing_meetings_show(void **state)
 static void missing_fetches_show(void **state)
 {
     desk *d = open_desk(*state, APART);
-    const outcome o = run_by_programs(d, (way){ 3, 12 << 10, 8 << 10, MAIL, 1, -1, false });
-    const int shown = count_shown(d, o.fetches, MAIL, true);
+    const outcome o = run_by_programs(d, (way){ 3, 12 << 10, 8 << 10, MESSAGE, 1, -1, false });
+    const int shown = count_shown(d, o.fetches, MESSAGE, true);
     if (shown < o.fetches || shown < 8) fail_msg("of %d fetches %d are seen to be missing", o.fetches, shown);
     close_desk(d);
 }
 
-void tn_tests_token(tn_test_list *l)
+void tn_tests_decode_kernel(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *more = rows[i].more[0] ? rows[i].more[0] : "";
-        tn_test_add(l, programs_equal_calls, &rows[i], "token: programs equal calls, %s %s", rows[i].model, more);
-        tn_test_add(l, missing_meetings_show, &rows[i], "token: a missing meeting shows, %s %s", rows[i].model, more);
-        tn_test_add(l, missing_fetches_show, &rows[i], "token: a missing fetch shows, %s %s", rows[i].model, more);
+        tn_test_add(l, programs_equal_calls, &rows[i], "decode kernel: programs equal calls, %s %s", rows[i].model,
+                    more);
+        tn_test_add(l, missing_barriers_show, &rows[i], "decode kernel: a missing barrier shows, %s %s", rows[i].model,
+                    more);
+        tn_test_add(l, missing_fetches_show, &rows[i], "decode kernel: a missing fetch shows, %s %s", rows[i].model,
+                    more);
     }
 }

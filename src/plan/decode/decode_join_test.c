@@ -1,6 +1,6 @@
 /* The builder's joints on calls made by hand: what is done with a product's rows or with a fetch, and what is not. Each program is run for
  * blocks in many orders, against what the calls make one after the other. */
-#include "token_made.h"
+#include "decode_made.h"
 
 enum {
     K = 8 /* numbers of a product's x */,
@@ -119,7 +119,7 @@ static void add_scene(scene *s)
 }
 
 /* Steps of the program with this op and all these flags. */
-static int count(const scene *s, tn_token_op op, int flags)
+static int count(const scene *s, tn_decode_op op, int flags)
 {
     int n = 0;
     for (int i = 0; i < s->t->p.n; i++) n += s->t->p.step[i].op == op && (s->t->p.step[i].flags & flags) == flags;
@@ -129,7 +129,7 @@ static int count(const scene *s, tn_token_op op, int flags)
 static void simulate_once(const scene *s, const float *before, const float *want, int blocks, uint64_t seed)
 {
     memcpy(s->t->room, before, sizeof s->t->room);
-    tn_token_simulate(&s->t->p, blocks, &seed);
+    tn_decode_simulate(&s->t->p, blocks, &seed);
     for (int i = 0; i < s->t->used; i++) {
         const double x = (double)s->t->room[i], y = (double)want[i];
         if (!(fabs(x - y) <= 1e-5 * (1 + fabs(y))))
@@ -145,7 +145,7 @@ static void simulate(const scene *s)
     memcpy(before, s->t->room, sizeof s->t->room);
     for (int i = 0; i < s->n; i++) make(&s->call[i]);
     memcpy(want, s->t->room, sizeof s->t->room);
-    for (int blocks = 1; blocks <= TN_TOKEN_MACHINE_BLOCKS; blocks++)
+    for (int blocks = 1; blocks <= TN_DECODE_MACHINE_BLOCKS; blocks++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) simulate_once(s, before, want, blocks, seed);
     free(before);
     free(s->t);
@@ -180,15 +180,16 @@ static void joins_conv(void **given)
 {
     const joint *k = *given;
     scene s = conv_scene(k->row, k->n);
-    const tn_token_step *p = s.t->p.step;
+    const tn_decode_step *p = s.t->p.step;
     set_state(&s, TN_CONV_STATE, k->state, k->reset);
     add_scene(&s);
-    assert_int_equal(p[0].flags & (TN_TOKEN_JOINED | TN_TOKEN_PAIRED), TN_TOKEN_JOINED);
-    assert_true(p[1].op == TN_TOKEN_CONV && p[1].flags == TN_TOKEN_SHARED && p[1].j == k->row && p[1].out_slot[0] < 0);
-    assert_true(p[2].op == TN_TOKEN_FETCH && p[2].mail == p[0].mail && p[2].n == ROWS &&
+    assert_int_equal(p[0].flags & (TN_DECODE_JOINED | TN_DECODE_PAIRED), TN_DECODE_JOINED);
+    assert_true(p[1].op == TN_DECODE_CONV && p[1].flags == TN_DECODE_SHARED && p[1].j == k->row &&
+                p[1].out_slot[0] < 0);
+    assert_true(p[2].op == TN_DECODE_FETCH && p[2].message == p[0].message && p[2].n == ROWS &&
                 p[3].in_slot[0] == p[2].out_slot[0] + k->row);
     assert_true(s.t->p.n == s.n + 1 && s.t->b.now.fetches == 1 &&
-                s.t->b.now.meetings == 0); /* one for all that read rows */
+                s.t->b.now.barriers == 0); /* one for all that read rows */
     simulate(&s);
 }
 
@@ -197,12 +198,12 @@ static void joins_gate(void **given)
     (void)given;
     for (int swapped = 0; swapped < 2; swapped++) {
         scene s = gate_scene(swapped ? lower : upper, swapped ? upper : lower, ROWS, HALF);
-        const tn_token_step *p = s.t->p.step;
+        const tn_decode_step *p = s.t->p.step;
         add_scene(&s);
-        assert_true((p[0].flags & TN_TOKEN_JOINED) && (p[0].flags & TN_TOKEN_PAIRED));
-        assert_true(p[1].op == TN_TOKEN_GATE && p[1].flags == TN_TOKEN_SHARED && p[1].j == (swapped ? HALF : 0));
-        assert_true(p[2].op == TN_TOKEN_FETCH && p[2].mail == p[0].mail && p[2].n == HALF && s.t->p.n == 4 &&
-                    !s.t->b.now.meetings);
+        assert_true((p[0].flags & TN_DECODE_JOINED) && (p[0].flags & TN_DECODE_PAIRED));
+        assert_true(p[1].op == TN_DECODE_GATE && p[1].flags == TN_DECODE_SHARED && p[1].j == (swapped ? HALF : 0));
+        assert_true(p[2].op == TN_DECODE_FETCH && p[2].message == p[0].message && p[2].n == HALF && s.t->p.n == 4 &&
+                    !s.t->b.now.barriers);
         simulate(&s);
     }
 }
@@ -215,17 +216,17 @@ static void joins_all_the_same(void **given)
     then(&s, copy(numbers(s.t, ROWS), s.rows, ROWS));
     then(&s, plus_one(&s, s.rows + FIRST, HALF));
     add_scene(&s);
-    assert_int_equal(count(&s, TN_TOKEN_LINEAR, TN_TOKEN_JOINED), 1);
+    assert_int_equal(count(&s, TN_DECODE_LINEAR, TN_DECODE_JOINED), 1);
     simulate(&s);
     s = conv_scene(FIRST, HALF);
-    first(&s, copy(numbers(s.t, K), s.x, K)); /* for which they meet at the product */
+    first(&s, copy(numbers(s.t, K), s.x, K)); /* for which the product needs a barrier */
     first(&s, copy(numbers(s.t, HALF), reader(&s)->in[TN_CONV_BIAS].data, HALF));
     add_scene(&s);
-    assert_int_equal(count(&s, TN_TOKEN_LINEAR, TN_TOKEN_JOINED | TN_TOKEN_MEETS), 1);
+    assert_int_equal(count(&s, TN_DECODE_LINEAR, TN_DECODE_JOINED | TN_DECODE_BARRIER), 1);
     simulate(&s);
 }
 
-/* What a joined step writes, and what it reads in memory, is as any other's: blocks meet before it is read, or written over. */
+/* What a joined step writes, and what it reads in memory, is as any other's: a barrier comes before it is read or overwritten. */
 static void waits_for_what_is_joined(void **given)
 {
     (void)given;
@@ -234,7 +235,7 @@ static void waits_for_what_is_joined(void **given)
         then(&s, i ? unary(s.y, reader(&s)->in[TN_CONV_STATE].data, HALF)
                    : plus_one(&s, reader(&s)->out[1].data, 3 * HALF));
         add_scene(&s);
-        assert_true(count(&s, TN_TOKEN_LINEAR, TN_TOKEN_JOINED) == 1 && meets(s.t));
+        assert_true(count(&s, TN_DECODE_LINEAR, TN_DECODE_JOINED) == 1 && has_barrier(s.t));
         simulate(&s);
     }
 }
@@ -262,15 +263,15 @@ static scene gate_input_is_copied(void)
     return s;
 }
 
-/* Calls that were not in sight: rows that were joined have not been mailed, but they lie in memory. */
+/* Calls that were not in sight: rows that were joined have not been sent, but they lie in memory. */
 static void joined_rows_lie_in_memory(void **given)
 {
     (void)given;
     for (int i = 0; i < 3; i++) {
         scene s = i == 0 ? conv_input_is_read() : i == 1 ? gate_input_is_read() : gate_input_is_copied();
         for (int k = 0; k < s.n; k++) assert_true(add(s.t, &s.call[k]));
-        assert_int_equal(count(&s, TN_TOKEN_LINEAR, TN_TOKEN_JOINED), 1);
-        assert_true(meets(s.t) && last(s.t)->in_slot[0] < 0);
+        assert_int_equal(count(&s, TN_DECODE_LINEAR, TN_DECODE_JOINED), 1);
+        assert_true(has_barrier(s.t) && last(s.t)->in_slot[0] < 0);
         simulate(&s);
     }
 }
@@ -326,13 +327,13 @@ static scene gate_over_products_x(void)
     return s;
 }
 
-static scene without_mail(scene s)
+static scene without_message(scene s)
 {
     begin(s.t, SLOTS, 0);
     return s;
 }
 
-static scene conv_without_mail(void) { return without_mail(conv_scene(FIRST, HALF)); }
+static scene conv_without_message(void) { return without_message(conv_scene(FIRST, HALF)); }
 
 static scene gate_of_small_product(void)
 {
@@ -371,7 +372,7 @@ static const apart aparts[] = {
     { "conv over what was read", conv_over_what_is_read },
     { "conv's state over what was read", conv_state_over_what_is_read },
     { "gate over the product's x", gate_over_products_x },
-    { "a product without mail", conv_without_mail },
+    { "a product without message", conv_without_message },
     { "a small product", gate_of_small_product },
     { "another call between", conv_after_another },
 };
@@ -381,7 +382,7 @@ static void stays_apart(void **given)
     const apart *k = *given;
     scene s = k->open();
     add_scene(&s);
-    assert_int_equal(count(&s, TN_TOKEN_LINEAR, TN_TOKEN_JOINED), 0);
+    assert_int_equal(count(&s, TN_DECODE_LINEAR, TN_DECODE_JOINED), 0);
     simulate(&s);
 }
 
@@ -402,7 +403,7 @@ static void refuses_own_inputs(void **given)
         if (i == 7) j->out[0].data = j->in[TN_GATED_NU].data;
         assert_true(add(s.t, &s.call[0]));
         assert_false(add(s.t, j));
-        assert_true(s.t->p.n == 1 && count(&s, TN_TOKEN_LINEAR, TN_TOKEN_JOINED) == 0);
+        assert_true(s.t->p.n == 1 && count(&s, TN_DECODE_LINEAR, TN_DECODE_JOINED) == 0);
         free(s.t);
     }
 }
@@ -434,13 +435,13 @@ static job readout_of(const scene *s, float *c)
 }
 
 /* The last call is this step, with so many fetches before it, and with its own. */
-static void fetched(scene s, tn_token_op op, int fetches, int joined)
+static void fetched(scene s, tn_decode_op op, int fetches, int joined)
 {
     add_scene(&s);
     assert_int_equal(last(s.t)->op, op);
-    assert_int_equal(count(&s, TN_TOKEN_FETCH, 0), fetches);
-    assert_int_equal(count(&s, TN_TOKEN_FETCH, TN_TOKEN_JOINED), joined);
-    if (joined) assert_true(s.t->p.step[s.t->p.n - 2].flags == TN_TOKEN_JOINED);
+    assert_int_equal(count(&s, TN_DECODE_FETCH, 0), fetches);
+    assert_int_equal(count(&s, TN_DECODE_FETCH, TN_DECODE_JOINED), joined);
+    if (joined) assert_true(s.t->p.step[s.t->p.n - 2].flags == TN_DECODE_JOINED);
     simulate(&s);
 }
 
@@ -464,23 +465,23 @@ static scene rows_before(scene s, bool x)
 static void joins_fetches(void **given)
 {
     (void)given;
-    fetched(norm_scene(0, ROWS), TN_TOKEN_NORM, 1, 1);
+    fetched(norm_scene(0, ROWS), TN_DECODE_NORM, 1, 1);
     scene s = open_scene(ROWS, TN_ACT_NONE);
     then(&s, readout_of(&s, s.rows));
-    fetched(s, TN_TOKEN_READOUT, 1, 1);
+    fetched(s, TN_DECODE_READOUT, 1, 1);
     s = gate_scene(upper, lower, ROWS, HALF); /* of what is itself joined to a product */
     s.call[2] = norm_of(&s, s.y, HALF);
-    fetched(s, TN_TOKEN_NORM, 1, 1);
+    fetched(s, TN_DECODE_NORM, 1, 1);
     s = conv_scene(0, ROWS);
     s.call[2] = readout_of(&s, s.y);
-    fetched(s, TN_TOKEN_READOUT, 1, 1);
+    fetched(s, TN_DECODE_READOUT, 1, 1);
     s = norm_scene(0, ROWS);
     s.call[1].in[TN_NORM_RESIDUAL] = vector(s.y, ROWS); /* it comes after x */
     first(&s, linear(s.x, numbers(s.t, ROWS * K), s.y, ROWS, K));
-    fetched(s, TN_TOKEN_NORM, 2, 1);
+    fetched(s, TN_DECODE_NORM, 2, 1);
 }
 
-typedef enum place { MEMORY, SLOT, MAILED } place;
+typedef enum place { MEMORY, SLOT, SENT } place;
 
 /* A scan's x is there before its gates come. */
 static void joins_scan(state where, bool reset, place x)
@@ -489,15 +490,15 @@ static void joins_scan(state where, bool reset, place x)
     float *in = reader(&s)->in[TN_GATED_X].data;
     set_state(&s, TN_GATED_STATE, where, reset);
     if (x == SLOT) first(&s, unary(numbers(s.t, ROWS), in, ROWS));
-    if (x == MAILED) first(&s, linear(s.x, numbers(s.t, ROWS * K), in, ROWS, K));
+    if (x == SENT) first(&s, linear(s.x, numbers(s.t, ROWS * K), in, ROWS, K));
     then(&s, plus_one(&s, s.y, ROWS));
     add_scene(&s);
-    const tn_token_step *fetch = &s.t->p.step[s.t->p.n - 3], *scan = fetch + 1;
-    assert_true(fetch->op == TN_TOKEN_FETCH && fetch->flags == TN_TOKEN_JOINED && fetch->n == ROWS &&
-                scan->op == TN_TOKEN_SCAN && !scan->flags);
+    const tn_decode_step *fetch = &s.t->p.step[s.t->p.n - 3], *scan = fetch + 1;
+    assert_true(fetch->op == TN_DECODE_FETCH && fetch->flags == TN_DECODE_JOINED && fetch->n == ROWS &&
+                scan->op == TN_DECODE_SCAN && !scan->flags);
     assert_true(scan->in_slot[TN_GATED_RI] == fetch->out_slot[0] && (scan->in_slot[TN_GATED_X] >= 0) == (x != MEMORY));
-    assert_true(count(&s, TN_TOKEN_FETCH, TN_TOKEN_JOINED) == 1 && s.t->b.now.fetches == (x == MAILED ? 2 : 1) &&
-                s.t->b.now.meetings == 0);
+    assert_true(count(&s, TN_DECODE_FETCH, TN_DECODE_JOINED) == 1 && s.t->b.now.fetches == (x == SENT ? 2 : 1) &&
+                s.t->b.now.barriers == 0);
     assert_true(last(s.t)->in_slot[0] == scan->out_slot[0] && scan->out_slot[1] < 0);
     simulate(&s);
 }
@@ -511,23 +512,23 @@ static void joins_scans(void **given)
 static void leaves_fetches_alone(void **given)
 {
     (void)given;
-    fetched(norm_scene(0, HALF), TN_TOKEN_NORM, 1, 0); /* a part: a thread would bring numbers that others read */
-    fetched(norm_scene(HALF, HALF), TN_TOKEN_NORM, 1, 0);
-    fetched(rows_before(norm_scene(0, ROWS), false), TN_TOKEN_NORM, 1, 0);
-    fetched(without_mail(norm_scene(0, ROWS)), TN_TOKEN_NORM, 0, 0); /* there is nothing to fetch */
+    fetched(norm_scene(0, HALF), TN_DECODE_NORM, 1, 0); /* a part: a thread would bring numbers that others read */
+    fetched(norm_scene(HALF, HALF), TN_DECODE_NORM, 1, 0);
+    fetched(rows_before(norm_scene(0, ROWS), false), TN_DECODE_NORM, 1, 0);
+    fetched(without_message(norm_scene(0, ROWS)), TN_DECODE_NORM, 0, 0); /* there is nothing to fetch */
     scene both = norm_scene(0, ROWS); /* its other input would be looked at before it has come */
     reader(&both)->in[TN_NORM_RESIDUAL] = vector(both.rows, ROWS);
-    fetched(both, TN_TOKEN_NORM, 1, 0);
-    fetched(scan_scene(ROWS + 32), TN_TOKEN_SCAN, 1, 0); /* more than its gates */
-    fetched(rows_before(scan_scene(ROWS), false), TN_TOKEN_SCAN, 1, 0);
-    fetched(rows_before(scan_scene(ROWS), true), TN_TOKEN_SCAN, 2, 0); /* x comes after the gates */
-    fetched(without_mail(scan_scene(ROWS)), TN_TOKEN_SCAN, 0, 0);
+    fetched(both, TN_DECODE_NORM, 1, 0);
+    fetched(scan_scene(ROWS + 32), TN_DECODE_SCAN, 1, 0); /* more than its gates */
+    fetched(rows_before(scan_scene(ROWS), false), TN_DECODE_SCAN, 1, 0);
+    fetched(rows_before(scan_scene(ROWS), true), TN_DECODE_SCAN, 2, 0); /* x comes after the gates */
+    fetched(without_message(scan_scene(ROWS)), TN_DECODE_SCAN, 0, 0);
 }
 
 /* --- slots ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Parameters and states are read from memory: whoever made one in this program, blocks meet. */
-static void meets_for_parameters(void **given)
+/* Parameters and states are read from memory: one computed in this program needs a barrier. */
+static void barrier_for_parameters(void **given)
 {
     (void)given;
     for (int i = 0; i < 6; i++) {
@@ -537,26 +538,26 @@ static void meets_for_parameters(void **given)
               *before = i < 3 ? NULL : j->in[TN_GATED_STATE].data;
         if (i == 0) j->in[TN_NORM_W] = arg_of(s.rows, TN_F32, tn_shape(ROWS));  /* that is fetched for x */
         if (i == 1) first(&s, unary(numbers(s.t, ROWS), w, ROWS));              /* that every block has in a slot */
-        if (i == 2) first(&s, linear(s.x, numbers(s.t, ROWS * K), w, ROWS, K)); /* that is mailed */
+        if (i == 2) first(&s, linear(s.x, numbers(s.t, ROWS * K), w, ROWS, K)); /* that is sent */
         if (i == 3) first(&s, unary(numbers(s.t, HALF), nu, HALF));
         if (i == 4) first(&s, unary(numbers(s.t, ROWS), before, ROWS));
         if (i == 5) first(&s, copy(numbers(s.t, ROWS), before, ROWS));
         add_scene(&s);
-        assert_true(meets(s.t) && s.t->b.now.meetings == 1 && s.t->b.now.fetches == 0);
-        for (int k = i < 3 ? TN_NORM_W : TN_GATED_NU; k < TN_TOKEN_IN; k++) assert_true(last(s.t)->in_slot[k] < 0);
+        assert_true(has_barrier(s.t) && s.t->b.now.barriers == 1 && s.t->b.now.fetches == 0);
+        for (int k = i < 3 ? TN_NORM_W : TN_GATED_NU; k < TN_DECODE_IN; k++) assert_true(last(s.t)->in_slot[k] < 0);
         simulate(&s);
     }
 }
 
 /* ... and so are keys and values, of HALF numbers. */
-static void meets_for_keys(void **given)
+static void barrier_for_keys(void **given)
 {
     (void)given;
     static const tn_attention_attr a = { .scale = 1 };
     for (int i = 0; i < 2; i++) {
         scene s = open_scene(ROWS, TN_ACT_NONE);
         const tn_dims heads = tn_shape(1, 1, HALF / 8, 8);
-        if (i) s.call[0] = unary(numbers(s.t, ROWS), s.rows, ROWS); /* in a slot, else mailed */
+        if (i) s.call[0] = unary(numbers(s.t, ROWS), s.rows, ROWS); /* in a slot, else sent */
         then(&s,
              (job){ .op = &tn_op_attention,
                     .attr = &a,
@@ -565,14 +566,14 @@ static void meets_for_keys(void **given)
                     .in = { fresh(s.t, heads), arg_of(s.rows, TN_F32, heads), arg_of(s.rows + HALF, TN_F32, heads) },
                     .out = { fresh(s.t, heads) } });
         add_scene(&s);
-        const tn_token_step *seen = last(s.t) - 1;
-        assert_true(seen->op == TN_TOKEN_SEEN && (seen->flags & TN_TOKEN_MEETS) && seen->in_slot[1] < 0 &&
+        const tn_decode_step *seen = last(s.t) - 1;
+        assert_true(seen->op == TN_DECODE_SEEN && (seen->flags & TN_DECODE_BARRIER) && seen->in_slot[1] < 0 &&
                     seen->in_slot[2] < 0);
         simulate(&s);
     }
 }
 
-/* Parts of a mail may end anywhere, and what is placed behind them is read at 16 bytes all the same. */
+/* Parts of a message may end anywhere, and what is placed behind them is read at 16 bytes all the same. */
 static void slots_begin_at_16(void **given)
 {
     (void)given;
@@ -582,7 +583,7 @@ static void slots_begin_at_16(void **given)
                     K)); /* its x is brought to a slot, and its rows are fetched to one */
     then(&s, plus_one(&s, more, ROWS));
     add_scene(&s);
-    assert_int_equal(count(&s, TN_TOKEN_LINEAR, TN_TOKEN_JOINED), 1);
+    assert_int_equal(count(&s, TN_DECODE_LINEAR, TN_DECODE_JOINED), 1);
     for (int i = 0; i < 2 * s.t->p.n; i++) {
         const int slot = s.t->p.step[i / 2].out_slot[i % 2];
         if (slot >= 0) assert_int_equal(slot % 4, 0);
@@ -590,21 +591,21 @@ static void slots_begin_at_16(void **given)
     simulate(&s);
 }
 
-void tn_tests_token_join(tn_test_list *l)
+void tn_tests_decode_join(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof joints / sizeof *joints; i++)
-        tn_test_add(l, joins_conv, &joints[i], "token: joins conv %d", (int)i);
+        tn_test_add(l, joins_conv, &joints[i], "decode kernel: joins conv %d", (int)i);
     for (size_t i = 0; i < sizeof aparts / sizeof *aparts; i++)
-        tn_test_add(l, stays_apart, &aparts[i], "token: not joined, %s", aparts[i].name);
-    tn_test_add(l, joins_gate, NULL, "token: joins gate");
-    tn_test_add(l, joins_all_the_same, NULL, "token: joins what is made anew or long there");
-    tn_test_add(l, waits_for_what_is_joined, NULL, "token: waits for what is joined");
-    tn_test_add(l, joined_rows_lie_in_memory, NULL, "token: rows that were joined, read out of sight");
-    tn_test_add(l, refuses_own_inputs, NULL, "token: joins nothing that writes over its inputs");
-    tn_test_add(l, joins_fetches, NULL, "token: joins norm and readout to their fetch");
-    tn_test_add(l, joins_scans, NULL, "token: joins scan to its fetch");
-    tn_test_add(l, leaves_fetches_alone, NULL, "token: fetches that are not joined");
-    tn_test_add(l, meets_for_parameters, NULL, "token: meets for parameters that were just made");
-    tn_test_add(l, meets_for_keys, NULL, "token: meets for keys and values that were just made");
-    tn_test_add(l, slots_begin_at_16, NULL, "token: slots begin at 16 bytes");
+        tn_test_add(l, stays_apart, &aparts[i], "decode kernel: not joined, %s", aparts[i].name);
+    tn_test_add(l, joins_gate, NULL, "decode kernel: joins gate");
+    tn_test_add(l, joins_all_the_same, NULL, "decode kernel: joins what is made anew or long there");
+    tn_test_add(l, waits_for_what_is_joined, NULL, "decode kernel: waits for what is joined");
+    tn_test_add(l, joined_rows_lie_in_memory, NULL, "decode kernel: rows that were joined, read out of sight");
+    tn_test_add(l, refuses_own_inputs, NULL, "decode kernel: joins nothing that writes over its inputs");
+    tn_test_add(l, joins_fetches, NULL, "decode kernel: joins norm and readout to their fetch");
+    tn_test_add(l, joins_scans, NULL, "decode kernel: joins scan to its fetch");
+    tn_test_add(l, leaves_fetches_alone, NULL, "decode kernel: fetches that are not joined");
+    tn_test_add(l, barrier_for_parameters, NULL, "decode kernel: a barrier for parameters that were just made");
+    tn_test_add(l, barrier_for_keys, NULL, "decode kernel: a barrier for keys and values that were just made");
+    tn_test_add(l, slots_begin_at_16, NULL, "decode kernel: slots begin at 16 bytes");
 }

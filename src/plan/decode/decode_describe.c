@@ -1,5 +1,5 @@
 /* Calls as steps: one function an op. A vector is what has one number beside the other in memory, whatever its shape. */
-#include "ops/token/token.h"
+#include "plan/decode/decode.h"
 
 #include "ops/argmax/argmax.h"
 #include "ops/attention/attention.h"
@@ -24,8 +24,8 @@
 
 typedef struct description {
     const tn_call *c;
-    tn_token_step *step;
-    tn_token_sizes *size;
+    tn_decode_step *step;
+    tn_decode_sizes *size;
 } description;
 
 static int64_t count_of(const tn_arg *a) { return tn_dims_count(a->dims); }
@@ -83,24 +83,24 @@ static bool give(const description *d, int i, int k, int64_t n, bool keeps)
 static bool is_given(const tn_call *c, int i) { return i < c->n_in && c->in[i].data; }
 
 /* Blocks may share it; of the others each works through all numbers. */
-static bool may_be_long(tn_token_op op)
+static bool may_be_long(tn_decode_op op)
 {
-    static const bool may[TN_TOKEN_OPS] = {
-        [TN_TOKEN_LINEAR] = true,     [TN_TOKEN_OUTER] = true, [TN_TOKEN_COPY] = true,
-        [TN_TOKEN_BEST_PARTS] = true, [TN_TOKEN_SEEN] = true,
+    static const bool may[TN_DECODE_OPS] = {
+        [TN_DECODE_LINEAR] = true,     [TN_DECODE_OUTER] = true, [TN_DECODE_COPY] = true,
+        [TN_DECODE_BEST_PARTS] = true, [TN_DECODE_SEEN] = true,
     };
     return may[op];
 }
 
 /* False where there are none, or more than every block should work through. */
-static bool set(const description *d, tn_token_op op, int64_t n, int64_t k, int64_t m)
+static bool set(const description *d, tn_decode_op op, int64_t n, int64_t k, int64_t m)
 {
     d->step->op = (uint8_t)op;
     d->step->n = (int32_t)n;
     d->step->k = (int32_t)k;
     d->step->m = (int32_t)m;
-    const bool sums = op == TN_TOKEN_NORM || op == TN_TOKEN_READOUT;
-    const int64_t most = may_be_long(op) ? INT32_MAX : sums ? TN_TOKEN_NORMED : TN_TOKEN_LONGEST;
+    const bool sums = op == TN_DECODE_NORM || op == TN_DECODE_READOUT;
+    const int64_t most = may_be_long(op) ? INT32_MAX : sums ? TN_DECODE_NORMED : TN_DECODE_LONGEST;
     return n > 0 && n <= most && k >= 0 && k <= INT32_MAX && m >= 0 && m <= INT32_MAX;
 }
 
@@ -110,7 +110,7 @@ static int embed_steps(const description *d)
 {
     const tn_arg *table = &d->c->in[1];
     const int64_t V = table->dims.dim[0], n = table->dims.dim[1];
-    if (count_of(&d->c->in[0]) != 1 || V < 1 || !set(d, TN_TOKEN_EMBED, n, V, 0)) return 0;
+    if (count_of(&d->c->in[0]) != 1 || V < 1 || !set(d, TN_DECODE_EMBED, n, V, 0)) return 0;
     return take(d, 0, 0, 1) && take(d, 1, 1, V * n) && give(d, 0, 0, n, true);
 }
 
@@ -122,7 +122,7 @@ static int norm_steps(const description *d)
     const int64_t n = last_of(x);
     const bool sums = is_given(d->c, TN_NORM_RESIDUAL);
     if (count_of(x) != n || is_given(d->c, TN_NORM_COLUMNS) || !d->c->out[TN_NORM_Y].data ||
-        !set(d, TN_TOKEN_NORM, n, 0, 0))
+        !set(d, TN_DECODE_NORM, n, 0, 0))
         return 0;
     d->step->kind = (uint8_t)a->kind;
     d->step->a = a->eps;
@@ -142,10 +142,10 @@ static int linear_steps(const description *d)
     if (c->n_out > 1 && c->out[1].data) return 0;
     if ((w->dtype != TN_F32 && w->dtype != TN_BF16) || k < 8 || k % 8 || k > MOST_X || (uintptr_t)w->data % 16)
         return 0;
-    if (!set(d, TN_TOKEN_LINEAR, n, k, 0)) return 0;
+    if (!set(d, TN_DECODE_LINEAR, n, k, 0)) return 0;
     const bool small = n <= SMALL_ROWS && bytes <= SMALL_BYTES;
     d->step->kind = (uint8_t)((const tn_linear_attr *)c->attr)->act;
-    d->step->flags = small ? 0 : TN_TOKEN_SHARED | TN_TOKEN_STAGED;
+    d->step->flags = small ? 0 : TN_DECODE_SHARED | TN_DECODE_STAGED;
     return take(d, TN_LINEAR_X, 0, k) && take(d, TN_LINEAR_W, 1, n * k) && take(d, TN_LINEAR_BIAS, 2, n) &&
            take(d, TN_LINEAR_RESIDUAL, 3, n) && give(d, 0, 0, n, true);
 }
@@ -154,7 +154,7 @@ static int conv_steps(const description *d)
 {
     const tn_call *c = d->c;
     const int64_t n = last_of(&c->in[TN_CONV_X]), k = c->in[TN_CONV_W].dims.dim[0];
-    if (count_of(&c->in[TN_CONV_X]) != n || k > TN_TOKEN_TAPS || !set(d, TN_TOKEN_CONV, n, k, 0)) return 0;
+    if (count_of(&c->in[TN_CONV_X]) != n || k > TN_DECODE_TAPS || !set(d, TN_DECODE_CONV, n, k, 0)) return 0;
     d->step->kind = ((const tn_conv_causal_attr *)c->attr)->silu;
     return take(d, TN_CONV_X, 0, n) && take(d, TN_CONV_W, 1, n * k) && take(d, TN_CONV_BIAS, 2, n) &&
            take_state(d, TN_CONV_STATE, 3, n * (k - 1)) && take(d, TN_CONV_RESET, 4, 1) && give(d, 0, 0, n, true) &&
@@ -165,7 +165,8 @@ static int scan_steps(const description *d)
 {
     const tn_call *c = d->c;
     const int64_t n = last_of(&c->in[TN_GATED_X]) / 2;
-    if (count_of(&c->in[TN_GATED_X]) != 2 * n || 2 * n > TN_TOKEN_LONGEST || !set(d, TN_TOKEN_SCAN, n, 0, 0)) return 0;
+    if (count_of(&c->in[TN_GATED_X]) != 2 * n || 2 * n > TN_DECODE_LONGEST || !set(d, TN_DECODE_SCAN, n, 0, 0))
+        return 0;
     return take(d, TN_GATED_X, 0, 2 * n) && take(d, TN_GATED_RI, 1, 2 * n) && take(d, TN_GATED_NU, 2, n) &&
            take(d, TN_GATED_OMEGA, 3, n) && take_state(d, TN_GATED_STATE, 4, 2 * n) && take(d, TN_GATED_RESET, 5, 1) &&
            give(d, 0, 0, 2 * n, true) && give(d, 1, 1, 2 * n, false);
@@ -177,7 +178,7 @@ static int readout_steps(const description *d)
     const tn_readout_attr *a = c->attr;
     const int64_t n = last_of(&c->in[TN_READOUT_C]);
     if (count_of(&c->in[TN_READOUT_C]) != n || a->group % 32 || !c->out[0].data ||
-        !set(d, TN_TOKEN_READOUT, n, a->group, 0))
+        !set(d, TN_DECODE_READOUT, n, a->group, 0))
         return 0;
     d->step->kind = (uint8_t)a->act;
     d->step->a = a->scale;
@@ -189,7 +190,7 @@ static int readout_steps(const description *d)
 static int gate_steps(const description *d)
 {
     const int64_t n = count_of(&d->c->out[0]);
-    if (!set(d, TN_TOKEN_GATE, n, 0, 0)) return 0;
+    if (!set(d, TN_DECODE_GATE, n, 0, 0)) return 0;
     d->step->kind = (uint8_t)((const tn_gate_attr *)d->c->attr)->kind;
     return take(d, 0, 0, n) && take(d, 1, 1, n) && give(d, 0, 0, n, true);
 }
@@ -198,7 +199,7 @@ static int unary_steps(const description *d)
 {
     const tn_unary_attr *a = d->c->attr;
     const int64_t n = count_of(&d->c->out[0]);
-    if (!set(d, TN_TOKEN_UNARY, n, 0, 0)) return 0;
+    if (!set(d, TN_DECODE_UNARY, n, 0, 0)) return 0;
     d->step->kind = (uint8_t)a->kind;
     d->step->a = a->a;
     d->step->b = a->b;
@@ -218,7 +219,7 @@ static int binary_steps(const description *d)
         if (b->dims.dim[last] != y->dims.dim[last + shift]) return 0;
         seen *= b->dims.dim[last];
     }
-    if (!set(d, TN_TOKEN_BINARY, n, k, k == 1 ? n : m)) return 0;
+    if (!set(d, TN_DECODE_BINARY, n, k, k == 1 ? n : m)) return 0;
     d->step->kind = (uint8_t)((const tn_binary_attr *)d->c->attr)->kind;
     return take(d, 0, 0, n) && take(d, 1, 1, k) && give(d, 0, 0, n, true);
 }
@@ -229,10 +230,10 @@ static int outer_steps(const description *d)
     const tn_outer_attr *a = c->attr;
     const tn_dims q = c->in[TN_OUTER_Q].dims, v = c->in[TN_OUTER_V].dims;
     const int64_t H = q.dim[2], N = q.dim[3], P = v.dim[3];
-    if (q.dim[0] * q.dim[1] != 1 || N > 1024 || P > 1024 || !set(d, TN_TOKEN_OUTER, H, N, P)) return 0;
+    if (q.dim[0] * q.dim[1] != 1 || N > 1024 || P > 1024 || !set(d, TN_DECODE_OUTER, H, N, P)) return 0;
     if (c->n_out > TN_OUTER_KEPT && c->out[TN_OUTER_KEPT].data) return 0;
     d->step->kind = a->raw;
-    d->step->flags = TN_TOKEN_SHARED;
+    d->step->flags = TN_DECODE_SHARED;
     return take(d, TN_OUTER_Q, 0, H * N) && take(d, TN_OUTER_K, 1, H * N) && take(d, TN_OUTER_V, 2, H * P) &&
            take(d, TN_OUTER_ALPHA, 3, H) && take_state(d, TN_OUTER_STATE, 4, H * N * P) &&
            take(d, TN_OUTER_RESET, 5, 1) && take(d, TN_OUTER_WRITE, 6, H) && give(d, TN_OUTER_O, 0, H * P, false) &&
@@ -242,14 +243,14 @@ static int outer_steps(const description *d)
 static int copy_steps(const description *d)
 {
     const tn_call *c = d->c;
-    if (((const tn_copy_attr *)c->attr)->accumulate || c->n_in > TN_TOKEN_MOST) return 0;
+    if (((const tn_copy_attr *)c->attr)->accumulate || c->n_in > TN_DECODE_MOST) return 0;
     for (int i = 0; i < c->n_in; i++) {
         const description one = { c, d->step + i, d->size + i };
         const int64_t n = count_of(&c->in[i]);
-        if (!is_float(&c->in[i]) || !set(&one, TN_TOKEN_COPY, n, 0, 0) || !take(&one, i, 0, n) ||
+        if (!is_float(&c->in[i]) || !set(&one, TN_DECODE_COPY, n, 0, 0) || !take(&one, i, 0, n) ||
             !give(&one, i, 0, n, false))
             return 0;
-        one.step->flags = TN_TOKEN_SHARED;
+        one.step->flags = TN_DECODE_SHARED;
     }
     return c->n_in;
 }
@@ -258,12 +259,12 @@ static int rope_steps(const description *d)
 {
     const tn_rope_attr *a = d->c->attr;
     const tn_dims x = d->c->in[0].dims;
-    if (x.dim[0] * x.dim[1] != 1 || a->stretch > 1 || !set(d, TN_TOKEN_ROPE, x.dim[2], x.dim[3], 0)) return 0;
+    if (x.dim[0] * x.dim[1] != 1 || a->stretch > 1 || !set(d, TN_DECODE_ROPE, x.dim[2], x.dim[3], 0)) return 0;
     const int64_t n = x.dim[2] * x.dim[3];
     d->step->kind = a->interleaved;
     d->step->a = (float)log2(a->base);
     d->step->b = (float)(log2(a->base) - (double)d->step->a);
-    return n <= TN_TOKEN_LONGEST && take(d, 0, 0, n) && take(d, 1, 1, 1) && give(d, 0, 0, n, true);
+    return n <= TN_DECODE_LONGEST && take(d, 0, 0, n) && take(d, 1, 1, 1) && give(d, 0, 0, n, true);
 }
 
 /* A cache (1,S,KV,D) whose heads lie one after the other, each with its rows in a row: as a vector. */
@@ -296,7 +297,7 @@ static int put_steps(const description *d)
     const tn_arg *cache = &d->c->out[0], *x = &d->c->in[1];
     const int64_t n = count_of(x), rows = cache->dims.dim[1], m = beside(cache);
     if (!m || x->dims.dim[1] != 1 || count_of(cache) != n * rows || !is_float(cache) ||
-        !set(d, TN_TOKEN_PUT, n, rows, m))
+        !set(d, TN_DECODE_PUT, n, rows, m))
         return 0;
     d->step->out[0] = cache->data;
     d->step->out_type[0] = (uint8_t)cache->dtype;
@@ -325,14 +326,14 @@ static int attention_steps(const description *d)
     if (is_given(c, TN_ATT_KV_LENGTH)) in[3] = c->in[TN_ATT_KV_LENGTH];
     const tn_call parts = { .n_in = 4, .in = in };
     const description e = { &parts, d->step, d->size }, all = { c, d->step + 1, d->size + 1 };
-    if (H > TN_TOKEN_HEADS || H * D > TN_TOKEN_LONGEST || !set(&e, TN_TOKEN_SEEN, H, S, D) ||
-        !set(&all, TN_TOKEN_SEEN_ALL, H, S, D))
+    if (H > TN_DECODE_HEADS || H * D > TN_DECODE_LONGEST || !set(&e, TN_DECODE_SEEN, H, S, D) ||
+        !set(&all, TN_DECODE_SEEN_ALL, H, S, D))
         return 0;
-    e.step->flags = TN_TOKEN_SHARED;
+    e.step->flags = TN_DECODE_SHARED;
     e.step->j = (int32_t)KV;
     e.step->a = a->scale;
     e.step->b = (float)a->window;
-    all.step->flags = TN_TOKEN_MEETS;
+    all.step->flags = TN_DECODE_BARRIER;
     return take(&e, 0, 0, H * D) && take(&e, 1, 1, KV * S * D) && take(&e, 2, 2, KV * S * D) && take(&e, 3, 3, 1) &&
                    give(&all, 0, 0, H * D, true)
                ? 2
@@ -344,10 +345,10 @@ static int argmax_steps(const description *d)
 {
     const int64_t n = count_of(&d->c->in[0]);
     const description all = { d->c, d->step + 1, d->size + 1 };
-    if (last_of(&d->c->in[0]) != n || !set(d, TN_TOKEN_BEST_PARTS, n, 0, 0) || !set(&all, TN_TOKEN_BEST, 1, 0, 0))
+    if (last_of(&d->c->in[0]) != n || !set(d, TN_DECODE_BEST_PARTS, n, 0, 0) || !set(&all, TN_DECODE_BEST, 1, 0, 0))
         return 0;
-    d->step->flags = TN_TOKEN_SHARED;
-    all.step->flags = TN_TOKEN_MEETS;
+    d->step->flags = TN_DECODE_SHARED;
+    all.step->flags = TN_DECODE_BARRIER;
     return take(d, 0, 0, n) && give(&all, 0, 0, 1, false) ? 2 : 0;
 }
 
@@ -362,11 +363,11 @@ static const struct {
     { &tn_op_cache_write, put_steps },  { &tn_op_argmax, argmax_steps },   { &tn_op_attention, attention_steps },
 };
 
-int tn_token_describe(const tn_op *op, const tn_call *c, tn_token_step *step, tn_token_sizes *size)
+int tn_decode_describe(const tn_op *op, const tn_call *c, tn_decode_step *step, tn_decode_sizes *size)
 {
-    for (int i = 0; i < TN_TOKEN_MOST; i++) {
-        step[i] = (tn_token_step){ 0 };
-        size[i] = (tn_token_sizes){ 0 };
+    for (int i = 0; i < TN_DECODE_MOST; i++) {
+        step[i] = (tn_decode_step){ 0 };
+        size[i] = (tn_decode_sizes){ 0 };
     }
     if (c->dout) return 0; /* of a backward pass */
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

@@ -2,19 +2,19 @@
  * have 8 of its numbers each, a warp reads several keys at once and several of those before it looks at any: what limits is memory.
  * Each group of lanes keeps its own maximum, sum and values, which are joined at the end: in the warp, in the block, and, after blocks have met,
  * of all parts. The order is fixed. A query that sees nothing gives zeros. */
-#ifndef TN_OPS_TOKEN_SEEN_CUH
-#define TN_OPS_TOKEN_SEEN_CUH
+#ifndef TN_PLAN_DECODE_SEEN_CUH
+#define TN_PLAN_DECODE_SEEN_CUH
 
-#include "ops/token/token_steps.cuh"
+#include "plan/decode/decode_steps.cuh"
 
-__device__ __forceinline__ int tn_token_parts(const tn_token_step &s) { return max(1, (int)gridDim.x / s.n); }
+__device__ __forceinline__ int tn_decode_parts(const tn_decode_step &s) { return max(1, (int)gridDim.x / s.n); }
 
 /* e^(x - most) of a maximum x, 0 where nothing was seen. */
-__device__ __forceinline__ float tn_token_share(float x, float most) { return x == -INFINITY ? 0.f : expf(x - most); }
+__device__ __forceinline__ float tn_decode_share(float x, float most) { return x == -INFINITY ? 0.f : expf(x - most); }
 
 /* 8 numbers as they lie in memory. */
 template <int TYPE>
-struct tn_token_eight {
+struct tn_decode_eight {
     uint4 raw[TYPE == TN_F32 ? 2 : 1];
 
     __device__ __forceinline__ void ask(const void *p, int64_t i)
@@ -27,21 +27,21 @@ struct tn_token_eight {
 };
 
 /* What has been seen: the largest logit, the sum of shares, and the values by their shares. */
-struct tn_token_view {
+struct tn_decode_view {
     float most, sum, y[8];
 };
 
 /* Of keys first .. end - 1 of a head whose keys and values begin at `base`; the whole warp calls it. */
 template <int TYPE>
-__device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, int64_t base, int first, int end,
-                                                       const float (&q)[8])
+__device__ __forceinline__ tn_decode_view tn_decode_look(const tn_decode_step &s, int64_t base, int first, int end,
+                                                         const float (&q)[8])
 {
     const int lane = threadIdx.x & 31, lanes = s.m / 8, at = lane % lanes * 8, each = 32 / lanes,
-              step = TN_TOKEN_WARPS * each;
+              step = TN_DECODE_WARPS * each;
     enum { AHEAD = TYPE == TN_F32 ? 2 : 4 };
-    tn_token_view v = { -INFINITY, 0, { 0 } };
+    tn_decode_view v = { -INFINITY, 0, { 0 } };
     for (int from = first + (threadIdx.x >> 5) * each; from < end; from += AHEAD * step) {
-        tn_token_eight<TYPE> key[AHEAD], value[AHEAD];
+        tn_decode_eight<TYPE> key[AHEAD], value[AHEAD];
         float x[AHEAD], most = v.most;
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
@@ -60,13 +60,13 @@ __device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, i
             if (from + u * step + lane / lanes >= end) x[u] = -INFINITY;
             most = x[u] > most || x[u] != x[u] ? x[u] : most;
         }
-        const float old = tn_token_share(v.most, most);
+        const float old = tn_decode_share(v.most, most);
         v.sum *= old;
 #pragma unroll
         for (int e = 0; e < 8; e++) v.y[e] *= old;
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            const float p = tn_token_share(x[u], most);
+            const float p = tn_decode_share(x[u], most);
             const tn_f8 w = value[u].value();
             v.sum += p;
 #pragma unroll
@@ -78,12 +78,12 @@ __device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, i
 }
 
 /* Groups of lanes of a warp become one. */
-__device__ __forceinline__ void tn_token_join_warp(tn_token_view &v, int lanes)
+__device__ __forceinline__ void tn_decode_join_warp(tn_decode_view &v, int lanes)
 {
     for (int d = lanes; d < 32; d <<= 1) {
         const float other = __shfl_xor_sync(0xffffffffu, v.most, d),
                     most = other > v.most || other != other ? other : v.most;
-        const float mine = tn_token_share(v.most, most), theirs = tn_token_share(other, most);
+        const float mine = tn_decode_share(v.most, most), theirs = tn_decode_share(other, most);
         v.sum = v.sum * mine + __shfl_xor_sync(0xffffffffu, v.sum, d) * theirs;
 #pragma unroll
         for (int e = 0; e < 8; e++) v.y[e] = v.y[e] * mine + __shfl_xor_sync(0xffffffffu, v.y[e], d) * theirs;
@@ -92,37 +92,37 @@ __device__ __forceinline__ void tn_token_join_warp(tn_token_view &v, int lanes)
 }
 
 template <int TYPE>
-__device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_token_room &r, float *scratch)
+__device__ __forceinline__ void tn_decode_seen(const tn_decode_step &s, const tn_decode_room &r, float *scratch)
 {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, D = s.m, lanes = D / 8, parts = tn_token_parts(s),
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, D = s.m, lanes = D / 8, parts = tn_decode_parts(s),
               size = D + 2;
-    const int given = s.in[3] ? tn_token_integer(s, 3) : s.k, keys = given < 0 ? 0 : min(given, s.k);
+    const int given = s.in[3] ? tn_decode_integer(s, 3) : s.k, keys = given < 0 ? 0 : min(given, s.k);
     const int begin = s.b > 0 ? max(0, keys - (int)s.b) : 0, count = keys - begin;
-    const tn_token_in query(s, r, 0);
+    const tn_decode_in query(s, r, 0);
 #pragma unroll 1
     for (int u = blockIdx.x; u < s.n * parts; u += gridDim.x) {
         const int h = u / parts, c = u % parts;
         float q[8];
 #pragma unroll
         for (int e = 0; e < 8; e++) q[e] = s.a * query.get(h * D + lane % lanes * 8 + e);
-        tn_token_view v =
-            tn_token_look<TYPE>(s, (int64_t)(h * s.j / s.n) * s.k * D, begin + (int)((int64_t)count * c / parts),
-                                begin + (int)((int64_t)count * (c + 1) / parts), q);
-        tn_token_join_warp(v, lanes);
+        tn_decode_view v =
+            tn_decode_look<TYPE>(s, (int64_t)(h * s.j / s.n) * s.k * D, begin + (int)((int64_t)count * c / parts),
+                                 begin + (int)((int64_t)count * (c + 1) / parts), q);
+        tn_decode_join_warp(v, lanes);
         float *mine = r.sums + warp * size;
         if (lane == 0) mine[0] = v.most, mine[1] = v.sum;
         if (lane < lanes)
 #pragma unroll
             for (int e = 0; e < 8; e++) mine[2 + lane * 8 + e] = v.y[e];
-        tn_token_sync();
-        for (int i = threadIdx.x; i < D; i += TN_TOKEN_THREADS) {
+        tn_decode_sync();
+        for (int i = threadIdx.x; i < D; i += TN_DECODE_THREADS) {
             float most = r.sums[0], sum = 0, y = 0;
-            for (int w = 1; w < TN_TOKEN_WARPS; w++) {
+            for (int w = 1; w < TN_DECODE_WARPS; w++) {
                 const float x = r.sums[w * size];
                 most = x > most || x != x ? x : most;
             }
-            for (int w = 0; w < TN_TOKEN_WARPS; w++) {
-                const float p = tn_token_share(r.sums[w * size], most);
+            for (int w = 0; w < TN_DECODE_WARPS; w++) {
+                const float p = tn_decode_share(r.sums[w * size], most);
                 sum += p * r.sums[w * size + 1];
                 y += p * r.sums[w * size + 2 + i];
             }
@@ -130,42 +130,43 @@ __device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_t
             if (i == 0) to[0] = most, to[1] = sum;
             to[2 + i] = y;
         }
-        tn_token_sync();
+        tn_decode_sync();
     }
 }
 
 /* Every block joins all parts for itself: first what each counts for, then the values. */
-__device__ __forceinline__ void tn_token_seen_all(const tn_token_step &s, const tn_token_room &r, const float *scratch)
+__device__ __forceinline__ void tn_decode_seen_all(const tn_decode_step &s, const tn_decode_room &r,
+                                                   const float *scratch)
 {
-    const int parts = tn_token_parts(s), size = s.m + 2, all = s.n * parts;
-    const tn_token_out out(s, r, 0);
+    const int parts = tn_decode_parts(s), size = s.m + 2, all = s.n * parts;
+    const tn_decode_out out(s, r, 0);
     float *most = r.sums, *share = r.sums + all;
-    for (int u = threadIdx.x; u < all; u += TN_TOKEN_THREADS) {
+    for (int u = threadIdx.x; u < all; u += TN_DECODE_THREADS) {
         most[u] = __ldcg(scratch + (int64_t)u * size);
         share[u] = __ldcg(scratch + (int64_t)u * size + 1);
     }
-    tn_token_sync();
-    float mine[2] = { 0, 0 }; /* there are TN_TOKEN_HEADS parts at most, or as many as blocks */
+    tn_decode_sync();
+    float mine[2] = { 0, 0 }; /* there are TN_DECODE_HEADS parts at most, or as many as blocks */
 #pragma unroll
     for (int k = 0; k < 2; k++) {
-        const int u = threadIdx.x + k * TN_TOKEN_THREADS, first = u / parts * parts;
+        const int u = threadIdx.x + k * TN_DECODE_THREADS, first = u / parts * parts;
         if (u >= all) break;
         float top = most[first];
         for (int c = first + 1; c < first + parts; c++) top = most[c] > top || most[c] != most[c] ? most[c] : top;
-        mine[k] = tn_token_share(most[u], top);
+        mine[k] = tn_decode_share(most[u], top);
         share[u] *= mine[k]; /* a thread's own until the barrier */
     }
-    tn_token_sync();
+    tn_decode_sync();
 #pragma unroll
     for (int k = 0; k < 2; k++) {
-        const int u = threadIdx.x + k * TN_TOKEN_THREADS, first = u / parts * parts;
+        const int u = threadIdx.x + k * TN_DECODE_THREADS, first = u / parts * parts;
         if (u >= all) break;
         float sum = 0;
         for (int c = first; c < first + parts; c++) sum += share[c];
         most[u] = sum == 0.f ? 0.f : mine[k] / sum; /* what it counts for; nobody reads the largest logits any more */
     }
-    tn_token_sync();
-    for (int i = threadIdx.x; i < s.n * s.m; i += TN_TOKEN_THREADS) {
+    tn_decode_sync();
+    for (int i = threadIdx.x; i < s.n * s.m; i += TN_DECODE_THREADS) {
         const int first = i / s.m * parts, d = i % s.m;
         float y = 0;
 #pragma unroll 16

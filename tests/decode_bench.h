@@ -1,9 +1,9 @@
-/* Calls made by hand and the memory they lie in, for tests of a token's builder (ops/token/token.h). Header only. */
-#ifndef TN_TOKEN_BENCH_H
-#define TN_TOKEN_BENCH_H
+/* Calls made by hand and the memory they lie in, for tests of a token's builder (plan/decode/decode.h). Header only. */
+#ifndef TN_DECODE_BENCH_H
+#define TN_DECODE_BENCH_H
 
 #include "ops/copy/copy.h"
-#include "token_machine.h"
+#include "decode_machine.h"
 
 /* A call with its arguments. */
 typedef struct job {
@@ -14,21 +14,21 @@ typedef struct job {
     bool backward;
 } job;
 
-enum { ROOM = 1 << 17, MAIL = 1024 };
+enum { ROOM = 1 << 17, MESSAGE = 1024 };
 
 typedef struct bench {
-    tn_token_program p;
-    tn_token_builder b;
+    tn_decode_program p;
+    tn_decode_builder b;
     _Alignas(16) float room[ROOM]; /* where vectors lie */
-    _Alignas(16) uint64_t mail[MAIL];
-    uint32_t meeting[3];
+    _Alignas(16) uint64_t message[MESSAGE];
+    uint32_t barrier[3];
     int used;
 } bench;
 
-static inline void begin(bench *t, int32_t slot_floats, int32_t mail_words)
+static inline void begin(bench *t, int32_t slot_floats, int32_t message_words)
 {
-    tn_token_begin(&t->b, &t->p, &(tn_token_space){ slot_floats, 1 << 14, mail_words, t->mail });
-    t->p.meeting = t->meeting;
+    tn_decode_begin(&t->b, &t->p, &(tn_decode_space){ slot_floats, 1 << 14, message_words, t->message });
+    t->p.barrier = t->barrier;
 }
 
 static inline bench *open_bench(int32_t slot_floats)
@@ -37,7 +37,7 @@ static inline bench *open_bench(int32_t slot_floats)
     assert_non_null(t);
     memset(t, 0, sizeof *t);
     for (int i = 0; i < ROOM; i++) t->room[i] = (float)(i * 37 % 101) / 50 - 1;
-    begin(t, slot_floats, MAIL);
+    begin(t, slot_floats, MESSAGE);
     return t;
 }
 
@@ -78,7 +78,7 @@ static inline tn_call call_of(const job *j)
 static inline bool add(bench *t, const job *j)
 {
     const tn_call c = call_of(j);
-    return tn_token_add(&t->b, j->op, &c, 1);
+    return tn_decode_add(&t->b, j->op, &c, 1);
 }
 
 /* All of them, each with those after it in sight. */
@@ -87,12 +87,12 @@ static inline void add_all(bench *t, const job *const *j, size_t n)
     tn_call c[16];
     assert_true(n <= 16);
     for (size_t i = 0; i < n; i++) c[i] = call_of(j[i]);
-    for (size_t i = 0; i < n; i++) assert_true(tn_token_add(&t->b, j[i]->op, c + i, n - i));
+    for (size_t i = 0; i < n; i++) assert_true(tn_decode_add(&t->b, j[i]->op, c + i, n - i));
 }
 
-static inline const tn_token_step *last(const bench *t) { return &t->p.step[t->p.n - 1]; }
+static inline const tn_decode_step *last(const bench *t) { return &t->p.step[t->p.n - 1]; }
 
-static inline bool meets(const bench *t) { return last(t)->flags & TN_TOKEN_MEETS; }
+static inline bool has_barrier(const bench *t) { return last(t)->flags & TN_DECODE_BARRIER; }
 
 /* --- calls ------------------------------------------------------------------------------------------------------------------ */
 

@@ -1,5 +1,5 @@
-/* The builder and the descriptions on calls made by hand: what is refused, where vectors lie, where blocks meet. Programs of whole models:
- * tests/families/token_test.c. Mail: token_mail_test.c. */
+/* The builder and the descriptions on calls made by hand: what is refused, where vectors lie, where barriers are. Programs of whole models:
+ * tests/families/token_test.c. Message: decode_message_test.c. */
 #include "ops/argmax/argmax.h"
 #include "ops/cache_write/cache_write.h"
 #include "ops/conv_causal/conv_causal.h"
@@ -10,7 +10,7 @@
 #include "ops/readout/readout_args.h"
 #include "ops/rope/rope.h"
 #include "ops/scan_gated/scan_gated.h"
-#include "token_bench.h"
+#include "decode_bench.h"
 
 static job argmax(float *x, float *y, int64_t n)
 {
@@ -128,7 +128,7 @@ static void resize(tn_arg *a, tn_dims dims) { *a = arg_of(a->data, a->dtype, dim
 static void strided(job *j) { j->in[0].stride[2] = 2; }
 static void longest(job *j)
 {
-    resize(&j->in[0], tn_shape(TN_TOKEN_LONGEST + 1)), resize(&j->out[0], tn_shape(TN_TOKEN_LONGEST + 1));
+    resize(&j->in[0], tn_shape(TN_DECODE_LONGEST + 1)), resize(&j->out[0], tn_shape(TN_DECODE_LONGEST + 1));
 }
 static void backward(job *j) { j->backward = true; }
 static void doubled(job *j) { j->in[0].dtype = TN_F64; }
@@ -150,7 +150,7 @@ static void two_written(job *j) { resize(&j->in[1], tn_shape(1, 2, 2, 2)); }
 
 static void longer(job *j)
 {
-    resize(&j->in[0], tn_shape(1, 1, TN_TOKEN_NORMED + 32)), resize(&j->out[0], tn_shape(1, 1, TN_TOKEN_NORMED + 32));
+    resize(&j->in[0], tn_shape(1, 1, TN_DECODE_NORMED + 32)), resize(&j->out[0], tn_shape(1, 1, TN_DECODE_NORMED + 32));
 }
 static void five_taps(job *j) { resize(&j->in[1], tn_shape(5, 16)), resize(&j->out[1], tn_shape(1, 4, 16)); }
 
@@ -243,9 +243,9 @@ static void is_refused(void **state)
     const job first = good_unary(t);
     assert_true(add(t, &first));
     assert_true(add(t, &j)); /* as it should be, it is taken */
-    begin(t, 1024, MAIL);
+    begin(t, 1024, MESSAGE);
     assert_true(add(t, &first));
-    tn_token_builder *before = malloc(sizeof *before);
+    tn_decode_builder *before = malloc(sizeof *before);
     assert_non_null(before);
     memcpy(before, &t->b, sizeof *before);
     r->spoil(&j);
@@ -266,7 +266,7 @@ static void describes_what_is_absorbed(void **state)
     const job o = good_outer(t), c = good_conv(t), w = good_write(t);
     assert_true(add(t, &o));
     assert_true(last(t)->kind == 1 && last(t)->in[6] == o.in[TN_OUTER_WRITE].data && !last(t)->in[5]);
-    assert_true(last(t)->n == 2 && last(t)->k == 4 && last(t)->m == 8 && last(t)->flags == TN_TOKEN_SHARED);
+    assert_true(last(t)->n == 2 && last(t)->k == 4 && last(t)->m == 8 && last(t)->flags == TN_DECODE_SHARED);
     assert_true(add(t, &c));
     assert_true(last(t)->kind == 1 && last(t)->k == 4 && !last(t)->in[3] && last(t)->out[1] &&
                 last(t)->out_slot[1] < 0);
@@ -308,7 +308,7 @@ static void broadcasts_as_binary(void **state)
         assert_ok(tn_op_binary.kernel[TN_CPU].forward(&c));
         memcpy(want, j.out[0].data, sizeof want);
         memset(j.out[0].data, 0xff, sizeof want);
-        tn_token_simulate(&t->p, 3, &seed);
+        tn_decode_simulate(&t->p, 3, &seed);
         assert_memory_equal(want, j.out[0].data, sizeof want); /* a difference of floats is one rounding either way */
     }
     free(t);
@@ -323,11 +323,11 @@ static void full_slots_begin_anew(void **state)
     float *x = numbers(t, 40), *y = numbers(t, 40), *z = numbers(t, 40), *more = numbers(t, 80);
     const job first = unary(x, y, 40), second = unary(y, z, 40), too_long = unary(more, numbers(t, 80), 80);
     assert_true(add(t, &first));
-    assert_true(!meets(t) && last(t)->out_slot[0] == 0 && last(t)->in_slot[0] < 0);
-    assert_true(add(t, &second)); /* there is no room beside the first: they meet, and it is read from memory */
-    assert_true(meets(t) && last(t)->out_slot[0] == 0 && last(t)->in_slot[0] < 0);
+    assert_true(!has_barrier(t) && last(t)->out_slot[0] == 0 && last(t)->in_slot[0] < 0);
+    assert_true(add(t, &second)); /* no room next to the first: a barrier, and it is read from memory */
+    assert_true(has_barrier(t) && last(t)->out_slot[0] == 0 && last(t)->in_slot[0] < 0);
     assert_false(add(t, &too_long));
-    assert_true(t->p.n == 2 && t->b.now.meetings == 1 && t->b.now.n_held == 1);
+    assert_true(t->p.n == 2 && t->b.now.barriers == 1 && t->b.now.n_held == 1);
     free(t);
 }
 
@@ -338,16 +338,16 @@ static void steps_end(void **state)
     (void)state;
     uint64_t seed = 9;
     bench *t = open_bench(4096);
-    float *x[TN_TOKEN_STEPS + 2];
-    for (int i = 0; i < TN_TOKEN_STEPS + 2; i++) x[i] = numbers(t, 4);
-    for (int i = 0; i <= TN_TOKEN_STEPS; i++) {
+    float *x[TN_DECODE_STEPS + 2];
+    for (int i = 0; i < TN_DECODE_STEPS + 2; i++) x[i] = numbers(t, 4);
+    for (int i = 0; i <= TN_DECODE_STEPS; i++) {
         const job j = unary(x[i], x[i + 1], 4);
-        assert_int_equal(add(t, &j), i < TN_TOKEN_STEPS);
+        assert_int_equal(add(t, &j), i < TN_DECODE_STEPS);
     }
-    assert_int_equal(t->p.n, TN_TOKEN_STEPS);
-    assert_true(t->b.now.meetings == 0 && t->b.now.n_held <= TN_TOKEN_HELD);
-    tn_token_simulate(&t->p, 7, &seed);
-    for (int i = 0; i < 4; i++) assert_float_equal(x[TN_TOKEN_STEPS][i], x[0][i] + TN_TOKEN_STEPS, 1e-3f);
+    assert_int_equal(t->p.n, TN_DECODE_STEPS);
+    assert_true(t->b.now.barriers == 0 && t->b.now.n_held <= TN_DECODE_HELD);
+    tn_decode_simulate(&t->p, 7, &seed);
+    for (int i = 0; i < 4; i++) assert_float_equal(x[TN_DECODE_STEPS][i], x[0][i] + TN_DECODE_STEPS, 1e-3f);
     free(t);
 }
 
@@ -368,16 +368,16 @@ static void views_lie_in_slots(void **state)
     assert_true(add(t, &odd) && add(t, &whole));
     assert_int_equal(last(t)->out_slot[0], 8); /* slots begin at 16 bytes */
     assert_true(add(t, &gate));
-    assert_true(!meets(t) && last(t)->in_slot[0] == 8 && last(t)->in_slot[1] == 23);
+    assert_true(!has_barrier(t) && last(t)->in_slot[0] == 8 && last(t)->in_slot[1] == 23);
     assert_true(add(t, &at_4)); /* small: every block for itself, from where it lies */
     assert_true(last(t)->flags == 0 && last(t)->in_slot[0] == 12 && last(t)->in_slot[1] < 0);
     assert_true(add(t, &at_2)); /* not at 16 bytes: brought there from memory, when it is there */
-    assert_true(last(t)->flags == (TN_TOKEN_MEETS | TN_TOKEN_FETCHES) && last(t)->in_slot[0] < 0 &&
+    assert_true(last(t)->flags == (TN_DECODE_BARRIER | TN_DECODE_FETCHES) && last(t)->in_slot[0] < 0 &&
                 last(t)->out_slot[1] % 4 == 0);
     free(t);
 }
 
-/* --- meetings ------------------------------------------------------------------------------------------------------------------------ */
+/* --- barriers ------------------------------------------------------------------------------------------------------------------------ */
 
 static void copies_read_slots(void **state)
 {
@@ -387,15 +387,15 @@ static void copies_read_slots(void **state)
     const job make = unary(x, y, 32), keep = copy(y, z, 32), again = copy(z, numbers(t, 32), 32),
               over = unary(numbers(t, 32), x, 32);
     assert_true(add(t, &make) && add(t, &keep));
-    assert_true(!meets(t) && last(t)->in_slot[0] == 0 && last(t)->out_slot[0] < 0);
-    assert_false(last(t)->flags & TN_TOKEN_BESIDE);
+    assert_true(!has_barrier(t) && last(t)->in_slot[0] == 0 && last(t)->out_slot[0] < 0);
+    assert_false(last(t)->flags & TN_DECODE_BESIDE);
     assert_true(add(t, &again)); /* a block copies the part that it wrote, when it has */
-    assert_false(last(t)->flags & (TN_TOKEN_MEETS | TN_TOKEN_BESIDE));
+    assert_false(last(t)->flags & (TN_DECODE_BARRIER | TN_DECODE_BESIDE));
     const job beside = copy(y, numbers(t, 32), 32);
     assert_true(add(t, &beside));
-    assert_true((last(t)->flags & (TN_TOKEN_MEETS | TN_TOKEN_BESIDE)) == TN_TOKEN_BESIDE);
+    assert_true((last(t)->flags & (TN_DECODE_BARRIER | TN_DECODE_BESIDE)) == TN_DECODE_BESIDE);
     assert_true(add(t, &over)); /* another block may still read x */
-    assert_true(meets(t));
+    assert_true(has_barrier(t));
     free(t);
 }
 
@@ -406,13 +406,13 @@ static void reads_come_before_writes(void **state)
     float *x = numbers(t, 32), *y = numbers(t, 32);
     const job make = unary(x, y, 32), over = unary(numbers(t, 32), x, 32), in_place = unary(y, y, 32);
     assert_true(add(t, &make) && add(t, &over));
-    assert_true(meets(t));          /* another block may still read x */
+    assert_true(has_barrier(t));    /* another block may still read x */
     assert_true(add(t, &in_place)); /* every block reads its own y */
-    assert_true(!meets(t) && last(t)->in_slot[0] == 0 && last(t)->out_slot[0] != 0);
+    assert_true(!has_barrier(t) && last(t)->in_slot[0] == 0 && last(t)->out_slot[0] != 0);
     const job after = unary(y, numbers(t, 32), 32);
     assert_true(add(t, &after)); /* the new one */
     assert_int_equal(last(t)->in_slot[0], t->p.step[2].out_slot[0]);
-    begin(t, 4096, MAIL);
+    begin(t, 4096, MESSAGE);
     assert_false(add(t, &in_place)); /* of memory: one block might write before another one reads */
     assert_int_equal(t->p.n, 0);
     free(t);
@@ -427,12 +427,12 @@ static void residuals_in_place(void **state)
     job j = linear(x, w, y, 80, 80), over_x = linear(x, w, x, 80, 80);
     j.in[TN_LINEAR_RESIDUAL] = vector(y, 80);
     assert_true(add(t, &j));
-    assert_int_equal(last(t)->flags, TN_TOKEN_SHARED | TN_TOKEN_STAGED | TN_TOKEN_FETCHES);
+    assert_int_equal(last(t)->flags, TN_DECODE_SHARED | TN_DECODE_STAGED | TN_DECODE_FETCHES);
     j.in[TN_LINEAR_RESIDUAL] = vector(y + 4, 80); /* not number by number */
     assert_false(add(t, &j));
     assert_true(add(t, &over_x)); /* every block has x in a slot */
-    assert_true(meets(t) && last(t)->in_slot[0] >= 0);
-    begin(t, 4096, MAIL);
+    assert_true(has_barrier(t) && last(t)->in_slot[0] >= 0);
+    begin(t, 4096, MESSAGE);
     assert_false(add(t, &over_x));
     free(t);
 }
@@ -448,14 +448,14 @@ static void made_weights_wait(void **state)
     assert_true(add(t, &make) && add(t, &other));
     assert_false(add(t, &large));
     assert_true(add(t, &small)); /* read when they are needed */
-    assert_true(meets(t));
+    assert_true(has_barrier(t));
     assert_false(add(t, &large)); /* blocks have met, but it is fetched before that */
-    begin(t, 4096, MAIL);
+    begin(t, 4096, MESSAGE);
     assert_true(add(t, &large));
-    begin(t, 4096, MAIL);
+    begin(t, 4096, MESSAGE);
     const job make_few = unary(from, w, 64), few = linear(x, w, y, 8, 8);
     assert_true(add(t, &make_few) && add(t, &few)); /* a slot holds them, but products read memory */
-    assert_true(meets(t) && last(t)->in_slot[1] < 0);
+    assert_true(has_barrier(t) && last(t)->in_slot[1] < 0);
     free(t);
 }
 
@@ -468,18 +468,19 @@ static void caches_are_written_by_all(void **state)
     float *cache = put.out[0].data, *seen = numbers(t, 40), *x = put.in[1].data;
     const job look = copy(cache, seen, 40), over = copy(numbers(t, 40), cache, 40);
     *(int32_t *)put.in[2].data = 3;
-    assert_true(add(t, &put) && add(t, &look) && !meets(t));
+    assert_true(add(t, &put) && add(t, &look) && !has_barrier(t));
     for (int blocks = 1; blocks <= 8; blocks++) {
         uint64_t seed = (uint64_t)blocks;
         for (int i = 0; i < 8; i++) x[i] = (float)(10 * blocks + i);
-        tn_token_simulate(&t->p, blocks, &seed);
+        tn_decode_simulate(&t->p, blocks, &seed);
         for (int i = 0; i < 8; i++) assert_float_equal(seen[i / 4 * 20 + 3 * 4 + i % 4], 10 * blocks + i, 0);
     }
-    assert_true(add(t, &over) && meets(t)); /* others may still write and read it */
-    begin(t, 4096, MAIL);
+    assert_true(add(t, &over) && has_barrier(t)); /* others may still write and read it */
+    begin(t, 4096, MESSAGE);
     job product = linear(numbers(t, 80), numbers(t, 40 * 80), numbers(t, 40), 40, 80);
     product.in[TN_LINEAR_BIAS] = arg_of(cache, TN_F32, tn_shape(40));
-    assert_true(add(t, &put) && add(t, &product) && meets(t)); /* what products read besides x is looked at early */
+    assert_true(add(t, &put) && add(t, &product) &&
+                has_barrier(t)); /* what products read besides x is looked at early */
     free(t);
 }
 
@@ -493,31 +494,31 @@ static void two_argmax(void **state)
         const job first = argmax(x, at, 90), second = argmax(y, then, 90);
         x[71] = y[3] = y[60] = 9;
         assert_true(add(t, &first) && add(t, &second));
-        assert_true(t->p.n == 4 && t->b.now.meetings == 2);
-        tn_token_simulate(&t->p, blocks, &seed);
+        assert_true(t->p.n == 4 && t->b.now.barriers == 2);
+        tn_decode_simulate(&t->p, blocks, &seed);
         assert_true(*(int32_t *)(void *)at == 71 && *(int32_t *)(void *)then == 3);
         x[5] = NAN;
         for (int i = 0; i < 90; i++) y[i] = -INFINITY;
-        tn_token_simulate(&t->p, blocks, &seed);
+        tn_decode_simulate(&t->p, blocks, &seed);
         assert_true(*(int32_t *)(void *)at == -1 && *(int32_t *)(void *)then == 0);
         free(t);
     }
 }
 
-void tn_tests_token_build(tn_test_list *l)
+void tn_tests_decode_build(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
-        tn_test_add(l, is_refused, &refusals[i], "token: refuses %s", refusals[i].name);
+        tn_test_add(l, is_refused, &refusals[i], "decode kernel: refuses %s", refusals[i].name);
     for (size_t i = 0; i < sizeof broadcasts / sizeof *broadcasts; i++)
-        tn_test_add(l, broadcasts_as_binary, &broadcasts[i], "token: broadcast %d", (int)i);
-    tn_test_add(l, describes_what_is_absorbed, NULL, "token: raw gates, silu in conv and caches seen by rows");
-    tn_test_add(l, full_slots_begin_anew, NULL, "token: full slots begin anew");
-    tn_test_add(l, steps_end, NULL, "token: no more steps than there is room for");
-    tn_test_add(l, views_lie_in_slots, NULL, "token: views of held vectors");
-    tn_test_add(l, copies_read_slots, NULL, "token: copies of held vectors");
-    tn_test_add(l, reads_come_before_writes, NULL, "token: reads come before writes");
-    tn_test_add(l, residuals_in_place, NULL, "token: residuals in place");
-    tn_test_add(l, made_weights_wait, NULL, "token: weights that the program makes");
-    tn_test_add(l, caches_are_written_by_all, NULL, "token: caches that every block writes");
-    tn_test_add(l, two_argmax, NULL, "token: two argmax in one program");
+        tn_test_add(l, broadcasts_as_binary, &broadcasts[i], "decode kernel: broadcast %d", (int)i);
+    tn_test_add(l, describes_what_is_absorbed, NULL, "decode kernel: raw gates, silu in conv and caches seen by rows");
+    tn_test_add(l, full_slots_begin_anew, NULL, "decode kernel: full slots begin anew");
+    tn_test_add(l, steps_end, NULL, "decode kernel: no more steps than there is room for");
+    tn_test_add(l, views_lie_in_slots, NULL, "decode kernel: views of held vectors");
+    tn_test_add(l, copies_read_slots, NULL, "decode kernel: copies of held vectors");
+    tn_test_add(l, reads_come_before_writes, NULL, "decode kernel: reads come before writes");
+    tn_test_add(l, residuals_in_place, NULL, "decode kernel: residuals in place");
+    tn_test_add(l, made_weights_wait, NULL, "decode kernel: weights that the program makes");
+    tn_test_add(l, caches_are_written_by_all, NULL, "decode kernel: caches that every block writes");
+    tn_test_add(l, two_argmax, NULL, "decode kernel: two argmax in one program");
 }

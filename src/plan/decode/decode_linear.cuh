@@ -1,13 +1,13 @@
-/* Products in a token's kernel. A block has neighbouring rows of the weights (tn_token_rows), which come through its warps' rooms or, where a row is
+/* Products in a token's kernel. A block has neighbouring rows of the weights (tn_decode_rows), which come through its warps' rooms or, where a row is
  * too long for them or every block makes all rows, from memory. A warp makes a row or two at a time, or the two rows of a pair; sums have a fixed order.
  * While the front still waits for the vector, the warps that make products have their first weights in registers and have asked for all else. */
-#ifndef TN_OPS_TOKEN_LINEAR_CUH
-#define TN_OPS_TOKEN_LINEAR_CUH
+#ifndef TN_PLAN_DECODE_LINEAR_CUH
+#define TN_PLAN_DECODE_LINEAR_CUH
 
 #include "ops/linear/linear.h"
-#include "ops/token/token_stream.cuh"
+#include "plan/decode/decode_stream.cuh"
 
-__device__ __forceinline__ uint4 tn_token_near16(unsigned at)
+__device__ __forceinline__ uint4 tn_decode_near16(unsigned at)
 {
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n"
@@ -17,7 +17,7 @@ __device__ __forceinline__ uint4 tn_token_near16(unsigned at)
     return v;
 }
 
-__device__ __forceinline__ float tn_token_times(const uint4 &w, const uint4 &x, const uint4 &y, float sum)
+__device__ __forceinline__ float tn_decode_times(const uint4 &w, const uint4 &x, const uint4 &y, float sum)
 {
     const unsigned pair[4] = { w.x, w.y, w.z, w.w }, at[8] = { x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w };
 #pragma unroll
@@ -28,84 +28,84 @@ __device__ __forceinline__ float tn_token_times(const uint4 &w, const uint4 &x, 
     return sum;
 }
 
-/* 8 numbers each of two rows, or two parts of one: then the second meets other numbers of the vector. */
+/* 8 numbers each of two rows, or two parts of one: then the second is multiplied by other numbers of the vector. */
 template <int SETS, int READY>
-__device__ __forceinline__ void tn_token_times_all(const uint4 (&a)[SETS][READY], const uint4 (&b)[SETS][READY], int c,
-                                                   unsigned x, unsigned x1, bool other, float (&u)[SETS],
-                                                   float (&v)[SETS])
+__device__ __forceinline__ void tn_decode_times_all(const uint4 (&a)[SETS][READY], const uint4 (&b)[SETS][READY], int c,
+                                                    unsigned x, unsigned x1, bool other, float (&u)[SETS],
+                                                    float (&v)[SETS])
 {
-    uint4 p = tn_token_near16(x), q = tn_token_near16(x + 16);
+    uint4 p = tn_decode_near16(x), q = tn_decode_near16(x + 16);
 #pragma unroll
-    for (int i = 0; i < SETS; i++) u[i] = tn_token_times(a[i][c], p, q, u[i]);
-    if (other) p = tn_token_near16(x1), q = tn_token_near16(x1 + 16);
+    for (int i = 0; i < SETS; i++) u[i] = tn_decode_times(a[i][c], p, q, u[i]);
+    if (other) p = tn_decode_near16(x1), q = tn_decode_near16(x1 + 16);
 #pragma unroll
-    for (int i = 0; i < SETS; i++) v[i] = tn_token_times(b[i][c], p, q, v[i]);
+    for (int i = 0; i < SETS; i++) v[i] = tn_decode_times(b[i][c], p, q, v[i]);
 }
 
 /* Where a product's x lies in the slots. */
-__device__ __forceinline__ int tn_token_x_slot(const tn_token_step &s)
+__device__ __forceinline__ int tn_decode_x_slot(const tn_decode_step &s)
 {
-    return s.flags & TN_TOKEN_FETCHES ? s.out_slot[1] : s.in_slot[0];
+    return s.flags & TN_DECODE_FETCHES ? s.out_slot[1] : s.in_slot[0];
 }
 
 /* Products one right after the other: their vectors were there when that of the first was, so that nobody waits in between. */
-struct tn_token_chain {
+struct tn_decode_chain {
     bool follows, goes_on; /* whether one came before, and another one comes */
 };
 
 /* The front's share: x to its slot, where it lies in memory, and waiting. */
-__device__ __forceinline__ void tn_token_linear_front(const tn_token_step &s, const tn_token_room &r,
-                                                      tn_token_chain chain)
+__device__ __forceinline__ void tn_decode_linear_front(const tn_decode_step &s, const tn_decode_room &r,
+                                                       tn_decode_chain chain)
 {
-    if (s.flags & TN_TOKEN_FETCHES) {
-        const tn_token_in from(s, r, 0);
+    if (s.flags & TN_DECODE_FETCHES) {
+        const tn_decode_in from(s, r, 0);
         float *x = r.slots + s.out_slot[1];
 #pragma unroll 1
-        for (int i = threadIdx.x; i < s.k; i += TN_TOKEN_FRONT) x[i] = from.get(i);
+        for (int i = threadIdx.x; i < s.k; i += TN_DECODE_FRONT) x[i] = from.get(i);
     }
-    if (!chain.follows) tn_token_sync(); /* x is there */
-    if (!chain.goes_on) tn_token_sync();
+    if (!chain.follows) tn_decode_sync(); /* x is there */
+    if (!chain.goes_on) tn_decode_sync();
 }
 
 /* --- a PLAIN program's -------------------------------------------------------------------------------------------------------- */
 
-enum { TN_TOKEN_ROWS_ALONE, TN_TOKEN_ROWS_PAIRED, TN_TOKEN_ROWS_CONV };
+enum { TN_DECODE_ROWS_ALONE, TN_DECODE_ROWS_PAIRED, TN_DECODE_ROWS_CONV };
 
 /* Staged rows of bf16 that come through the warps' rooms, without residual, and where something is joined without bias and activation. A warp makes two
  * rows or one pair at once, SETS of them; lane 2 i finishes the first row of set i and lane 2 i + 1 the second, of a pair the first of them what comes
  * of both. What is joined is done by the same lane. */
 template <int KIND, int SETS>
-__device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const tn_token_step &then,
-                                                   const tn_token_room &r, const tn_token_part &part,
-                                                   tn_token_stream &stream, tn_token_chain chain)
+__device__ __forceinline__ void tn_decode_rows_near(const tn_decode_step &s, const tn_decode_step &then,
+                                                    const tn_decode_room &r, const tn_decode_part &part,
+                                                    tn_decode_stream &stream, tn_decode_chain chain)
 {
     enum {
-        PAIRED = KIND == TN_TOKEN_ROWS_PAIRED,
-        CONV = KIND == TN_TOKEN_ROWS_CONV,
-        ALONE = KIND == TN_TOKEN_ROWS_ALONE
+        PAIRED = KIND == TN_DECODE_ROWS_PAIRED,
+        CONV = KIND == TN_DECODE_ROWS_CONV,
+        ALONE = KIND == TN_DECODE_ROWS_ALONE
     };
     enum { READY = SETS == 1 ? 2 : 1 }; /* times 256 numbers of a row, of which each lane has 8, are in registers */
     const int lane = threadIdx.x & 31, k = s.k, half = s.n / 2, type = s.out_type[0], each = part.each, end = part.end,
               row = 2 * k;
-    const int slot = tn_token_x_slot(s), nth = PAIRED ? lane >> 1 : lane;
-    const int reset = CONV ? tn_token_reset(then, 3) : 0, first = CONV ? then.j : 0, channels = CONV ? then.n : 0;
-    const tn_token_in bias(s, r, 2);
+    const int slot = tn_decode_x_slot(s), nth = PAIRED ? lane >> 1 : lane;
+    const int reset = CONV ? tn_decode_reset(then, 3) : 0, first = CONV ? then.j : 0, channels = CONV ? then.n : 0;
+    const tn_decode_in bias(s, r, 2);
     const int act = s.kind;
-    uint64_t *mail = s.mail;
+    uint64_t *message = s.message;
     void *out = s.out[0];
     const bool single = !PAIRED && SETS == 1 && each == 1 && k % 16 == 0; /* a row as two halves */
     const int length = single ? k / 2 : k;
     const unsigned x = (unsigned)__cvta_generic_to_shared(r.slots + slot) + lane * 32, x1 = single ? x + 4 * length : x;
     bool ready = chain.follows;
 #pragma unroll 1
-    for (int at = part.first + each * stream.warp(); at < end; at += each * TN_TOKEN_BACK) {
+    for (int at = part.first + each * stream.warp(); at < end; at += each * TN_DECODE_BACK) {
         const int rows = min(each, end - at), own = at + nth + (PAIRED && lane & 1 ? half : 0), channel = own - first;
         const bool finishes = lane < 2 * SETS && nth < rows,
                    convolves = CONV && finishes && channel >= 0 && channel < channels;
         const unsigned w = stream.take() + lane * 16;
         unsigned w0[SETS], w1[SETS];
         uint4 a[SETS][READY], b[SETS][READY];
-        tn_token_taps taps;
+        tn_decode_taps taps;
         float u[SETS] = {}, v[SETS] = {};
 #pragma unroll
         for (int i = 0; i < SETS; i++) { /* the last of them again where there are less */
@@ -114,78 +114,78 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
 #pragma unroll
             for (int c = 0; c < READY; c++)
                 if (256 * c + 8 * lane < length)
-                    a[i][c] = tn_token_near16(w0[i] + 512 * c), b[i][c] = tn_token_near16(w1[i] + 512 * c);
+                    a[i][c] = tn_decode_near16(w0[i] + 512 * c), b[i][c] = tn_decode_near16(w1[i] + 512 * c);
         }
-        if (convolves) taps = tn_token_taps(then, r, channel);
+        if (convolves) taps = tn_decode_taps(then, r, channel);
         const unsigned more = ALONE && bias.at && finishes ? bias.ask(own) : 0;
         const bool held = length <= 256 * READY; /* all of the rows is in registers, so that their place is free */
         if (held) {
             __syncwarp();
             stream.ask();
         }
-        if (!ready) tn_token_sync(); /* x is there */
+        if (!ready) tn_decode_sync(); /* x is there */
         ready = true;
 #pragma unroll
         for (int c = 0; c < READY; c++)
-            if (256 * c + 8 * lane < length) tn_token_times_all(a, b, c, x + 1024 * c, x1 + 1024 * c, single, u, v);
+            if (256 * c + 8 * lane < length) tn_decode_times_all(a, b, c, x + 1024 * c, x1 + 1024 * c, single, u, v);
 #pragma unroll 1
         for (int c = READY; 256 * c + 8 * lane < length; c++) {
 #pragma unroll
             for (int i = 0; i < SETS; i++)
-                a[i][0] = tn_token_near16(w0[i] + 512 * c), b[i][0] = tn_token_near16(w1[i] + 512 * c);
-            tn_token_times_all(a, b, 0, x + 1024 * c, x1 + 1024 * c, single, u, v);
+                a[i][0] = tn_decode_near16(w0[i] + 512 * c), b[i][0] = tn_decode_near16(w1[i] + 512 * c);
+            tn_decode_times_all(a, b, 0, x + 1024 * c, x1 + 1024 * c, single, u, v);
         }
         if (single) u[0] += v[0];
 #pragma unroll
         for (int i = 0; i < SETS; i++) u[i] = tn_warp_sum(u[i]), v[i] = tn_warp_sum(v[i]);
         float y = lane & 2 ? (lane & 1 ? v[SETS - 1] : u[SETS - 1]) : (lane & 1 ? v[0] : u[0]);
         if (ALONE && bias.at && finishes) y += bias.value(more, own);
-        if (ALONE && act) y = tn_token_gate(act == TN_ACT_SILU ? TN_GATE_SILU : TN_GATE_SIGMOID, y);
-        y = tn_token_rounded(type, y);
+        if (ALONE && act) y = tn_decode_gate(act == TN_ACT_SILU ? TN_GATE_SILU : TN_GATE_SIGMOID, y);
+        y = tn_decode_rounded(type, y);
         const float made = y;
         if (PAIRED) {
             const float other = __shfl_xor_sync(0xffffffffu, y, 1);
-            y = tn_token_rounded(then.out_type[0],
-                                 then.j ? other * tn_token_gate(then.kind, y) : y * tn_token_gate(then.kind, other));
+            y = tn_decode_rounded(then.out_type[0],
+                                  then.j ? other * tn_decode_gate(then.kind, y) : y * tn_decode_gate(then.kind, other));
         }
-        if (convolves) y = tn_token_rounded(then.out_type[0], taps.make(then, channel, y, reset, true));
+        if (convolves) y = tn_decode_rounded(then.out_type[0], taps.make(then, channel, y, reset, true));
         if (finishes) {
-            if (mail && !(PAIRED && lane & 1)) tn_token_post(mail + own, r.epoch, y); /* others wait for it */
-            tn_token_store(out, type, own, made);
-            if (convolves) tn_token_store(then.out[0], then.out_type[0], channel, y);
-            if (PAIRED && !(lane & 1)) tn_token_store(then.out[0], then.out_type[0], own, y);
+            if (message && !(PAIRED && lane & 1)) tn_decode_post(message + own, r.epoch, y); /* others wait for it */
+            tn_decode_store(out, type, own, made);
+            if (convolves) tn_decode_store(then.out[0], then.out_type[0], channel, y);
+            if (PAIRED && !(lane & 1)) tn_decode_store(then.out[0], then.out_type[0], own, y);
         }
         if (!held) {
             __syncwarp();
             stream.ask();
         }
     }
-    if (!ready) tn_token_sync();
-    if (!chain.goes_on) tn_token_sync();
+    if (!ready) tn_decode_sync();
+    if (!chain.goes_on) tn_decode_sync();
 }
 
 /* --- any other --------------------------------------------------------------------------------------------------------------- */
 
 /* 8 weights, in shared memory or not. */
-__device__ __forceinline__ tn_f8 tn_token_weights(const char *row, int i, bool wide)
+__device__ __forceinline__ tn_f8 tn_decode_weights(const char *row, int i, bool wide)
 {
     return wide ? tn_load8(row, TN_F32, i) : tn_load8(row, TN_BF16, i);
 }
 
 /* Two rows, from w0 and w1 on; they are the same where there is but one. own: of lanes 0 and 1, the number that they make. */
-__device__ __forceinline__ void tn_token_two_rows(const tn_token_step &s, const tn_token_step &then,
-                                                  const tn_token_room &r, const char *w0, const char *w1, int own)
+__device__ __forceinline__ void tn_decode_two_rows(const tn_decode_step &s, const tn_decode_step &then,
+                                                   const tn_decode_room &r, const char *w0, const char *w1, int own)
 {
     const int lane = threadIdx.x & 31;
-    const bool paired = s.flags & TN_TOKEN_PAIRED, conv = (s.flags & TN_TOKEN_JOINED) && !paired,
+    const bool paired = s.flags & TN_DECODE_PAIRED, conv = (s.flags & TN_DECODE_JOINED) && !paired,
                wide = s.in_type[1] == TN_F32;
     const bool finishes = lane == 0 || (lane == 1 && w1 != w0);
-    const float *x = r.slots + tn_token_x_slot(s);
-    const tn_token_in bias(s, r, 2), more(s, r, 3);
+    const float *x = r.slots + tn_decode_x_slot(s);
+    const tn_decode_in bias(s, r, 2), more(s, r, 3);
     float u = 0, v = 0;
 #pragma unroll 2
     for (int i = lane * 8; i < s.k; i += 256) {
-        const tn_f8 p = tn_token_weights(w0, i, wide), q = tn_token_weights(w1, i, wide);
+        const tn_f8 p = tn_decode_weights(w0, i, wide), q = tn_decode_weights(w1, i, wide);
         const float4 y = *(const float4 *)(x + i), z = *(const float4 *)(x + i + 4);
         const float c[8] = { y.x, y.y, y.z, y.w, z.x, z.y, z.z, z.w };
 #pragma unroll
@@ -196,34 +196,34 @@ __device__ __forceinline__ void tn_token_two_rows(const tn_token_step &s, const 
     if (bias.at && finishes) y += bias.get(own);
     if (s.kind) y = tn_d_act((tn_act)s.kind, y);
     if (more.at && finishes) y += more.get(own);
-    y = tn_token_rounded(s.out_type[0], y);
+    y = tn_decode_rounded(s.out_type[0], y);
     const float made = y, other = __shfl_xor_sync(0xffffffffu, y, 1);
     const int channel = own - then.j;
     const bool convolves = conv && finishes && channel >= 0 && channel < then.n;
     if (paired)
-        y = tn_token_rounded(then.out_type[0],
-                             then.j ? other * tn_d_gate(then.kind, y) : y * tn_d_gate(then.kind, other));
+        y = tn_decode_rounded(then.out_type[0],
+                              then.j ? other * tn_d_gate(then.kind, y) : y * tn_d_gate(then.kind, other));
     if (convolves)
-        y = tn_token_rounded(then.out_type[0],
-                             tn_token_taps(then, r, channel).make(then, channel, y, tn_token_reset(then, 3), true));
+        y = tn_decode_rounded(then.out_type[0],
+                              tn_decode_taps(then, r, channel).make(then, channel, y, tn_decode_reset(then, 3), true));
     if (finishes) {
-        if (!paired || lane == 0) tn_token_mail(s, r, own, y);
-        tn_token_out(s, r, 0).put(own, made);
-        if (convolves) tn_token_store(then.out[0], then.out_type[0], channel, y);
-        if (paired && lane == 0) tn_token_store(then.out[0], then.out_type[0], own, y);
+        if (!paired || lane == 0) tn_decode_message(s, r, own, y);
+        tn_decode_out(s, r, 0).put(own, made);
+        if (convolves) tn_decode_store(then.out[0], then.out_type[0], channel, y);
+        if (paired && lane == 0) tn_decode_store(then.out[0], then.out_type[0], own, y);
     }
 }
 
 /* mine: all rows where the product is not staged; then bytes is 0. then: what is joined, or s. */
-__device__ __forceinline__ void tn_token_linear(const tn_token_step &s, const tn_token_step &then,
-                                                const tn_token_room &r, const tn_token_part mine,
-                                                tn_token_stream &stream)
+__device__ __forceinline__ void tn_decode_linear(const tn_decode_step &s, const tn_decode_step &then,
+                                                 const tn_decode_room &r, const tn_decode_part mine,
+                                                 tn_decode_stream &stream)
 {
-    const bool paired = s.flags & TN_TOKEN_PAIRED, second = (threadIdx.x & 31) == 1;
-    const int row = tn_token_row_bytes(s), half = s.n / 2, apart = paired ? half : 1;
-    tn_token_sync(); /* x is there */
+    const bool paired = s.flags & TN_DECODE_PAIRED, second = (threadIdx.x & 31) == 1;
+    const int row = tn_decode_row_bytes(s), half = s.n / 2, apart = paired ? half : 1;
+    tn_decode_sync(); /* x is there */
 #pragma unroll 1
-    for (int at = mine.first + mine.each * stream.warp(); at < mine.end; at += mine.each * TN_TOKEN_BACK) {
+    for (int at = mine.first + mine.each * stream.warp(); at < mine.end; at += mine.each * TN_DECODE_BACK) {
         const int rows = min((int)mine.each, mine.end - at);
         const char *w = mine.bytes ? (const char *)__cvta_shared_to_generic(stream.take())
                                    : (const char *)s.in[1] + (int64_t)at * row;
@@ -232,13 +232,13 @@ __device__ __forceinline__ void tn_token_linear(const tn_token_step &s, const tn
         for (int i = 0; i < rows; i += paired ? 1 : 2) {
             const bool both = paired || i + 1 < rows;
             const char *w0 = w + (int64_t)i * row;
-            tn_token_two_rows(s, then, r, w0, both ? w0 + next : w0, at + i + (second && both ? apart : 0));
+            tn_decode_two_rows(s, then, r, w0, both ? w0 + next : w0, at + i + (second && both ? apart : 0));
         }
         if (!mine.bytes) continue;
         __syncwarp();
         stream.ask();
     }
-    tn_token_sync();
+    tn_decode_sync();
 }
 
 #endif

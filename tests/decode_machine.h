@@ -1,17 +1,17 @@
-/* A machine of plain C that runs a token's program (ops/token/token.h) the way the GPU may, for tests of what the builder decides. Header only.
+/* A machine of plain C that runs a token's program (plan/decode/decode.h) the way the GPU may, for tests of what the builder decides. Header only.
  *
- * A seed decides which block goes on and how far; one stops at a meeting until all have come there, and at a fetch until all words of that mail
+ * A seed decides which block goes on and how far; one stops at a barrier until all have come there, and at a fetch until all words of that message
  * are of this run. Whatever one block reads of another's without either, it reads too early or too late for some seed. A program whose
  * blocks wait for ever fails. Weights that are staged are copied when the program begins, the kernel may fetch them at any time. f32 alone; arithmetic is double, so
  * that a program's result differs from kernels' by their rounding. */
-#ifndef TN_TOKEN_MACHINE_H
-#define TN_TOKEN_MACHINE_H
+#ifndef TN_DECODE_MACHINE_H
+#define TN_DECODE_MACHINE_H
 
 #include "ops/binary/binary.h"
 #include "ops/gate/gate.h"
 #include "ops/linear/linear.h"
 #include "ops/norm/norm.h"
-#include "ops/token/token.h"
+#include "plan/decode/decode.h"
 #include "ops/unary/unary.h"
 #include "testlib.h"
 
@@ -19,59 +19,61 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TN_TOKEN_MACHINE_BLOCKS = 8, TN_TOKEN_MACHINE_SEEN = 4096 };
+enum { TN_DECODE_MACHINE_BLOCKS = 8, TN_DECODE_MACHINE_SEEN = 4096 };
 
-typedef struct tn_token_machine {
-    const tn_token_program *p;
+typedef struct tn_decode_machine {
+    const tn_decode_program *p;
     int blocks;
-    uint64_t seed;                   /* of the blocks' order */
-    uint32_t epoch;                  /* beside every number that is mailed */
-    int at[TN_TOKEN_MACHINE_BLOCKS]; /* a block's next step */
-    float *slots;                    /* (blocks,slot_floats) */
-    float *stage[TN_TOKEN_STEPS]; /* (n,k): weights of the steps that are staged, as they were when the program began */
-    double best[2][TN_TOKEN_MACHINE_BLOCKS][2]; /* halves of the scratch: number, place */
+    uint64_t seed;                    /* of the blocks' order */
+    uint32_t epoch;                   /* beside every number that is sent */
+    int at[TN_DECODE_MACHINE_BLOCKS]; /* a block's next step */
+    float *slots;                     /* (blocks,slot_floats) */
+    float
+        *stage[TN_DECODE_STEPS]; /* (n,k): weights of the steps that are staged, as they were when the program began */
+    double best[2][TN_DECODE_MACHINE_BLOCKS][2]; /* halves of the scratch: number, place */
     double seen
-        [2][TN_TOKEN_MACHINE_SEEN]; /* ... or, for each part of a head's keys, the largest logit, the sum, the values */
-} tn_token_machine;
+        [2]
+        [TN_DECODE_MACHINE_SEEN]; /* ... or, for each part of a head's keys, the largest logit, the sum, the values */
+} tn_decode_machine;
 
 /* One block at one step. */
-typedef struct tn_token_worker {
-    tn_token_machine *m;
-    const tn_token_step *s;
+typedef struct tn_decode_worker {
+    tn_decode_machine *m;
+    const tn_decode_step *s;
     int block;
     float *slots;
     bool writes;
-} tn_token_worker;
+} tn_decode_worker;
 
-static inline double tn_token_far_(const tn_token_worker *w, int k, int64_t i)
+static inline double tn_decode_far_(const tn_decode_worker *w, int k, int64_t i)
 {
     assert_int_equal(w->s->in_type[k], TN_F32);
     return ((const float *)w->s->in[k])[i];
 }
 
-static inline double tn_token_get_(const tn_token_worker *w, int k, int64_t i)
+static inline double tn_decode_get_(const tn_decode_worker *w, int k, int64_t i)
 {
-    return w->s->in_slot[k] >= 0 ? (double)w->slots[w->s->in_slot[k] + i] : tn_token_far_(w, k, i);
+    return w->s->in_slot[k] >= 0 ? (double)w->slots[w->s->in_slot[k] + i] : tn_decode_far_(w, k, i);
 }
 
-static inline double tn_token_or_(const tn_token_worker *w, int k, int64_t i, double otherwise)
+static inline double tn_decode_or_(const tn_decode_worker *w, int k, int64_t i, double otherwise)
 {
-    return w->s->in[k] ? tn_token_get_(w, k, i) : otherwise;
+    return w->s->in[k] ? tn_decode_get_(w, k, i) : otherwise;
 }
 
 /* A parameter, from memory as in the kernel. */
-static inline double tn_token_param_(const tn_token_worker *w, int k, int64_t i, double otherwise)
+static inline double tn_decode_param_(const tn_decode_worker *w, int k, int64_t i, double otherwise)
 {
-    return w->s->in[k] ? tn_token_far_(w, k, i) : otherwise;
+    return w->s->in[k] ? tn_decode_far_(w, k, i) : otherwise;
 }
 
-static inline int32_t tn_token_integer_(const tn_token_worker *w, int k)
+static inline int32_t tn_decode_integer_(const tn_decode_worker *w, int k)
 {
     assert_int_equal(w->s->in_type[k], TN_I32);
     return *(const int32_t *)w->s->in[k];
 }
 
-static inline void tn_token_put_(const tn_token_worker *w, int k, int64_t i, double x)
+static inline void tn_decode_put_(const tn_decode_worker *w, int k, int64_t i, double x)
 {
     if (!w->s->out[k]) return;
     assert_int_equal(w->s->out_type[k], TN_F32);
@@ -80,12 +82,12 @@ static inline void tn_token_put_(const tn_token_worker *w, int k, int64_t i, dou
 }
 
 /* Number i of output 0, for the blocks that fetch it. */
-static inline void tn_token_mail_(const tn_token_worker *w, int64_t i, double x)
+static inline void tn_decode_message_(const tn_decode_worker *w, int64_t i, double x)
 {
     const float number = (float)x;
     uint32_t bits;
     memcpy(&bits, &number, sizeof bits);
-    if (w->s->mail) w->s->mail[i] = (uint64_t)w->m->epoch << 32 | bits;
+    if (w->s->message) w->s->message[i] = (uint64_t)w->m->epoch << 32 | bits;
 }
 
 /* --- functions ---------------------------------------------------------------------------------------------------------- */
@@ -104,7 +106,7 @@ static inline double tn_m_logcosh(double x) { return log(cosh(x)); }
 static inline double tn_m_inverse(double x) { return 1 / x; }
 static inline double tn_m_same(double x) { return x; }
 
-static inline double tn_m_unary(const tn_token_step *s, double x)
+static inline double tn_m_unary(const tn_decode_step *s, double x)
 {
     static double (*const f[TN_UNARY_KINDS])(double) = {
         [TN_UNARY_GELU] = tn_m_gelu,
@@ -159,230 +161,230 @@ static inline double tn_m_act(int kind, double x)
 
 /* --- steps ---------------------------------------------------------------------------------------------------------------- */
 
-static inline void tn_m_embed(const tn_token_worker *w)
+static inline void tn_m_embed(const tn_decode_worker *w)
 {
-    const int32_t token = tn_token_integer_(w, 0);
+    const int32_t token = tn_decode_integer_(w, 0);
     const bool in = token >= 0 && token < w->s->k;
     for (int64_t i = 0; i < w->s->n; i++)
-        tn_token_put_(w, 0, i, in ? tn_token_far_(w, 1, (int64_t)token * w->s->n + i) : (double)NAN);
+        tn_decode_put_(w, 0, i, in ? tn_decode_far_(w, 1, (int64_t)token * w->s->n + i) : (double)NAN);
 }
 
-static inline double tn_m_sum(const tn_token_worker *w, int64_t i)
+static inline double tn_m_sum(const tn_decode_worker *w, int64_t i)
 {
-    return tn_token_get_(w, 0, i) + tn_token_or_(w, 1, i, 0);
+    return tn_decode_get_(w, 0, i) + tn_decode_or_(w, 1, i, 0);
 }
 
-static inline void tn_m_norm(const tn_token_worker *w)
+static inline void tn_m_norm(const tn_decode_worker *w)
 {
-    const tn_token_step *s = w->s;
+    const tn_decode_step *s = w->s;
     double mean = 0, squares = 0;
     for (int64_t i = 0; i < s->n; i++) {
         if (s->kind == TN_NORM_LAYER) mean += tn_m_sum(w, i) / s->n;
-        tn_token_put_(w, 1, i, tn_m_sum(w, i));
+        tn_decode_put_(w, 1, i, tn_m_sum(w, i));
     }
     for (int64_t i = 0; i < s->n; i++) squares += (tn_m_sum(w, i) - mean) * (tn_m_sum(w, i) - mean);
     const double scale = 1 / sqrt(squares / s->n + (double)s->a);
     for (int64_t i = 0; i < s->n; i++)
-        tn_token_put_(w, 0, i,
-                      (tn_m_sum(w, i) - mean) * scale * tn_token_param_(w, 2, i, 1) + tn_token_param_(w, 3, i, 0));
+        tn_decode_put_(w, 0, i,
+                       (tn_m_sum(w, i) - mean) * scale * tn_decode_param_(w, 2, i, 1) + tn_decode_param_(w, 3, i, 0));
 }
 
 typedef struct tn_m_part {
     int64_t first, end; /* rows, or pairs of rows, of a block */
 } tn_m_part;
 
-static inline int tn_m_rows(const tn_token_step *s) { return s->flags & TN_TOKEN_PAIRED ? 2 : 1; }
+static inline int tn_m_rows(const tn_decode_step *s) { return s->flags & TN_DECODE_PAIRED ? 2 : 1; }
 
 /* A block's of n. */
-static inline tn_m_part tn_m_own(const tn_token_machine *m, int64_t n, int block)
+static inline tn_m_part tn_m_own(const tn_decode_machine *m, int64_t n, int block)
 {
     const int64_t each = n / m->blocks, more = n % m->blocks, first = each * block + (block < more ? block : more);
     return (tn_m_part){ first, first + each + (block < more) };
 }
 
-static inline bool tn_m_fresh(const tn_token_worker *w, int state, int reset)
+static inline bool tn_m_fresh(const tn_decode_worker *w, int state, int reset)
 {
-    return !w->s->in[state] || (w->s->in[reset] && tn_token_integer_(w, reset) != 0);
+    return !w->s->in[state] || (w->s->in[reset] && tn_decode_integer_(w, reset) != 0);
 }
 
 /* Channel i of a conv whose input there is x. */
-static inline double tn_m_conv_of(const tn_token_worker *w, int64_t i, double x, bool fresh)
+static inline double tn_m_conv_of(const tn_decode_worker *w, int64_t i, double x, bool fresh)
 {
-    const tn_token_step *s = w->s;
-    double y = tn_token_param_(w, 2, i, 0) + tn_token_far_(w, 1, (int64_t)(s->k - 1) * s->n + i) * x;
+    const tn_decode_step *s = w->s;
+    double y = tn_decode_param_(w, 2, i, 0) + tn_decode_far_(w, 1, (int64_t)(s->k - 1) * s->n + i) * x;
     for (int64_t j = 0; j + 1 < s->k; j++) {
-        const double old = fresh ? 0 : tn_token_far_(w, 3, j * s->n + i);
-        y += tn_token_far_(w, 1, j * s->n + i) * old;
-        if (j) tn_token_put_(w, 1, (j - 1) * s->n + i, old);
+        const double old = fresh ? 0 : tn_decode_far_(w, 3, j * s->n + i);
+        y += tn_decode_far_(w, 1, j * s->n + i) * old;
+        if (j) tn_decode_put_(w, 1, (j - 1) * s->n + i, old);
     }
-    if (s->k > 1) tn_token_put_(w, 1, (int64_t)(s->k - 2) * s->n + i, x);
+    if (s->k > 1) tn_decode_put_(w, 1, (int64_t)(s->k - 2) * s->n + i, x);
     y = s->kind ? tn_m_silu(y) : y;
-    tn_token_put_(w, 0, i, y);
+    tn_decode_put_(w, 0, i, y);
     return y;
 }
 
-/* Mails what the step behind makes of row n (and, of a pair, n + half, where y[1] is), or the row. */
-static inline void tn_m_send(const tn_token_worker *w, int64_t n, const double *y)
+/* Messages what the step behind makes of row n (and, of a pair, n + half, where y[1] is), or the row. */
+static inline void tn_m_send(const tn_decode_worker *w, int64_t n, const double *y)
 {
-    const tn_token_step *s = w->s;
-    const tn_token_worker then = { w->m, s + 1, w->block, w->slots, true };
-    if (!(s->flags & TN_TOKEN_JOINED)) tn_token_mail_(w, n, y[0]);
-    else if (s[1].op == TN_TOKEN_CONV) {
+    const tn_decode_step *s = w->s;
+    const tn_decode_worker then = { w->m, s + 1, w->block, w->slots, true };
+    if (!(s->flags & TN_DECODE_JOINED)) tn_decode_message_(w, n, y[0]);
+    else if (s[1].op == TN_DECODE_CONV) {
         const bool in = n >= s[1].j && n < s[1].j + s[1].n;
-        tn_token_mail_(w, n, in ? tn_m_conv_of(&then, n - s[1].j, y[0], tn_m_fresh(&then, 3, 4)) : y[0]);
+        tn_decode_message_(w, n, in ? tn_m_conv_of(&then, n - s[1].j, y[0], tn_m_fresh(&then, 3, 4)) : y[0]);
     } else {
-        assert_int_equal(s[1].op, TN_TOKEN_GATE);
+        assert_int_equal(s[1].op, TN_DECODE_GATE);
         const double gated = (s[1].j ? y[1] : y[0]) * tn_m_gate(s[1].kind, s[1].j ? y[0] : y[1]);
-        tn_token_put_(&then, 0, n, gated);
-        tn_token_mail_(w, n, gated);
+        tn_decode_put_(&then, 0, n, gated);
+        tn_decode_message_(w, n, gated);
     }
 }
 
-static inline void tn_m_linear(const tn_token_worker *w)
+static inline void tn_m_linear(const tn_decode_worker *w)
 {
-    const tn_token_step *s = w->s;
-    const bool shared = s->flags & TN_TOKEN_SHARED, fetches = s->flags & TN_TOKEN_FETCHES;
+    const tn_decode_step *s = w->s;
+    const bool shared = s->flags & TN_DECODE_SHARED, fetches = s->flags & TN_DECODE_FETCHES;
     float *x = w->slots + (fetches ? s->out_slot[1] : s->in_slot[0]);
-    const float *weights = s->flags & TN_TOKEN_STAGED ? w->m->stage[s - w->m->p->step] : s->in[1];
+    const float *weights = s->flags & TN_DECODE_STAGED ? w->m->stage[s - w->m->p->step] : s->in[1];
     const tn_m_part p = shared ? tn_m_own(w->m, s->n / tn_m_rows(s), w->block) : (tn_m_part){ 0, s->n };
     assert_int_equal(s->in_type[1], TN_F32);
     assert_int_equal((x - w->slots) % 4, 0);
-    for (int64_t i = 0; fetches && i < s->k; i++) x[i] = (float)tn_token_far_(w, 0, i);
+    for (int64_t i = 0; fetches && i < s->k; i++) x[i] = (float)tn_decode_far_(w, 0, i);
     for (int64_t n = p.first; n < p.end; n++) {
         double y[2];
         for (int part = 0; part < tn_m_rows(s); part++) {
             const int64_t at = n + part * (s->n / 2);
             const float *row = weights + at * s->k;
-            double sum = tn_token_param_(w, 2, at, 0);
+            double sum = tn_decode_param_(w, 2, at, 0);
             for (int64_t i = 0; i < s->k; i++) sum += (double)row[i] * (double)x[i];
-            y[part] = tn_m_act(s->kind, sum) + tn_token_or_(w, 3, at, 0);
-            tn_token_put_(w, 0, at, y[part]);
+            y[part] = tn_m_act(s->kind, sum) + tn_decode_or_(w, 3, at, 0);
+            tn_decode_put_(w, 0, at, y[part]);
         }
         tn_m_send(w, n, y);
     }
 }
 
-static inline void tn_m_conv(const tn_token_worker *w)
+static inline void tn_m_conv(const tn_decode_worker *w)
 {
     const bool fresh = tn_m_fresh(w, 3, 4);
-    for (int64_t i = 0; i < w->s->n; i++) tn_m_conv_of(w, i, tn_token_get_(w, 0, i), fresh);
+    for (int64_t i = 0; i < w->s->n; i++) tn_m_conv_of(w, i, tn_decode_get_(w, 0, i), fresh);
 }
 
-static inline void tn_m_scan(const tn_token_worker *w)
+static inline void tn_m_scan(const tn_decode_worker *w)
 {
     const int64_t n = w->s->n;
     const bool fresh = tn_m_fresh(w, 4, 5);
     for (int64_t i = 0; i < n; i++) {
-        const double l = -8 * tn_token_get_(w, 1, i) * tn_m_softplus(tn_token_far_(w, 2, i)), under = -expm1(2 * l);
-        const double gain = sqrt(under < 1e-6 ? 1e-6 : under) * tn_token_get_(w, 1, n + i),
-                     angle = tn_token_far_(w, 3, i);
-        const double a = fresh ? 0 : exp(l) * tn_token_far_(w, 4, i),
-                     b = fresh ? 0 : exp(l) * tn_token_far_(w, 4, n + i);
-        const double re = gain * tn_token_get_(w, 0, i) + cos(angle) * a - sin(angle) * b;
-        const double im = gain * tn_token_get_(w, 0, n + i) + cos(angle) * b + sin(angle) * a;
+        const double l = -8 * tn_decode_get_(w, 1, i) * tn_m_softplus(tn_decode_far_(w, 2, i)), under = -expm1(2 * l);
+        const double gain = sqrt(under < 1e-6 ? 1e-6 : under) * tn_decode_get_(w, 1, n + i),
+                     angle = tn_decode_far_(w, 3, i);
+        const double a = fresh ? 0 : exp(l) * tn_decode_far_(w, 4, i),
+                     b = fresh ? 0 : exp(l) * tn_decode_far_(w, 4, n + i);
+        const double re = gain * tn_decode_get_(w, 0, i) + cos(angle) * a - sin(angle) * b;
+        const double im = gain * tn_decode_get_(w, 0, n + i) + cos(angle) * b + sin(angle) * a;
         for (int k = 0; k < 2; k++) {
-            tn_token_put_(w, k, i, re);
-            tn_token_put_(w, k, n + i, im);
+            tn_decode_put_(w, k, i, re);
+            tn_decode_put_(w, k, n + i, im);
         }
     }
 }
 
-static inline double tn_m_read(const tn_token_worker *w, int64_t i)
+static inline double tn_m_read(const tn_decode_worker *w, int64_t i)
 {
-    const double own = w->s->in[2] ? tn_token_far_(w, 3, i) * tn_token_get_(w, 2, i) : 0;
-    return (double)w->s->a * tn_token_get_(w, 0, i) + own;
+    const double own = w->s->in[2] ? tn_decode_far_(w, 3, i) * tn_decode_get_(w, 2, i) : 0;
+    return (double)w->s->a * tn_decode_get_(w, 0, i) + own;
 }
 
-static inline void tn_m_readout(const tn_token_worker *w)
+static inline void tn_m_readout(const tn_decode_worker *w)
 {
-    const tn_token_step *s = w->s;
+    const tn_decode_step *s = w->s;
     for (int64_t i = 0; i < s->n; i++) {
         double scale = 1, squares = 0;
         for (int64_t j = 0; j < s->k; j++) squares += tn_m_square(tn_m_read(w, i / s->k * s->k + j));
-        if (s->k) scale = tn_token_param_(w, 4, i, 1) / sqrt(squares / s->k + (double)s->b);
-        tn_token_put_(w, 0, i, tn_m_read(w, i) * scale * tn_m_gate(s->kind, tn_token_get_(w, 1, i)));
+        if (s->k) scale = tn_decode_param_(w, 4, i, 1) / sqrt(squares / s->k + (double)s->b);
+        tn_decode_put_(w, 0, i, tn_m_read(w, i) * scale * tn_m_gate(s->kind, tn_decode_get_(w, 1, i)));
     }
 }
 
-static inline void tn_m_elementwise(const tn_token_worker *w)
+static inline void tn_m_elementwise(const tn_decode_worker *w)
 {
-    const tn_token_step *s = w->s;
+    const tn_decode_step *s = w->s;
     for (int64_t i = 0; i < s->n; i++) {
-        const double x = tn_token_get_(w, 0, i);
-        if (s->op == TN_TOKEN_GATE) tn_token_put_(w, 0, i, x * tn_m_gate(s->kind, tn_token_get_(w, 1, i)));
-        else if (s->op == TN_TOKEN_UNARY) tn_token_put_(w, 0, i, tn_m_unary(s, x));
-        else tn_token_put_(w, 0, i, tn_m_binary(s->kind, x, tn_token_get_(w, 1, i / s->m % s->k)));
+        const double x = tn_decode_get_(w, 0, i);
+        if (s->op == TN_DECODE_GATE) tn_decode_put_(w, 0, i, x * tn_m_gate(s->kind, tn_decode_get_(w, 1, i)));
+        else if (s->op == TN_DECODE_UNARY) tn_decode_put_(w, 0, i, tn_m_unary(s, x));
+        else tn_decode_put_(w, 0, i, tn_m_binary(s->kind, x, tn_decode_get_(w, 1, i / s->m % s->k)));
     }
 }
 
 /* A block takes 8 columns of a head at a time. */
-static inline void tn_m_outer(const tn_token_worker *w)
+static inline void tn_m_outer(const tn_decode_worker *w)
 {
-    const tn_token_step *s = w->s;
+    const tn_decode_step *s = w->s;
     const int64_t N = s->k, P = s->m, parts = (P + 7) / 8;
     const bool fresh = tn_m_fresh(w, 4, 5);
     for (int64_t u = w->block; u < s->n * parts; u += w->m->blocks) {
         const int64_t h = u / parts;
-        const double alpha = tn_token_get_(w, 3, h), raw = tn_token_or_(w, 6, h, 1);
+        const double alpha = tn_decode_get_(w, 3, h), raw = tn_decode_or_(w, 6, h, 1);
         const double decay = fresh ? 0 : exp(s->kind ? -tn_m_softplus(alpha) : alpha),
                      write = s->kind && s->in[6] ? tn_m_sigmoid(raw) : raw;
         for (int64_t p = u % parts * 8; p < P && p < u % parts * 8 + 8; p++) {
             double sum = 0;
             for (int64_t n = 0; n < N; n++) {
                 const int64_t at = (h * N + n) * P + p;
-                const double now = tn_token_get_(w, 1, h * N + n) * tn_token_get_(w, 2, h * P + p) * write +
-                                   (fresh ? 0 : decay * tn_token_far_(w, 4, at));
-                sum += tn_token_get_(w, 0, h * N + n) * now;
-                tn_token_put_(w, 1, at, now);
+                const double now = tn_decode_get_(w, 1, h * N + n) * tn_decode_get_(w, 2, h * P + p) * write +
+                                   (fresh ? 0 : decay * tn_decode_far_(w, 4, at));
+                sum += tn_decode_get_(w, 0, h * N + n) * now;
+                tn_decode_put_(w, 1, at, now);
             }
-            tn_token_put_(w, 0, h * P + p, sum);
-            tn_token_mail_(w, h * P + p, sum);
+            tn_decode_put_(w, 0, h * P + p, sum);
+            tn_decode_message_(w, h * P + p, sum);
         }
     }
 }
 
-static inline void tn_m_copy(const tn_token_worker *w)
+static inline void tn_m_copy(const tn_decode_worker *w)
 {
     const tn_m_part p = tn_m_own(w->m, w->s->n, w->block);
-    for (int64_t i = p.first; i < p.end; i++) tn_token_put_(w, 0, i, tn_token_get_(w, 0, i));
+    for (int64_t i = p.first; i < p.end; i++) tn_decode_put_(w, 0, i, tn_decode_get_(w, 0, i));
 }
 
-static inline void tn_m_rope(const tn_token_worker *w)
+static inline void tn_m_rope(const tn_decode_worker *w)
 {
-    const tn_token_step *s = w->s;
+    const tn_decode_step *s = w->s;
     const int64_t pairs = s->k / 2;
-    const double position = s->in[1] ? tn_token_integer_(w, 1) : 0;
+    const double position = s->in[1] ? tn_decode_integer_(w, 1) : 0;
     for (int64_t i = 0; i < s->n * pairs; i++) {
         const int64_t j = i % pairs, p = i / pairs * s->k + (s->kind ? 2 * j : j), q = s->kind ? p + 1 : p + pairs;
         const double angle = position * exp2(-((double)s->a + (double)s->b) * (double)j / (double)pairs);
-        const double a = tn_token_get_(w, 0, p), b = tn_token_get_(w, 0, q);
-        tn_token_put_(w, 0, p, a * cos(angle) - b * sin(angle));
-        tn_token_put_(w, 0, q, b * cos(angle) + a * sin(angle));
+        const double a = tn_decode_get_(w, 0, p), b = tn_decode_get_(w, 0, q);
+        tn_decode_put_(w, 0, p, a * cos(angle) - b * sin(angle));
+        tn_decode_put_(w, 0, q, b * cos(angle) + a * sin(angle));
     }
 }
 
-static inline void tn_m_place(const tn_token_worker *w)
+static inline void tn_m_place(const tn_decode_worker *w)
 {
-    const int64_t given = tn_token_integer_(w, 1), row = given < 0 ? 0 : given < w->s->k ? given : w->s->k - 1;
+    const int64_t given = tn_decode_integer_(w, 1), row = given < 0 ? 0 : given < w->s->k ? given : w->s->k - 1;
     for (int64_t i = 0; i < w->s->n; i++) {
         const int64_t m = w->s->m;
-        tn_token_put_(w, 0, (i / m * w->s->k + row) * m + i % m, row == given ? tn_token_get_(w, 0, i) : (double)NAN);
+        tn_decode_put_(w, 0, (i / m * w->s->k + row) * m + i % m, row == given ? tn_decode_get_(w, 0, i) : (double)NAN);
     }
 }
 
-static inline void tn_m_best_parts(const tn_token_worker *w)
+static inline void tn_m_best_parts(const tn_decode_worker *w)
 {
     double *best = w->m->best[w->s->kind][w->block];
     const tn_m_part p = tn_m_own(w->m, w->s->n, w->block);
     best[0] = -(double)INFINITY, best[1] = INT32_MAX;
     for (int64_t i = p.first; i < p.end; i++) {
-        const double x = tn_token_get_(w, 0, i);
+        const double x = tn_decode_get_(w, 0, i);
         if (best[1] < 0 || !(x != x || x > best[0] || (x == best[0] && (double)i < best[1]))) continue;
         best[0] = x, best[1] = x == x ? (double)i : -1;
     }
 }
 
-static inline void tn_m_best(const tn_token_worker *w)
+static inline void tn_m_best(const tn_decode_worker *w)
 {
     double x = -(double)INFINITY, at = INT32_MAX;
     for (int b = 0; b < w->m->blocks && at >= 0; b++) {
@@ -394,41 +396,41 @@ static inline void tn_m_best(const tn_token_worker *w)
 
 /* --- attention --------------------------------------------------------------------------------------------------------------- */
 
-static inline int tn_m_parts(const tn_token_worker *w)
+static inline int tn_m_parts(const tn_decode_worker *w)
 {
     return w->m->blocks / w->s->n > 1 ? w->m->blocks / w->s->n : 1;
 }
 
 /* A part of the keys of head h. */
-static inline void tn_m_look(const tn_token_worker *w, int h, int64_t first, int64_t end, double *to)
+static inline void tn_m_look(const tn_decode_worker *w, int h, int64_t first, int64_t end, double *to)
 {
-    const tn_token_step *s = w->s;
+    const tn_decode_step *s = w->s;
     const int64_t D = s->m, base = (int64_t)(h * s->j / s->n) * s->k * D;
     to[0] = -(double)INFINITY;
     for (int64_t i = 1; i < D + 2; i++) to[i] = 0;
     for (int64_t j = first; j < end; j++) {
         double x = 0;
         for (int64_t d = 0; d < D; d++)
-            x += (double)s->a * tn_token_get_(w, 0, h * D + d) * tn_token_far_(w, 1, base + j * D + d);
+            x += (double)s->a * tn_decode_get_(w, 0, h * D + d) * tn_decode_far_(w, 1, base + j * D + d);
         const double most = x > to[0] ? x : to[0], old = exp(to[0] - most), p = exp(x - most);
         to[0] = most;
         to[1] = to[1] * old + p;
-        for (int64_t d = 0; d < D; d++) to[2 + d] = to[2 + d] * old + p * tn_token_far_(w, 2, base + j * D + d);
+        for (int64_t d = 0; d < D; d++) to[2 + d] = to[2 + d] * old + p * tn_decode_far_(w, 2, base + j * D + d);
     }
 }
 
-static inline void tn_m_seen(const tn_token_worker *w)
+static inline void tn_m_seen(const tn_decode_worker *w)
 {
-    const tn_token_step *s = w->s;
-    const int parts = tn_m_parts(w), given = s->in[3] ? tn_token_integer_(w, 3) : s->k;
+    const tn_decode_step *s = w->s;
+    const int parts = tn_m_parts(w), given = s->in[3] ? tn_decode_integer_(w, 3) : s->k;
     const int64_t begin = s->b > 0 && given > (int)s->b ? given - (int)s->b : 0, count = given - begin;
-    assert_true((int64_t)s->n * parts * (s->m + 2) <= TN_TOKEN_MACHINE_SEEN && s->m % 8 == 0 && given <= s->k);
+    assert_true((int64_t)s->n * parts * (s->m + 2) <= TN_DECODE_MACHINE_SEEN && s->m % 8 == 0 && given <= s->k);
     for (int u = w->block; u < s->n * parts; u += w->m->blocks)
         tn_m_look(w, u / parts, begin + count * (u % parts) / parts, begin + count * (u % parts + 1) / parts,
                   w->m->seen[s->kind] + (int64_t)u * (s->m + 2));
 }
 
-static inline void tn_m_seen_all(const tn_token_worker *w)
+static inline void tn_m_seen_all(const tn_decode_worker *w)
 {
     const int parts = tn_m_parts(w), size = w->s->m + 2;
     for (int i = 0; i < w->s->n * w->s->m; i++) {
@@ -439,65 +441,65 @@ static inline void tn_m_seen_all(const tn_token_worker *w)
             sum += exp(head[c * size] - most) * head[c * size + 1];
             y += exp(head[c * size] - most) * head[c * size + 2 + i % w->s->m];
         }
-        tn_token_put_(w, 0, i, y / sum);
+        tn_decode_put_(w, 0, i, y / sum);
     }
 }
 
 /* --- the machine ------------------------------------------------------------------------------------------------------------ */
 
-static inline bool tn_m_has_come(const tn_token_machine *m, const tn_token_step *s)
+static inline bool tn_m_has_come(const tn_decode_machine *m, const tn_decode_step *s)
 {
     for (int i = 0; i < s->n; i++)
-        if (s->mail[i] >> 32 != m->epoch) return false;
+        if (s->message[i] >> 32 != m->epoch) return false;
     return true;
 }
 
-static inline void tn_m_take_mail(const tn_token_worker *w)
+static inline void tn_m_take_message(const tn_decode_worker *w)
 {
     assert_int_equal(w->s->out_slot[0] % 4, 0);
     for (int i = 0; i < w->s->n; i++) {
-        const uint32_t bits = (uint32_t)w->s->mail[i];
+        const uint32_t bits = (uint32_t)w->s->message[i];
         memcpy(w->slots + w->s->out_slot[0] + i, &bits, sizeof bits);
     }
 }
 
-static inline void tn_m_step(tn_token_machine *m, int block, int i)
+static inline void tn_m_step(tn_decode_machine *m, int block, int i)
 {
-    static void (*const run[TN_TOKEN_OPS])(const tn_token_worker *) = {
-        [TN_TOKEN_EMBED] = tn_m_embed,        [TN_TOKEN_NORM] = tn_m_norm,
-        [TN_TOKEN_LINEAR] = tn_m_linear,      [TN_TOKEN_CONV] = tn_m_conv,
-        [TN_TOKEN_SCAN] = tn_m_scan,          [TN_TOKEN_READOUT] = tn_m_readout,
-        [TN_TOKEN_GATE] = tn_m_elementwise,   [TN_TOKEN_UNARY] = tn_m_elementwise,
-        [TN_TOKEN_BINARY] = tn_m_elementwise, [TN_TOKEN_OUTER] = tn_m_outer,
-        [TN_TOKEN_COPY] = tn_m_copy,          [TN_TOKEN_ROPE] = tn_m_rope,
-        [TN_TOKEN_PUT] = tn_m_place,          [TN_TOKEN_BEST_PARTS] = tn_m_best_parts,
-        [TN_TOKEN_BEST] = tn_m_best,          [TN_TOKEN_SEEN] = tn_m_seen,
-        [TN_TOKEN_SEEN_ALL] = tn_m_seen_all,  [TN_TOKEN_FETCH] = tn_m_take_mail,
+    static void (*const run[TN_DECODE_OPS])(const tn_decode_worker *) = {
+        [TN_DECODE_EMBED] = tn_m_embed,        [TN_DECODE_NORM] = tn_m_norm,
+        [TN_DECODE_LINEAR] = tn_m_linear,      [TN_DECODE_CONV] = tn_m_conv,
+        [TN_DECODE_SCAN] = tn_m_scan,          [TN_DECODE_READOUT] = tn_m_readout,
+        [TN_DECODE_GATE] = tn_m_elementwise,   [TN_DECODE_UNARY] = tn_m_elementwise,
+        [TN_DECODE_BINARY] = tn_m_elementwise, [TN_DECODE_OUTER] = tn_m_outer,
+        [TN_DECODE_COPY] = tn_m_copy,          [TN_DECODE_ROPE] = tn_m_rope,
+        [TN_DECODE_PUT] = tn_m_place,          [TN_DECODE_BEST_PARTS] = tn_m_best_parts,
+        [TN_DECODE_BEST] = tn_m_best,          [TN_DECODE_SEEN] = tn_m_seen,
+        [TN_DECODE_SEEN_ALL] = tn_m_seen_all,  [TN_DECODE_FETCH] = tn_m_take_message,
     };
-    const tn_token_step *s = &m->p->step[i];
-    if (i && s[-1].op == TN_TOKEN_LINEAR && s[-1].flags & TN_TOKEN_JOINED) return; /* done */
-    const bool writes = (s->flags & TN_TOKEN_SHARED) || s->op == TN_TOKEN_PUT || i % m->blocks == block;
-    run[s->op](&(tn_token_worker){ m, s, block, m->slots + (int64_t)block * m->p->slot_floats, writes });
+    const tn_decode_step *s = &m->p->step[i];
+    if (i && s[-1].op == TN_DECODE_LINEAR && s[-1].flags & TN_DECODE_JOINED) return; /* done */
+    const bool writes = (s->flags & TN_DECODE_SHARED) || s->op == TN_DECODE_PUT || i % m->blocks == block;
+    run[s->op](&(tn_decode_worker){ m, s, block, m->slots + (int64_t)block * m->p->slot_floats, writes });
 }
 
-static inline bool tn_m_can_go_on(const tn_token_machine *m, int block)
+static inline bool tn_m_can_go_on(const tn_decode_machine *m, int block)
 {
     const int i = m->at[block];
     if (i == m->p->n) return false;
-    const tn_token_step *s = &m->p->step[i];
-    for (int b = 0; s->flags & TN_TOKEN_MEETS && b < m->blocks; b++)
+    const tn_decode_step *s = &m->p->step[i];
+    for (int b = 0; s->flags & TN_DECODE_BARRIER && b < m->blocks; b++)
         if (m->at[b] < i) return false;
-    return s->op != TN_TOKEN_FETCH || tn_m_has_come(m, s);
+    return s->op != TN_DECODE_FETCH || tn_m_has_come(m, s);
 }
 
-static inline int tn_m_draw(tn_token_machine *m, int n)
+static inline int tn_m_draw(tn_decode_machine *m, int n)
 {
     m->seed = m->seed * 6364136223846793005u + 1442695040888963407u;
     return (int)((m->seed >> 33) % (uint64_t)n);
 }
 
 /* Some block that can go on, or -1: none. */
-static inline int tn_m_next(tn_token_machine *m)
+static inline int tn_m_next(tn_decode_machine *m)
 {
     const int first = tn_m_draw(m, m->blocks);
     for (int k = 0; k < m->blocks; k++)
@@ -506,22 +508,22 @@ static inline int tn_m_next(tn_token_machine *m)
 }
 
 /* Runs the whole program in the memory that it names; *seed goes on from program to program. */
-static inline void tn_token_simulate(const tn_token_program *p, int blocks, uint64_t *seed)
+static inline void tn_decode_simulate(const tn_decode_program *p, int blocks, uint64_t *seed)
 {
-    tn_token_machine m = { .p = p, .blocks = blocks, .seed = *seed, .epoch = p->meeting[2] + 1 };
+    tn_decode_machine m = { .p = p, .blocks = blocks, .seed = *seed, .epoch = p->barrier[2] + 1 };
     const size_t slot_bytes = sizeof(float) * (size_t)(blocks * p->slot_floats);
-    assert_true(blocks <= TN_TOKEN_MACHINE_BLOCKS);
+    assert_true(blocks <= TN_DECODE_MACHINE_BLOCKS);
     m.slots = malloc(slot_bytes + 1);
     assert_non_null(m.slots);
     for (int j = 0; j < p->staged_n; j++) {
-        const tn_token_step *s = &p->step[p->staged[j]];
+        const tn_decode_step *s = &p->step[p->staged[j]];
         const size_t bytes = sizeof(float) * (size_t)s->n * (size_t)s->k;
         m.stage[p->staged[j]] = malloc(bytes);
         assert_non_null(m.stage[p->staged[j]]);
         memcpy(m.stage[p->staged[j]], s->in[1], bytes);
     }
     memset(m.slots, 0xff, slot_bytes); /* NaN */
-    for (int i = 0; i < TN_TOKEN_MACHINE_SEEN; i++) m.seen[0][i] = m.seen[1][i] = (double)NAN;
+    for (int i = 0; i < TN_DECODE_MACHINE_SEEN; i++) m.seen[0][i] = m.seen[1][i] = (double)NAN;
     for (int b = 0; b < blocks; b++) {
         for (int k = 0; k < 4; k++) m.best[k / 2][b][k % 2] = (double)NAN;
     }
@@ -530,7 +532,7 @@ static inline void tn_token_simulate(const tn_token_program *p, int blocks, uint
             tn_m_step(&m, b, m.at[b]++);
     for (int b = 0; b < blocks; b++)
         if (m.at[b] < p->n) fail_msg("block %d waits at step %d of %d for ever", b, m.at[b], p->n);
-    p->meeting[2] = m.epoch;
+    p->barrier[2] = m.epoch;
     *seed = m.seed;
     free(m.slots);
     for (int i = 0; i < p->n; i++) free(m.stage[i]);

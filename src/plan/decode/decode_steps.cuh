@@ -1,63 +1,63 @@
-/* The steps of a token's kernel (token_cuda.cu): what a block does of each. Numbers that other blocks may have made are read past the
- * L1 cache, which does not see their writes. All steps are inlined, and nothing of a thread's may lie in local memory: a meeting empties the
+/* The steps of a token's kernel (decode_cuda.cu): what a block does of each. Numbers that other blocks may have made are read past the
+ * L1 cache, which does not see their writes. All steps are inlined, and nothing of a thread's may lie in local memory: a barrier empties the
  * L1 cache, and what was there would come from far away after each. */
-#ifndef TN_OPS_TOKEN_STEPS_CUH
-#define TN_OPS_TOKEN_STEPS_CUH
+#ifndef TN_PLAN_DECODE_STEPS_CUH
+#define TN_PLAN_DECODE_STEPS_CUH
 
 #include "backend/cuda/device.cuh"
 #include "ops/argmax/argmax_best.cuh"
 #include "ops/binary/binary_value.cuh"
 #include "ops/gate/gate_value.cuh"
 #include "ops/norm/norm.h"
-#include "ops/token/token.h"
+#include "plan/decode/decode.h"
 #include "ops/unary/unary_value.cuh"
 
 #include <climits>
 
-enum { TN_TOKEN_WARPS = TN_TOKEN_FRONT / 32 + TN_TOKEN_BACK, TN_TOKEN_THREADS = TN_TOKEN_WARPS * 32 };
-enum { TN_TOKEN_SUMS = TN_TOKEN_WARPS * (256 + 2) /* of attention, 256 wide */ };
+enum { TN_DECODE_WARPS = TN_DECODE_FRONT / 32 + TN_DECODE_BACK, TN_DECODE_THREADS = TN_DECODE_WARPS * 32 };
+enum { TN_DECODE_SUMS = TN_DECODE_WARPS * (256 + 2) /* of attention, 256 wide */ };
 enum {
-    TN_TOKEN_PATIENCE = 1 << 24
+    TN_DECODE_PATIENCE = 1 << 24
 }; /* looks, some ten seconds: a launch in which one block waits for ever ends as an error */
 
 /* Threads wait for each other: all, the front, and those that make products. */
-__device__ __forceinline__ void tn_token_sync()
+__device__ __forceinline__ void tn_decode_sync()
 {
-    asm volatile("bar.sync 1, %0;\n" ::"n"((int)TN_TOKEN_THREADS) : "memory");
+    asm volatile("bar.sync 1, %0;\n" ::"n"((int)TN_DECODE_THREADS) : "memory");
 }
-__device__ __forceinline__ void tn_token_front_sync()
+__device__ __forceinline__ void tn_decode_front_sync()
 {
-    asm volatile("bar.sync 2, %0;\n" ::"n"((int)TN_TOKEN_FRONT) : "memory");
+    asm volatile("bar.sync 2, %0;\n" ::"n"((int)TN_DECODE_FRONT) : "memory");
 }
-__device__ __forceinline__ void tn_token_back_sync()
+__device__ __forceinline__ void tn_decode_back_sync()
 {
-    asm volatile("bar.sync 3, %0;\n" ::"n"(TN_TOKEN_BACK * 32) : "memory");
+    asm volatile("bar.sync 3, %0;\n" ::"n"(TN_DECODE_BACK * 32) : "memory");
 }
 
 /* A gate of a PLAIN program (token.h): silu or sigmoid, in less code than all kinds take. */
-__device__ __forceinline__ float tn_token_gate(int kind, float z)
+__device__ __forceinline__ float tn_decode_gate(int kind, float z)
 {
     const float s = tn_d_sigmoid(z);
     return kind == TN_GATE_SILU ? tn_d_at_least(z, -FLT_MAX) * s : s;
 }
 
 /* What a block knows while it works on a step. */
-struct tn_token_room {
+struct tn_decode_room {
     float *slots;
-    float *sums;                /* (TN_TOKEN_SUMS) */
-    bool writes;                /* this block writes to memory */
-    uint32_t epoch;             /* of this launch, beside every number that is mailed */
-    const tn_token_step *fetch; /* that is joined to this step, or NULL */
+    float *sums;                 /* (TN_DECODE_SUMS) */
+    bool writes;                 /* this block writes to memory */
+    uint32_t epoch;              /* of this launch, beside every number that is sent */
+    const tn_decode_step *fetch; /* that is joined to this step, or NULL */
 };
 
 /* An input: numbers in a slot or in memory, f32 or bf16. All that a thread takes is asked for before any of it is looked at, in one load each
  * whatever lies there: memory that other blocks have written is most of a microsecond away. */
-struct tn_token_in {
+struct tn_decode_in {
     const char *at; /* NULL: absent */
     int each;       /* bytes of a number: 4 or 2 */
 
-    __device__ __forceinline__ tn_token_in() {}
-    __device__ __forceinline__ tn_token_in(const tn_token_step &s, const tn_token_room &r, int k)
+    __device__ __forceinline__ tn_decode_in() {}
+    __device__ __forceinline__ tn_decode_in(const tn_decode_step &s, const tn_decode_room &r, int k)
     {
         const int slot = s.in_slot[k];
         at = slot >= 0 ? (const char *)(r.slots + slot) : (const char *)s.in[k];
@@ -80,27 +80,30 @@ struct tn_token_in {
     __device__ __forceinline__ float get(int64_t i) const { return value(ask(i), i); }
 };
 
-__device__ __forceinline__ int tn_token_integer(const tn_token_step &s, int k) { return __ldcg((const int *)s.in[k]); }
+__device__ __forceinline__ int tn_decode_integer(const tn_decode_step &s, int k)
+{
+    return __ldcg((const int *)s.in[k]);
+}
 
 /* x as it is in memory. */
-__device__ __forceinline__ float tn_token_rounded(int type, float x)
+__device__ __forceinline__ float tn_decode_rounded(int type, float x)
 {
     return type == TN_F32 ? x : __bfloat162float(__float2bfloat16_rn(x));
 }
 
-__device__ __forceinline__ void tn_token_store(void *p, int type, int64_t i, float x)
+__device__ __forceinline__ void tn_decode_store(void *p, int type, int64_t i, float x)
 {
     if (type == TN_F32) ((float *)p)[i] = x;
     else ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn(x);
 }
 
 /* An output: a slot of the block, and memory where it is the one that writes. */
-struct tn_token_out {
+struct tn_decode_out {
     float *slot; /* NULL: none */
     void *far;
     int type;
 
-    __device__ __forceinline__ tn_token_out(const tn_token_step &s, const tn_token_room &r, int k)
+    __device__ __forceinline__ tn_decode_out(const tn_decode_step &s, const tn_decode_room &r, int k)
     {
         slot = s.out[k] && s.out_slot[k] >= 0 ? r.slots + s.out_slot[k] : nullptr;
         far = r.writes ? s.out[k] : nullptr;
@@ -108,74 +111,74 @@ struct tn_token_out {
     }
     __device__ __forceinline__ void put(int64_t i, float x) const
     {
-        if (slot) slot[i] = tn_token_rounded(type, x);
-        if (far) tn_token_store(far, type, i, x);
+        if (slot) slot[i] = tn_decode_rounded(type, x);
+        if (far) tn_decode_store(far, type, i, x);
     }
 };
 
-/* --- mail: a number and its launch in one word of 64 bits, which is there as a whole or not at all. Nothing else has to be visible, so
+/* --- message: a number and its launch in one word of 64 bits, which is there as a whole or not at all. Nothing else has to be visible, so
  * loads and stores are relaxed; they go past the L1 cache. An epoch comes again after 2^32 launches only. ---------------------- */
 
-__device__ __forceinline__ void tn_token_post(uint64_t *to, uint32_t epoch, float x)
+__device__ __forceinline__ void tn_decode_post(uint64_t *to, uint32_t epoch, float x)
 {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;\n" ::"l"(to), "l"((uint64_t)epoch << 32 | __float_as_uint(x))
                  : "memory");
 }
 
-struct tn_token_words {
+struct tn_decode_words {
     uint64_t a, b;
 };
 
 /* Two words that lie beside each other at 16 bytes. */
-__device__ __forceinline__ tn_token_words tn_token_peek(const uint64_t *from)
+__device__ __forceinline__ tn_decode_words tn_decode_peek(const uint64_t *from)
 {
-    tn_token_words w;
+    tn_decode_words w;
     asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];\n" : "=l"(w.a), "=l"(w.b) : "l"(from) : "memory");
     return w;
 }
 
-/* Number i to where the step mails. */
-__device__ __forceinline__ void tn_token_mail(const tn_token_step &s, const tn_token_room &r, int i, float x)
+/* Number i to where the step messages. */
+__device__ __forceinline__ void tn_decode_message(const tn_decode_step &s, const tn_decode_room &r, int i, float x)
 {
-    if (s.mail) tn_token_post(s.mail + i, r.epoch, x);
+    if (s.message) tn_decode_post(s.message + i, r.epoch, x);
 }
 
-/* Number i of output 0 to where it is mailed, as a slot would hold it, and to memory. */
-__device__ __forceinline__ void tn_token_send(const tn_token_step &s, const tn_token_room &r, int i, float x)
+/* Number i of output 0 to where it is sent, as a slot would hold it, and to memory. */
+__device__ __forceinline__ void tn_decode_send(const tn_decode_step &s, const tn_decode_room &r, int i, float x)
 {
-    x = tn_token_rounded(s.out_type[0], x);
-    tn_token_mail(s, r, i, x);
-    tn_token_out(s, r, 0).put(i, x);
+    x = tn_decode_rounded(s.out_type[0], x);
+    tn_decode_message(s, r, i, x);
+    tn_decode_out(s, r, 0).put(i, x);
 }
 
 /* A thread's numbers of a vector: two beside each other, and two more a block's width further. */
 template <int PAIRS>
-struct tn_token_pairs {
+struct tn_decode_pairs {
     float v[PAIRS][2];
 };
 
-__device__ __forceinline__ int tn_token_pair_at(int u) { return 2 * (threadIdx.x + u * TN_TOKEN_FRONT); }
+__device__ __forceinline__ int tn_decode_pair_at(int u) { return 2 * (threadIdx.x + u * TN_DECODE_FRONT); }
 
-/* Words of a mail (n), asked for at once, and again where they have not come. They may be read one beyond n. */
+/* Words of a message (n), asked for at once, and again where they have not come. They may be read one beyond n. */
 template <int PAIRS>
-__device__ __forceinline__ tn_token_pairs<PAIRS> tn_token_poll(const uint64_t *mail, int n, uint32_t epoch)
+__device__ __forceinline__ tn_decode_pairs<PAIRS> tn_decode_poll(const uint64_t *message, int n, uint32_t epoch)
 {
-    tn_token_pairs<PAIRS> p;
-    tn_token_words w[PAIRS] = {};
+    tn_decode_pairs<PAIRS> p;
+    tn_decode_words w[PAIRS] = {};
     bool waits[PAIRS], any;
     int looks = 0;
 #pragma unroll
-    for (int u = 0; u < PAIRS; u++) waits[u] = tn_token_pair_at(u) < n;
+    for (int u = 0; u < PAIRS; u++) waits[u] = tn_decode_pair_at(u) < n;
     do {
 #pragma unroll
         for (int u = 0; u < PAIRS; u++)
-            if (waits[u]) w[u] = tn_token_peek(mail + tn_token_pair_at(u));
-        if (++looks == TN_TOKEN_PATIENCE) __trap();
+            if (waits[u]) w[u] = tn_decode_peek(message + tn_decode_pair_at(u));
+        if (++looks == TN_DECODE_PATIENCE) __trap();
         any = false;
 #pragma unroll
         for (int u = 0; u < PAIRS; u++) {
             waits[u] &= ((uint32_t)(w[u].a >> 32) != epoch) |
-                        ((tn_token_pair_at(u) + 1 < n) & ((uint32_t)(w[u].b >> 32) != epoch));
+                        ((tn_decode_pair_at(u) + 1 < n) & ((uint32_t)(w[u].b >> 32) != epoch));
             any |= waits[u];
         }
     } while (any);
@@ -187,42 +190,42 @@ __device__ __forceinline__ tn_token_pairs<PAIRS> tn_token_poll(const uint64_t *m
 
 /* To a slot of n numbers, which has room for one more where n is odd. */
 template <int PAIRS>
-__device__ __forceinline__ void tn_token_keep(float *slot, int n, const tn_token_pairs<PAIRS> &x)
+__device__ __forceinline__ void tn_decode_keep(float *slot, int n, const tn_decode_pairs<PAIRS> &x)
 {
 #pragma unroll
     for (int u = 0; u < PAIRS; u++)
-        if (tn_token_pair_at(u) < n) *(float2 *)(slot + tn_token_pair_at(u)) = make_float2(x.v[u][0], x.v[u][1]);
+        if (tn_decode_pair_at(u) < n) *(float2 *)(slot + tn_decode_pair_at(u)) = make_float2(x.v[u][0], x.v[u][1]);
 }
 
-__device__ __forceinline__ void tn_token_fetch(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_fetch(const tn_decode_step &s, const tn_decode_room &r)
 {
 #pragma unroll 1
-    for (int first = 0; first < s.n; first += 2 * TN_TOKEN_PAIRS * TN_TOKEN_FRONT)
-        tn_token_keep(r.slots + s.out_slot[0] + first, s.n - first,
-                      tn_token_poll<TN_TOKEN_PAIRS>(s.mail + first, s.n - first, r.epoch));
+    for (int first = 0; first < s.n; first += 2 * TN_DECODE_PAIRS * TN_DECODE_FRONT)
+        tn_decode_keep(r.slots + s.out_slot[0] + first, s.n - first,
+                       tn_decode_poll<TN_DECODE_PAIRS>(s.message + first, s.n - first, r.epoch));
 }
 
 /* The words of number i and number j, when they have come. */
-__device__ __forceinline__ float2 tn_token_poll_two(const uint64_t *mail, int i, int j, uint32_t epoch)
+__device__ __forceinline__ float2 tn_decode_poll_two(const uint64_t *message, int i, int j, uint32_t epoch)
 {
     uint64_t a, b;
     int looks = 0;
     do {
-        if (++looks == TN_TOKEN_PATIENCE) __trap();
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];\n" : "=l"(a) : "l"(mail + i) : "memory");
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];\n" : "=l"(b) : "l"(mail + j) : "memory");
+        if (++looks == TN_DECODE_PATIENCE) __trap();
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];\n" : "=l"(a) : "l"(message + i) : "memory");
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];\n" : "=l"(b) : "l"(message + j) : "memory");
     } while ((uint32_t)(a >> 32) != epoch || (uint32_t)(b >> 32) != epoch);
     return make_float2(__uint_as_float((unsigned)a), __uint_as_float((unsigned)b));
 }
 
 /* Over the front; `sums` is free again after the next barrier. */
-__device__ __forceinline__ float tn_token_sum(float x, float *sums)
+__device__ __forceinline__ float tn_decode_sum(float x, float *sums)
 {
-    enum { WARPS = TN_TOKEN_FRONT / 32 };
+    enum { WARPS = TN_DECODE_FRONT / 32 };
     const int lane = threadIdx.x & 31;
     x = tn_warp_sum(x);
     if (lane == 0) sums[threadIdx.x >> 5] = x;
-    tn_token_front_sync();
+    tn_decode_front_sync();
     x = sums[lane & (WARPS - 1)];
 #pragma unroll
     for (int d = WARPS / 2; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -230,10 +233,10 @@ __device__ __forceinline__ float tn_token_sum(float x, float *sums)
 }
 
 /* What is a block's of n rows or numbers: the same for all steps, so that one may go on with what it made itself. */
-struct tn_token_rows {
+struct tn_decode_rows {
     int first, end;
 
-    __device__ __forceinline__ tn_token_rows(unsigned n)
+    __device__ __forceinline__ tn_decode_rows(unsigned n)
     {
         const unsigned b = blockIdx.x, each = n / gridDim.x, more = n - each * gridDim.x;
         first = (int)(each * b + min(b, more));
@@ -241,53 +244,53 @@ struct tn_token_rows {
     }
 };
 
-__device__ __forceinline__ void tn_token_embed(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_embed(const tn_decode_step &s, const tn_decode_room &r)
 {
-    const int token = tn_token_integer(s, 0);
+    const int token = tn_decode_integer(s, 0);
     const bool in = token >= 0 && token < s.k;
-    const tn_token_in table(s, r, 1);
-    const tn_token_out y(s, r, 0);
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_FRONT) y.put(i, in ? table.get((int64_t)token * s.n + i) : NAN);
+    const tn_decode_in table(s, r, 1);
+    const tn_decode_out y(s, r, 0);
+    for (int i = threadIdx.x; i < s.n; i += TN_DECODE_FRONT) y.put(i, in ? table.get((int64_t)token * s.n + i) : NAN);
 }
 
 /* --- vectors that are summed over ------------------------------------------------------------------------------------------------ */
 
 /* A parameter at number i, or what stands for an absent one: asked for early at a thread's first number, at the others when it is wanted. */
-struct tn_token_param {
-    tn_token_in from;
+struct tn_decode_param {
+    tn_decode_in from;
     unsigned first;
     float otherwise;
 
-    __device__ __forceinline__ tn_token_param(const tn_token_step &s, const tn_token_room &r, int k, float absent)
+    __device__ __forceinline__ tn_decode_param(const tn_decode_step &s, const tn_decode_room &r, int k, float absent)
         : from(s, r, k), otherwise(absent)
     {
         first = from.at && threadIdx.x < s.n ? from.ask(threadIdx.x) : 0;
     }
     __device__ __forceinline__ float operator[](int i) const
     {
-        return from.at ? from.value(i < TN_TOKEN_FRONT ? first : from.ask(i), i) : otherwise;
+        return from.at ? from.value(i < TN_DECODE_FRONT ? first : from.ask(i), i) : otherwise;
     }
 };
 
 /* What the step was joined to comes now, to its slot. */
-__device__ __forceinline__ void tn_token_bring(const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_bring(const tn_decode_room &r)
 {
     if (!r.fetch) return;
-    tn_token_fetch(*r.fetch, r);
-    tn_token_front_sync();
+    tn_decode_fetch(*r.fetch, r);
+    tn_decode_front_sync();
 }
 
 /* Between its loops a thread's numbers lie in the slot of y. */
-__device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_norm(const tn_decode_step &s, const tn_decode_room &r)
 {
     const int n = s.n;
-    const tn_token_param gain(s, r, 2, 1.f), bias(s, r, 3, 0.f);
-    const tn_token_in x(s, r, 0), residual(s, r, 1);
-    const tn_token_out y(s, r, 0), total(s, r, 1);
+    const tn_decode_param gain(s, r, 2, 1.f), bias(s, r, 3, 0.f);
+    const tn_decode_in x(s, r, 0), residual(s, r, 1);
+    const tn_decode_out y(s, r, 0), total(s, r, 1);
     float sum = 0, squares = 0, mean = 0;
-    tn_token_bring(r);
+    tn_decode_bring(r);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) {
+    for (int i = threadIdx.x; i < n; i += TN_DECODE_FRONT) {
         float v = x.get(i);
         if (residual.at) v += residual.get(i);
         total.put(i, v);
@@ -296,26 +299,26 @@ __device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_t
         squares += v * v;
     }
     if (s.kind == TN_NORM_LAYER) {
-        mean = tn_token_sum(sum, r.sums + 32) / (float)n;
+        mean = tn_decode_sum(sum, r.sums + 32) / (float)n;
         squares = 0;
 #pragma unroll 1
-        for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) squares += (y.slot[i] - mean) * (y.slot[i] - mean);
+        for (int i = threadIdx.x; i < n; i += TN_DECODE_FRONT) squares += (y.slot[i] - mean) * (y.slot[i] - mean);
     }
-    const float scale = rsqrtf(tn_token_sum(squares, r.sums) / (float)n + s.a);
+    const float scale = rsqrtf(tn_decode_sum(squares, r.sums) / (float)n + s.a);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) y.put(i, (y.slot[i] - mean) * scale * gain[i] + bias[i]);
+    for (int i = threadIdx.x; i < n; i += TN_DECODE_FRONT) y.put(i, (y.slot[i] - mean) * scale * gain[i] + bias[i]);
 }
 
 /* Squares are summed 32 by 32, then the sums of a group. */
-__device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_readout(const tn_decode_step &s, const tn_decode_room &r)
 {
     const int n = s.n, group = s.k;
-    const tn_token_param gain(s, r, 4, 1.f), skip(s, r, 3, 0.f);
-    const tn_token_in c(s, r, 0), z(s, r, 1), x(s, r, 2);
-    const tn_token_out y(s, r, 0);
-    tn_token_bring(r);
+    const tn_decode_param gain(s, r, 4, 1.f), skip(s, r, 3, 0.f);
+    const tn_decode_in c(s, r, 0), z(s, r, 1), x(s, r, 2);
+    const tn_decode_out y(s, r, 0);
+    tn_decode_bring(r);
 #pragma unroll 1
-    for (int i = threadIdx.x; (i & ~31) < n; i += TN_TOKEN_FRONT) { /* all of the warp */
+    for (int i = threadIdx.x; (i & ~31) < n; i += TN_DECODE_FRONT) { /* all of the warp */
         float v = 0;
         if (i < n) {
             v = s.a * c.get(i);
@@ -325,9 +328,9 @@ __device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const t
         v = tn_warp_sum(v * v);
         if ((i & 31) == 0) r.sums[i >> 5] = v;
     }
-    tn_token_front_sync();
+    tn_decode_front_sync();
 #pragma unroll 1
-    for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) {
+    for (int i = threadIdx.x; i < n; i += TN_DECODE_FRONT) {
         float v = y.slot[i], sum = 0;
         const float gate = tn_d_gate(s.kind, z.get(i));
         if (group) {
@@ -343,26 +346,26 @@ __device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const t
 /* --- states ---------------------------------------------------------------------------------------------------------------------------- */
 
 /* The number that says whether a state begins anew; asked for early. */
-__device__ __forceinline__ int tn_token_reset(const tn_token_step &s, int state)
+__device__ __forceinline__ int tn_decode_reset(const tn_decode_step &s, int state)
 {
-    return !s.in[state] ? 1 : s.in[state + 1] ? tn_token_integer(s, state + 1) : 0;
+    return !s.in[state] ? 1 : s.in[state + 1] ? tn_decode_integer(s, state + 1) : 0;
 }
 
 /* Conv at a channel: what it reads besides its input. */
-struct tn_token_taps {
-    tn_token_in weight, bias;
-    unsigned w[TN_TOKEN_TAPS], b;
-    float old[TN_TOKEN_TAPS];
+struct tn_decode_taps {
+    tn_decode_in weight, bias;
+    unsigned w[TN_DECODE_TAPS], b;
+    float old[TN_DECODE_TAPS];
 
-    __device__ __forceinline__ tn_token_taps() {}
-    __device__ __forceinline__ tn_token_taps(const tn_token_step &s, const tn_token_room &r, int i)
+    __device__ __forceinline__ tn_decode_taps() {}
+    __device__ __forceinline__ tn_decode_taps(const tn_decode_step &s, const tn_decode_room &r, int i)
         : weight(s, r, 1), bias(s, r, 2)
     {
         const float *state = (const float *)s.in[3] + i;
         const int n = s.n, k = s.k;
         b = bias.at ? bias.ask(i) : 0;
 #pragma unroll
-        for (int j = 0; j < TN_TOKEN_TAPS; j++) {
+        for (int j = 0; j < TN_DECODE_TAPS; j++) {
             old[j] = 0.f;
             if (j < k) w[j] = weight.ask(j * n + i);
             if (j < k - 1 && s.in[3]) old[j] = __ldcg(state + j * n);
@@ -370,41 +373,41 @@ struct tn_token_taps {
     }
 
     /* Of input x; the state goes on. */
-    __device__ __forceinline__ float make(const tn_token_step &s, int i, float x, bool fresh, bool writes) const
+    __device__ __forceinline__ float make(const tn_decode_step &s, int i, float x, bool fresh, bool writes) const
     {
         float sum = bias.at ? bias.value(b, i) : 0.f;
         const int n = s.n, k = s.k;
 #pragma unroll
-        for (int j = 0; j < TN_TOKEN_TAPS; j++) {
+        for (int j = 0; j < TN_DECODE_TAPS; j++) {
             if (j >= k) break;
             const float v = j == k - 1 ? x : fresh ? 0.f : old[j];
             sum = fmaf(weight.value(w[j], j * n + i), v, sum);
-            if (j && writes && s.out[1]) tn_token_store(s.out[1], s.out_type[1], (j - 1) * n + i, v);
+            if (j && writes && s.out[1]) tn_decode_store(s.out[1], s.out_type[1], (j - 1) * n + i, v);
         }
         return s.kind ? tn_d_silu(sum) : sum;
     }
 };
 
-__device__ __forceinline__ void tn_token_conv(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_conv(const tn_decode_step &s, const tn_decode_room &r)
 {
-    const bool fresh = tn_token_reset(s, 3);
-    const tn_token_in x(s, r, 0);
-    const tn_token_out y(s, r, 0);
+    const bool fresh = tn_decode_reset(s, 3);
+    const tn_decode_in x(s, r, 0);
+    const tn_decode_out y(s, r, 0);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_FRONT) {
-        const tn_token_taps t(s, r, i);
+    for (int i = threadIdx.x; i < s.n; i += TN_DECODE_FRONT) {
+        const tn_decode_taps t(s, r, i);
         y.put(i, t.make(s, i, x.get(i), fresh, r.writes));
     }
 }
 
 /* What does not depend on the token is worked out before its gates have come. */
-__device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_scan(const tn_decode_step &s, const tn_decode_room &r)
 {
-    const int n = s.n, reset = tn_token_reset(s, 4);
-    const tn_token_in x(s, r, 0), gates(s, r, 1), nu(s, r, 2), omega(s, r, 3), state(s, r, 4);
-    const tn_token_out y(s, r, 0), next(s, r, 1);
+    const int n = s.n, reset = tn_decode_reset(s, 4);
+    const tn_decode_in x(s, r, 0), gates(s, r, 1), nu(s, r, 2), omega(s, r, 3), state(s, r, 4);
+    const tn_decode_out y(s, r, 0), next(s, r, 1);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) {
+    for (int i = threadIdx.x; i < n; i += TN_DECODE_FRONT) {
         const unsigned nu_bits = nu.ask(i), omega_bits = omega.ask(i), re = state.at ? state.ask(i) : 0,
                        im = state.at ? state.ask(n + i) : 0;
         const unsigned x_re = x.ask(i), x_im = x.ask(n + i);
@@ -415,7 +418,7 @@ __device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_t
                     turned_im = reset ? 0.f : cs * v + sn * u;
         float2 gate;
         if (r.fetch) {
-            gate = tn_token_poll_two(r.fetch->mail, i, n + i, r.epoch);
+            gate = tn_decode_poll_two(r.fetch->message, i, n + i, r.epoch);
             float *slot = r.slots + r.fetch->out_slot[0];
             slot[i] = gate.x, slot[n + i] = gate.y;
         } else {
@@ -434,17 +437,17 @@ __device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_t
 /* --- the others ---------------------------------------------------------------------------------------------------------------------- */
 
 /* Functions of all kinds are long: once. */
-__device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_elementwise(const tn_decode_step &s, const tn_decode_room &r)
 {
-    const tn_token_in a(s, r, 0), b(s, r, 1);
-    const tn_token_out y(s, r, 0);
+    const tn_decode_in a(s, r, 0), b(s, r, 1);
+    const tn_decode_out y(s, r, 0);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_FRONT) {
-        const int j = s.op == TN_TOKEN_BINARY ? i / s.m % s.k : i;
-        const unsigned x = a.ask(i), z = s.op == TN_TOKEN_UNARY ? 0 : b.ask(j);
+    for (int i = threadIdx.x; i < s.n; i += TN_DECODE_FRONT) {
+        const int j = s.op == TN_DECODE_BINARY ? i / s.m % s.k : i;
+        const unsigned x = a.ask(i), z = s.op == TN_DECODE_UNARY ? 0 : b.ask(j);
         float v = a.value(x, i);
-        if (s.op == TN_TOKEN_UNARY) v = tn_d_unary(s.kind, v, s.a, s.b);
-        else if (s.op == TN_TOKEN_GATE) v *= tn_d_gate(s.kind, b.value(z, j));
+        if (s.op == TN_DECODE_UNARY) v = tn_d_unary(s.kind, v, s.a, s.b);
+        else if (s.op == TN_DECODE_GATE) v *= tn_d_gate(s.kind, b.value(z, j));
         else v = tn_d_binary(s.kind, v, b.value(z, j));
         y.put(i, v);
     }
@@ -452,13 +455,13 @@ __device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, con
 
 /* By the warps that make products: 8 columns of a head at a time, 8 lanes its columns, the others and the warps its rows. The state is on its way
  * before the vectors are there. */
-__device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_outer(const tn_decode_step &s, const tn_decode_room &r)
 {
-    enum { COLUMNS = 8, ROWS = TN_TOKEN_BACK * 32 / COLUMNS, READY = 2 };
-    const int t = threadIdx.x - TN_TOKEN_FRONT, column = t % COLUMNS, row = t / COLUMNS, N = s.k, P = s.m,
+    enum { COLUMNS = 8, ROWS = TN_DECODE_BACK * 32 / COLUMNS, READY = 2 };
+    const int t = threadIdx.x - TN_DECODE_FRONT, column = t % COLUMNS, row = t / COLUMNS, N = s.k, P = s.m,
               parts = (P + COLUMNS - 1) / COLUMNS;
-    const int reset = tn_token_reset(s, 4);
-    const tn_token_in q(s, r, 0), k(s, r, 1), v(s, r, 2), alpha(s, r, 3), strength(s, r, 6);
+    const int reset = tn_decode_reset(s, 4);
+    const tn_decode_in q(s, r, 0), k(s, r, 1), v(s, r, 2), alpha(s, r, 3), strength(s, r, 6);
     const float *state = (const float *)s.in[4];
     bool ready = false;
 #pragma unroll 1
@@ -469,7 +472,7 @@ __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_
 #pragma unroll
         for (int c = 0; c < READY; c++)
             old[c] = state && p < P && row + c * ROWS < N ? __ldcg(state + at + (int64_t)c * ROWS * P) : 0.f;
-        if (!ready) tn_token_sync(); /* vectors are there */
+        if (!ready) tn_decode_sync(); /* vectors are there */
         ready = true;
         float decay = alpha.get(h), write = strength.at ? strength.get(h) : 1.f;
         if (s.kind) {
@@ -485,35 +488,35 @@ __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_
                 const float before = c == 0 ? old[0] : c == 1 ? old[1] : state ? __ldcg(state + here) : 0.f;
                 const float kv = k.get(h * N + n) * write, now = reset ? kv : fmaf(decay, before, kv);
                 sum = fmaf(q.get(h * N + n), now, sum);
-                if (s.out[1]) tn_token_store(s.out[1], s.out_type[1], here, now);
+                if (s.out[1]) tn_decode_store(s.out[1], s.out_type[1], here, now);
             }
         }
         sum += __shfl_xor_sync(0xffffffffu, sum, 8);
         sum += __shfl_xor_sync(0xffffffffu, sum, 16);
         if ((threadIdx.x & 31) < COLUMNS) r.sums[(t >> 5) * COLUMNS + column] = sum;
-        tn_token_back_sync();
+        tn_decode_back_sync();
         if (t < COLUMNS && p < P && s.out[0]) {
             float o = 0;
 #pragma unroll
-            for (int w = 0; w < TN_TOKEN_BACK; w++) o += r.sums[w * COLUMNS + column];
-            tn_token_send(s, r, h * P + p, o);
+            for (int w = 0; w < TN_DECODE_BACK; w++) o += r.sums[w * COLUMNS + column];
+            tn_decode_send(s, r, h * P + p, o);
         }
-        tn_token_back_sync();
+        tn_decode_back_sync();
     }
-    if (!ready) tn_token_sync();
-    tn_token_sync();
+    if (!ready) tn_decode_sync();
+    tn_decode_sync();
 }
 
 /* n copies: one by the whole block, or a warp each. */
-__device__ __forceinline__ void tn_token_copy(const tn_token_step *step, const tn_token_room &r, int n)
+__device__ __forceinline__ void tn_decode_copy(const tn_decode_step *step, const tn_decode_room &r, int n)
 {
-    const int threads = n > 1 ? 32 : TN_TOKEN_THREADS, group = threadIdx.x / threads,
-              groups = TN_TOKEN_THREADS / threads;
+    const int threads = n > 1 ? 32 : TN_DECODE_THREADS, group = threadIdx.x / threads,
+              groups = TN_DECODE_THREADS / threads;
 #pragma unroll 1
     for (int k = group; k < n; k += groups) {
-        const tn_token_step &s = step[k];
-        const tn_token_in x(s, r, 0);
-        const tn_token_rows mine(s.n);
+        const tn_decode_step &s = step[k];
+        const tn_decode_in x(s, r, 0);
+        const tn_decode_rows mine(s.n);
 #pragma unroll 1
         for (int first = mine.first + threadIdx.x % threads; first < mine.end; first += 4 * threads) {
             unsigned bits[4];
@@ -523,20 +526,20 @@ __device__ __forceinline__ void tn_token_copy(const tn_token_step *step, const t
 #pragma unroll
             for (int u = 0; u < 4; u++) {
                 const int i = first + u * threads;
-                if (i < mine.end) tn_token_store(s.out[0], s.out_type[0], i, x.value(bits[u], i));
+                if (i < mine.end) tn_decode_store(s.out[0], s.out_type[0], i, x.value(bits[u], i));
             }
         }
     }
 }
 
-__device__ __forceinline__ void tn_token_rope(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_rope(const tn_decode_step &s, const tn_decode_room &r)
 {
     const int pairs = s.k / 2;
-    const double position = s.in[1] ? tn_token_integer(s, 1) : 0, rate = -((double)s.a + (double)s.b) / pairs;
-    const tn_token_in x(s, r, 0);
-    const tn_token_out y(s, r, 0);
+    const double position = s.in[1] ? tn_decode_integer(s, 1) : 0, rate = -((double)s.a + (double)s.b) / pairs;
+    const tn_decode_in x(s, r, 0);
+    const tn_decode_out y(s, r, 0);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < s.n * pairs; i += TN_TOKEN_FRONT) {
+    for (int i = threadIdx.x; i < s.n * pairs; i += TN_DECODE_FRONT) {
         const int h = i / pairs, j = i % pairs;
         const int p = h * s.k + (s.kind ? 2 * j : j), q = s.kind ? p + 1 : p + pairs;
         double sn, cs;
@@ -548,55 +551,55 @@ __device__ __forceinline__ void tn_token_rope(const tn_token_step &s, const tn_t
 }
 
 /* As cache_write does, NaN in the nearest row where there is none. Every block writes it, the same bits: so none waits for another one's. */
-__device__ __forceinline__ void tn_token_place(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_decode_place(const tn_decode_step &s, const tn_decode_room &r)
 {
-    const int given = tn_token_integer(s, 1), row = given < 0 ? 0 : given < s.k ? given : s.k - 1;
-    const tn_token_in x(s, r, 0);
+    const int given = tn_decode_integer(s, 1), row = given < 0 ? 0 : given < s.k ? given : s.k - 1;
+    const tn_decode_in x(s, r, 0);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_FRONT)
-        tn_token_store(s.out[0], s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m,
-                       row == given ? x.get(i) : NAN);
+    for (int i = threadIdx.x; i < s.n; i += TN_DECODE_FRONT)
+        tn_decode_store(s.out[0], s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m,
+                        row == given ? x.get(i) : NAN);
 }
 
 /* --- the largest ----------------------------------------------------------------------------------------------------------- */
 
 /* Of the block, for its first warp. */
-__device__ __forceinline__ tn_d_best tn_token_best_of_all(tn_d_best a, float *sums)
+__device__ __forceinline__ tn_d_best tn_decode_best_of_all(tn_d_best a, float *sums)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     a = tn_d_best_of_warp(a);
     if (lane == 0) sums[2 * warp] = a.x, sums[2 * warp + 1] = __int_as_float(a.at);
-    tn_token_sync();
-    const int w = lane < TN_TOKEN_WARPS ? lane : 0;
+    tn_decode_sync();
+    const int w = lane < TN_DECODE_WARPS ? lane : 0;
     const tn_d_best b = { sums[2 * w], __float_as_int(sums[2 * w + 1]) };
     return tn_d_best_of_warp(b);
 }
 
-__device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, const tn_token_room &r, float *scratch)
+__device__ __forceinline__ void tn_decode_best_parts(const tn_decode_step &s, const tn_decode_room &r, float *scratch)
 {
-    const tn_token_rows rows(s.n);
-    const tn_token_in from(s, r, 0);
+    const tn_decode_rows rows(s.n);
+    const tn_decode_in from(s, r, 0);
     tn_d_best mine = { -INFINITY, INT_MAX };
 #pragma unroll 1
-    for (int i = rows.first + threadIdx.x; i < rows.end; i += TN_TOKEN_THREADS) {
+    for (int i = rows.first + threadIdx.x; i < rows.end; i += TN_DECODE_THREADS) {
         const float x = from.get(i);
         const tn_d_best b = { x, x == x ? i : -1 };
         mine = tn_d_better(mine, b);
     }
-    mine = tn_token_best_of_all(mine, r.sums);
+    mine = tn_decode_best_of_all(mine, r.sums);
     if (threadIdx.x == 0) scratch[2 * blockIdx.x] = mine.x, scratch[2 * blockIdx.x + 1] = __int_as_float(mine.at);
 }
 
-__device__ __forceinline__ void tn_token_best_whole(const tn_token_step &s, const tn_token_room &r,
-                                                    const float *scratch)
+__device__ __forceinline__ void tn_decode_best_whole(const tn_decode_step &s, const tn_decode_room &r,
+                                                     const float *scratch)
 {
     tn_d_best mine = { -INFINITY, INT_MAX };
 #pragma unroll 1
-    for (int i = threadIdx.x; i < gridDim.x; i += TN_TOKEN_THREADS) {
+    for (int i = threadIdx.x; i < gridDim.x; i += TN_DECODE_THREADS) {
         const tn_d_best b = { __ldcg(scratch + 2 * i), __float_as_int(__ldcg(scratch + 2 * i + 1)) };
         mine = tn_d_better(mine, b);
     }
-    mine = tn_token_best_of_all(mine, r.sums);
+    mine = tn_decode_best_of_all(mine, r.sums);
     if (threadIdx.x == 0 && r.writes) *(int *)s.out[0] = mine.at;
 }
 

@@ -1,42 +1,42 @@
 /* Weights on their way through shared memory. Each warp that makes products has a room of its own there, cut into places: while it works on the rows
  * in one, those that it will make next, of this product and of the ones after it, come into the others. So memory is read while blocks wait for
  * each other, and no warp waits for another one's copies. */
-#ifndef TN_OPS_TOKEN_STREAM_CUH
-#define TN_OPS_TOKEN_STREAM_CUH
+#ifndef TN_PLAN_DECODE_STREAM_CUH
+#define TN_PLAN_DECODE_STREAM_CUH
 
-#include "ops/token/token_steps.cuh"
+#include "plan/decode/decode_steps.cuh"
 
 /* What is a block's of a product: rows, or pairs of rows that lie half of them apart. */
-struct tn_token_part {
+struct tn_decode_part {
     const char *from; /* all weights */
     int64_t apart;    /* of the rows of a pair, in bytes */
     int first, end;
     short
-        each; /* 1, 2 or 4 (no more than 2 where something is joined) of neighbouring ones that a warp makes at once: with those of the other warps, its turn comes again after TN_TOKEN_BACK times as many */
+        each; /* 1, 2 or 4 (no more than 2 where something is joined) of neighbouring ones that a warp makes at once: with those of the other warps, its turn comes again after TN_DECODE_BACK times as many */
     short paired;
     int bytes; /* of a row, 0: they are too long for a place and are read where they lie */
 };
 
 /* Bytes of a row of weights. */
-__device__ __forceinline__ int tn_token_row_bytes(const tn_token_step &s)
+__device__ __forceinline__ int tn_decode_row_bytes(const tn_decode_step &s)
 {
     return s.k * (s.in_type[1] == TN_F32 ? 4 : 2);
 }
 
-/* The parts of all staged products, by all threads; they meet afterwards. */
-__device__ __forceinline__ void tn_token_share_out(tn_token_part *part, const tn_token_program &p,
-                                                   const tn_token_step *step)
+/* The parts of all staged products, by all threads; a block barrier follows. */
+__device__ __forceinline__ void tn_decode_share_out(tn_decode_part *part, const tn_decode_program &p,
+                                                    const tn_decode_step *step)
 {
     const int i = threadIdx.x;
     if (i >= p.staged_n) return;
-    const tn_token_step &s = step[p.staged[i]];
-    const bool paired = s.flags & TN_TOKEN_PAIRED;
-    const tn_token_rows rows(paired ? s.n / 2 : s.n);
-    const int bytes = tn_token_row_bytes(s);
+    const tn_decode_step &s = step[p.staged[i]];
+    const bool paired = s.flags & TN_DECODE_PAIRED;
+    const tn_decode_rows rows(paired ? s.n / 2 : s.n);
+    const int bytes = tn_decode_row_bytes(s);
     const int count = rows.end - rows.first, most = p.place_bytes / bytes; /* rows of a place */
     short each = 1;
-    if (count > TN_TOKEN_BACK && most >= (paired ? 4 : 2) && (!paired || p.sets > 1))
-        each = !(s.flags & TN_TOKEN_JOINED) && p.sets > 1 && count > 4 * TN_TOKEN_BACK && most >= 4 ? 4 : 2;
+    if (count > TN_DECODE_BACK && most >= (paired ? 4 : 2) && (!paired || p.sets > 1))
+        each = !(s.flags & TN_DECODE_JOINED) && p.sets > 1 && count > 4 * TN_DECODE_BACK && most >= 4 ? 4 : 2;
     part[i] = { (const char *)s.in[1],
                 (int64_t)bytes * (s.n / 2),
                 rows.first,
@@ -47,20 +47,20 @@ __device__ __forceinline__ void tn_token_share_out(tn_token_part *part, const tn
 }
 
 /* Of a warp. Addresses are those of shared memory. */
-struct tn_token_stream {
-    const tn_token_program &p;
-    const tn_token_part *part;
+struct tn_decode_stream {
+    const tn_decode_program &p;
+    const tn_decode_part *part;
     unsigned room;
     int put, get;    /* places: where the next rows will come to, and those that were asked for first are */
     int product, at; /* next rows that will be asked for */
 
-    __device__ __forceinline__ tn_token_stream(const tn_token_program &program, const tn_token_part *parts,
-                                               const char *memory)
+    __device__ __forceinline__ tn_decode_stream(const tn_decode_program &program, const tn_decode_part *parts,
+                                                const char *memory)
         : p(program), part(parts), put(0), get(0), product(-1), at(INT_MAX)
     {
         room = (unsigned)__cvta_generic_to_shared(memory) + warp() * p.places * p.place_bytes;
     }
-    __device__ __forceinline__ static int warp() { return (threadIdx.x >> 5) - TN_TOKEN_FRONT / 32; }
+    __device__ __forceinline__ static int warp() { return (threadIdx.x >> 5) - TN_DECODE_FRONT / 32; }
 
     /* Asks for the next rows, if there are any, into the place that has been free for the longest time. */
     __device__ __forceinline__ void ask()
@@ -68,7 +68,7 @@ struct tn_token_stream {
         while (product < p.staged_n && (product < 0 || at >= part[product].end || !part[product].bytes))
             if (++product < p.staged_n) at = part[product].first + part[product].each * warp();
         if (product < p.staged_n) {
-            const tn_token_part mine = part[product];
+            const tn_decode_part mine = part[product];
             const char *from = mine.from + (int64_t)at * mine.bytes;
             const unsigned to = room + put * p.place_bytes;
             const int bytes = min((int)mine.each, mine.end - at) * mine.bytes;
@@ -81,7 +81,7 @@ struct tn_token_stream {
                                  "l"(from + mine.apart + i)
                                  : "memory");
             }
-            at += mine.each * TN_TOKEN_BACK;
+            at += mine.each * TN_DECODE_BACK;
         }
         asm volatile("cp.async.commit_group;\n" ::: "memory");
         if (++put == p.places) put = 0;
@@ -101,29 +101,29 @@ struct tn_token_stream {
 };
 
 /* How many numbers of input k a step reads that are not vectors of this token: parameters and states, and small weights. */
-__device__ __forceinline__ int64_t tn_token_kept(const tn_token_step &s, int k)
+__device__ __forceinline__ int64_t tn_decode_kept(const tn_decode_step &s, int k)
 {
     switch (s.op) {
-    case TN_TOKEN_NORM: return k >= 2 ? s.n : 0;
-    case TN_TOKEN_CONV: return k == 1 ? (int64_t)s.n * s.k : k == 2 ? s.n : k == 3 ? (int64_t)s.n * (s.k - 1) : 0;
-    case TN_TOKEN_SCAN: return k == 2 || k == 3 ? s.n : k == 4 ? 2 * s.n : 0;
-    case TN_TOKEN_READOUT: return k >= 3 ? s.n : 0;
-    case TN_TOKEN_OUTER: return k == 4 ? (int64_t)s.n * s.k * s.m : 0;
-    case TN_TOKEN_LINEAR: return k == 1 && !(s.flags & TN_TOKEN_SHARED) ? (int64_t)s.n * s.k : k == 2 ? s.n : 0;
+    case TN_DECODE_NORM: return k >= 2 ? s.n : 0;
+    case TN_DECODE_CONV: return k == 1 ? (int64_t)s.n * s.k : k == 2 ? s.n : k == 3 ? (int64_t)s.n * (s.k - 1) : 0;
+    case TN_DECODE_SCAN: return k == 2 || k == 3 ? s.n : k == 4 ? 2 * s.n : 0;
+    case TN_DECODE_READOUT: return k >= 3 ? s.n : 0;
+    case TN_DECODE_OUTER: return k == 4 ? (int64_t)s.n * s.k * s.m : 0;
+    case TN_DECODE_LINEAR: return k == 1 && !(s.flags & TN_DECODE_SHARED) ? (int64_t)s.n * s.k : k == 2 ? s.n : 0;
     default: return 0;
     }
 }
 
 /* Asks the L2 cache for them, each warp that makes products for some of the steps. */
-__device__ __forceinline__ void tn_token_ask_ahead(const tn_token_program &p, const tn_token_step *step)
+__device__ __forceinline__ void tn_decode_ask_ahead(const tn_decode_program &p, const tn_decode_step *step)
 {
 #pragma unroll 1
-    for (int i = blockIdx.x + tn_token_stream::warp() * gridDim.x; i < p.n; i += gridDim.x * TN_TOKEN_BACK) {
-        const tn_token_step &s = step[i];
+    for (int i = blockIdx.x + tn_decode_stream::warp() * gridDim.x; i < p.n; i += gridDim.x * TN_DECODE_BACK) {
+        const tn_decode_step &s = step[i];
 #pragma unroll 1
-        for (int k = 0; k < TN_TOKEN_IN; k++) {
+        for (int k = 0; k < TN_DECODE_IN; k++) {
             if (!s.in[k] || s.in_slot[k] >= 0) continue;
-            const int64_t bytes = tn_token_kept(s, k) * (s.in_type[k] == TN_F32 ? 4 : 2);
+            const int64_t bytes = tn_decode_kept(s, k) * (s.in_type[k] == TN_F32 ? 4 : 2);
 #pragma unroll 1
             for (int64_t at = (threadIdx.x & 31) * 128; at < bytes; at += 32 * 128)
                 asm volatile("prefetch.global.L2 [%0];\n" ::"l"((const char *)s.in[k] + at));

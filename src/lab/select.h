@@ -2,7 +2,7 @@
 #ifndef TN_LAB_SELECT_H
 #define TN_LAB_SELECT_H
 
-#include "lab/lab.h"
+#include "lab/records.h"
 #include "lab/sampler.h"
 
 enum { TN_ALL_SIDES = -1 };

@@ -15,7 +15,7 @@
 #ifndef TN_LAB_STUDY_H
 #define TN_LAB_STUDY_H
 
-#include "lab/lab.h"
+#include "lab/records.h"
 #include "lab/pruner.h"
 #include "lab/sampler.h"
 #include "lab/side_set.h"

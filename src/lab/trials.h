@@ -5,6 +5,7 @@
 #ifndef TN_LAB_TRIALS_H
 #define TN_LAB_TRIALS_H
 
+#include "lab/lab.h"
 #include "lab/study.h"
 
 /* Finds the study of this name or writes it (its trials are not made here). TN_USAGE: one of that name was begun with other words. */

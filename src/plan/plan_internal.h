@@ -40,7 +40,7 @@ struct tn_plan {
     size_t host_bytes; /* that part: memory of the host that kernels asked for */
     size_t prologue;   /* the first steps pack weights: a run after another one may leave them out */
     double flops;
-    bool varies;         /* those of a step do */
+    bool varies;          /* those of a step do */
     const tn_op **decode; /* (n_steps) their ops, where several may run as one kernel (plan/decode), or NULL */
 };
 

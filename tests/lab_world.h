@@ -2,8 +2,8 @@
 #ifndef TN_LAB_WORLD_H
 #define TN_LAB_WORLD_H
 
-#include "lab/db.h"
-#include "lab/trials.h"
+#include "lab/db/db.h"
+#include "lab/db/trials.h"
 #include "tempdir.h"
 #include "testlib.h"
 

@@ -2,10 +2,10 @@
 #ifndef TN_STUDY_WORLD_H
 #define TN_STUDY_WORLD_H
 
-#include "lab/db.h"
-#include "lab/transfer.h"
-#include "lab/trials.h"
-#include "lab/worker.h"
+#include "lab/db/db.h"
+#include "lab/db/transfer.h"
+#include "lab/db/trials.h"
+#include "lab/worker/worker.h"
 #include "tempdir.h"
 #include "testlib.h"
 

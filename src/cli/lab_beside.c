@@ -2,8 +2,8 @@
 #include "cli/lab_beside.h"
 
 #include "cli/lab_table.h"
-#include "lab/beside.h"
-#include "lab/select.h"
+#include "lab/statistics/published.h"
+#include "lab/statistics/select.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static const char *side_name(const tn_study *s, int i)
     return i < 0 ? "none" : s->sides[i].name[0] ? s->sides[i].name : "all";
 }
 
-static double ours_of(const tn_beside *b, size_t side, size_t k)
+static double ours_of(const tn_against_published *b, size_t side, size_t k)
 {
     return b->sides[side].best[k] ? b->sides[side].best[k]->y[k] : NAN;
 }
@@ -62,10 +62,10 @@ json_t *tn_lab_quoted_json(const tn_study *s, size_t side)
 
 /* --- as JSON Lines -------------------------------------------------------------------------------------------------------------- */
 
-static tn_status emit_sides(tn_cli *c, const tn_study *s, const tn_beside *b)
+static tn_status emit_sides(tn_cli *c, const tn_study *s, const tn_against_published *b)
 {
     for (size_t i = 0; i < s->n_sides; i++) {
-        const tn_beside_side *v = &b->sides[i];
+        const tn_against_published_side *v = &b->sides[i];
         json_t *best = json_object();
         for (size_t k = 0; best && k < s->n_objectives; k++)
             json_object_set_new(best, s->objectives[k].name, tn_number_or_null(ours_of(b, i, k)));
@@ -80,10 +80,10 @@ static tn_status emit_sides(tn_cli *c, const tn_study *s, const tn_beside *b)
                                     b->decided, "hypervolume", side_name(s, b->larger)));
 }
 
-static tn_status emit_points(tn_cli *c, const tn_study *s, const tn_beside *b)
+static tn_status emit_points(tn_cli *c, const tn_study *s, const tn_against_published *b)
 {
     for (size_t i = 0; i < b->n_points; i++) {
-        const tn_beside_point *p = &b->points[i];
+        const tn_against_published_point *p = &b->points[i];
         char name[128] = "";
         if (p->ours) tn_trial_name(s, p->ours, name, sizeof name);
         TN_RETURN_IF(
@@ -105,7 +105,7 @@ static void put_pair(tn_cli *c, const char *before, double theirs, double ours)
     fprintf(c->out, " %12s", tn_lab_number(ours, number));
 }
 
-static void put_sides(tn_cli *c, const tn_study *s, const tn_beside *b)
+static void put_sides(tn_cli *c, const tn_study *s, const tn_against_published *b)
 {
     fprintf(c->out, "%-20s", "best");
     for (size_t i = 0; i < s->n_sides; i++) {
@@ -125,7 +125,7 @@ static void put_sides(tn_cli *c, const tn_study *s, const tn_beside *b)
         fprintf(c->out, "%-20s", rows[r]);
         for (size_t i = 0; i < s->n_sides; i++) {
             const tn_published_side *q = &s->published->sides[i];
-            const tn_beside_side *v = &b->sides[i];
+            const tn_against_published_side *v = &b->sides[i];
             const double theirs[] = { q->front ? (double)q->front : NAN, NAN, q->hours > 0 ? q->hours : NAN, NAN };
             const double ours[] = { (double)v->front, (double)v->unbeaten, v->hours, v->volume };
             put_pair(c, "", theirs[r], ours[r]);
@@ -134,7 +134,7 @@ static void put_sides(tn_cli *c, const tn_study *s, const tn_beside *b)
     }
 }
 
-static void put_winner(tn_cli *c, const tn_study *s, const tn_beside *b)
+static void put_winner(tn_cli *c, const tn_study *s, const tn_against_published *b)
 {
     if (s->n_sides < 2) return;
     fprintf(c->out, "winner      theirs %s; ours by their rule %s (%s), by hypervolume %s\n",
@@ -144,7 +144,7 @@ static void put_winner(tn_cli *c, const tn_study *s, const tn_beside *b)
         c->out);
 }
 
-static void put_points(tn_cli *c, const tn_study *s, const tn_beside *b)
+static void put_points(tn_cli *c, const tn_study *s, const tn_against_published *b)
 {
     char name[128], number[24];
     if (!b->n_points) return;
@@ -152,7 +152,7 @@ static void put_points(tn_cli *c, const tn_study *s, const tn_beside *b)
     for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12.12s", s->objectives[k].name);
     fputs("  settings; below each ours: the best that has no more parameters\n", c->out);
     for (size_t i = 0; i < b->n_points; i++) {
-        const tn_beside_point *p = &b->points[i];
+        const tn_against_published_point *p = &b->points[i];
         fprintf(c->out, "%-14.14s", side_name(s, (int)p->side));
         for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12s", tn_lab_number(p->theirs->y[k], number));
         fputc(' ', c->out);
@@ -171,8 +171,8 @@ static void put_points(tn_cli *c, const tn_study *s, const tn_beside *b)
 tn_status tn_lab_beside(tn_cli *c, const tn_study *s)
 {
     tn_arena a = { 0 };
-    tn_beside b;
-    tn_status st = tn_beside_make(s, &a, &b);
+    tn_against_published b;
+    tn_status st = tn_against_published_make(s, &a, &b);
     if (st == TN_OK && c->json) {
         st = emit_sides(c, s, &b);
         if (st == TN_OK) st = emit_points(c, s, &b);

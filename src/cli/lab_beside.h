@@ -3,7 +3,7 @@
 #define TN_CLI_LAB_BESIDE_H
 
 #include "cli/cli.h"
-#include "lab/lab.h"
+#include "lab/db/lab.h"
 
 /* Tables of both, who wins by which rule, and each published point with ours that is no larger; --json: an object each. */
 tn_status tn_lab_beside(tn_cli *c, const tn_study *s);

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/train_view.h"
-#include "lab/worker.h"
+#include "lab/worker/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>

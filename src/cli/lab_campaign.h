@@ -4,7 +4,7 @@
 #define TN_CLI_LAB_CAMPAIGN_H
 
 #include "cli/cli.h"
-#include "lab/trials.h"
+#include "lab/db/trials.h"
 
 #include <tenon/op.h>
 

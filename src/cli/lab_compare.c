@@ -4,11 +4,11 @@
 #include "cli/lab_table.h"
 #include "cli/lab_view.h"
 #include "cli/lab_words.h"
-#include "lab/common_seeds.h"
-#include "lab/compare.h"
-#include "lab/select.h"
-#include "lab/trial_run.h"
-#include "lab/worker.h"
+#include "lab/db/common_seeds.h"
+#include "lab/statistics/compare.h"
+#include "lab/statistics/select.h"
+#include "lab/worker/trial_run.h"
+#include "lab/worker/worker.h"
 
 #include <math.h>
 #include <string.h>

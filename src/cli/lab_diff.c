@@ -1,7 +1,7 @@
 /* tenon lab diff: two trials side by side: what was set differently, what came out, where their curves part. */
 #include "cli/lab_table.h"
 #include "cli/lab_view.h"
-#include "lab/select.h"
+#include "lab/statistics/select.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #include "cli/lab_beside.h"
 #include "cli/lab_table.h"
 #include "cli/lab_view.h"
-#include "lab/select.h"
-#include "lab/study.h"
+#include "lab/statistics/select.h"
+#include "lab/study/study.h"
 
 #include <math.h>
 #include <string.h>

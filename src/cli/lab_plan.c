@@ -2,8 +2,8 @@
 #include "base/alloc.h"
 #include "cli/lab_campaign.h"
 #include "cli/session_view.h"
-#include "lab/trial_probe.h"
-#include "lab/worker.h"
+#include "lab/worker/trial_probe.h"
+#include "lab/worker/worker.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 /* tenon lab plot and export: a study as pictures, a page, or a file for other programs. */
 #include "cli/lab_view.h"
 #include "cli/term.h"
-#include "lab/export.h"
-#include "lab/page.h"
-#include "lab/study_charts.h"
+#include "lab/view/export.h"
+#include "lab/view/page.h"
+#include "lab/view/study_charts.h"
 
 #include <string.h>
 

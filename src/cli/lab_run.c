@@ -2,10 +2,10 @@
 #include "base/alloc.h"
 #include "cli/lab_campaign.h"
 #include "cli/train_view.h"
-#include "lab/common_seeds.h"
-#include "lab/transfer.h"
-#include "lab/trial_run.h"
-#include "lab/worker.h"
+#include "lab/db/common_seeds.h"
+#include "lab/db/transfer.h"
+#include "lab/worker/trial_run.h"
+#include "lab/worker/worker.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #include "cli/lab_table.h"
 #include "cli/lab_view.h"
 #include "cli/lab_words.h"
-#include "lab/select.h"
-#include "lab/standings.h"
+#include "lab/statistics/select.h"
+#include "lab/statistics/standings.h"
 
 #include <math.h>
 #include <string.h>

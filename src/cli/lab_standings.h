@@ -3,7 +3,7 @@
 #define TN_CLI_LAB_STANDINGS_H
 
 #include "cli/cli.h"
-#include "lab/compare.h"
+#include "lab/statistics/compare.h"
 
 /* Which sides --against and --side name, -1 where --side is not given. TN_USAGE: a side that the study does not have, that is not compared, or the
  * same for both. */

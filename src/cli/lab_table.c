@@ -1,8 +1,8 @@
 /* Lines of trials. */
 #include "cli/lab_table.h"
 
-#include "lab/export.h"
-#include "lab/select.h"
+#include "lab/view/export.h"
+#include "lab/statistics/select.h"
 
 #include <math.h>
 

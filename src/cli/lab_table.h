@@ -3,7 +3,7 @@
 #define TN_CLI_LAB_TABLE_H
 
 #include "cli/cli.h"
-#include "lab/lab.h"
+#include "lab/db/lab.h"
 
 void tn_lab_table_head(tn_cli *c, const tn_study *s); /* nothing with --json */
 tn_status tn_lab_table_row(tn_cli *c, const tn_study *s, const tn_trial *t);

@@ -3,7 +3,7 @@
 
 #include "base/fs.h"
 #include "cli/table_file.h"
-#include "lab/study.h"
+#include "lab/study/study.h"
 
 #include <errno.h>
 #include <fcntl.h>

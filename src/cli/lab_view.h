@@ -4,7 +4,7 @@
 #define TN_CLI_LAB_VIEW_H
 
 #include "cli/cli.h"
-#include "lab/lab.h"
+#include "lab/db/lab.h"
 
 typedef struct tn_lab_view {
     tn_lab *lab;

@@ -3,7 +3,7 @@
 #define TN_CLI_LAB_WORDS_H
 
 #include "cli/cli.h"
-#include "lab/compare.h"
+#include "lab/statistics/compare.h"
 
 /* --effect=X: the smallest difference that matters; NaN where it is not given. TN_USAGE: not a number above 0. */
 tn_status tn_lab_effect(const tn_cli *c, double *out);

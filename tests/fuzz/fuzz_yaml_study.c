@@ -1,6 +1,6 @@
 /* Files of studies: refused, or a plan whose parts are there. Models are not asked (tn_study_check): they may be programs. */
 #include "fuzz_file.h"
-#include "lab/study.h"
+#include "lab/study/study.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
 {

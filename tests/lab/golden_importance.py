@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/lab/golden_importance.h: what Optuna's fANOVA says about the study that src/lab/importance_test.c makes.
+"""Writes tests/lab/golden_importance.h: what Optuna's fANOVA says about the study that src/lab/statistics/importance_test.c makes.
 
     python3 tests/lab/golden_importance.py > tests/lab/golden_importance.h      (needs optuna and scikit-learn)
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/lab/golden_verdict.h: what scipy says about the pairs that src/lab/verdict_test.c makes, and about its bounds.
+"""Writes tests/lab/golden_verdict.h: what scipy says about the pairs that src/lab/statistics/verdict_test.c makes, and about its bounds.
 
     python3 tests/lab/golden_verdict.py > tests/lab/golden_verdict.h      (needs numpy and scipy)
 """

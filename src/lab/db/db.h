@@ -1,0 +1,90 @@
+/* SQLite for the files of this module: statements kept prepared, values bound and read, errors in our words. A handle is used by one thread. */
+#ifndef TN_LAB_DB_H
+#define TN_LAB_DB_H
+
+#include "base/fs.h"
+#include "lab/db/heartbeats.h"
+#include "lab/db/lab.h"
+#include "lab/db/row_sum.h"
+
+#include <sqlite3.h>
+
+enum { TN_LAB_STATEMENTS = 64, TN_LAB_BUSY_MS = 30000 };
+
+struct tn_lab {
+    sqlite3 *db;
+    bool write;
+    int busy_ms;
+    int64_t version; /* of its tables */
+    char path[TN_PATH_BYTES];
+    struct {
+        const char *sql;
+        sqlite3_stmt *stmt;
+    } kept[TN_LAB_STATEMENTS];
+    size_t n_kept;
+    tn_heartbeats hearts; /* of the workers, as this handle saw them */
+};
+
+/* The statement of this text (compared by address: a string constant of the caller), reset and unbound. It stays the handle's. */
+tn_status tn__db_get(tn_lab *lab, const char *sql, sqlite3_stmt **out);
+/* Values of its parameters ?1, ?2, ...: a whole number, a number (NaN: NULL), a text (NULL: NULL), which is copied. */
+typedef struct tn_db_value {
+    char kind;
+    int64_t whole;
+    double number;
+    const char *text;
+} tn_db_value;
+#define TN_DB_INT(x)                                                                                                   \
+    {                                                                                                                  \
+        .kind = 'i', .whole = (int64_t)(x)                                                                             \
+    }
+#define TN_DB_NUM(x)                                                                                                   \
+    {                                                                                                                  \
+        .kind = 'n', .number = (x)                                                                                     \
+    }
+#define TN_DB_TEXT(x)                                                                                                  \
+    {                                                                                                                  \
+        .kind = 't', .text = (x)                                                                                       \
+    }
+#define TN_DB_VALUES(...)                                                                                              \
+    (const tn_db_value[]){ __VA_ARGS__ }, sizeof((const tn_db_value[]){ __VA_ARGS__ }) / sizeof(tn_db_value)
+/* The statement with its values (TN_DB_VALUES), to step; or run to its end. */
+tn_status tn__db_ask(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n);
+tn_status tn__db_do(tn_lab *lab, const char *sql, const tn_db_value *v, size_t n);
+/* The first number of its first row (no row: 0), which is all that is read of it. */
+tn_status tn__db_first(tn_lab *lab, sqlite3_stmt *q, int64_t *out);
+/* A row, or none any more. Errors reset the statement. */
+tn_status tn__db_step(tn_lab *lab, sqlite3_stmt *q, bool *row);
+/* Runs to the end, rows unread; resets. *changed may be NULL. */
+tn_status tn__db_run(tn_lab *lab, sqlite3_stmt *q, int64_t *changed);
+/* One text of statements, nothing bound. */
+tn_status tn__db_exec(tn_lab *lab, const char *sql);
+/* The first line of what SQLite says, which may quote the file: bounded, without control characters. */
+enum { TN_DB_WORDS = 160 };
+void tn__db_words(const char *said, char out[TN_DB_WORDS]);
+/* What SQLite last said, as a status and a message with a remedy. */
+tn_status tn__db_error(tn_lab *lab, int code);
+
+/* BEGIN IMMEDIATE; COMMIT, or where s is an error ROLLBACK, which keeps the error's text. */
+tn_status tn__db_begin(tn_lab *lab);
+tn_status tn__db_end(tn_lab *lab, tn_status s);
+
+double tn__db_number(sqlite3_stmt *q, int i);    /* NULL: NaN */
+const char *tn__db_text(sqlite3_stmt *q, int i); /* NULL: "" */
+
+/* "[0.5,null,13]": numbers so that reading gives the same doubles. tn_free it; NULL: out of memory. */
+char *tn__numbers_write(const double *x, size_t n);
+/* The sums of a trial and of a study, after whatever changed them and made them NULL. */
+tn_status tn__db_sum_trial(tn_lab *lab, int64_t trial);
+tn_status tn__db_sum_study(tn_lab *lab, int64_t study);
+
+/* The first n of such a text; what is not there or not a number is NaN. */
+void tn__numbers_read(const char *text, double *x, size_t n);
+/* Whether it is such a text of n numbers and nothing else. */
+bool tn__numbers_whole(const char *text, size_t n);
+
+double tn__unix_s(void); /* the wall clock */
+/* By the filesystem's magic number: whether locks of other machines may not be seen on it. */
+bool tn__is_network(unsigned long type);
+
+#endif

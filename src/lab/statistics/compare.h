@@ -1,0 +1,86 @@
+/* A fair comparison of a study's sides. Searches are judged at equal effort: as many trials each, as many seconds, or as many evaluations of
+ * the network's block. The best points that each side had found with that effort are run again on common seeds; of a side's points
+ * the one that does best on the validation part speaks for it, and what is compared are its results on the test part, seed by seed. */
+#ifndef TN_LAB_COMPARE_H
+#define TN_LAB_COMPARE_H
+
+#include "lab/db/lab.h"
+#include "lab/study/side_set.h"
+#include "lab/statistics/verdict.h"
+
+enum { TN_COMPARE_TOP = 16 };
+
+typedef enum tn_effort {
+    TN_EFFORT_TRIALS = 0,
+    TN_EFFORT_SECONDS = 1,
+    TN_EFFORT_EVALUATIONS = 2,
+    TN_EFFORTS = 3
+} tn_effort;
+const char *tn_effort_name(tn_effort e); /* "trials", "seconds", "block evaluations" */
+
+/* The best of one side at an effort. */
+typedef struct tn_contenders {
+    size_t n;
+    const tn_trial *trial[TN_COMPARE_TOP];
+    size_t considered; /* trials that the effort paid for */
+} tn_contenders;
+
+typedef struct tn_comparison {
+    size_t top;                /* of each side, at most */
+    tn_side_set sides;         /* that are compared; not 0 */
+    double effort[TN_EFFORTS]; /* of each side; NaN: not known, so not compared */
+    tn_contenders *contenders; /* (TN_EFFORTS, sides) */
+} tn_comparison;
+
+/* Who is to be run again, of these sides; one with nothing that is done is left out. TN_USAGE: the study has fewer than two sides, or none of these
+ * has a trial that is done. lab: where block evaluations are. */
+tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, size_t top, tn_arena *arena,
+                          tn_comparison *out);
+
+/* The comparisons of one point that ended well. */
+typedef struct tn_side_runs {
+    int side;
+    const tn_trial *of; /* the point */
+    size_t n;
+    const tn_trial **trial; /* (n), seeds ascending */
+    double validation;      /* mean of the best there */
+} tn_side_runs;
+
+/* Which of a side's contenders speaks for it: the best on the validation part, of those that ran on most seeds. */
+tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena,
+                             tn_side_runs *out);
+/* a - b of the first objective, seed by seed. TN_USAGE: no common seed. */
+tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena,
+                          tn_paired *out);
+
+/* What a comparison says. */
+typedef struct tn_judged {
+    tn_word word;
+    int better;         /* +1: a, -1: b, 0: neither is shown to be */
+    double effect;      /* the smallest that matters, in the objective's unit */
+    double seen;        /* one of this size would have been seen with 80 % power; NaN: not known */
+    double aim;         /* undecided: the measured difference where it is larger than `effect`, else that */
+    size_t seeds;       /* undecided: at least so many are needed to see `aim`; 0: more than TN_SEEDS_MOST */
+    size_t comparisons; /* made together */
+} tn_judged;
+
+/* effect: the smallest that matters, NaN: half a point of a part (from 0 to 1), 0.5 % of the means of any other objective. comparisons: distinct ones. */
+void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
+                     tn_judged *out);
+
+typedef struct tn_verdict {
+    tn_effort effort;
+    int a, b;                    /* sides, a < b */
+    const tn_trial *of_a, *of_b; /* whose point spoke for them */
+    size_t first;                /* of the verdicts that compare the same two points */
+    tn_paired paired;            /* of the first objective, as the user names it */
+    double p_adjusted;           /* Holm's, over the distinct comparisons of the study */
+    tn_judged judged;
+} tn_verdict;
+
+/* After the comparisons have run: every pair of the compared sides at every effort, out (n) in `arena`. effect: as above. TN_USAGE: fewer than two
+ * sides, or no common seed that has ended. */
+tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, double effect, tn_arena *arena,
+                           tn_verdict **out, size_t *n);
+
+#endif

@@ -1,0 +1,152 @@
+/* Paired comparisons. The nominal figures are stricter than what is promised (5 % false verdicts, 80 % power): the promise is to hold for
+ * errors that are not normal; verdict_power_test.c simulates how far it does. */
+#include "lab/statistics/verdict.h"
+
+#include "base/alloc.h"
+#include "lab/search/sorted.h"
+#include "lab/statistics/student.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double LEVEL = 0.03, POWER = 0.9;
+
+static double mean_of(const double *v, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += v[i];
+    return sum / (double)n;
+}
+
+void tn_mean_interval(const double *v, size_t n, double *mean, double *half)
+{
+    const double m = mean_of(v, n);
+    double square = 0;
+    for (size_t i = 0; i < n; i++) square += (v[i] - m) * (v[i] - m);
+    *mean = m;
+    *half = tn_student_bound(0.05, n - 1) * sqrt(square / (double)(n - 1) / (double)n);
+}
+
+/* --- the test ------------------------------------------------------------------------------------------------------- */
+
+/* Of `differ` fair coins, at least so many on one side, or as many on the other. */
+static double sign_test(size_t positive, size_t differ)
+{
+    const size_t more = positive > differ - positive ? positive : differ - positive;
+    double ways = 1, sum = 0; /* of choosing k, over 2^differ */
+    for (size_t i = 0; i < differ; i++) ways /= 2;
+    for (size_t k = 0; k <= differ; k++) {
+        if (k >= more) sum += ways;
+        ways *= (double)(differ - k) / (double)(k + 1);
+    }
+    return fmin(1, 2 * sum);
+}
+
+static void look(const double *a, const double *b, double same, tn_paired *r)
+{
+    size_t positive = 0, differ = 0;
+    double square = 0, least = INFINITY, most = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        const double d = a[i] - b[i], e = d - r->difference;
+        square += e * e;
+        if (fabs(d) <= same) continue;
+        differ++;
+        positive += d > 0;
+        least = fmin(least, fabs(d));
+        most = fmax(most, fabs(d));
+    }
+    r->identical = !differ;
+    r->signs = r->n > 1 && (!differ || most - least <= same);
+    r->spread = r->n > 1 ? sqrt(square / (double)(r->n - 1)) : NAN;
+    if (r->spread <= same) r->spread = 0;
+    if (r->identical) r->difference = 0;
+    if (r->signs) r->p = differ ? sign_test(positive, differ) : 1;
+    else if (r->n > 1) r->p = 1 - tn_student_inside(fabs(r->difference) * sqrt((double)r->n) / r->spread, r->n - 1);
+    else r->p = 1;
+}
+
+tn_status tn_paired_compare(const double *a, const double *b, size_t n, tn_paired *out)
+{
+    double largest = 0, sum = 0;
+    if (!n) return tn_error(TN_USAGE, "no common seed to compare two sides by: run them on the same seeds");
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(a[i]) || !isfinite(b[i]))
+            return tn_error(
+                TN_USAGE, "pair %zu is not finite (%g and %g): run the trial that failed again, or leave its seed out",
+                i + 1, a[i], b[i]);
+        largest = fmax(largest, fmax(fabs(a[i]), fabs(b[i])));
+        sum += a[i] - b[i];
+    }
+    tn_paired r = { .n = n, .mean_a = mean_of(a, n), .mean_b = mean_of(b, n), .difference = sum / (double)n };
+    look(a, b, 1e-12 * largest,
+         &r); /* values on a lattice (a share of 360 samples) differ by rounding where they are the same */
+    const double half = n > 1 ? tn_student_bound(0.05, n - 1) * r.spread / sqrt((double)n) : NAN;
+    r.lo = r.difference - half;
+    r.hi = r.difference + half;
+    r.effect = r.spread != 0 ? r.difference / r.spread : r.identical ? 0 : copysign(INFINITY, r.difference);
+    *out = r;
+    return TN_OK;
+}
+
+tn_status tn_holm(const double *p, size_t n, double *adjusted)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(p[i] >= 0 && p[i] <= 1))
+            return tn_error(TN_USAGE, "p value %zu is %g, which is not between 0 and 1", i + 1, p[i]);
+    tn_keyed *order = tn_alloc((n + 1) * sizeof *order);
+    if (!order) return TN_MEMORY;
+    for (size_t i = 0; i < n; i++) order[i] = (tn_keyed){ p[i], i };
+    tn_keyed_sort(order, n);
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = fmax(most, fmin(1, (double)(n - i) * order[i].key));
+        adjusted[order[i].at] = most;
+    }
+    tn_free(order);
+    return TN_OK;
+}
+
+/* --- the word ------------------------------------------------------------------------------------------------------- */
+
+/* A measured deviation of few pairs is often far too small, so its upper bound is what an effect is held against. Twice the bound: then a mean
+ * that is not seen lies so near to 0 that its interval ends before the effect. */
+void tn_sight_of(size_t n, size_t comparisons, tn_sight *out)
+{
+    tn_sight s = { .n = n, .comparisons = comparisons, .bound = INFINITY, .seen = INFINITY };
+    if (n > 1) {
+        const double level = LEVEL / (double)comparisons;
+        s.bound = tn_student_bound(level, n - 1);
+        s.seen = fmax(tn_student_seen(level, POWER, n) * tn_histogram_most(n), 2 * s.bound) / sqrt((double)n);
+    }
+    *out = s;
+}
+
+tn_word tn_paired_judge(const tn_paired *r, double p_adjusted, const tn_sight *sight, double effect, double *seen)
+{
+    *seen = r->n > 1 && r->spread > 0 ? sight->seen * r->spread : NAN;
+    if (r->identical) return TN_IDENTICAL;
+    if (p_adjusted < LEVEL) return r->difference > 0 ? TN_A_LARGER : TN_B_LARGER;
+    const bool near =
+        fabs(r->difference) * sqrt((double)r->n) <= sight->bound * r->spread; /* the sign test may be blind to more */
+    return *seen <= effect && near ? TN_NO_DIFFERENCE : TN_UNDECIDED;
+}
+
+static bool would_see(const tn_paired *r, size_t n, size_t comparisons, double effect)
+{
+    tn_sight s;
+    if (r->signs && 2 * ldexp(1, -(int)n) * (double)comparisons >= LEVEL) return false; /* not if all signs were one */
+    tn_sight_of(n, comparisons, &s);
+    return !(r->spread > 0) || s.seen * r->spread <= effect;
+}
+
+size_t tn_seeds_needed(const tn_paired *r, size_t comparisons, double effect)
+{
+    size_t lo = r->n, hi = TN_SEEDS_MOST;
+    if (hi <= lo || !would_see(r, hi, comparisons, effect)) return 0;
+    while (hi - lo > 1) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (would_see(r, mid, comparisons, effect)) hi = mid;
+        else lo = mid;
+    }
+    return hi;
+}

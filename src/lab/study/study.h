@@ -1,0 +1,104 @@
+/* A study file: what is searched, by which algorithms, for what, how, and for how long.
+ *
+ *     study: digits                    base: digits_tep                  db: runs/lab.db
+ *     set: { train.epochs: 30 }        search: { dim: log int 4..512, train.batch: [32, 64] }
+ *     sides: { ep: { set: {grad: ep}, search: { beta: log 0.01..0.5 } }, bp: { base: ..., set: {grad: bptt} } }
+ *     objectives: [ loss min 10, seconds min 1000 ]
+ *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, lag: 8, metric: loss, cohort: 4 }
+ *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 8    seed: 42
+ *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }    lanes: 8
+ *     seeds: 3                         parameters: 29.4e6 (or first)    width: ffn
+ *     published: { source: "...", sides: { ep: { front: 24, points: [ { loss: 0.96, set: { dim: 13 } } ] } } }
+ *
+ * The more particular word wins: a side's over that of all, `set` over `search`, and key=value of the command over the file. Reading checks
+ * the form; whether keys and values are those of the settings is for tn_study_check, which needs the models. */
+#ifndef TN_LAB_STUDY_H
+#define TN_LAB_STUDY_H
+
+#include "lab/study/records.h"
+#include "lab/search/pruner.h"
+#include "lab/search/sampler.h"
+#include "lab/study/side_set.h"
+#include "models/models.h"
+#include "train/run/metric_rows.h"
+#include "train/run/metric_rows.h"
+
+typedef struct tn_study_side {
+    const char *name; /* "" where the study has no sides */
+    const char *base; /* see tn_settings_resolve; NULL: none */
+    tn_space space;
+    const char *const *set; /* (n_set) "key=value", of all first */
+    size_t n_set;
+    const size_t *set_line;    /* (n_set) in the file; 0: of the command */
+    const size_t *search_line; /* (space.n) */
+} tn_study_side;
+
+enum { TN_STUDY_FIRST = -1 };
+
+typedef struct tn_study_plan {
+    const char *name, *file;    /* file: in messages */
+    const char *db;             /* NULL: FILE.db */
+    const tn_study_side *sides; /* (n_sides) */
+    size_t n_sides;
+    const tn_objective *objectives; /* (n_objectives) */
+    size_t n_objectives;
+    const tn_sampler *sampler;
+    tn_sampler_options sampling;
+    const tn_pruner *pruner;
+    tn_pruner_options pruning;
+    const char *prune_by; /* the metric that pruners compare, or an instrument */
+    bool prune_max;       /* more of it is better */
+    double cohort;        /* > 0: only trials whose parameters are within this factor are compared */
+    bool
+        prune_size; /* parameters are a second thing to be good in: what is good enough by the metric, or by both together, goes on */
+    const tn_rule *rules; /* (n_rules) as parsed, nothing held yet */
+    const char *const *rule_texts;
+    size_t n_rules;
+    int64_t trials;       /* a side */
+    double seconds;       /* of the study in all; 0: no limit */
+    double trial_seconds; /* 0: no limit */
+    int64_t lag, retries;
+    int64_t lanes; /* trials that a worker runs at once; 0: not said */
+    uint64_t seed;
+    bool keep;                        /* run directories stay */
+    const char *from_db, *from_study; /* transfer; NULL: none */
+    int64_t from_best;
+    int64_t
+        seeds; /* > 0: nothing is searched; every point of the grid runs on so many common seeds, as comparisons do (see grid.h) */
+    int64_t
+        parameters; /* > 0: every side's width is changed so that it has about so many; TN_STUDY_FIRST: as many as the first side has */
+    const char *width;             /* the setting that is changed for it; NULL: see tn_width_fit */
+    const tn_published *published; /* NULL: none */
+    const tn_asked
+        *asked; /* what the user typed, for models of their own: never from the file or the database; NULL: nothing */
+    tn_metric_list metrics; /* of the models of all sides; tn_study_check fills it */
+    const char *essence;    /* all that shapes its trials, as one text: two studies are the same when theirs is */
+} tn_study_plan;
+
+/* Everything goes into `arena`. TN_BAD_FILE: not YAML; TN_USAGE: a wrong key or value. Messages end in "  (file:line)". */
+tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const char *const *overrides, size_t n,
+                         tn_arena *arena, tn_study_plan *out);
+/* *text (tn_free) is the file's. */
+tn_status tn_study_read(const char *path, const char *const *overrides, size_t n, tn_arena *arena, char **text,
+                        tn_study_plan *out);
+
+/* How many trials of these sides can run at once, of all of them together: `lag` and the one that others wait for; 0: nothing but trials sets a
+ * limit. */
+int64_t tn_study_at_once(const tn_study_plan *p, tn_side_set sides);
+
+/* Every key that is set or searched against the settings of its side's model: unknown keys with the nearest one, values and ends of ranges
+ * with what is allowed; the sampler against the space. Ranges of whole-number settings become whole. */
+tn_status tn_study_check(tn_study_plan *p);
+
+/* Whether a name is an instrument's: no metric of the study's models or of environments, and no number that every trial has. */
+bool tn_study_is_instrument(const tn_study_plan *p, const char *name);
+/* Whether it asks for what a model's instruments say: an objective, or what is pruned by. */
+bool tn_study_instruments(const tn_study_plan *p);
+
+/* The plan of a study that is loaded, from what it was begun with. */
+tn_status tn__study_plan_of(const tn_study *s, tn_arena *arena, tn_study_plan *out);
+
+/* "key=value" for a point of the side: dims that are there; out (space.n), *n of them, texts in `arena`. */
+tn_status tn_study_point(const tn_study_side *side, const double *x, tn_arena *arena, const char **out, size_t *n);
+
+#endif

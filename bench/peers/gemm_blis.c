@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "report/timing.h"
+#include "report/bench/timing.h"
 
 #include <blis.h>
 #include <cblas.h>

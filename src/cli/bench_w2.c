@@ -8,8 +8,8 @@
  * The report's protocol is kept, its flaw included: accuracy is that of the best epoch on the samples it is measured with. */
 #include "cli/bench_w2.h"
 
-#include "cli/train_view.h"
-#include "report/ceilings.h"
+#include "cli/train/train_view.h"
+#include "report/bench/ceilings.h"
 #include "report/w2.h"
 
 #include <string.h>

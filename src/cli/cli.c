@@ -3,8 +3,6 @@
 
 #include "base/output.h"
 #include "base/text.h"
-#include "cli/data_view.h"
-#include "cli/sample_keys.h"
 
 #include <math.h>
 #include <stdlib.h>

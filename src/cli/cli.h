@@ -48,6 +48,10 @@ tn_status tn_cli_check_outputs(const tn_cli *c);
 /* The last value that the command line itself gives a key, or NULL. */
 const char *tn_cli_override(const tn_cli *c, const char *key);
 
+/* Keys that only these verbs have, with their defaults, for --help. */
+void tn_data_keys(FILE *f);
+void tn_sample_keys(FILE *f);
+
 #define TN_VERB(name, ...) tn_status tn_cmd_##name(tn_cli *c);
 #include "cli/verbs.def"
 #undef TN_VERB

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/headers.h"
-#include "report/timing.h"
+#include "report/bench/timing.h"
 #include "train/run/session.h"
 
 #include <dirent.h>

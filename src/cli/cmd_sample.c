@@ -1,9 +1,10 @@
 /* tenon sample: text from a trained model. The text goes to standard output as it is drawn, times to standard error. */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "cli/sample_keys.h"
 #include "cli/session_view.h"
-#include "cli/train_view.h"
+#include "cli/cli.h"
+#include "cli/session_view.h"
+#include "cli/term.h"
 #include "train/trainer/graph_setup.h"
 #include "sample/sample.h"
 #include "train/run/saved_model.h"

@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,4 +137,29 @@ void tn_progress_end(tn_progress *p)
     if (p->pending) draw(p);
     if (p->drawn && p->term.tty) fputc('\n', p->term.f);
     p->drawn = false;
+}
+
+/* --- Ctrl-C ------------------------------------------------------------------------------------------------------- */
+
+/* The one piece of process state that the command needs. */
+static volatile sig_atomic_t interrupts;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupts = 1;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
+
+void tn_interrupt_watch(void)
+{
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+}
+
+bool tn_interrupted(void *unused)
+{
+    (void)unused;
+    return interrupts;
 }

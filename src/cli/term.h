@@ -38,4 +38,8 @@ void tn_progress_line(tn_progress *p, double now_s, const char *fmt, ...) TN_PRI
 /* Draws the last text and leaves the line. */
 void tn_progress_end(tn_progress *p);
 
+/* Ctrl-C: the first asks the job to stop and save, the second ends the process. */
+void tn_interrupt_watch(void);
+bool tn_interrupted(void *unused);
+
 #endif

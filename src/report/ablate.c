@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 #include "base/clock.h"
-#include "report/timing.h"
+#include "report/bench/timing.h"
 #include "train/trainer/inputs.h"
 #include "train/run/train_settings.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "report/at_context.h"
-#include "report/timing.h"
+#include "report/bench/timing.h"
 #include "train/run/training.h"
 
 #include <math.h>

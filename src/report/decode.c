@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "report/timing.h"
+#include "report/bench/timing.h"
 #include "sample/sample_decode.h"
 
 #include <stdio.h>

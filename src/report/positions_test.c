@@ -3,7 +3,7 @@
 #include "report/positions.h"
 
 #include "dataset_files.h"
-#include "report/reach.h"
+#include "report/receptive_field.h"
 #include "train/source/text.h"
 #include "train/run/train_settings.h"
 #include "train/run/training.h"
@@ -214,16 +214,16 @@ static void longer(void **state)
 
 /* --- how far back --------------------------------------------------------------------------------------------------------- */
 
-static tn_reach_options reach_options(const rig *r)
+static tn_receptive_field_options reach_options(const rig *r)
 {
-    return (tn_reach_options){ .model = r->model,
-                               .settings = r->settings,
-                               .store = tn_trainer_store(r->trainer),
-                               .data = r->data,
-                               .split = TN_VALID,
-                               .whole = 16,
-                               .targets = 60,
-                               .tokens = 40 };
+    return (tn_receptive_field_options){ .model = r->model,
+                                         .settings = r->settings,
+                                         .store = tn_trainer_store(r->trainer),
+                                         .data = r->data,
+                                         .split = TN_VALID,
+                                         .whole = 16,
+                                         .targets = 60,
+                                         .tokens = 40 };
 }
 
 /* The loss of one label after n tokens that begin at `at`. */
@@ -267,11 +267,11 @@ static void reach(void **state)
 {
     static const char *const more[3] = { "pattern=DO" };
     rig r;
-    tn_reach found;
+    tn_receptive_field found;
     (void)state;
     open_rig(&r, "ten", more, false);
-    const tn_reach_options o = reach_options(&r);
-    assert_ok(tn_reach_measure(&o, &found));
+    const tn_receptive_field_options o = reach_options(&r);
+    assert_ok(tn_receptive_field_measure(&o, &found));
     assert_true(found.n == 5 && found.row[4].given == 16 && found.windows == 30 && found.targets == 60 &&
                 found.documents == 1);
     const int64_t tokens = (int64_t)tn_dataset_count(r.data, TN_VALID).tokens, all = (tokens - 17) / 2 + 1,
@@ -288,7 +288,7 @@ static void window(void **state)
 {
     static const char *const more[3] = { "pattern=W", "window=4", "layers=1" };
     rig r;
-    tn_reach found;
+    tn_receptive_field found;
     (void)state;
     open_rig(&r, "ten", more, false);
     static const char *const loud[] = { "layer0.mixer.w_qkv", "layer0.mixer.w_out" };
@@ -297,8 +297,8 @@ static void window(void **state)
         assert_non_null(e);
         for (int64_t i = 0; i < tn_dims_count(e->dims); i++) ((float *)e->data)[i] *= 20;
     }
-    const tn_reach_options o = reach_options(&r);
-    assert_ok(tn_reach_measure(&o, &found));
+    const tn_receptive_field_options o = reach_options(&r);
+    assert_ok(tn_receptive_field_measure(&o, &found));
     for (size_t i = 0; i < found.n; i++)
         assert_true(found.row[i].given < 4 ? fabs(found.row[i].more) > 1e-3 : fabs(found.row[i].more) < 1e-6);
     assert_true(found.effective <= 4);
@@ -309,16 +309,16 @@ static void refused(void **state)
 {
     static const char *const learned[3] = { "shape=gpt2" };
     rig r;
-    tn_reach found;
+    tn_receptive_field found;
     (void)state;
     open_rig(&r, "gpt", learned, true);
-    tn_reach_options o = reach_options(&r);
+    tn_receptive_field_options o = reach_options(&r);
     o.whole = 4;
-    assert_fails(tn_reach_measure(&o, &found), TN_USAGE, "8 tokens or more");
+    assert_fails(tn_receptive_field_measure(&o, &found), TN_USAGE, "8 tokens or more");
     o.whole = 1 << 20;
-    assert_fails(tn_reach_measure(&o, &found), TN_USAGE, "no held-out document has more than 1048576 tokens");
+    assert_fails(tn_receptive_field_measure(&o, &found), TN_USAGE, "no held-out document has more than 1048576 tokens");
     o.whole = 64;
-    assert_fails(tn_reach_measure(&o, &found), TN_USAGE, "learned positions end at train.context=48");
+    assert_fails(tn_receptive_field_measure(&o, &found), TN_USAGE, "learned positions end at train.context=48");
     close_rig(&r);
 }
 

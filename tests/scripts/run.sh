@@ -37,6 +37,12 @@ expect 1 'path from src/' "layers: no relative paths" scripts/check-layers "$tre
 put src/ops/x/x.h 'cudaFuncAttributeMaxDynamicSharedMemorySize\n'
 expect 1 'tn_cuda_allow_shared' "layers: shared memory is asked for through the backend" scripts/check-layers "$tree"
 put src/ops/x/x.h ''
+mkdir -p "$tree/src/plan/one" "$tree/src/plan/two"
+put src/plan/one/a.h '#include "plan/two/b.h"\n'
+put src/plan/two/b.h '#include "plan/q.h"\n'
+put src/plan/q.h '#include "plan/one/a.h"\n'
+expect 1 'include each other' "layers: rooms form no cycle" scripts/check-layers "$tree"
+rm -r "$tree/src/plan/one" "$tree/src/plan/two" "$tree/src/plan/q.h"
 put include/tenon/t.h '#include "base/a.h"\n'
 expect 1 '^include/tenon/t.h:1: .*public header' "layers: public headers stand alone" scripts/check-layers "$tree"
 

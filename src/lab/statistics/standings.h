@@ -3,7 +3,7 @@
 #define TN_LAB_STANDINGS_H
 
 #include "lab/statistics/compare.h"
-#include "report/plot.h"
+#include "report/chart/plot.h"
 
 typedef struct tn_standing {
     tn_side_runs runs; /* of the point that speaks for the side */

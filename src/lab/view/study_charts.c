@@ -3,7 +3,7 @@
 
 #include "lab/statistics/importance.h"
 #include "lab/statistics/select.h"
-#include "report/chart.h"
+#include "report/chart/chart.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #define TN_LAB_STUDY_CHARTS_H
 
 #include "lab/db/lab.h"
-#include "report/plot.h"
+#include "report/chart/plot.h"
 
 #include <stdio.h>
 

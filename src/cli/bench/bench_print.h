@@ -1,0 +1,16 @@
+/* How benchmarks look: rows and ceilings, as text or as JSON Lines. */
+#ifndef TN_CLI_BENCH_PRINT_H
+#define TN_CLI_BENCH_PRINT_H
+
+#include "cli/cli.h"
+#include "report/bench/bench.h"
+
+void tn_bench_print_row(void *cli, const tn_bench_row *r); /* for tn_bench.row */
+/* Of the device, and printed. */
+tn_status tn_bench_ceilings(tn_cli *c, tn_device device, int threads, tn_ceilings *out);
+/* Measured again after the rows, whose highest part of a ceiling was `highest`, and printed with what that says of rows above it. */
+tn_status tn_bench_ceilings_again(tn_cli *c, tn_device device, const tn_ceilings *before, int above, double highest);
+/* "812.3 GFLOP/s", in TFLOP/s where there are many; "-" where nobody knows how many operations it took (NaN). */
+const char *tn_bench_rate_text(double gflops, char buf[24]);
+
+#endif

@@ -1,0 +1,110 @@
+/* tenon bench: the ceilings of the machine, and kernels or a model as a part of them, in one run of at most 45 seconds. */
+#include "backend/backend.h"
+#include "cli/bench/bench_decode.h"
+#include "cli/bench/bench_lengths.h"
+#include "cli/bench/bench_model.h"
+#include "cli/bench/bench_print.h"
+#include "cli/bench_w2.h"
+#include "cli/cli.h"
+#include "train/run/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static tn_status read_dim(const char *text, int64_t *dim)
+{
+    char *end;
+    const long v = strtol(text, &end, 10);
+    if (end == text || *end || v < 1 || v > 4096)
+        return tn_error(TN_USAGE, "dim=%.40s: relax takes a width from 1 to 4096", text);
+    *dim = v;
+    return TN_OK;
+}
+
+/* What is measured without a model. */
+typedef struct rows {
+    bool gemm, ops, gru, relax;
+} rows;
+
+static tn_status read_device(const char *text, const rows *r, tn_bench *b)
+{
+    if (strcmp(text, "cpu") != 0 && strcmp(text, "cuda") != 0 && strcmp(text, "auto") != 0)
+        return tn_error(TN_USAGE, "device=%.40s: take cpu, cuda or auto", text);
+    if (strcmp(text, "cpu") == 0) return TN_OK;
+    if (r->gru && !r->gemm && strcmp(text, "cuda") == 0)
+        return tn_error(TN_USAGE, "device=cuda: gru is measured on the CPU alone: leave it out");
+    if (tn_backend_get(TN_CUDA)) b->device = TN_CUDA;
+    else if (strcmp(text, "cuda") == 0) return TN_USAGE; /* tn_backend_get has said why */
+    return TN_OK;
+}
+
+static tn_status read_setting(const char *text, const rows *r, tn_bench *b)
+{
+    if (strncmp(text, "device=", 7) == 0) return read_device(text + 7, r, b);
+    if ((r->relax || (r->gru && !r->gemm)) && strcmp(text, "compute=bf16") == 0) b->bf16 = true;
+    else if (r->relax && strncmp(text, "dim=", 4) == 0) return read_dim(text + 4, &b->dim);
+    else return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", text);
+    return TN_OK;
+}
+
+typedef struct printed {
+    tn_cli *c;
+    int above; /* rows above their ceiling */
+    double highest;
+} printed;
+
+static void print_row(void *ctx, const tn_bench_row *r)
+{
+    printed *p = ctx;
+    p->above += r->of_ceiling > 1;
+    if (r->of_ceiling > p->highest) p->highest = r->of_ceiling;
+    tn_bench_print_row(p->c, r);
+}
+
+static tn_status run_rows(const tn_bench *b, const rows *r)
+{
+    const bool gpu = b->device != TN_CPU;
+    if (r->gemm) TN_RETURN_IF(gpu ? tn_bench_gemm_gpu(b) : tn_bench_gemm(b));
+    if (r->ops) TN_RETURN_IF(gpu ? tn_bench_ops_gpu(b) : tn_bench_ops(b));
+    if (r->relax) TN_RETURN_IF(tn_bench_relax(b));
+    return r->gru && !gpu ? tn_bench_gru(b) : TN_OK;
+}
+
+static tn_status bench_rows(tn_cli *c, const rows *r, int threads)
+{
+    printed p = { .c = c };
+    tn_bench b = { .device = TN_CPU, .budget_s = 0.4, .ctx = &p, .row = print_row };
+    for (size_t i = 0; i < c->args.overrides_n; i++) TN_RETURN_IF(read_setting(c->args.overrides[i], r, &b));
+    TN_RETURN_IF(tn_bench_ceilings(c, b.device, threads, &b.ceilings));
+    TN_RETURN_IF(run_rows(&b, r));
+    return tn_bench_ceilings_again(c, b.device, &b.ceilings, p.above, p.highest);
+}
+
+tn_status tn_cmd_bench(tn_cli *c)
+{
+    const char *what = tn_args_positional(&c->args, 0), *threads = tn_args_value(&c->args, "threads");
+    const bool decode = what && strcmp(what, "decode") == 0;
+    if (!decode) TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    if (threads) n = strtol(threads, NULL, 10);
+    if (n < 1 || n > 256) return tn_error(TN_USAGE, "--threads takes a number from 1 to 256");
+    if (decode) return tn_bench_decode(c, threads ? (int)n : 0);
+    if (tn_args_value(&c->args, "contexts") || tn_args_value(&c->args, "batch"))
+        return tn_error(
+            TN_USAGE,
+            "--contexts and --batch go with decode, `tenon bench decode ten gpt --contexts=1024..8192 --batch=1,64`");
+    if (tn_args_value(&c->args, "lengths")) {
+        if (!what) return tn_error(TN_USAGE, "--lengths goes with a model, `tenon bench MODEL --lengths=2048,131072`");
+        return tn_bench_lengths(c, what, tn_args_value(&c->args, "lengths"));
+    }
+    if (what && strcmp(what, "w2") == 0) return tn_bench_w2(c, threads ? (int)n : 1);
+    if (tn_args_value(&c->args, "only"))
+        return tn_error(TN_USAGE, "--only goes with w2, `tenon bench w2 --only=full,early`");
+    const rows r = { .gemm = !what || strcmp(what, "gemm") == 0,
+                     .ops = !what || strcmp(what, "ops") == 0,
+                     .gru = !what || strcmp(what, "gru") == 0,
+                     .relax = what && strcmp(what, "relax") == 0 };
+    const bool model = !r.gemm && !r.ops && !r.gru && !r.relax;
+    return model ? tn_bench_model(c, what, threads ? (int)n : 0) : bench_rows(c, &r, (int)n);
+}

@@ -1,0 +1,197 @@
+/* tenon eval: the held-out metrics of a trained run, or of a file of weights on data that are named, over a whole split; or
+ * one of the views of eval.h. Trains nothing. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/text.h"
+#include "cli/eval/eval.h"
+#include "cli/score_view.h"
+#include "cli/session_view.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/run/saved_model.h"
+#include "train/run/training.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A checkpoint stands in its run, which has the settings. */
+static tn_status find_run(const char *target, char run[TN_PATH_BYTES])
+{
+    char path[TN_PATH_BYTES];
+    for (int up = 0; up < 2; up++) {
+        TN_RETURN_IF(up ? tn_path_join(target, "..", run, TN_PATH_BYTES)
+                        : tn_path_join("", target, run, TN_PATH_BYTES));
+        TN_RETURN_IF(tn_path_join(run, "config.yaml", path, sizeof path));
+        if (access(path, F_OK) == 0) return TN_OK;
+    }
+    return tn_error(TN_BAD_FILE, "%.640s is no run: there is no config.yaml in it (`tenon train` makes runs)", target);
+}
+
+/* What the target says of its settings: a run by its config.yaml, a file of weights by words. */
+static tn_status find_settings(const char *target, char run[TN_PATH_BYTES], tn_arena *arena, tn_session_options *o)
+{
+    const char **said;
+    if (!tn_is_weights_file(target)) {
+        o->target = run;
+        return find_run(target, run);
+    }
+    TN_RETURN_IF(tn_weights_words(target, arena, &said, &o->n_said));
+    o->file = target;
+    o->said = said;
+    return TN_OK;
+}
+
+/* split= is ours; all other overrides are settings. */
+static tn_status sort_overrides(const tn_args *a, const char **settings, size_t *n, tn_data_split *split)
+{
+    *n = 0;
+    *split = TN_VALID;
+    for (size_t i = 0; i < a->overrides_n; i++) {
+        const char *o = a->overrides[i];
+        if (strncmp(o, "split=", 6) != 0) settings[(*n)++] = o;
+        else if (strcmp(o + 6, "test") == 0) *split = TN_TEST;
+        else if (strcmp(o + 6, "valid") == 0) *split = TN_VALID;
+        else return tn_error(TN_USAGE, "%.80s: the splits are valid and test", o);
+    }
+    return TN_OK;
+}
+
+typedef struct outcome {
+    const char *target, *split;
+    tn_evaluation found;
+    double seconds;
+    const char *counts; /* what is counted, and how many of it */
+    int64_t counted;
+} outcome;
+
+static tn_status emit_number(tn_cli *c, const outcome *o, const char *name, double value, const char *unit)
+{
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:s}", "name", name, "split", o->split, "value",
+                                    tn_number_or_null(value), "unit", unit));
+}
+
+static tn_status emit_count(tn_cli *c, const outcome *o, const char *name, int64_t value)
+{
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:s}", "name", name, "split", o->split, "value", (json_int_t)value,
+                                    "unit", name));
+}
+
+static tn_status emit(tn_cli *c, const outcome *o)
+{
+    char name[32];
+    const double rate = (double)o->counted / o->seconds, loss = tn_scores_first(&o->found.scores);
+    const bool perplexity = strcmp(o->counts, "tokens") == 0 && strcmp(o->found.scores.at[0].name, "loss") == 0;
+    if (!c->json) {
+        fprintf(c->out, "%s, %s: ", o->target, o->split);
+        tn_scores_print(c->out, &o->found.metrics, &o->found.scores, o->counts, false);
+        if (perplexity) fprintf(c->out, ", perplexity %.4g", exp(loss));
+        fprintf(c->out, ", %lld %s, %.0f %s/s\n", (long long)o->counted, o->counts, rate, o->counts);
+        return TN_OK;
+    }
+    TN_RETURN_IF(tn_scores_emit(c, &o->found.metrics, &o->found.scores, "", o->counts, o->split));
+    if (perplexity) TN_RETURN_IF(emit_number(c, o, "perplexity", exp(loss), ""));
+    TN_RETURN_IF(emit_count(c, o, o->counts, o->counted));
+    snprintf(name, sizeof name, "%s_per_s", o->counts);
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s++}", "name", name, "split", o->split, "value", rate, "unit",
+                                    o->counts, "/", "s"));
+}
+
+static tn_status check_split(const tn_session *s, tn_data_split split)
+{
+    const char *name = tn_data_split_names[split];
+    if (tn_session_count(s, split) > 0) return TN_OK;
+    if (s->model->records && s->source.epoch_batches && !tn_settings_text(s->settings, "task.name")[0])
+        return tn_error(TN_USAGE, "the data of model %s have no %s split: have its records hold out some",
+                        s->model->name, name);
+    if (s->source.epoch_batches)
+        return tn_error(TN_USAGE, "the task %s has no %s split: train with task.%s_frac larger than 0",
+                        tn_settings_text(s->settings, "task.name"), name, name);
+    return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE",
+                    tn_settings_text(s->settings, "data"), name, name, name);
+}
+
+static tn_status emit_play(tn_cli *c, const char *target, const tn_metric_row *own, const tn_source_play *p)
+{
+    if (!c->json) {
+        fprintf(c->out, "%s, likeliest actions: mean %s %.1f +-%.1f over %lld episodes\n", target, own->name, p->mean,
+                p->deviation, (long long)p->episodes);
+        return TN_OK;
+    }
+    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:I}", "name", own->name, "value", p->mean, "unit", own->unit,
+                                    "deviation", p->deviation, "episodes", (json_int_t)p->episodes));
+}
+
+static tn_status (*const views[])(const tn_eval *e, tn_session *s) = {
+    [TN_EVAL_POSITIONS] = tn_eval_positions,
+    [TN_EVAL_CONTEXTS] = tn_eval_contexts,
+    [TN_EVAL_RECEPTIVE_FIELD] = tn_eval_receptive_field,
+    [TN_EVAL_SPECTRUM] = tn_eval_spectrum,
+};
+
+static tn_status evaluate(const tn_eval *e, tn_session *s)
+{
+    tn_cli *c = e->c;
+    const char *target = e->target;
+    const tn_data_split split = e->split;
+    tn_source_play played;
+    char checkpoint[TN_PATH_BYTES], note[TN_CKPT_NOTE];
+    bool is_file;
+    outcome o = { .target = target, .split = tn_data_split_names[split] };
+    TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file, note));
+    TN_RETURN_IF(tn_cli_warn(c, note));
+    if (e->view && !s->source.text)
+        return tn_error(
+            TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text",
+            target);
+    if (!s->source.play) TN_RETURN_IF(check_split(s, split));
+    tn_ckpt_seen seen = tn_ckpt_look(checkpoint);
+    tn_status st;
+    do
+        st = is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
+                     : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note);
+    while (st == TN_BAD_FILE && tn_ckpt_another(target, "best", checkpoint, &seen));
+    TN_RETURN_IF(st);
+    tn_session_describe(s, c->err);
+    char shown[512]; /* a file's name may have lines of its own */
+    fprintf(c->err, "weights %s\n", tn_text_quote(checkpoint, shown, sizeof shown));
+    if (e->view) return views[e->view](e, s);
+    if (s->source.play) {
+        TN_RETURN_IF(s->source.play(s->source.ctx, TN_SESSION_EPISODES, &played));
+        return emit_play(c, target, s->source.metrics, &played);
+    }
+    const double start = tn_clock_s();
+    tn_trainer_steady(s->trainer, true);
+    TN_RETURN_IF(tn_evaluate(s->trainer, &s->source, 0, &o.found));
+    o.seconds = tn_clock_s() - start;
+    o.counts = tn_metric_counts(&s->source);
+    o.counted = strcmp(o.counts, "samples") == 0 ? tn_session_count(s, split) : o.found.count;
+    return emit(c, &o);
+}
+
+tn_status tn_cmd_eval(tn_cli *c)
+{
+    tn_status st = TN_OK;
+    tn_session s = { 0 };
+    tn_session_options o = { .asked = &c->asked, .needs_data = true, .evaluates = true };
+    char run[TN_PATH_BYTES];
+    tn_arena arena = { 0 };
+    tn_eval e;
+    TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
+    TN_RETURN_IF(tn_eval_read(c, &e));
+    const char **settings = tn_alloc((c->args.overrides_n + 1) * sizeof *settings);
+    if (!settings) return TN_MEMORY;
+    st = sort_overrides(&c->args, settings, &o.n, &o.split);
+    if (st == TN_OK) st = find_settings(e.target, run, &arena, &o);
+    o.overrides = settings;
+    o.weights = e.target;
+    o.looks = e.view == TN_EVAL_SPECTRUM;
+    if (o.looks) settings[o.n++] = "plan.recompute=none"; /* chunks put out nothing for instruments */
+    e.split = o.split;
+    if (st == TN_OK) st = tn_session_open_with(&o, &s);
+    if (st == TN_OK) st = evaluate(&e, &s);
+    tn_session_close(&s);
+    tn_arena_free(&arena);
+    tn_free(settings);
+    return st;
+}

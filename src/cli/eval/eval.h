@@ -1,0 +1,37 @@
+/* What `tenon eval` shows beyond one loss: by position, at other contexts, how far back it reaches (eval_context.c), and the
+ * spectrum (eval_spectrum.c). */
+#ifndef TN_CLI_EVAL_H
+#define TN_CLI_EVAL_H
+
+#include "cli/cli.h"
+#include "cli/context_list.h"
+#include "train/run/session.h"
+
+typedef enum tn_eval_view {
+    TN_EVAL_LOSS,
+    TN_EVAL_POSITIONS,
+    TN_EVAL_CONTEXTS,
+    TN_EVAL_RECEPTIVE_FIELD,
+    TN_EVAL_SPECTRUM
+} tn_eval_view;
+
+typedef struct tn_eval {
+    tn_cli *c;
+    const char *target; /* as typed */
+    tn_data_split split;
+    tn_eval_view view;
+    int64_t context; /* of positions and reach; 0: the trained one */
+    int64_t tokens;  /* to score, about; 0: all, or what is enough */
+    tn_context_list contexts;
+    const char *csv, *svg; /* files, or NULL */
+} tn_eval;
+
+/* What was typed: which view, with what. */
+tn_status tn_eval_read(tn_cli *c, tn_eval *out);
+/* Each on a session whose trainer has the weights. */
+tn_status tn_eval_positions(const tn_eval *e, tn_session *s);
+tn_status tn_eval_contexts(const tn_eval *e, tn_session *s);
+tn_status tn_eval_receptive_field(const tn_eval *e, tn_session *s);
+tn_status tn_eval_spectrum(const tn_eval *e, tn_session *s);
+
+#endif

@@ -1,0 +1,248 @@
+/* The table of a race, with what a reader has to know to judge it: settings that are not equal, rates that were tried and whether one
+ * at the end of the list was best, results that became worse again. Computes nothing. */
+#include "cli/race/race.h"
+#include "cli/score_view.h"
+
+#include <math.h>
+#include <string.h>
+
+int tn_race_name_width(const tn_race *r)
+{
+    int most = 12;
+    for (size_t i = 0; i < r->n; i++) {
+        const int n = (int)strlen(r->racer[i].name);
+        if (n > most) most = n;
+    }
+    return most < 40 ? most : 40;
+}
+
+const char *tn_race_loss_text(double loss, double bits, char buf[24])
+{
+    const double x = loss * (isnan(bits) ? 1 / log(2) : bits);
+    if (isnan(x)) snprintf(buf, 24, "-");
+    else snprintf(buf, 24, x < 1000 ? "%.3f %s" : "%.2g %s", x, isnan(bits) ? "b/token" : "b/B");
+    return buf;
+}
+
+/* What says most of an evaluation: the metric beside the loss where there is one. */
+static const char *score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24])
+{
+    const tn_metric_row *r = tn_metric_beside(&l->metrics, l->select);
+    double x = r ? tn_scores_get(s, r->name) : NAN;
+    if (isnan(x)) r = l->metrics.row[0], x = tn_scores_first(s);
+    if (tn_metric_is_nats(r) && r == l->metrics.row[0]) return tn_race_loss_text(x, bits, buf);
+    if (isnan(x)) snprintf(buf, 24, "-");
+    else if (tn_metric_is_part(r)) snprintf(buf, 24, "%.2f %% right", 100 * x);
+    else snprintf(buf, 24, "%.4g%s%.8s", x, *tn_metric_unit(r) ? " " : "", tn_metric_unit(r));
+    return buf;
+}
+
+const char *tn_race_memory_text(size_t bytes, char buf[24])
+{
+    if (bytes) snprintf(buf, 24, "%.0f MB", (double)bytes / 1e6);
+    else snprintf(buf, 24, "-");
+    return buf;
+}
+
+static double rate_of(const tn_race *r, const tn_racer *x) { return r->n_rates ? r->rate[x->chosen] : x->lr; }
+
+/* --- what is not equal ------------------------------------------------------------------------------------------------ */
+
+static tn_status emit_differences(const tn_race *r)
+{
+    for (size_t k = 0; k < r->n_differs; k++)
+        for (size_t i = 0; i < r->n; i++)
+            if (r->differs[k].value[i])
+                TN_RETURN_IF(
+                    tn_cli_emit(r->c, json_pack("{s:s, s:s, s:s, s:s}", "name", "not_equal", "config", r->racer[i].name,
+                                                "key", r->differs[k].key, "value", r->differs[k].value[i])));
+    return TN_OK;
+}
+
+static void print_difference(const tn_race *r, const tn_race_difference *d, FILE *f)
+{
+    const char *lead = " (";
+    fputs(d->key, f);
+    for (size_t i = 0; i < r->n; i++) {
+        if (!d->value[i]) continue;
+        fprintf(f, "%s%.40s for %s", lead, *d->value[i] ? d->value[i] : "\"\"", r->racer[i].name);
+        lead = ", ";
+    }
+    fputc(')', f);
+}
+
+static void print_differences(const tn_race *r)
+{
+    enum { MOST = 8 };
+    FILE *f = r->c->out;
+    bool lr = false;
+    if (!r->n_differs) return;
+    fprintf(f, "\nBesides what was typed, the sides differ in ");
+    for (size_t k = 0; k < r->n_differs; k++) {
+        lr |= strcmp(r->differs[k].key, "train.lr") == 0;
+        if (k < MOST) fprintf(f, "%s", k == 0 ? "" : k + 1 == r->n_differs ? " and " : ", ");
+        if (k < MOST) print_difference(r, &r->differs[k], f);
+    }
+    if (r->n_differs > MOST) fprintf(f, " and %zu more (--json has all)", r->n_differs - MOST);
+    fprintf(f, ": the table compares models together with these settings.%s\n",
+            lr ? " --lr=A,B,C trains every side at each of these rates and takes its best." : "");
+}
+
+/* --- rates ------------------------------------------------------------------------------------------------------------ */
+
+/* "" where the best rate lies between others. */
+static const char *edge_of(const tn_race *r, const tn_racer *x)
+{
+    const tn_race_trial *t = tn_race_chosen(x);
+    if (!t || isnan(tn_scores_first(&t->last.best))) return "";
+    if (tn_metric_is_part(t->last.select) && tn_scores_get(&t->last.best, t->last.select->name) == 1) return "";
+    if (x->chosen + 1 == r->n_rates) return "best at the largest rate tried: try a larger one";
+    return x->chosen == 0 ? "best at the smallest rate tried: try a smaller one" : "";
+}
+
+/* "bits/byte", or the first metric's own */
+static const char *unit_of(const tn_progress_report *l)
+{
+    if (!tn_metric_is_nats(l->metrics.row[0])) return tn_metric_unit(l->metrics.row[0]);
+    return isnan(l->bits) ? "bits/token" : "bits/byte";
+}
+
+static tn_status emit_rates(const tn_race *r, const tn_racer *x)
+{
+    for (size_t k = 0; k < x->n_trials; k++) {
+        const tn_race_trial *t = &x->trial[k];
+        if (!t->trained) continue;
+        const bool chosen = k == x->chosen;
+        TN_RETURN_IF(
+            tn_cli_emit(r->c, json_pack("{s:s, s:s, s:f, s:o, s:s, s:I, s:b, s:b, s:s}", "name", "rate_tried", "config",
+                                        x->name, "lr", r->rate[k], "value",
+                                        tn_number_or_null(tn_scores_first(&t->last.best) * tn_bits_of(&t->last)),
+                                        "unit", unit_of(&t->last), "step", (json_int_t)t->last.best_step, "diverged",
+                                        t->diverged, "chosen", chosen, "edge", chosen ? edge_of(r, x) : "")));
+    }
+    return TN_OK;
+}
+
+static void print_rates(const tn_race *r, int w)
+{
+    FILE *f = r->c->out;
+    fprintf(f, "\n%-*s", w, "rates tried");
+    for (size_t k = 0; k < r->n_rates; k++) fprintf(f, " %14g", r->rate[k]);
+    fprintf(f, "   best on held-out data; * is taken\n");
+    for (size_t i = 0; i < r->n; i++) {
+        const tn_racer *x = &r->racer[i];
+        if (!tn_race_chosen(x)) continue;
+        fprintf(f, "%-*s", w, x->name);
+        for (size_t k = 0; k < r->n_rates; k++) {
+            const tn_race_trial *t = &x->trial[k];
+            char text[24] = "diverged", cell[32];
+            if (!t->diverged) score_text(&t->last, &t->last.best, t->last.bits, text);
+            snprintf(cell, sizeof cell, "%s%s", t->trained ? text : "-", k == x->chosen ? "*" : "");
+            fprintf(f, " %14s", cell);
+        }
+        fprintf(f, "%s%s\n", *edge_of(r, x) ? "   " : "", edge_of(r, x));
+    }
+}
+
+/* --- the table -------------------------------------------------------------------------------------------------------- */
+
+static int put(json_t *row, const char *key, json_t *value) { return json_object_set_new(row, key, value); }
+
+/* All but the first, and that in another unit, which stand there already; without groups. */
+static int put_scores(json_t *row, const tn_progress_report *l, const char *lead, const tn_scores *s)
+{
+    char key[TN_SCORE_KEY];
+    int bad = 0;
+    for (size_t i = 1; i < s->n && !bad; i++) {
+        const tn_metric_row *r = tn_metric_find(&l->metrics, s->at[i].name);
+        if (!r || tn_metric_is_other_unit(r) || strcmp(r->name, s->at[i].name) != 0 || isnan(s->at[i].value)) continue;
+        snprintf(key, sizeof key, "%s%s", lead, s->at[i].name);
+        bad = put(row, key, tn_number_or_null(s->at[i].value));
+    }
+    return bad;
+}
+
+static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_trial *t)
+{
+    const tn_progress_report *l = &t->last;
+    const tn_metric_row *first = l->metrics.row[0];
+    const char *what = !tn_metric_is_nats(first) ? first->name : isnan(l->bits) ? "bits_per_token" : "bits_per_byte";
+    json_t *row =
+        json_pack("{s:s+, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name", "heldout_", what,
+                  "config", x->name, "value", tn_number_or_null(tn_scores_first(&l->last) * tn_bits_of(l)), "unit",
+                  unit_of(l), "best", tn_number_or_null(tn_scores_first(&l->best) * tn_bits_of(l)), "best_step",
+                  (json_int_t)l->best_step, "lr", rate_of(r, x), "parameters", (json_int_t)x->parameters, "steps",
+                  (json_int_t)l->step, "tokens", (json_int_t)l->tokens, "seconds", l->working_s, "tokens_per_s",
+                  l->tokens_per_s, "memory_bytes", (json_int_t)x->bytes);
+    int bad = !row;
+    const double tested = tn_scores_first(&x->test.scores);
+    if (!bad) bad |= put_scores(row, l, "heldout_", &l->last) || put_scores(row, l, "best_", &l->best);
+    if (!bad && !isnan(tested))
+        bad |= put(row, "test", tn_number_or_null(tested * tn_score_scale(&l->metrics, x->test_bits)));
+    if (!bad && !isnan(tested)) bad |= put_scores(row, l, "test_", &x->test.scores);
+    if (!bad && x->width.text[0]) bad |= put(row, "width", json_string(x->width.text));
+    if (!bad && t->last.worse) bad |= put(row, "worse_since_best", json_true());
+    if (!bad && !t->finished) bad |= put(row, "finished", json_false());
+    if (bad) json_decref(row);
+    return tn_cli_emit(r->c, bad ? NULL : row);
+}
+
+static void print_racer(const tn_race *r, const tn_racer *x, const tn_race_trial *t, int w)
+{
+    const tn_progress_report *l = &t->last;
+    char tokens[16], rate[16], last[24], best[24], test[24], memory[24], step[24] = "-";
+    if (!isnan(tn_scores_first(&l->best))) snprintf(step, sizeof step, "%lld", (long long)l->best_step);
+    fprintf(r->c->out, "%-*s %10lld %7lld %8s %8.1f %8g %14s %14s %8s", w, x->name, (long long)x->parameters,
+            (long long)l->step, tn_count_text((double)l->tokens, tokens), l->working_s, rate_of(r, x),
+            score_text(l, &l->last, l->bits, last), score_text(l, &l->best, l->bits, best), step);
+    if (r->n_rates) fprintf(r->c->out, " %14s", score_text(l, &x->test.scores, x->test_bits, test));
+    fprintf(r->c->out, " %9s %8s%s%s\n",
+            tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate),
+            tn_race_memory_text(x->bytes, memory), x->width.text[0] ? "  " : "", x->width.text);
+}
+
+static void print_head(const tn_race *r, int w)
+{
+    fprintf(r->c->out, "\n%-*s %10s %7s %8s %8s %8s %14s %14s %8s", w, "", "parameters", "steps", "tokens", "seconds",
+            "lr", "held out", "best", "at step");
+    if (r->n_rates) fprintf(r->c->out, " %14s", "test at best");
+    fprintf(r->c->out, " %9s %8s\n", isnan(tn_race_chosen(&r->racer[0])->last.samples_per_s) ? "tokens/s" : "samples/s",
+            "memory");
+}
+
+/* What became worse again, and what a choice has to do with the numbers. */
+static void print_notes(const tn_race *r)
+{
+    char text[TN_RISE_TEXT];
+    for (size_t i = 0; i < r->n; i++) {
+        const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
+        if (t && t->last.worse)
+            fprintf(r->c->out, "%s: %s: compare the best, which is what samples and contexts are of\n",
+                    r->racer[i].name, tn_training_rise(&t->last, tn_bits_of(&t->last), text));
+        if (!t || t->finished) continue;
+        fprintf(r->c->out, "%s: not finished", r->racer[i].name);
+        if (t->dir && r->equal != TN_EQUAL_SECONDS)
+            fprintf(r->c->out, "; `tenon train %s` goes on with it alone", t->dir);
+        fputc('\n', r->c->out);
+    }
+}
+
+tn_status tn_race_table(const tn_race *r)
+{
+    const int w = tn_race_name_width(r);
+    if (r->c->json) TN_RETURN_IF(emit_differences(r));
+    else {
+        print_differences(r);
+        if (r->n_rates) print_rates(r, w);
+        print_head(r, w);
+    }
+    for (size_t i = 0; i < r->n; i++) {
+        const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
+        if (!t) continue;
+        if (!r->c->json) print_racer(r, &r->racer[i], t, w);
+        else TN_RETURN_IF(emit_racer(r, &r->racer[i], t));
+        if (r->c->json && r->n_rates) TN_RETURN_IF(emit_rates(r, &r->racer[i]));
+    }
+    if (!r->c->json) print_notes(r);
+    return TN_OK;
+}

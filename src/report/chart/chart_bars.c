@@ -1,0 +1,67 @@
+/* Bars that lie: a row for each name, a bar for each group in it. */
+#include "base/alloc.h"
+#include "report/chart/chart_frame.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WIDTH = 720, BAR = 12, GAP = 10, NAME_COLUMNS = 28 };
+
+static void put_bar(const tn_bars *c, const tn_frame *f, size_t row, size_t group)
+{
+    const size_t i = row * c->n_groups + group;
+    const double v = tn__plot_place(&f->x, c->value[i]), zero = tn__frame_x(f, fmax(0, tn__plot_place(&f->x, 0)));
+    if (!isfinite(v)) return;
+    const double y = f->top + GAP / 2.0 + (double)row * (double)(BAR * c->n_groups + GAP) + (double)(BAR * group),
+                 x = tn__frame_x(f, v);
+    fprintf(f->out, "<rect class=\"n%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n",
+            group % TN_SVG_STYLES, fmin(x, zero), y, fabs(x - zero), BAR - 2);
+    const double s = c->spread ? c->spread[i] : NAN;
+    if (!isfinite(s) || s <= 0) return;
+    const double a = tn__frame_x(f, tn__plot_place(&f->x, c->value[i] - s)),
+                 b = tn__frame_x(f, tn__plot_place(&f->x, c->value[i] + s));
+    fprintf(f->out, "<line class=\"a\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", fmax(a, f->left), b,
+            y + BAR / 2.0 - 1, y + BAR / 2.0 - 1);
+}
+
+/* 0 and the ends of all whiskers: what the axis must hold. */
+static tn_status axis_of(const tn_bars *c, tn_plot_axis *out)
+{
+    const size_t n = c->n * c->n_groups;
+    double *v = tn_alloc(sizeof *v * (2 * n + 1));
+    if (!v) return TN_MEMORY;
+    v[2 * n] = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double s = c->spread && isfinite(c->spread[i]) ? c->spread[i] : 0;
+        v[2 * i] = c->value[i] + s, v[2 * i + 1] = c->value[i] < 0 ? c->value[i] - s : c->value[i];
+    }
+    tn__plot_axis_of(v, 2 * n + 1, false, 0.02, 9, out);
+    tn_free(v);
+    return TN_OK;
+}
+
+tn_status tn_chart_bars(const tn_bars *c, FILE *out)
+{
+    if (!c->n || !c->n_groups) return tn_error(TN_USAGE, "a chart of bars needs rows and groups");
+    size_t longest = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        const size_t k = tn__plot_columns(c->names[i]);
+        longest = k > longest ? k : longest;
+    }
+    if (longest > NAME_COLUMNS) longest = NAME_COLUMNS;
+    const double row = (double)(BAR * c->n_groups + GAP);
+    const int height = 70 + (int)(row * (double)c->n) + 52;
+    tn_frame f = {
+        .out = out, .left = 30 + 7.4 * (double)longest, .right = WIDTH - 26, .top = 70, .bottom = height - 52
+    };
+    TN_RETURN_IF(axis_of(c, &f.x));
+    tn__svg_begin(out, WIDTH, height, c->title ? c->title : "bars", c->n_groups);
+    tn__svg_heading(out, c->title);
+    tn__frame_axes(&f, c->x_label, NULL, false);
+    if (c->n_groups > 1) tn__frame_names(&f, c->groups, c->n_groups);
+    for (size_t i = 0; i < c->n; i++) {
+        tn__svg_label(out, "t e", f.left - 8, f.top + ((double)i + 0.5) * row + 4, c->names[i], NAME_COLUMNS);
+        for (size_t g = 0; g < c->n_groups; g++) put_bar(c, &f, i, g);
+    }
+    return tn__frame_done(&f);
+}

@@ -1,0 +1,34 @@
+/* What the two writers of plots share: axes with their ticks, and names made safe to print. Private to src/report/plot*. */
+#ifndef TN_REPORT_PLOT_AXIS_H
+#define TN_REPORT_PLOT_AXIS_H
+
+#include "report/chart/plot.h"
+
+enum { TN_PLOT_TICKS = 24 };
+
+typedef struct tn_plot_axis {
+    double lo, hi; /* the ends, in the axis' own scale: log10 of the value on a log axis; lo < hi */
+    bool log;
+    bool empty; /* no finite value at all; lo and hi are then a stand-in */
+    int ticks;
+    double at[TN_PLOT_TICKS]; /* (ticks) place between the ends, 0..1, ascending */
+    char label[TN_PLOT_TICKS][24];
+} tn_plot_axis;
+
+/* The axes of a plot, each with at most so many ticks (2 .. TN_PLOT_TICKS). */
+void tn__plot_axes(const tn_plot *p, int x_ticks, int y_ticks, tn_plot_axis *x, tn_plot_axis *y);
+/* One axis over n values; `pad`: room beyond the smallest and largest, as a part of their distance. */
+void tn__plot_axis_of(const double *value, size_t n, bool log, double pad, int ticks, tn_plot_axis *out);
+/* Place of a value on its axis, 0..1; NaN when it has none. */
+double tn__plot_place(const tn_plot_axis *a, double value);
+/* Place of point i of a series on both axes; false for a gap. */
+bool tn__plot_point(const tn_plot_axis *x, const tn_plot_axis *y, const tn_series *s, size_t i, double *px, double *py);
+
+/* Copies the next character of *s to `out` and advances; false at the end. Control characters and bytes that are not
+ * UTF-8 become '?': a name may come from a file. */
+bool tn__plot_char(const char **s, char out[5]);
+size_t tn__plot_columns(const char *s); /* how many such characters */
+
+tn_status tn__plot_check(const tn_plot *p);
+
+#endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A training step on two threads while another process takes one of the two cores: bench/contended.sh [ROUNDS] [MODEL key=value ...]
-# Steps are timed alone and beside a busy loop in turn. Ends with 1 where the median slows by more than 2.5 times (a
-# step that waits for its other half at barriers cannot do better than 2).
+# Times a training step on two threads while another process uses one of the two cores: bench/contended.sh [ROUNDS] [MODEL key=value ...]
+# Alternates between steps alone and steps with a busy loop. Exits with 1 if the median slowdown exceeds 2.5 (with barriers between
+# the threads, 2 is the best possible).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 tenon=${TENON:-$root/build/tenon}
@@ -22,7 +22,7 @@ for ((i = 0; i < rounds; i++)); do
     beside=$(step "$@")
     stop
     ratio=$(awk "BEGIN { printf \"%.2f\", $beside / $alone }")
-    echo "alone $alone ms, beside a busy loop $beside ms: $ratio"
+    echo "alone $alone ms, with a busy loop $beside ms: $ratio"
     ratios+="$ratio"$'\n'
 done
 median=$(printf %s "$ratios" | sort -n | sed -n "$(((rounds + 1) / 2))p")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What equilibrium networks learn, as tables in Markdown: digits (ten pairs of runs), digits as the report measured them, half precision,
-# MNIST, and the two control tasks. Every run is a `tenon train` that can be repeated by hand; seeds are the same on both sides of a pair,
-# and a result is that of the checkpoint chosen on the validation part, on the test part.
+# Accuracy of equilibrium networks, as tables in Markdown: digits (ten paired seeds), digits by the report's protocol, reduced
+# precision, MNIST, and the two control tasks. Every run is a `tenon train` that can be repeated by hand; both sides of a pair use the
+# same seed, and results are on the test split, for the checkpoint selected on the validation split.
 #
-#     bench/equilibrium.sh [digits] [optimistic] [half] [mnist] [control]      (all, where none is named)
+#     bench/equilibrium.sh [digits] [optimistic] [half] [mnist] [control]      (default: all)
 #
 # IMAGES names the folder with digits/ and mnist/, SEEDS the seeds, TENON the command, THREADS its threads.
 set -u
@@ -12,7 +12,7 @@ tenon=${TENON:-build/tenon} images=${IMAGES:-../shared/data/images} seeds=${SEED
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
-# One number of a run's results: $1 its name, then the arguments of train.
+# One number from the result of a run: $1 its name, then the arguments of train.
 result() {
     local name=$1
     shift
@@ -20,7 +20,7 @@ result() {
         sed -n "s/.*\"name\": *\"$name\", *\"value\": *\([-0-9.e+]*\).*/\1/p" | tail -1
 }
 
-# Mean and deviation of the numbers on stdin.
+# Mean and standard deviation of the numbers on stdin.
 spread() { awk '{ n++; s += $1; q += $1 * $1 } END { m = s / n; printf "%.4f +-%.4f", m, (n > 1 ? sqrt((q - n * m * m) / (n - 1)) : 0) }'; }
 
 # 95 % interval of the mean difference of two columns (Student's t for 9 degrees of freedom at ten pairs; 2.776 at five).
@@ -53,11 +53,11 @@ digits() {
 
 optimistic() {
     local data="task.data=$images/digits/digits.csv.gz"
-    echo "### Digits as the report measured them: the best epoch on the test part (optimistic), 80/20, d=13"
+    echo "### Digits as the report measured them: the best epoch on the test split (optimistic), 80/20, d=13"
     echo
     echo "| | mean and deviation |"
     echo "| --- | --- |"
-    for preset in digits_tep_faithful digits_tep digits_bptt; do # the test part stands where validation does: best_accuracy is of it
+    for preset in digits_tep_faithful digits_tep digits_bptt; do # the test split is used for validation, so best_accuracy is on it
         each_seed best_accuracy "$work/x" $preset "$data" task.valid_frac=0.2 task.test_frac=0 train.schedule=constant train.lr=0.0255 \
             train.epochs=30 iterations=26 seed=SEED task.split_seed=SEED
         echo "| $preset | $(spread <"$work/x") |"

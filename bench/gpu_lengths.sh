@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# TEN against GPT on a GPU, by the length of the sequences: bench/gpu_lengths.sh [key=value ...]
-# Equal parameters (111.9 and 112.0 M; the GPT is Llama shaped, so that no table of positions grows with the length), equal tokens a
-# step, equal recompute policy (plan.recompute of the command line; none by default). For each length a line of either: milliseconds
-# and tokens a second of the median step, planned and measured memory of the GPU; then the ratio. What does not fit is said and
-# skipped. About a minute. LENGTHS="1024 65536" chooses lengths, TOKENS=65536 the tokens of a step, SECONDS_EACH=1.5 the time of
-# a row (at least 4 steps), DEVICE=cuda, TENON the command.
+# Training speed of TEN against GPT on a GPU, by sequence length: bench/gpu_lengths.sh [key=value ...]
+# Equal parameters (111.9 and 112.0 M; the GPT is Llama shaped, so no position table grows with the length), equal tokens per step,
+# equal recompute policy (plan.recompute from the command line; default none). For each length, one line per model: median step time,
+# tokens per second, planned and measured GPU memory; then the ratio. A model that does not fit is reported and skipped. Takes about
+# a minute. Environment: LENGTHS="1024 65536", TOKENS=65536 per step, SECONDS_EACH=1.5 per measurement (at least 4 steps),
+# DEVICE=cuda, TENON (the command).
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 tenon=${TENON:-$root/build/tenon}
 tokens=${TOKENS:-65536} device=${DEVICE:-cuda} seconds=${SECONDS_EACH:-1.5}
 lengths=${LENGTHS:-1024 2048 4096 8192 16384 32768 65536}
-ten="ten_tiny dim=768 layers=12 heads=12 k=64 vocab=50257" # a preset: behind \`bench ten\` there is a row of its own
+ten="ten_tiny dim=768 layers=12 heads=12 k=64 vocab=50257" # a preset, because \`bench ten\` has its own default row
 gpt="gpt shape=llama dim=768 layers=12 heads=12 ffn=1632 vocab=50257"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 field() { sed -n "s/.*\"$1\": *\"\{0,1\}\([^,\"}]*\).*/\1/p"; }
 
-# NAME LENGTH, then settings: prints the line and leaves the milliseconds in $ms, or nothing there.
+# NAME LENGTH, then settings: prints the line and sets $ms to the milliseconds (empty if it failed).
 measure() {
     local name=$1 length=$2 batch=$((tokens / $2))
     shift 2

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # A TEN and a transformer of 3 M parameters on WikiText-2: 5 M tokens each (1.7 epochs), one seed, two learning rates each,
-# compared on the whole valid split; the better rate of each is then scored once on test. Prints a table in Markdown.
+# compared on the whole valid split; the better rate of each is then evaluated once on test. Prints a table in Markdown.
 #
-#   bench/wikitext2.sh DATA OUT [JOBS]     DATA: a folder made by `tenon data prepare`, see below; OUT: where the runs go;
-#                                          JOBS runs at a time share the cores (default 1). Run again, it goes on.
+#   bench/wikitext2.sh DATA OUT [JOBS]     DATA: a folder made by `tenon data prepare`, see below; OUT: folder for the runs;
+#                                          JOBS runs at a time share the cores (default 1). Rerun to resume.
 #                                          EXTRA="device=cpu": settings for all runs; COMPUTE: bf16 (default) or f32.
 #
 # DATA comes from the tokenised WikiText-2 (train.txt.gz, valid.txt.gz and test.txt.gz in W):

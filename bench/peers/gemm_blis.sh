@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tenon's matrix product beside BLIS, run in turn: bench/peers/gemm_blis.sh [THREADS ...]   (default: 1 2)
-# Needs Debian's libblis-dev. Prints Markdown tables; ends with 1 where the two products differ.
+# Tenon's matrix product against BLIS, alternating: bench/peers/gemm_blis.sh [THREADS ...]   (default: 1 2)
+# Needs Debian's libblis-dev. Prints Markdown tables; exits with 1 if the two products differ.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${BUILD:-build}

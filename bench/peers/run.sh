@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tenon against PyTorch: bench/peers/run.sh PYTHON [gpt2|ten|gru|tep ...]
-# PYTHON is an interpreter with torch (README.md). Builds the command, then run.py times both sides in turn and prints
-# one page of Markdown on stdout, what is going on on stderr. It takes an hour or two for all of them; PEERS_SMALL=1 runs tiny
-# shapes for a test of the machinery, PEERS_ROUNDS (5), PEERS_THREADS ("1 2") and PEERS_SECONDS (20) change the rest.
+# PYTHON is an interpreter with torch (README.md). Builds the command, then run.py times both sides alternately and prints one page of
+# Markdown on stdout and progress on stderr. All cases take an hour or two. PEERS_SMALL=1 runs tiny shapes to test the script itself;
+# PEERS_ROUNDS (5), PEERS_THREADS ("1 2") and PEERS_SECONDS (20) change the rest.
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
 python=$(command -v "$1") || { echo "run.sh: there is no $1" >&2; exit 2; }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The comparison of TEN with transformers, from raw text to a table: examples/quality/run.sh [small|gpu|STUDY.yaml] [key=value ...]
-#   text=DIR   wikitext-2/{train,valid,test}.txt[.gz] and books/*.txt[.gz] (../shared/data/text beside the repository)
-#   out=DIR    where everything goes (runs/quality-NAME)
-#   vocab=N    tokens of the tokenizer that is trained on the text (8192; small: 1024)
-#   held=N     bytes of the validation and the test text that are used, from their beginning (0: all; small: 98304)
-#   tenon=FILE the program (build/tenon)
+# Compares TEN with transformers, from raw text to a table: examples/quality/run.sh [small|gpu|STUDY.yaml] [key=value ...]
+#   text=DIR   wikitext-2/{train,valid,test}.txt[.gz] and books/*.txt[.gz] (default: ../shared/data/text next to the repository)
+#   out=DIR    output folder (runs/quality-NAME)
+#   vocab=N    vocabulary of the tokenizer trained on the text (8192; small: 1024)
+#   held=N     use the first N bytes of the validation and test text (0: all; small: 98304)
+#   tenon=FILE the command (build/tenon)
 #   against=SIDE side=SIDE  the question: is the second better than the first (gpt, ten)?
-#   --workers=N --seconds=S  as `tenon lab run` takes them
-#   --sides=NAME,NAME  only these for now; the table has those that have ended, and the command without it goes on with the others
-# Stopped at any moment, the same command goes on. Other key=value are settings of all trainings (train.steps=600).
+#   --workers=N --seconds=S  passed to `tenon lab run`
+#   --sides=NAME,NAME  train only these; the table has those that have finished. Rerun without it to train the others
+# Rerun the command to resume. Other key=value are settings of all trainings (train.steps=600).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 die() { echo "error: $*" >&2; exit 2; }
@@ -37,7 +37,7 @@ esac
 mkdir -p "${out:=$root/runs/quality-$study}"
 out=$(cd "$out" && pwd)
 
-# --- the text: a tokenizer trained on the training part, three parts as shards ---
+# --- the text: a tokenizer trained on the train split, three splits as shards ---
 find_text() { # $1: name without .txt
     for f in "$text/$1.txt" "$text/$1.txt.gz"; do [ -r "$f" ] && { echo "$f"; return; }; done
     die "there is no $text/$1.txt or .txt.gz: name the folder that has wikitext-2 and books with text=DIR"
@@ -65,7 +65,7 @@ words=("$file" "data=$out/data" "${settings[@]}" "--db=$db")
 [ -e "$db" ] || "$tenon" lab run "${words[@]}" "${only[@]}" --plan | tee "$out/plan.txt"
 "$tenon" lab run "${words[@]}" "${flags[@]}" "${only[@]}"
 
-# The table is of the sides that have ended: all of them, or with --sides at least those that were chosen.
+# The table has the sides that have finished: all of them, or with --sides at least the chosen ones.
 ended='' left=''
 while IFS= read -r line; do
     name=${line#*'"side":"'} name=${name%%'"'*}
@@ -75,7 +75,7 @@ chosen=${only[0]-} chosen=${chosen#--sides=}
 has() { case ,$1, in *,"$2",*) ;; *) return 1 ;; esac; } # $1: a,b,c  $2: a name
 for name in ${left//,/ }; do
     if [ ${#only[@]} = 0 ] || has "$chosen" "$name"; then
-        echo "not finished: the same command goes on"
+        echo "not finished: rerun this command to resume"
         exit 0
     fi
 done
@@ -91,4 +91,4 @@ fi
 "$tenon" lab plot "$db" --html="$out/report.html"
 "$tenon" lab export "$db" --format=csv --out="$out/trials.csv"
 echo "written $out: table.txt, curves.svg, report.html, trials.csv"
-[ -z "$left" ] || echo "not run yet: $left; the command without --sides goes on with them"
+[ -z "$left" ] || echo "not run yet: $left; rerun without --sides to train them"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What the networks remember: examples/recall/run.sh [mqar] [copy] [needle]     (all three where none is named)
+# Recall tasks: examples/recall/run.sh [mqar] [copy] [needle]     (default: all three)
 #
 #   mqar    associative recall of 8, 16, 32 and 64 pairs over 256 tokens: ten, recall, ten_hybrid, gpt and gpt_conv_gate with 2 and with
-#           4 layers at three learning rates each; accuracy at questions of the test sequences
+#           4 layers at three learning rates each; accuracy on test sequences
 #   copy    the first token over 4,096 and over 32,768 tokens
-#   needle  a pair hidden in noise of up to 4,096 tokens, asked for at the end; accuracy by depth, then of the same network at 8,192
+#   needle  a pair hidden in noise of up to 4,096 tokens, queried at the end; accuracy by depth, then the same network at 8,192
 #
-# Every training is a run in $OUT (runs/recall) and says its command; one that was stopped goes on, one that is finished is read. The
-# table is written there too, as table.txt. STEPS=3000 BATCH=128 LRS="7e-4 1e-3 2e-3" LAYERS="2 4" MODELS="ten ..." SEED=0
-# choose what is trained, DEVICE=auto where, TENON the command; what else stands behind -- is given to every training.
+# Every training is a run in $OUT (runs/recall) and prints its command; stopped runs are resumed, finished ones are only read. The
+# table is written to table.txt there. STEPS=3000 BATCH=128 LRS="7e-4 1e-3 2e-3" LAYERS="2 4" MODELS="ten ..." SEED=0 choose
+# what is trained, DEVICE=auto the device, TENON the command; arguments after -- are passed to every training.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 tenon=${TENON:-$root/build/tenon} out=${OUT:-runs/recall} device=${DEVICE:-auto} seed=${SEED:-0}

@@ -51,7 +51,7 @@ typedef enum tenon_status {
 typedef struct tenon_net tenon_net;             /* a model with its settings, tensors and plans */
 typedef struct tenon_tokenizer tenon_tokenizer; /* text to token ids and back */
 
-const char *tenon_version(void); /* "0.1.0" */
+const char *tenon_version(void); /* "0.2.0" */
 int tenon_api_version(void);     /* TENON_API_VERSION of the library that runs */
 const char *tenon_error(void);   /* of this thread's last failure; never NULL */
 

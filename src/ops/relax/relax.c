@@ -23,6 +23,7 @@ static tn_status check_floats(const tn_sig *s, int i, const char *name, tn_dims 
 static tn_status check_map(const tn_sig *s, const tn_relax_attr *a)
 {
     const tn_dims x = s->in[TN_RELAX_A].dims, w1 = s->in[TN_RELAX_W1].dims;
+    if ((unsigned)a->kind >= TN_RELAX_KINDS) return tn_error(TN_USAGE, "unknown kind %d: see relax.h", (int)a->kind);
     if (s->in[TN_RELAX_A].absent || x.rank != 2 || !tn_dtype_is_float(s->in[TN_RELAX_A].dtype) || x.dim[1] < 1)
         return tn_error(TN_USAGE, "a must be floats of shape (B,d): a row for each sample");
     if (s->in[TN_RELAX_W1].absent || w1.rank != 2 || w1.dim[1] != x.dim[1] || w1.dim[0] < 1)

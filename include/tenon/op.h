@@ -96,6 +96,34 @@ typedef enum tn_layout {
     TN_LAYOUT_MATRIX = 2 /* the last axis or the one before it is contiguous */
 } tn_layout;
 
+/* The elementwise function of a node, where some kernel knows it as its neighbour's. */
+typedef enum tn_function {
+    TN_FN_OTHER,
+    TN_FN_ADD,
+    TN_FN_MUL,
+    TN_FN_NEG,
+    TN_FN_SILU,
+    TN_FN_SIGMOID,
+    TN_FN_SOFTPLUS
+} tn_function;
+
+/* What the planner's passes ask of an op's kernels besides. Inputs and outputs by number, where 0 stands for none. */
+typedef struct tn_fusion {
+    tn_function (*function)(const void *attr);
+    const struct tn_absorb_rule *absorbs; /* absorb.c: ops/absorb.h; the last one has no name */
+    int sum_in, sum_out; /* fuse.c: input 0 may be a sum with this input; this output then gets it, the rest move up */
+    int columns_in;      /* columns.c: backward, din of this gets the sum of din 0's rows */
+    int bias_in;         /* columns.c: backward, din of this is the sum of dout 0's rows, unless pre_out is read */
+    int pre_out;         /* slope.c: output 0 is an activation of this one (plus after_in, where that is given), */
+    int after_in;
+    bool (*is_gelu)(const void *attr); /* ... gelu; */
+    int slope_in;                      /* slope.c: backward, din 0 is multiplied by gelu's slope at this input */
+    int weight_in, packed_in;          /* pack.c: a weight, and the same as pack_weight leaves it; */
+    bool (*packs)(const tn_sig *s, bool backward); /* ... is the product faster with it? */
+    uint64_t rounded_in; /* pack.c: weights and biases that follow the type of input 0 (CUDA) */
+    uint64_t some_rows;  /* plan.c: inputs of which it reads a few rows only */
+} tn_fusion;
+
 typedef struct tn_op {
     const char *name;
     size_t attr_bytes;
@@ -122,6 +150,7 @@ typedef struct tn_op {
     uint64_t
         late_out; /* not 0: the backward kernel can make the outputs on its way, if it reads none of them but these;
                           where nobody needs them earlier, the forward kernel is then not called (makes_out) */
+    tn_fusion fusion;
 } tn_op;
 
 /* In a tn_op: .switch_name and .switch_row of an op with a plain twin. */

@@ -2,8 +2,6 @@
  * that are added in a fixed order. */
 #include "ops/anderson.h"
 
-#include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 enum { LANES = 8 };
@@ -114,45 +112,17 @@ static pairs pairs_of(const tn_anderson *a, int64_t sample)
     return (pairs){ a->r + sample * m * a->width, a->f + sample * m * a->width, a->gram + sample * m * m };
 }
 
-/* Keeps the pair and its products with the others; the oldest gives way. Returns its place. */
-static int keep(const tn_anderson *a, int64_t sample, const pairs *p, const float *x, const float *f)
+/* Keeps the pair, the n-th, and its products with the others; the oldest gives way. Returns its place. */
+static int keep(const tn_anderson *a, int64_t sample, const pairs *p, int n, const float *x, const float *f)
 {
-    const int m = a->memory, at = a->kept[sample] ? (a->newest[sample] + 1) % m : 0;
+    const int m = a->memory, at = n > 1 ? (a->newest[sample] + 1) % m : 0;
     float *r = p->r + at * a->width;
     memcpy(p->f + at * a->width, f, sizeof *f * (size_t)a->width);
     for (int64_t i = 0; i < a->width; i++) r[i] = f[i] - x[i];
     a->newest[sample] = at;
-    if (a->kept[sample] < m) a->kept[sample]++;
-    for (int k = 0; k < a->kept[sample]; k++)
-        p->gram[at * m + k] = p->gram[k * m + at] = dot(r, p->r + k * a->width, a->width);
+    a->kept[sample] = n;
+    for (int k = 0; k < n; k++) p->gram[at * m + k] = p->gram[k * m + at] = dot(r, p->r + k * a->width, a->width);
     return at;
-}
-
-/* (G + e tr/n I) weight = 1 by Cholesky, then scaled to sum 1; false if that cannot be done. */
-static bool weigh(const double *gram, int m, int n, double *weight)
-{
-    double c[TN_ANDERSON_MOST][TN_ANDERSON_MOST], trace = 0, sum = 0;
-    for (int i = 0; i < n; i++) trace += gram[i * m + i];
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k <= i; k++) {
-            double s = gram[i * m + k] + (i == k ? TN_ANDERSON_REGULAR * trace / n : 0);
-            for (int j = 0; j < k; j++) s -= c[i][j] * c[k][j];
-            if (k < i) c[i][k] = s / c[k][k];
-            else if (s > 0 && isfinite(s)) c[i][i] = sqrt(s);
-            else return false;
-        }
-    for (int i = 0; i < n; i++) {
-        weight[i] = 1;
-        for (int j = 0; j < i; j++) weight[i] -= c[i][j] * weight[j];
-        weight[i] /= c[i][i];
-    }
-    for (int i = n - 1; i >= 0; i--) {
-        for (int j = i + 1; j < n; j++) weight[i] -= c[j][i] * weight[j];
-        weight[i] /= c[i][i];
-        sum += weight[i];
-    }
-    for (int i = 0; i < n; i++) weight[i] /= sum;
-    return sum > 0 && isfinite(sum);
 }
 
 /* x = f_at + sum_k weight_k (f_k - f_at): with a sum of 1 the same as sum weight_k f_k, and exact where all f agree. */
@@ -187,7 +157,7 @@ static double step_back(const tn_anderson *a, const pairs *p, int at, float damp
 double tn_anderson_step(const tn_anderson *a, int64_t sample, float damping, float *x, const float *f)
 {
     const pairs p = pairs_of(a, sample);
-    double distance, size, weight[TN_ANDERSON_MOST];
+    double distance, size, weight[TN_ANDERSON_MOST], factor[TN_ANDERSON_MOST * TN_ANDERSON_MOST];
     tn_residual_norms(a->width, x, f, &distance, &size);
     if (!isfinite(distance)) {
         const bool extrapolated = a->kept[sample] > 1;
@@ -196,10 +166,11 @@ double tn_anderson_step(const tn_anderson *a, int64_t sample, float damping, flo
         return extrapolated ? step_back(a, &p, at, damping, x) : tn_damped_step(a->width, damping, x, f);
     }
     const double r = sqrt(distance);
-    if (a->kept[sample] && r > TN_ANDERSON_GROWTH * a->before[sample]) tn_anderson_restart(a, sample);
+    const int n = tn_anderson_pairs(a->memory, a->kept[sample], r, a->before[sample]);
+    const int at = keep(a, sample, &p, n, x, f);
     a->before[sample] = r;
-    const int at = keep(a, sample, &p, x, f), n = a->kept[sample];
-    if (n > 1 && weigh(p.gram, a->memory, n, weight)) return combine(a, &p, n, at, weight, x);
+    if (n > 1 && tn_anderson_weigh(p.gram, a->memory, n, factor, TN_ANDERSON_MOST, weight))
+        return combine(a, &p, n, at, weight, x);
     if (n > 1) tn_anderson_restart(a, sample);
     return tn_damped_step(a->width, damping, x, f);
 }

@@ -16,7 +16,7 @@ enum { TN_D_DISTANCE, TN_D_SIZE, TN_D_SELF, TN_D_DOTS };
 /* A block's own, in shared memory. */
 template <int M>
 struct tn_d_solving {
-    double part[M + TN_D_DOTS][32], sum[M + TN_D_DOTS], weight[M], factor[M][M];
+    double part[M + TN_D_DOTS][32], sum[M + TN_D_DOTS], weight[M], factor[M * M];
     bool solved;
 };
 
@@ -78,35 +78,6 @@ __device__ __forceinline__ void tn_d_measure(const tn_d_step &s, tn_d_solving<M>
     else tn_d_totals<(int)TN_D_DOTS>(v, q);
 }
 
-/* (G + e tr/n I) weight = 1 by Cholesky, then scaled to sum 1; false if that cannot be done. */
-template <int M>
-__device__ inline bool tn_d_weigh(const double *gram, int m, int n, tn_d_solving<M> *q)
-{
-    double(*c)[M] = q->factor, *weight = q->weight, trace = 0, sum = 0;
-    for (int i = 0; i < n; i++) trace += gram[i * m + i];
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k <= i; k++) {
-            double s = gram[i * m + k] + (i == k ? TN_ANDERSON_REGULAR * trace / n : 0);
-            for (int j = 0; j < k; j++) s -= c[i][j] * c[k][j];
-            if (k < i) c[i][k] = s / c[k][k];
-            else if (s > 0 && isfinite(s)) c[i][i] = sqrt(s);
-            else return false;
-        }
-    for (int i = 0; i < n; i++) {
-        double s = 1;
-        for (int j = 0; j < i; j++) s -= c[i][j] * weight[j];
-        weight[i] = s / c[i][i];
-    }
-    for (int i = n - 1; i >= 0; i--) {
-        double s = weight[i];
-        for (int j = i + 1; j < n; j++) s -= c[j][i] * weight[j];
-        weight[i] = s / c[i][i];
-        sum += weight[i];
-    }
-    for (int i = 0; i < n; i++) weight[i] /= sum;
-    return sum > 0 && isfinite(sum);
-}
-
 enum tn_d_way { TN_D_DAMPED, TN_D_MIXED, TN_D_BACK }; /* how x moves: see tn_d_move */
 
 /* x becomes (1-d) x + d f; or f + sum_k weight_k (f_k - f); or f_at - (1-d) r_at. `keep`: the pair goes to place `at`, whose own
@@ -150,13 +121,12 @@ __device__ inline double tn_d_anderson(const tn_anderson &a, int64_t sample, con
         if (threadIdx.x == 0) a.kept[sample] = a.newest[sample] = 0;
         return tn_d_move(s, kept > 1 ? TN_D_BACK : TN_D_DAMPED, damping, at, 0, false, q);
     }
-    if (kept && r > TN_ANDERSON_GROWTH * before) kept = 0;
-    at = kept ? (at + 1) % m : 0;
-    kept = kept < m ? kept + 1 : m;
+    kept = tn_anderson_pairs(m, kept, r, before);
+    at = kept > 1 ? (at + 1) % m : 0;
     if (threadIdx.x == 0) {
         for (int k = 0; k < kept; k++)
             gram[at * m + k] = gram[k * m + at] = q->sum[k == at ? (int)TN_D_SELF : TN_D_DOTS + k];
-        q->solved = kept > 1 && tn_d_weigh(gram, m, kept, q);
+        q->solved = kept > 1 && tn_anderson_weigh(gram, m, kept, q->factor, M, q->weight);
         const bool restart = kept > 1 && !q->solved;
         a.before[sample] = r;
         a.kept[sample] = restart ? 0 : kept;

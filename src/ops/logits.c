@@ -1,5 +1,71 @@
-/* Labels and weights of losses: checks, sums, and the gradient by the weights. Serial: a few numbers per token. */
+/* Pieces of logits: the three products. Labels and weights of losses: checks, sums, and the gradient by the weights; serial, a few
+ * numbers per token. */
 #include "ops/logits.h"
+
+#include "backend/cpu/gemm.h"
+
+static void multiply(const tn_call *c, const tn_logits *l, tn_gemm g)
+{
+    g.batch = 1;
+    g.alpha = 1;
+    g.round = c->round;
+    g.bf16x3 = c->bf16x3;
+    g.portable_only = c->portable;
+    tn_gemm_run(c->pool, &g, l->gemm);
+}
+
+void tn_logits_make(const tn_call *c, const tn_logits *l)
+{
+    multiply(c, l,
+             (tn_gemm){ .m = l->rows,
+                        .n = l->columns,
+                        .k = l->d,
+                        .a = l->x,
+                        .a_row = l->d,
+                        .a_col = 1,
+                        .b = l->w,
+                        .b_row = 1,
+                        .b_col = l->d,
+                        .b_type = l->w_type,
+                        .c = l->at,
+                        .c_row = l->apart,
+                        .bias = l->bias });
+}
+
+void tn_logits_dx(const tn_call *c, const tn_logits *l, float *dx, bool add)
+{
+    multiply(c, l,
+             (tn_gemm){ .m = l->rows,
+                        .n = l->d,
+                        .k = l->columns,
+                        .a = l->at,
+                        .a_row = l->apart,
+                        .a_col = 1,
+                        .b = l->w,
+                        .b_row = l->d,
+                        .b_col = 1,
+                        .b_type = l->w_type,
+                        .c = dx,
+                        .c_row = l->d,
+                        .accumulate = add });
+}
+
+void tn_logits_dw(const tn_call *c, const tn_logits *l, float *dw, bool add)
+{
+    multiply(c, l,
+             (tn_gemm){ .m = l->columns,
+                        .n = l->d,
+                        .k = l->rows,
+                        .a = l->at,
+                        .a_row = 1,
+                        .a_col = l->apart,
+                        .b = l->x,
+                        .b_row = l->d,
+                        .b_col = 1,
+                        .c = dw,
+                        .c_row = l->d,
+                        .accumulate = add });
+}
 
 static tn_dims without_last(tn_dims d)
 {

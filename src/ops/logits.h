@@ -96,6 +96,24 @@ static inline float tn_lse_value(const tn_lse *s, float scale)
     return (float)((double)tn_lse_shift(s) * (double)scale + log(s->sum));
 }
 
+/* --- pieces ------------------------------------------------------------------------------------------------------- */
+
+/* A piece of logits = x w^T + bias, and its gradients in place. */
+typedef struct tn_logits {
+    int64_t rows, columns, d;
+    float *at; /* (rows,columns), rows `apart` numbers apart */
+    int64_t apart;
+    const float *x; /* (rows,d) */
+    const void *w;  /* (columns,d) */
+    tn_dtype w_type;
+    const float *bias; /* (columns) or NULL */
+    void *gemm;        /* workspace of the products */
+} tn_logits;
+
+void tn_logits_make(const tn_call *c, const tn_logits *l);
+void tn_logits_dx(const tn_call *c, const tn_logits *l, float *dx, bool add); /* (rows,d) (+)= at w */
+void tn_logits_dw(const tn_call *c, const tn_logits *l, float *dw, bool add); /* (columns,d) (+)= at^T x */
+
 /* --- labels ------------------------------------------------------------------------------------------------------- */
 
 /* The labels of n tokens, each with a weight. Those equal to `ignore` do not count, and neither does their weight. */

@@ -118,6 +118,11 @@ struct tn_graph {
     int32_t seed; /* the i64 (2) input, or 0 */
 };
 
+static inline tn_function tn_node_function(const tn_node *n)
+{
+    return n->op && n->op->fusion.function ? n->op->fusion.function(n->attr) : TN_FN_OTHER;
+}
+
 /* The graph owns x from now on, and releases it when it is freed. On failure x stays the caller's. */
 tn_status tn_graph_own(tn_graph *g, void (*release)(void *x), void *x);
 
@@ -154,6 +159,9 @@ size_t tn_pass_pack(tn_graph *g, int64_t repeats);
 /* The same for a device whose products take both operands in one type: weights are rounded once for all of them. */
 size_t tn_pass_round_weights(tn_graph *g);
 
+/* Puts a new node in the place of node `at`, with region and source of node `like`; false when the graph has failed. */
+bool tn_graph_put(tn_graph *g, size_t at, size_t like, const tn_op *op, const void *attr, const int32_t *in, int n_in,
+                  const int32_t *out, int n_out);
 /* Drops the nodes without an op; tensors are told the new numbers of theirs. */
 void tn_graph_close_up(tn_graph *g);
 /* By base tensor, in the graph's memory: the last node that changes it in place, -1 where none does. NULL: no memory. */

@@ -1,8 +1,6 @@
 /* Compiling a graph into a plan: runs the passes, places memory, and writes the flat list of steps that execution
  * walks. The plan keeps the graph for names, shapes and attributes. */
 #include "backend/cpu/gemm.h"
-#include "ops/embed/embed.h"
-#include "ops/linear/linear.h"
 #include "plan/plan_internal.h"
 
 #include <string.h>
@@ -207,8 +205,9 @@ static bool reads_weight(const tn_plan *p, const tn_step *s, int i)
 {
     const tn_node *n = s->node;
     const int slot = p->arg[s->in + i].slot;
-    if (slot < 0 || n->op == &tn_op_embed) return false;
-    if (n->op == &tn_op_linear && i == TN_LINEAR_W && n->in[TN_LINEAR_PACKED]) return false;
+    const tn_fusion *f = &n->op->fusion;
+    if (slot < 0 || (f->some_rows >> i & 1)) return false;
+    if (f->packed_in && i == f->weight_in && n->in[f->packed_in]) return false;
     const tn_slot *x = &p->place.slot[slot];
     return x->role == TN_ROLE_PARAM || x->role == TN_ROLE_FROZEN || (x->ext < 0 && x->first < (int32_t)p->prologue);
 }

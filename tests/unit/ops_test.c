@@ -3,6 +3,7 @@
  * run in the root of the tree. */
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "ops/absorb.h"
 #include "plan/switches.h"
 #include "testlib.h"
 
@@ -98,6 +99,27 @@ static void switch_belongs(void **state)
     for (size_t i = 0; i < tn_plan_switches_n; i++) assert_string_not_equal(tn_plan_switches[i].key, op->switch_name);
 }
 
+static bool is_planner_switch(const char *name)
+{
+    for (size_t i = 0; i < tn_plan_switches_n; i++)
+        if (strcmp(tn_plan_switches[i].key, name) == 0) return true;
+    return false;
+}
+
+/* What the planner calls where a number says that it may. */
+static void fusion_belongs(void **state)
+{
+    const tn_op *op = *state;
+    const tn_fusion *f = &op->fusion;
+    assert_true(!f->sum_in == !f->sum_out);
+    assert_true(!f->pre_out == !f->is_gelu);
+    assert_true(!f->packed_in == !f->weight_in && !f->packed_in == !f->packs);
+    for (const tn_absorb_rule *r = f->absorbs; r && r->switch_name; r++) {
+        assert_non_null(r->takes);
+        if (!is_planner_switch(r->switch_name)) fail_msg("%s: the planner has no switch %s", op->name, r->switch_name);
+    }
+}
+
 static void planner_switches(void **state)
 {
     (void)state;
@@ -114,6 +136,7 @@ void tn_tests_ops(tn_test_list *l)
         tn_test_add(l, header_has_shapes, op, "ops: %s.h states shapes", op->name);
         tn_test_add(l, has_tests, op, "ops: %s has tests", op->name);
         tn_test_add(l, runs_somewhere, op, "ops: %s has its kernels", op->name);
+        tn_test_add(l, fusion_belongs, op, "ops: what %s takes in", op->name);
         tn_test_add(l, switch_belongs, op, "ops: the switch of %s, or none", op->name);
     }
 }

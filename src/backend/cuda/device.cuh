@@ -187,6 +187,14 @@ static inline unsigned tn_blocks(const tn_call *c, int64_t n, int64_t each)
 /* Workspaces are cut into pieces that begin at multiples of 256 bytes. */
 static inline size_t tn_align256(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
+/* The next part of a workspace; base NULL only measures. */
+static inline void *tn_d_carve(void *base, size_t *used, size_t bytes)
+{
+    void *p = base ? (char *)base + *used : NULL;
+    *used += tn_align256(bytes);
+    return p;
+}
+
 /* a, of another type, contiguous at `data`; all of its rows. */
 static inline tn_arg tn_contiguous_at(const tn_arg *a, void *data, tn_dtype type)
 {

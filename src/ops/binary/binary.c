@@ -60,6 +60,12 @@ static size_t binary_work(const tn_sig *s, bool backward)
     return backward && (repeated(&s->in[0], &s->out[0]) || repeated(&s->in[1], &s->out[0])) ? TN_ELEM_SUM_WORK : 0;
 }
 
+static tn_function binary_function(const void *attr)
+{
+    const tn_binary_kind kind = ((const tn_binary_attr *)attr)->kind;
+    return kind == TN_BINARY_ADD ? TN_FN_ADD : kind == TN_BINARY_MUL ? TN_FN_MUL : TN_FN_OTHER;
+}
+
 const tn_op tn_op_binary = {
     .name = "binary",
     .attr_bytes = sizeof(tn_binary_attr),
@@ -70,6 +76,7 @@ const tn_op tn_op_binary = {
                              .backward = tn_binary_backward_cpu,
                              .work = binary_work } TN_ON_CUDA(tn_binary_forward_cuda, tn_binary_backward_cuda,
                                                               tn_binary_work_cuda) },
+    .fusion = { .function = binary_function },
 };
 
 /* Input 0 must have the rows of the result: prefer the input that is not repeated, then the one with its axis 0. */

@@ -2,6 +2,7 @@
 #include "ops/conv_causal/conv_causal.h"
 
 #include "base/status.h"
+#include "ops/absorb.h"
 #include "ops/conv_causal/conv_causal_cpu.h"
 #include "ops/on_cuda.h"
 
@@ -56,6 +57,17 @@ static size_t conv_work(const tn_sig *s, bool backward)
     return backward ? sizeof(double) * (size_t)(x[0] * tn_conv_sum_parts(x[1]) * (W + 1) * x[2]) : 0;
 }
 
+static bool take_silu(tn_absorbing *a)
+{
+    tn_conv_causal_attr *attr = a->attr;
+    const tn_ref y = attr->silu ? TN_NONE : tn_absorb_reader(a, TN_FN_SILU);
+    a->out[0] = y;
+    attr->silu = true;
+    return y.id;
+}
+
+static const tn_absorb_rule rules[] = { { "opt.silu_in_conv", take_silu }, { 0 } };
+
 const tn_op tn_op_conv_causal = {
     .name = "conv_causal",
     .attr_bytes = sizeof(tn_conv_causal_attr),
@@ -68,6 +80,7 @@ const tn_op tn_op_conv_causal = {
                              .backward = tn_conv_causal_backward_cpu,
                              .work = conv_work } TN_ON_CUDA(tn_conv_causal_forward_cuda, tn_conv_causal_backward_cuda,
                                                             tn_conv_causal_work_cuda) },
+    .fusion = { .absorbs = rules },
 };
 
 tn_ref tn_conv_causal_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv_causal_options o)

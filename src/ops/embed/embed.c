@@ -42,6 +42,7 @@ const tn_op tn_op_embed = {
                              .backward = tn_embed_backward_cpu,
                              .work = NULL } TN_ON_CUDA(tn_embed_forward_cuda, tn_embed_backward_cuda,
                                                        tn_embed_work_cuda) },
+    .fusion = { .some_rows = 1 << 1 },
 };
 
 tn_ref tn_embed_(tn_graph *g, const char *file, int line, tn_ref tokens, tn_ref table)

@@ -66,27 +66,25 @@ static tn_status make_job(const tn_call *c, job *j)
     return TN_OK;
 }
 
+/* The current tile. */
+static tn_logits dots_of(const job *j)
+{
+    return (tn_logits){ .rows = j->rows,
+                        .columns = j->n,
+                        .d = j->d,
+                        .at = j->dots,
+                        .apart = j->N,
+                        .x = j->a + j->i0 * j->d,
+                        .w = j->b,
+                        .gemm = j->gemm };
+}
+
 static void make_dots(job *j, const tn_call *c, int64_t i0)
 {
     j->i0 = i0;
     j->rows = tn_least(TILE, j->n - i0);
-    const tn_gemm g = { .m = j->rows,
-                        .n = j->n,
-                        .k = j->d,
-                        .batch = 1,
-                        .alpha = 1,
-                        .round = c->round,
-                        .bf16x3 = c->bf16x3,
-                        .portable_only = c->portable,
-                        .a = j->a + i0 * j->d,
-                        .a_row = j->d,
-                        .a_col = 1,
-                        .b = j->b,
-                        .b_row = 1,
-                        .b_col = j->d,
-                        .c = j->dots,
-                        .c_row = j->N };
-    tn_gemm_run(c->pool, &g, j->gemm);
+    const tn_logits l = dots_of(j);
+    tn_logits_make(c, &l);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -180,52 +178,6 @@ static void differentiate_rows(void *arg, int64_t t)
     }
 }
 
-/* da_tile (+)= gradients b */
-static void add_da(const job *j, const tn_call *c)
-{
-    const tn_gemm g = { .m = j->rows,
-                        .n = j->d,
-                        .k = j->n,
-                        .batch = 1,
-                        .alpha = 1,
-                        .round = c->round,
-                        .bf16x3 = c->bf16x3,
-                        .portable_only = c->portable,
-                        .a = j->dots,
-                        .a_row = j->N,
-                        .a_col = 1,
-                        .b = j->b,
-                        .b_row = j->d,
-                        .b_col = 1,
-                        .c = (float *)c->din[0].data + j->i0 * j->d,
-                        .c_row = j->d,
-                        .accumulate = c->accumulate & 1 };
-    tn_gemm_run(c->pool, &g, j->gemm);
-}
-
-/* db (+)= gradients^T a_tile */
-static void add_db(const job *j, const tn_call *c)
-{
-    const tn_gemm g = { .m = j->n,
-                        .n = j->d,
-                        .k = j->rows,
-                        .batch = 1,
-                        .alpha = 1,
-                        .round = c->round,
-                        .bf16x3 = c->bf16x3,
-                        .portable_only = c->portable,
-                        .a = j->dots,
-                        .a_row = 1,
-                        .a_col = j->N,
-                        .b = j->a + j->i0 * j->d,
-                        .b_row = j->d,
-                        .b_col = 1,
-                        .c = c->din[1].data,
-                        .c_row = j->d,
-                        .accumulate = j->i0 > 0 || (c->accumulate & 2) };
-    tn_gemm_run(c->pool, &g, j->gemm);
-}
-
 tn_status tn_infonce_backward_cpu(const tn_call *c)
 {
     const float dy = c->dout[0].data ? *(const float *)c->dout[0].data : 0.f;
@@ -235,8 +187,9 @@ tn_status tn_infonce_backward_cpu(const tn_call *c)
     for (int64_t i0 = 0; i0 < j.n; i0 += TILE) {
         make_dots(&j, c, i0);
         tn_pool_run(c->pool, tn_tiles(j.rows, ROWS_EACH), differentiate_rows, &j);
-        if (c->din[0].data) add_da(&j, c);
-        if (c->din[1].data) add_db(&j, c);
+        const tn_logits l = dots_of(&j);
+        if (c->din[0].data) tn_logits_dx(c, &l, (float *)c->din[0].data + i0 * j.d, c->accumulate & 1);
+        if (c->din[1].data) tn_logits_dw(c, &l, c->din[1].data, i0 > 0 || (c->accumulate & 2));
     }
     for (int i = 0; i < 2; i++)
         if (c->din[i].data && !(c->accumulate >> i & 1)) tn_zero_from(&c->din[i], j.n * j.d);

@@ -36,26 +36,19 @@ __device__ __forceinline__ float inverse_of(const job &j)
 
 /* --- workspace ---------------------------------------------------------------------------------------------------- */
 
-static void *carve(char *base, size_t *used, size_t bytes)
-{
-    void *p = base ? base + *used : NULL;
-    *used += (bytes + 255) & ~(size_t)255;
-    return p;
-}
-
 static void carve_job(job *j, void *work, bool backward)
 {
     char *base = (char *)work;
     const size_t n = (size_t)j->N, numbers = sizeof(float) * n * (size_t)j->d;
     j->bytes = 0;
-    for (int i = 0; i < 2; i++) j->clean[i] = (float *)carve(base, &j->bytes, numbers);
-    for (int i = 0; i < 2; i++) j->grad[i] = (float *)carve(base, &j->bytes, backward ? numbers : 0);
-    for (int i = 0; i < 2; i++) j->lse[i] = (float *)carve(base, &j->bytes, sizeof(float) * n);
-    j->dots = (float *)carve(base, &j->bytes, sizeof(float) * n * (n < TILE ? n : TILE));
-    j->diagonal = (float *)carve(base, &j->bytes, sizeof(float) * n);
-    j->column_max = (float *)carve(base, &j->bytes, sizeof(float) * n);
-    j->column_sum = (double *)carve(base, &j->bytes, sizeof(double) * n);
-    j->moment = (double *)carve(base, &j->bytes, sizeof(double) * n);
+    for (int i = 0; i < 2; i++) j->clean[i] = (float *)tn_d_carve(base, &j->bytes, numbers);
+    for (int i = 0; i < 2; i++) j->grad[i] = (float *)tn_d_carve(base, &j->bytes, backward ? numbers : 0);
+    for (int i = 0; i < 2; i++) j->lse[i] = (float *)tn_d_carve(base, &j->bytes, sizeof(float) * n);
+    j->dots = (float *)tn_d_carve(base, &j->bytes, sizeof(float) * n * (n < TILE ? n : TILE));
+    j->diagonal = (float *)tn_d_carve(base, &j->bytes, sizeof(float) * n);
+    j->column_max = (float *)tn_d_carve(base, &j->bytes, sizeof(float) * n);
+    j->column_sum = (double *)tn_d_carve(base, &j->bytes, sizeof(double) * n);
+    j->moment = (double *)tn_d_carve(base, &j->bytes, sizeof(double) * n);
 }
 
 extern "C" size_t tn_infonce_work_cuda(const tn_sig *s, bool backward)

@@ -68,7 +68,8 @@ static tn_gemm product_of(const tn_sig *s, int64_t m, int64_t n, int64_t k)
     };
 }
 
-bool tn_linear_packs(const tn_sig *s, bool backward)
+/* Would the product with w (forward: x w^T, backward: dy w) be faster with a packed w? */
+static bool linear_packs(const tn_sig *s, bool backward)
 {
     const int64_t n = s->in[W].dims.dim[0], k = s->in[W].dims.dim[1];
     tn_gemm g = backward ? product_of(s, (int64_t)rows_of(s), k, n) : product_of(s, (int64_t)rows_of(s), n, k);
@@ -118,6 +119,8 @@ static tn_status linear_as_plain(tn_graph *g, const void *attr, const tn_ref *in
     return tn_graph_status(g);
 }
 
+static bool linear_is_gelu(const void *attr) { return ((const tn_linear_attr *)attr)->act == TN_ACT_GELU; }
+
 const tn_op tn_op_linear = {
     .name = "linear",
     .attr_bytes = sizeof(tn_linear_attr),
@@ -133,6 +136,15 @@ const tn_op tn_op_linear = {
     TN_OP_SWITCH("opt.epilogue",
                  "bias, activation and residual inside the matrix product (off: one pass over memory for each)"),
     .plain = linear_as_plain,
+    .fusion = { .bias_in = BIAS,
+                .pre_out = 1,
+                .after_in = RESIDUAL,
+                .is_gelu = linear_is_gelu,
+                .slope_in = TN_LINEAR_SLOPE,
+                .weight_in = W,
+                .packed_in = TN_LINEAR_PACKED,
+                .packs = linear_packs,
+                .rounded_in = 1 << W | 1 << BIAS },
 };
 
 tn_ref tn_linear_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_linear_options o)

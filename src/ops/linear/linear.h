@@ -48,9 +48,6 @@ typedef struct tn_linear_attr {
 
 extern const tn_op tn_op_linear;
 
-/* For the planner: would the product with w (forward: x w^T, backward: dy w) be faster with a packed w? */
-bool tn_linear_packs(const tn_sig *s, bool backward);
-
 #define tn_linear(g, x, w, ...)                                                                                        \
     tn_linear_((g), __FILE__, __LINE__, (x), (w), (tn_linear_options){ .unused_ = 0, __VA_ARGS__ })
 tn_ref tn_linear_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_linear_options o);

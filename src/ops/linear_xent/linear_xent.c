@@ -81,6 +81,7 @@ const tn_op tn_op_linear_xent = {
     TN_OP_SWITCH("opt.linear_xent", "cross-entropy that makes the logits tile by tile (off: all of them in memory)"),
     .plain = linear_xent_plain,
     .late_out = 1u << 2,
+    .fusion = { .rounded_in = 1u << W },
 };
 
 tn_ref tn_linear_xent_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_ref labels,

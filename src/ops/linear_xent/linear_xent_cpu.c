@@ -129,30 +129,28 @@ static void move_to(job *j, int64_t v0)
     j->piece = j->s.logits + (j->s.row > j->s.block ? v0 : 0);
 }
 
+static tn_logits logits_of(const job *j, const tn_call *c)
+{
+    const tn_arg *w = &c->in[W];
+    const float *bias = c->in[BIAS].data;
+    return (tn_logits){ .rows = j->rows,
+                        .columns = j->columns,
+                        .d = j->d,
+                        .at = j->piece,
+                        .apart = j->s.row,
+                        .x = j->s.x,
+                        .w = (const char *)w->data + j->v0 * j->d * (int64_t)tn_dtype_bytes(w->dtype),
+                        .w_type = w->dtype,
+                        .bias = bias ? bias + j->v0 : NULL,
+                        .gemm = j->s.gemm };
+}
+
 /* Logits of the tile for the block that starts at class v0. */
 static void make_logits(job *j, const tn_call *c, int64_t v0)
 {
-    const float *bias = c->in[BIAS].data;
     move_to(j, v0);
-    const tn_gemm g = { .m = j->rows,
-                        .n = j->columns,
-                        .k = j->d,
-                        .batch = 1,
-                        .alpha = 1,
-                        .round = c->round,
-                        .bf16x3 = c->bf16x3,
-                        .portable_only = c->portable,
-                        .a = j->s.x,
-                        .a_row = j->d,
-                        .a_col = 1,
-                        .b = (const char *)c->in[W].data + v0 * j->d * (int64_t)tn_dtype_bytes(c->in[W].dtype),
-                        .b_row = 1,
-                        .b_col = j->d,
-                        .b_type = c->in[W].dtype,
-                        .c = j->piece,
-                        .c_row = j->s.row,
-                        .bias = bias ? bias + v0 : NULL };
-    tn_gemm_run(c->pool, &g, j->s.gemm);
+    const tn_logits l = logits_of(j, c);
+    tn_logits_make(c, &l);
 }
 
 /* The column of row r's label in the current piece, or -1. */
@@ -250,53 +248,6 @@ static void sum_columns(void *arg, int64_t t)
     for (int64_t i = 0; i < n; i++) d[i] = j->dbias_adds ? d[i] + sum[i] : sum[i];
 }
 
-/* dx_tile (+)= dlogits w_block */
-static void add_dx(const job *j, const tn_call *c)
-{
-    const tn_gemm g = { .m = j->rows,
-                        .n = j->d,
-                        .k = j->columns,
-                        .batch = 1,
-                        .alpha = 1,
-                        .round = c->round,
-                        .bf16x3 = c->bf16x3,
-                        .portable_only = c->portable,
-                        .a = j->piece,
-                        .a_row = j->s.row,
-                        .a_col = 1,
-                        .b = (const char *)c->in[W].data + j->v0 * j->d * (int64_t)tn_dtype_bytes(c->in[W].dtype),
-                        .b_row = j->d,
-                        .b_col = 1,
-                        .b_type = c->in[W].dtype,
-                        .c = j->s.dx,
-                        .c_row = j->d,
-                        .accumulate = j->v0 > 0 };
-    tn_gemm_run(c->pool, &g, j->s.gemm);
-}
-
-/* dw_block (+)= dlogits^T x_tile */
-static void add_dw(const job *j, const tn_call *c, bool add)
-{
-    const tn_gemm g = { .m = j->columns,
-                        .n = j->d,
-                        .k = j->rows,
-                        .batch = 1,
-                        .alpha = 1,
-                        .round = c->round,
-                        .bf16x3 = c->bf16x3,
-                        .portable_only = c->portable,
-                        .a = j->piece,
-                        .a_row = 1,
-                        .a_col = j->s.row,
-                        .b = j->s.x,
-                        .b_row = j->d,
-                        .b_col = 1,
-                        .c = (float *)c->din[W].data + j->v0 * j->d,
-                        .c_row = j->d,
-                        .accumulate = add };
-    tn_gemm_run(c->pool, &g, j->s.gemm);
-}
-
 static void scatter_dx(const job *j, float *restrict dx)
 {
     for (int64_t r = 0; r < j->rows; r++) {
@@ -316,8 +267,10 @@ static void backward_tile(job *j, const tn_call *c, double scale, bool first)
         if (c->makes_out) move_to(j, v0);
         else make_logits(j, c, v0);
         tn_pool_run(c->pool, tn_tiles(j->rows, ROWS_EACH), differentiate_rows, j);
-        if (c->din[X].data) add_dx(j, c);
-        if (c->din[W].data) add_dw(j, c, !first || (c->accumulate >> W & 1));
+        const tn_logits l = logits_of(j, c);
+        if (c->din[X].data) tn_logits_dx(c, &l, j->s.dx, v0 > 0);
+        if (c->din[W].data)
+            tn_logits_dw(c, &l, (float *)c->din[W].data + v0 * j->d, !first || (c->accumulate >> W & 1));
         if (j->dbias) tn_pool_run(c->pool, tn_tiles(j->columns, COLUMNS_EACH), sum_columns, j);
     }
     if (c->din[X].data) scatter_dx(j, c->din[X].data);

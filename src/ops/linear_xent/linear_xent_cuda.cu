@@ -48,13 +48,6 @@ struct space {
     size_t bytes;
 };
 
-static char *carve(char *base, size_t *at, size_t bytes)
-{
-    char *p = base ? base + *at : NULL;
-    *at += tn_align256(bytes);
-    return p;
-}
-
 static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_t d, tn_dtype type, void *base)
 {
     space s = {};
@@ -66,12 +59,12 @@ static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_
     if (chunks > 1) s.chunk = ((n + chunks - 1) / chunks + LEAST_CHUNK - 1) / LEAST_CHUNK * LEAST_CHUNK;
     if (a->tile) s.chunk = a->tile;
     if (s.chunk > n) s.chunk = n;
-    s.logits = carve((char *)base, &s.bytes, (size_t)(s.chunk * s.row) * item);
-    s.x = carve((char *)base, &s.bytes, (size_t)(s.chunk * d) * item);
-    s.w = carve((char *)base, &s.bytes, (size_t)(s.row * d) * item);
-    s.tail = (float *)carve((char *)base, &s.bytes, (size_t)(TAIL * d) * sizeof(float));
-    s.term = (double *)carve((char *)base, &s.bytes, (size_t)n * sizeof(double));
-    s.scale = (double *)carve((char *)base, &s.bytes, sizeof(double));
+    s.logits = (char *)tn_d_carve(base, &s.bytes, (size_t)(s.chunk * s.row) * item);
+    s.x = (char *)tn_d_carve(base, &s.bytes, (size_t)(s.chunk * d) * item);
+    s.w = (char *)tn_d_carve(base, &s.bytes, (size_t)(s.row * d) * item);
+    s.tail = (float *)tn_d_carve(base, &s.bytes, (size_t)(TAIL * d) * sizeof(float));
+    s.term = (double *)tn_d_carve(base, &s.bytes, (size_t)n * sizeof(double));
+    s.scale = (double *)tn_d_carve(base, &s.bytes, sizeof(double));
     return s;
 }
 

@@ -168,23 +168,39 @@ static tn_status slice_type(tn_type *t, int64_t steps)
     return TN_OK;
 }
 
-static tn_status check_solve(const tn_graph *g, const tn_loop_options *o)
+tn_status tn_solve_check(const tn_solve_options *o)
 {
-    if (o->rtol.id && o->tol.id) return tn_error(TN_USAGE, "a solve stops by rtol or by tol: give one of them");
-    if (o->n_carry != 1 || o->n_xs || o->n_ys) return tn_error(TN_USAGE, "a solve has one carry and no sequences");
-    if (o->grad == TN_LOOP_EP && (!o->cost || !o->beta.id)) return tn_error(TN_USAGE, "ep needs a cost body and beta");
-    if (o->proxy && (o->grad != TN_LOOP_EP || o->centred))
+    const bool ep = o->grad == TN_LOOP_EP;
+    if (o->rtol == o->tol) return tn_error(TN_USAGE, "a solve stops by rtol or by tol: give one of them");
+    if (o->proxy && (!ep || o->centred))
         return tn_error(TN_USAGE, "the proxy is an ep gradient with one nudge: leave centred out");
-    if (o->at_rest && (o->grad != TN_LOOP_EP || o->proxy))
-        return tn_error(TN_USAGE, "at_rest belongs to the nudges of ep: leave it out, or the proxy");
-    if (o->move.id && o->tol.id) return tn_error(TN_USAGE, "move stops each sample by itself: give rtol, not tol");
+    if (o->at_rest && (!ep || o->proxy))
+        return tn_error(TN_USAGE, "at_rest=true needs grad=ep without proxy: remove it, or change these");
+    if (o->move && o->tol) return tn_error(TN_USAGE, "move stops each sample by itself: give rtol, not tol");
     if (o->solver == TN_SOLVE_ANDERSON && o->grad == TN_LOOP_BPTT)
         return tn_error(TN_USAGE, "bptt follows the damped iteration: take picard, or another gradient");
-    if (o->count.id && (tn_ref_dtype(g, o->count) != TN_I32 || tn_dims_count(tn_ref_dims(g, o->count)) != 1))
+    if (!o->count.absent && (o->count.dtype != TN_I32 || tn_dims_count(o->count.dims) != 1))
         return tn_error(TN_USAGE, "count is an i32 of shape (1)");
-    if (o->memory && (o->memory < 2 || o->memory > TN_ANDERSON_MOST))
-        return tn_error(TN_USAGE, "anderson keeps 2 to %d pairs, not %d", TN_ANDERSON_MOST, o->memory);
+    if (o->memory && (o->memory < TN_ANDERSON_LEAST || o->memory > TN_ANDERSON_MOST))
+        return tn_error(TN_USAGE, "anderson keeps %d to %d pairs, not %d", TN_ANDERSON_LEAST, TN_ANDERSON_MOST,
+                        o->memory);
     return TN_OK;
+}
+
+static tn_status check_solve(const tn_graph *g, const tn_loop_options *o)
+{
+    if (o->n_carry != 1 || o->n_xs || o->n_ys) return tn_error(TN_USAGE, "a solve has one carry and no sequences");
+    if (o->grad == TN_LOOP_EP && (!o->cost || !o->beta.id)) return tn_error(TN_USAGE, "ep needs a cost body and beta");
+    return tn_solve_check(&(tn_solve_options){ .grad = o->grad,
+                                               .solver = o->solver,
+                                               .memory = o->memory,
+                                               .centred = o->centred,
+                                               .proxy = o->proxy,
+                                               .at_rest = o->at_rest,
+                                               .rtol = o->rtol.id,
+                                               .tol = o->tol.id,
+                                               .move = o->move.id,
+                                               .count = type_of(g, o->count, false) });
 }
 
 static tn_status check_options(const tn_graph *g, const tn_loop_options *o)

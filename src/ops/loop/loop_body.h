@@ -28,6 +28,17 @@ typedef struct tn_loop_body {
     loop_entry forward, vjp_carry, vjp_all, cost; /* cost: by the carry */
 } tn_loop_body;
 
+/* What is asked of a solve, by tn_loop or by relax: both refuse the same, in the same words. */
+typedef struct tn_solve_options {
+    tn_loop_grad grad;
+    tn_loop_solver solver;
+    int memory; /* 0: the default */
+    bool centred, proxy, at_rest;
+    bool rtol, tol, move; /* given */
+    tn_type count;
+} tn_solve_options;
+tn_status tn_solve_check(const tn_solve_options *o);
+
 /* Positions in the node's lists. */
 static inline int loop_in_x(const tn_loop_body *b) { return b->spec.n_carry; }
 static inline int loop_in_const(const tn_loop_body *b) { return loop_in_x(b) + b->spec.n_xs; }

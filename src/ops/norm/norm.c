@@ -104,6 +104,7 @@ const tn_op tn_op_norm = {
     TN_OP_SWITCH("opt.norm",
                  "normalisation and residual in one pass (off: add, square, mean, root, product one by one)"),
     .plain = norm_plain,
+    .fusion = { .sum_in = TN_NORM_RESIDUAL, .sum_out = TN_NORM_SUM, .columns_in = TN_NORM_COLUMNS },
 };
 
 tn_ref tn_norm_(tn_graph *g, const char *file, int line, tn_norm_kind kind, tn_ref x, tn_ref w, tn_ref b,

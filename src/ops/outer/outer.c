@@ -2,6 +2,7 @@
 #include "ops/outer/outer.h"
 
 #include "base/status.h"
+#include "ops/absorb.h"
 #include "ops/on_cuda.h"
 #include "ops/outer/outer_cpu.h"
 #include "ops/outer/outer_cuda.h"
@@ -67,12 +68,16 @@ static void outer_cost(const tn_sig *s, tn_cost *c)
     c->flops_backward = tokens * 2 * (C * (3 * N + 2 * P) + 5 * N * P);
 }
 
-bool tn_outer_in_steps(const tn_sig *s)
+/* --- what CUDA's kernels take in (rules of absorb.c) ------------------------------------------------------------------- */
+
+/* Few tokens go one by one: `write` is taken forwards, whatever the types and shapes are. */
+static bool in_steps(const tn_sig *s)
 {
     return ((const tn_outer_attr *)s->attr)->steps || s->in[TN_OUTER_Q].dims.dim[1] <= TN_OUTER_FEW;
 }
 
-bool tn_outer_in_tiles(const tn_sig *s)
+/* Else they take `write`, and keep states, with these types and shapes, where rows of q, k and v begin at 16 bytes. */
+static bool in_tiles(const tn_sig *s)
 {
     const tn_type *q = &s->in[TN_OUTER_Q], *v = &s->in[TN_OUTER_V];
     const int64_t T = q->dims.dim[1], N = q->dims.dim[3], P = v->dims.dim[3];
@@ -82,12 +87,62 @@ bool tn_outer_in_tiles(const tn_sig *s)
            P > 0 && N % 8 == 0 && P % 8 == 0 && N <= DEFAULT_CHUNK && P <= DEFAULT_CHUNK;
 }
 
-tn_dims tn_outer_kept_dims(const tn_sig *s)
+static bool in_vectors(const tn_absorbing *a, tn_ref v)
 {
-    const tn_dims q = s->in[TN_OUTER_Q].dims;
-    return tn_shape(q.dim[0], q.dim[2], (q.dim[1] + DEFAULT_CHUNK - 1) / DEFAULT_CHUNK,
-                    q.dim[3] * s->in[TN_OUTER_V].dims.dim[3]);
+    return tn_absorb_aligned(a, a->in[TN_OUTER_Q], 8) && tn_absorb_aligned(a, a->in[TN_OUTER_K], 8) &&
+           tn_absorb_aligned(a, v, 8);
 }
+
+/* v is a product with one number for each token and head. */
+static bool take_write(tn_absorbing *a)
+{
+    const bool few = !a->trains && in_steps(&a->sig);
+    tn_ref by[2];
+    if (a->in[TN_OUTER_WRITE].id || (!few && !in_tiles(&a->sig)) ||
+        !tn_absorb_maker(a, a->in[TN_OUTER_V], TN_FN_MUL, by))
+        return false;
+    const tn_dims v = tn_ref_dims(a->g, by[0]), w = tn_ref_dims(a->g, by[1]);
+    if (!tn_dims_equal(v, a->sig.in[TN_OUTER_V].dims) || !tn_dims_equal(w, tn_shape(v.dim[0], v.dim[1], v.dim[2], 1)) ||
+        a->sig.in[TN_OUTER_V].live || tn_absorb_live(a, by[0]))
+        return false;
+    if (few ? tn_absorb_live(a, by[1]) : tn_ref_dtype(a->g, by[0]) != TN_BF16 || !in_vectors(a, by[0])) return false;
+    a->in[TN_OUTER_V] = by[0];
+    a->in[TN_OUTER_WRITE] = by[1];
+    return true;
+}
+
+/* alpha = -softplus(a) and write = sigmoid(b), b without its last axis. */
+static bool take_gates(tn_absorbing *a)
+{
+    tn_outer_attr *attr = a->attr;
+    tn_ref minus[2], decay[2], strength[2];
+    const tn_ref write = tn_absorb_base(a, a->in[TN_OUTER_WRITE]);
+    if (attr->raw || !write.id || !tn_absorb_maker(a, a->in[TN_OUTER_ALPHA], TN_FN_NEG, minus) ||
+        !tn_absorb_maker(a, minus[0], TN_FN_SOFTPLUS, decay) || !tn_absorb_maker(a, write, TN_FN_SIGMOID, strength) ||
+        tn_ref_dims(a->g, strength[0]).rank != 3)
+        return false;
+    attr->raw = true;
+    a->in[TN_OUTER_ALPHA] = decay[0];
+    a->in[TN_OUTER_WRITE] = tn_absorb_column(a, strength[0]);
+    return a->in[TN_OUTER_WRITE].id;
+}
+
+/* The states before every chunk, for the backward pass. */
+static bool keep_states(tn_absorbing *a)
+{
+    const tn_dims q = a->sig.in[TN_OUTER_Q].dims, v = a->sig.in[TN_OUTER_V].dims;
+    if (a->n_out > TN_OUTER_KEPT || !a->trains || !in_tiles(&a->sig) || !in_vectors(a, a->in[TN_OUTER_V])) return false;
+    const int64_t chunks = (q.dim[1] + DEFAULT_CHUNK - 1) / DEFAULT_CHUNK;
+    ((tn_outer_attr *)a->attr)->keeps = true;
+    a->out[TN_OUTER_KEPT] = tn_absorb_result(a, TN_BF16, tn_shape(q.dim[0], q.dim[2], chunks, q.dim[3] * v.dim[3]));
+    a->n_out = TN_OUTER_KEPT + 1;
+    return a->out[TN_OUTER_KEPT].id;
+}
+
+static const tn_absorb_rule rules[] = { { "opt.write_in_outer", take_write },
+                                        { "opt.gates_in_outer", take_gates },
+                                        { "opt.keep_states", keep_states },
+                                        { 0 } };
 
 static tn_status outer_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
 
@@ -103,6 +158,7 @@ const tn_op tn_op_outer = {
     OUTER_ROW,
     TN_OP_SWITCH("opt.outer", "matrix-state recurrence in chunks of matrix products (off: one step per token)"),
     .plain = outer_plain,
+    .fusion = { .absorbs = rules },
 };
 
 /* What opt.outer=off builds: a row without a switch, so that adding it does not ask for the twin again. */

@@ -51,12 +51,6 @@ enum { TN_OUTER_O, TN_OUTER_FINAL, TN_OUTER_KEPT };
 
 extern const tn_op tn_op_outer;
 
-/* For the planner: do CUDA's kernels take `write`, and keep states, with these types and shapes? Rows of q, k and v begin at
- * 16 bytes. And the shape of what they keep. Few tokens go one by one: `write` is taken forwards, whatever the types and shapes are. */
-bool tn_outer_in_tiles(const tn_sig *s);
-bool tn_outer_in_steps(const tn_sig *s);
-tn_dims tn_outer_kept_dims(const tn_sig *s);
-
 #define tn_outer(g, q, k, v, alpha, ...)                                                                               \
     tn_outer_((g), __FILE__, __LINE__, (q), (k), (v), (alpha), (tn_outer_options){ .unused_ = 0, __VA_ARGS__ })
 tn_ref tn_outer_(tn_graph *g, const char *file, int line, tn_ref q, tn_ref k, tn_ref v, tn_ref alpha,

@@ -2,11 +2,10 @@
 #include "ops/relax/relax.h"
 
 #include "base/status.h"
+#include "ops/loop/loop_body.h"
 #include "ops/relax/relax_cpu.h"
 
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
-
-enum { DEFAULT_MEMORY = 5, LEAST_MEMORY = 2, MOST_MEMORY = 16 };
 
 static uint64_t bit(int i) { return (uint64_t)1 << i; }
 
@@ -24,6 +23,7 @@ static tn_status check_floats(const tn_sig *s, int i, const char *name, tn_dims 
 static tn_status check_map(const tn_sig *s, const tn_relax_attr *a)
 {
     const tn_dims x = s->in[TN_RELAX_A].dims, w1 = s->in[TN_RELAX_W1].dims;
+    if ((unsigned)a->kind >= TN_RELAX_KINDS) return tn_error(TN_USAGE, "unknown kind %d: see relax.h", (int)a->kind);
     if (s->in[TN_RELAX_A].absent || x.rank != 2 || !tn_dtype_is_float(s->in[TN_RELAX_A].dtype) || x.dim[1] < 1)
         return tn_error(TN_USAGE, "a must be floats of shape (B,d): a row for each sample");
     if (s->in[TN_RELAX_W1].absent || w1.rank != 2 || w1.dim[1] != x.dim[1] || w1.dim[0] < 1)
@@ -66,22 +66,17 @@ static tn_status check_head(const tn_sig *s)
 
 static tn_status check_solve(const tn_sig *s, const tn_relax_attr *a)
 {
-    const tn_type *count = &s->in[TN_RELAX_COUNT];
     if (a->steps < 1) return tn_error(TN_USAGE, "a solve needs steps >= 1");
-    if (s->in[TN_RELAX_RTOL].absent == s->in[TN_RELAX_TOL].absent)
-        return tn_error(TN_USAGE, "a solve stops by rtol or by tol: give one of them");
-    if (a->proxy && (a->grad != TN_LOOP_EP || a->centred))
-        return tn_error(TN_USAGE, "the proxy is an ep gradient with one nudge: leave centred out");
-    if (a->at_rest && (a->grad != TN_LOOP_EP || a->proxy))
-        return tn_error(TN_USAGE, "at_rest belongs to the nudges of ep: leave it out, or the proxy");
-    if (!s->in[TN_RELAX_MOVE].absent && !s->in[TN_RELAX_TOL].absent)
-        return tn_error(TN_USAGE, "move stops each sample by itself: give rtol, not tol");
-    if (a->solver == TN_SOLVE_ANDERSON && a->grad == TN_LOOP_BPTT)
-        return tn_error(TN_USAGE, "bptt follows the damped iteration: take picard, or another gradient");
-    if (a->memory < LEAST_MEMORY || a->memory > MOST_MEMORY)
-        return tn_error(TN_USAGE, "anderson keeps %d to %d pairs, not %d", LEAST_MEMORY, MOST_MEMORY, a->memory);
-    if (!count->absent && (count->dtype != TN_I32 || tn_dims_count(count->dims) != 1))
-        return tn_error(TN_USAGE, "count is an i32 of shape (1)");
+    TN_RETURN_IF(tn_solve_check(&(tn_solve_options){ .grad = a->grad,
+                                                     .solver = a->solver,
+                                                     .memory = a->memory,
+                                                     .centred = a->centred,
+                                                     .proxy = a->proxy,
+                                                     .at_rest = a->at_rest,
+                                                     .rtol = !s->in[TN_RELAX_RTOL].absent,
+                                                     .tol = !s->in[TN_RELAX_TOL].absent,
+                                                     .move = !s->in[TN_RELAX_MOVE].absent,
+                                                     .count = s->in[TN_RELAX_COUNT] }));
     for (int i = TN_RELAX_RTOL; i <= TN_RELAX_MOVE; i++)
         if (!s->in[i].absent && (s->in[i].dtype != TN_F32 || tn_dims_count(s->in[i].dims) != 1))
             return tn_error(TN_USAGE, "rtol, tol, damping, beta and move are scalars");
@@ -174,7 +169,7 @@ tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_opt
                                  .steps = o.steps,
                                  .grad = o.grad,
                                  .solver = o.solver,
-                                 .memory = o.memory ? o.memory : DEFAULT_MEMORY,
+                                 .memory = o.memory ? o.memory : TN_ANDERSON_DEFAULT,
                                  .centred = o.centred,
                                  .mean = o.mean,
                                  .proxy = o.proxy,

@@ -29,7 +29,7 @@
 #endif
 #include <tenon/op.h>
 
-typedef enum tn_relax_kind { TN_RELAX_BLOCK, TN_RELAX_ENERGY, TN_RELAX_HOPFIELD } tn_relax_kind;
+typedef enum tn_relax_kind { TN_RELAX_BLOCK, TN_RELAX_ENERGY, TN_RELAX_HOPFIELD, TN_RELAX_KINDS } tn_relax_kind;
 
 typedef struct tn_relax_options {
     int unused_;

@@ -6,9 +6,6 @@
 #include "ops/relax/relax_cpu.h"
 #include "ops/relax/relax_width.h"
 
-static const double REGULAR = 1e-8;
-static const float GROWTH = 2;
-
 #define EACH_LANE TN_VECTOR for (int l = 0; l < W; l++)
 
 /* Where the pair of this age lies. */
@@ -20,9 +17,9 @@ static int count_pairs(const tn_relax_tile *t, tn_relax_pairs *p)
     int most = 0;
     for (int l = 0; l < t->live; l++) {
         const float r = t->distance[l];
-        if (!isfinite(r) || t->residual[l] < t->limit || (p->kept[l] && r > GROWTH * p->before[l])) p->kept[l] = 0;
+        if (t->residual[l] < t->limit) p->kept[l] = 0;
+        p->kept[l] = tn_anderson_pairs(p->memory, p->kept[l], (double)r, (double)p->before[l]);
         p->before[l] = r;
-        if (isfinite(r) && p->kept[l] < p->memory) p->kept[l]++;
         if (p->kept[l] > most) most = p->kept[l];
     }
     for (int l = t->live; l < t->width; l++) p->kept[l] = 0;
@@ -57,7 +54,7 @@ TN_INLINE void lay_system(int vecs, const tn_relax_pairs *p, int n, const double
         const double *g = p->gram + (place(p, i) * p->memory + place(p, i)) * W;
         EACH_LANE trace[l] += i < kept[l] ? g[l] : 0;
     }
-    EACH_LANE trace[l] *= REGULAR / (kept[l] > 1 ? kept[l] : 1);
+    EACH_LANE trace[l] *= TN_ANDERSON_REGULAR / (kept[l] > 1 ? kept[l] : 1);
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < i; k++) {
             const double *g = p->gram + (place(p, i) * p->memory + place(p, k)) * W;

@@ -136,13 +136,18 @@ typedef enum tn_relax_keep {
 } tn_relax_keep;
 
 /* t->y = f(t->h). keep: what stays, or 0. */
-void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, unsigned keep);
+typedef void tn_relax_apply_fn(const tn_relax_job *j, tn_relax_tile *t, unsigned keep);
 /* As apply that keeps TN_RELAX_KEEP_IN, but y is left out, and with it the last product. */
-void tn_relax_enter(const tn_relax_job *j, tn_relax_tile *t);
+typedef void tn_relax_enter_fn(const tn_relax_job *j, tn_relax_tile *t);
 /* With lambda (d,width): y = J^T lambda at the kept state; u, z, x hold the gradients behind the products: by what is
  * added to W2's output, by what is added to W1's, and by W1's input. The energy has no such u, hopfield no such
  * x either. */
-void tn_relax_pull(const tn_relax_job *j, tn_relax_tile *t, const float *lambda);
+typedef void tn_relax_pull_fn(const tn_relax_job *j, tn_relax_tile *t, const float *lambda);
+
+tn_relax_apply_fn tn_relax_apply_block, tn_relax_apply_energy, tn_relax_apply_hopfield;
+tn_relax_enter_fn tn_relax_enter_block, tn_relax_enter_energy, tn_relax_enter_hopfield;
+tn_relax_pull_fn tn_relax_pull_block, tn_relax_pull_energy, tn_relax_pull_hopfield;
+
 /* y -= eta dC/dh at y, after y -= rest. */
 void tn_relax_nudge(const tn_relax_job *j, tn_relax_tile *t);
 void tn_relax_add(const tn_relax_job *j, tn_relax_tile *t); /* y += a */
@@ -263,6 +268,30 @@ typedef struct tn_relax_rows {
 } tn_relax_rows;
 
 tn_status tn_relax_gradients(const tn_call *c, const tn_relax_job *j, const tn_relax_space *s, const tn_relax_rows *r);
+
+/* --- relax_plain.c ------------------------------------------------------------------------------------------------ */
+
+/* Who computes a map, on both devices. A new map is a kind and its row. */
+typedef struct tn_relax_map {
+    tn_body_build *body, *ep_body; /* of plain ops, for tn_loop; the second with gradients of ep */
+    tn_relax_apply_fn *apply;      /* CPU: on tiles */
+    tn_relax_enter_fn *enter;
+    tn_relax_pull_fn *pull;
+    tn_loop_fused *phase; /* CUDA: the phases of tn_loop whole; NULL: step by step */
+} tn_relax_map;
+extern const tn_relax_map tn_relax_maps[TN_RELAX_KINDS];
+
+static inline void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, unsigned keep)
+{
+    tn_relax_maps[j->attr.kind].apply(j, t, keep);
+}
+
+static inline void tn_relax_enter(const tn_relax_job *j, tn_relax_tile *t) { tn_relax_maps[j->attr.kind].enter(j, t); }
+
+static inline void tn_relax_pull(const tn_relax_job *j, tn_relax_tile *t, const float *lambda)
+{
+    tn_relax_maps[j->attr.kind].pull(j, t, lambda);
+}
 
 /* --- relax_cpu.c -------------------------------------------------------------------------------------------------- */
 

@@ -254,26 +254,25 @@ static void pull_hopfield(const tn_relax_job *j, tn_relax_tile *t, const float *
 
 /* --- all ---------------------------------------------------------------------------------------------------------- */
 
-TN_LEVELED(void, tn_relax_apply, (const tn_relax_job *j, tn_relax_tile *t, unsigned keep), (j, t, keep))
-{
-    if (j->block) apply_block(j, t, keep);
-    else if (j->hopfield) apply_hopfield(j, t, keep);
-    else apply_energy(j, t, keep);
-}
+/* What a map's row has (relax_plain.c). */
+#define MAP(name)                                                                                                      \
+    TN_LEVELED(void, tn_relax_apply_##name, (const tn_relax_job *j, tn_relax_tile *t, unsigned keep), (j, t, keep))    \
+    {                                                                                                                  \
+        apply_##name(j, t, keep);                                                                                      \
+    }                                                                                                                  \
+    TN_LEVELED(void, tn_relax_enter_##name, (const tn_relax_job *j, tn_relax_tile *t), (j, t))                         \
+    {                                                                                                                  \
+        enter_##name(j, t, true);                                                                                      \
+    }                                                                                                                  \
+    TN_LEVELED(void, tn_relax_pull_##name, (const tn_relax_job *j, tn_relax_tile *t, const float *lambda),             \
+               (j, t, lambda))                                                                                         \
+    {                                                                                                                  \
+        pull_##name(j, t, lambda);                                                                                     \
+    }
 
-TN_LEVELED(void, tn_relax_enter, (const tn_relax_job *j, tn_relax_tile *t), (j, t))
-{
-    if (j->block) enter_block(j, t, true);
-    else if (j->hopfield) enter_hopfield(j, t, true);
-    else enter_energy(j, t, true);
-}
-
-TN_LEVELED(void, tn_relax_pull, (const tn_relax_job *j, tn_relax_tile *t, const float *lambda), (j, t, lambda))
-{
-    if (j->block) pull_block(j, t, lambda);
-    else if (j->hopfield) pull_hopfield(j, t, lambda);
-    else pull_energy(j, t, lambda);
-}
+MAP(block)
+MAP(energy)
+MAP(hopfield)
 
 /* logits become weight (softmax - onehot), or 0 where there is no label. */
 TN_INLINE void soften(int vecs, const tn_relax_job *j, tn_relax_tile *t)

@@ -1,9 +1,9 @@
-/* relax made of plain ops: tn_loop with the map as its body and the cross-entropy of the head as its cost. */
+/* relax made of plain ops: tn_loop with the map as its body and the cross-entropy of the head as its cost; and the table of maps. */
 #include "ops/binary/binary.h"
 #include "ops/fill/fill.h"
 #include "ops/linear/linear.h"
 #include "ops/norm/norm.h"
-#include "ops/relax/relax.h"
+#include "ops/relax/relax_cpu.h"
 #include "ops/unary/unary.h"
 #include "ops/xent/xent.h"
 
@@ -88,26 +88,27 @@ static tn_ref *asked(const tn_relax_attr *a, tn_loop_grad writes, int i, tn_ref 
     return a->grad != writes || (a->counted >> i & 1) ? &out[i] : NULL;
 }
 
-/* The kernel that solves it whole, on a device that has one. */
-static tn_loop_fused *fused(const tn_graph *g, const tn_relax_attr *a)
-{
 #ifdef TN_HAVE_CUDA
-    if (a->kind != TN_RELAX_HOPFIELD && tn_graph_get_options(g)->device == TN_CUDA && tn_graph_switch(g, "opt.relax"))
-        return tn_relax_phase_cuda;
+#define PHASE_ON_CUDA tn_relax_phase_cuda
+#else
+#define PHASE_ON_CUDA NULL
 #endif
-    (void)g, (void)a;
-    return NULL;
-}
+
+#define ON_CPU(name) tn_relax_apply_##name, tn_relax_enter_##name, tn_relax_pull_##name
+
+const tn_relax_map tn_relax_maps[] = {
+    [TN_RELAX_BLOCK] = { block, block, ON_CPU(block), PHASE_ON_CUDA },
+    [TN_RELAX_ENERGY] = { energy, energy, ON_CPU(energy), PHASE_ON_CUDA },
+    [TN_RELAX_HOPFIELD] = { tn_relax_hopfield, tn_relax_hopfield_ep, ON_CPU(hopfield), NULL },
+};
 
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
 {
-    static const tn_body bodies[] = { [TN_RELAX_BLOCK] = { block, NULL },
-                                      [TN_RELAX_ENERGY] = { energy, NULL },
-                                      [TN_RELAX_HOPFIELD] = { tn_relax_hopfield, NULL } };
     const tn_relax_attr *a = attr;
+    const tn_relax_map *m = &tn_relax_maps[a->kind];
     const tn_body head = { cost, (void *)(uintptr_t)a };
-    const tn_body map = a->kind == TN_RELAX_HOPFIELD && a->grad == TN_LOOP_EP ? (tn_body){ tn_relax_hopfield_ep, NULL }
-                                                                              : bodies[a->kind];
+    const tn_body map = { a->grad == TN_LOOP_EP ? m->ep_body : m->body, NULL };
+    const bool fused = tn_graph_get_options(g)->device == TN_CUDA && tn_graph_switch(g, "opt.relax");
     const tn_ref h0 = in[TN_RELAX_H0].id ? in[TN_RELAX_H0] : tn_fill(g, tn_ref_dims(g, in[TN_RELAX_A]), TN_F32, 0.f);
     (void)n_in;
     out[TN_RELAX_H] =
@@ -121,6 +122,6 @@ tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_
                 .solver = a->solver, .memory = a->memory, .free_steps = &out[TN_RELAX_FREE_STEPS],
                 .residuals = &out[TN_RELAX_RESIDUALS], .nudged_steps = asked(a, TN_LOOP_EP, TN_RELAX_NUDGED_STEPS, out),
                 .adjoint_steps = asked(a, TN_LOOP_IMPLICIT, TN_RELAX_ADJOINT_STEPS, out),
-                .signal = asked(a, TN_LOOP_EP, TN_RELAX_SIGNAL, out), .fused = fused(g, a));
+                .signal = asked(a, TN_LOOP_EP, TN_RELAX_SIGNAL, out), .fused = fused ? m->phase : NULL);
     return tn_graph_status(g);
 }

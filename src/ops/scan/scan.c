@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "ops/on_cuda.h"
-#include "ops/scan/scan_cpu.h"
+#include "ops/scan/scan_core.h"
 #include "ops/scan/scan_cuda.h"
 
 /* A coefficient is one number per channel, or one per token and channel. */
@@ -19,7 +19,7 @@ static tn_status check_coefficient(const tn_sig *s, int i, const char *name)
     return tn_error(TN_USAGE, "%s must be (K) or (B,T,K), with x (B,T,2K): K = %lld", name, (long long)K);
 }
 
-tn_status tn_scan_check_frame(const tn_sig *s, int state, int reset)
+tn_status tn_scan_infer_frame(tn_sig *s, int64_t chunk, int state, int reset)
 {
     const tn_dims x = s->in[0].dims;
     if (x.rank != 3 || x.dim[2] % 2 || !tn_dtype_is_float(s->in[0].dtype))
@@ -29,22 +29,20 @@ tn_status tn_scan_check_frame(const tn_sig *s, int state, int reset)
     if (!s->in[reset].absent &&
         (s->in[reset].dtype != TN_I32 || !tn_dims_equal(s->in[reset].dims, tn_shape(x.dim[0], x.dim[1]))))
         return tn_error(TN_USAGE, "reset must be i32 (B,T) = (%lld,%lld)", (long long)x.dim[0], (long long)x.dim[1]);
+    if (chunk < 1) return tn_error(TN_USAGE, "chunk = %lld tokens: give 1 or more", (long long)chunk);
+    s->n_out = 2;
+    s->out[0].dims = x;
+    s->out[1].dims = tn_shape(x.dim[0], x.dim[2]);
+    s->out[1].dtype = TN_F32; /* a carried state keeps all its bits, whatever the activations are */
     return TN_OK;
 }
 
 static tn_status scan_infer(tn_sig *s)
 {
-    const tn_scan_attr *a = s->attr;
-    TN_RETURN_IF(tn_scan_check_frame(s, TN_SCAN_STATE, TN_SCAN_RESET));
+    TN_RETURN_IF(tn_scan_infer_frame(s, ((const tn_scan_attr *)s->attr)->chunk, TN_SCAN_STATE, TN_SCAN_RESET));
     TN_RETURN_IF(check_coefficient(s, TN_SCAN_RHO, "rho"));
     TN_RETURN_IF(check_coefficient(s, TN_SCAN_OMEGA, "omega"));
-    TN_RETURN_IF(check_coefficient(s, TN_SCAN_GAMMA, "gamma"));
-    if (a->chunk < 1) return tn_error(TN_USAGE, "chunk = %lld tokens: give 1 or more", (long long)a->chunk);
-    s->n_out = 2;
-    s->out[0].dims = s->in[TN_SCAN_X].dims;
-    s->out[1].dims = tn_shape(s->in[TN_SCAN_X].dims.dim[0], s->in[TN_SCAN_X].dims.dim[2]);
-    s->out[1].dtype = TN_F32; /* a carried state keeps all its bits, whatever the activations are */
-    return TN_OK;
+    return check_coefficient(s, TN_SCAN_GAMMA, "gamma");
 }
 
 /* Every gradient comes from the reverse scan, which reads lambda and the resets. */
@@ -73,7 +71,8 @@ static size_t scan_work(const tn_sig *s, bool backward)
 {
     const tn_scan_attr *a = s->attr;
     const int64_t *d = s->in[TN_SCAN_X].dims.dim;
-    return a->plain ? tn_scan_step_work(d[0], d[2] / 2) : tn_scan_cpu_work(d[0], d[1], d[2] / 2, a->chunk, backward);
+    (void)backward;
+    return a->plain ? tn_scan_step_work(d[0], d[2] / 2) : tn_scan_cpu_work(d[0], d[1], d[2] / 2, a->chunk);
 }
 
 static tn_status scan_forward_cpu(const tn_call *c)

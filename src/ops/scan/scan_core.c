@@ -519,3 +519,25 @@ int64_t tn_scan_rows(const tn_call *c)
     if (live && *live < n) n = *live < 0 ? 0 : *live;
     return n;
 }
+
+tn_scan_job tn_scan_job_of(const tn_call *c, bool backward, int64_t chunk, int state, int reset, size_t own)
+{
+    const int64_t *d = c->in[0].dims.dim;
+    tn_scan_job j = { .B = d[0], .T = d[1], .K = d[2] / 2, .chunk = chunk, .rows = tn_scan_rows(c) };
+    j.x = tn_scan_tensor_of(&c->in[0]);
+    j.state = c->in[state].data;
+    j.reset = c->in[reset].data;
+    j.c = tn_scan_tensor_of(&c->out[0]);
+    j.work = (char *)c->work + own;
+    if (!backward) {
+        j.final = c->out[1].data;
+        return j;
+    }
+    j.dc = tn_scan_tensor_of(&c->dout[0]);
+    j.dfinal = c->dout[1].data;
+    j.dx = tn_scan_tensor_of(&c->din[0]);
+    j.dstate = c->din[state].data;
+    j.add_x = c->accumulate & 1;
+    j.add_state = c->accumulate >> state & 1;
+    return j;
+}

@@ -112,4 +112,16 @@ static inline tn_scan_tensor tn_scan_tensor_of(const tn_arg *a)
 /* Rows alive of a call whose input 0 is (B, ...): whichever tensor is there carries the count. */
 int64_t tn_scan_rows(const tn_call *c);
 
+/* What scan and scan_gated have alike: x (B,T,2K) is input 0, `state` and `reset` are inputs, c and final the outputs. The
+ * job of a call without its coefficients, forward or backward; work begins `own` bytes into the call's. */
+tn_scan_job tn_scan_job_of(const tn_call *c, bool backward, int64_t chunk, int state, int reset, size_t own);
+/* Checks them, and says what the outputs are. */
+tn_status tn_scan_infer_frame(tn_sig *s, int64_t chunk, int state, int reset);
+
+/* scan's kernels: in blocks, and its plain twin's, token by token. */
+tn_kernel tn_scan_blocked_forward_cpu, tn_scan_blocked_backward_cpu;
+tn_kernel tn_scan_step_forward_cpu, tn_scan_step_backward_cpu;
+size_t tn_scan_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk);
+size_t tn_scan_step_work(int64_t B, int64_t K);
+
 #endif

@@ -1,7 +1,5 @@
 /* scan on the CPU: lambda and gain for the blocked recurrence of scan_core.h, and where its gradients go. Coefficients
  * per channel come from a table made once per call; coefficients per token are made piece by piece. */
-#include "ops/scan/scan_cpu.h"
-
 #include "ops/scan/scan.h"
 #include "ops/scan/scan_core.h"
 #include "ops/scan/scan_math.h"
@@ -170,13 +168,12 @@ static size_t table_bytes(int64_t padded_K)
     return (size_t)(TABLE_ROWS * padded_K) * sizeof(double) + tn_scan_powers_bytes(padded_K);
 }
 
-size_t tn_scan_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk, bool backward)
+size_t tn_scan_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
 {
-    (void)backward;
     return table_bytes(tn_scan_padded(K)) + tn_scan_core_work(B, T, K, chunk);
 }
 
-static void set_up(const tn_call *c, coefficients *s, tn_scan_job *j)
+static void set_up(const tn_call *c, coefficients *s, tn_scan_job *j, bool backward)
 {
     const int64_t *d = c->in[TN_SCAN_X].dims.dim, padded_K = tn_scan_padded(d[2] / 2);
     double *table = c->work;
@@ -192,24 +189,18 @@ static void set_up(const tn_call *c, coefficients *s, tn_scan_job *j)
     s->gamma_of = (float *)(void *)(table + (TABLE_ROWS - 1) * padded_K);
     s->powers = tn_scan_powers_in(table + TABLE_ROWS * padded_K, padded_K);
     fill_table(s);
-    *j = (tn_scan_job){ .B = d[0], .T = d[1], .K = d[2] / 2, .chunk = ((const tn_scan_attr *)c->attr)->chunk };
-    j->rows = tn_scan_rows(c);
-    j->x = tn_scan_tensor_of(&c->in[TN_SCAN_X]);
-    j->state = c->in[TN_SCAN_STATE].data;
-    j->reset = c->in[TN_SCAN_RESET].data;
-    j->c = tn_scan_tensor_of(&c->out[0]);
+    *j = tn_scan_job_of(c, backward, ((const tn_scan_attr *)c->attr)->chunk, TN_SCAN_STATE, TN_SCAN_RESET,
+                        table_bytes(padded_K));
     j->self = s;
     j->coef = coef;
     j->fixed = fixed_lambda(s) && !s->gamma_per_token;
-    j->work = (char *)c->work + table_bytes(padded_K);
 }
 
 tn_status tn_scan_blocked_forward_cpu(const tn_call *c)
 {
     coefficients s;
     tn_scan_job j;
-    set_up(c, &s, &j);
-    j.final = c->out[1].data;
+    set_up(c, &s, &j, false);
     tn_scan_core_forward(c->pool, &j);
     return TN_OK;
 }
@@ -218,19 +209,13 @@ tn_status tn_scan_blocked_backward_cpu(const tn_call *c)
 {
     coefficients s;
     tn_scan_job j;
-    set_up(c, &s, &j);
+    set_up(c, &s, &j, true);
     s.drho = c->din[TN_SCAN_RHO].data;
     s.domega = c->din[TN_SCAN_OMEGA].data;
     s.dgamma = c->din[TN_SCAN_GAMMA].data;
     s.add_rho = c->accumulate >> TN_SCAN_RHO & 1;
     s.add_omega = c->accumulate >> TN_SCAN_OMEGA & 1;
     s.add_gamma = c->accumulate >> TN_SCAN_GAMMA & 1;
-    j.dc = tn_scan_tensor_of(&c->dout[0]);
-    j.dfinal = c->dout[1].data;
-    j.dx = tn_scan_tensor_of(&c->din[TN_SCAN_X]);
-    j.dstate = c->din[TN_SCAN_STATE].data;
-    j.add_x = c->accumulate >> TN_SCAN_X & 1;
-    j.add_state = c->accumulate >> TN_SCAN_STATE & 1;
     j.want_m = s.drho || s.domega;
     j.want_e = s.dgamma;
     if ((j.want_m || j.want_e) && !j.fixed) j.sink = sink;

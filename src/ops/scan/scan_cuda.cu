@@ -317,34 +317,16 @@ static tn_scan_fixed set_up(const tn_call *c, bool backward)
 
 static tn_status launch_prepare(const tn_call *c, const tn_scan_fixed *s)
 {
-    enum { THREADS = 256 };
     const tn_tile_layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
-    const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
-                  most = zeros > s->f.columns ? zeros : s->f.columns;
-    prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(tn_tile_of(&c->in[TN_SCAN_RHO], false),
-                                                                            tn_tile_of(&c->in[TN_SCAN_OMEGA], false),
-                                                                            s->f.K, s->f.columns, s->f.reverse,
-                                                                            (float2 *)(uintptr_t)s->table,
-                                                                            (uint4 *)c->work, zeros);
-    TN_CUDA_LAUNCHED();
-    return TN_OK;
-}
-
-static bool direct(const tn_scan_fixed *s, int V)
-{
-    const tn_tile_tensor *p[] = { &s->x, &s->c, &s->dc, &s->dx };
-    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
-        if (!tn_tile_direct(p[i], V, s->f.K)) return false;
-    return true;
+    return tn_tile_prepare(c, &s->f, &l, &c->in[TN_SCAN_RHO], &c->in[TN_SCAN_OMEGA], prepare);
 }
 
 static tn_status launch_forward(const tn_call *c, tn_scan_fixed *s)
 {
-    const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->c);
-    const unsigned tiles = tn_tile_blocks(&s->f, pairs ? 2 : 1);
-    s->f.direct = direct(s, pairs ? 2 : 1);
+    const int V = tn_scan_fixed_choose(s);
+    const unsigned tiles = tn_tile_blocks(&s->f, V);
     const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * BLOCKS, blocks = tiles < most ? tiles : most;
-    void (*const kernel)(tn_scan_fixed, unsigned) = pairs ? forward_kernel<2> : forward_kernel<1>;
+    void (*const kernel)(tn_scan_fixed, unsigned) = V == 2 ? forward_kernel<2> : forward_kernel<1>;
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)kernel, AHEAD_BYTES));
     kernel<<<blocks, TN_TILE_THREADS, AHEAD_BYTES, tn_cuda_stream(c)>>>(*s, tiles);
     TN_CUDA_LAUNCHED();
@@ -366,13 +348,11 @@ extern "C" tn_status tn_scan_forward_cuda(const tn_call *c)
 static tn_status launch_backward(const tn_call *c, tn_scan_fixed *s, bool gain)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
-    const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->x) &&
-                       tn_tile_pairs(&s->dx);
-    const unsigned blocks = tn_tile_blocks(&s->f, pairs ? 2 : 1);
-    s->f.direct = direct(s, pairs ? 2 : 1);
+    const int V = tn_scan_fixed_choose(s);
+    const unsigned blocks = tn_tile_blocks(&s->f, V);
     const int bytes = late_bytes(gain);
-    void (*const kernel)(tn_scan_fixed) = pairs  ? gain ? backward_kernel<2, true> : backward_kernel<2, false>
-                                           : gain ? backward_kernel<1, true>
+    void (*const kernel)(tn_scan_fixed) = V == 2 ? gain ? backward_kernel<2, true> : backward_kernel<2, false>
+                                          : gain ? backward_kernel<1, true>
                                                  : backward_kernel<1, false>;
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)kernel, bytes));
     kernel<<<blocks, TN_TILE_THREADS, bytes, stream>>>(*s);

@@ -18,6 +18,11 @@ typedef struct tn_scan_fixed {
     tn_sum_rows sums;
 } tn_scan_fixed;
 
+static inline int tn_scan_fixed_choose(tn_scan_fixed *s)
+{
+    return tn_tile_choose(&s->f, false, { &s->x, &s->c, &s->dc, &s->dx });
+}
+
 template <int V>
 struct tn_scan_channel { /* what a thread knows of its channels */
     float2 lambda[V];

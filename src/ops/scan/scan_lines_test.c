@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "ops/scan/scan.h"
-#include "ops/scan/scan_cpu.h"
+#include "ops/scan/scan_core.h"
 #include "testlib.h"
 
 #include <string.h>
@@ -67,7 +67,7 @@ static void run(scan *s, int64_t K, variant v)
     if (v.reset) in[TN_SCAN_RESET].data = s->reset;
     const tn_arg out[] = { tensor(s->c, B, v.tokens, 2 * K), { .data = s->final } };
     const tn_arg dout[] = { tensor(s->dc, B, v.tokens, 2 * K), { .data = s->dfinal } };
-    const size_t bytes = tn_scan_cpu_work(B, v.tokens, K, attr.chunk, true);
+    const size_t bytes = tn_scan_cpu_work(B, v.tokens, K, attr.chunk);
     tn_call call = { .attr = &attr,
                      .n_in = TN_SCAN_INPUTS,
                      .n_out = 2,

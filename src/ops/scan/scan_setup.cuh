@@ -6,6 +6,8 @@
 #include "ops/scan/scan_nodes.cuh"
 #include "ops/sum_rows.cuh"
 
+#include <initializer_list>
+
 typedef struct tn_tile_layout {
     size_t zeros, table, partial, sums, bytes; /* zeros: how many; the rest: where each begins */
 } tn_tile_layout;
@@ -51,7 +53,34 @@ static inline tn_sum_rows tn_tile_sums_of(const tn_call *c, const tn_tile_frame 
     return s;
 }
 
-/* Chooses how many channels a lane has; returns the blocks of the launch. */
+/* How many channels a lane has: two where pairs may be moved in all these tensors, unless `single`. */
+static inline int tn_tile_choose(tn_tile_frame *f, bool single, std::initializer_list<const tn_tile_tensor *> all)
+{
+    int V = single || f->K % 2 ? 1 : 2;
+    for (const tn_tile_tensor *p : all) V = tn_tile_pairs(p) ? V : 1;
+    f->direct = true;
+    for (const tn_tile_tensor *p : all) f->direct = f->direct && tn_tile_direct(p, V, f->K);
+    return V;
+}
+
+/* The op's table, by its kernel, from two parameters of each channel; and the zeros. */
+template <typename Table>
+static tn_status tn_tile_prepare(const tn_call *c, const tn_tile_frame *f, const tn_tile_layout *l, const tn_arg *a,
+                                 const tn_arg *b,
+                                 void (*kernel)(tn_tile_tensor, tn_tile_tensor, int64_t, int64_t, bool, Table *,
+                                                uint4 *, int64_t))
+{
+    enum { THREADS = 256 };
+    const int64_t zeros = f->chunks > 1 ? (int64_t)(l->zeros / 16) : 0, most = zeros > f->columns ? zeros : f->columns;
+    kernel<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(tn_tile_of(a, false), tn_tile_of(b, false),
+                                                                           f->K, f->columns, f->reverse,
+                                                                           (Table *)((char *)c->work + l->table),
+                                                                           (uint4 *)c->work, zeros);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+/* The blocks of a launch whose lanes have V channels. */
 static inline unsigned tn_tile_blocks(tn_tile_frame *f, int V)
 {
     f->groups = (f->K + TN_TILE_LANES * V - 1) / (TN_TILE_LANES * V);

@@ -3,7 +3,6 @@
  * the only tiles. */
 #include "ops/scan/scan.h"
 #include "ops/scan/scan_core.h"
-#include "ops/scan/scan_cpu.h"
 
 #include <math.h>
 #include <string.h>

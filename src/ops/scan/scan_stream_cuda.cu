@@ -261,18 +261,6 @@ bool tn_scan_streams(const tn_call *c, int64_t T)
     return (major == 9 || major == 10) && T > TN_TILE_CHUNK;
 }
 
-static bool pairs(const tn_scan_fixed *s)
-{
-    return s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->dc) &&
-           tn_tile_pairs(&s->dx);
-}
-
-static bool direct(const tn_scan_fixed *s, int V)
-{
-    return tn_tile_direct(&s->x, V, s->f.K) && tn_tile_direct(&s->c, V, s->f.K) && tn_tile_direct(&s->dc, V, s->f.K) &&
-           tn_tile_direct(&s->dx, V, s->f.K);
-}
-
 /* Where things lie, and who adds up; then the table, and zeros where they are needed. */
 static tn_status prepare_stream(const tn_call *c, tn_scan_fixed *s, int V, tn_stream_frame *q)
 {
@@ -282,7 +270,6 @@ static tn_status prepare_stream(const tn_call *c, tn_scan_fixed *s, int V, tn_st
     const layout l = layout_of(s->f.B, s->f.T, s->f.K, backward);
     s->f.chunks = (int)chunks_of(s->f.T, backward);
     s->f.groups = (s->f.K + TN_TILE_LANES * V - 1) / (TN_TILE_LANES * V);
-    s->f.direct = direct(s, V);
     s->table = (const float2 *)(work + l.table);
     q->own = s->f.chunks == 1 || s->f.B * s->f.groups >= OWN_CHAINS;
     q->walkers = q->own ? 0 : tn_stream_walkers(s->f.K, WARPS);
@@ -315,7 +302,7 @@ static tn_status launch(const tn_call *c, const tn_scan_fixed *s, const tn_strea
 
 tn_status tn_scan_stream_forward(const tn_call *c, tn_scan_fixed *s)
 {
-    const int V = pairs(s) ? 2 : 1;
+    const int V = tn_scan_fixed_choose(s);
     tn_stream_frame q = {};
     TN_RETURN_IF(prepare_stream(c, s, V, &q));
     return V == 2 ? launch<forward<2>>(c, s, &q) : launch<forward<1>>(c, s, &q);
@@ -323,7 +310,7 @@ tn_status tn_scan_stream_forward(const tn_call *c, tn_scan_fixed *s)
 
 tn_status tn_scan_stream_backward(const tn_call *c, tn_scan_fixed *s, bool gain)
 {
-    const int V = pairs(s) ? 2 : 1;
+    const int V = tn_scan_fixed_choose(s);
     tn_stream_frame q = {};
     TN_RETURN_IF(prepare_stream(c, s, V, &q));
     const layout l = layout_of(s->f.B, s->f.T, s->f.K, true);

@@ -5,27 +5,22 @@
 #include "ops/binary/binary.h"
 #include "ops/on_cuda.h"
 #include "ops/scan/scan.h"
-#include "ops/scan/scan_cpu.h"
-#include "ops/scan_gated/scan_gated_cpu.h"
+#include "ops/scan/scan_core.h"
 #include "ops/unary/unary.h"
 
+tn_kernel tn_scan_gated_forward_cpu, tn_scan_gated_backward_cpu;
 tn_kernel tn_scan_gated_forward_cuda, tn_scan_gated_backward_cuda;
+size_t tn_scan_gated_work_cpu(const tn_sig *s, bool backward);
 size_t tn_scan_gated_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status gated_infer(tn_sig *s)
 {
-    const tn_scan_gated_attr *a = s->attr;
-    TN_RETURN_IF(tn_scan_check_frame(s, TN_GATED_STATE, TN_GATED_RESET));
+    TN_RETURN_IF(tn_scan_infer_frame(s, ((const tn_scan_gated_attr *)s->attr)->chunk, TN_GATED_STATE, TN_GATED_RESET));
     const tn_dims x = s->in[TN_GATED_X].dims, K = tn_shape(x.dim[2] / 2);
     if (!tn_dims_equal(s->in[TN_GATED_RI].dims, x) || !tn_dtype_is_float(s->in[TN_GATED_RI].dtype))
         return tn_error(TN_USAGE, "ri must be floating point and have the shape of x: gates r (K) and i (K) per token");
     if (!tn_dims_equal(s->in[TN_GATED_NU].dims, K) || !tn_dims_equal(s->in[TN_GATED_OMEGA].dims, K))
         return tn_error(TN_USAGE, "nu and omega must be (K), with x (B,T,2K): K = %lld", (long long)K.dim[0]);
-    if (a->chunk < 1) return tn_error(TN_USAGE, "chunk = %lld tokens: give 1 or more", (long long)a->chunk);
-    s->n_out = 2;
-    s->out[0].dims = x;
-    s->out[1].dims = tn_shape(x.dim[0], x.dim[2]);
-    s->out[1].dtype = TN_F32; /* a carried state keeps all its bits, whatever the activations are */
     return TN_OK;
 }
 
@@ -50,13 +45,6 @@ static void gated_cost(const tn_sig *s, tn_cost *c)
     c->flops_backward = n * (20 + 26 + 12);
 }
 
-static size_t gated_work(const tn_sig *s, bool backward)
-{
-    const int64_t *d = s->in[TN_GATED_X].dims.dim;
-    (void)backward;
-    return tn_scan_gated_cpu_work(d[0], d[1], d[2] / 2, ((const tn_scan_gated_attr *)s->attr)->chunk);
-}
-
 static tn_status gated_as_ops(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
 {
     (void)n_in;
@@ -79,8 +67,9 @@ const tn_op tn_op_scan_gated = {
     .cost = gated_cost,
     .kernel = { [TN_CPU] = { .forward = tn_scan_gated_forward_cpu,
                              .backward = tn_scan_gated_backward_cpu,
-                             .work = gated_work } TN_ON_CUDA(tn_scan_gated_forward_cuda, tn_scan_gated_backward_cuda,
-                                                             tn_scan_gated_work_cuda) },
+                             .work = tn_scan_gated_work_cpu } TN_ON_CUDA(tn_scan_gated_forward_cuda,
+                                                                         tn_scan_gated_backward_cuda,
+                                                                         tn_scan_gated_work_cuda) },
     TN_OP_SWITCH("opt.scan_gated", "gates and scan in one op (off: element-wise ops, then scan)"),
     .plain = gated_as_ops,
 };

@@ -1,11 +1,12 @@
 /* scan_gated on the CPU: gates become lambda and gain piece by piece inside the recurrence of scan_core.h, forward and
  * again backward, so that neither rho nor gamma ever exists as a tensor. With u = expm1(l): rho = 1 + u and
  * 1 - rho^2 = -u (2 + u), accurate near rho = 1, from one exponential. */
-#include "ops/scan_gated/scan_gated_cpu.h"
-
 #include "backend/cpu/vmath.h"
 #include "ops/scan/scan_core.h"
 #include "ops/scan_gated/scan_gated.h"
+
+tn_kernel tn_scan_gated_forward_cpu, tn_scan_gated_backward_cpu;
+size_t tn_scan_gated_work_cpu(const tn_sig *s, bool backward);
 
 enum { W = TN_SCAN_W, BLOCK = TN_V_BLOCK };
 
@@ -169,12 +170,15 @@ static size_t table_bytes(int64_t padded_K) /* a multiple of 16: K is in units o
     return tn_scan_powers_bytes(padded_K) + (size_t)padded_K * sizeof(float);
 }
 
-size_t tn_scan_gated_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
+size_t tn_scan_gated_work_cpu(const tn_sig *s, bool backward)
 {
-    return table_bytes(tn_scan_padded(K)) + tn_scan_core_work(B, T, K, chunk);
+    const int64_t *d = s->in[TN_GATED_X].dims.dim, K = d[2] / 2;
+    (void)backward;
+    return table_bytes(tn_scan_padded(K)) +
+           tn_scan_core_work(d[0], d[1], K, ((const tn_scan_gated_attr *)s->attr)->chunk);
 }
 
-static void set_up(const tn_call *c, gates *s, tn_scan_job *j)
+static void set_up(const tn_call *c, gates *s, tn_scan_job *j, bool backward)
 {
     const int64_t *d = c->in[TN_GATED_X].dims.dim, padded_K = tn_scan_padded(d[2] / 2);
     *s = (gates){ .T = d[1], .K = d[2] / 2, .padded_K = padded_K, .nu = c->in[TN_GATED_NU].data };
@@ -182,23 +186,17 @@ static void set_up(const tn_call *c, gates *s, tn_scan_job *j)
     s->turn = tn_scan_powers_in(c->work, padded_K);
     s->rate = s->turn.im + (TN_SCAN_N + 1) * padded_K;
     fill_table(s, c->in[TN_GATED_OMEGA].data);
-    *j = (tn_scan_job){ .B = d[0], .T = d[1], .K = d[2] / 2, .chunk = ((const tn_scan_gated_attr *)c->attr)->chunk };
-    j->rows = tn_scan_rows(c);
-    j->x = tn_scan_tensor_of(&c->in[TN_GATED_X]);
-    j->state = c->in[TN_GATED_STATE].data;
-    j->reset = c->in[TN_GATED_RESET].data;
-    j->c = tn_scan_tensor_of(&c->out[0]);
+    *j = tn_scan_job_of(c, backward, ((const tn_scan_gated_attr *)c->attr)->chunk, TN_GATED_STATE, TN_GATED_RESET,
+                        table_bytes(padded_K));
     j->self = s;
     j->coef = coef;
-    j->work = (char *)c->work + table_bytes(padded_K);
 }
 
 tn_status tn_scan_gated_forward_cpu(const tn_call *c)
 {
     gates s;
     tn_scan_job j;
-    set_up(c, &s, &j);
-    j.final = c->out[1].data;
+    set_up(c, &s, &j, false);
     tn_scan_core_forward(c->pool, &j);
     return TN_OK;
 }
@@ -207,7 +205,7 @@ tn_status tn_scan_gated_backward_cpu(const tn_call *c)
 {
     gates s;
     tn_scan_job j;
-    set_up(c, &s, &j);
+    set_up(c, &s, &j, true);
     s.backward = true;
     s.dri = tn_scan_tensor_of(&c->din[TN_GATED_RI]);
     s.dnu = c->din[TN_GATED_NU].data;
@@ -215,12 +213,6 @@ tn_status tn_scan_gated_backward_cpu(const tn_call *c)
     s.add_ri = c->accumulate >> TN_GATED_RI & 1;
     s.add_nu = c->accumulate >> TN_GATED_NU & 1;
     s.add_omega = c->accumulate >> TN_GATED_OMEGA & 1;
-    j.dc = tn_scan_tensor_of(&c->dout[0]);
-    j.dfinal = c->dout[1].data;
-    j.dx = tn_scan_tensor_of(&c->din[TN_GATED_X]);
-    j.dstate = c->din[TN_GATED_STATE].data;
-    j.add_x = c->accumulate >> TN_GATED_X & 1;
-    j.add_state = c->accumulate >> TN_GATED_STATE & 1;
     j.want_e = s.dri.at || s.dnu;
     j.want_m = j.want_e || s.domega;
     j.sink = j.want_e ? sink : j.want_m ? sink_turn : NULL;

@@ -405,32 +405,13 @@ static gated set_up(const tn_call *c, bool backward)
 
 static tn_status launch_prepare(const tn_call *c, const gated *s)
 {
-    enum { THREADS = 256 };
     const tn_tile_layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
-    const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
-                  most = zeros > s->f.columns ? zeros : s->f.columns;
-    prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(tn_tile_of(&c->in[TN_GATED_NU], false),
-                                                                            tn_tile_of(&c->in[TN_GATED_OMEGA], false),
-                                                                            s->f.K, s->f.columns, s->f.reverse,
-                                                                            (constants *)(uintptr_t)s->table,
-                                                                            (uint4 *)c->work, zeros);
-    TN_CUDA_LAUNCHED();
-    return TN_OK;
+    return tn_tile_prepare(c, &s->f, &l, &c->in[TN_GATED_NU], &c->in[TN_GATED_OMEGA], prepare);
 }
 
-/* Pairs of channels where all that is read and written allows it. */
-static bool pairs(const gated *s)
+static int choose(gated *s, bool single)
 {
-    return s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->ri) && tn_tile_pairs(&s->c) &&
-           tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->dx) && tn_tile_pairs(&s->dri);
-}
-
-static bool direct(const gated *s, int V)
-{
-    const tn_tile_tensor *p[] = { &s->x, &s->ri, &s->c, &s->dc, &s->dx, &s->dri };
-    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
-        if (!tn_tile_direct(p[i], V, s->f.K)) return false;
-    return true;
+    return tn_tile_choose(&s->f, single, { &s->x, &s->ri, &s->c, &s->dc, &s->dx, &s->dri });
 }
 
 extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
@@ -441,8 +422,7 @@ extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
     s.f.first = s.state;
     s.final = tn_tile_of(&c->out[1], false);
     TN_RETURN_IF(launch_prepare(c, &s));
-    s.f.direct = direct(&s, pairs(&s) ? 2 : 1);
-    if (pairs(&s)) forward_kernel<2><<<tn_tile_blocks(&s.f, 2), TN_TILE_THREADS, 0, stream>>>(s);
+    if (choose(&s, false) == 2) forward_kernel<2><<<tn_tile_blocks(&s.f, 2), TN_TILE_THREADS, 0, stream>>>(s);
     else forward_kernel<1><<<tn_tile_blocks(&s.f, 1), TN_TILE_THREADS, 0, stream>>>(s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -459,10 +439,9 @@ static bool pairs_fit(void)
 
 static tn_status launch_backward(const tn_call *c, gated *s)
 {
-    const bool two = pairs(s) && pairs_fit();
-    const unsigned blocks = tn_tile_blocks(&s->f, two ? 2 : 1);
-    void (*const kernel)(gated) = two ? backward_kernel<2> : backward_kernel<1>;
-    s->f.direct = direct(s, two ? 2 : 1);
+    const int V = choose(s, !pairs_fit());
+    const unsigned blocks = tn_tile_blocks(&s->f, V);
+    void (*const kernel)(gated) = V == 2 ? backward_kernel<2> : backward_kernel<1>;
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)kernel, LATE_BYTES));
     kernel<<<blocks, TN_TILE_THREADS, LATE_BYTES, tn_cuda_stream(c)>>>(*s);
     TN_CUDA_LAUNCHED();

@@ -42,6 +42,16 @@ static void unary_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     u->out = which == OUTPUT;
 }
 
+static tn_function unary_function(const void *attr)
+{
+    const tn_unary_attr *a = attr;
+    return a->kind == TN_UNARY_SILU                  ? TN_FN_SILU
+           : a->kind == TN_UNARY_SIGMOID             ? TN_FN_SIGMOID
+           : a->kind == TN_UNARY_SOFTPLUS            ? TN_FN_SOFTPLUS
+           : a->kind == TN_UNARY_SCALE && a->a == -1 ? TN_FN_NEG
+                                                     : TN_FN_OTHER;
+}
+
 const tn_op tn_op_unary = {
     .name = "unary",
     .attr_bytes = sizeof(tn_unary_attr),
@@ -51,6 +61,7 @@ const tn_op tn_op_unary = {
     .kernel = { [TN_CPU] = { .forward = tn_unary_forward_cpu,
                              .backward = tn_unary_backward_cpu } TN_ON_CUDA(tn_unary_forward_cuda,
                                                                             tn_unary_backward_cuda, NULL) },
+    .fusion = { .function = unary_function },
 };
 
 tn_ref tn_unary_(tn_graph *g, const char *file, int line, tn_unary_kind kind, tn_ref x, float a, float b)

@@ -1,17 +1,15 @@
 /* Bias gradients on the way (CUDA). The gradient of a linear op's bias is the sum of the rows of its dy, a pass over
- * memory. The kernel that makes dy has the rows in registers: where that is a norm's backward kernel (dy is then the
- * gradient of a residual stream), it sums them too, and the linear op's backward node forgets its bias. */
-#include "ops/linear/linear.h"
-#include "ops/norm/norm.h"
-#include "ops/norm/norm_cpu.h"
+ * memory. The kernel that makes dy has the rows in registers: where it can sum them too (a norm's: tn_fusion.columns_in; dy is
+ * then the gradient of a residual stream), it does, and the linear op's backward node forgets its bias. */
 #include "plan/graph.h"
 
 /* A backward node whose bias has the sum of dy's rows for a gradient, all of them. */
 static bool sums_rows(const tn_graph *g, const tn_node *n)
 {
-    if (n->op != &tn_op_linear || !n->backward || !n->din[TN_LINEAR_BIAS] || !n->dout[0]) return false;
-    const bool slope = ((const tn_linear_attr *)n->attr)->act != TN_ACT_NONE && (n->reads_out >> 1 & 1);
-    return !slope && !g->tensor[n->dout[0]].live && !g->tensor[n->in[TN_LINEAR_X]].live;
+    const tn_fusion *f = &n->op->fusion;
+    if (!f->bias_in || !n->backward || !n->din[f->bias_in] || !n->dout[0]) return false;
+    const bool slope = f->pre_out && (n->reads_out >> f->pre_out & 1);
+    return !slope && !g->tensor[n->dout[0]].live && !g->tensor[n->in[0]].live;
 }
 
 /* The last node before i that writes to the memory of base; -1: none. */
@@ -34,20 +32,30 @@ static bool may_move(const tn_graph *g, int32_t id, size_t from, size_t to)
     return times == 1;
 }
 
+/* Does backward node n make the gradient dy of its input 0 alone, and can it sum its rows? */
+static bool makes_rows(const tn_node *n, int32_t dy)
+{
+    const int columns = n->op->fusion.columns_in;
+    if (!columns || !n->backward || n->din[0] != dy || (n->accumulate & 1) || n->din[columns]) return false;
+    for (int k = 1; k < n->n_in; k++)
+        if (n->din[k] == dy) return false;
+    return true;
+}
+
 void tn_pass_columns(tn_graph *g)
 {
     if (g->status != TN_OK || !tn_graph_switch(g, "opt.column_sums")) return;
     for (size_t i = 0; i < g->n_nodes; i++) {
         tn_node *n = &g->node[i];
         if (!sums_rows(g, n)) continue;
-        const int32_t dy = n->dout[0], db = n->din[TN_LINEAR_BIAS];
+        const int bias = n->op->fusion.bias_in;
+        const int32_t dy = n->dout[0], db = n->din[bias];
         const int64_t at = last_writer(g, g->tensor[dy].base, i);
-        tn_node *w = at >= 0 ? &g->node[at] : NULL;
-        if (!w || w->op != &tn_op_norm || !w->backward || w->din[TN_NORM_X] != dy || w->din[TN_NORM_RESIDUAL] == dy ||
-            (w->accumulate >> TN_NORM_X & 1) || w->din[TN_NORM_COLUMNS] || !may_move(g, db, (size_t)at, i))
-            continue;
-        w->din[TN_NORM_COLUMNS] = db;
-        w->accumulate |= (n->accumulate >> TN_LINEAR_BIAS & 1) << TN_NORM_COLUMNS;
-        n->din[TN_LINEAR_BIAS] = 0;
+        if (at < 0 || !makes_rows(&g->node[at], dy) || !may_move(g, db, (size_t)at, i)) continue;
+        tn_node *w = &g->node[at];
+        const int columns = w->op->fusion.columns_in;
+        w->din[columns] = db;
+        w->accumulate |= (n->accumulate >> bias & 1) << columns;
+        n->din[bias] = 0;
     }
 }

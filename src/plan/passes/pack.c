@@ -2,8 +2,6 @@
  * a write to it, and a body's constant through all iterations of its loop; where its packed form is used often enough,
  * a pack_weight node makes it and the linears read it. These nodes come first: they are the plan's prologue, which a run
  * that follows another one may leave out. What they write stays until the end of the plan. */
-#include "ops/linear/linear.h"
-#include "ops/linear_xent/linear_xent.h"
 #include "ops/pack_weight/pack_weight.h"
 #include "plan/graph.h"
 
@@ -22,7 +20,7 @@ static bool is_constant(const tn_graph *g, int32_t id)
 
 static bool packs_for_many(const tn_graph *g, const tn_node *n)
 {
-    const tn_dims w = g->tensor[n->in[TN_LINEAR_W]].dims;
+    const tn_dims w = g->tensor[n->in[n->op->fusion.weight_in]].dims;
     return !n->backward && tn_dims_count(w) >= FEW_NUMBERS &&
            tn_dims_count(g->tensor[n->out[0]].dims) <= FEW_ROWS * w.dim[0];
 }
@@ -30,10 +28,11 @@ static bool packs_for_many(const tn_graph *g, const tn_node *n)
 /* The weight that a node multiplies by and may read packed; 0: none. */
 static int32_t weight_of(const tn_graph *g, const tn_node *n, int64_t repeats)
 {
-    if (n->op != &tn_op_linear || (n->backward && !n->din[0])) return 0;
+    const tn_fusion *f = &n->op->fusion;
+    if (!f->packed_in || (n->backward && !n->din[0])) return 0;
     const tn_sig s = tn_node_sig(g, n, 1);
-    const bool pays = tn_linear_packs(&s, n->backward) || (repeats >= MANY_TIMES && packs_for_many(g, n));
-    return pays && is_constant(g, n->in[TN_LINEAR_W]) ? n->in[TN_LINEAR_W] : 0;
+    const bool pays = f->packs(&s, n->backward) || (repeats >= MANY_TIMES && packs_for_many(g, n));
+    return pays && is_constant(g, n->in[f->weight_in]) ? n->in[f->weight_in] : 0;
 }
 
 static bool same_view(const tn_gtensor *a, const tn_gtensor *b)
@@ -51,8 +50,9 @@ static bool share(const tn_graph *g, size_t i, int32_t w, size_t k, int64_t repe
 
 static void read_packed(tn_graph *g, size_t i, int32_t packed)
 {
-    g->node[i].in[TN_LINEAR_PACKED] = packed;
-    g->node[i].reads_in |= (uint64_t)1 << TN_LINEAR_PACKED;
+    const int in = g->node[i].op->fusion.packed_in;
+    g->node[i].in[in] = packed;
+    g->node[i].reads_in |= (uint64_t)1 << in;
 }
 
 /* Moves the last `count` nodes to the front. */
@@ -73,8 +73,8 @@ size_t tn_pass_pack(tn_graph *g, int64_t repeats)
     const size_t n = g->n_nodes;
     if (g->status != TN_OK || !tn_graph_switch(g, "opt.pack_weights")) return 0;
     for (size_t i = 0; i < n && g->status == TN_OK; i++) {
-        const int32_t w =
-            g->node[i].op == &tn_op_linear && !g->node[i].in[TN_LINEAR_PACKED] ? weight_of(g, &g->node[i], repeats) : 0;
+        const int in = g->node[i].op->fusion.packed_in;
+        const int32_t w = in && !g->node[i].in[in] ? weight_of(g, &g->node[i], repeats) : 0;
         int64_t uses = 0;
         for (size_t k = i; w && k < n; k++) uses += share(g, i, w, k, repeats) ? repeats : 0;
         if (uses < WORTH_IT) continue;
@@ -89,16 +89,9 @@ size_t tn_pass_pack(tn_graph *g, int64_t repeats)
 
 /* --- one type for both operands ------------------------------------------------------------------------------------ */
 
-/* Inputs of a product that follow the type of its activations: weight and bias. */
-static uint64_t rounded_inputs(const tn_node *n)
-{
-    if (n->op == &tn_op_linear) return 1u << TN_LINEAR_W | 1u << TN_LINEAR_BIAS;
-    return n->op == &tn_op_linear_xent ? 1u << TN_LINEAR_XENT_W : 0;
-}
-
 static bool to_round(const tn_graph *g, const tn_node *n, int k)
 {
-    const int32_t id = rounded_inputs(n) >> k & 1 ? n->in[k] : 0;
+    const int32_t id = n->op->fusion.rounded_in >> k & 1 ? n->in[k] : 0;
     return id && g->tensor[id].dtype == TN_F32 && is_constant(g, id) && (!n->backward || (n->reads_in >> k & 1));
 }
 

@@ -2,7 +2,6 @@
  * is made by the latter's backward node and read by the former's, which would only multiply it by gelu'(pre), in a pass
  * over memory of its own. The product that makes it can do that while its tiles are stored: it gets `pre` as an input, and
  * the other node forgets that it has an activation. */
-#include "ops/linear/linear.h"
 #include "plan/graph.h"
 
 #include <string.h>
@@ -31,12 +30,13 @@ static bool made_before(const tn_graph *g, int32_t id, size_t i)
     return false;
 }
 
-/* A backward node that multiplies its one gradient by the slope of gelu at its output 1. */
+/* A backward node that multiplies its one gradient by the slope of gelu at its output before it. */
 static bool waits_for_slope(const tn_graph *g, const tn_node *n)
 {
-    if (n->op != &tn_op_linear || !n->backward || ((const tn_linear_attr *)n->attr)->act != TN_ACT_GELU) return false;
-    if (!(n->reads_out >> 1 & 1) || !n->out[1] || !n->dout[0] || n->in[TN_LINEAR_RESIDUAL]) return false;
-    const tn_gtensor *d = &g->tensor[n->dout[0]], *pre = &g->tensor[n->out[1]];
+    const int out = n->op->fusion.pre_out;
+    if (!out || !n->backward || !n->op->fusion.is_gelu(n->attr)) return false;
+    if (!(n->reads_out >> out & 1) || !n->out[out] || !n->dout[0] || n->in[n->op->fusion.after_in]) return false;
+    const tn_gtensor *d = &g->tensor[n->dout[0]], *pre = &g->tensor[n->out[out]];
     return d->base == n->dout[0] && d->dtype == TN_BF16 && pre->dtype == TN_BF16 && !d->live && !pre->live &&
            d->dims.rank > 0 && d->dims.dim[d->dims.rank - 1] % 8 == 0 && tn_gtensor_contiguous(d) &&
            tn_gtensor_contiguous(pre);
@@ -51,9 +51,9 @@ static void forget_slope(tn_graph *g, tn_node *n)
         return;
     }
     memcpy(types, n->out_type, sizeof *types * (size_t)n->n_out);
-    types[1].absent = true;
+    types[n->op->fusion.pre_out].absent = true;
     n->out_type = types;
-    n->reads_out &= ~(uint64_t)2;
+    n->reads_out &= ~((uint64_t)1 << n->op->fusion.pre_out);
 }
 
 void tn_pass_slopes(tn_graph *g)
@@ -64,11 +64,13 @@ void tn_pass_slopes(tn_graph *g)
         if (!waits_for_slope(g, n)) continue;
         const int64_t at = only_writer(g, n->dout[0], i);
         tn_node *w = at >= 0 && (size_t)at < i ? &g->node[at] : NULL;
-        if (!w || w->op != &tn_op_linear || !w->backward || w->din[TN_LINEAR_X] != n->dout[0] ||
-            (w->accumulate >> TN_LINEAR_X & 1) || w->in[TN_LINEAR_SLOPE] || !made_before(g, n->out[1], (size_t)at))
+        const int slope = w ? w->op->fusion.slope_in : 0;
+        const int32_t pre = n->out[n->op->fusion.pre_out];
+        if (!slope || !w->backward || w->din[0] != n->dout[0] || (w->accumulate & 1) || w->in[slope] ||
+            !made_before(g, pre, (size_t)at))
             continue;
-        w->in[TN_LINEAR_SLOPE] = n->out[1];
-        w->reads_in |= (uint64_t)1 << TN_LINEAR_SLOPE;
+        w->in[slope] = pre;
+        w->reads_in |= (uint64_t)1 << slope;
         forget_slope(g, n);
     }
 }

@@ -91,11 +91,8 @@ static tn_ref *asked(const tn_relax_attr *a, tn_loop_grad writes, int i, tn_ref 
 /* The kernel that solves it whole, on a device that has one. */
 static tn_loop_fused *fused(const tn_graph *g, const tn_relax_attr *a)
 {
-#ifdef TN_HAVE_CUDA
     if (a->kind != TN_RELAX_HOPFIELD && tn_graph_get_options(g)->device == TN_CUDA && tn_graph_switch(g, "opt.relax"))
         return tn_relax_phase_cuda;
-#endif
-    (void)g, (void)a;
     return NULL;
 }
 

@@ -583,11 +583,5 @@ bool tn_token_add(tn_token_builder *b, const tn_op *op, const tn_call *c, size_t
 
 tn_status tn_token_run(const tn_op *const *op, const tn_call *call, size_t n, size_t *took)
 {
-#ifdef TN_HAVE_CUDA
     return tn_token_run_cuda(op, call, n, took);
-#else
-    (void)op, (void)call, (void)n;
-    *took = 0;
-    return TN_OK;
-#endif
 }

@@ -1,5 +1,6 @@
 /* relax made of plain ops: tn_loop with the map as its body and the cross-entropy of the head as its cost. */
 #include "ops/binary/binary.h"
+#include "ops/cuda_kernels.h"
 #include "ops/fill/fill.h"
 #include "ops/linear/linear.h"
 #include "ops/norm/norm.h"
@@ -8,7 +9,6 @@
 #include "ops/xent/xent.h"
 
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
-tn_loop_fused tn_relax_phase_cuda;
 
 enum { MAP_CONSTS = TN_RELAX_SCALE + 1, COST_CONSTS = 4 }; /* as the node's inputs from a and from head_w on */
 enum { HEAD_W, HEAD_B, LABELS, WEIGHTS };

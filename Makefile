@@ -1,7 +1,7 @@
 # Tenon. `make` builds, `make demo` runs the main job, `make test` runs the tests; the last two install what is missing.
-# BUILD=dir keeps several builds apart (gcc, clang, sanitizers); kernels for GPUs are compiled where nvcc and a GPU are found (CUDA=1: where
-# nvcc is, CUDA=0: never). A folder remembers its options in BUILD/options: other options compile everything in it anew.
-# `make help` lists the rest.
+# BUILD=dir keeps several builds apart (gcc, clang, sanitizers). Kernels for GPUs are compiled where nvcc and a GPU are found (CUDA=1:
+# where nvcc is, CUDA=0: never). A folder remembers its options in BUILD/options: other options compile everything in it anew.
+# V=1 shows commands; all cores work unless -j says otherwise. `make help` lists the rest.
 BUILD   ?= build
 CC      := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 OPT     ?= -O3
@@ -28,94 +28,148 @@ PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
 TEST_LIBS  := $(if $(filter unit,$(NEEDS)),$(shell pkg-config --libs cmocka))
 endif
 
-# CUDA: kernels (NAME_cuda.cu) and src/backend/cuda, where nvcc is found. The runtime is linked in; the driver and cuBLASLt
-# are looked for when a GPU is asked for, so that the program runs where they are not. CUDA_ARCHS: what GPUs it is for.
-CUDA       ?= $(if $(NVCC),$(if $(wildcard /dev/nvidia[0-9]* /dev/dxg),1,0),0)
+# CUDA: kernels (NAME_cuda.cu) and src/backend/cuda, in a library of their own that is loaded when a GPU is asked for, with NVIDIA's
+# runtime in it. The driver and cuBLASLt are looked for then. CUDA_ARCHS: for which GPUs, by default the one that is here (else 90).
 NVCC       := $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc)
-CUDA_ARCHS ?= 90 80 120
+CUDA       ?= $(if $(NVCC),$(if $(wildcard /dev/nvidia[0-9]* /dev/dxg),1,0),0)
 CUDA_DIR   :=
 ifeq ($(CUDA),1)
+ifeq ($(NVCC)$(filter $(NO_BUILD),$(MAKECMDGOALS)),)
+$(error CUDA=1 needs nvcc (in PATH or /usr/local/cuda/bin): install the CUDA toolkit, or leave it out)
+endif
 CUDA_DIR   := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
-CUDA_FLAGS := -DTN_HAVE_CUDA -isystem $(CUDA_DIR)/include
-CUDA_LIBS  := -L$(CUDA_DIR)/lib64 -lcudart_static -lrt
-NVCC_FLAGS := -O3 -std=c++17 --fmad=true -Xcompiler -fPIC,-Wall,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -Iinclude -I$(BUILD)/include -Isrc -DTN_HAVE_CUDA -t 0 \
-              -Xcudafe --diag_suppress=177 $(NVCC_EXTRA)
-# Files named NAME_hopper_cuda.cu use instructions that only sm_90a has, which runs on what sm_90 does.
-NVCC_ARCHS  = $(foreach a,$(if $(filter %_hopper_cuda.cu,$<),$(CUDA_ARCHS:90=90a),$(CUDA_ARCHS)),-gencode arch=compute_$(a),code=sm_$(a))
+ifndef CUDA_ARCHS
+CUDA_ARCHS := $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | grep -x '[0-9][0-9]*' | sort -u),90)
+endif
+NVCC_FLAGS := -std=c++17 --fmad=true -Xcompiler -O1,-fPIC,-Wall,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
+              -Iinclude -I$(BUILD)/include -Isrc -Xcudafe --diag_suppress=177 $(NVCC_EXTRA)
+# Files named NAME_hopper_cuda.cu use instructions that only sm_90a has, which runs on what sm_90 does; other GPUs never launch them.
+NVCC_ARCHS  = $(foreach a,$(or $(and $(filter %_hopper_cuda.cu,$<),$(filter 90a,$(CUDA_ARCHS:90=90a))),$(CUDA_ARCHS)),-gencode arch=compute_$(a),code=sm_$(a))
 endif
 
 CFLAGS  ?= $(OPT) -g
 ALL_CFLAGS = -std=gnu11 $(CFLAGS) -fno-math-errno -fno-trapping-math -ffp-contract=fast -fPIC \
-             $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CUDA_FLAGS) $(SAN)
-LDLIBS  := $(PKG_LIBS) $(CUDA_LIBS) -lm -lpthread -ldl
-
-# What objects depend on, so that a folder never mixes two ways of compiling. Tests read the line of libraries (tests/interpose, tests/perf).
-define OPTIONS
-compiler $(CC) $(filter-out -Werror,$(ALL_CFLAGS))
-cuda $(if $(CUDA_DIR),$(NVCC) $(NVCC_FLAGS) $(CUDA_ARCHS),none)
-libs $(LDLIBS)
-endef
+             $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(SAN)
+LDLIBS  := $(PKG_LIBS) -lm -lpthread -ldl
+# Debug information is nine tenths of what is linked.
+LDFLAGS += -Wl,--compress-debug-sections=zlib
 
 TEMPLATE := $(sort $(wildcard src/cli/template/*))
 SRC     := $(filter-out $(TEMPLATE) $(if $(CUDA_DIR),,src/backend/cuda/%),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
-CUDASRC := $(if $(CUDA_DIR),$(sort $(wildcard src/*/*/*.cu)))
+CUDASRC := $(if $(CUDA_DIR),$(sort $(wildcard src/*/*/*.cu)) $(filter-out %_test.c,$(filter src/backend/cuda/% %_cuda.c,$(SRC))))
 TESTSRC := $(filter %_test.c,$(SRC)) $(sort $(wildcard tests/unit/*.c tests/families/*.c))
-LIBSRC  := $(filter-out %_test.c src/cli/%,$(SRC))
+LIBSRC  := $(filter-out %_test.c src/cli/% src/backend/cuda/% %_cuda.c,$(SRC))
 CLISRC  := $(filter-out %_test.c,$(filter src/cli/%,$(SRC)))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 # x86-64 compiles the files that say TN_LEVELED two more times (backend/cpu/level.h); level.c asks for what is named here.
 LEVELED := $(if $(filter x86_64%,$(TARGET)),$(shell grep -lsE '^TN_LEVELED' $(LIBSRC)))
 LEVEL3  := -DTN_LEVEL=3 -mavx2 -mfma -mf16c
 LEVEL4  := -DTN_LEVEL=4 -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512dq -mavx512bw -mprefer-vector-width=512
-LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c)) $(CUDASRC:%.cu=$(BUILD)/obj/%.cu.o)
+LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c))
+CUDAOBJ := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(call obj,$(CUDASRC)))
+CUDALIB := $(if $(CUDASRC),$(BUILD)/libtenon_cuda.so)
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
-GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def $(BUILD)/include/tenon_template.def
+GEN     := $(addprefix $(BUILD)/include/,tenon/ops.h tenon_tests.def tenon_template.def tenon_cuda_abi.h)
 
-.PHONY: FORCE all unit deps demo demo-run test test-long test-cuda lint install uninstall clean format help
-all: $(if $(CLISRC),$(BUILD)/tenon) $(BUILD)/libtenon.so $(BUILD)/libtenon.a
+# Files that are looked at in every run and written when their text has changed: what objects depend on, so that a folder never mixes two
+# ways of compiling (tests read the line of libraries: tests/interpose, tests/perf); the tests that exist; and a name for this program's
+# tables of functions, which the library for GPUs has to share.
+PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+define OPTIONS
+compiler $(CC) $(filter-out -Werror,$(ALL_CFLAGS))
+libs $(LDLIBS)
+endef
+OPTIONS_CUDA = $(NVCC) $(NVCC_FLAGS) $(CUDA_ARCHS)
+TESTS    = $(foreach f,$(filter %_test.c,$(TESTSRC)),TN_TESTS($(notdir $(f:_test.c=))))
+ABI_FROM = $(sort $(wildcard include/tenon/*.h $(foreach d,src/* src/*/* src/*/*/*,$(d)/*.h $(d)/*.def)))
+define ABI
+#define TN_CUDA_ABI "$(VERSION)-$(shell cat $(ABI_FROM) | cksum | cut -d' ' -f1)"
+#define TN_LIBDIR "$(LIBDIR:$(PREFIX)/%=%)"
+endef
+keep     = $(shell mkdir -p $(dir $1))$(file >$1.tmp,$2)$(shell cmp -s $1.tmp $1 && rm $1.tmp || mv $1.tmp $1)
+KEEP     = $(call keep,$(BUILD)/options,$(OPTIONS))$(call keep,$(BUILD)/include/tenon_tests.def,$(TESTS))$(call \
+           keep,$(BUILD)/include/tenon_cuda_abi.h,$(ABI))$(if $(CUDALIB),$(call keep,$(BUILD)/options.cuda,$(OPTIONS_CUDA)))
+ifneq ($(GOALS),)
+$(if $(KEEP),)
+endif
 
+# All cores, unless the user said -j; not where something is to be removed first.
+ifeq ($(MAKELEVEL)$(filter -j% --jobserver%,$(MAKEFLAGS))$(filter clean uninstall,$(MAKECMDGOALS)),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+# $(call step,WHAT,NAME,command): a line for each, or the command (V=1). On a terminal they take turns in one line, numbered; a dry run
+# counts them first. What a compiler says is shown whole.
+ifneq ($(V),)
+step = $3
+else ifneq ($(TENON_COUNT),)
+step = : tenon-step
+else
+ifneq ($(and $(MAKE_TERMOUT),$(GOALS)),)
+STEPS := $(shell TENON_COUNT=1 MAKEFLAGS= MAKELEVEL= $(MAKE) -n $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -c '^: tenon-step')
+clear := \r\033[K
+say = $(eval DONE += x)printf '$(clear)\033[?7l[%4d/$(STEPS)] %-4s %s\033[?7h$(if $(filter LD AR,$1),\n)' $(words $(DONE)) $1 $2
+else
+say = printf '%-4s %s\n' $1 $2
+endif
+step = @$(say); text=$$($3 2>&1); code=$$?; [ -z "$$text" ] || printf '$(clear)%s\n' "$$text"; exit $$code
+endif
+
+.PHONY: all unit deps demo demo-run test test-long test-cuda lint install uninstall clean format help
+all: $(if $(CLISRC),$(BUILD)/tenon) $(BUILD)/libtenon.so $(BUILD)/libtenon.a $(CUDALIB)
+
+# What may be called from outside is what the public headers declare: in libtenon.so by programs, in the command by a user's model.so.
+HEADERS   = $(wildcard include/tenon/*.h) $(BUILD)/include/tenon/ops.h
+EXPORTS   = $(BUILD)/exports.map
+$(EXPORTS): scripts/exports $(HEADERS)
+	@CC='$(CC)' scripts/exports $(HEADERS) > $@.tmp && sed 's/.*/&;/; 1s/^/{ /; $$s/$$/ };/' $@.tmp > $(@:.map=.list) && \
+	  sed 's/^{/{ global:/; s/};$$/local: *; };/' $(@:.map=.list) > $@
+LINK_SO   = $(CC) -shared -Wl,-soname,libtenon.so.0 -Wl,--version-script=$(EXPORTS) $(SAN) $(LDFLAGS) -o $@ $(LIBOBJ) $(LDLIBS)
+LINK      = $(CC) $(SAN) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(BUILD)/libtenon.a -Wl,--no-whole-archive \
+            -Wl,--dynamic-list=$(EXPORTS:.map=.list) $(LDLIBS)
+LINK_CUDA = $(CC) -shared -Wl,-z,defs -Wl,--version-script=scripts/exports-cuda.map $(SAN) $(LDFLAGS) -o $@ $^ -L$(CUDA_DIR)/lib64 \
+            -lcudart_static -lrt -lm -lpthread -ldl
 $(BUILD)/libtenon.a: $(LIBOBJ)
-	@rm -f $@; ar rcs $@ $^
-$(BUILD)/libtenon.so: $(LIBOBJ)
-	$(CC) -shared -Wl,-soname,libtenon.so.0 -Wl,--version-script=scripts/exports.map $(SAN) -o $@ $^ $(LDLIBS)
-# The command exports the library's symbols, so that a user's model.so finds them in it.
-$(BUILD)/tenon: $(call obj,$(CLISRC)) $(BUILD)/libtenon.a
-	$(CC) $(SAN) -rdynamic -o $@ $(call obj,$(CLISRC)) -Wl,--whole-archive $(BUILD)/libtenon.a -Wl,--no-whole-archive $(LDLIBS)
-UNITOBJ := $(call obj,$(TESTSRC) $(filter-out src/cli/main.c,$(CLISRC)))
-$(BUILD)/unit: $(UNITOBJ) $(BUILD)/libtenon.a
-	$(CC) $(SAN) -rdynamic -o $@ $(UNITOBJ) -Wl,--whole-archive $(BUILD)/libtenon.a -Wl,--no-whole-archive $(LDLIBS) $(TEST_LIBS)
+	$(call step,AR,$@,rm -f $@; ar rcs $@ $^)
+$(BUILD)/libtenon.so: $(LIBOBJ) $(EXPORTS)
+	$(call step,LD,$@,$(LINK_SO))
+$(BUILD)/tenon: $(call obj,$(CLISRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB)
+	$(call step,LD,$@,$(LINK))
+# The tests of cuDNN's graphs need no GPU: what they look at is linked once more.
+UNITSRC := $(TESTSRC) $(filter-out src/cli/main.c,$(CLISRC)) $(if $(CUDALIB),$(wildcard $(addprefix src/backend/cuda/cudnn,.c _graph.c _sdpa.c)))
+$(BUILD)/unit: $(call obj,$(UNITSRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB)
+	$(call step,LD,$@,$(LINK) $(TEST_LIBS))
+$(BUILD)/libtenon_cuda.so: $(CUDAOBJ)
+	$(call step,LD,$@,$(LINK_CUDA))
 
 # The calls of all ops as one header for authors of models; the list of test files for the unit driver.
 $(BUILD)/include/tenon/ops.h: src/ops/ops.def $(foreach o,$(OPS),src/ops/$(o)/$(o).h)
 	@mkdir -p $(@D); { echo '/* Made by the Makefile from src/ops/NAME/NAME.h in the order of ops.def. */'; \
 	  $(foreach o,$(OPS),cat src/ops/$(o)/$(o).h;) } > $@.tmp && mv $@.tmp $@
-# Looked at in every run, so that a test file that went away is noticed; written only when it changed.
-$(BUILD)/include/tenon_tests.def: FORCE
-	@mkdir -p $(@D); for f in $(filter %_test.c,$(TESTSRC)); do echo "TN_TESTS($$(basename $$f _test.c))"; done > $@.tmp; \
-	  if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
-FORCE:
-$(BUILD)/options: FORCE
-	@$(shell mkdir -p $(@D))$(file >$@.tmp,$(OPTIONS))if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
 # What `tenon new` writes: each file of the template as TN_TEMPLATE("its name", "its text").
 $(BUILD)/include/tenon_template.def: $(TEMPLATE) Makefile
 	@mkdir -p $(@D); for f in $(TEMPLATE); do echo "TN_TEMPLATE(\"$${f##*/}\","; \
 	  sed 's/[\\"]/\\&/g; s/^/    "/; s/$$/\\n"/' $$f; echo ')'; done > $@.tmp && mv $@.tmp $@
 
+# Where `make clean all` has removed them.
+$(BUILD)/options $(BUILD)/options.cuda $(BUILD)/include/tenon_tests.def $(BUILD)/include/tenon_cuda_abi.h:
+	@$(if $(KEEP),):
+
 STRICT_DIRS := base io data token tasks lab serve
-define COMPILE
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(if $(filter $(STRICT_DIRS:%=src/%/%),$<),$(STRICT)) $(FILE_CFLAGS) -MMD -MP -c -o $@ $<
-endef
+COMPILE = $(call step,CC,$(@:$(BUILD)/obj/%=%),mkdir -p $(@D); $(CC) $(ALL_CFLAGS) $(if $(filter $(STRICT_DIRS:%=src/%/%),$<),$(STRICT)) \
+          $(FILE_CFLAGS) $(if $(clear),-fdiagnostics-color=always) -MMD -MP -c -o $@ $<)
 $(call obj,$(LEVELED)): FILE_CFLAGS += -DTN_LEVELS
+$(filter %.v3.o,$(LIBOBJ)): FILE_CFLAGS += $(LEVEL3)
+$(filter %.v4.o,$(LIBOBJ)): FILE_CFLAGS += $(LEVEL4)
+$(call obj,$(filter src/backend/cuda/% %_cuda.c,$(SRC))): FILE_CFLAGS += -isystem $(CUDA_DIR)/include
 $(BUILD)/obj/%.o: %.c Makefile $(BUILD)/options | $(GEN)
 	$(COMPILE)
-$(BUILD)/obj/%.cu.o: %.cu Makefile $(BUILD)/options | $(GEN)
-	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) $(NVCC_ARCHS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 $(BUILD)/obj/%.v3.o: %.c Makefile $(BUILD)/options | $(GEN)
-	$(COMPILE) $(LEVEL3)
+	$(COMPILE)
 $(BUILD)/obj/%.v4.o: %.c Makefile $(BUILD)/options | $(GEN)
-	$(COMPILE) $(LEVEL4)
+	$(COMPILE)
+$(BUILD)/obj/%.cu.o: %.cu Makefile $(BUILD)/options.cuda | $(GEN)
+	$(call step,NVCC,$<,mkdir -p $(@D); $(NVCC) $(NVCC_FLAGS) $(NVCC_ARCHS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<)
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
 # Fresh machines: install first, then start make anew, so that it asks pkg-config again.
@@ -147,21 +201,19 @@ test-long:
 	@BUILD=$(BUILD) CC='$(CC)' scripts/run-tests --long
 # By hand, on a machine with a GPU.
 test-cuda:
-	@+$(MAKE) --no-print-directory CUDA=1 $(BUILD)/tenon $(BUILD)/unit $(BUILD)/libtenon.so
+	@+$(MAKE) --no-print-directory CUDA=1 all $(BUILD)/unit
 	@for t in run models api sanitize; do BUILD=$(BUILD) tests/cuda/$$t.sh || exit 1; done
 lint:
 	@scripts/check-layers && scripts/check-size && scripts/check-words && scripts/check-format
 
 # Installs below DESTDIR/PREFIX. The version in the library's file name is ours, the .so.0 in its links is the ABI's.
-PREFIX  ?= /usr/local
-LIBDIR  ?= $(PREFIX)/lib
-HEADERS  = $(wildcard include/tenon/*.h) $(BUILD)/include/tenon/ops.h
 COMPLETE = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tenon
 install: all $(GEN)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include/tenon
 	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include/tenon
 	install -m 644 $(BUILD)/libtenon.a $(DESTDIR)$(LIBDIR)
 	install -m 755 $(BUILD)/libtenon.so $(DESTDIR)$(LIBDIR)/libtenon.so.$(VERSION)
+	$(if $(CUDALIB),install -m 755 $(CUDALIB) $(DESTDIR)$(LIBDIR))
 	ln -sf libtenon.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtenon.so.0
 	ln -sf libtenon.so.0 $(DESTDIR)$(LIBDIR)/libtenon.so
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@PKGS@|$(PKGS)|' scripts/tenon.pc.in \
@@ -171,14 +223,15 @@ install: all $(GEN)
 	  echo "install $(COMPLETE)"; install -D -m 644 $(BUILD)/completion.bash $(COMPLETE); fi
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/include/tenon
-	rm -f $(DESTDIR)$(PREFIX)/bin/tenon $(DESTDIR)$(LIBDIR)/libtenon.* $(DESTDIR)$(LIBDIR)/pkgconfig/tenon.pc $(COMPLETE)
+	rm -f $(DESTDIR)$(PREFIX)/bin/tenon $(DESTDIR)$(LIBDIR)/libtenon.* $(DESTDIR)$(LIBDIR)/libtenon_cuda.so $(DESTDIR)$(LIBDIR)/pkgconfig/tenon.pc $(COMPLETE)
 
 clean:
 	rm -rf $(BUILD)
 format:
 	git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs -P 4 -n 20 $$(command -v clang-format-14 || echo clang-format) -i
 help:
-	@printf '%s\n' 'make             build/tenon, build/libtenon.so and .a' 'make demo        install what is missing, train on real text' \
+	@printf '%s\n' 'make             build/tenon, build/libtenon.so and .a' '                 (CUDA=1: libtenon_cuda.so, too; where a GPU is, by default)' \
+	  'make demo        install what is missing, train on real text' \
 	  'make test        install what is missing, all tests of the short tier' 'make test-long   tests/long/*.sh' 'make test-cuda   every op on a GPU' \
 	  'make unit        the unit tests (build/unit NAME runs some)' 'make lint        include order, file sizes, words' \
 	  'make install     into DESTDIR/PREFIX (/usr/local)' 'make deps        what build and tests need, by apt-get' \

@@ -81,11 +81,8 @@ typedef struct tn_backend {
 } tn_backend;
 
 extern const tn_backend tn_backend_cpu;
-#ifdef TN_HAVE_CUDA
-extern const tn_backend tn_backend_cuda;
-#endif
 
-/* NULL with the error text set when the device is not built in or not there. */
+/* NULL with the error text set when the device, or the library for it (cuda_library.h), is not there. */
 const tn_backend *tn_backend_get(tn_device d);
 
 #endif

@@ -3,6 +3,7 @@
  * code other than 0. Changes nothing, and takes well under a second. */
 #include "backend/backend.h"
 #include "backend/cpu/gemm_kernel.h"
+#include "backend/cuda_library.h"
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/headers.h"
@@ -180,14 +181,11 @@ static void examine_cuda(doctor *d)
     const char *device = there    ? "a driver and a device are here"
                          : driver ? "a driver is here but no device"
                                   : "no driver is here";
-#ifdef TN_HAVE_CUDA
-    const bool works = tn_backend_get(TN_CUDA) != NULL;
+    const bool works = tn_backend_get(TN_CUDA) != NULL, loaded = tn_cuda_library_loaded() != NULL;
     r.health = works ? OK : NOTE;
-    snprintf(r.detail, sizeof r.detail, "built in; %s%s", device, works ? "" : "; device=cpu is used");
-    if (!there) r.remedy = "install the vendor's driver to use device=cuda";
-#else
-    snprintf(r.detail, sizeof r.detail, "this build has no CUDA backend, %s; device=cpu is used", device);
-#endif
+    snprintf(r.detail, sizeof r.detail, "libtenon_cuda.so is %s; %s%s", loaded ? "here" : "not here", device,
+             works ? "" : "; device=cpu is used");
+    if (!works) r.remedy = there ? tn_error_text() : "install the vendor's driver to use device=cuda";
     show(d, &r);
 }
 

@@ -324,14 +324,21 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_map_ones(const __grid_const
     }
 }
 
-/* The two launches, for ops that have a kernel of their own for each; tn_d_map chooses. The space is not empty. SMALL:
- * arguments of bf16 spaces that are often f32 vectors, worth a kernel; ONES: that are often a number for a row. */
+/* The launches, for ops that have a kernel of their own for each; tn_d_map chooses. The space is not empty. */
+template <int IN, int OUT, class F>
+static tn_status tn_d_run_any_eights(const tn_call *c, const tn_d_space &s, unsigned add, F f)
+{
+    const unsigned blocks = tn_blocks(c, (s.first * s.rest + 7) / 8, TN_D_THREADS);
+    tn_d_map_eights<IN, OUT, F><<<blocks, TN_D_THREADS, 0, tn_cuda_stream(c)>>>(s, add, f);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+/* SMALL: arguments of bf16 spaces that are often f32 vectors, worth a kernel; ONES: that are often a number for a row. */
 template <int IN, int OUT, unsigned SMALL = 0, unsigned ONES = 0, class F>
 static tn_status tn_d_run_eights(const tn_call *c, const tn_d_space &s, unsigned add, F f)
 {
-    const int64_t vectors = (s.first * s.rest + 7) / 8;
-    const unsigned blocks = tn_blocks(c, vectors, TN_D_THREADS);
-    const unsigned fewer = tn_blocks(c, vectors, TN_D_THREADS * tn_d_unroll<IN>::N);
+    const unsigned fewer = tn_blocks(c, (s.first * s.rest + 7) / 8, TN_D_THREADS * tn_d_unroll<IN>::N);
     const cudaStream_t stream = tn_cuda_stream(c);
     if (s.bf16 && s.small == 0 && s.ones == 0)
         tn_d_map_bf16<IN, OUT, 0, 0, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
@@ -339,7 +346,7 @@ static tn_status tn_d_run_eights(const tn_call *c, const tn_d_space &s, unsigned
         tn_d_map_bf16<IN, OUT, SMALL, 0, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
     else if (ONES && s.bf16 && s.small == 0 && s.ones == ONES)
         tn_d_map_bf16<IN, OUT, 0, ONES, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
-    else tn_d_map_eights<IN, OUT, F><<<blocks, TN_D_THREADS, 0, stream>>>(s, add, f);
+    else return tn_d_run_any_eights<IN, OUT>(c, s, add, f);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

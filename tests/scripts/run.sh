@@ -98,16 +98,17 @@ ln -sf "$(type -P false)" "$tree/bin/apt-get"
 expect 1 '^missing packages: gcc .*libyaml-dev' "deps: --check lists packages" env PATH="$tree/bin" bash scripts/install-deps --check build
 
 # A folder never mixes ways of compiling; the test takes one object, in a folder with an absolute name.
-object() { env -u MAKEFLAGS -u CUDA make --no-print-directory BUILD="$tree/build" "$@" "$tree/build/obj/src/base/clock.o"; }
+object() { env -u MAKEFLAGS -u CUDA make --no-print-directory V=1 BUILD="$tree/build" "$@" "$tree/build/obj/src/base/clock.o"; }
 expect 0 ' -c ' "build: compiles" object CUDA=0
-expect 0 '^$' "build: the same options compile nothing" object CUDA=0
-expect 0 '^$' "build: warnings as errors are the same objects" object CUDA=0 WERROR=1
+expect 0 'is up to date\.$' "build: the same options compile nothing" object CUDA=0
+expect 0 'is up to date\.$' "build: warnings as errors are the same objects" object CUDA=0 WERROR=1
 expect 0 ' -O1 ' "build: other flags compile anew" object CUDA=0 CFLAGS=-O1
 if (PATH="$PATH:/usr/local/cuda/bin" command -v nvcc >/dev/null); then
-    expect 0 ' -DTN_HAVE_CUDA ' "build: with kernels for GPUs everything is compiled anew" object CUDA=1 CFLAGS=-O1
-    expect 0 '^cuda .*nvcc' "build: that is remembered" cat "$tree/build/options"
-    expect 0 ' -c ' "build: and without them again" object CUDA=0 CFLAGS=-O1
+    expect 0 'is up to date\.$' "build: kernels for GPUs change no other object" object CUDA=1 CUDA_ARCHS=90 CFLAGS=-O1
+    expect 0 'nvcc .* 90$' "build: how they are compiled is remembered" cat "$tree/build/options.cuda"
 fi
+expect 0 '^CC   src/base/clock.o$' "build: a line for each file" object CUDA=0 CFLAGS=-O2 V=
+expect 2 'Wnonsense' "build: what the compiler says is shown" object CUDA=0 CFLAGS=-Wnonsense V=
 
 page='.\\" A comment\n.TH x 1\n.SH NAME\nx \\- y\n.SH SYNOPSIS\n.B x\nhidden words that must never be shown in the text at all.\n.SH DESCRIPTION\nThe\n.BR open (2)\ncall opens \\fIthe file\\fP that is\n.IR named ,\nand nothing else at all.\n.nf\nint code;\n.fi\n.TP\n.B \\-v\nSay more about what is being done, step by step.\n'
 put page "$page"

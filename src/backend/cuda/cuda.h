@@ -13,6 +13,7 @@ extern "C" {
 #endif
 
 #include "backend/backend.h"
+#include "backend/cuda_library.h"
 #include "base/status.h"
 
 #include <tenon/op.h>
@@ -54,8 +55,8 @@ tn_status tn_cuda_repeat_make(tn_cuda_queue *q, unsigned long long *handle, bool
 tn_status tn_cuda_repeat_begin(tn_cuda_queue *q, unsigned long long handle);
 tn_status tn_cuda_repeat_end(tn_cuda_queue *q);
 
-/* TN_OK where a driver and a GPU are there; else the error text says what is missing. */
-tn_status tn_cuda_available(void);
+extern const tn_backend tn_backend_cuda;
+tn_status tn_cuda_available(void); /* tn_cuda_library.available */
 tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int line);
 
 #define TN_CUDA_TRY(call)                                                                                              \

@@ -2,9 +2,9 @@
 #include "ops/above/above.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_above_forward_cpu, tn_above_forward_cuda;
+tn_kernel tn_above_forward_cpu;
 
 static tn_status above_infer(tn_sig *s)
 {
@@ -22,7 +22,7 @@ const tn_op tn_op_above = {
     .attr_bytes = sizeof(tn_above_attr),
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE,
     .infer = above_infer,
-    .kernel = { [TN_CPU] = { .forward = tn_above_forward_cpu } TN_ON_CUDA(tn_above_forward_cuda, NULL, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_above_forward_cpu }, [TN_CUDA] = { tn_above_forward_cuda, NULL, NULL } },
 };
 
 tn_ref tn_above_(tn_graph *g, const char *file, int line, tn_ref x, float threshold, bool invert)

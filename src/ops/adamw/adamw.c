@@ -2,11 +2,10 @@
 #include "ops/adamw/adamw.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/segments.h"
 
-tn_kernel tn_adamw_forward_cpu, tn_adamw_forward_cuda;
-size_t tn_adamw_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_adamw_forward_cpu;
 
 static tn_status adamw_infer(tn_sig *s)
 {
@@ -22,6 +21,6 @@ const tn_op tn_op_adamw = {
     .attr_bytes = sizeof(tn_adamw_attr),
     .infer = adamw_infer,
     .cost = adamw_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_adamw_forward_cpu } TN_ON_CUDA(tn_adamw_forward_cuda, NULL,
-                                                                          tn_adamw_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_adamw_forward_cpu },
+                [TN_CUDA] = { tn_adamw_forward_cuda, NULL, tn_adamw_work_cuda } },
 };

@@ -2,9 +2,9 @@
 #include "ops/argmax/argmax.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_argmax_forward_cpu, tn_argmax_forward_cuda;
+tn_kernel tn_argmax_forward_cpu;
 
 static tn_status argmax_infer(tn_sig *s)
 {
@@ -29,7 +29,7 @@ const tn_op tn_op_argmax = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE,
     .infer = argmax_infer,
     .cost = argmax_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_argmax_forward_cpu } TN_ON_CUDA(tn_argmax_forward_cuda, NULL, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_argmax_forward_cpu }, [TN_CUDA] = { tn_argmax_forward_cuda, NULL, NULL } },
 };
 
 tn_ref tn_argmax_(tn_graph *g, const char *file, int line, tn_ref x)

@@ -3,10 +3,9 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_binary_forward_cpu, tn_binary_backward_cpu, tn_binary_forward_cuda, tn_binary_backward_cuda;
-size_t tn_binary_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_binary_forward_cpu, tn_binary_backward_cpu;
 
 /* The common shape of a and b; false when some axis fits neither way. */
 static bool broadcast(tn_dims a, tn_dims b, tn_dims *y)
@@ -74,8 +73,8 @@ const tn_op tn_op_binary = {
     .grad = binary_grad,
     .kernel = { [TN_CPU] = { .forward = tn_binary_forward_cpu,
                              .backward = tn_binary_backward_cpu,
-                             .work = binary_work } TN_ON_CUDA(tn_binary_forward_cuda, tn_binary_backward_cuda,
-                                                              tn_binary_work_cuda) },
+                             .work = binary_work },
+                [TN_CUDA] = { tn_binary_forward_cuda, tn_binary_backward_cuda, tn_binary_work_cuda } },
     .fusion = { .function = binary_function },
 };
 

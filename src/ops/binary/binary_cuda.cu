@@ -1,4 +1,4 @@
-/* binary on the GPU: the walk of elem.cuh with the function as a constant where 8 neighbours are read at once.
+/* binary on the GPU: the walk of elem.cuh. Sums, differences and products of 8 neighbours have kernels of their own.
  * Gradients of repeated inputs are sums (elem_sum.cuh); where neither input is repeated, both gradients come from one
  * pass. */
 #include "ops/binary/binary_value.cuh"
@@ -96,26 +96,23 @@ struct slope_sum {
     }
 };
 
-template <int KIND>
 static tn_status forward_eights(const tn_call *c, const tn_d_space &s, int kind)
 {
-    if constexpr (KIND + 1 < TN_BINARY_KINDS)
-        if (kind != KIND) return forward_eights<KIND + 1>(c, s, kind);
-    constexpr unsigned ones = KIND == TN_BINARY_MUL ? 1 << 1 : 0;
-    return tn_d_run_eights<2, 1, 1 << 1, ones>(c, s, 0, value_map<KIND>{ kind }); /* in[1]: often a vector */
+    switch (kind) { /* in[1]: often a vector */
+    case TN_BINARY_ADD: return tn_d_run_eights<2, 1, 1 << 1>(c, s, 0, value_map<TN_BINARY_ADD>{ kind });
+    case TN_BINARY_SUB: return tn_d_run_eights<2, 1, 1 << 1>(c, s, 0, value_map<TN_BINARY_SUB>{ kind });
+    case TN_BINARY_MUL: return tn_d_run_eights<2, 1, 1 << 1, 1 << 1>(c, s, 0, value_map<TN_BINARY_MUL>{ kind });
+    default: return tn_d_run_any_eights<2, 1>(c, s, 0, value_map<ANY>{ kind });
+    }
 }
 
 static bool linear(int kind) { return kind == TN_BINARY_ADD || kind == TN_BINARY_SUB || kind == TN_BINARY_RSUB; }
 
 static tn_status backward_eights(const tn_call *c, const tn_d_space &s, unsigned add, int kind)
 {
-    switch (kind) {
-    case TN_BINARY_MUL: return tn_d_run_eights<3, 2, 1 << 2, 1 << 2>(c, s, add, slopes_map<TN_BINARY_MUL>{ kind });
-    case TN_BINARY_DIV: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_DIV>{ kind });
-    case TN_BINARY_MAXIMUM: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_MAXIMUM>{ kind });
-    case TN_BINARY_MINIMUM: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_MINIMUM>{ kind });
-    default: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_RDIV>{ kind });
-    }
+    if (kind == TN_BINARY_MUL)
+        return tn_d_run_eights<3, 2, 1 << 2, 1 << 2>(c, s, add, slopes_map<TN_BINARY_MUL>{ kind });
+    return tn_d_run_any_eights<3, 2>(c, s, add, slopes_map<ANY>{ kind });
 }
 
 extern "C" tn_status tn_binary_forward_cuda(const tn_call *c)
@@ -124,7 +121,7 @@ extern "C" tn_status tn_binary_forward_cuda(const tn_call *c)
     const tn_arg *args[] = { &c->in[0], &c->in[1], &c->out[0] };
     const tn_d_space s = tn_d_space_make(c->out[0].dims, c->out[0].live, 3, args);
     if (tn_d_space_empty(s)) return TN_OK;
-    return s.eights ? forward_eights<0>(c, s, kind) : tn_d_run_ones<2, 1>(c, s, 0, value_map<ANY>{ kind });
+    return s.eights ? forward_eights(c, s, kind) : tn_d_run_ones<2, 1>(c, s, 0, value_map<ANY>{ kind });
 }
 
 /* da is dy, in its memory: nothing to do. */

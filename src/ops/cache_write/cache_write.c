@@ -2,9 +2,9 @@
 #include "ops/cache_write/cache_write.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_cache_write_forward_cpu, tn_cache_write_forward_cuda;
+tn_kernel tn_cache_write_forward_cpu;
 
 enum { CACHE, X, POSITION };
 
@@ -33,8 +33,8 @@ const tn_op tn_op_cache_write = {
     .flags = TN_OP_STRIDED | TN_OP_WRITES_IN0,
     .infer = cache_write_infer,
     .cost = cache_write_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_cache_write_forward_cpu } TN_ON_CUDA(tn_cache_write_forward_cuda, NULL,
-                                                                                NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_cache_write_forward_cpu },
+                [TN_CUDA] = { tn_cache_write_forward_cuda, NULL, NULL } },
 };
 
 tn_ref tn_cache_write_(tn_graph *g, const char *file, int line, tn_ref cache, tn_ref x, tn_ref position)

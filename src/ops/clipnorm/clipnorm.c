@@ -2,9 +2,9 @@
 #include "ops/clipnorm/clipnorm.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_clipnorm_forward_cpu, tn_clipnorm_forward_cuda;
+tn_kernel tn_clipnorm_forward_cpu;
 
 static tn_status clipnorm_infer(tn_sig *s)
 {
@@ -25,7 +25,8 @@ static tn_status clipnorm_infer(tn_sig *s)
 const tn_op tn_op_clipnorm = {
     .name = "clipnorm",
     .infer = clipnorm_infer,
-    .kernel = { [TN_CPU] = { .forward = tn_clipnorm_forward_cpu } TN_ON_CUDA(tn_clipnorm_forward_cuda, NULL, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_clipnorm_forward_cpu },
+                [TN_CUDA] = { tn_clipnorm_forward_cuda, NULL, NULL } },
 };
 
 tn_clipnorm_result tn_clipnorm_(tn_graph *g, const char *file, int line, tn_ref sumsq, tn_ref clip, tn_ref scale,

@@ -3,9 +3,9 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_concat_forward_cpu, tn_concat_backward_cpu, tn_concat_forward_cuda, tn_concat_backward_cuda;
+tn_kernel tn_concat_forward_cpu, tn_concat_backward_cpu;
 
 static tn_status concat_infer(tn_sig *s)
 {
@@ -43,9 +43,8 @@ const tn_op tn_op_concat = {
     .infer = concat_infer,
     .grad = concat_grad,
     .cost = concat_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_concat_forward_cpu,
-                             .backward = tn_concat_backward_cpu } TN_ON_CUDA(tn_concat_forward_cuda,
-                                                                             tn_concat_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_concat_forward_cpu, .backward = tn_concat_backward_cpu },
+                [TN_CUDA] = { tn_concat_forward_cuda, tn_concat_backward_cuda, NULL } },
 };
 
 tn_ref tn_concat_(tn_graph *g, const char *file, int line, const tn_ref *refs, int n, int axis)

@@ -2,11 +2,10 @@
 #include "ops/conv2d/conv2d.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_conv2d_forward_cpu, tn_conv2d_backward_cpu, tn_conv2d_forward_cuda, tn_conv2d_backward_cuda;
+tn_kernel tn_conv2d_forward_cpu, tn_conv2d_backward_cpu;
 size_t tn_conv2d_work_cpu(const tn_sig *s, bool backward);
-size_t tn_conv2d_work_cuda(const tn_sig *s, bool backward);
 
 enum { X, W, BIAS };
 
@@ -56,8 +55,8 @@ const tn_op tn_op_conv2d = {
     .cost = conv2d_cost,
     .kernel = { [TN_CPU] = { .forward = tn_conv2d_forward_cpu,
                              .backward = tn_conv2d_backward_cpu,
-                             .work = tn_conv2d_work_cpu } TN_ON_CUDA(tn_conv2d_forward_cuda, tn_conv2d_backward_cuda,
-                                                                     tn_conv2d_work_cuda) },
+                             .work = tn_conv2d_work_cpu },
+                [TN_CUDA] = { tn_conv2d_forward_cuda, tn_conv2d_backward_cuda, tn_conv2d_work_cuda } },
 };
 
 tn_ref tn_conv2d_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv2d_options o)

@@ -4,10 +4,7 @@
 #include "base/status.h"
 #include "ops/absorb.h"
 #include "ops/conv_causal/conv_causal_cpu.h"
-#include "ops/on_cuda.h"
-
-tn_kernel tn_conv_causal_forward_cuda, tn_conv_causal_backward_cuda;
-size_t tn_conv_causal_work_cuda(const tn_sig *s, bool backward);
+#include "ops/cuda_kernels.h"
 
 static tn_status conv_infer(tn_sig *s)
 {
@@ -78,8 +75,8 @@ const tn_op tn_op_conv_causal = {
     .cost = conv_cost,
     .kernel = { [TN_CPU] = { .forward = tn_conv_causal_forward_cpu,
                              .backward = tn_conv_causal_backward_cpu,
-                             .work = conv_work } TN_ON_CUDA(tn_conv_causal_forward_cuda, tn_conv_causal_backward_cuda,
-                                                            tn_conv_causal_work_cuda) },
+                             .work = conv_work },
+                [TN_CUDA] = { tn_conv_causal_forward_cuda, tn_conv_causal_backward_cuda, tn_conv_causal_work_cuda } },
     .fusion = { .absorbs = rules },
 };
 

@@ -2,9 +2,9 @@
 #include "ops/copy/copy.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_copy_forward_cpu, tn_copy_backward_cpu, tn_copy_forward_cuda, tn_copy_backward_cuda;
+tn_kernel tn_copy_forward_cpu, tn_copy_backward_cpu;
 
 static tn_status copy_infer(tn_sig *s)
 {
@@ -33,9 +33,8 @@ const tn_op tn_op_copy = {
     .infer = copy_infer,
     .grad = copy_grad,
     .cost = copy_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_copy_forward_cpu,
-                             .backward = tn_copy_backward_cpu } TN_ON_CUDA(tn_copy_forward_cuda, tn_copy_backward_cuda,
-                                                                           NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_copy_forward_cpu, .backward = tn_copy_backward_cpu },
+                [TN_CUDA] = { tn_copy_forward_cuda, tn_copy_backward_cuda, NULL } },
 };
 
 tn_ref tn_copy_(tn_graph *g, const char *file, int line, tn_ref x, tn_dtype dtype)

@@ -3,9 +3,9 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_dropout_forward_cpu, tn_dropout_backward_cpu, tn_dropout_forward_cuda, tn_dropout_backward_cuda;
+tn_kernel tn_dropout_forward_cpu, tn_dropout_backward_cpu;
 
 static tn_status dropout_infer(tn_sig *s)
 {
@@ -29,9 +29,8 @@ const tn_op tn_op_dropout = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_INPLACE,
     .infer = dropout_infer,
     .grad = dropout_grad,
-    .kernel = { [TN_CPU] = { .forward = tn_dropout_forward_cpu,
-                             .backward = tn_dropout_backward_cpu } TN_ON_CUDA(tn_dropout_forward_cuda,
-                                                                              tn_dropout_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_dropout_forward_cpu, .backward = tn_dropout_backward_cpu },
+                [TN_CUDA] = { tn_dropout_forward_cuda, tn_dropout_backward_cuda, NULL } },
 };
 
 tn_ref tn_dropout_(tn_graph *g, const char *file, int line, tn_ref x, float p)

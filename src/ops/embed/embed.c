@@ -2,10 +2,9 @@
 #include "ops/embed/embed.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_embed_forward_cpu, tn_embed_backward_cpu, tn_embed_forward_cuda, tn_embed_backward_cuda;
-size_t tn_embed_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_embed_forward_cpu, tn_embed_backward_cpu;
 
 static tn_status embed_infer(tn_sig *s)
 {
@@ -38,10 +37,8 @@ const tn_op tn_op_embed = {
     .infer = embed_infer,
     .grad = embed_grad,
     .cost = embed_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_embed_forward_cpu,
-                             .backward = tn_embed_backward_cpu,
-                             .work = NULL } TN_ON_CUDA(tn_embed_forward_cuda, tn_embed_backward_cuda,
-                                                       tn_embed_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_embed_forward_cpu, .backward = tn_embed_backward_cpu, .work = NULL },
+                [TN_CUDA] = { tn_embed_forward_cuda, tn_embed_backward_cuda, tn_embed_work_cuda } },
     .fusion = { .some_rows = 1 << 1 },
 };
 

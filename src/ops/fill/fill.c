@@ -1,12 +1,10 @@
 /* fill: a constant tensor; also how the planner zeroes gradients. */
 #include "ops/fill/fill.h"
 
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/rows.h"
 
 #include <string.h>
-
-tn_kernel tn_fill_forward_cuda;
 
 static tn_status fill_infer(tn_sig *s)
 {
@@ -56,7 +54,7 @@ const tn_op tn_op_fill = {
     .flags = TN_OP_STRIDED,
     .infer = fill_infer,
     .cost = fill_cost,
-    .kernel = { [TN_CPU] = { .forward = fill_forward_cpu } TN_ON_CUDA(tn_fill_forward_cuda, NULL, NULL) },
+    .kernel = { [TN_CPU] = { .forward = fill_forward_cpu }, [TN_CUDA] = { tn_fill_forward_cuda, NULL, NULL } },
 };
 
 tn_ref tn_fill_(tn_graph *g, const char *file, int line, tn_dims dims, tn_dtype dtype, float value)

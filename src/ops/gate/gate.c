@@ -4,10 +4,10 @@
 #include "base/status.h"
 #include "ops/binary/binary.h"
 #include "ops/elem.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/unary/unary.h"
 
-tn_kernel tn_gate_forward_cpu, tn_gate_backward_cpu, tn_gate_forward_cuda, tn_gate_backward_cuda;
+tn_kernel tn_gate_forward_cpu, tn_gate_backward_cpu;
 
 static tn_status gate_infer(tn_sig *s)
 {
@@ -54,9 +54,8 @@ const tn_op tn_op_gate = {
     .infer = gate_infer,
     .grad = gate_grad,
     .cost = gate_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_gate_forward_cpu,
-                             .backward = tn_gate_backward_cpu } TN_ON_CUDA(tn_gate_forward_cuda, tn_gate_backward_cuda,
-                                                                           NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_gate_forward_cpu, .backward = tn_gate_backward_cpu },
+                [TN_CUDA] = { tn_gate_forward_cuda, tn_gate_backward_cuda, NULL } },
     TN_OP_SWITCH("opt.gate", "x act(z) in one pass (off: the activation is stored, then multiplied)"),
     .plain = gate_plain,
 };

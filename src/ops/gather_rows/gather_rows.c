@@ -2,11 +2,9 @@
 #include "ops/gather_rows/gather_rows.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
 tn_kernel tn_gather_rows_forward_cpu, tn_gather_rows_backward_cpu;
-tn_kernel tn_gather_rows_forward_cuda, tn_gather_rows_backward_cuda;
-size_t tn_gather_rows_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status gather_rows_infer(tn_sig *s)
 {
@@ -37,10 +35,8 @@ const tn_op tn_op_gather_rows = {
     .infer = gather_rows_infer,
     .grad = gather_rows_grad,
     .cost = gather_rows_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_gather_rows_forward_cpu,
-                             .backward = tn_gather_rows_backward_cpu } TN_ON_CUDA(tn_gather_rows_forward_cuda,
-                                                                                  tn_gather_rows_backward_cuda,
-                                                                                  tn_gather_rows_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_gather_rows_forward_cpu, .backward = tn_gather_rows_backward_cpu },
+                [TN_CUDA] = { tn_gather_rows_forward_cuda, tn_gather_rows_backward_cuda, tn_gather_rows_work_cuda } },
 };
 
 tn_ref tn_gather_rows_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref index)

@@ -2,11 +2,10 @@
 #include "ops/grouped_matmul/grouped_matmul.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/product.h"
 
 tn_kernel tn_grouped_matmul_forward_cpu, tn_grouped_matmul_backward_cpu;
-tn_kernel tn_grouped_matmul_forward_cuda, tn_grouped_matmul_backward_cuda;
 
 enum { X, W, OFFSETS };
 
@@ -59,8 +58,8 @@ const tn_op tn_op_grouped_matmul = {
     .cost = grouped_cost,
     .kernel = { [TN_CPU] = { .forward = tn_grouped_matmul_forward_cpu,
                              .backward = tn_grouped_matmul_backward_cpu,
-                             .work = grouped_work } TN_ON_CUDA(tn_grouped_matmul_forward_cuda,
-                                                               tn_grouped_matmul_backward_cuda) },
+                             .work = grouped_work },
+                [TN_CUDA] = { tn_grouped_matmul_forward_cuda, tn_grouped_matmul_backward_cuda } },
 };
 
 tn_ref tn_grouped_matmul_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_ref offsets)

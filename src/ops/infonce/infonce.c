@@ -2,13 +2,12 @@
 #include "ops/infonce/infonce.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
 #include <math.h>
 
-tn_kernel tn_infonce_forward_cpu, tn_infonce_backward_cpu, tn_infonce_forward_cuda, tn_infonce_backward_cuda;
+tn_kernel tn_infonce_forward_cpu, tn_infonce_backward_cpu;
 size_t tn_infonce_work_cpu(const tn_sig *s, bool backward);
-size_t tn_infonce_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status infonce_infer(tn_sig *s)
 {
@@ -53,8 +52,8 @@ const tn_op tn_op_infonce = {
     .cost = infonce_cost,
     .kernel = { [TN_CPU] = { .forward = tn_infonce_forward_cpu,
                              .backward = tn_infonce_backward_cpu,
-                             .work = tn_infonce_work_cpu } TN_ON_CUDA(tn_infonce_forward_cuda, tn_infonce_backward_cuda,
-                                                                      tn_infonce_work_cuda) },
+                             .work = tn_infonce_work_cpu },
+                [TN_CUDA] = { tn_infonce_forward_cuda, tn_infonce_backward_cuda, tn_infonce_work_cuda } },
 };
 
 tn_ref tn_infonce_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_infonce_options o)

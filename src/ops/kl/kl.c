@@ -2,11 +2,10 @@
 #include "ops/kl/kl.h"
 
 #include "ops/logits.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_kl_forward_cpu, tn_kl_backward_cpu, tn_kl_forward_cuda, tn_kl_backward_cuda;
+tn_kernel tn_kl_forward_cpu, tn_kl_backward_cpu;
 size_t tn_kl_work_cpu(const tn_sig *s, bool backward);
-size_t tn_kl_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status kl_infer(tn_sig *s)
 {
@@ -53,10 +52,8 @@ const tn_op tn_op_kl = {
     .infer = kl_infer,
     .grad = kl_grad,
     .cost = kl_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_kl_forward_cpu,
-                             .backward = tn_kl_backward_cpu,
-                             .work = tn_kl_work_cpu } TN_ON_CUDA(tn_kl_forward_cuda, tn_kl_backward_cuda,
-                                                                 tn_kl_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_kl_forward_cpu, .backward = tn_kl_backward_cpu, .work = tn_kl_work_cpu },
+                [TN_CUDA] = { tn_kl_forward_cuda, tn_kl_backward_cuda, tn_kl_work_cuda } },
 };
 
 tn_ref tn_kl_(tn_graph *g, const char *file, int line, tn_ref teacher, tn_ref student, tn_kl_options o)

@@ -3,9 +3,9 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_l2norm_forward_cpu, tn_l2norm_backward_cpu, tn_l2norm_forward_cuda, tn_l2norm_backward_cuda;
+tn_kernel tn_l2norm_forward_cpu, tn_l2norm_backward_cpu;
 
 static tn_status l2norm_infer(tn_sig *s)
 {
@@ -39,9 +39,8 @@ const tn_op tn_op_l2norm = {
     .infer = l2norm_infer,
     .grad = l2norm_grad,
     .cost = l2norm_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_l2norm_forward_cpu,
-                             .backward = tn_l2norm_backward_cpu } TN_ON_CUDA(tn_l2norm_forward_cuda,
-                                                                             tn_l2norm_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_l2norm_forward_cpu, .backward = tn_l2norm_backward_cpu },
+                [TN_CUDA] = { tn_l2norm_forward_cuda, tn_l2norm_backward_cuda, NULL } },
 };
 
 tn_ref tn_l2_normalize_(tn_graph *g, const char *file, int line, tn_ref x, float eps)

@@ -4,13 +4,12 @@
 #include "base/status.h"
 #include "ops/binary/binary.h"
 #include "ops/matmul/matmul.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/product.h"
 #include "ops/slots.h"
 #include "ops/unary/unary.h"
 
-tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu, tn_linear_forward_cuda, tn_linear_backward_cuda;
-size_t tn_linear_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
 
 enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
 
@@ -131,8 +130,8 @@ const tn_op tn_op_linear = {
     .cost = linear_cost,
     .kernel = { [TN_CPU] = { .forward = tn_linear_forward_cpu,
                              .backward = tn_linear_backward_cpu,
-                             .work = linear_work } TN_ON_CUDA(tn_linear_forward_cuda, tn_linear_backward_cuda,
-                                                              tn_linear_work_cuda, TN_LAYOUT_ROWS) },
+                             .work = linear_work },
+                [TN_CUDA] = { tn_linear_forward_cuda, tn_linear_backward_cuda, tn_linear_work_cuda, TN_LAYOUT_ROWS } },
     TN_OP_SWITCH("opt.epilogue",
                  "bias, activation and residual inside the matrix product (off: one pass over memory for each)"),
     .plain = linear_as_plain,

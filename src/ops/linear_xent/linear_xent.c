@@ -3,13 +3,11 @@
 
 #include "ops/linear/linear.h"
 #include "ops/logits.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/xent/xent.h"
 
 tn_kernel tn_linear_xent_forward_cpu, tn_linear_xent_backward_cpu;
-tn_kernel tn_linear_xent_forward_cuda, tn_linear_xent_backward_cuda;
 size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward);
-size_t tn_linear_xent_work_cuda(const tn_sig *s, bool backward);
 
 enum {
     X = TN_LINEAR_XENT_X,
@@ -75,9 +73,8 @@ const tn_op tn_op_linear_xent = {
     .cost = linear_xent_cost,
     .kernel = { [TN_CPU] = { .forward = tn_linear_xent_forward_cpu,
                              .backward = tn_linear_xent_backward_cpu,
-                             .work = tn_linear_xent_work_cpu } TN_ON_CUDA(tn_linear_xent_forward_cuda,
-                                                                          tn_linear_xent_backward_cuda,
-                                                                          tn_linear_xent_work_cuda) },
+                             .work = tn_linear_xent_work_cpu },
+                [TN_CUDA] = { tn_linear_xent_forward_cuda, tn_linear_xent_backward_cuda, tn_linear_xent_work_cuda } },
     TN_OP_SWITCH("opt.linear_xent", "cross-entropy that makes the logits tile by tile (off: all of them in memory)"),
     .plain = linear_xent_plain,
     .late_out = 1u << 2,

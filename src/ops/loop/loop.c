@@ -3,12 +3,12 @@
 
 #include "base/alloc.h"
 #include "ops/anderson.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
 #include <stdio.h>
 #include <string.h>
 
-tn_kernel tn_loop_forward_cpu, tn_loop_backward_cpu, tn_loop_forward_cuda, tn_loop_backward_cuda;
+tn_kernel tn_loop_forward_cpu, tn_loop_backward_cpu;
 size_t tn_loop_work(const tn_sig *s, bool backward);
 size_t tn_loop_host(const tn_sig *s, bool backward);
 
@@ -101,9 +101,11 @@ const tn_op tn_op_loop = {
     .kernel = { [TN_CPU] = { .forward = tn_loop_forward_cpu,
                              .backward = tn_loop_backward_cpu,
                              .work = tn_loop_work,
-                             .host = tn_loop_host } TN_ON_CUDA(.forward = tn_loop_forward_cuda,
-                                                               .backward = tn_loop_backward_cuda, .work = tn_loop_work,
-                                                               .host = tn_loop_host) },
+                             .host = tn_loop_host },
+                [TN_CUDA] = { .forward = tn_loop_forward_cuda,
+                              .backward = tn_loop_backward_cuda,
+                              .work = tn_loop_work,
+                              .host = tn_loop_host } },
     .release = loop_release,
 };
 

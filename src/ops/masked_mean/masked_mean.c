@@ -2,10 +2,9 @@
 #include "ops/masked_mean/masked_mean.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
 tn_kernel tn_masked_mean_forward_cpu, tn_masked_mean_backward_cpu;
-tn_kernel tn_masked_mean_forward_cuda, tn_masked_mean_backward_cuda;
 
 static tn_status masked_mean_infer(tn_sig *s)
 {
@@ -40,9 +39,8 @@ const tn_op tn_op_masked_mean = {
     .infer = masked_mean_infer,
     .grad = masked_mean_grad,
     .cost = masked_mean_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_masked_mean_forward_cpu,
-                             .backward = tn_masked_mean_backward_cpu } TN_ON_CUDA(tn_masked_mean_forward_cuda,
-                                                                                  tn_masked_mean_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_masked_mean_forward_cpu, .backward = tn_masked_mean_backward_cpu },
+                [TN_CUDA] = { tn_masked_mean_forward_cuda, tn_masked_mean_backward_cuda, NULL } },
 };
 
 tn_ref tn_masked_mean_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref mask)

@@ -2,11 +2,10 @@
 #include "ops/matmul/matmul.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/product.h"
 
-tn_kernel tn_matmul_forward_cpu, tn_matmul_backward_cpu, tn_matmul_forward_cuda, tn_matmul_backward_cuda;
-size_t tn_matmul_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_matmul_forward_cpu, tn_matmul_backward_cpu;
 
 enum { A, B };
 
@@ -85,8 +84,9 @@ const tn_op tn_op_matmul = {
     .cost = matmul_cost,
     .kernel = { [TN_CPU] = { .forward = tn_matmul_forward_cpu,
                              .backward = tn_matmul_backward_cpu,
-                             .work = matmul_work } TN_ON_CUDA(tn_matmul_forward_cuda, tn_matmul_backward_cuda,
-                                                              tn_matmul_work_cuda, TN_LAYOUT_MATRIX) },
+                             .work = matmul_work },
+                [TN_CUDA] = { tn_matmul_forward_cuda, tn_matmul_backward_cuda, tn_matmul_work_cuda,
+                              TN_LAYOUT_MATRIX } },
 };
 
 tn_ref tn_matmul_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_matmul_options o)

@@ -2,11 +2,10 @@
 #include "ops/mse/mse.h"
 
 #include "ops/logits.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_mse_forward_cpu, tn_mse_backward_cpu, tn_mse_forward_cuda, tn_mse_backward_cuda;
+tn_kernel tn_mse_forward_cpu, tn_mse_backward_cpu;
 size_t tn_mse_work_cpu(const tn_sig *s, bool backward);
-size_t tn_mse_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status mse_infer(tn_sig *s)
 {
@@ -39,10 +38,8 @@ const tn_op tn_op_mse = {
     .infer = mse_infer,
     .grad = mse_grad,
     .cost = mse_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_mse_forward_cpu,
-                             .backward = tn_mse_backward_cpu,
-                             .work = tn_mse_work_cpu } TN_ON_CUDA(tn_mse_forward_cuda, tn_mse_backward_cuda,
-                                                                  tn_mse_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_mse_forward_cpu, .backward = tn_mse_backward_cpu, .work = tn_mse_work_cpu },
+                [TN_CUDA] = { tn_mse_forward_cuda, tn_mse_backward_cuda, tn_mse_work_cuda } },
 };
 
 tn_ref tn_mse_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_mse_options o)

@@ -4,12 +4,9 @@
 #include "base/status.h"
 #include "ops/binary/binary.h"
 #include "ops/norm/norm_cpu.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/reduce/reduce.h"
 #include "ops/unary/unary.h"
-
-tn_kernel tn_norm_forward_cuda, tn_norm_backward_cuda;
-size_t tn_norm_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status check_vector(const tn_type *t, const char *name, int64_t d)
 {
@@ -97,10 +94,8 @@ const tn_op tn_op_norm = {
     .infer = norm_infer,
     .grad = norm_grad,
     .cost = norm_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_norm_forward_cpu,
-                             .backward = tn_norm_backward_cpu,
-                             .work = norm_work } TN_ON_CUDA(tn_norm_forward_cuda, tn_norm_backward_cuda,
-                                                            tn_norm_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_norm_forward_cpu, .backward = tn_norm_backward_cpu, .work = norm_work },
+                [TN_CUDA] = { tn_norm_forward_cuda, tn_norm_backward_cuda, tn_norm_work_cuda } },
     TN_OP_SWITCH("opt.norm",
                  "normalisation and residual in one pass (off: add, square, mean, root, product one by one)"),
     .plain = norm_plain,

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "ops/absorb.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/outer/outer_cpu.h"
 #include "ops/outer/outer_cuda.h"
 
@@ -149,10 +149,10 @@ static tn_status outer_plain(tn_graph *g, const void *attr, const tn_ref *in, in
 #define OUTER_ROW                                                                                                      \
     .name = "outer", .attr_bytes = sizeof(tn_outer_attr), .flags = TN_OP_STRIDED, .infer = outer_infer,                \
     .grad = outer_grad, .cost = outer_cost,                                                                            \
-    .kernel = { [TN_CPU] = { .forward = tn_outer_forward_cpu,                                                          \
-                             .backward = tn_outer_backward_cpu,                                                        \
-                             .work = tn_outer_work_cpu } TN_ON_CUDA(tn_outer_forward_cuda, tn_outer_backward_cuda,     \
-                                                                    tn_outer_work_cuda) }
+    .kernel = {                                                                                                        \
+        [TN_CPU] = { .forward = tn_outer_forward_cpu, .backward = tn_outer_backward_cpu, .work = tn_outer_work_cpu },  \
+        [TN_CUDA] = { tn_outer_forward_cuda, tn_outer_backward_cuda, tn_outer_work_cuda }                              \
+    }
 
 const tn_op tn_op_outer = {
     OUTER_ROW,

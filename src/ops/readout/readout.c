@@ -5,12 +5,11 @@
 #include "ops/binary/binary.h"
 #include "ops/elem.h"
 #include "ops/norm/norm.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/readout/readout_args.h"
 #include "ops/unary/unary.h"
 
-tn_kernel tn_readout_forward_cpu, tn_readout_backward_cpu, tn_readout_forward_cuda, tn_readout_backward_cuda;
-size_t tn_readout_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_readout_forward_cpu, tn_readout_backward_cpu;
 
 static tn_status check_shape(const tn_type *t, const char *name, tn_dims want)
 {
@@ -98,8 +97,8 @@ const tn_op tn_op_readout = {
     .cost = readout_cost,
     .kernel = { [TN_CPU] = { .forward = tn_readout_forward_cpu,
                              .backward = tn_readout_backward_cpu,
-                             .work = readout_work } TN_ON_CUDA(tn_readout_forward_cuda, tn_readout_backward_cuda,
-                                                               tn_readout_work_cuda) },
+                             .work = readout_work },
+                [TN_CUDA] = { tn_readout_forward_cuda, tn_readout_backward_cuda, tn_readout_work_cuda } },
     .switch_name = "opt.readout",
     .switch_row = &(
         const tn_setting)TN_SETTING_SWITCH("opt.readout", "on",

@@ -3,10 +3,9 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_reduce_forward_cpu, tn_reduce_backward_cpu, tn_reduce_forward_cuda, tn_reduce_backward_cuda;
-size_t tn_reduce_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_reduce_forward_cpu, tn_reduce_backward_cpu;
 
 static tn_status reduce_infer(tn_sig *s)
 {
@@ -53,8 +52,8 @@ const tn_op tn_op_reduce = {
     .cost = reduce_cost,
     .kernel = { [TN_CPU] = { .forward = tn_reduce_forward_cpu,
                              .backward = tn_reduce_backward_cpu,
-                             .work = reduce_work } TN_ON_CUDA(tn_reduce_forward_cuda, tn_reduce_backward_cuda,
-                                                              tn_reduce_work_cuda) },
+                             .work = reduce_work },
+                [TN_CUDA] = { tn_reduce_forward_cuda, tn_reduce_backward_cuda, tn_reduce_work_cuda } },
 };
 
 tn_ref tn_reduce_(tn_graph *g, const char *file, int line, tn_reduce_kind kind, tn_ref x, int axis, bool all)

@@ -1,5 +1,6 @@
 /* relax made of plain ops: tn_loop with the map as its body and the cross-entropy of the head as its cost; and the table of maps. */
 #include "ops/binary/binary.h"
+#include "ops/cuda_kernels.h"
 #include "ops/fill/fill.h"
 #include "ops/linear/linear.h"
 #include "ops/norm/norm.h"
@@ -8,7 +9,6 @@
 #include "ops/xent/xent.h"
 
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
-tn_loop_fused tn_relax_phase_cuda;
 
 enum { MAP_CONSTS = TN_RELAX_SCALE + 1, COST_CONSTS = 4 }; /* as the node's inputs from a and from head_w on */
 enum { HEAD_W, HEAD_B, LABELS, WEIGHTS };
@@ -88,17 +88,11 @@ static tn_ref *asked(const tn_relax_attr *a, tn_loop_grad writes, int i, tn_ref 
     return a->grad != writes || (a->counted >> i & 1) ? &out[i] : NULL;
 }
 
-#ifdef TN_HAVE_CUDA
-#define PHASE_ON_CUDA tn_relax_phase_cuda
-#else
-#define PHASE_ON_CUDA NULL
-#endif
-
 #define ON_CPU(name) tn_relax_apply_##name, tn_relax_enter_##name, tn_relax_pull_##name
 
 const tn_relax_map tn_relax_maps[] = {
-    [TN_RELAX_BLOCK] = { block, block, ON_CPU(block), PHASE_ON_CUDA },
-    [TN_RELAX_ENERGY] = { energy, energy, ON_CPU(energy), PHASE_ON_CUDA },
+    [TN_RELAX_BLOCK] = { block, block, ON_CPU(block), tn_relax_phase_cuda },
+    [TN_RELAX_ENERGY] = { energy, energy, ON_CPU(energy), tn_relax_phase_cuda },
     [TN_RELAX_HOPFIELD] = { tn_relax_hopfield, tn_relax_hopfield_ep, ON_CPU(hopfield), NULL },
 };
 

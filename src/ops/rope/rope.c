@@ -2,10 +2,9 @@
 #include "ops/rope/rope.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_rope_forward_cpu, tn_rope_backward_cpu, tn_rope_forward_cuda, tn_rope_backward_cuda;
-size_t tn_rope_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_rope_forward_cpu, tn_rope_backward_cpu;
 
 enum { X, POSITION };
 
@@ -46,10 +45,8 @@ const tn_op tn_op_rope = {
     .infer = rope_infer,
     .grad = rope_grad,
     .cost = rope_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_rope_forward_cpu,
-                             .backward = tn_rope_backward_cpu,
-                             .work = NULL } TN_ON_CUDA(tn_rope_forward_cuda, tn_rope_backward_cuda,
-                                                       tn_rope_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_rope_forward_cpu, .backward = tn_rope_backward_cpu, .work = NULL },
+                [TN_CUDA] = { tn_rope_forward_cuda, tn_rope_backward_cuda, tn_rope_work_cuda } },
 };
 
 tn_ref tn_rope_(tn_graph *g, const char *file, int line, tn_ref x, tn_rope_options o)

@@ -3,7 +3,7 @@
 #include "ops/scan/scan.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/scan/scan_core.h"
 #include "ops/scan/scan_cuda.h"
 
@@ -88,10 +88,8 @@ static tn_status scan_backward_cpu(const tn_call *c)
 #define SCAN_ROW                                                                                                       \
     .name = "scan", .attr_bytes = sizeof(tn_scan_attr), .flags = TN_OP_ROWWISE, .strided_in = 1u << TN_SCAN_X,         \
     .infer = scan_infer, .grad = scan_grad, .cost = scan_cost,                                                         \
-    .kernel = { [TN_CPU] = { .forward = scan_forward_cpu,                                                              \
-                             .backward = scan_backward_cpu,                                                            \
-                             .work = scan_work } TN_ON_CUDA(tn_scan_forward_cuda, tn_scan_backward_cuda,               \
-                                                            tn_scan_work_cuda) }
+    .kernel = { [TN_CPU] = { .forward = scan_forward_cpu, .backward = scan_backward_cpu, .work = scan_work },          \
+                [TN_CUDA] = { tn_scan_forward_cuda, tn_scan_backward_cuda, tn_scan_work_cuda } }
 
 static const tn_op step_op = { SCAN_ROW };
 

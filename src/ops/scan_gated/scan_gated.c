@@ -3,15 +3,13 @@
 
 #include "base/status.h"
 #include "ops/binary/binary.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/scan/scan.h"
 #include "ops/scan/scan_core.h"
 #include "ops/unary/unary.h"
 
 tn_kernel tn_scan_gated_forward_cpu, tn_scan_gated_backward_cpu;
-tn_kernel tn_scan_gated_forward_cuda, tn_scan_gated_backward_cuda;
 size_t tn_scan_gated_work_cpu(const tn_sig *s, bool backward);
-size_t tn_scan_gated_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status gated_infer(tn_sig *s)
 {
@@ -67,9 +65,8 @@ const tn_op tn_op_scan_gated = {
     .cost = gated_cost,
     .kernel = { [TN_CPU] = { .forward = tn_scan_gated_forward_cpu,
                              .backward = tn_scan_gated_backward_cpu,
-                             .work = tn_scan_gated_work_cpu } TN_ON_CUDA(tn_scan_gated_forward_cuda,
-                                                                         tn_scan_gated_backward_cuda,
-                                                                         tn_scan_gated_work_cuda) },
+                             .work = tn_scan_gated_work_cpu },
+                [TN_CUDA] = { tn_scan_gated_forward_cuda, tn_scan_gated_backward_cuda, tn_scan_gated_work_cuda } },
     TN_OP_SWITCH("opt.scan_gated", "gates and scan in one op (off: element-wise ops, then scan)"),
     .plain = gated_as_ops,
 };

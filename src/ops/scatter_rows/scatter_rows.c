@@ -2,11 +2,9 @@
 #include "ops/scatter_rows/scatter_rows.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
 tn_kernel tn_scatter_rows_forward_cpu, tn_scatter_rows_backward_cpu;
-tn_kernel tn_scatter_rows_forward_cuda, tn_scatter_rows_backward_cuda;
-size_t tn_scatter_rows_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status scatter_rows_infer(tn_sig *s)
 {
@@ -38,10 +36,9 @@ const tn_op tn_op_scatter_rows = {
     .infer = scatter_rows_infer,
     .grad = scatter_rows_grad,
     .cost = scatter_rows_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_scatter_rows_forward_cpu,
-                             .backward = tn_scatter_rows_backward_cpu } TN_ON_CUDA(tn_scatter_rows_forward_cuda,
-                                                                                   tn_scatter_rows_backward_cuda,
-                                                                                   tn_scatter_rows_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_scatter_rows_forward_cpu, .backward = tn_scatter_rows_backward_cpu },
+                [TN_CUDA] = { tn_scatter_rows_forward_cuda, tn_scatter_rows_backward_cuda,
+                              tn_scatter_rows_work_cuda } },
 };
 
 tn_ref tn_scatter_rows_(tn_graph *g, const char *file, int line, tn_ref rows, tn_ref index, int64_t count)

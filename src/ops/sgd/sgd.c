@@ -2,11 +2,10 @@
 #include "ops/sgd/sgd.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/segments.h"
 
-tn_kernel tn_sgd_forward_cpu, tn_sgd_forward_cuda;
-size_t tn_sgd_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_sgd_forward_cpu;
 
 static tn_status sgd_infer(tn_sig *s)
 {
@@ -22,5 +21,6 @@ const tn_op tn_op_sgd = {
     .attr_bytes = sizeof(tn_sgd_attr),
     .infer = sgd_infer,
     .cost = sgd_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_sgd_forward_cpu } TN_ON_CUDA(tn_sgd_forward_cuda, NULL, tn_sgd_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_sgd_forward_cpu },
+                [TN_CUDA] = { tn_sgd_forward_cuda, NULL, tn_sgd_work_cuda } },
 };

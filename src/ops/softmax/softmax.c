@@ -3,9 +3,9 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_softmax_forward_cpu, tn_softmax_backward_cpu, tn_softmax_forward_cuda, tn_softmax_backward_cuda;
+tn_kernel tn_softmax_forward_cpu, tn_softmax_backward_cpu;
 
 static tn_status softmax_infer(tn_sig *s)
 {
@@ -47,9 +47,8 @@ const tn_op tn_op_softmax = {
     .infer = softmax_infer,
     .grad = softmax_grad,
     .cost = softmax_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_softmax_forward_cpu,
-                             .backward = tn_softmax_backward_cpu } TN_ON_CUDA(tn_softmax_forward_cuda,
-                                                                              tn_softmax_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_softmax_forward_cpu, .backward = tn_softmax_backward_cpu },
+                [TN_CUDA] = { tn_softmax_forward_cuda, tn_softmax_backward_cuda, NULL } },
 };
 
 tn_ref tn_softmax_(tn_graph *g, const char *file, int line, tn_ref x, bool log, tn_softmax_options o)

@@ -2,11 +2,10 @@
 #include "ops/sumsq/sumsq.h"
 
 #include "base/status.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/sumsq/sumsq_tile.h"
 
-tn_kernel tn_sumsq_forward_cpu, tn_sumsq_forward_cuda;
-size_t tn_sumsq_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_sumsq_forward_cpu;
 
 static tn_status sumsq_infer(tn_sig *s)
 {
@@ -36,9 +35,8 @@ const tn_op tn_op_sumsq = {
     .name = "sumsq",
     .infer = sumsq_infer,
     .cost = sumsq_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_sumsq_forward_cpu,
-                             .backward = NULL,
-                             .work = sumsq_work } TN_ON_CUDA(tn_sumsq_forward_cuda, NULL, tn_sumsq_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_sumsq_forward_cpu, .backward = NULL, .work = sumsq_work },
+                [TN_CUDA] = { tn_sumsq_forward_cuda, NULL, tn_sumsq_work_cuda } },
 };
 
 tn_ref tn_sumsq_(tn_graph *g, const char *file, int line, const tn_ref *xs, int n)

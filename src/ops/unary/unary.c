@@ -3,9 +3,9 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 
-tn_kernel tn_unary_forward_cpu, tn_unary_backward_cpu, tn_unary_forward_cuda, tn_unary_backward_cuda;
+tn_kernel tn_unary_forward_cpu, tn_unary_backward_cpu;
 
 /* What the slope is computed from. */
 static const enum {
@@ -58,9 +58,8 @@ const tn_op tn_op_unary = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_INPLACE,
     .infer = unary_infer,
     .grad = unary_grad,
-    .kernel = { [TN_CPU] = { .forward = tn_unary_forward_cpu,
-                             .backward = tn_unary_backward_cpu } TN_ON_CUDA(tn_unary_forward_cuda,
-                                                                            tn_unary_backward_cuda, NULL) },
+    .kernel = { [TN_CPU] = { .forward = tn_unary_forward_cpu, .backward = tn_unary_backward_cpu },
+                [TN_CUDA] = { tn_unary_forward_cuda, tn_unary_backward_cuda, NULL } },
     .fusion = { .function = unary_function },
 };
 

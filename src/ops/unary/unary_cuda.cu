@@ -1,5 +1,5 @@
-/* unary on the GPU: a kernel for each function and each slope, over the walk of elem.cuh. x, y, dy and dx may each be
- * of any float type and strides. Bytes: one read and one write per element forward; one read more backward, where the
+/* unary on the GPU, over the walk of elem.cuh: a kernel for each of the functions that act on whole activations and for
+ * its slope, one for all others. x, y, dy and dx may each be of any float type and strides. Bytes: one read and one write per element forward; one read more backward, where the
  * slope needs x or y. Arithmetic stays below the memory's time for all but sin, cos and gelu_erf in bf16. */
 #include "ops/elem.cuh"
 #include "ops/unary/unary_value.cuh"
@@ -30,9 +30,7 @@ __device__ __forceinline__ float slope_of(int kind, float s, float a)
     }
 }
 
-enum {
-    ANY = -1
-}; /* the kind is looked at for every number: where they lie so that 8 neighbours cannot be read at once */
+enum { ANY = -1 }; /* the kind is looked at for every number */
 
 template <int KIND>
 struct value_map {
@@ -58,21 +56,20 @@ struct slope_map {
     }
 };
 
-/* The kind as a constant: looks for it from KIND on. */
-template <int KIND>
-static tn_status forward_eights(const tn_call *c, const tn_d_space &s, tn_unary_attr a)
+/* The kind as a constant, where that is worth a kernel: MAP<KIND> over IN tensors. */
+template <template <int> class MAP, int IN>
+static tn_status run_eights(const tn_call *c, const tn_d_space &s, unsigned add, tn_unary_attr a)
 {
-    if constexpr (KIND + 1 < TN_UNARY_KINDS)
-        if (a.kind != KIND) return forward_eights<KIND + 1>(c, s, a);
-    return tn_d_run_eights<1, 1>(c, s, 0, value_map<KIND>{ a });
-}
-
-template <int KIND>
-static tn_status backward_eights(const tn_call *c, const tn_d_space &s, tn_unary_attr a)
-{
-    if constexpr (KIND + 1 < TN_UNARY_KINDS)
-        if (a.kind != KIND) return backward_eights<KIND + 1>(c, s, a);
-    return tn_d_run_eights<2, 1>(c, s, c->accumulate & 1, slope_map<KIND>{ a });
+    switch (a.kind) {
+    case TN_UNARY_GELU: return tn_d_run_eights<IN, 1>(c, s, add, MAP<TN_UNARY_GELU>{ a });
+    case TN_UNARY_SILU: return tn_d_run_eights<IN, 1>(c, s, add, MAP<TN_UNARY_SILU>{ a });
+    case TN_UNARY_TANH: return tn_d_run_eights<IN, 1>(c, s, add, MAP<TN_UNARY_TANH>{ a });
+    case TN_UNARY_SIGMOID: return tn_d_run_eights<IN, 1>(c, s, add, MAP<TN_UNARY_SIGMOID>{ a });
+    case TN_UNARY_RELU: return tn_d_run_eights<IN, 1>(c, s, add, MAP<TN_UNARY_RELU>{ a });
+    case TN_UNARY_SQUARE: return tn_d_run_eights<IN, 1>(c, s, add, MAP<TN_UNARY_SQUARE>{ a });
+    case TN_UNARY_SCALE: return tn_d_run_eights<IN, 1>(c, s, add, MAP<TN_UNARY_SCALE>{ a });
+    default: return tn_d_run_any_eights<IN, 1>(c, s, add, MAP<ANY>{ a });
+    }
 }
 
 extern "C" tn_status tn_unary_forward_cuda(const tn_call *c)
@@ -81,7 +78,7 @@ extern "C" tn_status tn_unary_forward_cuda(const tn_call *c)
     const tn_arg *args[] = { &c->in[0], &c->out[0] };
     const tn_d_space s = tn_d_space_make(c->in[0].dims, c->in[0].live, 2, args);
     if (tn_d_space_empty(s)) return TN_OK;
-    return s.eights ? forward_eights<0>(c, s, a) : tn_d_run_ones<1, 1>(c, s, 0, value_map<ANY>{ a });
+    return s.eights ? run_eights<value_map, 1>(c, s, 0, a) : tn_d_run_ones<1, 1>(c, s, 0, value_map<ANY>{ a });
 }
 
 extern "C" tn_status tn_unary_backward_cuda(const tn_call *c)
@@ -91,5 +88,6 @@ extern "C" tn_status tn_unary_backward_cuda(const tn_call *c)
     const tn_arg *args[] = { &c->dout[0], saved, &c->din[0] };
     const tn_d_space s = tn_d_space_make(c->in[0].dims, c->dout[0].live, 3, args);
     if (tn_d_space_empty(s)) return TN_OK;
-    return s.eights ? backward_eights<0>(c, s, a) : tn_d_run_ones<2, 1>(c, s, c->accumulate & 1, slope_map<ANY>{ a });
+    return s.eights ? run_eights<slope_map, 2>(c, s, c->accumulate & 1, a)
+                    : tn_d_run_ones<2, 1>(c, s, c->accumulate & 1, slope_map<ANY>{ a });
 }

@@ -2,11 +2,10 @@
 #include "ops/xent/xent.h"
 
 #include "ops/logits.h"
-#include "ops/on_cuda.h"
+#include "ops/cuda_kernels.h"
 #include "ops/rows.h"
 
-tn_kernel tn_xent_forward_cpu, tn_xent_backward_cpu, tn_xent_forward_cuda, tn_xent_backward_cuda;
-size_t tn_xent_work_cuda(const tn_sig *s, bool backward);
+tn_kernel tn_xent_forward_cpu, tn_xent_backward_cpu;
 
 static tn_status xent_infer(tn_sig *s)
 {
@@ -48,10 +47,8 @@ const tn_op tn_op_xent = {
     .infer = xent_infer,
     .grad = xent_grad,
     .cost = xent_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_xent_forward_cpu,
-                             .backward = tn_xent_backward_cpu,
-                             .work = xent_work } TN_ON_CUDA(tn_xent_forward_cuda, tn_xent_backward_cuda,
-                                                            tn_xent_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_xent_forward_cpu, .backward = tn_xent_backward_cpu, .work = xent_work },
+                [TN_CUDA] = { tn_xent_forward_cuda, tn_xent_backward_cuda, tn_xent_work_cuda } },
 };
 
 tn_ref tn_xent_(tn_graph *g, const char *file, int line, tn_ref logits, tn_ref labels, tn_xent_options o)

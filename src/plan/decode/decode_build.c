@@ -589,11 +589,5 @@ bool tn_decode_add(tn_decode_builder *b, const tn_op *op, const tn_call *c, size
 
 tn_status tn_decode_run(const tn_op *const *op, const tn_call *call, size_t n, size_t *took)
 {
-#ifdef TN_HAVE_CUDA
     return tn_decode_run_cuda(op, call, n, took);
-#else
-    (void)op, (void)call, (void)n;
-    *took = 0;
-    return TN_OK;
-#endif
 }

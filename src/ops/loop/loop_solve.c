@@ -2,7 +2,7 @@
  * way are listed; with compaction they also lie in the first rows of a batch of their own, so that the body computes no
  * others. Invariant: what happens to a sample depends on its own numbers alone, never on its row or its neighbours (but
  * for tol, which asks the whole batch). */
-#include "ops/loop/loop_cpu.h"
+#include "ops/loop/loop_run.h"
 
 #include "base/status.h"
 #include "ops/rows.h"

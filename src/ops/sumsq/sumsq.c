@@ -3,7 +3,6 @@
 
 #include "base/status.h"
 #include "ops/on_cuda.h"
-#include "ops/sumsq/sumsq_tile.h"
 
 tn_kernel tn_sumsq_forward_cpu, tn_sumsq_forward_cuda;
 size_t tn_sumsq_work_cuda(const tn_sig *s, bool backward);

@@ -192,6 +192,9 @@ static inline int64_t tn_arg_count(const tn_arg *a)
     return n;
 }
 
+/* A run-time scalar, or `none` where it was not given. */
+static inline float tn_arg_scalar(const tn_arg *a, float none) { return a->data ? *(const float *)a->data : none; }
+
 static inline bool tn_arg_contiguous(const tn_arg *a)
 {
     int64_t n = 1;

@@ -2,6 +2,8 @@
  * that are added in a fixed order. */
 #include "ops/anderson.h"
 
+#include "ops/slots.h"
+
 #include <string.h>
 
 enum { LANES = 8 };
@@ -59,24 +61,17 @@ double tn_damped_step(int64_t width, float damping, float *x, const float *f)
 
 /* --- memory ----------------------------------------------------------------------------------------------------------------- */
 
-static void *take(char *base, size_t *used, size_t bytes)
-{
-    void *p = base ? base + *used : NULL;
-    *used += (bytes + 63) / 64 * 64;
-    return p;
-}
-
 static tn_anderson lay_out(char *base, int memory, int64_t samples, int64_t width, size_t *used)
 {
     const size_t m = (size_t)memory, n = (size_t)samples;
     tn_anderson a = { .memory = memory, .samples = samples, .width = width };
     *used = 0;
-    a.r = take(base, used, sizeof *a.r * n * m * (size_t)width);
-    a.f = take(base, used, sizeof *a.f * n * m * (size_t)width);
-    a.gram = take(base, used, sizeof *a.gram * n * m * m);
-    a.before = take(base, used, sizeof *a.before * n);
-    a.kept = take(base, used, sizeof *a.kept * n);
-    a.newest = take(base, used, sizeof *a.newest * n);
+    a.r = tn_carve(base, used, sizeof *a.r * n * m * (size_t)width);
+    a.f = tn_carve(base, used, sizeof *a.f * n * m * (size_t)width);
+    a.gram = tn_carve(base, used, sizeof *a.gram * n * m * m);
+    a.before = tn_carve(base, used, sizeof *a.before * n);
+    a.kept = tn_carve(base, used, sizeof *a.kept * n);
+    a.newest = tn_carve(base, used, sizeof *a.newest * n);
     return a;
 }
 

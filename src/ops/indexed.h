@@ -75,4 +75,18 @@ static inline void tn_index_scatter(struct tn_pool *pool, tn_index_job j)
     tn_pool_run(pool, tn_tiles(j.width, j.per_tile), tn_index_scatter_tile, &j);
 }
 
+/* Backward of an op that takes rows of input 1 by the numbers in input 0. */
+static inline void tn_index_scatter_back(const tn_call *c)
+{
+    const tn_arg *d = &c->din[1];
+    if (d->data)
+        tn_index_scatter(c->pool, (tn_index_job){ .index = c->in[0].data,
+                                                  .from = c->dout[0].data,
+                                                  .to = d->data,
+                                                  .n = c->dout[0].data ? tn_arg_count(&c->in[0]) : 0,
+                                                  .rows = d->dims.dim[0],
+                                                  .width = tn_index_width(d->dims),
+                                                  .add = c->accumulate >> 1 & 1 });
+}
+
 #endif

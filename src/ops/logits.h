@@ -6,6 +6,7 @@
 
 #include "backend/cpu/vmath.h"
 #include "base/status.h"
+#include "ops/slots.h"
 
 #include <tenon/op.h>
 
@@ -15,14 +16,6 @@
 enum { TN_LANES = 16, TN_LOGIT_BLOCK = 2048 }; /* both are part of the numerical definition */
 
 static inline int64_t tn_least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* The next part of a workspace, 64-byte aligned; base NULL only measures. */
-static inline void *tn_carve(void *base, size_t *used, size_t bytes)
-{
-    void *p = base ? (char *)base + *used : NULL;
-    *used += (bytes + 63) & ~(size_t)63;
-    return p;
-}
 
 /* --- exp ---------------------------------------------------------------------------------------------------------- */
 

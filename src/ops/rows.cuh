@@ -122,31 +122,29 @@ __device__ __forceinline__ float2 tn_team_sum2(tn_team &t, float x, float y)
     return s;
 }
 
-__device__ __forceinline__ float tn_team_sum(tn_team &t, float x)
+/* x of all warps, joined in their order. */
+template <typename Join>
+__device__ __forceinline__ float tn_team_join(tn_team &t, float x, Join join)
 {
-    x = tn_warp_sum(x);
     if (t.threads == 32) return x;
     float2 *part = t.memory->of_warp[t.turn] + (threadIdx.x - t.thread) / 32;
     t.turn ^= 1;
     if ((t.thread & 31) == 0) part[t.thread / 32].x = x;
     tn_team_wait(t);
     x = part[0].x;
-    for (int w = 1; w < t.threads / 32; w++) x += part[w].x;
+    for (int w = 1; w < t.threads / 32; w++) x = join(x, part[w].x);
     return x;
+}
+
+__device__ __forceinline__ float tn_team_sum(tn_team &t, float x)
+{
+    return tn_team_join(t, tn_warp_sum(x), [](float a, float b) { return a + b; });
 }
 
 /* NaNs are passed over. */
 __device__ __forceinline__ float tn_team_max(tn_team &t, float x)
 {
-    x = tn_warp_max(x);
-    if (t.threads == 32) return x;
-    float2 *part = t.memory->of_warp[t.turn] + (threadIdx.x - t.thread) / 32;
-    t.turn ^= 1;
-    if ((t.thread & 31) == 0) part[t.thread / 32].x = x;
-    tn_team_wait(t);
-    x = part[0].x;
-    for (int w = 1; w < t.threads / 32; w++) x = fmaxf(x, part[w].x);
-    return x;
+    return tn_team_join(t, tn_warp_max(x), [](float a, float b) { return fmaxf(a, b); });
 }
 
 #endif

@@ -18,6 +18,14 @@ typedef struct tn_slots {
 
 static inline size_t tn_align64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+/* The next part of a workspace, 64-byte aligned; base NULL only measures. */
+static inline void *tn_carve(void *base, size_t *used, size_t bytes)
+{
+    void *p = base ? (char *)base + *used : NULL;
+    *used += tn_align64(bytes);
+    return p;
+}
+
 static inline void tn_slots_take(void *arg, int64_t slot)
 {
     tn_slots *s = arg;

@@ -584,3 +584,53 @@ int64_t tn_ref_dim(const tn_graph *g, tn_ref x, int axis)
     if (axis < 0) axis += d.rank;
     return axis >= 0 && axis < d.rank ? d.dim[axis] : 1;
 }
+
+/* --- for passes ------------------------------------------------------------------------------------------------------- */
+
+bool tn_graph_put(tn_graph *g, size_t at, size_t like, const tn_op *op, const void *attr, const int32_t *in, int n_in,
+                  const int32_t *out, int n_out)
+{
+    if (!tn_graph_emit(g, op, attr, in, n_in, out, n_out)) return false;
+    tn_node *made = &g->node[--g->n_nodes];
+    made->region = g->node[like].region;
+    made->segment = g->node[like].segment;
+    made->file = g->node[like].file;
+    made->line = g->node[like].line;
+    g->node[at] = *made;
+    return true;
+}
+
+void tn_graph_close_up(tn_graph *g)
+{
+    size_t w = 0;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->node[i].op) g->node[w++] = g->node[i];
+    g->n_nodes = w;
+    for (size_t i = 0; i < w; i++)
+        for (int k = 0; k < g->node[i].n_out; k++)
+            if (g->tensor[g->node[i].out[k]].producer >= 0) g->tensor[g->node[i].out[k]].producer = (int32_t)i;
+    for (size_t i = 1; i < g->n_tensors; i++) g->tensor[i].producer = g->tensor[g->tensor[i].base].producer;
+}
+
+void tn_nodes_push(tn_graph *g, tn_nodes *l, const tn_node *n)
+{
+    if (tn_grow((void **)&l->node, &l->capacity, l->n + 1, sizeof *l->node) != TN_OK) g->status = TN_MEMORY;
+    else l->node[l->n++] = *n;
+}
+
+void tn_graph_take(tn_graph *g, tn_nodes *l)
+{
+    tn_free(g->status == TN_OK ? g->node : l->node);
+    if (g->status != TN_OK) return;
+    g->node = l->node;
+    g->n_nodes = l->n;
+    g->cap_nodes = l->capacity;
+}
+
+tn_type *tn_graph_types(tn_graph *g, const tn_type *from, int n)
+{
+    tn_type *types = tn_arena_alloc(&g->memory, sizeof *types * (size_t)n);
+    if (types) memcpy(types, from, sizeof *types * (size_t)n);
+    else g->status = TN_MEMORY;
+    return types;
+}

@@ -162,6 +162,15 @@ size_t tn_pass_round_weights(tn_graph *g);
 /* Puts a new node in the place of node `at`, with region and source of node `like`; false when the graph has failed. */
 bool tn_graph_put(tn_graph *g, size_t at, size_t like, const tn_op *op, const void *attr, const int32_t *in, int n_in,
                   const int32_t *out, int n_out);
+/* A table of nodes that a pass writes anew; the graph takes it, or drops it where it has failed. */
+typedef struct tn_nodes {
+    tn_node *node;
+    size_t n, capacity;
+} tn_nodes;
+void tn_nodes_push(tn_graph *g, tn_nodes *l, const tn_node *n);
+void tn_graph_take(tn_graph *g, tn_nodes *l);
+/* A copy of n types in the graph's memory, for a node whose own must change; NULL: the graph has failed. */
+tn_type *tn_graph_types(tn_graph *g, const tn_type *from, int n);
 /* Drops the nodes without an op; tensors are told the new numbers of theirs. */
 void tn_graph_close_up(tn_graph *g);
 /* By base tensor, in the graph's memory: the last node that changes it in place, -1 where none does. NULL: no memory. */

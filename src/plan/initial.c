@@ -1,6 +1,6 @@
 /* Filling tensors. Numbers are drawn by their index, so that pieces can be filled in any order; a model's own function
  * (TN_INIT_CALL) fills its tensor whole. */
-#include "plan/initial.h"
+#include "plan/store.h"
 
 enum { TILE = 1 << 15 }; /* numbers at a time: a multiple of what one block of random words gives */
 

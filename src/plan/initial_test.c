@@ -1,5 +1,4 @@
 /* First values: the same on any number of threads, and those that the formula of each kind says. */
-#include "plan/initial.h"
 #include "testlib.h"
 
 #include "base/alloc.h"

@@ -14,6 +14,10 @@
 
 #include <tenon/body.h>
 
+/* Switches of the planner itself; those of ops are in their folders. */
+extern const tn_setting tn_plan_switches[];
+extern const size_t tn_plan_switches_n;
+
 typedef struct tn_context tn_context;
 typedef struct tn_bound tn_bound;
 

@@ -3,7 +3,6 @@
 
 #include "backend/backend.h"
 #include "base/rng.h"
-#include "plan/initial.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,6 +5,8 @@
 #ifndef TN_PLAN_STORE_H
 #define TN_PLAN_STORE_H
 
+#include "backend/cpu/pool.h"
+#include "base/rng.h"
 #include "plan/graph.h"
 
 typedef struct tn_store tn_store;
@@ -69,5 +71,8 @@ void tn__store_detach(tn_store *s, void *queue);
 
 /* Whole arrays by name for the optimizer's plan: "bucket<i>.param|grad|m|v"; NULL when there is none of this size. */
 void *tn_store_flat(const tn_store *s, const char *name, int64_t count);
+
+/* The first values of a tensor (initial.c): as many as dims say, the same on any number of threads; pool NULL: the caller alone. */
+void tn_initial_fill(tn_pool *pool, float *x, tn_dims dims, const tn_init *init, tn_rng r);
 
 #endif

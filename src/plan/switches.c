@@ -1,5 +1,5 @@
 /* Switches of the planner. */
-#include "plan/switches.h"
+#include "plan/plan.h"
 
 const tn_setting tn_plan_switches[] = {
     TN_SETTING_SWITCH("opt.gemm_kernels", "on",

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "ops/absorb.h"
-#include "plan/switches.h"
+#include "plan/plan.h"
 #include "testlib.h"
 
 #include <tenon/op.h>

@@ -9,7 +9,6 @@
 #include "backend/backend.h"
 #include "backend/cuda/cudnn_attention.h"
 #include "backend/cuda/gemm.h"
-#include "backend/cuda/trace.h"
 #include "base/alloc.h"
 
 #include <stdlib.h>

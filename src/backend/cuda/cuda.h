@@ -67,6 +67,12 @@ tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int 
 
 tn_status tn_cuda_tick(void *queue, const tn_tick *t);
 
+/* trace.c: what the device did and when, from CUPTI's activity records. The library is looked for when a trace is asked for. */
+/* TN_USAGE: no CUPTI, with the remedy. */
+tn_status tn_cuda_trace_begin(void);
+/* All that was queued since is done. The spans are the caller's (tn_free). */
+tn_status tn_cuda_trace_end(tn_span **spans, size_t *n);
+
 /* Lets launches of `kernel` ask for `bytes` of dynamic shared memory. The limit is kept with the function, not with a launch: one
  * lane that set a smaller one would make another's launch fail. So it is always set to the most that the device can give, which is
  * the same whoever asks. Nothing else calls cudaFuncSetAttribute for it (scripts/check-layers). */

@@ -1,9 +1,8 @@
 /* Tracing through CUPTI. It hands out buffers to fill and takes them back through two functions that are given nothing of
  * the caller's: what is being collected has to be known to the file (`now`). One trace at a time; only the thread that
  * began it ends it, and CUPTI has stopped before `now` goes. */
-#include "backend/cuda/trace.h"
-
 #include "backend/cuda/cuda.h"
+
 #include "base/alloc.h"
 
 #include <dlfcn.h>

@@ -1,10 +1,8 @@
-/* above: shape check, row, public call. */
+/* above: shape check, CPU kernel, row, public call. */
 #include "ops/above/above.h"
 
 #include "base/status.h"
 #include "ops/cuda_kernels.h"
-
-tn_kernel tn_above_forward_cpu;
 
 static tn_status above_infer(tn_sig *s)
 {
@@ -17,12 +15,23 @@ static tn_status above_infer(tn_sig *s)
     return TN_OK;
 }
 
+/* One pass in the calling thread; the list is short next to the rows it stands for. */
+static tn_status above_forward(const tn_call *c)
+{
+    const tn_above_attr *a = c->attr;
+    const float *restrict x = c->in[0].data; /* (n) or (n,1), rows stride[0] apart */
+    int32_t *restrict keep = c->out[0].data; /* (n) */
+    const int64_t n = tn_arg_count(&c->in[0]), step = c->in[0].stride[0], out = c->out[0].stride[0];
+    for (int64_t i = 0; i < n; i++) keep[i * out] = (x[i * step] > a->threshold) != a->invert;
+    return TN_OK;
+}
+
 const tn_op tn_op_above = {
     .name = "above",
     .attr_bytes = sizeof(tn_above_attr),
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE,
     .infer = above_infer,
-    .kernel = { [TN_CPU] = { .forward = tn_above_forward_cpu }, [TN_CUDA] = { tn_above_forward_cuda, NULL, NULL } },
+    .kernel = { [TN_CPU] = { .forward = above_forward }, [TN_CUDA] = { tn_above_forward_cuda, NULL, NULL } },
 };
 
 tn_ref tn_above_(tn_graph *g, const char *file, int line, tn_ref x, float threshold, bool invert)

@@ -43,8 +43,6 @@ static void update(const void *arg, const tn_segment *s, int64_t first, int64_t 
     }
 }
 
-static float scalar(const tn_call *c, int i) { return *(const float *)c->in[i].data; }
-
 TN_LEVELED_KERNEL(tn_adamw_forward_cpu)
 {
     const tn_adamw_attr *a = c->attr;
@@ -53,14 +51,14 @@ TN_LEVELED_KERNEL(tn_adamw_forward_cpu)
               .grad = c->out[1].data,
               .m = c->out[2].data,
               .v = c->out[3].data,
-              .lr = (double)scalar(c, 4),
-              .beta1 = scalar(c, 5),
-              .beta2 = scalar(c, 6),
-              .eps = scalar(c, 7),
-              .decay = (double)scalar(c, 8),
-              .coefficient = scalar(c, 10),
+              .lr = (double)tn_arg_scalar(&c->in[4], 0),
+              .beta1 = tn_arg_scalar(&c->in[5], 0),
+              .beta2 = tn_arg_scalar(&c->in[6], 0),
+              .eps = tn_arg_scalar(&c->in[7], 0),
+              .decay = (double)tn_arg_scalar(&c->in[8], 0),
+              .coefficient = tn_arg_scalar(&c->in[10], 0),
               .ok = *(const int32_t *)c->in[11].data != 0 };
-    const double t = fmax((double)scalar(c, 9), 1);
+    const double t = fmax((double)tn_arg_scalar(&c->in[9], 0), 1);
     j.correct_m = 1 / (1 - pow((double)j.beta1, t));
     j.correct_v = (float)(1 / sqrt(1 - pow((double)j.beta2, t)));
     tn_segments_run((tn_segments){ a->segment, a->n }, c->pool, update, &j);

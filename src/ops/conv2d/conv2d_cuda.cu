@@ -162,15 +162,6 @@ static tn_status float_weights(const tn_call *c, job *j)
     return convert(c, w, &to, false);
 }
 
-static tn_status multiply(const tn_call *c, tn_cuda_gemm g, bool add)
-{
-    g.type = g.c_type = TN_F32;
-    g.alpha = 1, g.beta = add ? 1.f : 0.f;
-    g.c_row = g.n;
-    g.tf32 = c->tf32 || c->round == TN_BF16;
-    return tn_cuda_gemm_run(tn_cuda_queue_of(c), &g);
-}
-
 static bool next_part(job *j, bool begin)
 {
     j->first = begin ? 0 : j->first + j->part;
@@ -195,7 +186,7 @@ static tn_status forward_part(const tn_call *c, const job &j)
         g.a = j.col, g.a_row = j.patch, g.a_col = 1;
         g.b = j.w, g.b_row = 1, g.b_col = j.patch;
         g.c = j.rows;
-        const tn_status s = multiply(c, g, false);
+        const tn_status s = tn_cuda_gemm_f32(c, g, false);
         if (s != TN_OK) return s;
     }
     put_pixels<<<tn_blocks(c, rows * j.O, TN_D_THREADS), TN_D_THREADS, 0, stream>>>(j, c->out[0], c->in[BIAS]);
@@ -225,7 +216,7 @@ static tn_status add_dw(const tn_call *c, const job &j)
     g.a = j.rows, g.a_row = 1, g.a_col = j.O;
     g.b = j.col, g.b_row = j.patch, g.b_col = 1;
     g.c = j.dw;
-    return multiply(c, g, j.first > 0);
+    return tn_cuda_gemm_f32(c, g, j.first > 0);
 }
 
 static tn_status make_dx(const tn_call *c, const job &j)
@@ -236,7 +227,7 @@ static tn_status make_dx(const tn_call *c, const job &j)
     g.a = j.rows, g.a_row = j.O, g.a_col = 1;
     g.b = j.w, g.b_row = j.patch, g.b_col = 1;
     g.c = j.col;
-    const tn_status s = multiply(c, g, false);
+    const tn_status s = tn_cuda_gemm_f32(c, g, false);
     if (s != TN_OK) return s;
     gather_image<<<tn_blocks(c, n, TN_D_THREADS), TN_D_THREADS, 0, tn_cuda_stream(c)>>>(j, c->din[X], c->dout[0].live,
                                                                                         c->accumulate >> X & 1);

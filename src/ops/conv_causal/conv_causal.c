@@ -3,8 +3,10 @@
 
 #include "base/status.h"
 #include "ops/absorb.h"
-#include "ops/conv_causal/conv_causal_cpu.h"
 #include "ops/cuda_kernels.h"
+#include "ops/rows.h"
+
+tn_kernel tn_conv_causal_forward_cpu, tn_conv_causal_backward_cpu;
 
 static tn_status conv_infer(tn_sig *s)
 {
@@ -51,7 +53,7 @@ static void conv_cost(const tn_sig *s, tn_cost *c)
 static size_t conv_work(const tn_sig *s, bool backward)
 {
     const int64_t *x = s->in[TN_CONV_X].dims.dim, W = s->in[TN_CONV_W].dims.dim[0];
-    return backward ? sizeof(double) * (size_t)(x[0] * tn_conv_sum_parts(x[1]) * (W + 1) * x[2]) : 0;
+    return backward ? sizeof(double) * (size_t)(x[0] * tn_tiles(x[1], TN_CONV_SUM_TOKENS) * (W + 1) * x[2]) : 0;
 }
 
 static bool take_silu(tn_absorbing *a)

@@ -19,7 +19,7 @@
 
 #include <tenon/op.h>
 
-enum { TN_CONV_MAX_WIDTH = 8 };
+enum { TN_CONV_MAX_WIDTH = 8, TN_CONV_SUM_TOKENS = 128 }; /* CPU: tokens of a tile of the backward pass */
 
 typedef struct tn_conv_causal_options {
     int unused_;

@@ -7,7 +7,9 @@
 #include "backend/cpu/level.h"
 #include "backend/cpu/vec.h"
 #include "ops/conv_causal/conv_causal.h"
-#include "ops/conv_causal/conv_causal_cpu.h"
+#include "ops/rows.h"
+
+tn_kernel tn_conv_causal_forward_cpu, tn_conv_causal_backward_cpu;
 
 enum {
     MOST = TN_CONV_MAX_WIDTH,
@@ -346,7 +348,7 @@ static void sum_tokens(const conv *v, int64_t b, int64_t t, int64_t n, double *t
 static void backward_tile(void *arg, int64_t i)
 {
     const conv *v = arg;
-    const int64_t parts = tn_conv_sum_parts(v->T), b = i / parts, first = i % parts * TN_CONV_SUM_TOKENS;
+    const int64_t parts = tn_tiles(v->T, TN_CONV_SUM_TOKENS), b = i / parts, first = i % parts * TN_CONV_SUM_TOKENS;
     const int64_t last = first + TN_CONV_SUM_TOKENS < v->T ? first + TN_CONV_SUM_TOKENS : v->T;
     double *to = v->sums ? v->sums + i * (v->W + 1) * v->C : NULL;
     if (to) memset(to, 0, sizeof(double) * (size_t)((v->W + 1) * v->C));
@@ -360,7 +362,7 @@ static void backward_tile(void *arg, int64_t i)
 /* Sums over tiles of the fields first..last-1 (W for bias), into d; a strip at a time, tiles in order. */
 static void add_tiles(const conv *v, int64_t first, int64_t last, float *d, bool add)
 {
-    const int64_t tiles = v->dy ? v->B * tn_conv_sum_parts(v->T) : 0, end = last * v->C;
+    const int64_t tiles = v->dy ? v->B * tn_tiles(v->T, TN_CONV_SUM_TOKENS) : 0, end = last * v->C;
     for (int64_t k0 = first * v->C; k0 < end; k0 += STRIP) {
         double sum[STRIP] = { 0 };
         const int64_t n = end - k0 < STRIP ? end - k0 : STRIP;
@@ -386,7 +388,7 @@ TN_LEVELED_KERNEL(tn_conv_causal_backward_cpu)
     v.add_x = c->accumulate >> TN_CONV_X & 1;
     v.add_state = c->accumulate >> TN_CONV_STATE & 1;
     v.sums = (dw || dbias) && v.dy ? c->work : NULL;
-    if (v.dx || v.sums) tn_pool_run(c->pool, v.B * tn_conv_sum_parts(v.T), backward_tile, &v);
+    if (v.dx || v.sums) tn_pool_run(c->pool, v.B * tn_tiles(v.T, TN_CONV_SUM_TOKENS), backward_tile, &v);
     if (v.dstate) tn_pool_run(c->pool, v.B, dstate_row, &v);
     if (dw) add_tiles(&v, 0, v.W, dw, c->accumulate >> TN_CONV_W & 1);
     if (dbias) add_tiles(&v, v.W, v.W + 1, dbias, c->accumulate >> TN_CONV_BIAS & 1);

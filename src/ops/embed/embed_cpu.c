@@ -39,14 +39,6 @@ TN_LEVELED_KERNEL(tn_embed_forward_cpu)
 
 TN_LEVELED_KERNEL(tn_embed_backward_cpu)
 {
-    const tn_arg *table = &c->din[1];
-    if (!table->data) return TN_OK;
-    tn_index_scatter(c->pool, (tn_index_job){ .index = c->in[0].data,
-                                              .from = c->dout[0].data,
-                                              .to = table->data,
-                                              .n = c->dout[0].data ? tn_arg_count(&c->in[0]) : 0,
-                                              .rows = table->dims.dim[0],
-                                              .width = table->dims.dim[1],
-                                              .add = c->accumulate >> 1 & 1 });
+    tn_index_scatter_back(c);
     return TN_OK;
 }

@@ -20,14 +20,6 @@ tn_status tn_gather_rows_forward_cpu(const tn_call *c)
 
 tn_status tn_gather_rows_backward_cpu(const tn_call *c)
 {
-    const tn_arg *dx = &c->din[1];
-    if (!dx->data) return TN_OK;
-    tn_index_scatter(c->pool, (tn_index_job){ .index = c->in[0].data,
-                                              .from = c->dout[0].data,
-                                              .to = dx->data,
-                                              .n = c->dout[0].data ? tn_arg_count(&c->in[0]) : 0,
-                                              .rows = dx->dims.dim[0],
-                                              .width = tn_index_width(dx->dims),
-                                              .add = c->accumulate >> 1 & 1 });
+    tn_index_scatter_back(c);
     return TN_OK;
 }

@@ -92,16 +92,6 @@ static tn_status make_clean(const tn_call *c, const job &j)
     return TN_OK;
 }
 
-/* c (m,n) = or += a (m,k) b (k,n), f32, c contiguous. */
-static tn_status multiply(const tn_call *c, tn_cuda_gemm g, bool add)
-{
-    g.type = g.c_type = TN_F32;
-    g.alpha = 1, g.beta = add ? 1.f : 0.f;
-    g.c_row = g.n;
-    g.tf32 = c->tf32 || c->round == TN_BF16;
-    return tn_cuda_gemm_run(tn_cuda_queue_of(c), &g);
-}
-
 static tn_status make_dots(const tn_call *c, job *j, int64_t i0)
 {
     tn_cuda_gemm g = {};
@@ -114,7 +104,7 @@ static tn_status make_dots(const tn_call *c, job *j, int64_t i0)
     g.a = j->clean[0] + i0 * j->d, g.a_row = j->d, g.a_col = 1;
     g.b = j->clean[1], g.b_row = 1, g.b_col = j->d;
     g.c = j->dots;
-    return multiply(c, g, false);
+    return tn_cuda_gemm_f32(c, g, false);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -254,7 +244,7 @@ static tn_status multiply_gradients(const tn_call *c, const job &j)
         g.a = j.dots, g.a_row = j.N, g.a_col = 1;
         g.b = j.clean[1], g.b_row = j.d, g.b_col = 1;
         g.c = j.grad[0] + j.i0 * j.d;
-        const tn_status s = multiply(c, g, false);
+        const tn_status s = tn_cuda_gemm_f32(c, g, false);
         if (s != TN_OK) return s;
     }
     if (!c->din[1].data) return TN_OK;
@@ -262,7 +252,7 @@ static tn_status multiply_gradients(const tn_call *c, const job &j)
     g.a = j.dots, g.a_row = 1, g.a_col = j.N;
     g.b = j.clean[0] + j.i0 * j.d, g.b_row = j.d, g.b_col = 1;
     g.c = j.grad[1];
-    return multiply(c, g, j.i0 > 0);
+    return tn_cuda_gemm_f32(c, g, j.i0 > 0);
 }
 
 extern "C" tn_status tn_infonce_backward_cuda(const tn_call *c)

@@ -193,16 +193,11 @@ static tn_status check_solve(const tn_graph *g, const tn_loop_options *o)
 {
     if (o->n_carry != 1 || o->n_xs || o->n_ys) return tn_error(TN_USAGE, "a solve has one carry and no sequences");
     if (o->grad == TN_LOOP_EP && (!o->cost || !o->beta.id)) return tn_error(TN_USAGE, "ep needs a cost body and beta");
-    return tn_solve_check(&(tn_solve_options){ .grad = o->grad,
-                                               .solver = o->solver,
-                                               .memory = o->memory,
-                                               .centred = o->centred,
-                                               .proxy = o->proxy,
-                                               .at_rest = o->at_rest,
-                                               .rtol = o->rtol.id,
-                                               .tol = o->tol.id,
-                                               .move = o->move.id,
-                                               .count = type_of(g, o->count, false) });
+    tn_solve_options s = { .grad = o->grad, .solver = o->solver, .memory = o->memory };
+    s.centred = o->centred, s.proxy = o->proxy, s.at_rest = o->at_rest;
+    s.rtol = o->rtol.id, s.tol = o->tol.id, s.move = o->move.id;
+    s.count = type_of(g, o->count, false);
+    return tn_solve_check(&s);
 }
 
 static tn_status check_options(const tn_graph *g, const tn_loop_options *o)

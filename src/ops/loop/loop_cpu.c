@@ -1,5 +1,5 @@
 /* loop on the CPU: what loop_run.c asks of a device; the solves are in loop_solve.c. */
-#include "ops/loop/loop_cpu.h"
+#include "ops/loop/loop_run.h"
 
 #include "backend/cpu/pool.h"
 #include "base/status.h"

@@ -3,6 +3,7 @@
 #include "ops/loop/loop_run.h"
 
 #include "base/status.h"
+#include "ops/slots.h"
 
 #include <string.h>
 
@@ -17,12 +18,7 @@ typedef struct space {
     struct space *host; /* for what the device never sees */
 } space;
 
-static void *take(space *s, size_t bytes)
-{
-    void *p = s->base ? s->base + s->used : NULL;
-    s->used += (bytes + 63) / 64 * 64;
-    return p;
-}
+static void *take(space *s, size_t bytes) { return tn_carve(s->base, &s->used, bytes); }
 
 static loop_runner take_runner(space *s, const loop_entry *e)
 {

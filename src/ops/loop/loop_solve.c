@@ -2,7 +2,7 @@
  * way are listed; with compaction they also lie in the first rows of a batch of their own, so that the body computes no
  * others. Invariant: what happens to a sample depends on its own numbers alone, never on its row or its neighbours (but
  * for tol, which asks the whole batch). */
-#include "ops/loop/loop_cpu.h"
+#include "ops/loop/loop_run.h"
 
 #include "base/status.h"
 #include "ops/rows.h"
@@ -36,12 +36,7 @@ typedef struct phase {
     bool done;
 } phase;
 
-static float scalar(const tn_call *c, int i, float none)
-{
-    return c->in[i].data ? *(const float *)c->in[i].data : none;
-}
-
-float loop_damping(const tn_call *c, const tn_loop_body *b) { return scalar(c, loop_in_damping(b), 1); }
+float loop_damping(const tn_call *c, const tn_loop_body *b) { return tn_arg_scalar(&c->in[loop_in_damping(b)], 1); }
 
 tn_status loop_count(const tn_call *c, const tn_loop_body *b, int64_t *count)
 {
@@ -62,8 +57,8 @@ static tn_status phase_make(const tn_call *c, const tn_loop_body *b, loop_work *
                   .rows = rows,
                   .width = rows ? n / rows : 0,
                   .damping = loop_damping(c, b),
-                  .rtol = scalar(c, loop_in_rtol(b), 0),
-                  .tol = scalar(c, loop_in_tol(b), 0),
+                  .rtol = tn_arg_scalar(&c->in[loop_in_rtol(b)], 0),
+                  .tol = tn_arg_scalar(&c->in[loop_in_tol(b)], 0),
                   .together = c->in[loop_in_tol(b)].data != NULL,
                   .accelerate = b->solver == TN_SOLVE_ANDERSON,
                   .x = b->compact ? w->front : out,
@@ -292,7 +287,7 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
         p.rest = (float *)(void *)w->moving[LOOP_REST];
         p.moves[LOOP_REST] = true, p.bytes[LOOP_REST] = (size_t)p.width * sizeof *p.rest;
     }
-    if (c->in[loop_in_move(b)].data) p.origin = c->out[0].data, p.limit = scalar(c, loop_in_move(b), 0);
+    if (c->in[loop_in_move(b)].data) p.origin = c->out[0].data, p.limit = tn_arg_scalar(&c->in[loop_in_move(b)], 0);
     loop_set(&w->forward, b->forward.carry[0], p.x);
     set_consts(c, &p, &w->forward, &b->spec, loop_in_const(b), 0);
     loop_bind(c, &w->forward);
@@ -320,7 +315,7 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
 
 tn_status loop_propagate(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
-    const float beta = scalar(c, loop_in_beta(b), 0), *free_state = c->out[0].data;
+    const float beta = tn_arg_scalar(&c->in[loop_in_beta(b)], 0), *free_state = c->out[0].data;
     const float *h = (const float *)(const void *)w->carry[0];
     const int64_t rows = b->spec.carry[0].dims.dim[0];
     int64_t count;

@@ -67,16 +67,11 @@ static tn_status check_head(const tn_sig *s)
 static tn_status check_solve(const tn_sig *s, const tn_relax_attr *a)
 {
     if (a->steps < 1) return tn_error(TN_USAGE, "a solve needs steps >= 1");
-    TN_RETURN_IF(tn_solve_check(&(tn_solve_options){ .grad = a->grad,
-                                                     .solver = a->solver,
-                                                     .memory = a->memory,
-                                                     .centred = a->centred,
-                                                     .proxy = a->proxy,
-                                                     .at_rest = a->at_rest,
-                                                     .rtol = !s->in[TN_RELAX_RTOL].absent,
-                                                     .tol = !s->in[TN_RELAX_TOL].absent,
-                                                     .move = !s->in[TN_RELAX_MOVE].absent,
-                                                     .count = s->in[TN_RELAX_COUNT] }));
+    tn_solve_options o = { .grad = a->grad, .solver = a->solver, .memory = a->memory };
+    o.centred = a->centred, o.proxy = a->proxy, o.at_rest = a->at_rest;
+    o.rtol = !s->in[TN_RELAX_RTOL].absent, o.tol = !s->in[TN_RELAX_TOL].absent;
+    o.move = !s->in[TN_RELAX_MOVE].absent, o.count = s->in[TN_RELAX_COUNT];
+    TN_RETURN_IF(tn_solve_check(&o));
     for (int i = TN_RELAX_RTOL; i <= TN_RELAX_MOVE; i++)
         if (!s->in[i].absent && (s->in[i].dtype != TN_F32 || tn_dims_count(s->in[i].dims) != 1))
             return tn_error(TN_USAGE, "rtol, tol, damping, beta and move are scalars");

@@ -39,11 +39,6 @@ static tn_relax_job size_job(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_d
     return j;
 }
 
-static float scalar(const tn_call *c, int i, float none)
-{
-    return c->in[i].data ? *(const float *)c->in[i].data : none;
-}
-
 static tn_status check_labels(const tn_relax_job *j)
 {
     for (int64_t b = 0; j->labels && b < j->count; b++)
@@ -65,9 +60,10 @@ static tn_status make_job(const tn_call *c, tn_relax_job *out)
     j.count = count ? *count : j.B;
     j.a = c->in[TN_RELAX_A].data, j.h0 = c->in[TN_RELAX_H0].data;
     j.labels = c->in[TN_RELAX_LABELS].data, j.weights = c->in[TN_RELAX_WEIGHTS].data;
-    j.scale = scalar(c, TN_RELAX_SCALE, 1), j.damping = scalar(c, TN_RELAX_DAMPING, 1);
-    j.rtol = scalar(c, TN_RELAX_RTOL, 0), j.tol = scalar(c, TN_RELAX_TOL, 0), j.beta = scalar(c, TN_RELAX_BETA, 0);
-    j.move = scalar(c, TN_RELAX_MOVE, 0);
+    j.scale = tn_arg_scalar(&c->in[TN_RELAX_SCALE], 1), j.damping = tn_arg_scalar(&c->in[TN_RELAX_DAMPING], 1);
+    j.rtol = tn_arg_scalar(&c->in[TN_RELAX_RTOL], 0), j.tol = tn_arg_scalar(&c->in[TN_RELAX_TOL], 0),
+    j.beta = tn_arg_scalar(&c->in[TN_RELAX_BETA], 0);
+    j.move = tn_arg_scalar(&c->in[TN_RELAX_MOVE], 0);
     j.up.w = j.down_back.w = w1;
     j.down.w = j.up_back.w = j.block ? w2 : w1;
     j.head.w = j.head_back.w = c->in[TN_RELAX_HEAD_W].data;

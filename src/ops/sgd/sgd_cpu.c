@@ -36,8 +36,6 @@ static void update(const void *arg, const tn_segment *s, int64_t first, int64_t 
     }
 }
 
-static float scalar(const tn_call *c, int i) { return *(const float *)c->in[i].data; }
-
 tn_status tn_sgd_forward_cpu(const tn_call *c)
 {
     const tn_sgd_attr *a = c->attr;
@@ -45,10 +43,10 @@ tn_status tn_sgd_forward_cpu(const tn_call *c)
     job j = { .param = c->out[0].data,
               .grad = c->out[1].data,
               .m = c->out[2].data,
-              .lr = (double)scalar(c, 3),
-              .momentum = scalar(c, 4),
-              .decay = (double)scalar(c, 5),
-              .coefficient = scalar(c, 6),
+              .lr = (double)tn_arg_scalar(&c->in[3], 0),
+              .momentum = tn_arg_scalar(&c->in[4], 0),
+              .decay = (double)tn_arg_scalar(&c->in[5], 0),
+              .coefficient = tn_arg_scalar(&c->in[6], 0),
               .ok = *(const int32_t *)c->in[7].data != 0 };
     j.own = a->nesterov ? 1 : 0;
     j.mix = a->nesterov ? j.momentum : 1;

@@ -3,7 +3,6 @@
 
 #include "base/status.h"
 #include "ops/cuda_kernels.h"
-#include "ops/sumsq/sumsq_tile.h"
 
 tn_kernel tn_sumsq_forward_cpu;
 

@@ -7,6 +7,9 @@
 
 #include <tenon/op.h>
 
+enum { TN_SUMSQ_TILE = 16384 }; /* elements: it decides the order of the sum */
+static inline int64_t tn_sumsq_tiles(int64_t n) { return (n + TN_SUMSQ_TILE - 1) / TN_SUMSQ_TILE; }
+
 extern const tn_op tn_op_sumsq;
 
 #define tn_sumsq(g, xs, n) tn_sumsq_((g), __FILE__, __LINE__, (xs), (n))

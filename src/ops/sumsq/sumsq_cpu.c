@@ -3,7 +3,6 @@
 #include "backend/cpu/level.h"
 #include "ops/rows.h"
 #include "ops/sumsq/sumsq.h"
-#include "ops/sumsq/sumsq_tile.h"
 
 tn_kernel tn_sumsq_forward_cpu;
 

@@ -53,31 +53,6 @@ static void add_inside(tn_graph *g, size_t sum, size_t i)
     if (tn_graph_put(g, sum, i, n.op, n.attr, in, n.n_in, out, n.n_out + 1)) g->node[i].op = NULL;
 }
 
-bool tn_graph_put(tn_graph *g, size_t at, size_t like, const tn_op *op, const void *attr, const int32_t *in, int n_in,
-                  const int32_t *out, int n_out)
-{
-    if (!tn_graph_emit(g, op, attr, in, n_in, out, n_out)) return false;
-    tn_node *made = &g->node[--g->n_nodes];
-    made->region = g->node[like].region;
-    made->segment = g->node[like].segment;
-    made->file = g->node[like].file;
-    made->line = g->node[like].line;
-    g->node[at] = *made;
-    return true;
-}
-
-void tn_graph_close_up(tn_graph *g)
-{
-    size_t w = 0;
-    for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->node[i].op) g->node[w++] = g->node[i];
-    g->n_nodes = w;
-    for (size_t i = 0; i < w; i++)
-        for (int k = 0; k < g->node[i].n_out; k++)
-            if (g->tensor[g->node[i].out[k]].producer >= 0) g->tensor[g->node[i].out[k]].producer = (int32_t)i;
-    for (size_t i = 1; i < g->n_tensors; i++) g->tensor[i].producer = g->tensor[g->tensor[i].base].producer;
-}
-
 void tn_pass_fuse(tn_graph *g, bool recompute)
 {
     bool any = false;

@@ -98,12 +98,8 @@ static bool to_round(const tn_graph *g, const tn_node *n, int k)
 /* So that no workspace is asked for to round it again. */
 static void retype(tn_graph *g, tn_node *n, int k)
 {
-    tn_type *types = tn_arena_alloc(&g->memory, sizeof *types * (size_t)n->n_in);
-    if (!types) {
-        g->status = TN_MEMORY;
-        return;
-    }
-    memcpy(types, n->in_type, sizeof *types * (size_t)n->n_in);
+    tn_type *types = tn_graph_types(g, n->in_type, n->n_in);
+    if (!types) return;
     types[k].dtype = TN_BF16;
     n->in_type = types;
 }

@@ -11,8 +11,7 @@ typedef struct recompute {
     uint8_t *keep;        /* by base tensor: read outside its segment, an output, or assigned */
     uint8_t *clone;       /* by forward node */
     int32_t *twin;        /* by tensor: its recomputed copy, 0 = none (valid for one segment at a time) */
-    tn_node *list;        /* the new node table */
-    size_t n, capacity;
+    tn_nodes list;
 } recompute;
 
 static int32_t segment_of(const recompute *r, int32_t id)
@@ -44,15 +43,6 @@ static void mark_kept(recompute *r, const int32_t *changed)
     for (size_t i = 1; i < r->n0; i++)
         if (g->tensor[i].output) r->keep[g->tensor[i].base] = 1;
     for (size_t i = 0; i < g->n_assigns; i++) r->keep[g->tensor[g->assign[i].value].base] = 1;
-}
-
-static void push(recompute *r, const tn_node *n)
-{
-    if (tn_grow((void **)&r->list, &r->capacity, r->n + 1, sizeof *r->list) != TN_OK) {
-        r->g->status = TN_MEMORY;
-        return;
-    }
-    r->list[r->n++] = *n;
 }
 
 static bool recomputable(const recompute *r, int32_t id, int32_t segment)
@@ -115,7 +105,7 @@ static void push_clones(recompute *r, int32_t segment)
             if (r->twin[id]) g->tensor[r->twin[id]].live = twin_of(r, g->tensor[id].live);
         }
         n.out = twin_list(r, g->node[i].out, n.n_out);
-        push(r, &n);
+        tn_nodes_push(r->g, &r->list, &n);
     }
 }
 
@@ -132,7 +122,7 @@ void tn_pass_recompute(tn_graph *g, size_t n_forward)
         return;
     }
     mark_kept(&r, changed);
-    for (size_t i = 0; i < n_forward; i++) push(&r, &g->node[i]);
+    for (size_t i = 0; i < n_forward; i++) tn_nodes_push(g, &r.list, &g->node[i]);
     int32_t done = -1; /* the segment whose clones stand already */
     for (size_t i = n_forward; i < g->n_nodes && g->status == TN_OK; i++) {
         tn_node n = g->node[i];
@@ -146,14 +136,7 @@ void tn_pass_recompute(tn_graph *g, size_t n_forward)
             n.in = twin_list(&r, n.in, n.n_in);
             if (n.backward) n.out = twin_list(&r, n.out, n.n_out);
         }
-        push(&r, &n);
+        tn_nodes_push(g, &r.list, &n);
     }
-    if (g->status != TN_OK) {
-        tn_free(r.list);
-        return;
-    }
-    tn_free(g->node);
-    g->node = r.list;
-    g->n_nodes = r.n;
-    g->cap_nodes = r.capacity;
+    tn_graph_take(g, &r.list);
 }

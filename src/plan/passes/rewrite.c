@@ -87,22 +87,12 @@ void tn_pass_dead(tn_graph *g)
 
 typedef struct legal {
     tn_graph *g;
-    tn_node *list;
-    size_t n, capacity;
+    tn_nodes list;
     bool strided;
     tn_layout layout;
     bool half;         /* the node's kernel takes half precision wherever it is */
     uint64_t in_place; /* arguments the kernel takes as they are: a copy would not be the tensor it changes */
 } legal;
-
-static void put(legal *l, const tn_node *n)
-{
-    if (tn_grow((void **)&l->list, &l->capacity, l->n + 1, sizeof *l->list) != TN_OK) {
-        l->g->status = TN_MEMORY;
-        return;
-    }
-    l->list[l->n++] = *n;
-}
 
 /* Moves the node that tn_graph_emit has just appended to the new list. */
 static void put_copy(legal *l, int32_t from, int32_t to, bool accumulate, const tn_node *of)
@@ -112,7 +102,7 @@ static void put_copy(legal *l, int32_t from, int32_t to, bool accumulate, const 
     if (!c) return;
     c->region = of->region;
     c->segment = of->segment;
-    put(l, c);
+    tn_nodes_push(l->g, &l->list, c);
     l->g->n_nodes--;
 }
 
@@ -200,7 +190,7 @@ void tn_pass_legalize(tn_graph *g, tn_device device)
         l.in_place = n.op->flags & TN_OP_WRITES_IN0 ? 1 : 0;
         l.half = device != TN_CPU && !(n.op->flags & TN_OP_FULL);
         if (n.op == &tn_op_copy || n.op == &tn_op_fill) {
-            put(&l, &n);
+            tn_nodes_push(g, &l.list, &n);
             continue;
         }
         int backs;
@@ -218,15 +208,8 @@ void tn_pass_legalize(tn_graph *g, tn_device device)
         } else {
             backs = legalize_writes(&l, n.out, n.n_out, 0, NULL, back);
         }
-        put(&l, &n);
+        tn_nodes_push(g, &l.list, &n);
         for (int k = 0; k < backs; k++) put_copy(&l, back[k].from, back[k].to, back[k].accumulate, &n);
     }
-    if (g->status != TN_OK) {
-        tn_free(l.list);
-        return;
-    }
-    tn_free(g->node);
-    g->node = l.list;
-    g->n_nodes = l.n;
-    g->cap_nodes = l.capacity;
+    tn_graph_take(g, &l.list);
 }

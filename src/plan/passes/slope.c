@@ -4,8 +4,6 @@
  * the other node forgets that it has an activation. */
 #include "plan/graph.h"
 
-#include <string.h>
-
 /* The one node that writes the gradient at `id`, which `reader` alone reads; -1: there are more. */
 static int64_t only_writer(const tn_graph *g, int32_t id, size_t reader)
 {
@@ -45,12 +43,8 @@ static bool waits_for_slope(const tn_graph *g, const tn_node *n)
 /* Nothing to multiply by any more, and no workspace for the product. */
 static void forget_slope(tn_graph *g, tn_node *n)
 {
-    tn_type *types = tn_arena_alloc(&g->memory, sizeof *types * (size_t)n->n_out);
-    if (!types) {
-        g->status = TN_MEMORY;
-        return;
-    }
-    memcpy(types, n->out_type, sizeof *types * (size_t)n->n_out);
+    tn_type *types = tn_graph_types(g, n->out_type, n->n_out);
+    if (!types) return;
     types[n->op->fusion.pre_out].absent = true;
     n->out_type = types;
     n->reads_out &= ~((uint64_t)1 << n->op->fusion.pre_out);

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "io/yaml_settings.h"
-#include "plan/switches.h"
+#include "plan/plan.h"
 #include "train/source/env.h"
 #include "tasks/task.h"
 #include "train/source/task_setup.h"

@@ -37,7 +37,7 @@ static tn_status count_windows(const tn_receptive_field_options *o, int64_t G, i
     }
     if (*out > 0) return TN_OK;
     return tn_error(TN_USAGE,
-                    "no held-out document has more than %lld tokens, the longest has %llu: ask for a shorter context",
+                    "no held-out document has more than %lld tokens, the longest has %llu: use a shorter context",
                     (long long)o->whole, (unsigned long long)longest);
 }
 
@@ -115,7 +115,7 @@ static tn_status score(const tn_receptive_field_options *o, const windows *w, tn
         }
         TN_RETURN_IF(tn_trainer_eval(t, &mean));
         const float *nll = tn_trainer_output(t, "nll", &count); /* 0 where nothing is scored */
-        if (!nll || count != f.batch * n) return tn_error(TN_INTERNAL, "the plan puts out no loss by label");
+        if (!nll || count != f.batch * n) return tn_error(TN_INTERNAL, "the plan has no loss by label");
         for (int64_t i = 0; i < f.batch * n && first + i / n < all; i++)
             loss[(first + i / n) / parts] += (double)nll[i];
     }
@@ -164,7 +164,7 @@ tn_status tn_receptive_field_measure(const tn_receptive_field_options *o, tn_rec
     windows w = { 0 };
     *out = (tn_receptive_field){ 0 };
     if (o->whole < 8)
-        return tn_error(TN_USAGE, "an effective context is looked for in 8 tokens or more, not in %lld",
+        return tn_error(TN_USAGE, "measuring the effective context needs 8 tokens or more, not %lld",
                         (long long)o->whole);
     for (int64_t n = 1; n < o->whole && out->n < TN_REACH_ROWS - 1; n *= 2) out->row[out->n++].given = n;
     out->row[out->n++].given = o->whole;

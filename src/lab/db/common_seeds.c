@@ -98,7 +98,7 @@ static tn_status settle(tn_lab *lab, const tn_study_plan *p, const tn_trial *t, 
     char *y = tn__numbers_write(of->y, p->n_objectives);
     if (!y) return TN_MEMORY;
     if (of->failed)
-        snprintf(error, sizeof error, "%lld of %lld seeds did not end well; %s: %.150s", (long long)of->failed,
+        snprintf(error, sizeof error, "%lld of %lld seeds failed; %s: %.150s", (long long)of->failed,
                  (long long)of->ended, tn_trial_state_name(of->wrong->state), of->wrong->error);
     tn_status s =
         tn__db_do(lab,

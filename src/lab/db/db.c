@@ -50,15 +50,15 @@ tn_status tn__db_error(tn_lab *lab, int code)
     switch (code & 0xff) {
     case SQLITE_NOMEM: return tn_error(TN_MEMORY, "out of memory while reading or writing %s", path);
     case SQLITE_FULL:
-        return tn_error(
-            TN_DISK,
-            "cannot write %s: the disk is full; what was recorded is safe: make room, then the same command goes on",
-            path);
+        return tn_error(TN_DISK,
+                        "cannot write %s: the disk is full; what was recorded is safe: free some space, then rerun "
+                        "this command to resume",
+                        path);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return tn_error(TN_DISK,
-                        "%s is locked: another process has been writing to it for %d s; end that one (`fuser %s` names "
-                        "it), then the same command goes on",
+                        "%s is locked: another process has held the write lock for %d s; stop it (`fuser %s` shows "
+                        "which), then rerun this command to resume",
                         path, lab->busy_ms / 1000, path);
     case SQLITE_READONLY:
     case SQLITE_PERM:
@@ -70,10 +70,10 @@ tn_status tn__db_error(tn_lab *lab, int code)
     case SQLITE_CANTOPEN:
         return tn_error(
             TN_DISK,
-            "cannot open %s: %s; see that its folder is there and writable, or name another one with --db=FILE", path,
-            said);
+            "cannot open %s: %s; check that its folder exists and is writable, or name another one with --db=FILE",
+            path, said);
     case SQLITE_NOTADB:
-        return tn_error(TN_BAD_FILE, "%s is not a database of a laboratory: name another file with --db=FILE", path);
+        return tn_error(TN_BAD_FILE, "%s is not a tenon lab database: name another file with --db=FILE", path);
     case SQLITE_ERROR: /* our own statements are right, so it is the file that has not what they ask for */
     case SQLITE_FORMAT:
     case SQLITE_MISMATCH:
@@ -299,11 +299,11 @@ static tn_status check_journal(const char *path)
     const bool bad = size > 8 && pread(fd, end, sizeof end, size - 8) == 8 && memcmp(end, magic, sizeof end) == 0;
     close(fd);
     if (!bad) return TN_OK;
-    return tn_error(
-        TN_BAD_FILE,
-        "%.640s-journal was not left by a laboratory: it would remove another file; move it away, or name another "
-        "database with --db=FILE",
-        path);
+    return tn_error(TN_BAD_FILE,
+                    "%.640s-journal was not written by tenon: rolling it back would delete another file; move it away, "
+                    "or name another "
+                    "database with --db=FILE",
+                    path);
 }
 
 static tn_status check_place(const char *path, bool write)
@@ -319,11 +319,11 @@ static tn_status check_place(const char *path, bool write)
         return tn_error(TN_USAGE, "%.640s is a link: name the database itself with --db=FILE", path);
     TN_RETURN_IF(check_journal(path));
     if (!write && access(path, F_OK) != 0)
-        return tn_error(TN_BAD_FILE, "there is no database %.640s: `tenon lab run STUDY.yaml` makes one", path);
+        return tn_error(TN_BAD_FILE, "no database %.640s: `tenon lab run STUDY.yaml` creates one", path);
     if (write && access(path, F_OK) != 0) TN_RETURN_IF(tn_dir_make(dir));
     if (statfs(dir, &fs) == 0 && tn__is_network((unsigned long)fs.f_type))
         return tn_error(TN_USAGE,
-                        "%.640s is on a network filesystem, where locks cannot be relied on: put the database on a "
+                        "%.640s is on a network filesystem, where file locks are unreliable: put the database on a "
                         "local disk with --db=FILE",
                         path);
     return TN_OK;
@@ -350,12 +350,12 @@ static tn_status check_ours(tn_lab *lab, bool *empty)
         return tn_error(TN_BAD_FILE, "%.640s is another program's database: name another file with --db=FILE",
                         lab->path);
     if (version < 1)
-        return tn_error(TN_BAD_FILE, "%.640s is damaged (its tables are of version %lld): restore it from a copy",
-                        lab->path, (long long)version);
+        return tn_error(TN_BAD_FILE, "%.640s is damaged (schema version %lld): restore it from a copy", lab->path,
+                        (long long)version);
     if (version > TN_LAB_VERSION)
         return tn_error(
             TN_BAD_FILE,
-            "%.640s was written by a newer tenon (version %lld of its tables, this one knows %d): use that one",
+            "%.640s was written by a newer tenon (schema version %lld, this one reads up to %d): use the newer one",
             lab->path, (long long)version, TN_LAB_VERSION);
     return TN_OK;
 }

@@ -53,7 +53,7 @@ static tn_status no_study(tn_lab *lab, const char *study)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
     tn_arena_free(&arena);
     if (s != TN_OK) return s;
-    if (n == 0) return tn_error(TN_USAGE, "%.640s has no study yet: `tenon lab run STUDY.yaml` begins one", lab->path);
+    if (n == 0) return tn_error(TN_USAGE, "%.640s has no study yet: `tenon lab run STUDY.yaml` starts one", lab->path);
     if (!study) return tn_error(TN_USAGE, "%.640s has %zu studies: name one of %s", lab->path, n, list);
     return tn_error(TN_USAGE, "%.640s has no study %.80s: it has %s", lab->path, study, list);
 }
@@ -134,7 +134,7 @@ static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
     if (!s->name || !s->path || !s->text || !s->overrides || !kinds) return out_of_memory(lab);
     TN_RETURN_IF(tn__study_plan_of(s, &s->arena, &plan));
     if (strcmp(plan.name, s->name) != 0)
-        return tn_error(TN_BAD_FILE, "%.640s is damaged: study %.80s calls itself %.80s", lab->path, s->name,
+        return tn_error(TN_BAD_FILE, "%.640s is damaged: study %.80s is named %.80s in its file", lab->path, s->name,
                         plan.name);
     take_kinds(&plan, kinds);
     take_ways(&plan, kinds);
@@ -161,7 +161,7 @@ static tn_status load_study(tn_lab *lab, int64_t id, tn_study *s)
                    "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?", &q,
                    TN_DB_VALUES(TN_DB_INT(id))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
-    if (!row) return tn_error(TN_BAD_FILE, "a study of %.640s went away while it was read: try again", lab->path);
+    if (!row) return tn_error(TN_BAD_FILE, "a study of %.640s was deleted while it was read: try again", lab->path);
     const tn_status st = fill_study(lab, q, s);
     sqlite3_reset(q);
     return st;
@@ -177,14 +177,14 @@ static tn_status read_trial(const tn_lab *lab, sqlite3_stmt *q, tn_study *s, tn_
                   kind = sqlite3_column_int64(q, 3);
     if (side < 0 || side >= (int64_t)s->n_sides || state < 0 || state >= TN_TRIAL_STATES || kind < 0 ||
         kind > TN_TRIAL_COMPARE)
-        return tn_error(TN_BAD_FILE, "%.640s: trial %lld has numbers that its study %s has no meaning for", lab->path,
+        return tn_error(TN_BAD_FILE, "%.640s: trial %lld has values out of range for study %s", lab->path,
                         (long long)sqlite3_column_int64(q, 0), s->name);
     const size_t dims = s->sides[side].space.n, m = s->n_objectives;
     if ((sqlite3_column_type(q, 7) != SQLITE_NULL && !tn__numbers_whole(tn__db_text(q, 7), dims)) ||
         (sqlite3_column_type(q, 8) != SQLITE_NULL && !tn__numbers_whole(tn__db_text(q, 8), m)))
         return tn_error(
             TN_BAD_FILE,
-            "%.640s is damaged (trial %lld has not the numbers that its study asks for): restore it from a copy",
+            "%.640s is damaged (trial %lld does not have the values that its study needs): restore it from a copy",
             lab->path, (long long)sqlite3_column_int64(q, 0));
     double *x = NULL, *y = tn_arena_alloc(&s->arena, sizeof *y * m);
     if (!y) return out_of_memory(lab);
@@ -295,8 +295,8 @@ static tn_status add_row(const tn_lab *lab, sqlite3_stmt *q, tn_arena *arena, cu
     json_t *v, *all = tn_json_tree(text, strlen(text), 0, NULL);
     if (!json_is_object(all)) {
         json_decref(all);
-        return tn_error(TN_BAD_FILE,
-                        "%.640s: a report is not a JSON object: the database was changed by something else", lab->path);
+        return tn_error(TN_BAD_FILE, "%.640s: a report is not a JSON object: another program changed the database",
+                        lab->path);
     }
     double *to = c->value + c->n * TN_REPORT_METRICS;
     for (size_t i = 0; i < TN_REPORT_METRICS; i++) to[i] = NAN;

@@ -49,9 +49,8 @@ static tn_status same_study(tn_lab *lab, const tn_study_plan *p, int64_t *id)
     tn_status s = tn__study_plan_of(there, &arena, &before);
     if (s == TN_OK && strcmp(before.essence, p->essence) != 0)
         s = tn_error(TN_USAGE,
-                     "study %s of %.640s was begun with other words (%.300s has changed, or other key=value were "
-                     "given): name this one otherwise with "
-                     "`study: NAME`, or put it elsewhere with --db=FILE",
+                     "study %s in %.640s was started with other settings (%.300s has changed, or other key=value were "
+                     "given): rename this one with `study: NAME`, or use another database with --db=FILE",
                      p->name, lab->path, p->file);
     if (s == TN_OK) *id = there->id;
     tn_arena_free(&arena);

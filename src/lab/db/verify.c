@@ -60,7 +60,7 @@ static tn_status same_tables(tn_lab *lab, sqlite3 *ours)
         const bool there =
             sqlite3_step(theirs) == SQLITE_ROW && same_words(tn__db_text(mine, 1), tn__db_text(theirs, 0));
         sqlite3_reset(theirs);
-        if (!there) TN_TRY(damaged(lab, "its tables are not those that tenon makes"));
+        if (!there) TN_TRY(damaged(lab, "its tables do not match the schema"));
     }
 done:
     sqlite3_finalize(mine);
@@ -75,7 +75,7 @@ static tn_status check_schema(tn_lab *lab)
     char found[128];
     TN_RETURN_IF(first_text(lab, "SELECT name FROM sqlite_schema WHERE type = 'trigger'", found, sizeof found));
     if (found[0])
-        return tn_error(TN_BAD_FILE, "%.640s has a trigger (%.60s), which tenon never makes: drop it with `sqlite3`",
+        return tn_error(TN_BAD_FILE, "%.640s has a trigger (%.60s), which tenon never creates: drop it with `sqlite3`",
                         lab->path, found);
     tn_status s = TN_OK;
     if (sqlite3_open(":memory:", &ours) != SQLITE_OK ||
@@ -96,14 +96,14 @@ static const struct {
     int64_t since, until; /* versions of the tables */
     const char *sql;
 } checks[] = {
-    { 1, 2, "SELECT 'a row of ' || \"table\" || ' belongs to nothing' FROM pragma_foreign_key_check LIMIT 1" },
+    { 1, 2, "SELECT 'a row of ' || \"table\" || ' has no parent row' FROM pragma_foreign_key_check LIMIT 1" },
     { 1, 2,
-      "SELECT 'trial ' || id || ' compares one that is not there' FROM trial WHERE config <> 0 AND config NOT IN "
+      "SELECT 'trial ' || id || ' repeats a trial that does not exist' FROM trial WHERE config <> 0 AND config NOT IN "
       "(SELECT id FROM trial) LIMIT 1" },
     { 1, 2,
       "SELECT 'trials of study ' || study || ' are missing' FROM trial GROUP BY study, side, kind = 2 HAVING "
       "min(number) <> 0 OR max(number) <> count(*) - 1 LIMIT 1" },
-    { 1, 2, "SELECT 'trial ' || id || ' has impossible numbers' FROM trial WHERE attempt < 0 OR worker < 0 LIMIT 1" },
+    { 1, 2, "SELECT 'trial ' || id || ' has impossible values' FROM trial WHERE attempt < 0 OR worker < 0 LIMIT 1" },
     { 1, 1, "SELECT 'a report of trial ' || trial || ' is not a JSON object' FROM report WHERE " NO_OBJECT " LIMIT 1" },
     { 2, 2,
       "SELECT 'a report of trial ' || trial || ' is not a JSON object' FROM report WHERE sum IS NULL AND " NO_OBJECT

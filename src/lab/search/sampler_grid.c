@@ -53,12 +53,12 @@ static tn_status check(const tn_sampler_options *o, const tn_space *s)
         if (tn_dim_count(&s->dims[i]) == 0)
             return tn_error(
                 TN_USAGE,
-                "%s: a grid cannot count this range; give it a step (0.5..0.9 step 0.1), list its values, or use "
+                "%s: a grid needs countable values; add a step (0.5..0.9 step 0.1), list the values, or use "
                 "sampler random or tpe",
                 s->dims[i].key);
     if (count(s) > MOST_POINTS)
         return tn_error(TN_USAGE,
-                        "the grid has more than %" PRId64 " points; leave out values, or use sampler random or tpe",
+                        "the grid has more than %" PRId64 " points; remove some values, or use sampler random or tpe",
                         MOST_POINTS);
     return TN_OK;
 }

@@ -32,7 +32,7 @@ static tn_status check(const tn_sampler_options *o, const tn_space *s)
     if (o->population != 0 && (o->population < 2 || o->population > 1000000))
         return tn_error(TN_USAGE, "nsga2: population %" PRId64 " must be 2 or more", o->population);
     if (!is_chance(o->crossover) || !is_chance(o->swap) || !is_chance(o->mutation))
-        return tn_error(TN_USAGE, "nsga2: crossover, swap and mutation are chances between 0 and 1");
+        return tn_error(TN_USAGE, "nsga2: crossover, swap and mutation are probabilities between 0 and 1");
     if (!(o->eta >= 0 && o->eta <= 1000)) return tn_error(TN_USAGE, "nsga2: eta %g is outside 0..1000", o->eta);
     return TN_OK;
 }

@@ -94,7 +94,7 @@ static void grid_once(void **state)
     }
     assert_true(x[0][0] == 0 && x[0][1] == 2 && x[0][4] == 8 && x[1][4] == 16 && x[2][1] == 3);
     assert_fails(g->draw(&o, &s, NULL, POINTS, off), TN_USAGE, "22 points");
-    assert_fails(g->check(&o, &space), TN_USAGE, "lr: a grid cannot count");
+    assert_fails(g->check(&o, &space), TN_USAGE, "lr: a grid needs countable values");
     tn_dim many[30];
     for (size_t i = 0; i < 30; i++) many[i] = counted[0], many[i].key = NULL;
     assert_fails(g->check(&o, &(tn_space){ many, 30 }), TN_USAGE, "more than 10000000");

@@ -67,7 +67,7 @@ static tn_status those_there(const tn_study *s, tn_side_set asked, tn_side_set *
             *out |= (tn_side_set)1 << t->side;
     }
     return *out ? TN_OK
-                : tn_error(TN_USAGE, "no side of study %s%s has a trial that is done: run the study first", s->name,
+                : tn_error(TN_USAGE, "no side of study %s%s has a finished trial: run the study first", s->name,
                            asked ? " that --sides names" : "");
 }
 
@@ -101,7 +101,7 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, siz
             if (!to->n && e != TN_EFFORT_TRIALS)
                 c.effort[e] = NAN; /* less than one trial of this side costs: nothing to compare */
             if (!to->n && e == TN_EFFORT_TRIALS)
-                return tn_error(TN_USAGE, "side %s of study %s has no trial that is done: run the study first",
+                return tn_error(TN_USAGE, "side %s of study %s has no finished trial: run the study first",
                                 s->sides[i].name, s->name);
         }
     }
@@ -165,7 +165,7 @@ tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_sid
     if (!n)
         return tn_error(
             TN_USAGE,
-            "%s and %s have no common seed that ended well: run `tenon lab compare` again, or with more --seeds",
+            "%s and %s have no common seed that finished: run `tenon lab compare` again, or with more --seeds",
             s->sides[a->side].name, s->sides[b->side].name);
     return tn_paired_compare(x, y, n, out);
 }
@@ -224,7 +224,7 @@ tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *
     if (!v || !r) return tn_error(TN_MEMORY, "out of memory");
     if (tn_side_count(c->sides, s->n_sides) < 2)
         return tn_error(
-            TN_USAGE, "one side of study %s has trials that are done, and a comparison needs two: run the study first",
+            TN_USAGE, "only one side of study %s has finished trials, and a comparison needs two: run the study first",
             s->name);
     for (int e = 0; e < TN_EFFORTS; e++) {
         if (isnan(c->effort[e])) continue;

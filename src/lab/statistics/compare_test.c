@@ -175,8 +175,7 @@ static void left_out(void **state)
     size_t n;
     open_world(&w, three);
     assert_ok(tn_lab_load(w.lab, NULL, &s));
-    assert_fails(tn_compare_pick(s, w.lab, 4, 2, &w.arena, &c), TN_USAGE,
-                 "that --sides names has a trial that is done");
+    assert_fails(tn_compare_pick(s, w.lab, 4, 2, &w.arena, &c), TN_USAGE, "that --sides names has a finished trial");
     assert_ok(tn_compare_pick(s, w.lab, 6, 2, &w.arena, &c));
     assert_true(c.sides == 2 && c.contenders[0].n == 0 && c.contenders[1].n == 2 && c.contenders[2].n == 0);
     assert_fails(tn_compare_judge(s, w.lab, &c, NAN, &w.arena, &v, &n), TN_USAGE, "needs two");
@@ -198,8 +197,7 @@ static void left_out(void **state)
     assert_ok(tn_compare_judge(s, w.lab, &c, NAN, &w.arena, &v, &n));
     assert_int_equal(n, 3);
     for (size_t k = 0; k < n; k++) assert_true(v[k].a == 0 && v[k].b == 1 && v[k].judged.better == 1);
-    assert_fails(tn_standings(s, w.lab, &c, 2, NAN, &w.arena, &rows, &n), TN_USAGE,
-                 "side idle has no trial that is done");
+    assert_fails(tn_standings(s, w.lab, &c, 2, NAN, &w.arena, &rows, &n), TN_USAGE, "side idle has no finished trial");
     assert_ok(tn_standings(s, w.lab, &c, 1, NAN, &w.arena, &rows, &n));
     assert_true(n == 2 && rows[0].runs.side == 0 && rows[0].judged.better == 1 && rows[1].runs.side == 1 &&
                 !rows[1].paired.n);

@@ -89,8 +89,7 @@ tn_status tn_importance(const tn_space *space, const tn_seen *seen, size_t objec
     size_t usable = 0;
     for (size_t i = 0; i < seen->n; i++) usable += counts(seen, i, objective);
     if (usable < LEAST)
-        return tn_error(TN_USAGE, "importance needs %d trials that ran to their end, there are %zu: run more", LEAST,
-                        usable);
+        return tn_error(TN_USAGE, "importance needs %d finished trials, and there are %zu: run more", LEAST, usable);
     const size_t n = usable < MOST ? usable : MOST;
     double *u = tn_alloc(n * dims * sizeof *u), *y = tn_alloc(n * sizeof *y), *sum = tn_alloc(2 * dims * sizeof *sum);
     tn_keyed *edges = tn_alloc(2 * n * sizeof *edges);
@@ -100,7 +99,7 @@ tn_status tn_importance(const tn_space *space, const tn_seen *seen, size_t objec
     TN_TRY(tn_tree_maker_open(u, y, n, dims, &m));
     const size_t trees = grow_all(&m, seed, edges, sum);
     if (trees == 0)
-        TN_FAIL(TN_USAGE, "objective %zu is the same in all trials: there is nothing to explain", objective + 1);
+        TN_FAIL(TN_USAGE, "objective %zu is the same in all trials: nothing can be important for it", objective + 1);
     for (size_t d = 0; d < dims; d++) {
         const double mean = sum[d] / (double)trees;
         part[d] = mean;

@@ -85,15 +85,15 @@ static int untie(const tn_study *s, const tn_against_published_side *a, const tn
     static const double CLEAR = 0.05; /* the report's */
     const tn_trial *p = a->best[0], *q = b->best[0];
     const size_t seconds = objective_named(s, "seconds");
-    *decided = "nothing: a tie in everything the rule looks at";
+    *decided = "a tie by every criterion of the rule";
     if (!p || !q) return p ? -1 : q != NULL;
     if (fabs(p->y[0] - q->y[0]) > CLEAR) {
-        *decided = "front points are equal; the best differ by more than 0.05";
+        *decided = "equally many front points; the best values differ by more than 0.05";
         return better(s, 0, p->y[0], q->y[0]) ? -1 : 1;
     }
     if (seconds == s->n_objectives || isnan(p->y[seconds]) || isnan(q->y[seconds]) || p->y[seconds] == q->y[seconds])
         return 0;
-    *decided = "front points are equal and the best are close; the faster of these";
+    *decided = "equally many front points, and close best values; the faster of these";
     return p->y[seconds] < q->y[seconds] ? -1 : 1;
 }
 

@@ -56,7 +56,7 @@ tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, i
     if (!v) return no_memory();
     if (!tn_side_in(c->sides, (size_t)against))
         return tn_error(TN_USAGE,
-                        "side %s has no trial that is done, or is not in --sides: run the study first, or name another "
+                        "side %s has no finished trial, or is not in --sides: run the study first, or name another "
                         "with --against",
                         s->sides[against].name);
     for (size_t i = 0; i < s->n_sides; i++) {
@@ -121,7 +121,7 @@ tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing 
         count += series[count].n > 0;
     }
     if (!count) return tn_error(TN_USAGE, "no comparison of study %s has reported a curve", s->name);
-    *out = (tn_plot){ .title = tn_arena_printf(arena, "%s: %s on the validation part, mean over seeds", s->name,
+    *out = (tn_plot){ .title = tn_arena_printf(arena, "%s: %s on the validation split, mean over seeds", s->name,
                                                s->objectives[0].name),
                       .x_label = "steps",
                       .y_label = s->objectives[0].name,

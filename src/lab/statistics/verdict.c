@@ -68,12 +68,11 @@ static void look(const double *a, const double *b, double same, tn_paired *r)
 tn_status tn_paired_compare(const double *a, const double *b, size_t n, tn_paired *out)
 {
     double largest = 0, sum = 0;
-    if (!n) return tn_error(TN_USAGE, "no common seed to compare two sides by: run them on the same seeds");
+    if (!n) return tn_error(TN_USAGE, "the two sides have no common seed: run them on the same seeds");
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(a[i]) || !isfinite(b[i]))
-            return tn_error(
-                TN_USAGE, "pair %zu is not finite (%g and %g): run the trial that failed again, or leave its seed out",
-                i + 1, a[i], b[i]);
+            return tn_error(TN_USAGE, "pair %zu is not finite (%g and %g): rerun the failed trial, or exclude its seed",
+                            i + 1, a[i], b[i]);
         largest = fmax(largest, fmax(fabs(a[i]), fabs(b[i])));
         sum += a[i] - b[i];
     }

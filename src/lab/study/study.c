@@ -46,7 +46,7 @@ static tn_status read_field(const tn_study_reader *r, const tn_field *f, const t
     }
     if (v->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, v, "%s takes one value", f->key);
     if (f->kind == TN_FIELD_TEXT) {
-        if (!v->text[0]) return TN__STUDY_FAIL(r, v, "%s is empty: give it a value, or leave the line out", f->key);
+        if (!v->text[0]) return TN__STUDY_FAIL(r, v, "%s is empty: give it a value, or remove the line", f->key);
         *(const char **)at = v->text;
         return TN_OK;
     }
@@ -101,7 +101,7 @@ tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const c
 static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_objective *out)
 {
     char name[64] = "", way[8] = "", reference[40] = "", rest[2] = "", *end;
-    if (v->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, v, "%s", "an objective is written: loss min 10");
+    if (v->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, v, "%s", "write an objective as: loss min 10");
     const int n = sscanf(v->text, "%63s %7s %39s %1s", name, way, reference, rest);
     if (n < 1 || n > 3)
         return TN__STUDY_FAIL(r, v, "\"%.80s\": an objective is a name, max or min, and a reference: loss min 10",
@@ -138,7 +138,7 @@ static tn_status read_objectives(const tn_study_reader *r, const tn_yaml *v, tn_
         TN_RETURN_IF(read_objective(r, c, &list[i]));
         for (size_t j = 0; j < i; j++)
             if (strcmp(list[i].name, list[j].name) == 0)
-                return TN__STUDY_FAIL(r, c, "%s is an objective twice", list[i].name);
+                return TN__STUDY_FAIL(r, c, "objective %s is listed twice", list[i].name);
     }
     out->objectives = list;
     out->n_objectives = n;
@@ -184,8 +184,8 @@ static tn_status no_such(const tn_study_reader *r, const tn_yaml *v, const char 
         tn_nearest_try(&near, nth(i));
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", nth(i));
     }
-    if (near.best) return TN__STUDY_FAIL(r, v, "there is no %s %.60s: did you mean %s?", what, name, near.best);
-    return TN__STUDY_FAIL(r, v, "there is no %s %.60s: there are %s", what, name, names);
+    if (near.best) return TN__STUDY_FAIL(r, v, "unknown %s %.60s: did you mean %s?", what, name, near.best);
+    return TN__STUDY_FAIL(r, v, "unknown %s %.60s: choose one of %s", what, name, names);
 }
 
 static tn_status read_sampler(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
@@ -225,7 +225,7 @@ static tn_status read_pruner(const tn_study_reader *r, const tn_yaml *v, tn_stud
     out->pruning = c.p;
     out->cohort = c.cohort;
     if (c.with && strcmp(c.with, "parameters") != 0)
-        return TN__STUDY_FAIL(r, v, "pruner: with: \"%.60s\": only parameters are known before a trial ends", c.with);
+        return TN__STUDY_FAIL(r, v, "pruner: with takes only parameters, not \"%.60s\"", c.with);
     out->prune_size = c.with != NULL;
     TN_RETURN_IF(tn__study_at(r, tn_pruner_check(&out->pruning), "pruner", v ? v->line : 1));
     out->prune_by = c.metric ? c.metric : first_learned(out);
@@ -246,7 +246,7 @@ static tn_status read_rules(const tn_study_reader *r, const tn_yaml *v, tn_study
     if (!rules || !texts) return TN_MEMORY;
     const tn_yaml *c = v->kind == TN_YAML_LIST ? v->first : v;
     for (size_t i = 0; i < n; i++, c = c->next) {
-        if (c->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, c, "%s", "a rule is one text: \"loss > 100\"");
+        if (c->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, c, "%s", "a rule is one string: \"loss > 100\"");
         TN_RETURN_IF(tn__study_at(r, tn_rule_parse(c->text, &rules[i]), "rules", c->line));
         texts[i] = c->text;
     }
@@ -315,7 +315,7 @@ static tn_status read_transfer(const tn_study_reader *r, const tn_yaml *v, tn_st
         tn__study_fields(r, v, "transfer", transfer_table, sizeof transfer_table / sizeof *transfer_table, &t));
     const char *slash = t.from ? strrchr(t.from, '/') : NULL;
     if (!slash || slash == t.from || !slash[1])
-        return TN__STUDY_FAIL(r, v, "%s", "transfer: from names a database and a study in it: phase0.db/xor");
+        return TN__STUDY_FAIL(r, v, "%s", "transfer: from takes DATABASE/STUDY: phase0.db/xor");
     out->from_db = tn_arena_printf(r->arena, "%.*s", (int)(slash - t.from), t.from);
     out->from_study = slash + 1;
     out->from_best = t.best;
@@ -328,12 +328,13 @@ static tn_status read_parameters(const tn_study_reader *r, const top *t, tn_stud
     const tn_field number = { "parameters", TN_FIELD_COUNT, 0, 1, 1e15 };
     double x = 0;
     if (t->width && !t->parameters)
-        return tn_error(TN_USAGE, "%s: width is for `parameters`: say how many, or `parameters: first`", r->file);
+        return tn_error(TN_USAGE, "%s: width needs `parameters`: add a number of them, or `parameters: first`",
+                        r->file);
     out->width = t->width;
     if (!t->parameters) return TN_OK;
     if (t->parameters->kind != TN_YAML_TEXT)
         return TN__STUDY_FAIL(r, t->parameters, "%s",
-                              "parameters is a number, or first: as many as the first side has");
+                              "parameters takes a number, or first (as many as the first side has)");
     if (strcmp(t->parameters->text, "first") == 0) x = TN_STUDY_FIRST;
     else TN_RETURN_IF(read_number(r, &number, t->parameters, &x));
     out->parameters = (int64_t)x;
@@ -349,10 +350,10 @@ static tn_status read_seeds(const tn_study_reader *r, const top *t, tn_study_pla
     if (strcmp(out->sampler->name, "grid") != 0)
         return tn_error(
             TN_USAGE,
-            "%s: seeds runs every point there is: use `sampler: grid`, or `lab compare --seeds=%lld` after a search",
+            "%s: seeds runs every point of a grid: use `sampler: grid`, or `lab compare --seeds=%lld` after a search",
             r->file, (long long)t->seeds);
     if (strcmp(out->pruner->name, "none") != 0)
-        return tn_error(TN_USAGE, "%s: with seeds every trial runs to its end: leave pruner out", r->file);
+        return tn_error(TN_USAGE, "%s: seeds and pruner exclude each other: remove pruner", r->file);
     for (size_t i = 0; i < out->n_sides; i++) {
         const int64_t n = out->sampler->count(&out->sides[i].space);
         most = n > most ? n : most;
@@ -406,7 +407,8 @@ static tn_status check_name(const tn_study_reader *r, const char *name)
     if (strlen(name) > 64 ||
         strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != strlen(name) ||
         *name == '.' || *name == '-')
-        return tn_error(TN_USAGE, "study: \"%.70s\" is no name: letters, digits, _, - and ., at most 64  (%s)", name,
+        return tn_error(TN_USAGE,
+                        "study: \"%.70s\" is not a valid name: use letters, digits, _, - and ., at most 64  (%s)", name,
                         r->file);
     return TN_OK;
 }
@@ -420,7 +422,7 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     TN_RETURN_IF(tn__study_fields(r, tree, "a study", top_table, sizeof top_table / sizeof *top_table, &t));
     TN_RETURN_IF(check_name(r, t.study));
     if (!t.trials && !t.seeds)
-        return tn_error(TN_USAGE, "%s does not say how many trials a side has: add `trials: 100`", r->file);
+        return tn_error(TN_USAGE, "%s has no number of trials per side: add `trials: 100`", r->file);
     *out = (tn_study_plan){ .name = t.study,
                             .file = r->file,
                             .db = t.db,
@@ -442,7 +444,7 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     TN_RETURN_IF(read_seeds(r, &t, out));
     for (size_t i = 0; t.published && i < out->n_objectives; i++)
         if (out->objectives[i].by_row)
-            return TN__STUDY_FAIL(r, t.published, "%s: say whether it should be max or min", out->objectives[i].name);
+            return TN__STUDY_FAIL(r, t.published, "%s: add max or min", out->objectives[i].name);
     TN_RETURN_IF(tn__study_published(r, t.published, out));
     return write_essence(r, tree, out);
 }

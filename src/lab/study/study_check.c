@@ -161,7 +161,7 @@ static tn_status check_width(const checker *c)
         char where[300];
         if (changed)
             return tn_error(TN_USAGE,
-                            "%s is searched, and `parameters` changes it: leave one of them out, or name another "
+                            "%s is searched, and `parameters` changes it: remove one of them, or name another "
                             "setting with `width`  (%s)",
                             key, place(c, c->side->search_line[i], where));
     }
@@ -208,8 +208,7 @@ static tn_status find_ways(const tn_study_plan *p)
     for (size_t i = 0; i < p->n_objectives; i++) {
         tn_objective *o = (tn_objective *)&p->objectives[i];
         const tn_metric_row *row = o->by_row ? tn_metric_find(&p->metrics, o->name) : NULL;
-        if (o->by_row && !row)
-            return tn_error(TN_USAGE, "objectives: %s: say whether it should be max or min  (%s)", o->name, p->file);
+        if (o->by_row && !row) return tn_error(TN_USAGE, "objectives: %s: add max or min  (%s)", o->name, p->file);
         if (row) o->maximise = row->better == TN_HIGHER;
     }
     return TN_OK;

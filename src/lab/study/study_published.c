@@ -44,7 +44,7 @@ static tn_status no_objective(const tn_study_reader *r, const tn_yaml *v, const 
         const size_t at = strlen(names);
         snprintf(names + at, sizeof names - at, "%s%s", k ? ", " : "", p->objectives[k].name);
     }
-    return TN__STUDY_FAIL(r, v, "published: %.60s is no objective of the study: it has %s", v->key, names);
+    return TN__STUDY_FAIL(r, v, "published: %.60s is not an objective of the study: choose one of %s", v->key, names);
 }
 
 static tn_status read_value(const tn_study_reader *r, const tn_yaml *v, const tn_objective *o, double *out)
@@ -69,7 +69,7 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *map, const
     if (!y) return tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
     for (size_t k = 0; k < p->n_objectives; k++) y[k] = NAN;
     if (map && map->kind != TN_YAML_MAP)
-        return TN__STUDY_FAIL(r, map, "%s", "published: points and best take objectives with values: { loss: 0.9 }");
+        return TN__STUDY_FAIL(r, map, "%s", "published: points and best take a map of objectives: { loss: 0.9 }");
     for (const tn_yaml *c = map ? map->first : NULL; c; c = c->next) {
         size_t k = 0;
         if (with_set && strcmp(c->key, "set") == 0) continue;
@@ -85,8 +85,7 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *map, const
 
 static tn_status read_set(const tn_study_reader *r, const tn_yaml *map, tn_published_point *out)
 {
-    if (map->kind != TN_YAML_MAP)
-        return TN__STUDY_FAIL(r, map, "%s", "published: set takes keys with values: { dim: 13 }");
+    if (map->kind != TN_YAML_MAP) return TN__STUDY_FAIL(r, map, "%s", "published: set takes a map: { dim: 13 }");
     const char **text = tn_arena_alloc(r->arena, sizeof *text * (map->n + 1));
     size_t *line = tn_arena_alloc(r->arena, sizeof *line * (map->n + 1)), n = 0;
     if (!text || !line) return TN_MEMORY;
@@ -169,10 +168,10 @@ tn_status tn__study_published(const tn_study_reader *r, const tn_yaml *v, tn_stu
     quoted q = { .note = "" };
     if (!v) return TN_OK;
     TN_RETURN_IF(tn__study_fields(r, v, "published", top_table, sizeof top_table / sizeof *top_table, &q));
-    if (!q.source) return TN__STUDY_FAIL(r, v, "%s", "published: say where the figures are from: source: \"...\"");
+    if (!q.source) return TN__STUDY_FAIL(r, v, "%s", "published: add the source of the figures: source: \"...\"");
     if (!q.sides || q.sides->kind != TN_YAML_MAP)
         return TN__STUDY_FAIL(r, v, "%s",
-                              "published: sides takes names with figures: { ep: { front: 24, points: [...] } }");
+                              "published: sides takes a map of figures: { ep: { front: 24, points: [...] } }");
     tn_published *p = tn_arena_alloc(r->arena, sizeof *p);
     tn_published_side *sides = tn_arena_alloc(r->arena, sizeof *sides * (out->n_sides + 1));
     if (!p || !sides) return TN_MEMORY;

@@ -57,12 +57,11 @@ static bool is_dimension(const tn_yaml *v) { return v->kind != TN_YAML_MAP || tn
 static tn_status flatten(const tn_study_reader *r, const tn_yaml *map, const char *lead, bool search, words *out)
 {
     if (map->kind != TN_YAML_MAP)
-        return TN__STUDY_FAIL(r, map, "%s takes keys with values: {dim: %s}", map->key,
-                              search ? "log int 4..512" : "64");
+        return TN__STUDY_FAIL(r, map, "%s takes a map: {dim: %s}", map->key, search ? "log int 4..512" : "64");
     for (const tn_yaml *c = map->first; c; c = c->next) {
         char key[KEY_BYTES];
         if (snprintf(key, sizeof key, "%s%s%s", lead, *lead ? "." : "", c->key) >= (int)sizeof key)
-            return TN__STUDY_FAIL(r, c, "%.80s... is no key of the settings", c->key);
+            return TN__STUDY_FAIL(r, c, "%.80s... is not a settings key", c->key);
         if (search ? !is_dimension(c) : c->kind == TN_YAML_MAP) {
             TN_RETURN_IF(flatten(r, c, key, search, out));
             continue;
@@ -70,7 +69,7 @@ static tn_status flatten(const tn_study_reader *r, const tn_yaml *map, const cha
         if (!search && c->kind == TN_YAML_LIST)
             return TN__STUDY_FAIL(r, c, "%s: a list is not a setting: write one value, or put the list under search",
                                   key);
-        if (find(out, key)) return TN__STUDY_FAIL(r, c, "%s is there twice", key);
+        if (find(out, key)) return TN__STUDY_FAIL(r, c, "%s is given twice", key);
         const char *kept = tn_arena_strdup(r->arena, key);
         if (!kept) return out_of_memory(r);
         TN_RETURN_IF(put(r, out, (word){ .key = kept, .value = c }));
@@ -113,7 +112,7 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *v, tn_dim 
     if (v->kind == TN_YAML_TEXT) return tn_dim_parse(v->text, r->arena, d);
     if (v->kind == TN_YAML_MAP) return tn_error(TN_USAGE, "values takes a range or a list");
     for (const tn_yaml *c = v->first; c; c = c->next) {
-        if (c->kind != TN_YAML_TEXT) return tn_error(TN_USAGE, "a list to search holds values only");
+        if (c->kind != TN_YAML_TEXT) return tn_error(TN_USAGE, "a list to search takes plain values only");
         if (n == MOST_KEYS) return tn_error(TN_USAGE, "a list to search has at most %d choices", MOST_KEYS);
         items[n++] = c->text;
     }
@@ -203,7 +202,7 @@ static tn_status merge(const tn_study_reader *r, const tn_yaml *set, const tn_ya
     TN_RETURN_IF(add_words(r, search, true, &w->search));
     for (size_t i = 0; i < w->search.n; i++)
         if (find(&w->set, w->search.w[i].key))
-            return TN__STUDY_FAIL(r, w->search.w[i].value, "%s is both set and searched: leave one of them out",
+            return TN__STUDY_FAIL(r, w->search.w[i].value, "%s is both set and searched: remove one of them",
                                   w->search.w[i].key);
     TN_RETURN_IF(add_words(r, own_search, true, &own));
     for (size_t i = 0; i < own.n; i++) {
@@ -214,8 +213,7 @@ static tn_status merge(const tn_study_reader *r, const tn_yaml *set, const tn_ya
     TN_RETURN_IF(add_words(r, own_set, false, &mine));
     for (size_t i = 0; i < mine.n; i++)
         if (find(&own, mine.w[i].key))
-            return TN__STUDY_FAIL(r, mine.w[i].value, "%s is both set and searched: leave one of them out",
-                                  mine.w[i].key);
+            return TN__STUDY_FAIL(r, mine.w[i].value, "%s is both set and searched: remove one of them", mine.w[i].key);
     TN_RETURN_IF(add_overrides(r, &mine));
     for (size_t i = 0; i < mine.n; i++) {
         drop(&w->search, mine.w[i].key);
@@ -265,7 +263,7 @@ tn_status tn__study_sides(const tn_study_reader *r, const tn_yaml *set, const tn
                           const char *base, tn_study_plan *out)
 {
     if (sides && (sides->kind != TN_YAML_MAP || sides->n == 0))
-        return TN__STUDY_FAIL(r, sides, "%s", "sides takes names with what is theirs: {ep: {set: {...}}, bp: {...}}");
+        return TN__STUDY_FAIL(r, sides, "%s", "sides takes a map: {ep: {set: {...}}, bp: {...}}");
     if (sides && sides->n > TN_STUDY_SIDES) return TN__STUDY_FAIL(r, sides, "at most %d sides", TN_STUDY_SIDES);
     const size_t n = sides ? sides->n : 1;
     tn_study_side *list = tn_arena_alloc(r->arena, sizeof *list * n);

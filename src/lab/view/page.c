@@ -62,12 +62,12 @@ static void put_facts(const tn_study *s, FILE *out)
     const time_t made = (time_t)s->created;
     if (gmtime_r(&made, &t)) strftime(when, sizeof when, "%Y-%m-%d %H:%M UTC", &t);
     fputs("<h1>Study ", out), put_text(out, s->name), fputs("</h1>\n<p class=\"note\">", out);
-    fprintf(out, "Begun %s; ran for %.1f minutes; sampler ", when, s->spent / 60);
+    fprintf(out, "Started %s; ran for %.1f minutes; sampler ", when, s->spent / 60);
     put_text(out, s->sampler), fputs(", pruner ", out), put_text(out, s->pruner);
-    fprintf(out, "; %lld trials planned for each side. Objectives: ", (long long)s->planned);
+    fprintf(out, "; %lld trials planned per side. Objectives: ", (long long)s->planned);
     for (size_t k = 0; k < s->n_objectives; k++) {
         fputs(k ? ", " : "", out), put_text(out, s->objectives[k].name);
-        fputs(s->objectives[k].maximise ? " (large)" : " (small)", out);
+        fputs(s->objectives[k].maximise ? " (max)" : " (min)", out);
     }
     fputs(".</p>\n", out);
 }
@@ -76,7 +76,7 @@ static tn_status put_sides(const tn_study *s, tn_arena *a, FILE *out)
 {
     fputs("<table><tr><th>side</th>", out);
     for (int st = 0; st < TN_TRIAL_STATES; st++) fprintf(out, "<th>%s</th>", tn_trial_state_name((tn_trial_state)st));
-    fputs("<th>working hours</th><th>front</th><th>hypervolume</th></tr>\n", out);
+    fputs("<th>trial hours</th><th>front size</th><th>hypervolume</th></tr>\n", out);
     for (size_t side = 0; side < s->n_sides; side++) {
         size_t count[TN_TRIAL_STATES] = { 0 }, front = 0;
         double seconds = 0, volume;
@@ -145,14 +145,14 @@ static void put_head(const tn_study *s, const char *first, FILE *out)
 {
     fprintf(out, "<tr><th>%s</th>", first);
     for (size_t i = 0; i < s->n_sides; i++) {
-        fputs("<th>", out), put_text(out, side_name(s, i)), fputs(": theirs</th><th>ours</th>", out);
+        fputs("<th>", out), put_text(out, side_name(s, i)), fputs(": published</th><th>ours</th>", out);
     }
     fputs("</tr>\n", out);
 }
 
 static void put_totals(const tn_study *s, const tn_against_published *b, FILE *out)
 {
-    static const char *const rows[] = { "points of the front", "not dominated by another front", "hours of trials",
+    static const char *const rows[] = { "points on the front", "not dominated by another front", "trial hours",
                                         "hypervolume" };
     fputs("<div class=\"wide\"><table>", out), put_head(s, "best", out);
     for (size_t k = 0; k < s->n_objectives; k++) {
@@ -186,12 +186,12 @@ static bool is_quoted(const tn_against_published *b, size_t k)
 static void put_points(const tn_study *s, const tn_against_published *b, FILE *out)
 {
     if (!b->n_points) return;
-    fputs("<p>Each published point, and our best that has no more parameters:</p>\n<div "
+    fputs("<p>Each published point, and our best trial with at most as many parameters:</p>\n<div "
           "class=\"wide\"><table><tr><th>side</th>",
           out);
     for (size_t k = 0; k < s->n_objectives; k++)
         if (is_quoted(b, k)) fputs("<th>", out), put_text(out, s->objectives[k].name), fputs("</th><th>ours</th>", out);
-    fputs("<th>trial</th><th class=\"set\">their settings</th></tr>\n", out);
+    fputs("<th>trial</th><th class=\"set\">published settings</th></tr>\n", out);
     for (size_t i = 0; i < b->n_points; i++) {
         const tn_against_published_point *p = &b->points[i];
         char name[NAME] = "-";
@@ -211,19 +211,19 @@ static tn_status put_beside(const tn_study *s, tn_arena *a, FILE *out)
     tn_against_published b;
     const tn_published *q = s->published;
     TN_RETURN_IF(tn_against_published_make(s, a, &b));
-    fputs("<h2>Beside what is published</h2>\n<p>", out), put_text(out, q->source), fputs("</p>\n", out);
+    fputs("<h2>Comparison with published figures</h2>\n<p>", out), put_text(out, q->source), fputs("</p>\n", out);
     if (q->note[0]) fputs("<p class=\"note\">Protocol: ", out), put_text(out, q->note), fputs("</p>\n", out);
-    if (q->hours > 0) fprintf(out, "<p>Hours in all: theirs %.4g, ours %.3g.</p>\n", q->hours, s->spent / 3600);
+    if (q->hours > 0) fprintf(out, "<p>Total hours: published %.4g, ours %.3g.</p>\n", q->hours, s->spent / 3600);
     put_totals(s, &b, out);
     if (s->n_sides > 1) {
-        fputs("<p>Winner: theirs <b>", out),
-            put_text(out, q->winner < 0 ? "not said" : side_name(s, (size_t)q->winner));
-        fputs("</b>; ours by their rule <b>", out),
+        fputs("<p>Winner: published <b>", out),
+            put_text(out, q->winner < 0 ? "not stated" : side_name(s, (size_t)q->winner));
+        fputs("</b>; ours by the published rule <b>", out),
             put_text(out, b.winner < 0 ? "none" : side_name(s, (size_t)b.winner));
         fprintf(out, "</b> (%s), by hypervolume <b>", b.decided),
             put_text(out, b.larger < 0 ? "none" : side_name(s, (size_t)b.larger));
         fputs("</b>. <span class=\"note\">The rule rewards large fronts; <code>tenon lab compare</code> decides on "
-              "common seeds and the test part.</span></p>\n",
+              "common seeds and the test split.</span></p>\n",
               out);
     }
     put_points(s, &b, out);
@@ -253,7 +253,7 @@ static tn_status put_chart(tn_study_chart c, const tn_study *s, tn_lab *lab, siz
 
 static tn_status put_charts(const tn_study *s, tn_lab *lab, FILE *out)
 {
-    fputs("<h2>How the search went</h2>\n", out);
+    fputs("<h2>Search history</h2>\n", out);
     TN_RETURN_IF(put_chart(TN_STUDY_HISTORY, s, lab, 0, 0, out));
     if (s->n_objectives > 1) fputs("<h2>Trade-offs</h2>\n", out);
     for (size_t k = 1; k < s->n_objectives; k++) TN_RETURN_IF(put_chart(TN_STUDY_PARETO, s, lab, 0, k, out));
@@ -263,9 +263,9 @@ static tn_status put_charts(const tn_study *s, tn_lab *lab, FILE *out)
         TN_RETURN_IF(put_chart(TN_STUDY_PARALLEL, s, lab, side, 0, out));
         fputs("</div>\n", out);
     }
-    fputs("<h2>What matters</h2>\n", out);
+    fputs("<h2>Parameter importance</h2>\n", out);
     TN_RETURN_IF(put_chart(TN_STUDY_IMPORTANCE, s, lab, 0, 0, out));
-    fputs("<h2>How they learned</h2>\n", out);
+    fputs("<h2>Learning curves</h2>\n", out);
     for (size_t side = 0; side < s->n_sides; side++) TN_RETURN_IF(put_chart(TN_STUDY_CURVES, s, lab, side, 0, out));
     fputs("<h2>Worker timeline</h2>\n", out);
     return put_chart(TN_STUDY_TIMELINE, s, lab, 0, 0, out);
@@ -285,7 +285,7 @@ tn_status tn_page_write(const tn_study *s, tn_lab *lab, FILE *out)
     if (st == TN_OK && s->published) st = put_beside(s, &a, out);
     for (size_t side = 0; st == TN_OK && side < s->n_sides; side++) st = put_best(s, side, &a, out);
     if (st == TN_OK) st = put_charts(s, lab, out);
-    fputs("<h2>The study's file</h2>\n<pre>", out), put_text(out, s->text ? s->text : "");
+    fputs("<h2>Study file</h2>\n<pre>", out), put_text(out, s->text ? s->text : "");
     fputs("</pre>\n</body></html>\n", out);
     tn_arena_free(&a);
     if (st == TN_OK && (ferror(out) || fflush(out))) st = tn_error(TN_DISK, "the report could not be written");

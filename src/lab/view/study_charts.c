@@ -148,8 +148,8 @@ static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
             place[i * axes + k] =
                 order[i]->x && !isnan(order[i]->x[k]) ? tn_dim_place(&space->dims[k], order[i]->x[k]) : NAN;
     }
-    const tn_parallel c = { .title = tn_arena_printf(a, "%s: the best tenth by %s is strong",
-                                                     side_name(s, (size_t)side), s->objectives[0].name),
+    const tn_parallel c = { .title = tn_arena_printf(a, "%s: best 10 %% by %s highlighted", side_name(s, (size_t)side),
+                                                     s->objectives[0].name),
                             .axes = v,
                             .n_axes = axes,
                             .n = e.n,
@@ -193,9 +193,9 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
             value[row * s->n_sides + side] = part[k], spread[row * s->n_sides + side] = wide[k];
         }
     }
-    if (!drawn) return tn_error(TN_USAGE, "importances need at least 20 trials that are done");
-    const tn_bars c = { .title = tn_arena_printf(a, "What %s depends on", s->objectives[objective].name),
-                        .x_label = "part of its variance (fANOVA)",
+    if (!drawn) return tn_error(TN_USAGE, "importance needs at least 20 finished trials");
+    const tn_bars c = { .title = tn_arena_printf(a, "Importance for %s", s->objectives[objective].name),
+                        .x_label = "fraction of variance (fANOVA)",
                         .names = names,
                         .groups = side_names(s, a),
                         .n = n,
@@ -227,7 +227,7 @@ static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
         lane[i] = t->worker > 0 ? t->worker - 1 : -1, state[i] = shown[t->state];
         if (state[i] >= 0) used[state[i]] = names[state[i]];
     }
-    const tn_timeline c = { .title = "Who worked when",
+    const tn_timeline c = { .title = "Worker timeline",
                             .x_label = "seconds",
                             .states = used,
                             .n_states = 5,
@@ -276,7 +276,7 @@ static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objecti
         n++;
     }
     if (!n) return tn_error(TN_USAGE, "no trial of %s has reported a curve", side_name(s, (size_t)side));
-    const tn_plot p = { .title = tn_arena_printf(a, "%s: how its trials learned", side_name(s, (size_t)side)),
+    const tn_plot p = { .title = tn_arena_printf(a, "%s: learning curves", side_name(s, (size_t)side)),
                         .x_label = "epoch",
                         .y_label = s->objectives[objective].name,
                         .series = v,

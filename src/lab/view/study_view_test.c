@@ -186,7 +186,7 @@ static void charts_and_page(void **state)
     fclose(out);
     assert_non_null(strstr(page, "<h1>Study s</h1>"));
     assert_non_null(strstr(page, "# &lt;script&gt;alert(1)")); /* its file */
-    assert_non_null(strstr(page, "Beside what is published</h2>\n<p>&lt;script&gt;one</p>"));
+    assert_non_null(strstr(page, "Comparison with published figures</h2>\n<p>&lt;script&gt;one</p>"));
     assert_non_null(strstr(page, "<td>&ge; 0.7</td>"));
     assert_non_null(strstr(page, "<td class=\"set\">dim=6</td>"));
     assert_non_null(strstr(page, ">published</text>")); /* in the chart of the front */

@@ -235,9 +235,9 @@ static void no_test_part(void **state)
     tn_study *s = run_seeds(&w);
     for (size_t i = 0; i < s->n; i++) {
         assert_int_equal(s->trials[i].state, TN_TRIAL_FAILED);
-        assert_non_null(strstr(s->trials[i].error, "the data have no test part to compare on"));
+        assert_non_null(strstr(s->trials[i].error, "the data have no test split to compare on"));
     }
-    assert_non_null(strstr(s->trials[0].error, "3 of 3 seeds did not end well"));
+    assert_non_null(strstr(s->trials[0].error, "3 of 3 seeds failed"));
     tn_study_free(s);
     tn_study_world_end(&w, true);
 }

@@ -211,11 +211,11 @@ tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
     json_t *rules = NULL, *costs = NULL;
     if (json_unpack((json_t *)from, "{s:o, s:o, s:F}", "rules", &rules, "solves", &costs, "eval_s", &l->eval_s) != 0 ||
         json_array_size(rules) != l->plan->n_rules || !load_costs(&l->costs, costs))
-        return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
+        return tn_error(TN_BAD_FILE, "the checkpoint belongs to another trial");
     for (size_t i = 0; i < l->plan->n_rules; i++) {
         json_int_t held, since;
         if (json_unpack(json_array_get(rules, i), "[I,I]", &held, &since) != 0 || !is_count(held) || !is_count(since))
-            return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
+            return tn_error(TN_BAD_FILE, "the checkpoint belongs to another trial");
         l->rules[i].held = held;
         l->rules[i].since = since;
     }

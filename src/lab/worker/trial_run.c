@@ -149,7 +149,7 @@ static tn_status open_session(trial *t, const double *x)
     if (s == TN_OK && t->on.source.text && t->c->kind == TN_TRIAL_COMPARE && tn_session_count(&t->on, TN_TEST) == 0)
         s = tn_error(
             TN_USAGE,
-            "the data have no test part to compare on: `tenon data prepare` them with test=FILE or test_frac=0.05");
+            "the data have no test split to compare on: `tenon data prepare` them with test=FILE or test_frac=0.05");
     if (s == TN_OK) s = set_rungs(t);
     if (s == TN_OK) t->parameters = (double)tn_trainer_parameters(t->on.trainer);
     tn_arena_free(&arena);
@@ -351,7 +351,7 @@ static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
         TN_RETURN_IF(s);
     }
     if (!*resumed && t->h->plan->keep && t->c->attempt == 1 && there(t->dir))
-        return tn_error(TN_USAGE, "%s is there from an earlier study: move it away", t->dir);
+        return tn_error(TN_USAGE, "%s already exists, from an earlier study: move it away", t->dir);
     if (!*resumed) TN_RETURN_IF(drop_dir(t));
     if (t->c->attempt > 1) TN_RETURN_IF(tn_lab_rewind(t->h->lab, t->c, *resumed ? state->step : -1, &rungs));
     return *resumed ? tn_trial_log_recall(&t->log, t->h->lab, t->c->trial) : TN_OK;
@@ -440,10 +440,8 @@ static tn_status finish_objectives(trial *t, double *y, tn_ending *e)
     }
     if (e->state == TN_TRIAL_DONE && missing) {
         e->state = TN_TRIAL_FAILED;
-        snprintf(
-            t->error, sizeof t->error,
-            "the trial has no %s: the model does not report it; `tenon train` writes what it does into metrics.jsonl",
-            missing);
+        snprintf(t->error, sizeof t->error,
+                 "the model does not report %s; `tenon train` writes what it reports into metrics.jsonl", missing);
     }
     return TN_OK;
 }

@@ -74,7 +74,7 @@ static tn_status heart_start(heart *h)
     pthread_mutex_init(&h->lock, NULL);
     make_condition(&h->end);
     h->runs = pthread_create(&h->thread, NULL, beat, h) == 0;
-    return h->runs ? TN_OK : tn_error(TN_MEMORY, "cannot start a thread for the worker's heart-beat");
+    return h->runs ? TN_OK : tn_error(TN_MEMORY, "cannot start a thread for the worker's heartbeat");
 }
 
 static void heart_stop(heart *h)
@@ -253,7 +253,8 @@ static tn_status look(lane *l, tn_claim *c, tn_claimed *got, bool *lost)
 static tn_status give_up(lane *l, const tn_claim *c, bool *lost)
 {
     char error[128];
-    snprintf(error, sizeof error, "begun %d times, and its process ended each time without a word: memory? a fault?",
+    snprintf(error, sizeof error,
+             "the worker died %d times without an error message (killed by the system? out of memory?)",
              c->attempt - 1);
     return tn_lab_end(
         l->host.lab, c, NULL, 0,

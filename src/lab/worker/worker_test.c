@@ -106,7 +106,7 @@ static const ending endings[] = {
       TN_TRIAL_FAILED, "use solver=picard" },
     { "an objective that nothing reports",
       "study: s\n" TASK "objectives: [beauty max]\ntrials: 1\nsearch: {dim: 4..5}\n", TN_TRIAL_FAILED,
-      "the trial has no beauty" },
+      "the model does not report beauty" },
     { "divergence",
       "study: s\nbase: xor_tep\nset: {task.size: 64, train.epochs: 1000, grad: bptt, jacobian: 1e6, train.optimizer: "
       "sgd, train.clip: 0, train.momentum: 0.999}\nobjectives: [accuracy]\ntrials: 1\n"
@@ -350,7 +350,7 @@ static void gives_up(void **state)
     tn_study_world_work(&w);
     tn_study *s = tn_study_world_load(&w);
     assert_int_equal(s->trials[0].state, TN_TRIAL_FAILED);
-    assert_non_null(strstr(s->trials[0].error, "begun 50 times"));
+    assert_non_null(strstr(s->trials[0].error, "the worker died 50 times"));
     tn_study_free(s);
     tn_study_world_end(&w, true);
 }

@@ -42,7 +42,7 @@ static tn_status axis_of(const tn_bars *c, tn_plot_axis *out)
 
 tn_status tn_chart_bars(const tn_bars *c, FILE *out)
 {
-    if (!c->n || !c->n_groups) return tn_error(TN_USAGE, "a chart of bars needs rows and groups");
+    if (!c->n || !c->n_groups) return tn_error(TN_USAGE, "a bar chart needs rows and groups");
     size_t longest = 0;
     for (size_t i = 0; i < c->n; i++) {
         const size_t k = tn__plot_columns(c->names[i]);

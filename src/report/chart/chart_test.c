@@ -142,7 +142,7 @@ static void refused(void **state)
     assert_fails(tn_chart_scatter(&(tn_scatter){ .n = 0 }, out), TN_USAGE, "needs points");
     assert_fails(tn_chart_parallel(&(tn_parallel){ .n = 0 }, out), TN_USAGE, "need trials");
     assert_fails(tn_chart_bars(&(tn_bars){ .n = 0 }, out), TN_USAGE, "needs rows");
-    assert_fails(tn_chart_timeline(&(tn_timeline){ .n = 0 }, out), TN_USAGE, "have begun");
+    assert_fails(tn_chart_timeline(&(tn_timeline){ .n = 0 }, out), TN_USAGE, "have started");
     fclose(out);
     FILE *full = fopen("/dev/full", "w");
     const double one[] = { 1 };

@@ -45,7 +45,7 @@ tn_status tn_chart_timeline(const tn_timeline *c, FILE *out)
         times[2 * i] = c->begin[i], times[2 * i + 1] = c->end[i];
         if (c->lane[i] >= lanes && c->lane[i] < LANES_MOST) lanes = c->lane[i] + 1;
     }
-    if (!lanes || !c->n_states) TN_FAIL(TN_USAGE, "a timeline needs trials that have begun");
+    if (!lanes || !c->n_states) TN_FAIL(TN_USAGE, "a timeline needs trials that have started");
     const int height = 70 + lanes * LANE + 52;
     tn_frame f = { .out = out, .left = 76, .right = WIDTH - 26, .top = 70, .bottom = height - 52 };
     tn__plot_axis_of(times, 2 * c->n, false, 0, 9, &f.x);

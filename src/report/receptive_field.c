@@ -12,9 +12,9 @@
 enum { MOST_ROWS = 256 }; /* of a batch: a short row still has a state of full size */
 
 typedef struct windows {
-    int64_t T, G, n;             /* tokens of one that are given, of them scored; how many there are */
-    int32_t *tokens;             /* (n,T+1) */
-    double *loss[TN_REACH_ROWS]; /* (n): sums over its targets, by n of the table */
+    int64_t T, G, n;                       /* tokens of one that are given, of them scored; how many there are */
+    int32_t *tokens;                       /* (n,T+1) */
+    double *loss[TN_RECEPTIVE_FIELD_ROWS]; /* (n): sums over its targets, by n of the table */
 } windows;
 
 /* --- windows -------------------------------------------------------------------------------------------------------------- */
@@ -81,7 +81,7 @@ static tn_status open_windows(const tn_receptive_field_options *o, windows *w, t
 static void close_windows(windows *w)
 {
     tn_free(w->tokens);
-    for (int i = 0; i < TN_REACH_ROWS; i++) tn_free(w->loss[i]);
+    for (int i = 0; i < TN_RECEPTIVE_FIELD_ROWS; i++) tn_free(w->loss[i]);
 }
 
 /* --- one n ---------------------------------------------------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ tn_status tn_receptive_field_measure(const tn_receptive_field_options *o, tn_rec
     if (o->whole < 8)
         return tn_error(TN_USAGE, "measuring the effective context needs 8 tokens or more, not %lld",
                         (long long)o->whole);
-    for (int64_t n = 1; n < o->whole && out->n < TN_REACH_ROWS - 1; n *= 2) out->row[out->n++].given = n;
+    for (int64_t n = 1; n < o->whole && out->n < TN_RECEPTIVE_FIELD_ROWS - 1; n *= 2) out->row[out->n++].given = n;
     out->row[out->n++].given = o->whole;
     const size_t last = out->n - 1;
     TN_TRY(open_windows(o, &w, out));
@@ -177,7 +177,7 @@ tn_status tn_receptive_field_measure(const tn_receptive_field_options *o, tn_rec
         tn_receptive_field_row *r = &out->row[i - 1];
         if (r->why[0]) r->loss = r->more = r->error = NAN;
         else compare(&w, w.loss[last], w.loss[i - 1], r);
-        if (r->more <= TN_REACH_TOLERANCE) out->effective = r->given;
+        if (r->more <= TN_RECEPTIVE_FIELD_TOLERANCE) out->effective = r->given;
     }
 done:
     close_windows(&w);

@@ -12,8 +12,8 @@
 
 #include <tenon/model.h>
 
-enum { TN_REACH_ROWS = 40 };
-#define TN_REACH_TOLERANCE 0.01 /* nats */
+enum { TN_RECEPTIVE_FIELD_ROWS = 40 };
+#define TN_RECEPTIVE_FIELD_TOLERANCE 0.01 /* nats */
 
 typedef struct tn_receptive_field_options {
     const tn_model *model;
@@ -38,10 +38,10 @@ typedef struct tn_receptive_field_row {
 } tn_receptive_field_row;
 
 typedef struct tn_receptive_field {
-    tn_receptive_field_row row[TN_REACH_ROWS]; /* (n), the last is the whole context */
+    tn_receptive_field_row row[TN_RECEPTIVE_FIELD_ROWS]; /* (n), the last is the whole context */
     size_t n;
     int64_t targets, windows, documents; /* labels scored at each n, in so many windows of so many documents */
-    int64_t effective;                   /* context: the least n with more <= TN_REACH_TOLERANCE */
+    int64_t effective;                   /* context: the least n with more <= TN_RECEPTIVE_FIELD_TOLERANCE */
 } tn_receptive_field;
 
 /* TN_USAGE: no document is longer than the whole context, or the model has no such context. */

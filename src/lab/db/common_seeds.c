@@ -46,7 +46,7 @@ static tn_status put_point(tn_lab *lab, const tn_trial *t, const double *x, size
 
 tn_status tn_lab_seeds_fill(tn_lab *lab, const tn_study *s, const tn_study_plan *p)
 {
-    const tn_seen none = { .objectives = p->n_objectives };
+    const tn_observed none = { .objectives = p->n_objectives };
     size_t dims = 1;
     for (size_t i = 0; i < p->n_sides; i++) dims = p->sides[i].space.n > dims ? p->sides[i].space.n : dims;
     double *x = tn_alloc(sizeof *x * dims);

@@ -32,11 +32,11 @@ const char *tn_trial_state_name(tn_trial_state s) { return (unsigned)s < TN_TRIA
 
 /* --- errors ----------------------------------------------------------------------------------------------------------- */
 
-void tn__db_words(const char *said, char out[TN_DB_WORDS])
+void tn__db_message(const char *said, char out[TN_DB_MESSAGE])
 {
     static const char head[] = "*** in database main ***\n"; /* of integrity_check, and says nothing */
     if (strncmp(said, head, sizeof head - 1) == 0) said += sizeof head - 1;
-    snprintf(out, TN_DB_WORDS, "%.*s", TN_DB_WORDS - 1, said);
+    snprintf(out, TN_DB_MESSAGE, "%.*s", TN_DB_MESSAGE - 1, said);
     out[strcspn(out, "\n")] = 0;
     for (char *p = out; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127) *p = '?';
@@ -44,8 +44,8 @@ void tn__db_words(const char *said, char out[TN_DB_WORDS])
 
 tn_status tn__db_error(tn_lab *lab, int code)
 {
-    char path[300], said[TN_DB_WORDS];
-    tn__db_words(sqlite3_errmsg(lab->db), said);
+    char path[300], said[TN_DB_MESSAGE];
+    tn__db_message(sqlite3_errmsg(lab->db), said);
     snprintf(path, sizeof path, "%.290s", lab->path);
     switch (code & 0xff) {
     case SQLITE_NOMEM: return tn_error(TN_MEMORY, "out of memory while reading or writing %s", path);
@@ -151,7 +151,7 @@ tn_status tn__db_end(tn_lab *lab, tn_status s)
     return s;
 }
 
-tn_status tn__db_ask(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n)
+tn_status tn__db_query(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n)
 {
     TN_RETURN_IF(tn__db_get(lab, sql, out));
     for (size_t i = 0; i < n; i++) { /* unbound is NULL */
@@ -166,7 +166,7 @@ tn_status tn__db_ask(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_
 tn_status tn__db_do(tn_lab *lab, const char *sql, const tn_db_value *v, size_t n)
 {
     sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_ask(lab, sql, &q, v, n));
+    TN_RETURN_IF(tn__db_query(lab, sql, &q, v, n));
     return tn__db_run(lab, q, NULL);
 }
 
@@ -454,7 +454,7 @@ tn_status tn_lab_open(const char *path, bool write, tn_lab **out)
     if (!lab) return TN_MEMORY;
     lab->write = write;
     lab->busy_ms = TN_LAB_BUSY_MS;
-    lab->hearts.clock_s = tn_clock_s;
+    lab->heartbeats.clock_s = tn_clock_s;
     tn_status s = tn_path_join("", path, lab->path, sizeof lab->path);
     if (s == TN_OK) s = write ? open_to_write(lab) : open_to_read(lab);
     if (s != TN_OK) tn_lab_close(lab);
@@ -466,6 +466,6 @@ void tn_lab_close(tn_lab *lab)
 {
     if (!lab) return;
     disconnect(lab);
-    tn_free(lab->hearts.seen);
+    tn_free(lab->heartbeats.seen);
     tn_free(lab);
 }

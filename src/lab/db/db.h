@@ -22,7 +22,7 @@ struct tn_lab {
         sqlite3_stmt *stmt;
     } kept[TN_LAB_STATEMENTS];
     size_t n_kept;
-    tn_heartbeats hearts; /* of the workers, as this handle saw them */
+    tn_heartbeats heartbeats; /* of the workers, as this handle saw them */
 };
 
 /* The statement of this text (compared by address: a string constant of the caller), reset and unbound. It stays the handle's. */
@@ -49,7 +49,7 @@ typedef struct tn_db_value {
 #define TN_DB_VALUES(...)                                                                                              \
     (const tn_db_value[]){ __VA_ARGS__ }, sizeof((const tn_db_value[]){ __VA_ARGS__ }) / sizeof(tn_db_value)
 /* The statement with its values (TN_DB_VALUES), to step; or run to its end. */
-tn_status tn__db_ask(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n);
+tn_status tn__db_query(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n);
 tn_status tn__db_do(tn_lab *lab, const char *sql, const tn_db_value *v, size_t n);
 /* The first number of its first row (no row: 0), which is all that is read of it. */
 tn_status tn__db_first(tn_lab *lab, sqlite3_stmt *q, int64_t *out);
@@ -60,8 +60,8 @@ tn_status tn__db_run(tn_lab *lab, sqlite3_stmt *q, int64_t *changed);
 /* One text of statements, nothing bound. */
 tn_status tn__db_exec(tn_lab *lab, const char *sql);
 /* The first line of what SQLite says, which may quote the file: bounded, without control characters. */
-enum { TN_DB_WORDS = 160 };
-void tn__db_words(const char *said, char out[TN_DB_WORDS]);
+enum { TN_DB_MESSAGE = 160 };
+void tn__db_message(const char *said, char out[TN_DB_MESSAGE]);
 /* What SQLite last said, as a status and a message with a remedy. */
 tn_status tn__db_error(tn_lab *lab, int code);
 

@@ -164,7 +164,7 @@ static void locked(void **state)
     assert_ok(tn__db_begin(other));
     w.lab->busy_ms = 50;
     sqlite3_busy_timeout(w.lab->db, 50);
-    assert_fails(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &(tn_portion){ 0 }, &c, x, &got), TN_DISK,
+    assert_fails(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &(tn_trial_filter){ 0 }, &c, x, &got), TN_DISK,
                  "is locked: another process has held the write lock");
     assert_ok(tn__db_end(other, TN_OK));
     assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
@@ -245,7 +245,7 @@ static void begun_again(void **state)
     tn_claim c;
     tn_claimed got;
     double x[2] = { 0, 0 };
-    assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &(tn_portion){ .compare = true }, &c, x, &got));
+    assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &(tn_trial_filter){ .compare = true }, &c, x, &got));
     assert_true(got == TN_CLAIM_GOT && c.kind == TN_TRIAL_COMPARE && c.config == 3 && c.has_x && x[0] == 4 &&
                 isnan(x[1]) && c.seed == 7);
     double spent = 0;

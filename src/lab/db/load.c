@@ -63,8 +63,8 @@ static tn_status find_study(tn_lab *lab, const char *name, int64_t *id)
     sqlite3_stmt *q;
     bool row;
     int64_t n = 0;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1", &q,
-                            TN_DB_VALUES(TN_DB_TEXT(name))));
+    TN_RETURN_IF(tn__db_query(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1",
+                              &q, TN_DB_VALUES(TN_DB_TEXT(name))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (row) {
         *id = sqlite3_column_int64(q, 0);
@@ -112,11 +112,11 @@ static void take_kinds(const tn_study_plan *plan, const char *kinds)
 }
 
 /* Which way objectives are better, where models had to be asked: ";+-" behind the kinds, one sign an objective. */
-static void take_ways(const tn_study_plan *plan, const char *kinds)
+static void take_directions(const tn_study_plan *plan, const char *kinds)
 {
-    const char *way = strchr(kinds, ';');
-    for (size_t i = 0; way && i < plan->n_objectives && way[i + 1]; i++)
-        if (plan->objectives[i].by_row) ((tn_objective *)&plan->objectives[i])->maximise = way[i + 1] == '+';
+    const char *sign = strchr(kinds, ';');
+    for (size_t i = 0; sign && i < plan->n_objectives && sign[i + 1]; i++)
+        if (plan->objectives[i].by_row) ((tn_objective *)&plan->objectives[i])->maximise = sign[i + 1] == '+';
 }
 
 static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
@@ -137,7 +137,7 @@ static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
         return tn_error(TN_BAD_FILE, "%.640s is damaged: study %.80s is named %.80s in its file", lab->path, s->name,
                         plan.name);
     take_kinds(&plan, kinds);
-    take_ways(&plan, kinds);
+    take_directions(&plan, kinds);
     tn_side *sides = tn_arena_alloc(&s->arena, sizeof *sides * plan.n_sides);
     if (!sides) return out_of_memory(lab);
     for (size_t i = 0; i < plan.n_sides; i++)
@@ -157,9 +157,9 @@ static tn_status load_study(tn_lab *lab, int64_t id, tn_study *s)
     sqlite3_stmt *q;
     bool row;
     TN_RETURN_IF(
-        tn__db_ask(lab,
-                   "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?", &q,
-                   TN_DB_VALUES(TN_DB_INT(id))));
+        tn__db_query(lab,
+                     "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?",
+                     &q, TN_DB_VALUES(TN_DB_INT(id))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (!row) return tn_error(TN_BAD_FILE, "a study of %.640s was deleted while it was read: try again", lab->path);
     const tn_status st = fill_study(lab, q, s);
@@ -227,12 +227,12 @@ static tn_status load_trials(tn_lab *lab, tn_study *s)
     sqlite3_stmt *q;
     bool row;
     int64_t count;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT count(*) FROM trial WHERE study = ?", &q, TN_DB_VALUES(TN_DB_INT(s->id))));
+    TN_RETURN_IF(tn__db_query(lab, "SELECT count(*) FROM trial WHERE study = ?", &q, TN_DB_VALUES(TN_DB_INT(s->id))));
     TN_RETURN_IF(tn__db_first(lab, q, &count));
     size_t n = 0, most = (size_t)count;
     tn_trial *list = tn_arena_alloc(&s->arena, sizeof *list * (most + 1));
     if (!list) return out_of_memory(lab);
-    TN_RETURN_IF(tn__db_ask(
+    TN_RETURN_IF(tn__db_query(
         lab,
         "SELECT id, number, side, kind, state, config, seed, x, y, started, ended, seconds, worker, attempt, error "
         "FROM trial WHERE study = ?",
@@ -343,7 +343,7 @@ tn_status tn_lab_curve(tn_lab *lab, int64_t trial, tn_arena *arena, tn_trial_cur
     bool row;
     curve c = { .n = 0 };
     int64_t count;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT count(*) FROM report WHERE trial = ?", &q, TN_DB_VALUES(TN_DB_INT(trial))));
+    TN_RETURN_IF(tn__db_query(lab, "SELECT count(*) FROM report WHERE trial = ?", &q, TN_DB_VALUES(TN_DB_INT(trial))));
     TN_RETURN_IF(tn__db_first(lab, q, &count));
     c.most = (size_t)count;
     c.step = tn_arena_alloc(arena, sizeof *c.step * (c.most + 1));
@@ -352,8 +352,8 @@ tn_status tn_lab_curve(tn_lab *lab, int64_t trial, tn_arena *arena, tn_trial_cur
     c.value = tn_alloc(sizeof *c.value * TN_REPORT_METRICS * (c.most + 1));
     tn_status s = c.step && c.epoch && c.seconds && c.value ? TN_OK : out_of_memory(lab);
     if (s == TN_OK)
-        s = tn__db_ask(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q,
-                       TN_DB_VALUES(TN_DB_INT(trial)));
+        s = tn__db_query(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q,
+                         TN_DB_VALUES(TN_DB_INT(trial)));
     for (row = true; s == TN_OK && row;) {
         s = tn__db_step(lab, q, &row);
         if (s != TN_OK || !row || c.n == c.most) break;

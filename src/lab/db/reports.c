@@ -11,8 +11,8 @@ static tn_status still_mine(tn_lab *lab, const tn_claim *c, bool *mine)
 {
     sqlite3_stmt *q;
     int64_t n = 0;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT 1 FROM trial WHERE id = ? AND worker = ? AND attempt = ? AND state = 1", &q,
-                            TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(c->worker), TN_DB_INT(c->attempt))));
+    TN_RETURN_IF(tn__db_query(lab, "SELECT 1 FROM trial WHERE id = ? AND worker = ? AND attempt = ? AND state = 1", &q,
+                              TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(c->worker), TN_DB_INT(c->attempt))));
     TN_RETURN_IF(tn__db_first(lab, q, &n));
     *mine = n > 0;
     return TN_OK;
@@ -25,10 +25,10 @@ tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n
     char *text = tn__numbers_write(x, n);
     if (!text) return TN_MEMORY;
     tn_status s =
-        tn__db_ask(lab,
-                   "UPDATE trial SET x = ?4, sum = NULL WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1",
-                   &q,
-                   TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(c->worker), TN_DB_INT(c->attempt), TN_DB_TEXT(text)));
+        tn__db_query(lab,
+                     "UPDATE trial SET x = ?4, sum = NULL WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1",
+                     &q,
+                     TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(c->worker), TN_DB_INT(c->attempt), TN_DB_TEXT(text)));
     if (s == TN_OK) s = tn__db_run(lab, q, &changed);
     if (s == TN_OK && changed) s = tn__db_sum_trial(lab, c->trial);
     *lost = s == TN_OK && changed == 0;
@@ -108,7 +108,8 @@ tn_status tn_lab_rewind(tn_lab *lab, const tn_claim *c, int64_t step, int64_t *r
     sqlite3_stmt *q;
     TN_RETURN_IF(tn__db_do(lab, "DELETE FROM report WHERE trial = ? AND step > ?",
                            TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(step))));
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT count(*) FROM report WHERE trial = ?", &q, TN_DB_VALUES(TN_DB_INT(c->trial))));
+    TN_RETURN_IF(
+        tn__db_query(lab, "SELECT count(*) FROM report WHERE trial = ?", &q, TN_DB_VALUES(TN_DB_INT(c->trial))));
     return tn__db_first(lab, q, rungs);
 }
 
@@ -122,16 +123,17 @@ tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, i
     size_t count = 0, capacity = 0;
     bool row = true;
     const bool all = !(cohort > 0) || isnan(parameters);
-    TN_RETURN_IF(tn__db_ask(lab,
-                            "SELECT r.score, t.parameters FROM trial t JOIN report r ON r.trial = t.id AND r.rung = ?4 "
-                            "WHERE t.study = ?1 AND t.side = ?2 "
-                            "AND (t.kind = 2) = 0 AND t.number < ?3 AND r.score IS NOT NULL AND (?5 IS NULL OR "
-                            "t.parameters BETWEEN ?5 AND ?6) "
-                            "ORDER BY t.number",
-                            &q,
-                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(before), TN_DB_INT(rung),
-                                         TN_DB_NUM(all ? NAN : parameters / cohort),
-                                         TN_DB_NUM(all ? NAN : parameters * cohort))));
+    TN_RETURN_IF(
+        tn__db_query(lab,
+                     "SELECT r.score, t.parameters FROM trial t JOIN report r ON r.trial = t.id AND r.rung = ?4 "
+                     "WHERE t.study = ?1 AND t.side = ?2 "
+                     "AND (t.kind = 2) = 0 AND t.number < ?3 AND r.score IS NOT NULL AND (?5 IS NULL OR "
+                     "t.parameters BETWEEN ?5 AND ?6) "
+                     "ORDER BY t.number",
+                     &q,
+                     TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(before), TN_DB_INT(rung),
+                                  TN_DB_NUM(all ? NAN : parameters / cohort),
+                                  TN_DB_NUM(all ? NAN : parameters * cohort))));
     tn_status s = TN_OK;
     while (s == TN_OK) {
         s = tn__db_step(lab, q, &row);
@@ -159,12 +161,12 @@ static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, 
     double seconds = 0;
     int64_t ended = 0;
     *out = (tn_tally){ .best = NAN, .mean_s = NAN };
-    TN_RETURN_IF(tn__db_ask(lab,
-                            "SELECT state, count(*), sum(seconds), max(y ->> '$[0]'), min(y ->> '$[0]') FROM trial "
-                            "WHERE study = ? AND side = ? AND (kind = 2) = ? AND number < ? GROUP BY state",
-                            &q,
-                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare),
-                                         TN_DB_INT(most > 0 ? most : INT64_MAX))));
+    TN_RETURN_IF(tn__db_query(lab,
+                              "SELECT state, count(*), sum(seconds), max(y ->> '$[0]'), min(y ->> '$[0]') FROM trial "
+                              "WHERE study = ? AND side = ? AND (kind = 2) = ? AND number < ? GROUP BY state",
+                              &q,
+                              TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare),
+                                           TN_DB_INT(most > 0 ? most : INT64_MAX))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row) break;
@@ -191,10 +193,10 @@ tn_status tn_lab_held(tn_lab *lab, int64_t study, tn_held *out, size_t most, siz
     sqlite3_stmt *q;
     bool row = true;
     *n = 0;
-    TN_RETURN_IF(tn__db_ask(lab,
-                            "SELECT w.pid, t.id, t.number, t.side, t.worker, t.attempt, t.seed FROM trial t JOIN "
-                            "worker w ON w.id = t.worker WHERE t.study = ?1 AND t.state = 1 AND w.gone = 0 LIMIT ?2",
-                            &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(most))));
+    TN_RETURN_IF(tn__db_query(lab,
+                              "SELECT w.pid, t.id, t.number, t.side, t.worker, t.attempt, t.seed FROM trial t JOIN "
+                              "worker w ON w.id = t.worker WHERE t.study = ?1 AND t.state = 1 AND w.gone = 0 LIMIT ?2",
+                              &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(most))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row) return TN_OK;
@@ -214,11 +216,12 @@ tn_status tn_lab_running(tn_lab *lab, int64_t study, bool compare, tn_running *o
     sqlite3_stmt *q;
     bool row = true;
     *n = 0;
-    TN_RETURN_IF(tn__db_ask(lab,
-                            "SELECT side, number, begun, (SELECT epoch FROM report WHERE trial = t.id ORDER BY rung "
-                            "DESC LIMIT 1) FROM trial t "
-                            "WHERE study = ?1 AND (kind = 2) = ?2 AND state < 2 AND state = 1 ORDER BY begun LIMIT ?3",
-                            &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(compare), TN_DB_INT(most))));
+    TN_RETURN_IF(
+        tn__db_query(lab,
+                     "SELECT side, number, begun, (SELECT epoch FROM report WHERE trial = t.id ORDER BY rung "
+                     "DESC LIMIT 1) FROM trial t "
+                     "WHERE study = ?1 AND (kind = 2) = ?2 AND state < 2 AND state = 1 ORDER BY begun LIMIT ?3",
+                     &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(compare), TN_DB_INT(most))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row) return TN_OK;

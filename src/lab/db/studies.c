@@ -33,7 +33,7 @@ static tn_status find(tn_lab *lab, const char *name, bool *found)
 {
     sqlite3_stmt *q;
     int64_t n = 0;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT 1 FROM study WHERE name = ?", &q, TN_DB_VALUES(TN_DB_TEXT(name))));
+    TN_RETURN_IF(tn__db_query(lab, "SELECT 1 FROM study WHERE name = ?", &q, TN_DB_VALUES(TN_DB_TEXT(name))));
     TN_RETURN_IF(tn__db_first(lab, q, &n));
     *found = n > 0;
     return TN_OK;
@@ -47,7 +47,7 @@ static tn_status same_study(tn_lab *lab, const tn_study_plan *p, int64_t *id)
     tn_study_plan before;
     TN_RETURN_IF(tn_lab_load(lab, p->name, &there));
     tn_status s = tn__study_plan_of(there, &arena, &before);
-    if (s == TN_OK && strcmp(before.essence, p->essence) != 0)
+    if (s == TN_OK && strcmp(before.fingerprint, p->fingerprint) != 0)
         s = tn_error(TN_USAGE,
                      "study %s in %.640s was started with other settings (%.300s has changed, or other key=value were "
                      "given): rename this one with `study: NAME`, or use another database with --db=FILE",
@@ -91,9 +91,9 @@ static tn_status count_of(tn_lab *lab, int64_t study, size_t side, bool compare,
 {
     sqlite3_stmt *q;
     TN_RETURN_IF(
-        tn__db_ask(lab,
-                   "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", &q,
-                   TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare))));
+        tn__db_query(lab,
+                     "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?",
+                     &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare))));
     return tn__db_first(lab, q, n);
 }
 
@@ -147,8 +147,8 @@ tn_status tn_lab_spend(tn_lab *lab, int64_t study, double seconds, double *spent
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_ask(lab, "UPDATE study SET spent = spent + ?2, sum = NULL WHERE id = ?1 RETURNING spent", &q,
-                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_NUM(seconds))));
+    TN_RETURN_IF(tn__db_query(lab, "UPDATE study SET spent = spent + ?2, sum = NULL WHERE id = ?1 RETURNING spent", &q,
+                              TN_DB_VALUES(TN_DB_INT(study), TN_DB_NUM(seconds))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (!row) return TN_OK;
     *spent = tn__db_number(q, 0);

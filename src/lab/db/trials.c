@@ -48,7 +48,7 @@ static bool is_rebooted(const char *host, const char *theirs)
 }
 
 /* Those whose process is no more, where that can be seen: nobody has to wait for their hearts. */
-static tn_status bury_dead(tn_lab *lab, const char *host)
+static tn_status mark_dead_workers(tn_lab *lab, const char *host)
 {
     sqlite3_stmt *q;
     bool row = true;
@@ -72,7 +72,7 @@ tn_status tn_lab_join(tn_lab *lab, int64_t *worker)
     sqlite3_stmt *q;
     char host[160];
     host_name(host);
-    TN_RETURN_IF(bury_dead(lab, host));
+    TN_RETURN_IF(mark_dead_workers(lab, host));
     TN_RETURN_IF(tn__db_get(lab, "INSERT INTO worker(pid, host, started, beat) VALUES(?1, ?2, ?3, ?3)", &q));
     sqlite3_bind_int64(q, 1, getpid());
     sqlite3_bind_text(q, 2, host, -1, SQLITE_TRANSIENT);
@@ -87,7 +87,7 @@ tn_status tn_lab_beat(tn_lab *lab, int64_t worker)
     sqlite3_stmt *q;
     char host[160];
     host_name(host);
-    TN_RETURN_IF(bury_dead(lab, host));
+    TN_RETURN_IF(mark_dead_workers(lab, host));
     /* Always another number, though the clock may be set back to just this one; and whoever was taken for dead is alive. */
     TN_RETURN_IF(tn__db_get(
         lab, "UPDATE worker SET beat = CASE beat WHEN ?2 THEN ?2 + 0.001 ELSE ?2 END, gone = 0 WHERE id = ?1", &q));
@@ -104,7 +104,7 @@ tn_status tn_lab_leave(tn_lab *lab, int64_t worker)
     return tn__db_run(lab, q, NULL);
 }
 
-tn_status tn_lab_bury(tn_lab *lab, int64_t pid)
+tn_status tn_lab_mark_dead(tn_lab *lab, int64_t pid)
 {
     sqlite3_stmt *q;
     char host[160];
@@ -139,7 +139,7 @@ static tn_status first_number(tn_lab *lab, sqlite3_stmt *q, int64_t *out)
 }
 
 /* The first of the side that has not ended, and the first that can be claimed; -1: none. */
-static tn_status look(tn_lab *lab, int64_t study, size_t side, const tn_portion *of, int64_t *open, int64_t *free)
+static tn_status look(tn_lab *lab, int64_t study, size_t side, const tn_trial_filter *of, int64_t *open, int64_t *free)
 {
     sqlite3_stmt *q;
     TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " ORDER BY number LIMIT 1", &q));
@@ -160,7 +160,7 @@ static bool may_start(const tn_study_plan *p, int64_t number, int64_t ended)
 }
 
 /* The side whose next trial has the lowest number. */
-static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, const tn_portion *of, size_t *side,
+static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, const tn_trial_filter *of, size_t *side,
                         int64_t *number, tn_claimed *got)
 {
     int64_t best = -1;
@@ -220,7 +220,7 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
     return tn__db_sum_trial(lab, out->trial);
 }
 
-tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_portion *of,
+tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_trial_filter *of,
                        tn_claim *out, double *x, tn_claimed *got)
 {
     size_t side = 0;
@@ -237,16 +237,16 @@ tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64
 
 /* --- what samplers see ------------------------------------------------------------------------------------------------ */
 
-void tn_seen_free(tn_seen_store *store)
+void tn_observed_free(tn_observed_store *store)
 {
     tn_free(store->x);
     tn_free(store->y);
     tn_free(store->pruned);
-    *store = (tn_seen_store){ 0 };
+    *store = (tn_observed_store){ 0 };
 }
 
 /* In the samplers' direction. One that failed, or took too long, or has no number for an objective, is as bad as can be. */
-static void see(sqlite3_stmt *q, const tn_study_plan *p, size_t dims, double *x, double *y, bool *pruned)
+static void read_observed(sqlite3_stmt *q, const tn_study_plan *p, size_t dims, double *x, double *y, bool *pruned)
 {
     const tn_trial_state state = (tn_trial_state)sqlite3_column_int(q, 0);
     bool known = state == TN_TRIAL_DONE || state == TN_TRIAL_PRUNED;
@@ -257,13 +257,13 @@ static void see(sqlite3_stmt *q, const tn_study_plan *p, size_t dims, double *x,
     for (size_t k = 0; k < p->n_objectives; k++) y[k] = !known ? INFINITY : p->objectives[k].maximise ? -y[k] : y[k];
 }
 
-tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n, tn_seen_store *store,
-                      tn_seen *out)
+tn_status tn_lab_observed(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n,
+                          tn_observed_store *store, tn_observed *out)
 {
     const size_t dims = p->sides[side].space.n, m = p->n_objectives, wanted = (size_t)n;
     sqlite3_stmt *q;
     bool row;
-    *out = (tn_seen){ .objectives = m };
+    *out = (tn_observed){ .objectives = m };
     if (n <= 0) return TN_OK;
     TN_RETURN_IF(tn_grow((void **)&store->x, &store->capacity_x, wanted * dims, sizeof *store->x));
     TN_RETURN_IF(tn_grow((void **)&store->y, &store->capacity_y, wanted * m, sizeof *store->y));
@@ -282,13 +282,14 @@ tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t
             TN_RETURN_IF(tn__db_step(lab, q, &row));
             if (!row) break;
             if (store->n < wanted) {
-                see(q, p, dims, store->x + store->n * dims, store->y + store->n * m, &store->pruned[store->n]);
+                read_observed(q, p, dims, store->x + store->n * dims, store->y + store->n * m,
+                              &store->pruned[store->n]);
                 store->n++;
             }
         }
         if (store->n < wanted)
             return tn_error(TN_BAD_FILE, "%.640s: trials of study %s are missing", lab->path, p->name);
     }
-    *out = (tn_seen){ .n = wanted, .objectives = m, .x = store->x, .y = store->y, .pruned = store->pruned };
+    *out = (tn_observed){ .n = wanted, .objectives = m, .x = store->x, .y = store->y, .pruned = store->pruned };
     return TN_OK;
 }

@@ -27,7 +27,7 @@ tn_status tn_lab_beat(tn_lab *lab, int64_t worker);
 /* It is gone: what it had can be claimed at once. */
 tn_status tn_lab_leave(tn_lab *lab, int64_t worker);
 /* The same for all of a process of this machine that has ended. */
-tn_status tn_lab_bury(tn_lab *lab, int64_t pid);
+tn_status tn_lab_mark_dead(tn_lab *lab, int64_t pid);
 
 /* --- claiming --------------------------------------------------------------------------------------------------------- */
 
@@ -49,26 +49,26 @@ typedef enum tn_claimed {
 } tn_claimed; /* WAIT: others have to end first; OVER: none is left */
 
 /* Which trials of a study are meant; zeroed: all that its search has. */
-typedef struct tn_portion {
+typedef struct tn_trial_filter {
     bool compare;      /* of that series instead, which waits for nothing */
     int64_t most;      /* numbers below it; 0: no limit */
     tn_side_set sides; /* of these */
-} tn_portion;
+} tn_trial_filter;
 
 /* The lowest number of the portion that may start: everything its sampler and pruner look at has ended. x (most dims of the study's sides) is
  * filled where the claim has one. */
-tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_portion *of,
+tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_trial_filter *of,
                        tn_claim *out, double *x, tn_claimed *got);
 
 /* The first n trials of a side as samplers see them. Starts zeroed; what was read is kept. */
-typedef struct tn_seen_store {
+typedef struct tn_observed_store {
     size_t n, capacity_x, capacity_y, capacity_pruned;
     double *x, *y;
     bool *pruned;
-} tn_seen_store;
-tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n, tn_seen_store *store,
-                      tn_seen *out);
-void tn_seen_free(tn_seen_store *store);
+} tn_observed_store;
+tn_status tn_lab_observed(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n,
+                          tn_observed_store *store, tn_observed *out);
+void tn_observed_free(tn_observed_store *store);
 
 /* --- what a trial writes; *lost: the claim is no longer this worker's, and nothing was written ------------------------------ */
 

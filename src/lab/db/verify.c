@@ -8,8 +8,8 @@
 
 static tn_status damaged(const tn_lab *lab, const char *what)
 {
-    char line[TN_DB_WORDS];
-    tn__db_words(what, line);
+    char line[TN_DB_MESSAGE];
+    tn__db_message(what, line);
     return tn_error(
         TN_BAD_FILE,
         "%.640s is damaged (%s): restore it from a copy, or save what can be read with `sqlite3 FILE .recover`",

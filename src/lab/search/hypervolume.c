@@ -23,7 +23,7 @@ typedef struct volume {
     level *levels; /* (m + 1) */
 } volume;
 
-static bool covers(const double *a, const double *b, size_t d)
+static bool weakly_dominates(const double *a, const double *b, size_t d)
 {
     for (size_t k = 0; k < d; k++)
         if (a[k] > b[k]) return false;
@@ -54,11 +54,11 @@ static size_t clip(const volume *v, const double *worst, const double *later, si
         double q[16];
         bool covered = false;
         for (size_t k = 0; k < e; k++) q[k] = fmax(worst[k], later[i * m + k]);
-        for (size_t j = 0; j < kept && !covered; j++) covered = covers(out + j * m, q, e);
+        for (size_t j = 0; j < kept && !covered; j++) covered = weakly_dominates(out + j * m, q, e);
         if (covered) continue;
         size_t w = 0; /* those that q covers leave */
         for (size_t j = 0; j < kept; j++) {
-            if (covers(q, out + j * m, e)) continue;
+            if (weakly_dominates(q, out + j * m, e)) continue;
             if (w != j) memcpy(out + w * m, out + j * m, e * sizeof *out);
             w++;
         }
@@ -190,7 +190,7 @@ static tn_status pick_next(picking *p, const size_t *picked, size_t count, size_
     }
 }
 
-static void worst_and_beyond(const double *y, size_t n, size_t m, double *reference)
+static void reference_of(const double *y, size_t n, size_t m, double *reference)
 {
     for (size_t k = 0; k < m; k++) {
         double lo = INFINITY, hi = -INFINITY;
@@ -209,7 +209,7 @@ tn_status tn_hypervolume_pick(const double *y, size_t n, size_t m, size_t k, siz
     p.gain = tn_alloc((n + 1) * sizeof *p.gain);
     p.fresh = tn_alloc((n + 1) * sizeof *p.fresh);
     if (!p.reference || !p.clipped || !p.gain || !p.fresh) TN_FAIL(TN_MEMORY, "no memory to pick from %zu points", n);
-    worst_and_beyond(y, n, m, p.reference);
+    reference_of(y, n, m, p.reference);
     for (size_t i = 0; i < n; i++) TN_TRY(gain_of(&p, i, picked, 0, &p.gain[i]));
     for (size_t i = 0; i < k; i++) TN_TRY(pick_next(&p, picked, i, &picked[i]));
 done:

@@ -78,7 +78,7 @@ void tn_parzen_free(tn_parzen *p)
 }
 
 /* Of a choice's kernel: the chance that it forgets the point's choice and takes any. Smaller the more points there are. */
-static double forgets(const tn_parzen *p, const tn_dim *d)
+static double uniform_share(const tn_parzen *p, const tn_dim *d)
 {
     const double share = 1 / ((double)p->n + 1);
     return (double)d->n_choices * share / (1 + (double)d->n_choices * share);
@@ -106,21 +106,21 @@ void tn_parzen_draw(const tn_parzen *p, tn_draws *draws, double *x)
         const double at = i < p->n ? p->u[i * dims + d] : NAN;
         if (isnan(at)) x[d] = tn_dim_at(dim, tn_draws_uniform(draws));
         else if (dim->kind != TN_DIM_CHOICE) x[d] = tn_dim_at(dim, draw_normal(at, p->sigma[d], draws));
-        else if (tn_draws_uniform(draws) < forgets(p, dim)) x[d] = tn_dim_at(dim, tn_draws_uniform(draws));
+        else if (tn_draws_uniform(draws) < uniform_share(p, dim)) x[d] = tn_dim_at(dim, tn_draws_uniform(draws));
         else x[d] = at;
     }
 }
 
 /* What of a kernel does not depend on the point: the cell, or the place, of x. */
-typedef struct spot {
+typedef struct cell {
     double lo, hi;
-} spot;
+} cell;
 
-static double log_kernel(const tn_parzen *p, size_t d, double at, double log_k, double x, spot c)
+static double log_kernel(const tn_parzen *p, size_t d, double at, double log_k, double x, cell c)
 {
     const tn_dim *dim = &p->s->dims[d];
     if (dim->kind == TN_DIM_CHOICE) {
-        const double f = forgets(p, dim);
+        const double f = uniform_share(p, dim);
         return log(f + (x == at ? (1 - f) * (double)dim->n_choices : 0));
     }
     const double sigma = p->sigma[d];
@@ -136,7 +136,7 @@ double tn_parzen_log(const tn_parzen *p, const double *x)
     double top = log(p->weight[p->n]);
     for (size_t i = 0; i < p->n; i++) p->terms[i] = log(p->weight[i]);
     for (size_t d = 0; d < dims; d++) {
-        spot c = { 0, 0 };
+        cell c = { 0, 0 };
         if (isnan(x[d])) continue;
         if (p->s->dims[d].kind != TN_DIM_CHOICE) tn_dim_cell(&p->s->dims[d], x[d], &c.lo, &c.hi);
         for (size_t i = 0; i < p->n; i++) {

@@ -17,7 +17,7 @@ static size_t count_below(double value, const double *others, size_t n)
     return below;
 }
 
-static bool never_looks(const tn_pruner_options *o, int64_t rung)
+static bool no_rung(const tn_pruner_options *o, int64_t rung)
 {
     (void)o;
     (void)rung;
@@ -38,7 +38,7 @@ static bool never_prunes(const tn_pruner_options *o, int64_t rung, double value,
 
 static int64_t first_rung(const tn_pruner_options *o) { return o->min_rung > 0 ? o->min_rung : 1; }
 
-static bool median_looks(const tn_pruner_options *o, int64_t rung) { return rung >= first_rung(o); }
+static bool median_rung(const tn_pruner_options *o, int64_t rung) { return rung >= first_rung(o); }
 
 /* Worse than the median of the others, found by counting instead of sorting. Of an even number, with as many below the value as not, the
  * median is the middle of its two neighbours. */
@@ -62,7 +62,7 @@ static bool median_prunes(const tn_pruner_options *o, int64_t rung, double value
 
 static int64_t eta_of(const tn_pruner_options *o) { return o->eta > 1 ? o->eta : 3; }
 
-static bool asha_looks(const tn_pruner_options *o, int64_t rung)
+static bool asha_rung(const tn_pruner_options *o, int64_t rung)
 {
     int64_t at = first_rung(o);
     while (at < rung && at <= INT64_MAX / eta_of(o)) at *= eta_of(o);
@@ -81,9 +81,9 @@ static bool asha_prunes(const tn_pruner_options *o, int64_t rung, double value, 
 }
 
 static const tn_pruner pruners[] = {
-    { .name = "none", .looks = never_looks, .prune = never_prunes },
-    { .name = "median", .looks = median_looks, .prune = median_prunes },
-    { .name = "asha", .looks = asha_looks, .prune = asha_prunes },
+    { .name = "none", .is_rung = no_rung, .prune = never_prunes },
+    { .name = "median", .is_rung = median_rung, .prune = median_prunes },
+    { .name = "asha", .is_rung = asha_rung, .prune = asha_prunes },
 };
 
 enum { COUNT = sizeof pruners / sizeof *pruners };

@@ -19,7 +19,7 @@ typedef struct tn_pruner_options {
 typedef struct tn_pruner {
     const char *name;
     /* Whether this count of evaluations (1, 2, ...) is a place to look. */
-    bool (*looks)(const tn_pruner_options *o, int64_t rung);
+    bool (*is_rung)(const tn_pruner_options *o, int64_t rung);
     /* `value` and the others' values there (n; to be made small, NaN as bad as infinity; only of trials that came so far): true stops
      * the trial. `ended`: how many trials have ended, whether or not they came so far. */
     bool (*prune)(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n, size_t ended);

@@ -36,7 +36,7 @@ static bool is_finite(const double *y, size_t m)
 }
 
 /* Ranks of one class of trials, from *next on: those with `pruned`, finite, into the places they have among `which`. */
-static tn_status rank_class(const tn_seen *seen, const size_t *which, size_t n, bool pruned, int *next, int *rank,
+static tn_status rank_class(const tn_observed *seen, const size_t *which, size_t n, bool pruned, int *next, int *rank,
                             double *crowding)
 {
     tn_status s = TN_OK;
@@ -68,7 +68,7 @@ done:
     return s;
 }
 
-tn_status tn_seen_ranks(const tn_seen *seen, const size_t *which, size_t n, int *rank, double *crowding)
+tn_status tn_observed_ranks(const tn_observed *seen, const size_t *which, size_t n, int *rank, double *crowding)
 {
     int next = 0;
     for (size_t i = 0; i < n; i++) rank[i] = -1, crowding[i] = 0;
@@ -111,7 +111,7 @@ static bool same_point(const double *a, const double *b, size_t n)
     return true;
 }
 
-bool tn_seen_has(const tn_seen *seen, const double *x, size_t dims)
+bool tn_observed_has(const tn_observed *seen, const double *x, size_t dims)
 {
     for (size_t i = 0; i < seen->n; i++)
         if (same_point(seen->x + i * dims, x, dims)) return true;

@@ -7,12 +7,12 @@
 #include "lab/search/space.h"
 
 /* Trials 0 .. n-1 of one side of a study, all ended. */
-typedef struct tn_seen {
+typedef struct tn_observed {
     size_t n, objectives;
     const double *x;    /* (n, dims) */
     const double *y;    /* (n, objectives), all to be made small; +infinity where the trial failed */
     const bool *pruned; /* (n): y is what it had when it was stopped */
-} tn_seen;
+} tn_observed;
 
 typedef struct tn_sampler_options {
     uint64_t seed;
@@ -35,7 +35,8 @@ typedef struct tn_sampler {
     int64_t (*count)(const tn_space *s);
     /* Whether it can search this space with these options: asked once, before the first draw. */
     tn_status (*check)(const tn_sampler_options *o, const tn_space *s);
-    tn_status (*draw)(const tn_sampler_options *o, const tn_space *s, const tn_seen *seen, int64_t number, double *x);
+    tn_status (*draw)(const tn_sampler_options *o, const tn_space *s, const tn_observed *seen, int64_t number,
+                      double *x);
 } tn_sampler;
 
 /* random, grid, tpe, nsga2; NULL: no such. Names one after the other for messages: i < 4, then NULL. What they take from options of

@@ -63,7 +63,8 @@ static tn_status check(const tn_sampler_options *o, const tn_space *s)
     return TN_OK;
 }
 
-static tn_status draw(const tn_sampler_options *o, const tn_space *s, const tn_seen *seen, int64_t number, double *x)
+static tn_status draw(const tn_sampler_options *o, const tn_space *s, const tn_observed *seen, int64_t number,
+                      double *x)
 {
     (void)seen;
     TN_RETURN_IF(check(o, s));

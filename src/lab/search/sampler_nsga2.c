@@ -24,14 +24,14 @@ static int64_t population_of(const tn_sampler_options *o)
 
 static int64_t needs(const tn_sampler_options *o, int64_t number) { return number - number % population_of(o); }
 
-static bool is_chance(double p) { return p >= 0 && p <= 1; }
+static bool is_probability(double p) { return p >= 0 && p <= 1; }
 
 static tn_status check(const tn_sampler_options *o, const tn_space *s)
 {
     TN_RETURN_IF(tn_space_check(s));
     if (o->population != 0 && (o->population < 2 || o->population > 1000000))
         return tn_error(TN_USAGE, "nsga2: population %" PRId64 " must be 2 or more", o->population);
-    if (!is_chance(o->crossover) || !is_chance(o->swap) || !is_chance(o->mutation))
+    if (!is_probability(o->crossover) || !is_probability(o->swap) || !is_probability(o->mutation))
         return tn_error(TN_USAGE, "nsga2: crossover, swap and mutation are probabilities between 0 and 1");
     if (!(o->eta >= 0 && o->eta <= 1000)) return tn_error(TN_USAGE, "nsga2: eta %g is outside 0..1000", o->eta);
     return TN_OK;
@@ -68,9 +68,9 @@ static tn_status pool_make(pool *p, size_t size)
 }
 
 /* Keeps the best `size` of the pool, whose ranks are then to be made anew. */
-static tn_status pool_select(pool *p, const tn_seen *seen, size_t size)
+static tn_status pool_select(pool *p, const tn_observed *seen, size_t size)
 {
-    TN_RETURN_IF(tn_seen_ranks(seen, p->trial, p->n, p->rank, p->crowding));
+    TN_RETURN_IF(tn_observed_ranks(seen, p->trial, p->n, p->rank, p->crowding));
     TN_RETURN_IF(tn_rank_order(p->rank, p->crowding, p->n, p->order));
     const size_t n = p->n < size ? p->n : size;
     for (size_t i = 0; i < n; i++) p->kept[i] = p->trial[p->order[i]];
@@ -79,16 +79,16 @@ static tn_status pool_select(pool *p, const tn_seen *seen, size_t size)
     return TN_OK;
 }
 
-static tn_status parents_of(pool *p, const tn_seen *seen, size_t size)
+static tn_status parents_of(pool *p, const tn_observed *seen, size_t size)
 {
     for (size_t first = 0; first + size <= seen->n; first += size) {
         for (size_t i = 0; i < size; i++) p->trial[p->n++] = first + i;
         TN_RETURN_IF(pool_select(p, seen, size));
     }
-    return tn_seen_ranks(seen, p->trial, p->n, p->rank, p->crowding);
+    return tn_observed_ranks(seen, p->trial, p->n, p->rank, p->crowding);
 }
 
-static const double *tournament(const pool *p, const tn_seen *seen, size_t dims, tn_draws *draws)
+static const double *tournament(const pool *p, const tn_observed *seen, size_t dims, tn_draws *draws)
 {
     const size_t a = tn_draws_below(draws, p->n), b = tn_draws_below(draws, p->n);
     const bool second = p->rank[b] != p->rank[a] ? p->rank[b] < p->rank[a] : p->crowding[b] > p->crowding[a];
@@ -129,14 +129,16 @@ static bool is_fine(const tn_dim *d)
     return d->kind != TN_DIM_CHOICE && (tn_dim_count(d) == 0 || tn_dim_count(d) > FEW);
 }
 
-typedef struct lot { /* what is drawn for a gene, whether it is used or not */
+typedef struct gene_draws { /* what is drawn for a gene, whether it is used or not */
     double swap, mutate, fresh, near;
     bool above, far;
-} lot;
+} gene_draws;
 
-static lot draw_lot(const tn_sampler_options *o, tn_draws *draws)
+static gene_draws draw_gene(const tn_sampler_options *o, tn_draws *draws)
 {
-    lot l = { .swap = tn_draws_uniform(draws), .mutate = tn_draws_uniform(draws), .fresh = tn_draws_uniform(draws) };
+    gene_draws l = { .swap = tn_draws_uniform(draws),
+                     .mutate = tn_draws_uniform(draws),
+                     .fresh = tn_draws_uniform(draws) };
     if (o->uniform) return l;
     l.near = tn_draws_uniform(draws);
     l.above = tn_draws_uniform(draws) < 0.5;
@@ -146,7 +148,7 @@ static lot draw_lot(const tn_sampler_options *o, tn_draws *draws)
 
 /* One gene of a child of both (cross) or of the mother alone. A parent may not have it (NaN), where another gene switched it off. */
 static double gene(const tn_sampler_options *o, const tn_dim *d, double mother, double father, bool cross,
-                   double mutation, const lot *l)
+                   double mutation, const gene_draws *l)
 {
     const double swap = o->swap > 0 ? o->swap : 0.5, eta = eta_of(o), fresh = tn_dim_at(d, l->fresh);
     const bool from_father = cross && l->swap < swap, fine = !o->uniform && is_fine(d), mutates = l->mutate < mutation;
@@ -161,19 +163,19 @@ static double gene(const tn_sampler_options *o, const tn_dim *d, double mother, 
     return cross || mutates ? tn_dim_at(d, place) : x;
 }
 
-static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p, const tn_seen *seen, tn_draws *draws,
-                  double *x)
+static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p, const tn_observed *seen,
+                  tn_draws *draws, double *x)
 {
     const double *mother = tournament(p, seen, s->n, draws), *father = tournament(p, seen, s->n, draws);
     const bool cross = tn_draws_uniform(draws) < (o->crossover > 0 ? o->crossover : 0.9);
     const double mutation = o->mutation > 0 ? o->mutation : 1 / (double)s->n;
     for (size_t i = 0; i < s->n; i++) {
-        const lot l = draw_lot(o, draws);
+        const gene_draws l = draw_gene(o, draws);
         x[i] = tn_space_has(s, x, i) ? gene(o, &s->dims[i], mother[i], father[i], cross, mutation, &l) : NAN;
     }
 }
 
-static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_seen *seen, int64_t number,
+static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_observed *seen, int64_t number,
                       double *x)
 {
     enum { TRIES = 20 }; /* a child that was tried already teaches nothing; in a small space there may be no other */
@@ -187,13 +189,13 @@ static tn_status draw(const tn_sampler_options *o, const tn_space *space, const 
     }
     if (seen->n < (size_t)needs(o, number))
         return tn_error(TN_INTERNAL, "nsga2: trial %" PRId64 " was asked for too early", number);
-    tn_seen before = *seen;
+    tn_observed before = *seen;
     before.n = (size_t)needs(o, number);
     TN_TRY(pool_make(&p, size));
     TN_TRY(parents_of(&p, &before, size));
     for (int t = 0; t < TRIES; t++) {
         breed(o, space, &p, &before, &draws, x);
-        if (!tn_seen_has(&before, x, space->n)) break;
+        if (!tn_observed_has(&before, x, space->n)) break;
     }
 done:
     pool_free(&p);

@@ -1,7 +1,8 @@
 /* Random search: every trial from the prior, whatever the others found. */
 #include "lab/search/samplers.h"
 
-static tn_status draw(const tn_sampler_options *o, const tn_space *s, const tn_seen *seen, int64_t number, double *x)
+static tn_status draw(const tn_sampler_options *o, const tn_space *s, const tn_observed *seen, int64_t number,
+                      double *x)
 {
     (void)seen;
     tn_draws draws = tn_draws_open(o->seed, "lab.random", (uint64_t)number);

@@ -43,7 +43,8 @@ static double age_weight(size_t at, size_t n)
 }
 
 /* The estimator of those trials whose `good` is as asked; of very many an even choice, which bounds the time of a draw. */
-static tn_status estimate(const tn_space *space, const tn_seen *seen, const bool *is_good, bool good, tn_parzen *out)
+static tn_status estimate(const tn_space *space, const tn_observed *seen, const bool *is_good, bool good,
+                          tn_parzen *out)
 {
     tn_status s = TN_OK;
     const size_t dims = space->n;
@@ -66,7 +67,7 @@ done:
 }
 
 /* The places [from, to) of the order share a rank of which `room` are good. With one objective, or where trials failed, the order decides. */
-static tn_status split_rank(const tn_seen *seen, const size_t *order, size_t from, size_t to, size_t room,
+static tn_status split_rank(const tn_observed *seen, const size_t *order, size_t from, size_t to, size_t room,
                             bool *is_good)
 {
     tn_status s = TN_OK;
@@ -86,7 +87,7 @@ done:
     return s;
 }
 
-static tn_status split(const tn_seen *seen, bool *is_good)
+static tn_status split(const tn_observed *seen, bool *is_good)
 {
     tn_status s = TN_OK;
     const size_t n = seen->n, good = good_count(n);
@@ -95,7 +96,7 @@ static tn_status split(const tn_seen *seen, bool *is_good)
     double *crowding = tn_alloc(n * sizeof *crowding);
     if (!which || !order || !rank || !crowding) TN_FAIL(TN_MEMORY, "no memory to sort %zu trials", n);
     for (size_t i = 0; i < n; i++) which[i] = i;
-    TN_TRY(tn_seen_ranks(seen, which, n, rank, crowding));
+    TN_TRY(tn_observed_ranks(seen, which, n, rank, crowding));
     TN_TRY(tn_rank_order(rank, crowding, n, order));
     for (size_t from = 0, to; from < good; from = to) {
         for (to = from; to < n && rank[order[to]] == rank[order[from]]; to++) {
@@ -111,7 +112,7 @@ done:
 }
 
 /* The best of the candidates that was not tried before, or the best of all where all were. */
-static void choose(const tn_parzen *good, const tn_parzen *rest, const tn_seen *seen, tn_draws *draws,
+static void choose(const tn_parzen *good, const tn_parzen *rest, const tn_observed *seen, tn_draws *draws,
                    double *candidate, double *x)
 {
     const size_t dims = good->s->n;
@@ -119,7 +120,7 @@ static void choose(const tn_parzen *good, const tn_parzen *rest, const tn_seen *
     bool best_is_new = false;
     for (int c = 0; c < CANDIDATES; c++) {
         tn_parzen_draw(good, draws, candidate);
-        const bool is_new = !tn_seen_has(seen, candidate, dims);
+        const bool is_new = !tn_observed_has(seen, candidate, dims);
         const double gain = tn_parzen_log(good, candidate) - tn_parzen_log(rest, candidate);
         if (c > 0 && (is_new != best_is_new ? best_is_new : gain <= best)) continue;
         best = gain;
@@ -128,7 +129,7 @@ static void choose(const tn_parzen *good, const tn_parzen *rest, const tn_seen *
     }
 }
 
-static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_seen *seen, int64_t number,
+static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_observed *seen, int64_t number,
                       double *x)
 {
     tn_status s = TN_OK;
@@ -136,7 +137,7 @@ static tn_status draw(const tn_sampler_options *o, const tn_space *space, const 
     tn_parzen good = { 0 }, rest = { 0 };
     bool *is_good = NULL;
     double *candidate = NULL;
-    tn_seen before = *seen;
+    tn_observed before = *seen;
     before.n = (size_t)needs(o, number);
     if (seen->n < before.n) return tn_error(TN_INTERNAL, "tpe: trial %" PRId64 " was asked for too early", number);
     if (before.n == 0) {

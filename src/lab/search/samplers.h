@@ -13,12 +13,12 @@ void tn_prior_draw(const tn_space *s, tn_draws *draws, double *x);
 
 /* How good trials are, for choosing among them: rank (n) counts from 0 over all of them, those that ran to their end before those that were
  * pruned (whose values look better than they are: a short trial is a fast one), and before those that failed; crowding (n) within a rank. which (n): trials of `seen`. */
-tn_status tn_seen_ranks(const tn_seen *seen, const size_t *which, size_t n, int *rank, double *crowding);
+tn_status tn_observed_ranks(const tn_observed *seen, const size_t *which, size_t n, int *rank, double *crowding);
 /* The places 0 .. n-1 in the order of rank, then of crowding from the widest, then of place. */
 tn_status tn_rank_order(const int *rank, const double *crowding, size_t n, size_t *order);
 
 /* Whether a trial of `seen` was at x (dims) already. */
-bool tn_seen_has(const tn_seen *seen, const double *x, size_t dims);
+bool tn_observed_has(const tn_observed *seen, const double *x, size_t dims);
 
 /* For rows that have nothing to say. */
 int64_t tn_sampler_needs_none(const tn_sampler_options *o, int64_t number);

@@ -138,7 +138,7 @@ static double study(const problem *p, const char *name, uint64_t seed, int trial
     const double reference[MOST_Y] = { 1.1, p->objectives == 2 ? 7 : 1.1, 1.1 };
     assert_ok(sampler->check(&o, &p->s));
     for (int i = 0; i < trials; i++) {
-        const tn_seen seen = { .n = (size_t)sampler->needs(&o, i), .objectives = p->objectives, .x = x, .y = y };
+        const tn_observed seen = { .n = (size_t)sampler->needs(&o, i), .objectives = p->objectives, .x = x, .y = y };
         assert_true(seen.n <= (size_t)i);
         assert_ok(sampler->draw(&o, &p->s, &seen, i, x + (size_t)i * p->s.n));
         p->f(x + (size_t)i * p->s.n, y + (size_t)i * p->objectives);

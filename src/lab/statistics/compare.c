@@ -56,7 +56,7 @@ static tn_status choose(const tn_study *s, const tn_selection *v, const double *
 }
 
 /* Those of the sides that have something to compare. */
-static tn_status those_there(const tn_study *s, tn_side_set asked, tn_side_set *out)
+static tn_status sides_with_trials(const tn_study *s, tn_side_set asked, tn_side_set *out)
 {
     *out = 0;
     if (s->n_sides < 2)
@@ -79,7 +79,7 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, siz
     double **cost = tn_arena_alloc(arena, sizeof *cost * s->n_sides);
     c.contenders = tn_arena_alloc(arena, sizeof *c.contenders * TN_EFFORTS * s->n_sides);
     if (!v || !cost || !c.contenders) return tn_error(TN_MEMORY, "out of memory");
-    TN_RETURN_IF(those_there(s, sides, &c.sides));
+    TN_RETURN_IF(sides_with_trials(s, sides, &c.sides));
     for (size_t i = 0; i < s->n_sides; i++) {
         TN_RETURN_IF(tn_select_ended(s, (int)i, arena, &v[i]));
         cost[i] = tn_arena_alloc(arena, sizeof **cost * (v[i].n + 1));
@@ -138,7 +138,8 @@ static tn_status gather(const tn_study *s, tn_lab *lab, const tn_trial *of, tn_a
     return TN_OK;
 }
 
-tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena, tn_side_runs *out)
+tn_status tn_compare_representative(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena,
+                                    tn_side_runs *out)
 {
     tn_side_runs best = { .n = 0, .side = c->n ? c->trial[0]->side : 0 };
     for (size_t i = 0; i < c->n; i++) {
@@ -170,15 +171,15 @@ tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_sid
     return tn_paired_compare(x, y, n, out);
 }
 
-void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
-                     tn_judged *out)
+void tn_compare_outcome(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
+                        tn_judged *out)
 {
     static const double PART = 0.005, SHARE = 0.005;
     const tn_metric_row *row = tn_study_metric(s->objectives[0].name);
     const double usual = row && tn_metric_is_part(row) ? PART : SHARE * (fabs(r->mean_a) + fabs(r->mean_b)) / 2;
     tn_judged v = { .effect = isnan(effect) ? usual : effect, .comparisons = comparisons };
-    tn_sight sight;
-    tn_sight_of(r->n, comparisons, &sight);
+    tn_power sight;
+    tn_power_of(r->n, comparisons, &sight);
     v.word = tn_paired_judge(r, p_adjusted, &sight, v.effect, &v.seen);
     v.better = ((v.word == TN_A_LARGER) - (v.word == TN_B_LARGER)) * (s->objectives[0].maximise ? 1 : -1);
     v.aim = fmax(v.effect, fabs(r->difference));
@@ -209,7 +210,7 @@ static tn_status correct(const tn_study *s, tn_verdict *v, size_t n, double effe
             continue;
         }
         v[i].p_adjusted = p[n + at++];
-        tn_compare_word(s, &v[i].paired, v[i].p_adjusted, distinct, effect, &v[i].judged);
+        tn_compare_outcome(s, &v[i].paired, v[i].p_adjusted, distinct, effect, &v[i].judged);
     }
     return TN_OK;
 }
@@ -229,7 +230,7 @@ tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *
     for (int e = 0; e < TN_EFFORTS; e++) {
         if (isnan(c->effort[e])) continue;
         for (size_t i = 0; i < s->n_sides; i++)
-            TN_RETURN_IF(tn_compare_speaker(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
+            TN_RETURN_IF(tn_compare_representative(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
         for (int a = 0; a < (int)s->n_sides; a++)
             for (int b = a + 1; b < (int)s->n_sides; b++) {
                 if (!tn_side_in(c->sides, (size_t)a) || !tn_side_in(c->sides, (size_t)b)) continue;

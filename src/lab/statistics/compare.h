@@ -47,15 +47,15 @@ typedef struct tn_side_runs {
 } tn_side_runs;
 
 /* Which of a side's contenders speaks for it: the best on the validation part, of those that ran on most seeds. */
-tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena,
-                             tn_side_runs *out);
+tn_status tn_compare_representative(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena,
+                                    tn_side_runs *out);
 /* a - b of the first objective, seed by seed. TN_USAGE: no common seed. */
 tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena,
                           tn_paired *out);
 
 /* What a comparison says. */
 typedef struct tn_judged {
-    tn_word word;
+    tn_outcome word;
     int better;         /* +1: a, -1: b, 0: neither is shown to be */
     double effect;      /* the smallest that matters, in the objective's unit */
     double seen;        /* one of this size would have been seen with 80 % power; NaN: not known */
@@ -65,8 +65,8 @@ typedef struct tn_judged {
 } tn_judged;
 
 /* effect: the smallest that matters, NaN: half a point of a part (from 0 to 1), 0.5 % of the means of any other objective. comparisons: distinct ones. */
-void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
-                     tn_judged *out);
+void tn_compare_outcome(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
+                        tn_judged *out);
 
 typedef struct tn_verdict {
     tn_effort effort;

@@ -29,8 +29,8 @@ static void end_one(world *w, bool compare, double (*accuracy)(const tn_claim *,
     double x[1], validation = NAN;
     bool lost;
     char value[128];
-    assert_ok(tn_lab_claim(w->lab, w->study, &w->plan, w->worker, &(tn_portion){ .compare = compare, .sides = 3 }, &c,
-                           x, &got));
+    assert_ok(tn_lab_claim(w->lab, w->study, &w->plan, w->worker, &(tn_trial_filter){ .compare = compare, .sides = 3 },
+                           &c, x, &got));
     assert_int_equal(got, TN_CLAIM_GOT);
     if (!c.has_x) assert_ok(tn_lab_point(w->lab, &c, (double[]){ 4 + (double)c.number }, 1, &lost));
     const double y = accuracy(&c, &validation);

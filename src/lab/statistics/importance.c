@@ -10,13 +10,13 @@
 
 enum { TREES = 64, LEAST = 20, MOST = 1000 };
 
-static bool counts(const tn_seen *seen, size_t i, size_t objective)
+static bool counts(const tn_observed *seen, size_t i, size_t objective)
 {
     return isfinite(seen->y[i * seen->objectives + objective]) && !(seen->pruned && seen->pruned[i]);
 }
 
 /* u (n, dims) and y (n) of `n` of the `usable` trials, evenly chosen. */
-static void gather(const tn_space *s, const tn_seen *seen, size_t objective, size_t usable, size_t n, double *u,
+static void gather(const tn_space *s, const tn_observed *seen, size_t objective, size_t usable, size_t n, double *u,
                    double *y)
 {
     size_t k = 0, passed = 0;
@@ -80,7 +80,7 @@ static size_t grow_all(tn_tree_maker *m, uint64_t seed, tn_keyed *edges, double 
     return trees;
 }
 
-tn_status tn_importance(const tn_space *space, const tn_seen *seen, size_t objective, uint64_t seed, double *part,
+tn_status tn_importance(const tn_space *space, const tn_observed *seen, size_t objective, uint64_t seed, double *part,
                         double *spread)
 {
     tn_status s = TN_OK;

@@ -9,7 +9,7 @@
  * spread (dims, standard deviation over trees; or NULL). Trials that failed or were pruned are left out, of more than 1000 an even choice is taken;
  * a dimension that is switched off stands at its middle for all such trials, so that no cut along it parts them. TN_USAGE: fewer than 20 are left or y never
  * varies. */
-tn_status tn_importance(const tn_space *s, const tn_seen *seen, size_t objective, uint64_t seed, double *part,
+tn_status tn_importance(const tn_space *s, const tn_observed *seen, size_t objective, uint64_t seed, double *part,
                         double *spread);
 
 #endif

@@ -99,7 +99,7 @@ static void additive(void **state)
         if (pruned[i]) y[i] = 100 * p[4];
         if (i % 5 == 3) y[i] = INFINITY;
     }
-    const tn_seen seen = { .n = MOST, .objectives = 1, .x = x, .y = y, .pruned = pruned };
+    const tn_observed seen = { .n = MOST, .objectives = 1, .x = x, .y = y, .pruned = pruned };
     assert_ok(tn_importance(&sum_space, &seen, 0, 1, part, spread));
     for (size_t d = 0; d < DIMS; d++) {
         if (fabs(part[d] - var[d] / total) > 0.04)
@@ -120,7 +120,7 @@ static void product(void **state)
     double part[2];
     fill(&s, 400, x);
     for (size_t i = 0; i < 400; i++) y[i] = (x[2 * i] - 0.5) * (x[2 * i + 1] - 0.5);
-    assert_ok(tn_importance(&s, &(tn_seen){ .n = 400, .objectives = 1, .x = x, .y = y }, 0, 1, part, NULL));
+    assert_ok(tn_importance(&s, &(tn_observed){ .n = 400, .objectives = 1, .x = x, .y = y }, 0, 1, part, NULL));
     assert_true(part[0] < 0.1 && part[1] < 0.1);
 }
 
@@ -136,11 +136,11 @@ static void switched_off(void **state)
     fill(&s, 300, x);
     for (size_t i = 0; i < 300; i++)
         y[2 * i] = 3, y[2 * i + 1] = x[2 * i] == 1 ? 0 : 1; /* the second of two objectives */
-    const tn_seen seen = { .n = 300, .objectives = 2, .x = x, .y = y };
+    const tn_observed seen = { .n = 300, .objectives = 2, .x = x, .y = y };
     assert_ok(tn_importance(&s, &seen, 1, 1, part, NULL));
     assert_true(part[0] > 0.99 && part[1] < 0.01);
     assert_fails(tn_importance(&s, &seen, 0, 1, part, NULL), TN_USAGE, "objective 1 is the same");
-    const tn_seen few = { .n = 19, .objectives = 2, .x = x, .y = y };
+    const tn_observed few = { .n = 19, .objectives = 2, .x = x, .y = y };
     assert_fails(tn_importance(&s, &few, 1, 1, part, NULL), TN_USAGE, "there are 19");
 }
 
@@ -182,7 +182,7 @@ static void equals_optuna(void **state)
         y[i] = 4 * (place - 0.6) * (place - 0.6) + 0.3 * p[1] / 256 + by_act[(int)p[2]] + 0.8 * place * p[3] +
                0.1 * (next(&lot) - 0.5);
     }
-    const tn_seen seen = { .n = N, .objectives = 1, .x = x, .y = y };
+    const tn_observed seen = { .n = N, .objectives = 1, .x = x, .y = y };
     double mean[DIMS] = { 0 }, part[DIMS];
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         assert_ok(tn_importance(&s, &seen, 0, seed, part, NULL));

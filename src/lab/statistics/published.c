@@ -32,7 +32,7 @@ static bool counts(const tn_study *s, const tn_selection *e, size_t i)
     return e->front[i] && !(r && tn_metric_is_part(r) && !(e->trial[i]->y[0] > 0));
 }
 
-static bool is_beaten(const tn_study *s, const tn_selection *e, size_t i)
+static bool is_dominated(const tn_study *s, const tn_selection *e, size_t i)
 {
     const size_t m = e->objectives;
     for (size_t k = 0; k < e->n; k++)
@@ -70,7 +70,7 @@ static tn_status make_sides(const tn_study *s, tn_arena *a, tn_selection *all, t
         take_best(s, all->trial[i], side);
         if (!counts(s, all, i)) continue;
         side->front++;
-        side->unbeaten += !is_beaten(s, all, i);
+        side->nondominated += !is_dominated(s, all, i);
     }
     *out = v;
     return TN_OK;
@@ -79,8 +79,8 @@ static tn_status make_sides(const tn_study *s, tn_arena *a, tn_selection *all, t
 /* --- who wins --------------------------------------------------------------------------------------------------------- */
 
 /* Of two sides with the same score: -1 the first, 1 the second, 0 a tie. */
-static int untie(const tn_study *s, const tn_against_published_side *a, const tn_against_published_side *b,
-                 const char **decided)
+static int break_tie(const tn_study *s, const tn_against_published_side *a, const tn_against_published_side *b,
+                     const char **decided)
 {
     static const double CLEAR = 0.05; /* the report's */
     const tn_trial *p = a->best[0], *q = b->best[0];
@@ -104,8 +104,8 @@ static void decide(const tn_study *s, tn_against_published *b)
     bool tie = false;
     b->decided = "front points that no other front dominates";
     for (int i = 1; i < (int)s->n_sides; i++) {
-        int way = v[top].unbeaten > v[i].unbeaten ? -1 : v[top].unbeaten < v[i].unbeaten;
-        if (way == 0) way = untie(s, &v[top], &v[i], &b->decided);
+        int way = v[top].nondominated > v[i].nondominated ? -1 : v[top].nondominated < v[i].nondominated;
+        if (way == 0) way = break_tie(s, &v[top], &v[i], &b->decided);
         if (way > 0) top = i;
         tie = way == 0 || (tie && way < 0);
     }

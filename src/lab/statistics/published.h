@@ -1,14 +1,14 @@
 /* A study beside the figures that its file quotes: what each side reached, which side wins by the rule of the report and by hypervolume, and
  * for each published point ours that is no larger. */
-#ifndef TN_LAB_BESIDE_H
-#define TN_LAB_BESIDE_H
+#ifndef TN_LAB_PUBLISHED_H
+#define TN_LAB_PUBLISHED_H
 
 #include "lab/db/lab.h"
 
 typedef struct tn_against_published_side {
     const tn_trial **best; /* (objectives): the trial that is best in each, of those done; NULL: none */
     size_t front;          /* points that no other of the side is better than in everything */
-    size_t unbeaten;       /* of these, points that none of another side's front dominates: the report's score */
+    size_t nondominated;   /* of these, points that none of another side's front dominates: the report's score */
     double volume;         /* hypervolume below the references; NaN */
     double hours;          /* that its trials worked */
 } tn_against_published_side;

@@ -55,7 +55,7 @@ tn_status tn_select_ended(const tn_study *s, int side, tn_arena *arena, tn_selec
     return TN_OK;
 }
 
-tn_status tn_select_seen(const tn_study *s, int side, const tn_selection *of, tn_arena *arena, tn_seen *out)
+tn_status tn_select_observed(const tn_study *s, int side, const tn_selection *of, tn_arena *arena, tn_observed *out)
 {
     const size_t dims = s->sides[side].space.n;
     double *x = tn_arena_alloc(arena, sizeof *x * (of->n * dims + 1));
@@ -65,7 +65,7 @@ tn_status tn_select_seen(const tn_study *s, int side, const tn_selection *of, tn
         pruned[i] = of->trial[i]->state != TN_TRIAL_DONE;
         for (size_t k = 0; k < dims; k++) x[i * dims + k] = of->trial[i]->x ? of->trial[i]->x[k] : NAN;
     }
-    *out = (tn_seen){ .n = of->n, .objectives = of->objectives, .x = x, .y = of->y, .pruned = pruned };
+    *out = (tn_observed){ .n = of->n, .objectives = of->objectives, .x = x, .y = of->y, .pruned = pruned };
     return TN_OK;
 }
 

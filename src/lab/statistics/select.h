@@ -17,7 +17,7 @@ typedef struct tn_selection {
 /* Search trials of a side (TN_ALL_SIDES: of all, with one front for each) that have ended; all in `arena`. */
 tn_status tn_select_ended(const tn_study *s, int side, tn_arena *arena, tn_selection *out);
 /* A side's for the samplers' eyes: rows in the order of the selection. */
-tn_status tn_select_seen(const tn_study *s, int side, const tn_selection *of, tn_arena *arena, tn_seen *out);
+tn_status tn_select_observed(const tn_study *s, int side, const tn_selection *of, tn_arena *arena, tn_observed *out);
 /* Sorted so that the best in an objective come first: done ones before others. Ties: the lower number. */
 void tn_select_sort(const tn_study *s, size_t objective, const tn_trial **trials, size_t n);
 /* What the front dominates below the objectives' references; NaN where an objective has none or nothing is done. */

@@ -36,7 +36,7 @@ static tn_status correct(const tn_study *s, tn_standing *v, size_t n, double eff
     for (size_t i = 0; i < n; i++) {
         if (!v[i].paired.n) continue;
         v[i].p_adjusted = p[n + at++];
-        tn_compare_word(s, &v[i].paired, v[i].p_adjusted, count, effect, &v[i].judged);
+        tn_compare_outcome(s, &v[i].paired, v[i].p_adjusted, count, effect, &v[i].judged);
     }
     return TN_OK;
 }
@@ -63,8 +63,8 @@ tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, i
         if (!tn_side_in(c->sides, i)) continue;
         if ((int)i == against) other = count;
         v[count] = (tn_standing){ .p_adjusted = NAN };
-        TN_RETURN_IF(
-            tn_compare_speaker(s, lab, &c->contenders[TN_EFFORT_TRIALS * s->n_sides + i], arena, &v[count].runs));
+        TN_RETURN_IF(tn_compare_representative(s, lab, &c->contenders[TN_EFFORT_TRIALS * s->n_sides + i], arena,
+                                               &v[count].runs));
         TN_RETURN_IF(measure(s, arena, &v[count++]));
     }
     for (size_t i = 0; i < count; i++)

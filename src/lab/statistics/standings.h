@@ -14,7 +14,7 @@ typedef struct tn_standing {
     tn_judged judged;  /* a is this one, b the other */
 } tn_standing;
 
-/* out (n: the compared sides) in `arena`, the best mean first. against: a side. effect: as tn_compare_word has it. TN_USAGE: it is not one of
+/* out (n: the compared sides) in `arena`, the best mean first. against: a side. effect: as tn_compare_outcome has it. TN_USAGE: it is not one of
  * them; no common seed has ended. */
 tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, double effect,
                        tn_arena *arena, tn_standing **out, size_t *n);

@@ -21,7 +21,7 @@ double tn_student_inside(double t, size_t freedom)
     return freedom % 2 ? 2 / PI * (atan(t / sqrt(f)) + sine * sum) : sine * sum;
 }
 
-double tn_student_bound(double level, size_t freedom)
+double tn_student_critical(double level, size_t freedom)
 {
     double lo = 0, hi = 4;
     while (tn_student_inside(hi, freedom) < 1 - level && hi < 1e12) lo = hi, hi *= 4;
@@ -35,11 +35,11 @@ double tn_student_bound(double level, size_t freedom)
 
 /* P(Z + shift > bound S), S the deviation of n measurements over the true one: a sum over S by midpoints, whose density is
  * s^(f-1) exp(-f s^2 / 2) but for a factor. What lies beyond the other bound is left out: it is the wrong side. */
-static double seen_at(double shift, double bound, size_t n)
+static double power_at(double shift, double bound, size_t n)
 {
     const int steps = n < 4 ? 4096 : 512; /* few degrees of freedom: the normal's edge is narrow beside the density */
-    const double f = (double)(n - 1), reach = 7 / sqrt(2 * f), from = fmax(0, 1 - reach),
-                 h = (1 + reach - from) / steps;
+    const double f = (double)(n - 1), range = 7 / sqrt(2 * f), from = fmax(0, 1 - range),
+                 h = (1 + range - from) / steps;
     double sum = 0, all = 0;
     for (int i = 0; i < steps; i++) {
         const double s = from + (i + 0.5) * h, weight = exp((f - 1) * log(s) - f * (s * s - 1) / 2);
@@ -49,14 +49,14 @@ static double seen_at(double shift, double bound, size_t n)
     return sum / all;
 }
 
-double tn_student_seen(double level, double power, size_t n)
+double tn_student_detectable(double level, double power, size_t n)
 {
-    const double bound = tn_student_bound(level, n - 1);
+    const double bound = tn_student_critical(level, n - 1);
     double lo = 0, hi = bound + 4;
-    while (seen_at(hi, bound, n) < power) lo = hi, hi *= 2;
+    while (power_at(hi, bound, n) < power) lo = hi, hi *= 2;
     for (int i = 0; i < 30; i++) {
         const double mid = (lo + hi) / 2;
-        if (seen_at(mid, bound, n) < power) lo = mid;
+        if (power_at(mid, bound, n) < power) lo = mid;
         else hi = mid;
     }
     return hi;
@@ -74,7 +74,7 @@ static double chi_square_above(double y, size_t freedom)
     return exp(-y) * sum + (odd ? erfc(sqrt(y)) : 0);
 }
 
-double tn_histogram_most(size_t n)
+double tn_deviation_bound(size_t n)
 {
     const size_t freedom = n - 1;
     double lo = 0, hi = (double)freedom / 2;

@@ -7,12 +7,12 @@
 /* P(-t < T < t); t is 0 or more, freedom 1 or more. */
 double tn_student_inside(double t, size_t freedom);
 /* The t that T is beyond, on either side, with probability `level`. */
-double tn_student_bound(double level, size_t freedom);
+double tn_student_critical(double level, size_t freedom);
 /* How far from 0, in standard errors, the mean of n normal differences must truly lie so that the two-sided test at
  * `level` sees it with probability `power` (0.5 or more). n is 2 or more. */
-double tn_student_seen(double level, double power, size_t n);
+double tn_student_detectable(double level, double power, size_t n);
 /* What a measured deviation of n differences is multiplied by to get a bound that the true one is below in 95 of 100
  * studies. n is 2 or more. */
-double tn_histogram_most(size_t n);
+double tn_deviation_bound(size_t n);
 
 #endif

@@ -24,7 +24,7 @@ void tn_mean_interval(const double *v, size_t n, double *mean, double *half)
     double square = 0;
     for (size_t i = 0; i < n; i++) square += (v[i] - m) * (v[i] - m);
     *mean = m;
-    *half = tn_student_bound(0.05, n - 1) * sqrt(square / (double)(n - 1) / (double)n);
+    *half = tn_student_critical(0.05, n - 1) * sqrt(square / (double)(n - 1) / (double)n);
 }
 
 /* --- the test ------------------------------------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ tn_status tn_paired_compare(const double *a, const double *b, size_t n, tn_paire
     tn_paired r = { .n = n, .mean_a = mean_of(a, n), .mean_b = mean_of(b, n), .difference = sum / (double)n };
     look(a, b, 1e-12 * largest,
          &r); /* values on a lattice (a share of 360 samples) differ by rounding where they are the same */
-    const double half = n > 1 ? tn_student_bound(0.05, n - 1) * r.spread / sqrt((double)n) : NAN;
+    const double half = n > 1 ? tn_student_critical(0.05, n - 1) * r.spread / sqrt((double)n) : NAN;
     r.lo = r.difference - half;
     r.hi = r.difference + half;
     r.effect = r.spread != 0 ? r.difference / r.spread : r.identical ? 0 : copysign(INFINITY, r.difference);
@@ -109,18 +109,18 @@ tn_status tn_holm(const double *p, size_t n, double *adjusted)
 
 /* A measured deviation of few pairs is often far too small, so its upper bound is what an effect is held against. Twice the bound: then a mean
  * that is not seen lies so near to 0 that its interval ends before the effect. */
-void tn_sight_of(size_t n, size_t comparisons, tn_sight *out)
+void tn_power_of(size_t n, size_t comparisons, tn_power *out)
 {
-    tn_sight s = { .n = n, .comparisons = comparisons, .bound = INFINITY, .seen = INFINITY };
+    tn_power s = { .n = n, .comparisons = comparisons, .bound = INFINITY, .seen = INFINITY };
     if (n > 1) {
         const double level = LEVEL / (double)comparisons;
-        s.bound = tn_student_bound(level, n - 1);
-        s.seen = fmax(tn_student_seen(level, POWER, n) * tn_histogram_most(n), 2 * s.bound) / sqrt((double)n);
+        s.bound = tn_student_critical(level, n - 1);
+        s.seen = fmax(tn_student_detectable(level, POWER, n) * tn_deviation_bound(n), 2 * s.bound) / sqrt((double)n);
     }
     *out = s;
 }
 
-tn_word tn_paired_judge(const tn_paired *r, double p_adjusted, const tn_sight *sight, double effect, double *seen)
+tn_outcome tn_paired_judge(const tn_paired *r, double p_adjusted, const tn_power *sight, double effect, double *seen)
 {
     *seen = r->n > 1 && r->spread > 0 ? sight->seen * r->spread : NAN;
     if (r->identical) return TN_IDENTICAL;
@@ -132,9 +132,9 @@ tn_word tn_paired_judge(const tn_paired *r, double p_adjusted, const tn_sight *s
 
 static bool would_see(const tn_paired *r, size_t n, size_t comparisons, double effect)
 {
-    tn_sight s;
+    tn_power s;
     if (r->signs && 2 * ldexp(1, -(int)n) * (double)comparisons >= LEVEL) return false; /* not if all signs were one */
-    tn_sight_of(n, comparisons, &s);
+    tn_power_of(n, comparisons, &s);
     return !(r->spread > 0) || s.seen * r->spread <= effect;
 }
 

@@ -31,20 +31,20 @@ void tn_mean_interval(const double *v, size_t n, double *mean, double *half);
 tn_status tn_holm(const double *p, size_t n, double *adjusted);
 
 /* What n pairs can show, in one of so many comparisons that are made together. */
-typedef struct tn_sight {
+typedef struct tn_power {
     size_t n, comparisons;
     double bound; /* t that decides by itself */
     double seen;  /* a true difference of so many measured deviations would have been seen; infinite of one pair */
-} tn_sight;
-void tn_sight_of(size_t n, size_t comparisons, tn_sight *out);
+} tn_power;
+void tn_power_of(size_t n, size_t comparisons, tn_power *out);
 
-typedef enum tn_word { TN_UNDECIDED = 0, TN_A_LARGER, TN_B_LARGER, TN_NO_DIFFERENCE, TN_IDENTICAL } tn_word;
+typedef enum tn_outcome { TN_UNDECIDED = 0, TN_A_LARGER, TN_B_LARGER, TN_NO_DIFFERENCE, TN_IDENTICAL } tn_outcome;
 
 /* Larger: p_adjusted (Holm's over distinct comparisons; r->p for a single one) is below 0.03, so that the claim is false in less than
  * 5 of 100 studies with skewed, heavy-tailed and coarse errors, too. No difference: not that, and `*seen`, the size that would have
  * been seen with 80 % power whatever the difference turned out to be, is `effect` or less; by then the interval lies between -effect and
  * effect. */
-tn_word tn_paired_judge(const tn_paired *r, double p_adjusted, const tn_sight *sight, double effect, double *seen);
+tn_outcome tn_paired_judge(const tn_paired *r, double p_adjusted, const tn_power *sight, double effect, double *seen);
 /* At least so many seeds are needed to see an effect of that size with this spread; more than r->n. 0: more than TN_SEEDS_MOST. */
 size_t tn_seeds_needed(const tn_paired *r, size_t comparisons, double effect);
 

@@ -61,8 +61,8 @@ static void bounds_equal_scipy(void **state)
     (void)state;
     for (size_t c = 0; c < sizeof bounds / sizeof *bounds; c++) {
         const struct bounds *g = &bounds[c];
-        const double bound = tn_student_bound(g->level, g->n - 1), seen = tn_student_seen(g->level, 0.9, g->n),
-                     most = tn_histogram_most(g->n);
+        const double bound = tn_student_critical(g->level, g->n - 1), seen = tn_student_detectable(g->level, 0.9, g->n),
+                     most = tn_deviation_bound(g->n);
         if (fabs(bound / g->bound - 1) > 1e-6 || fabs(seen / g->seen - 1) > 1e-3 || fabs(most / g->most - 1) > 1e-9)
             fail_msg("%zu pairs at %g: %.9g %.9g %.9g, scipy %.9g %.9g %.9g", g->n, g->level, bound, seen, most,
                      g->bound, g->seen, g->most);
@@ -99,13 +99,13 @@ static void signs_by_enumeration(void **state)
 
 /* --- by hand ----------------------------------------------------------------------------------------------------------------------- */
 
-static tn_word word_of(const double *a, const double *b, size_t n, size_t comparisons, double effect, double *seen,
-                       size_t *needed)
+static tn_outcome word_of(const double *a, const double *b, size_t n, size_t comparisons, double effect, double *seen,
+                          size_t *needed)
 {
     tn_paired r;
-    tn_sight sight;
+    tn_power sight;
     assert_ok(tn_paired_compare(a, b, n, &r));
-    tn_sight_of(n, comparisons, &sight);
+    tn_power_of(n, comparisons, &sight);
     *needed = tn_seeds_needed(&r, comparisons, effect);
     return tn_paired_judge(&r, fmin(1, r.p * (double)comparisons), &sight, effect, seen);
 }
@@ -155,12 +155,12 @@ static void no_difference_by_hand(void **state)
     double a[40], b[40] = { 0 }, seen;
     size_t needed;
     tn_paired r;
-    tn_sight at;
+    tn_power at;
     for (size_t i = 0; i < 40; i++) a[i] = (i % 2 ? 1 : -1) * (1 + 0.1 * (double)(i / 2 % 2));
     assert_ok(tn_paired_compare(a, b, 12, &r));
-    tn_sight_of(12, 1, &at);
-    assert_true(fabs(at.seen * sqrt(12) - fmax(tn_student_seen(0.03, 0.9, 12) * tn_histogram_most(12), 2 * at.bound)) <
-                1e-12);
+    tn_power_of(12, 1, &at);
+    assert_true(fabs(at.seen * sqrt(12) -
+                     fmax(tn_student_detectable(0.03, 0.9, 12) * tn_deviation_bound(12), 2 * at.bound)) < 1e-12);
     const double size = at.seen * r.spread;
     assert_int_equal(word_of(a, b, 12, 1, size * 1.001, &seen, &needed), TN_NO_DIFFERENCE);
     assert_true(seen == size);
@@ -172,9 +172,9 @@ static void no_difference_by_hand(void **state)
     assert_int_equal(needed, 0); /* more than a thousand */
     assert_int_equal(word_of(a, b, 4, 1, size, &seen, &needed), TN_UNDECIDED);
     assert_ok(tn_paired_compare(a, b, 4, &r));
-    tn_sight_of(needed, 1, &at);
+    tn_power_of(needed, 1, &at);
     assert_true(needed > 4 && at.seen * r.spread <= size);
-    tn_sight_of(needed - 1, 1, &at);
+    tn_power_of(needed - 1, 1, &at);
     assert_true(at.seen * r.spread > size);
 }
 

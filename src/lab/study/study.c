@@ -95,7 +95,7 @@ tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const c
 /* --- objectives ------------------------------------------------------------------------------------------------------- */
 
 /* Where nobody says what is wanted. */
-#define USUAL "accuracy"
+#define DEFAULT_OBJECTIVE "accuracy"
 
 /* "loss min 10": a name, a direction where the name does not give it, the reference of the hypervolume. */
 static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_objective *out)
@@ -125,8 +125,8 @@ static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_o
 static tn_status read_objectives(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
     enum { MOST = 16 };
-    static const tn_yaml usual = { .kind = TN_YAML_TEXT, .text = USUAL " max 0", .key = "" },
-                         none = { .kind = TN_YAML_LIST, .first = (tn_yaml *)&usual, .n = 1, .key = "" };
+    static const tn_yaml fallback = { .kind = TN_YAML_TEXT, .text = DEFAULT_OBJECTIVE " max 0", .key = "" },
+                         none = { .kind = TN_YAML_LIST, .first = (tn_yaml *)&fallback, .n = 1, .key = "" };
     if (!v) v = &none;
     if (v->kind == TN_YAML_MAP || (v->kind == TN_YAML_LIST && (v->n == 0 || v->n > MOST)))
         return TN__STUDY_FAIL(r, v, "objectives takes a list of 1 to %d: [loss min 10, seconds min 1000]", MOST);
@@ -174,8 +174,8 @@ static const tn_field pruner_table[] = {
 };
 #undef AT
 
-static tn_status no_such(const tn_study_reader *r, const tn_yaml *v, const char *what, const char *name,
-                         const char *(*nth)(size_t))
+static tn_status unknown_name(const tn_study_reader *r, const tn_yaml *v, const char *what, const char *name,
+                              const char *(*nth)(size_t))
 {
     tn_nearest near = { .word = name };
     char names[128];
@@ -195,7 +195,7 @@ static tn_status read_sampler(const tn_study_reader *r, const tn_yaml *v, tn_stu
         TN_RETURN_IF(
             tn__study_fields(r, v, "a sampler", sampler_table, sizeof sampler_table / sizeof *sampler_table, &c));
     out->sampler = tn_sampler_find(c.name);
-    if (!out->sampler) return no_such(r, v, "sampler", c.name, tn_sampler_name);
+    if (!out->sampler) return unknown_name(r, v, "sampler", c.name, tn_sampler_name);
     out->sampling = c.s;
     out->sampling.trials = out->trials;
     out->sampling.lag = out->lag;
@@ -204,7 +204,7 @@ static tn_status read_sampler(const tn_study_reader *r, const tn_yaml *v, tn_stu
 }
 
 /* What pruners look at, where nobody says: the first objective that a trial has long before its end, a metric rather than an instrument. */
-static const char *first_learned(const tn_study_plan *p)
+static const char *default_metric(const tn_study_plan *p)
 {
     bool unused;
     for (int any = 0; any < 2; any++)
@@ -212,7 +212,7 @@ static const char *first_learned(const tn_study_plan *p)
             const char *name = p->objectives[i].name;
             if (any ? !tn_study_number(name, &unused) : tn_study_metric(name) != NULL) return name;
         }
-    return USUAL;
+    return DEFAULT_OBJECTIVE;
 }
 
 static tn_status read_pruner(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
@@ -221,14 +221,14 @@ static tn_status read_pruner(const tn_study_reader *r, const tn_yaml *v, tn_stud
     if (v)
         TN_RETURN_IF(tn__study_fields(r, v, "a pruner", pruner_table, sizeof pruner_table / sizeof *pruner_table, &c));
     out->pruner = tn_pruner_find(c.name);
-    if (!out->pruner) return no_such(r, v, "pruner", c.name, tn_pruner_name);
+    if (!out->pruner) return unknown_name(r, v, "pruner", c.name, tn_pruner_name);
     out->pruning = c.p;
     out->cohort = c.cohort;
     if (c.with && strcmp(c.with, "parameters") != 0)
         return TN__STUDY_FAIL(r, v, "pruner: with takes only parameters, not \"%.60s\"", c.with);
     out->prune_size = c.with != NULL;
     TN_RETURN_IF(tn__study_at(r, tn_pruner_check(&out->pruning), "pruner", v ? v->line : 1));
-    out->prune_by = c.metric ? c.metric : first_learned(out);
+    out->prune_by = c.metric ? c.metric : default_metric(out);
     const tn_metric_row *row = tn_study_metric(out->prune_by);
     out->prune_max = row && row->better == TN_HIGHER;
     for (size_t i = 0; i < out->n_objectives; i++)
@@ -387,7 +387,7 @@ static void write_node(FILE *f, const tn_yaml *v, bool outer)
     fputc(v->kind == TN_YAML_MAP ? '}' : ']', f);
 }
 
-static tn_status write_essence(const tn_study_reader *r, const tn_yaml *tree, tn_study_plan *out)
+static tn_status write_fingerprint(const tn_study_reader *r, const tn_yaml *tree, tn_study_plan *out)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -396,9 +396,9 @@ static tn_status write_essence(const tn_study_reader *r, const tn_yaml *tree, tn
     write_node(f, tree, true);
     for (size_t i = 0; i < r->n_overrides; i++) fprintf(f, "\n%s", r->overrides[i]);
     const bool bad = fclose(f) != 0;
-    out->essence = bad ? NULL : tn_arena_strdup(r->arena, text);
+    out->fingerprint = bad ? NULL : tn_arena_strdup(r->arena, text);
     free(text);
-    return out->essence ? TN_OK : tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
+    return out->fingerprint ? TN_OK : tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
 }
 
 static tn_status check_name(const tn_study_reader *r, const char *name)
@@ -446,7 +446,7 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
         if (out->objectives[i].by_row)
             return TN__STUDY_FAIL(r, t.published, "%s: add max or min", out->objectives[i].name);
     TN_RETURN_IF(tn__study_published(r, t.published, out));
-    return write_essence(r, tree, out);
+    return write_fingerprint(r, tree, out);
 }
 
 int64_t tn_study_at_once(const tn_study_plan *p, tn_side_set sides)

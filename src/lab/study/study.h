@@ -71,8 +71,8 @@ typedef struct tn_study_plan {
     const tn_published *published; /* NULL: none */
     const tn_asked
         *asked; /* what the user typed, for models of their own: never from the file or the database; NULL: nothing */
-    tn_metric_list metrics; /* of the models of all sides; tn_study_check fills it */
-    const char *essence;    /* all that shapes its trials, as one text: two studies are the same when theirs is */
+    tn_metric_list metrics;  /* of the models of all sides; tn_study_check fills it */
+    const char *fingerprint; /* all that shapes its trials, as one text: two studies are the same when theirs is */
 } tn_study_plan;
 
 /* Everything goes into `arena`. TN_BAD_FILE: not YAML; TN_USAGE: a wrong key or value. Messages end in "  (file:line)". */

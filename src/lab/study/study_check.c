@@ -11,7 +11,7 @@
 /* What a trial itself decides, and why it cannot be asked for. */
 static const struct {
     const char *key, *why;
-} own[] = {
+} reserved[] = {
     { "seed", "a trial's seed is the study's `seed` plus its number" },
     { "run", "a trial's directory is named by its number" },
     { "model", "give each model a side of its own, with its `base`" },
@@ -20,8 +20,8 @@ static const struct {
 
 static const char *reason(const char *key, bool searched)
 {
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (strcmp(own[i].key, key) == 0 && (searched || i < 2)) return own[i].why;
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (strcmp(reserved[i].key, key) == 0 && (searched || i < 2)) return reserved[i].why;
     return NULL;
 }
 
@@ -100,7 +100,7 @@ static tn_status check_set(const checker *c)
 
 /* --- what is searched ------------------------------------------------------------------------------------------------- */
 
-static const tn_setting *row_of(const checker *c, const char *key)
+static const tn_setting *setting_row(const checker *c, const char *key)
 {
     char name[200];
     size_t i = tn_settings_find(c->st, key);
@@ -137,7 +137,7 @@ static tn_status check_dimension(const checker *c, tn_dim *d, size_t line)
     char where[300];
     const char *at = place(c, line, where), *why = reason(d->key, true);
     if (why) return tn_error(TN_USAGE, "%s cannot be searched: %s  (%s)", d->key, why, at);
-    const tn_setting *row = row_of(c, d->key);
+    const tn_setting *row = setting_row(c, d->key);
     if (!row) return tn_settings_set(c->st, d->key, "", "%s", at); /* says what is near */
     if (d->kind != TN_DIM_CHOICE) return check_range(row, d, at);
     for (size_t i = 0; i < d->n_choices; i++) {
@@ -152,7 +152,7 @@ static tn_status check_width(const checker *c)
 {
     const char *width = c->p->width;
     if (!c->p->parameters) return TN_OK;
-    if (width && !row_of(c, width))
+    if (width && !setting_row(c, width))
         return tn_error(TN_USAGE, "width: %s%s%s has no setting %.60s  (%s)", c->side->name[0] ? "side " : "the model",
                         c->side->name, c->side->name[0] ? "'s model" : "", width, c->p->file);
     for (size_t i = 0; i < c->side->space.n; i++) {
@@ -171,7 +171,7 @@ static tn_status check_width(const checker *c)
 /* --- what is quoted --------------------------------------------------------------------------------------------------- */
 
 /* Settings of published points are those of the side's model, so that one of them can be trained. */
-static tn_status check_quoted(const checker *c, const tn_published_side *quoted)
+static tn_status check_published(const checker *c, const tn_published_side *quoted)
 {
     for (size_t i = 0; i < quoted->n_points; i++)
         for (size_t k = 0; k < quoted->points[i].n_set; k++) {
@@ -180,7 +180,7 @@ static tn_status check_quoted(const checker *c, const tn_published_side *quoted)
             const char *at = place(c, quoted->points[i].set_line[k], where);
             tn_setting_value v;
             snprintf(key, sizeof key, "%.*s", (int)(eq - text), text);
-            const tn_setting *row = row_of(c, key);
+            const tn_setting *row = setting_row(c, key);
             if (!row) return tn_settings_set(c->st, key, "", "%s", at); /* says what is near */
             TN_RETURN_IF(tn_setting_parse(row, eq + 1, at, &v));
         }
@@ -195,7 +195,7 @@ static tn_status check_side(checker *c, tn_study_side *side)
     TN_RETURN_IF(check_set(c));
     for (size_t i = 0; i < side->space.n; i++)
         TN_RETURN_IF(check_dimension(c, (tn_dim *)&side->space.dims[i], side->search_line[i]));
-    if (c->p->published) TN_RETURN_IF(check_quoted(c, &c->p->published->sides[side - c->p->sides]));
+    if (c->p->published) TN_RETURN_IF(check_published(c, &c->p->published->sides[side - c->p->sides]));
     TN_RETURN_IF(check_width(c));
     const size_t line = side->space.n ? side->search_line[0] : 1;
     TN_RETURN_IF(tn__study_at(&r, tn_space_check(&side->space), side->name[0] ? side->name : "search", line));
@@ -203,7 +203,7 @@ static tn_status check_side(checker *c, tn_study_side *side)
 }
 
 /* Which way is better, where the file does not say it: the row of the model does. */
-static tn_status find_ways(const tn_study_plan *p)
+static tn_status find_directions(const tn_study_plan *p)
 {
     for (size_t i = 0; i < p->n_objectives; i++) {
         tn_objective *o = (tn_objective *)&p->objectives[i];
@@ -224,7 +224,7 @@ tn_status tn_study_check(tn_study_plan *p)
         c.st = NULL;
         if (s != TN_OK) return s;
     }
-    return find_ways(p);
+    return find_directions(p);
 }
 
 tn_status tn_study_point(const tn_study_side *side, const double *x, tn_arena *arena, const char **out, size_t *n)

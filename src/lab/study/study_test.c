@@ -107,12 +107,12 @@ static void overrides(void **state)
     assert_int_equal(dim_of(&q.sides[1], "memory")->when, -1); /* always there now */
     assert_ok(parse_with(whole, other, 2, &a, &r));
     assert_null(dim_of(&r.sides[1], "memory"));
-    assert_string_not_equal(p.essence, q.essence);
+    assert_string_not_equal(p.fingerprint, q.fingerprint);
     tn_arena_free(&a);
 }
 
 /* Budgets may change between two sessions of a study; what shapes its trials may not. */
-static void essence(void **state)
+static void fingerprint(void **state)
 {
     (void)state;
     tn_arena a = { 0 };
@@ -133,7 +133,7 @@ static void essence(void **state)
         assert_ok(parse(text, &a, &p));
         snprintf(text, sizeof text, "%s%s", lead, rows[i].b);
         assert_ok(parse(text, &a, &q));
-        assert_true((strcmp(p.essence, q.essence) == 0) == rows[i].same);
+        assert_true((strcmp(p.fingerprint, q.fingerprint) == 0) == rows[i].same);
     }
     tn_arena_free(&a);
 }
@@ -266,7 +266,7 @@ static void published(void **state)
     assert_ok(parse(whole, &a, &q));
     assert_null(q.published);
     assert_ok(parse(text, &a, &p));
-    assert_string_equal(p.essence, q.essence); /* figures of others shape no trial */
+    assert_string_equal(p.fingerprint, q.fingerprint); /* figures of others shape no trial */
     assert_non_null(p.published);
     assert_string_equal(p.published->source, "a report");
     assert_string_equal(p.published->note, "");
@@ -440,7 +440,7 @@ void tn_tests_study(tn_test_list *l)
     tn_test_add(l, seeds_and_sizes, NULL, "lab/study: common seeds, equal sizes");
     tn_test_add(l, reads, NULL, "lab/study: reads");
     tn_test_add(l, overrides, NULL, "lab/study: the command's words win");
-    tn_test_add(l, essence, NULL, "lab/study: what makes it another one");
+    tn_test_add(l, fingerprint, NULL, "lab/study: what makes it another one");
     tn_test_add(l, some_sides, NULL, "lab/study: some of its sides by name");
     tn_test_add(l, most_sides, NULL, "lab/study: as many sides as a set has bits");
     tn_test_add(l, lags, NULL, "lab/study: how far trials may run apart");

@@ -167,7 +167,7 @@ static void put_totals(const tn_study *s, const tn_against_published *b, FILE *o
             const tn_published_side *q = &s->published->sides[i];
             const tn_against_published_side *v = &b->sides[i];
             const double theirs[] = { q->front ? (double)q->front : NAN, NAN, q->hours > 0 ? q->hours : NAN, NAN };
-            const double ours[] = { (double)v->front, (double)v->unbeaten, v->hours, v->volume };
+            const double ours[] = { (double)v->front, (double)v->nondominated, v->hours, v->volume };
             put_value(out, theirs[r]), put_value(out, ours[r]);
         }
         fputs("</tr>\n", out);
@@ -175,7 +175,7 @@ static void put_totals(const tn_study *s, const tn_against_published *b, FILE *o
     fputs("</table></div>\n", out);
 }
 
-static bool is_quoted(const tn_against_published *b, size_t k)
+static bool has_published(const tn_against_published *b, size_t k)
 {
     for (size_t i = 0; i < b->n_points; i++)
         if (!isnan(b->points[i].theirs->y[k])) return true;
@@ -190,7 +190,8 @@ static void put_points(const tn_study *s, const tn_against_published *b, FILE *o
           "class=\"wide\"><table><tr><th>side</th>",
           out);
     for (size_t k = 0; k < s->n_objectives; k++)
-        if (is_quoted(b, k)) fputs("<th>", out), put_text(out, s->objectives[k].name), fputs("</th><th>ours</th>", out);
+        if (has_published(b, k))
+            fputs("<th>", out), put_text(out, s->objectives[k].name), fputs("</th><th>ours</th>", out);
     fputs("<th>trial</th><th class=\"set\">published settings</th></tr>\n", out);
     for (size_t i = 0; i < b->n_points; i++) {
         const tn_against_published_point *p = &b->points[i];
@@ -198,7 +199,7 @@ static void put_points(const tn_study *s, const tn_against_published *b, FILE *o
         if (p->ours) tn_trial_name(s, p->ours, name, sizeof name);
         fputs("<tr>", out), put_cell(out, side_name(s, p->side));
         for (size_t k = 0; k < s->n_objectives; k++)
-            if (is_quoted(b, k)) put_value(out, p->theirs->y[k]), put_value(out, p->ours ? p->ours->y[k] : NAN);
+            if (has_published(b, k)) put_value(out, p->theirs->y[k]), put_value(out, p->ours ? p->ours->y[k] : NAN);
         put_cell(out, name), fputs("<td class=\"set\">", out);
         for (size_t k = 0; k < p->theirs->n_set; k++) fputs(k ? " " : "", out), put_text(out, p->theirs->set[k]);
         fputs("</td></tr>\n", out);
@@ -206,7 +207,7 @@ static void put_points(const tn_study *s, const tn_against_published *b, FILE *o
     fputs("</table></div>\n", out);
 }
 
-static tn_status put_beside(const tn_study *s, tn_arena *a, FILE *out)
+static tn_status put_published(const tn_study *s, tn_arena *a, FILE *out)
 {
     tn_against_published b;
     const tn_published *q = s->published;
@@ -282,7 +283,7 @@ tn_status tn_page_write(const tn_study *s, tn_lab *lab, FILE *out)
     fprintf(out, "</title>\n<style>%s</style></head><body>\n", style);
     put_facts(s, out);
     st = put_sides(s, &a, out);
-    if (st == TN_OK && s->published) st = put_beside(s, &a, out);
+    if (st == TN_OK && s->published) st = put_published(s, &a, out);
     for (size_t side = 0; st == TN_OK && side < s->n_sides; side++) st = put_best(s, side, &a, out);
     if (st == TN_OK) st = put_charts(s, lab, out);
     fputs("<h2>Study file</h2>\n<pre>", out), put_text(out, s->text ? s->text : "");

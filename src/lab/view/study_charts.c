@@ -68,16 +68,16 @@ static bool spans_decades(const double *v, size_t n)
 typedef struct marks { /* trials, then published points */
     double *x, *y;
     int *group;
-    bool *front, *quoted;
+    bool *front, *published;
     size_t n;
 } marks;
 
-static void mark_quoted(const tn_study *s, size_t other, marks *m)
+static void mark_published(const tn_study *s, size_t other, marks *m)
 {
     for (size_t side = 0; s->published && side < s->n_sides; side++)
         for (size_t i = 0; i < s->published->sides[side].n_points; i++, m->n++) {
             const double *y = s->published->sides[side].points[i].y;
-            m->x[m->n] = y[other], m->y[m->n] = y[0], m->group[m->n] = (int)side, m->quoted[m->n] = true;
+            m->x[m->n] = y[other], m->y[m->n] = y[0], m->group[m->n] = (int)side, m->published[m->n] = true;
         }
 }
 
@@ -93,15 +93,15 @@ static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
                 .y = tn_arena_alloc(a, sizeof *m.y * most),
                 .group = tn_arena_alloc(a, sizeof *m.group * most),
                 .front = tn_arena_alloc(a, most),
-                .quoted = tn_arena_alloc(a, most) };
-    if (!m.x || !m.y || !m.group || !m.front || !m.quoted) return no_memory();
+                .published = tn_arena_alloc(a, most) };
+    if (!m.x || !m.y || !m.group || !m.front || !m.published) return no_memory();
     for (; m.n < e.n; m.n++) {
         const tn_trial *t = e.trial[m.n];
         m.x[m.n] = t->state == TN_TRIAL_DONE && t->y ? t->y[other] : NAN;
         m.y[m.n] = t->state == TN_TRIAL_DONE && t->y ? t->y[0] : NAN;
         m.group[m.n] = t->side, m.front[m.n] = e.front[m.n];
     }
-    mark_quoted(s, other, &m);
+    mark_published(s, other, &m);
     const tn_scatter c = { .title =
                                tn_arena_printf(a, "%s against %s", s->objectives[0].name, s->objectives[other].name),
                            .x_label = s->objectives[other].name,
@@ -113,7 +113,7 @@ static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
                            .y = m.y,
                            .group = m.group,
                            .front = m.front,
-                           .quoted = m.quoted,
+                           .published = m.published,
                            .log_x = spans_decades(m.x, m.n) };
     return tn_chart_scatter(&c, out);
 }
@@ -180,10 +180,10 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
     for (size_t i = 0; i < most * s->n_sides; i++) value[i] = spread[i] = NAN;
     for (size_t side = 0; side < s->n_sides; side++) {
         tn_selection e;
-        tn_seen seen;
+        tn_observed seen;
         const tn_space *space = &s->sides[side].space;
         TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
-        TN_RETURN_IF(tn_select_seen(s, (int)side, &e, a, &seen));
+        TN_RETURN_IF(tn_select_observed(s, (int)side, &e, a, &seen));
         const tn_status st = tn_importance(space, &seen, objective, 1, part, wide);
         if (st == TN_USAGE) continue; /* too few yet */
         TN_RETURN_IF(st);

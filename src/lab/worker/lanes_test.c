@@ -125,7 +125,7 @@ static void more_lanes_than_trials(void **state)
     tn_study_world_begin(&w, "study: s\n" TASK "search: {dim: 4..8}\nobjectives: [accuracy]\ntrials: 2\n", "lab.db",
                          NULL);
     assert_ok(tn_lab_join(w.lab, &dead));
-    assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, dead, &(tn_portion){ 0 }, &c, x, &got));
+    assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, dead, &(tn_trial_filter){ 0 }, &c, x, &got));
     assert_ok(tn_lab_leave(w.lab, dead));
     assert_ok(tn_worker_run(&(tn_worker_options){ .db = w.path, .lanes = 5 }, &ran));
     assert_int_equal(ran, 2);

@@ -207,7 +207,7 @@ static tn_status ask_pruner(trial *t, double score)
     const int64_t rung = (int64_t)t->log.n, before = t->c->number - p->pruning.lag;
     double *others = NULL, value;
     size_t n = 0;
-    if (t->c->kind == TN_TRIAL_COMPARE || !p->pruner->looks(&p->pruning, rung)) return TN_OK;
+    if (t->c->kind == TN_TRIAL_COMPARE || !p->pruner->is_rung(&p->pruning, rung)) return TN_OK;
     if (before > 0)
         TN_RETURN_IF(
             tn_lab_rung(t->h->lab, t->h->study, t->c->side, before, rung, t->parameters, p->cohort, &others, &n));

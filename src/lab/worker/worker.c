@@ -41,7 +41,7 @@ static struct timespec after_ms(long ms)
 
 /* --- the heart -------------------------------------------------------------------------------------------------------- */
 
-typedef struct heart {
+typedef struct heartbeat {
     const char *db;
     int64_t *lane; /* (n): all of them beat together */
     int n;
@@ -49,11 +49,11 @@ typedef struct heart {
     pthread_mutex_t lock;
     pthread_cond_t end;
     bool ended, runs;
-} heart;
+} heartbeat;
 
 static void *beat(void *ctx)
 {
-    heart *h = ctx;
+    heartbeat *h = ctx;
     tn_lab *lab = NULL;
     if (tn_lab_open(h->db, true, &lab) != TN_OK) return NULL; /* the worker itself will say what is wrong with it */
     pthread_mutex_lock(&h->lock);
@@ -69,7 +69,7 @@ static void *beat(void *ctx)
     return NULL;
 }
 
-static tn_status heart_start(heart *h)
+static tn_status heartbeat_start(heartbeat *h)
 {
     pthread_mutex_init(&h->lock, NULL);
     make_condition(&h->end);
@@ -77,7 +77,7 @@ static tn_status heart_start(heart *h)
     return h->runs ? TN_OK : tn_error(TN_MEMORY, "cannot start a thread for the worker's heartbeat");
 }
 
-static void heart_stop(heart *h)
+static void heartbeat_stop(heartbeat *h)
 {
     if (!h->runs) return;
     pthread_mutex_lock(&h->lock);
@@ -110,9 +110,9 @@ typedef struct worker {
     tn_shared *shared;
     lane *lane; /* (n) */
     int n;
-    int64_t *ids;        /* (n) */
-    tn_lab *lab;         /* of the lane that looks */
-    tn_seen_store *seen; /* (n_sides), as well */
+    int64_t *ids;            /* (n) */
+    tn_lab *lab;             /* of the lane that looks */
+    tn_observed_store *seen; /* (n_sides), as well */
     bool looking;
     atomic_bool stop;
     tn_status status; /* the first error of a lane; being asked to stop is the least of them */
@@ -181,7 +181,7 @@ static tn_status open_worker(worker *w)
 
 static void close_worker(worker *w)
 {
-    for (size_t i = 0; w->seen && i < w->plan.n_sides; i++) tn_seen_free(&w->seen[i]);
+    for (size_t i = 0; w->seen && i < w->plan.n_sides; i++) tn_observed_free(&w->seen[i]);
     for (int i = 0; i < w->n; i++) {
         lane *l = &w->lane[i];
         if (l->id) (void)tn_lab_leave(l->host.lab, l->id);
@@ -201,10 +201,10 @@ static tn_status draw(lane *l, const tn_claim *c, bool *lost)
 {
     worker *w = l->w;
     const tn_space *space = &w->plan.sides[c->side].space;
-    tn_seen seen;
+    tn_observed seen;
     if (c->has_x) return TN_OK;
-    TN_RETURN_IF(tn_lab_seen(w->lab, w->study->id, &w->plan, c->side,
-                             w->plan.sampler->needs(&w->plan.sampling, c->number), &w->seen[c->side], &seen));
+    TN_RETURN_IF(tn_lab_observed(w->lab, w->study->id, &w->plan, c->side,
+                                 w->plan.sampler->needs(&w->plan.sampling, c->number), &w->seen[c->side], &seen));
     TN_RETURN_IF(w->plan.sampler->draw(&w->plan.sampling, space, &seen, c->number, l->x));
     return tn_lab_point(w->lab, c, l->x, space->n, lost);
 }
@@ -237,7 +237,7 @@ static void wait_for_others(worker *w)
 static tn_status look(lane *l, tn_claim *c, tn_claimed *got, bool *lost)
 {
     worker *w = l->w;
-    const tn_portion of = { .compare = w->o->compare, .most = w->o->trials, .sides = w->o->sides };
+    const tn_trial_filter of = { .compare = w->o->compare, .most = w->o->trials, .sides = w->o->sides };
     for (;;) {
         if (asked_to_stop(l)) return tn_error(TN_INTERRUPTED, "asked to stop");
         TN_RETURN_IF(tn_lab_claim(w->lab, w->study->id, &w->plan, l->id, &of, c, l->x, got));
@@ -317,7 +317,7 @@ static tn_status run_lanes(worker *w)
 tn_status tn_worker_run(const tn_worker_options *o, int64_t *ran)
 {
     worker w = { .o = o };
-    heart h = { .db = o->db };
+    heartbeat h = { .db = o->db };
     char text[1024];
     *ran = 0;
     pthread_mutex_init(&w.lock, NULL);
@@ -326,10 +326,10 @@ tn_status tn_worker_run(const tn_worker_options *o, int64_t *ran)
     if (s == TN_OK) {
         h.lane = w.ids;
         h.n = w.n;
-        s = heart_start(&h);
+        s = heartbeat_start(&h);
     }
     if (s == TN_OK) s = run_lanes(&w);
-    heart_stop(&h);
+    heartbeat_stop(&h);
     snprintf(text, sizeof text, "%s", tn_error_text());
     for (int i = 0; i < w.n; i++) *ran += w.lane[i].ran;
     close_worker(&w);

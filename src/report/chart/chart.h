@@ -14,10 +14,10 @@ typedef struct tn_scatter {
     const char *title, *x_label, *y_label; /* NULL: none */
     const char *const *groups;             /* (n_groups) names */
     size_t n_groups, n;
-    const double *x, *y; /* (n) */
-    const int *group;    /* (n), or NULL: all of the first */
-    const bool *front;   /* (n): drawn large, joined by a line in the order of x; or NULL */
-    const bool *quoted;  /* (n): somebody else's, drawn as an open diamond, never a front; or NULL */
+    const double *x, *y;   /* (n) */
+    const int *group;      /* (n), or NULL: all of the first */
+    const bool *front;     /* (n): drawn large, joined by a line in the order of x; or NULL */
+    const bool *published; /* (n): somebody else's, drawn as an open diamond, never a front; or NULL */
     bool log_x, log_y;
 } tn_scatter;
 tn_status tn_chart_scatter(const tn_scatter *c, FILE *out);

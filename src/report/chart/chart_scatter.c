@@ -35,7 +35,7 @@ static void put_others(const tn_scatter *c, const tn_frame *f, int group, unsign
     fprintf(f->out, "<path class=\"s%d p\" style=\"stroke-width:5\" d=\"", group % TN_SVG_STYLES);
     for (size_t i = 0; i < c->n; i++) {
         spot s;
-        if ((c->front && c->front[i]) || (c->quoted && c->quoted[i]) || !place(c, f, i, &s) || s.group != group)
+        if ((c->front && c->front[i]) || (c->published && c->published[i]) || !place(c, f, i, &s) || s.group != group)
             continue;
         const long cx = lround(s.x / CELL), cy = lround(s.y / CELL);
         unsigned char *cell = &seen[cy * (WIDTH / CELL + 1) + cx];
@@ -69,12 +69,12 @@ static void put_diamond(FILE *out, int group, double x, double y)
 }
 
 /* On top of all, with what the sign means below the axis. */
-static void put_quoted(const tn_scatter *c, const tn_frame *f)
+static void put_published(const tn_scatter *c, const tn_frame *f)
 {
     size_t n = 0;
-    for (size_t i = 0; c->quoted && i < c->n; i++) {
+    for (size_t i = 0; c->published && i < c->n; i++) {
         spot s;
-        if (!c->quoted[i] || !place(c, f, i, &s)) continue;
+        if (!c->published[i] || !place(c, f, i, &s)) continue;
         put_diamond(f->out, s.group, s.x, s.y);
         n++;
     }
@@ -98,14 +98,14 @@ tn_status tn_chart_scatter(const tn_scatter *c, FILE *out)
     tn__plot_axis_of(c->x, c->n, c->log_x, 0.03, 9, &f.x);
     tn__plot_axis_of(c->y, c->n, c->log_y, 0.05, 8, &f.y);
     for (size_t i = 0; i < c->n; i++)
-        if (c->front && c->front[i] && !(c->quoted && c->quoted[i]) && place(c, &f, i, &front[n])) n++;
+        if (c->front && c->front[i] && !(c->published && c->published[i]) && place(c, &f, i, &front[n])) n++;
     tn__svg_begin(out, WIDTH, HEIGHT, c->title ? c->title : "scatter", c->n_groups);
     tn__svg_heading(out, c->title);
     tn__frame_axes(&f, c->x_label, c->y_label, true);
     tn__frame_names(&f, c->groups, c->n_groups);
     for (size_t g = 0; g < c->n_groups; g++) put_others(c, &f, (int)g, seen);
     put_front(&f, front, n);
-    put_quoted(c, &f);
+    put_published(c, &f);
     tn_free(seen), tn_free(front);
     return tn__frame_done(&f);
 }

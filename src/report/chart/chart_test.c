@@ -50,9 +50,11 @@ static void scatter(void **state)
     assert_true(strstr(t, "a &amp; b") && strstr(t, "b&lt;p") && !strstr(t, "b<p"));
     assert_true(!strstr(t, "nan") && !strstr(t, "inf"));
     free(t);
-    const bool quoted[] = { false, false, true, true, true, false }; /* a quoted one is on no front; NaN is nowhere */
+    const bool published[] = {
+        false, false, true, true, true, false
+    }; /* a quoted one is on no front; NaN is nowhere */
     tn_scatter q = c;
-    q.quoted = quoted;
+    q.published = published;
     DRAW(tn_chart_scatter(&q, out), t);
     assert_int_equal(count_of(t, "z\"/>"), 2 + 1); /* and one that says what the sign means */
     assert_int_equal(count_of(t, ">published<"), 1);

@@ -2,8 +2,7 @@
 #include "base/alloc.h"
 #include "cli/lab/lab_campaign.h"
 #include "cli/train/train_view.h"
-#include "lab/db/common_seeds.h"
-#include "lab/db/transfer.h"
+#include "lab/db/trials.h"
 #include "lab/worker/trial_run.h"
 #include "lab/worker/worker.h"
 

@@ -1,5 +1,5 @@
 /* Points of a grid on common seeds. */
-#include "lab/db/common_seeds.h"
+#include "lab/db/trials.h"
 
 #include "lab/db/db.h"
 

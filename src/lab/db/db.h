@@ -3,11 +3,30 @@
 #define TN_LAB_DB_H
 
 #include "base/fs.h"
-#include "lab/db/heartbeats.h"
 #include "lab/db/lab.h"
-#include "lab/db/row_sum.h"
 
 #include <sqlite3.h>
+
+/* Which workers are alive, by watching: a heart whose beat has not changed for a while of our own monotonic clock is dead. What the wall clock says,
+ * there or here, decides nothing by itself: it is stepped, and databases move between machines. */
+enum {
+    TN_LAB_STALE_S = 60, /* unchanged for so long: dead */
+    TN_LAB_DOUBT_S = 15, /* unchanged for so long, and more than TN_LAB_STALE_S old by the wall clock: dead as well */
+    TN_LAB_LOOK_S = 1    /* between looks */
+};
+
+typedef struct tn_heartbeat {
+    int64_t worker;
+    double beat, since; /* as it is in the table; ours when it was first seen so */
+} tn_heartbeat;
+
+typedef struct tn_heartbeats {
+    tn_heartbeat *seen;
+    size_t n, capacity;
+    double looked; /* when; valid where `begun` */
+    bool begun;
+    double (*clock_s)(void); /* monotonic; a test has its own */
+} tn_heartbeats;
 
 enum { TN_LAB_STATEMENTS = 64, TN_LAB_BUSY_MS = 30000 };
 
@@ -86,5 +105,11 @@ bool tn__numbers_whole(const char *text, size_t n);
 double tn__unix_s(void); /* the wall clock */
 /* By the filesystem's magic number: whether locks of other machines may not be seen on it. */
 bool tn__is_network(unsigned long type);
+
+/* Makes `tn_sum(...)` of schema.h known to a connection: of any values, by their types and bytes. An SQLite code. */
+int tn__row_sum_register(sqlite3 *db);
+
+/* Looks at all hearts, unless that was done a moment ago; workers that are dead are marked as gone. One that beats again is alive again. */
+tn_status tn__heartbeats_watch(tn_lab *lab);
 
 #endif

@@ -1,5 +1,4 @@
 /* Hearts. */
-#include "lab/db/heartbeats.h"
 
 #include "base/alloc.h"
 #include "lab/db/db.h"

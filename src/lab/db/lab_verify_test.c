@@ -1,5 +1,5 @@
 /* A damaged database: whatever byte has changed and wherever the file ends, a study reads as it was or is refused with one line. */
-#include "lab/view/export.h"
+#include "lab/view/view.h"
 #include "lab/db/schema.h"
 #include "lab_world.h"
 

@@ -1,10 +1,19 @@
 /* The tables of a laboratory's database. Plain SQL works on it: x and y are JSON arrays of numbers (null: not there, or not known) in the
  * order of the study's dimensions and objectives; value is a JSON object. States and kinds are the numbers of lab.h. Rows have
- * a sum (row_sum.h). */
+ * a sum (TN_TRIAL_SUM). */
 #ifndef TN_LAB_SCHEMA_H
 #define TN_LAB_SCHEMA_H
 
-#include "lab/db/row_sum.h"
+/* Sums of rows: a byte that has changed on the disk is found, though SQLite itself would read on. They are computed by our own statements, never by
+ * the file's schema, so other programs read the database as ever. Finds damage, not attacks.
+ *
+ * A statement that changes a row takes its sum away (NULL: not known), another one after it gives it back: whoever is killed in between, no sum is
+ * wrong. */
+#define TN_STUDY_SUM "tn_sum(id, name, path, text, overrides, kinds, planned, created, spent)"
+#define TN_TRIAL_SUM                                                                                                   \
+    "tn_sum(id, study, side, kind, number, state, config, seed, x, y, parameters, started, begun, ended, seconds, "    \
+    "worker, attempt, error)"
+#define TN_REPORT_SUM "tn_sum(trial, rung, step, epoch, seconds, score, value)"
 
 #define TN_LAB_APPLICATION 0x546e4c62 /* "TnLb" */
 enum { TN_LAB_VERSION = 2 };          /* 1: without sums */

@@ -1,5 +1,5 @@
 /* The best points of one study as the first trials of another. */
-#include "lab/db/transfer.h"
+#include "lab/db/trials.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,20 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const tn_sampler *const samplers[] = { &tn_sampler_random, &tn_sampler_grid, &tn_sampler_tpe,
-                                              &tn_sampler_nsga2 };
-
-enum { COUNT = sizeof samplers / sizeof *samplers };
-
-const char *tn_sampler_name(size_t i) { return i < COUNT ? samplers[i]->name : NULL; }
-
-const tn_sampler *tn_sampler_find(const char *name)
-{
-    for (size_t i = 0; i < COUNT; i++)
-        if (strcmp(samplers[i]->name, name) == 0) return samplers[i];
-    return NULL;
-}
-
 void tn_prior_draw(const tn_space *s, tn_draws *draws, double *x)
 {
     for (size_t i = 0; i < s->n; i++) x[i] = tn_dim_at(&s->dims[i], tn_draws_uniform(draws));
@@ -135,4 +121,37 @@ tn_status tn_sampler_takes_all(const tn_sampler_options *o, const tn_space *s)
 {
     (void)o;
     return tn_space_check(s);
+}
+
+/* --- the table --- */
+
+/* Random search: every trial from the prior, whatever the others found. */
+static tn_status random_draw(const tn_sampler_options *o, const tn_space *s, const tn_observed *seen, int64_t number,
+                             double *x)
+{
+    (void)seen;
+    tn_draws draws = tn_draws_open(o->seed, "lab.random", (uint64_t)number);
+    tn_prior_draw(s, &draws, x);
+    return TN_OK;
+}
+
+static const tn_sampler sampler_random = {
+    .name = "random",
+    .needs = tn_sampler_needs_none,
+    .count = tn_sampler_endless,
+    .check = tn_sampler_takes_all,
+    .draw = random_draw,
+};
+
+static const tn_sampler *const samplers[] = { &sampler_random, &tn_sampler_grid, &tn_sampler_tpe, &tn_sampler_nsga2 };
+
+enum { COUNT = sizeof samplers / sizeof *samplers };
+
+const char *tn_sampler_name(size_t i) { return i < COUNT ? samplers[i]->name : NULL; }
+
+const tn_sampler *tn_sampler_find(const char *name)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        if (strcmp(samplers[i]->name, name) == 0) return samplers[i];
+    return NULL;
 }

@@ -5,7 +5,7 @@
 #include "lab/search/draws.h"
 #include "lab/search/sampler.h"
 
-extern const tn_sampler tn_sampler_random, tn_sampler_grid, tn_sampler_tpe, tn_sampler_nsga2;
+extern const tn_sampler tn_sampler_grid, tn_sampler_tpe, tn_sampler_nsga2;
 
 /* A point from the prior: every dimension evenly, those switched off NaN. Takes one number a dimension whether or not it is there, so
  * that what a dimension gets does not depend on the others. */

@@ -1,9 +1,9 @@
 /* Contenders and verdicts. */
 #include "lab/statistics/compare.h"
 
-#include "lab/db/common_seeds.h"
+#include "lab/db/trials.h"
 #include "lab/statistics/select.h"
-#include "lab/study/study_metrics.h"
+#include "lab/study/study.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
  * off, inert or pruned away; a tree's boxes against counting over a fine grid. */
 #include "lab/statistics/importance.h"
 
-#include "lab/statistics/forest.h"
 #include "testlib.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 
 #include "lab/search/pareto.h"
 #include "lab/statistics/select.h"
-#include "lab/study/study_metrics.h"
+#include "lab/study/study.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,6 @@
  * normal, skewed, heavy-tailed, shares of few samples, and nothing but a sign. False verdicts: a side called better that is not, or "no
  * difference" where there is the effect that matters: 5 of 100 studies at most, of 2, 3 and 9 sides too. And where an effect would have been seen
  * with less than 80 % power, "no difference" is said in 5 of 100 studies at most. TENON_TABLE=1 prints what was counted. */
-#include "lab/statistics/student.h"
 #include "lab/statistics/verdict.h"
 
 #include "lab/search/draws.h"

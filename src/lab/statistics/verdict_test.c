@@ -1,6 +1,5 @@
 /* Verdicts: the paired t-test and its bounds against scipy, the sign test against all 2^n ways of giving signs, Holm and the words by hand. How often they are
  * right is verdict_power_test.c's question. */
-#include "lab/statistics/student.h"
 #include "lab/statistics/verdict.h"
 
 #include "lab/search/draws.h"

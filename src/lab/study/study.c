@@ -2,7 +2,7 @@
 #include "lab/study/study_parse.h"
 
 #include "io/yaml_events.h"
-#include "lab/study/study_metrics.h"
+#include "lab/study/study.h"
 
 #include <errno.h>
 #include <math.h>

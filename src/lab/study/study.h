@@ -101,4 +101,9 @@ tn_status tn__study_plan_of(const tn_study *s, tn_arena *arena, tn_study_plan *o
 /* "key=value" for a point of the side: dims that are there; out (space.n), *n of them, texts in `arena`. */
 tn_status tn_study_point(const tn_study_side *side, const double *x, tn_arena *arena, const char **out, size_t *n);
 
+/* A metric of the models in the tree or of environments, by its name or as NAME_GROUP; NULL: of none. Others are a shared object's, or instruments. */
+const tn_metric_row *tn_study_metric(const char *name);
+/* A number that every trial has: seconds, parameters, ...; *maximise: more of it is better. */
+bool tn_study_number(const char *name, bool *maximise);
+
 #endif

@@ -1,6 +1,6 @@
 /* The figures of others that a study file quotes: what was reached, by which settings, in how long. They decide nothing: they are shown
  * beside the study's own. */
-#include "lab/study/study_metrics.h"
+#include "lab/study/study.h"
 #include "lab/study/study_parse.h"
 
 #include <errno.h>

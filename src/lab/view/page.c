@@ -1,9 +1,8 @@
 /* Tables and charts of a study in one page. Everything that comes from a file is escaped on its way out. */
-#include "lab/view/page.h"
 
 #include "lab/statistics/published.h"
 #include "lab/statistics/select.h"
-#include "lab/view/study_charts.h"
+#include "lab/view/view.h"
 
 #include <math.h>
 #include <stdlib.h>

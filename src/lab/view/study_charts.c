@@ -1,5 +1,5 @@
 /* From trials to the charts of report/. */
-#include "lab/view/study_charts.h"
+#include "lab/view/view.h"
 
 #include "lab/statistics/importance.h"
 #include "lab/statistics/select.h"

@@ -1,9 +1,7 @@
 /* What reads a study: fronts and orders, names, exports that read back, charts and the page; a large study in time. */
 #include "base/clock.h"
-#include "lab/view/export.h"
-#include "lab/view/page.h"
 #include "lab/statistics/select.h"
-#include "lab/view/study_charts.h"
+#include "lab/view/view.h"
 #include "lab/db/trials.h"
 #include "tempdir.h"
 #include "testlib.h"

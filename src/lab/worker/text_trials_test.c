@@ -1,6 +1,6 @@
 /* Trials on text: they are the trainings that they say, at the sizes they say; the test part is looked at by comparisons alone; common seeds. */
 #include "dataset_files.h"
-#include "lab/db/common_seeds.h"
+#include "lab/db/trials.h"
 #include "lab/statistics/standings.h"
 #include "lab/worker/trial_probe.h"
 #include "study_world.h"

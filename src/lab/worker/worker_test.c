@@ -3,7 +3,7 @@
 #include "lab/worker/worker.h"
 
 #include "lab/db/db.h"
-#include "lab/db/transfer.h"
+#include "lab/db/trials.h"
 #include "lab/worker/trial_run.h"
 #include "study_world.h"
 #include "train/run/session.h"

@@ -1,6 +1,7 @@
 /* Bars that lie: a row for each name, a bar for each group in it. */
 #include "base/alloc.h"
-#include "report/chart/chart_frame.h"
+#include "report/chart/chart.h"
+#include "report/chart/svg.h"
 
 #include <math.h>
 #include <string.h>

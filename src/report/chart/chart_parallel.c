@@ -1,7 +1,8 @@
 /* Parallel coordinates: good trials strong and on top, the others pale. Of very many trials the good half is drawn, and of that at most
  * MOST lines: more would be a grey field and megabytes. */
 #include "base/alloc.h"
-#include "report/chart/chart_frame.h"
+#include "report/chart/chart.h"
+#include "report/chart/svg.h"
 
 #include <math.h>
 #include <stdlib.h>

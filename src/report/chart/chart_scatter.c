@@ -1,6 +1,7 @@
 /* A scatter of trials over two objectives; the front of each group is drawn large and joined. */
 #include "base/alloc.h"
-#include "report/chart/chart_frame.h"
+#include "report/chart/chart.h"
+#include "report/chart/svg.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* Trials as bars over time, a lane for each worker. Bars of one lane and state that touch within a pixel are drawn as one. */
 #include "base/alloc.h"
-#include "report/chart/chart_frame.h"
+#include "report/chart/chart.h"
+#include "report/chart/svg.h"
 
 #include <math.h>
 #include <stdlib.h>

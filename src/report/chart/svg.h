@@ -4,6 +4,8 @@
 #ifndef TN_REPORT_SVG_H
 #define TN_REPORT_SVG_H
 
+#include "report/chart/plot_axis.h"
+
 #include <stddef.h>
 #include <stdio.h>
 
@@ -19,5 +21,20 @@ void tn__svg_text(FILE *out, const char *s, size_t most);
 void tn__svg_label(FILE *out, const char *class, double x, double y, const char *s, size_t most);
 /* A coordinate with one decimal, none where it is zero: half the size of a file is coordinates. before: a letter, or 0. */
 void tn__svg_number(FILE *out, char before, double v);
+
+/* The plotting area of a chart with its two axes. */
+typedef struct tn_frame {
+    FILE *out;
+    double left, right, top, bottom; /* of the field inside the axes, in pixels */
+    tn_plot_axis x, y;
+} tn_frame;
+
+double tn__frame_x(const tn_frame *f, double place);
+double tn__frame_y(const tn_frame *f, double place);
+/* Room for labels of y and a row of names; then title, grid, ticks and labels of the axes. y_ticks: false for charts that name rows themselves. */
+void tn__frame_axes(const tn_frame *f, const char *x_label, const char *y_label, bool y_ticks);
+/* Names of groups in their colours, in a row at the top right; those not NULL. */
+void tn__frame_names(const tn_frame *f, const char *const *names, size_t n);
+tn_status tn__frame_done(const tn_frame *f);
 
 #endif

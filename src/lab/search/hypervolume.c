@@ -115,8 +115,8 @@ tn_status tn_hypervolume(const double *y, size_t n, size_t m, const double *refe
 {
     enum { MOST = 16 };
     tn_status s = TN_OK;
+    tn_arena a = { 0 };
     level levels[MOST + 1] = { { 0 } };
-    bool *on = NULL;
     size_t c = 0, cells, bytes;
     if (m < 1 || m > MOST) return tn_error(TN_USAGE, "a hypervolume has 1 to %d objectives, not %zu", MOST, m);
     for (size_t k = 0; k < m; k++)
@@ -128,24 +128,18 @@ tn_status tn_hypervolume(const double *y, size_t n, size_t m, const double *refe
     }
     if (!tn_mul_ok(n, m, &cells) || !tn_mul_ok(cells + 1, sizeof(double), &bytes))
         return tn_error(TN_MEMORY, "%zu points are too many", n);
-    if (!(on = tn_alloc(n + 1))) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
-    if (!(levels[m].p = tn_alloc(bytes))) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
+    bool *on = tn_arena_alloc(&a, n + 1);
+    if (!on || !(levels[m].p = tn_arena_alloc(&a, bytes))) TN_TRY(TN_MEMORY);
     TN_TRY(gather(y, n, m, reference, on, levels[m].p, &c));
     for (size_t d = 2; d <= m; d++) { /* only the front goes down the levels */
-        if (d < m) levels[d].p = tn_alloc((c * m + 1) * sizeof(double));
-        levels[d].sorted = tn_alloc((c * m + 1) * sizeof(double));
-        levels[d].order = tn_alloc((c + 1) * sizeof(tn_keyed));
-        if (!levels[d].p || !levels[d].sorted || !levels[d].order)
-            TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
+        if (d < m) levels[d].p = tn_arena_alloc(&a, (c * m + 1) * sizeof(double));
+        levels[d].sorted = tn_arena_alloc(&a, (c * m + 1) * sizeof(double));
+        levels[d].order = tn_arena_alloc(&a, (c + 1) * sizeof(tn_keyed));
+        if (!levels[d].p || !levels[d].sorted || !levels[d].order) TN_TRY(TN_MEMORY);
     }
     *out = measure(&(volume){ .m = m, .reference = reference, .levels = levels }, c, m);
 done:
-    for (size_t d = 0; d <= MOST; d++) {
-        tn_free(levels[d].p);
-        tn_free(levels[d].sorted);
-        tn_free(levels[d].order);
-    }
-    tn_free(on);
+    tn_arena_free(&a);
     return s;
 }
 
@@ -202,20 +196,18 @@ static void reference_of(const double *y, size_t n, size_t m, double *reference)
 tn_status tn_hypervolume_pick(const double *y, size_t n, size_t m, size_t k, size_t *picked)
 {
     tn_status s = TN_OK;
+    tn_arena a = { 0 };
     picking p = { .y = y, .n = n, .m = m };
     if (k > n) return tn_error(TN_INTERNAL, "%zu points cannot be picked from %zu", k, n);
-    p.reference = tn_alloc((m + 1) * sizeof *p.reference);
-    p.clipped = tn_alloc((k * m + 1) * sizeof *p.clipped);
-    p.gain = tn_alloc((n + 1) * sizeof *p.gain);
-    p.fresh = tn_alloc((n + 1) * sizeof *p.fresh);
-    if (!p.reference || !p.clipped || !p.gain || !p.fresh) TN_FAIL(TN_MEMORY, "no memory to pick from %zu points", n);
+    p.reference = tn_arena_alloc(&a, (m + 1) * sizeof *p.reference);
+    p.clipped = tn_arena_alloc(&a, (k * m + 1) * sizeof *p.clipped);
+    p.gain = tn_arena_alloc(&a, (n + 1) * sizeof *p.gain);
+    p.fresh = tn_arena_alloc(&a, (n + 1) * sizeof *p.fresh);
+    if (!p.reference || !p.clipped || !p.gain || !p.fresh) TN_TRY(TN_MEMORY);
     reference_of(y, n, m, p.reference);
     for (size_t i = 0; i < n; i++) TN_TRY(gain_of(&p, i, picked, 0, &p.gain[i]));
     for (size_t i = 0; i < k; i++) TN_TRY(pick_next(&p, picked, i, &picked[i]));
 done:
-    tn_free(p.reference);
-    tn_free(p.clipped);
-    tn_free(p.gain);
-    tn_free(p.fresh);
+    tn_arena_free(&a);
     return s;
 }

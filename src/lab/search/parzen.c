@@ -2,8 +2,6 @@
  * kernel's mass over their cell; choices get a share for every choice and the rest for the point's own. */
 #include "lab/search/parzen.h"
 
-#include "base/alloc.h"
-
 #include <math.h>
 
 static const double PI = 3.14159265358979323846;
@@ -43,21 +41,18 @@ static void prepare(tn_parzen *p, const double *x, double least)
 }
 
 tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weight, size_t n, double least,
-                         tn_parzen *out)
+                         tn_arena *arena, tn_parzen *out)
 {
     tn_parzen p = { .s = s, .n = n };
     size_t cells;
     if (!tn_mul_ok(n, s->n, &cells) || cells > SIZE_MAX / 16 - 1)
         return tn_error(TN_MEMORY, "%zu trials are too many", n);
-    p.u = tn_alloc((cells + 1) * sizeof *p.u);
-    p.log_k = tn_alloc((cells + 1) * sizeof *p.log_k);
-    p.weight = tn_alloc((n + 1) * sizeof *p.weight);
-    p.sigma = tn_alloc((s->n + 1) * sizeof *p.sigma);
-    p.terms = tn_alloc((n + 1) * sizeof *p.terms);
-    if (!p.u || !p.log_k || !p.weight || !p.sigma || !p.terms) {
-        tn_parzen_free(&p);
-        return tn_error(TN_MEMORY, "no memory for an estimator of %zu trials", n);
-    }
+    p.u = tn_arena_alloc(arena, (cells + 1) * sizeof *p.u);
+    p.log_k = tn_arena_alloc(arena, (cells + 1) * sizeof *p.log_k);
+    p.weight = tn_arena_alloc(arena, (n + 1) * sizeof *p.weight);
+    p.sigma = tn_arena_alloc(arena, (s->n + 1) * sizeof *p.sigma);
+    p.terms = tn_arena_alloc(arena, (n + 1) * sizeof *p.terms);
+    if (!p.u || !p.log_k || !p.weight || !p.sigma || !p.terms) return TN_MEMORY;
     double sum = 1;
     for (size_t i = 0; i < n; i++) sum += weight[i];
     for (size_t i = 0; i < n; i++) p.weight[i] = weight[i] / sum;
@@ -65,16 +60,6 @@ tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weigh
     prepare(&p, x, least);
     *out = p;
     return TN_OK;
-}
-
-void tn_parzen_free(tn_parzen *p)
-{
-    tn_free(p->u);
-    tn_free(p->log_k);
-    tn_free(p->weight);
-    tn_free(p->sigma);
-    tn_free(p->terms);
-    *p = (tn_parzen){ 0 };
 }
 
 /* Of a choice's kernel: the chance that it forgets the point's choice and takes any. Smaller the more points there are. */

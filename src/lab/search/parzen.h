@@ -3,6 +3,7 @@
 #ifndef TN_LAB_PARZEN_H
 #define TN_LAB_PARZEN_H
 
+#include "base/alloc.h"
 #include "lab/search/draws.h"
 #include "lab/search/space.h"
 
@@ -16,10 +17,9 @@ typedef struct tn_parzen {
     double *terms;  /* (n + 1) */
 } tn_parzen;
 
-/* x (n, dims), with weights (n) beside the prior's 1. least: no kernel is narrower. */
+/* x (n, dims), with weights (n) next to the prior's 1; the arrays are in `arena`. least: no kernel is narrower. */
 tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weight, size_t n, double least,
-                         tn_parzen *out);
-void tn_parzen_free(tn_parzen *p);
+                         tn_arena *arena, tn_parzen *out);
 void tn_parzen_draw(const tn_parzen *p, tn_draws *draws, double *x);
 double tn_parzen_log(const tn_parzen *p, const double *x); /* logarithm of the density at x over the prior's */
 

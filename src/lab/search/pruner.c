@@ -19,20 +19,14 @@ static size_t count_below(double value, const double *others, size_t n)
 
 static bool no_rung(const tn_pruner_options *o, int64_t rung)
 {
-    (void)o;
-    (void)rung;
+    (void)o, (void)rung;
     return false;
 }
 
 static bool never_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
                          size_t ended)
 {
-    (void)o;
-    (void)rung;
-    (void)value;
-    (void)others;
-    (void)n;
-    (void)ended;
+    (void)o, (void)rung, (void)value, (void)others, (void)n, (void)ended;
     return false;
 }
 
@@ -74,8 +68,7 @@ static bool asha_rung(const tn_pruner_options *o, int64_t rung)
 static bool asha_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
                         size_t ended)
 {
-    (void)rung;
-    (void)ended;
+    (void)rung, (void)ended;
     const size_t places = (n + 1) / (size_t)eta_of(o);
     return count_below(worst_if_nan(value), others, n) >= (places > 0 ? places : 1);
 }
@@ -108,25 +101,22 @@ tn_status tn_pruner_check(const tn_pruner_options *o)
 tn_status tn_pruner_values(const double *y, const double *others, size_t n, size_t m, double *value, double *values)
 {
     tn_status s = TN_OK;
-    double *all = NULL, *crowding = NULL;
-    int *rank = NULL;
+    tn_arena a = { 0 };
     if (m == 1) {
         *value = y[0];
         if (n) memcpy(values, others, n * sizeof *values);
         return TN_OK;
     }
-    all = tn_alloc((n + 1) * m * sizeof *all);
-    crowding = tn_alloc((n + 1) * sizeof *crowding);
-    rank = tn_alloc((n + 1) * sizeof *rank);
-    if (!all || !crowding || !rank) TN_FAIL(TN_MEMORY, "no memory for the values of %zu trials", n);
+    double *all = tn_arena_alloc(&a, (n + 1) * m * sizeof *all),
+           *crowding = tn_arena_alloc(&a, (n + 1) * sizeof *crowding);
+    int *rank = tn_arena_alloc(&a, (n + 1) * sizeof *rank);
+    if (!all || !crowding || !rank) TN_TRY(TN_MEMORY);
     if (n) memcpy(all, others, n * m * sizeof *all);
     memcpy(all + n * m, y, m * sizeof *y);
     TN_TRY(tn_pareto_ranks(all, n + 1, m, rank));
     TN_TRY(tn_crowding(all, n + 1, m, rank, crowding));
     for (size_t i = 0; i <= n; i++) *(i < n ? &values[i] : value) = rank[i] + 1 / (2 + crowding[i]);
 done:
-    tn_free(all);
-    tn_free(crowding);
-    tn_free(rank);
+    tn_arena_free(&a);
     return s;
 }

@@ -26,12 +26,13 @@ static tn_status rank_class(const tn_observed *seen, const size_t *which, size_t
                             double *crowding)
 {
     tn_status s = TN_OK;
+    tn_arena a = { 0 };
     const size_t m = seen->objectives;
     if (pruned && !seen->pruned) return TN_OK;
-    double *y = tn_alloc((n * m + 1) * sizeof *y), *c = tn_alloc((n + 1) * sizeof *c);
-    size_t *place = tn_alloc((n + 1) * sizeof *place), count = 0;
-    int *r = tn_alloc((n + 1) * sizeof *r), top = *next;
-    if (!y || !c || !place || !r) TN_FAIL(TN_MEMORY, "no memory to rank %zu trials", n);
+    double *y = tn_arena_alloc(&a, (n * m + 1) * sizeof *y), *c = tn_arena_alloc(&a, (n + 1) * sizeof *c);
+    size_t *place = tn_arena_alloc(&a, (n + 1) * sizeof *place), count = 0;
+    int *r = tn_arena_alloc(&a, (n + 1) * sizeof *r), top = *next;
+    if (!y || !c || !place || !r) TN_TRY(TN_MEMORY);
     for (size_t i = 0; i < n; i++) {
         const double *from = seen->y + which[i] * m;
         if ((seen->pruned && seen->pruned[which[i]]) != pruned || !is_finite(from, m)) continue;
@@ -47,10 +48,7 @@ static tn_status rank_class(const tn_observed *seen, const size_t *which, size_t
     }
     *next = top;
 done:
-    tn_free(y);
-    tn_free(c);
-    tn_free(place);
-    tn_free(r);
+    tn_arena_free(&a);
     return s;
 }
 

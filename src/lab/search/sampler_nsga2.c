@@ -46,25 +46,14 @@ typedef struct pool {
     size_t n;
 } pool;
 
-static void pool_free(pool *p)
+static tn_status pool_make(pool *p, size_t size, tn_arena *a)
 {
-    tn_free(p->trial);
-    tn_free(p->rank);
-    tn_free(p->crowding);
-    tn_free(p->order);
-    tn_free(p->kept);
-}
-
-static tn_status pool_make(pool *p, size_t size)
-{
-    p->trial = tn_alloc(2 * size * sizeof *p->trial);
-    p->rank = tn_alloc(2 * size * sizeof *p->rank);
-    p->crowding = tn_alloc(2 * size * sizeof *p->crowding);
-    p->order = tn_alloc(2 * size * sizeof *p->order);
-    p->kept = tn_alloc(2 * size * sizeof *p->kept);
-    return p->trial && p->rank && p->crowding && p->order && p->kept
-               ? TN_OK
-               : tn_error(TN_MEMORY, "no memory for a population of %zu", size);
+    p->trial = tn_arena_alloc(a, 2 * size * sizeof *p->trial);
+    p->rank = tn_arena_alloc(a, 2 * size * sizeof *p->rank);
+    p->crowding = tn_arena_alloc(a, 2 * size * sizeof *p->crowding);
+    p->order = tn_arena_alloc(a, 2 * size * sizeof *p->order);
+    p->kept = tn_arena_alloc(a, 2 * size * sizeof *p->kept);
+    return p->trial && p->rank && p->crowding && p->order && p->kept ? TN_OK : TN_MEMORY;
 }
 
 /* Keeps the best `size` of the pool, whose ranks are then to be made anew. */
@@ -181,6 +170,7 @@ static tn_status draw(const tn_sampler_options *o, const tn_space *space, const 
     enum { TRIES = 20 }; /* a child that was tried already teaches nothing; in a small space there may be no other */
     tn_status s = TN_OK;
     pool p = { 0 };
+    tn_arena a = { 0 };
     const size_t size = (size_t)population_of(o);
     tn_draws draws = tn_draws_open(o->seed, "lab.nsga2", (uint64_t)number);
     if ((size_t)number < size) {
@@ -191,14 +181,14 @@ static tn_status draw(const tn_sampler_options *o, const tn_space *space, const 
         return tn_error(TN_INTERNAL, "nsga2: trial %" PRId64 " was asked for too early", number);
     tn_observed before = *seen;
     before.n = (size_t)needs(o, number);
-    TN_TRY(pool_make(&p, size));
+    TN_TRY(pool_make(&p, size, &a));
     TN_TRY(parents_of(&p, &before, size));
     for (int t = 0; t < TRIES; t++) {
         breed(o, space, &p, &before, &draws, x);
         if (!tn_observed_has(&before, x, space->n)) break;
     }
 done:
-    pool_free(&p);
+    tn_arena_free(&a);
     return s;
 }
 

@@ -1,8 +1,6 @@
 /* fANOVA: 64 trees, for each the share of its variance that a dimension makes alone, averaged over trees. */
 #include "lab/statistics/importance.h"
 
-#include "base/alloc.h"
-
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -11,38 +9,24 @@
 
 enum { DEEPEST = 64 };
 
-tn_status tn_tree_maker_open(const double *u, const double *y, size_t points, size_t dims, tn_tree_maker *out)
+tn_status tn_tree_maker_open(const double *u, const double *y, size_t points, size_t dims, tn_arena *arena,
+                             tn_tree_maker *out)
 {
     tn_tree_maker m = { .points = points, .dims = dims, .u = u, .y = y };
     size_t cells;
     if (!tn_mul_ok(points, dims, &cells) || cells > SIZE_MAX / 16 - 1)
         return tn_error(TN_MEMORY, "%zu trials are too many", points);
-    m.at = tn_alloc((points + 1) * sizeof *m.at);
-    m.order = tn_alloc((2 * points + 1) * sizeof *m.order);
-    m.lo = tn_alloc((dims + 1) * sizeof *m.lo);
-    m.hi = tn_alloc((dims + 1) * sizeof *m.hi);
+    m.at = tn_arena_alloc(arena, (points + 1) * sizeof *m.at);
+    m.order = tn_arena_alloc(arena, (2 * points + 1) * sizeof *m.order);
+    m.lo = tn_arena_alloc(arena, (dims + 1) * sizeof *m.lo);
+    m.hi = tn_arena_alloc(arena, (dims + 1) * sizeof *m.hi);
     m.leaves.dims = dims;
-    m.leaves.value = tn_alloc((points + 1) * sizeof *m.leaves.value);
-    m.leaves.lo = tn_alloc((cells + 1) * sizeof *m.leaves.lo);
-    m.leaves.hi = tn_alloc((cells + 1) * sizeof *m.leaves.hi);
-    if (!m.at || !m.order || !m.lo || !m.hi || !m.leaves.value || !m.leaves.lo || !m.leaves.hi) {
-        tn_tree_maker_close(&m);
-        return tn_error(TN_MEMORY, "no memory for trees of %zu trials", points);
-    }
+    m.leaves.value = tn_arena_alloc(arena, (points + 1) * sizeof *m.leaves.value);
+    m.leaves.lo = tn_arena_alloc(arena, (cells + 1) * sizeof *m.leaves.lo);
+    m.leaves.hi = tn_arena_alloc(arena, (cells + 1) * sizeof *m.leaves.hi);
+    if (!m.at || !m.order || !m.lo || !m.hi || !m.leaves.value || !m.leaves.lo || !m.leaves.hi) return TN_MEMORY;
     *out = m;
     return TN_OK;
-}
-
-void tn_tree_maker_close(tn_tree_maker *m)
-{
-    tn_free(m->at);
-    tn_free(m->order);
-    tn_free(m->lo);
-    tn_free(m->hi);
-    tn_free(m->leaves.value);
-    tn_free(m->leaves.lo);
-    tn_free(m->leaves.hi);
-    *m = (tn_tree_maker){ 0 };
 }
 
 typedef struct cut {
@@ -197,17 +181,15 @@ static void order_choices(const double *y, size_t n, size_t dims, size_t d, size
     for (size_t i = 0; i < n; i++) u[i * dims + d] = sums[(size_t)(u[i * dims + d] * (double)choices)];
 }
 
-static tn_status order_all(const tn_space *space, const double *y, size_t n, double *u)
+static tn_status order_all(const tn_space *space, const double *y, size_t n, tn_arena *a, double *u)
 {
     for (size_t d = 0; d < space->n; d++) {
         const size_t choices = space->dims[d].n_choices;
         if (space->dims[d].kind != TN_DIM_CHOICE) continue;
-        tn_keyed *order = tn_alloc(choices * sizeof *order);
-        double *sums = tn_alloc(2 * choices * sizeof *sums);
-        if (order && sums) order_choices(y, n, space->n, d, choices, order, sums, u);
-        tn_free(order);
-        tn_free(sums);
-        if (!order || !sums) return tn_error(TN_MEMORY, "no memory to order %zu choices", choices);
+        tn_keyed *order = tn_arena_alloc(a, choices * sizeof *order);
+        double *sums = tn_arena_alloc(a, 2 * choices * sizeof *sums);
+        if (!order || !sums) return TN_MEMORY;
+        order_choices(y, n, space->n, d, choices, order, sums, u);
     }
     return TN_OK;
 }
@@ -236,19 +218,21 @@ tn_status tn_importance(const tn_space *space, const tn_observed *seen, size_t o
                         double *spread)
 {
     tn_status s = TN_OK;
-    tn_tree_maker m = { 0 };
+    tn_arena a = { 0 };
+    tn_tree_maker m;
     const size_t dims = space->n;
     size_t usable = 0;
     for (size_t i = 0; i < seen->n; i++) usable += counts(seen, i, objective);
     if (usable < LEAST)
         return tn_error(TN_USAGE, "importance needs %d finished trials, and there are %zu: run more", LEAST, usable);
     const size_t n = usable < MOST ? usable : MOST;
-    double *u = tn_alloc(n * dims * sizeof *u), *y = tn_alloc(n * sizeof *y), *sum = tn_alloc(2 * dims * sizeof *sum);
-    tn_keyed *edges = tn_alloc(2 * n * sizeof *edges);
-    if (!u || !y || !sum || !edges) TN_FAIL(TN_MEMORY, "no memory for the importance of %zu dimensions", dims);
+    double *u = tn_arena_alloc(&a, n * dims * sizeof *u), *y = tn_arena_alloc(&a, n * sizeof *y),
+           *sum = tn_arena_alloc(&a, 2 * dims * sizeof *sum);
+    tn_keyed *edges = tn_arena_alloc(&a, 2 * n * sizeof *edges);
+    if (!u || !y || !sum || !edges) TN_TRY(TN_MEMORY);
     gather(space, seen, objective, usable, n, u, y);
-    TN_TRY(order_all(space, y, n, u));
-    TN_TRY(tn_tree_maker_open(u, y, n, dims, &m));
+    TN_TRY(order_all(space, y, n, &a, u));
+    TN_TRY(tn_tree_maker_open(u, y, n, dims, &a, &m));
     const size_t trees = grow_all(&m, seed, edges, sum);
     if (trees == 0)
         TN_FAIL(TN_USAGE, "objective %zu is the same in all trials: nothing can be important for it", objective + 1);
@@ -258,10 +242,6 @@ tn_status tn_importance(const tn_space *space, const tn_observed *seen, size_t o
         if (spread) spread[d] = sqrt(fmax(sum[dims + d] / (double)trees - mean * mean, 0));
     }
 done:
-    tn_tree_maker_close(&m);
-    tn_free(u);
-    tn_free(y);
-    tn_free(sum);
-    tn_free(edges);
+    tn_arena_free(&a);
     return s;
 }

@@ -3,6 +3,7 @@
 #ifndef TN_LAB_IMPORTANCE_H
 #define TN_LAB_IMPORTANCE_H
 
+#include "base/alloc.h"
 #include "lab/search/draws.h"
 #include "lab/search/sampler.h"
 #include "lab/search/sorted.h"
@@ -35,8 +36,9 @@ typedef struct tn_tree_maker {
     tn_leaves leaves;
 } tn_tree_maker;
 
-tn_status tn_tree_maker_open(const double *u, const double *y, size_t points, size_t dims, tn_tree_maker *out);
-void tn_tree_maker_close(tn_tree_maker *m);
+/* Its arrays are in `arena`. */
+tn_status tn_tree_maker_open(const double *u, const double *y, size_t points, size_t dims, tn_arena *arena,
+                             tn_tree_maker *out);
 /* A tree of as many points drawn with replacement, split until leaves are pure; into m->leaves. */
 void tn_tree_make(tn_tree_maker *m, tn_draws *draws);
 

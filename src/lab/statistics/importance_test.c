@@ -41,8 +41,9 @@ static void boxes_equal_a_grid(void **state)
             for (size_t d = 0; d < D; d++) u[i * D + d] = (2 * (double)tn_draws_below(&draws, SIDE / 2) + 1) / SIDE;
             y[i] = (double)tn_draws_below(&draws, 9);
         }
+        tn_arena arena = { 0 };
         tn_tree_maker m;
-        assert_ok(tn_tree_maker_open(u, y, N, D, &m));
+        assert_ok(tn_tree_maker_open(u, y, N, D, &arena, &m));
         tn_tree_make(&m, &draws);
         for (int a = 0; a < SIDE; a++)
             for (int b = 0; b < SIDE; b++) {
@@ -59,7 +60,7 @@ static void boxes_equal_a_grid(void **state)
                     fabs(mean - sum) < 1e-12);
         for (size_t d = 0; d < D; d++)
             assert_true(fabs(tn_leaves_main_variance(&m.leaves, d, mean, edges) - part[d]) < 1e-9);
-        tn_tree_maker_close(&m);
+        tn_arena_free(&arena);
     }
 }
 

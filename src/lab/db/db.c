@@ -122,6 +122,14 @@ tn_status tn__db_step(tn_lab *lab, sqlite3_stmt *q, bool *row)
     return s;
 }
 
+bool tn__db_next(tn_lab *lab, sqlite3_stmt *q, tn_status *s)
+{
+    bool row = false;
+    if (*s == TN_OK) *s = tn__db_step(lab, q, &row);
+    else sqlite3_reset(q);
+    return row;
+}
+
 tn_status tn__db_run(tn_lab *lab, sqlite3_stmt *q, int64_t *changed)
 {
     bool row;
@@ -170,11 +178,13 @@ tn_status tn__db_do(tn_lab *lab, const char *sql, const tn_db_value *v, size_t n
     return tn__db_run(lab, q, NULL);
 }
 
-tn_status tn__db_first(tn_lab *lab, sqlite3_stmt *q, int64_t *out)
+tn_status tn__db_first(tn_lab *lab, const char *sql, int64_t none, int64_t *out, const tn_db_value *v, size_t n)
 {
+    sqlite3_stmt *q;
     bool row;
+    TN_RETURN_IF(tn__db_query(lab, sql, &q, v, n));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
-    *out = row ? sqlite3_column_int64(q, 0) : 0;
+    *out = row ? sqlite3_column_int64(q, 0) : none;
     sqlite3_reset(q);
     return TN_OK;
 }
@@ -329,20 +339,13 @@ static tn_status check_place(const char *path, bool write)
     return TN_OK;
 }
 
-static tn_status pragma_number(tn_lab *lab, const char *sql, int64_t *out)
-{
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, sql, &q));
-    return tn__db_first(lab, q, out);
-}
-
 /* Ours, of this version or an earlier one; *empty: nothing is there yet. */
 static tn_status check_ours(tn_lab *lab, bool *empty)
 {
     int64_t application = 0, version = 0, tables = 0;
-    TN_RETURN_IF(pragma_number(lab, "PRAGMA application_id", &application));
-    TN_RETURN_IF(pragma_number(lab, "PRAGMA user_version", &version));
-    TN_RETURN_IF(pragma_number(lab, "SELECT count(*) FROM sqlite_schema", &tables));
+    TN_RETURN_IF(tn__db_first(lab, "PRAGMA application_id", 0, &application, NULL, 0));
+    TN_RETURN_IF(tn__db_first(lab, "PRAGMA user_version", 0, &version, NULL, 0));
+    TN_RETURN_IF(tn__db_first(lab, "SELECT count(*) FROM sqlite_schema", 0, &tables, NULL, 0));
     *empty = tables == 0 && application == 0;
     lab->version = *empty ? TN_LAB_VERSION : version;
     if (*empty) return TN_OK;

@@ -53,27 +53,19 @@ typedef struct tn_db_value {
     double number;
     const char *text;
 } tn_db_value;
-#define TN_DB_INT(x)                                                                                                   \
-    {                                                                                                                  \
-        .kind = 'i', .whole = (int64_t)(x)                                                                             \
-    }
-#define TN_DB_NUM(x)                                                                                                   \
-    {                                                                                                                  \
-        .kind = 'n', .number = (x)                                                                                     \
-    }
-#define TN_DB_TEXT(x)                                                                                                  \
-    {                                                                                                                  \
-        .kind = 't', .text = (x)                                                                                       \
-    }
+#define TN_DB_INT(x) ((tn_db_value){ .kind = 'i', .whole = (int64_t)(x) })
+#define TN_DB_NUM(x) ((tn_db_value){ .kind = 'n', .number = (x) })
+#define TN_DB_TEXT(x) ((tn_db_value){ .kind = 't', .text = (x) })
 #define TN_DB_VALUES(...)                                                                                              \
     (const tn_db_value[]){ __VA_ARGS__ }, sizeof((const tn_db_value[]){ __VA_ARGS__ }) / sizeof(tn_db_value)
-/* The statement with its values (TN_DB_VALUES), to step; or run to its end. */
+/* The statement with its values (TN_DB_VALUES): to step; run to its end; or the first number of its first row (no row: `none`). */
 tn_status tn__db_query(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n);
 tn_status tn__db_do(tn_lab *lab, const char *sql, const tn_db_value *v, size_t n);
-/* The first number of its first row (no row: 0), which is all that is read of it. */
-tn_status tn__db_first(tn_lab *lab, sqlite3_stmt *q, int64_t *out);
-/* A row, or none any more. Errors reset the statement. */
+tn_status tn__db_first(tn_lab *lab, const char *sql, int64_t none, int64_t *out, const tn_db_value *v, size_t n);
+/* A row, or no more of them. Errors reset the statement. */
 tn_status tn__db_step(tn_lab *lab, sqlite3_stmt *q, bool *row);
+/* The same for loops: whether there is a row; *s is the error that ended them. Nothing is read where *s is one already. */
+bool tn__db_next(tn_lab *lab, sqlite3_stmt *q, tn_status *s);
 /* Runs to the end, rows unread; resets. *changed may be NULL. */
 tn_status tn__db_run(tn_lab *lab, sqlite3_stmt *q, int64_t *changed);
 /* One text of statements, nothing bound. */

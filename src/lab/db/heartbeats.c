@@ -26,11 +26,8 @@ static bool is_dead(const tn_heartbeat *heartbeat, double now, double unix_now)
 /* Only if it has not beaten in the meantime. */
 static tn_status mark_dead(tn_lab *lab, const tn_heartbeat *heartbeat)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET gone = 1 WHERE id = ? AND beat = ?", &q));
-    sqlite3_bind_int64(q, 1, heartbeat->worker);
-    sqlite3_bind_double(q, 2, heartbeat->beat);
-    return tn__db_run(lab, q, NULL);
+    return tn__db_do(lab, "UPDATE worker SET gone = 1 WHERE id = ? AND beat = ?",
+                     TN_DB_VALUES(TN_DB_INT(heartbeat->worker), TN_DB_NUM(heartbeat->beat)));
 }
 
 /* `seen` keeps those that are in the table: workers come and go for as long as a study runs. */
@@ -38,26 +35,21 @@ static tn_status look(tn_lab *lab, double now)
 {
     tn_heartbeats *h = &lab->heartbeats;
     sqlite3_stmt *q;
-    bool row = true;
     size_t kept = 0;
+    tn_status s = TN_OK;
     TN_RETURN_IF(tn__db_get(lab, "SELECT id, beat FROM worker WHERE gone = 0", &q));
-    while (row) {
+    while (tn__db_next(lab, q, &s)) {
         tn_heartbeat *heartbeat;
-        TN_RETURN_IF(tn__db_step(lab, q, &row));
-        if (!row) break;
-        const tn_status s = find(h, sqlite3_column_int64(q, 0), &heartbeat);
-        if (s != TN_OK) {
-            sqlite3_reset(q);
-            return s;
-        }
+        s = find(h, sqlite3_column_int64(q, 0), &heartbeat);
+        if (s != TN_OK) continue;
         const double beat = sqlite3_column_double(q, 1);
         if (beat != heartbeat->beat) heartbeat->beat = beat, heartbeat->since = now;
         const tn_heartbeat t = *heartbeat; /* to the front, where this look's are */
         *heartbeat = h->seen[kept];
         h->seen[kept++] = t;
     }
-    h->n = kept;
-    return TN_OK;
+    if (s == TN_OK) h->n = kept;
+    return s;
 }
 
 tn_status tn__heartbeats_watch(tn_lab *lab)

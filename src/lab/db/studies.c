@@ -31,10 +31,8 @@ static char *kinds_of(tn_arena *arena, const tn_study_plan *p)
 
 static tn_status find(tn_lab *lab, const char *name, bool *found)
 {
-    sqlite3_stmt *q;
     int64_t n = 0;
-    TN_RETURN_IF(tn__db_query(lab, "SELECT 1 FROM study WHERE name = ?", &q, TN_DB_VALUES(TN_DB_TEXT(name))));
-    TN_RETURN_IF(tn__db_first(lab, q, &n));
+    TN_RETURN_IF(tn__db_first(lab, "SELECT 1 FROM study WHERE name = ?", 0, &n, TN_DB_VALUES(TN_DB_TEXT(name))));
     *found = n > 0;
     return TN_OK;
 }
@@ -89,12 +87,9 @@ tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, co
 /* Numbers of a series are without gaps: the next one is how many there are. */
 static tn_status count_of(tn_lab *lab, int64_t study, size_t side, bool compare, int64_t *n)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(
-        tn__db_query(lab,
-                     "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?",
-                     &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare))));
-    return tn__db_first(lab, q, n);
+    return tn__db_first(
+        lab, "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", 0, n,
+        TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare)));
 }
 
 static tn_status add_trial(tn_lab *lab, int64_t study, size_t side, tn_trial_kind kind, int64_t number, int64_t config,

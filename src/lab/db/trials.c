@@ -51,68 +51,53 @@ static bool is_rebooted(const char *host, const char *theirs)
 static tn_status mark_dead_workers(tn_lab *lab, const char *host)
 {
     sqlite3_stmt *q;
-    bool row = true;
+    tn_status s = TN_OK;
     int64_t dead[64];
     size_t n = 0;
     TN_RETURN_IF(tn__db_get(lab, "SELECT id, pid, host FROM worker WHERE gone = 0", &q));
-    while (row && n < sizeof dead / sizeof *dead) {
-        TN_RETURN_IF(tn__db_step(lab, q, &row));
-        if (!row) break;
+    while (n < sizeof dead / sizeof *dead && tn__db_next(lab, q, &s)) {
         const char *theirs = tn__db_text(q, 2);
         if (strcmp(host, theirs) == 0 ? is_dead((pid_t)sqlite3_column_int64(q, 1)) : is_rebooted(host, theirs))
             dead[n++] = sqlite3_column_int64(q, 0);
     }
     sqlite3_reset(q);
-    for (size_t i = 0; i < n; i++) TN_RETURN_IF(tn_lab_leave(lab, dead[i]));
-    return TN_OK;
+    for (size_t i = 0; s == TN_OK && i < n; i++) s = tn_lab_leave(lab, dead[i]);
+    return s;
 }
 
 tn_status tn_lab_join(tn_lab *lab, int64_t *worker)
 {
-    sqlite3_stmt *q;
     char host[160];
     host_name(host);
     TN_RETURN_IF(mark_dead_workers(lab, host));
-    TN_RETURN_IF(tn__db_get(lab, "INSERT INTO worker(pid, host, started, beat) VALUES(?1, ?2, ?3, ?3)", &q));
-    sqlite3_bind_int64(q, 1, getpid());
-    sqlite3_bind_text(q, 2, host, -1, SQLITE_TRANSIENT);
-    sqlite3_bind_double(q, 3, tn__unix_s());
-    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    TN_RETURN_IF(tn__db_do(lab, "INSERT INTO worker(pid, host, started, beat) VALUES(?1, ?2, ?3, ?3)",
+                           TN_DB_VALUES(TN_DB_INT(getpid()), TN_DB_TEXT(host), TN_DB_NUM(tn__unix_s()))));
     *worker = sqlite3_last_insert_rowid(lab->db);
     return TN_OK;
 }
 
 tn_status tn_lab_beat(tn_lab *lab, int64_t worker)
 {
-    sqlite3_stmt *q;
     char host[160];
     host_name(host);
     TN_RETURN_IF(mark_dead_workers(lab, host));
     /* Always another number, though the clock may be set back to just this one; and whoever was taken for dead is alive. */
-    TN_RETURN_IF(tn__db_get(
-        lab, "UPDATE worker SET beat = CASE beat WHEN ?2 THEN ?2 + 0.001 ELSE ?2 END, gone = 0 WHERE id = ?1", &q));
-    sqlite3_bind_int64(q, 1, worker);
-    sqlite3_bind_double(q, 2, tn__unix_s());
-    return tn__db_run(lab, q, NULL);
+    return tn__db_do(lab,
+                     "UPDATE worker SET beat = CASE beat WHEN ?2 THEN ?2 + 0.001 ELSE ?2 END, gone = 0 WHERE id = ?1",
+                     TN_DB_VALUES(TN_DB_INT(worker), TN_DB_NUM(tn__unix_s())));
 }
 
 tn_status tn_lab_leave(tn_lab *lab, int64_t worker)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET gone = 1 WHERE id = ?", &q));
-    sqlite3_bind_int64(q, 1, worker);
-    return tn__db_run(lab, q, NULL);
+    return tn__db_do(lab, "UPDATE worker SET gone = 1 WHERE id = ?", TN_DB_VALUES(TN_DB_INT(worker)));
 }
 
 tn_status tn_lab_mark_dead(tn_lab *lab, int64_t pid)
 {
-    sqlite3_stmt *q;
     char host[160];
     host_name(host);
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET gone = 1 WHERE pid = ? AND host = ? AND gone = 0", &q));
-    sqlite3_bind_int64(q, 1, pid);
-    sqlite3_bind_text(q, 2, host, -1, SQLITE_TRANSIENT);
-    return tn__db_run(lab, q, NULL);
+    return tn__db_do(lab, "UPDATE worker SET gone = 1 WHERE pid = ? AND host = ? AND gone = 0",
+                     TN_DB_VALUES(TN_DB_INT(pid), TN_DB_TEXT(host)));
 }
 
 /* --- claiming --------------------------------------------------------------------------------------------------------- */
@@ -121,35 +106,18 @@ tn_status tn_lab_mark_dead(tn_lab *lab, int64_t pid)
 #define FREE "(state = 0 OR worker NOT IN (SELECT id FROM worker WHERE gone = 0))"
 #define OPEN "study = ?1 AND (kind = 2) = ?2 AND side = ?3 AND state < 2 AND number < ?4"
 
-static void bind_open(sqlite3_stmt *q, int64_t study, bool compare, size_t side, int64_t most)
-{
-    sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_int(q, 2, compare);
-    sqlite3_bind_int64(q, 3, (int64_t)side);
-    sqlite3_bind_int64(q, 4, most > 0 ? most : INT64_MAX);
-}
-
-static tn_status first_number(tn_lab *lab, sqlite3_stmt *q, int64_t *out)
-{
-    bool row;
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    *out = row ? sqlite3_column_int64(q, 0) : -1;
-    sqlite3_reset(q);
-    return TN_OK;
-}
+#define OPEN_VALUES(study, compare, side, most)                                                                        \
+    TN_DB_INT(study), TN_DB_INT(compare), TN_DB_INT(side), TN_DB_INT((most) > 0 ? (most) : INT64_MAX)
 
 /* The first of the side that has not ended, and the first that can be claimed; -1: none. */
 static tn_status look(tn_lab *lab, int64_t study, size_t side, const tn_trial_filter *of, int64_t *open, int64_t *free)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " ORDER BY number LIMIT 1", &q));
-    bind_open(q, study, of->compare, side, of->most);
-    TN_RETURN_IF(first_number(lab, q, open));
     *free = -1;
+    TN_RETURN_IF(tn__db_first(lab, "SELECT number FROM trial WHERE " OPEN " ORDER BY number LIMIT 1", -1, open,
+                              TN_DB_VALUES(OPEN_VALUES(study, of->compare, side, of->most))));
     if (*open < 0) return TN_OK;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1", &q));
-    bind_open(q, study, of->compare, side, of->most);
-    return first_number(lab, q, free);
+    return tn__db_first(lab, "SELECT number FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1", -1, free,
+                        TN_DB_VALUES(OPEN_VALUES(study, of->compare, side, of->most)));
 }
 
 /* `ended`: all trials below it have. */
@@ -203,15 +171,14 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_get(lab,
-                            "UPDATE trial SET state = 1, worker = ?5, attempt = attempt + 1, begun = ?6, started = "
-                            "coalesce(started, ?6), sum = NULL "
-                            "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
-                            "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x",
-                            &q));
-    bind_open(q, study, compare, side, number + 1);
-    sqlite3_bind_int64(q, 5, worker);
-    sqlite3_bind_double(q, 6, tn__unix_s());
+    TN_RETURN_IF(tn__db_query(lab,
+                              "UPDATE trial SET state = 1, worker = ?5, attempt = attempt + 1, begun = ?6, started = "
+                              "coalesce(started, ?6), sum = NULL "
+                              "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
+                              "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x",
+                              &q,
+                              TN_DB_VALUES(OPEN_VALUES(study, compare, side, number + 1), TN_DB_INT(worker),
+                                           TN_DB_NUM(tn__unix_s()))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     *got = row ? TN_CLAIM_GOT : TN_CLAIM_WAIT; /* another one was quicker */
     if (!row) return TN_OK;
@@ -262,31 +229,25 @@ tn_status tn_lab_observed(tn_lab *lab, int64_t study, const tn_study_plan *p, si
 {
     const size_t dims = p->sides[side].space.n, m = p->n_objectives, wanted = (size_t)n;
     sqlite3_stmt *q;
-    bool row;
+    tn_status s = TN_OK;
     *out = (tn_observed){ .objectives = m };
     if (n <= 0) return TN_OK;
     TN_RETURN_IF(tn_grow((void **)&store->x, &store->capacity_x, wanted * dims, sizeof *store->x));
     TN_RETURN_IF(tn_grow((void **)&store->y, &store->capacity_y, wanted * m, sizeof *store->y));
     TN_RETURN_IF(tn_grow((void **)&store->pruned, &store->capacity_pruned, wanted, sizeof *store->pruned));
     if (store->n < wanted) {
-        TN_RETURN_IF(tn__db_get(lab,
-                                "SELECT state, x, y FROM trial WHERE study = ?1 AND side = ?2 AND (kind = 2) = 0 AND "
-                                "number >= ?3 AND number < ?4 "
-                                "ORDER BY number",
-                                &q));
-        sqlite3_bind_int64(q, 1, study);
-        sqlite3_bind_int64(q, 2, (int64_t)side);
-        sqlite3_bind_int64(q, 3, (int64_t)store->n);
-        sqlite3_bind_int64(q, 4, n);
-        for (;;) {
-            TN_RETURN_IF(tn__db_step(lab, q, &row));
-            if (!row) break;
-            if (store->n < wanted) {
-                read_observed(q, p, dims, store->x + store->n * dims, store->y + store->n * m,
-                              &store->pruned[store->n]);
-                store->n++;
-            }
+        TN_RETURN_IF(tn__db_query(lab,
+                                  "SELECT state, x, y FROM trial WHERE study = ?1 AND side = ?2 AND (kind = 2) = 0 AND "
+                                  "number >= ?3 AND number < ?4 "
+                                  "ORDER BY number",
+                                  &q,
+                                  TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(store->n), TN_DB_INT(n))));
+        while (tn__db_next(lab, q, &s)) {
+            if (store->n == wanted) continue;
+            read_observed(q, p, dims, store->x + store->n * dims, store->y + store->n * m, &store->pruned[store->n]);
+            store->n++;
         }
+        TN_RETURN_IF(s);
         if (store->n < wanted)
             return tn_error(TN_BAD_FILE, "%.640s: trials of study %s are missing", lab->path, p->name);
     }

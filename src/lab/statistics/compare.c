@@ -78,12 +78,12 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, siz
     tn_selection *v = tn_arena_alloc(arena, sizeof *v * s->n_sides);
     double **cost = tn_arena_alloc(arena, sizeof *cost * s->n_sides);
     c.contenders = tn_arena_alloc(arena, sizeof *c.contenders * TN_EFFORTS * s->n_sides);
-    if (!v || !cost || !c.contenders) return tn_error(TN_MEMORY, "out of memory");
+    if (!v || !cost || !c.contenders) return TN_MEMORY;
     TN_RETURN_IF(sides_with_trials(s, sides, &c.sides));
     for (size_t i = 0; i < s->n_sides; i++) {
         TN_RETURN_IF(tn_select_ended(s, (int)i, arena, &v[i]));
         cost[i] = tn_arena_alloc(arena, sizeof **cost * (v[i].n + 1));
-        if (!cost[i]) return tn_error(TN_MEMORY, "out of memory");
+        if (!cost[i]) return TN_MEMORY;
     }
     for (int e = 0; e < TN_EFFORTS; e++) {
         c.effort[e] = INFINITY;
@@ -120,7 +120,7 @@ static int by_seed(const void *a, const void *b)
 static tn_status gather(const tn_study *s, tn_lab *lab, const tn_trial *of, tn_arena *arena, tn_side_runs *out)
 {
     tn_side_runs r = { .of = of, .side = of->side, .trial = tn_arena_alloc(arena, sizeof *r.trial * (s->n + 1)) };
-    if (!r.trial) return tn_error(TN_MEMORY, "out of memory");
+    if (!r.trial) return TN_MEMORY;
     for (size_t i = 0; i < s->n; i++) {
         const tn_trial *t = &s->trials[i];
         if (t->kind == TN_TRIAL_COMPARE && t->config == of->id && t->state == TN_TRIAL_DONE && t->y &&
@@ -157,7 +157,7 @@ tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_sid
 {
     double *x = tn_arena_alloc(arena, sizeof *x * (a->n + 1)), *y = tn_arena_alloc(arena, sizeof *y * (a->n + 1));
     size_t n = 0;
-    if (!x || !y) return tn_error(TN_MEMORY, "out of memory");
+    if (!x || !y) return TN_MEMORY;
     for (size_t i = 0, k = 0; i < a->n; i++) {
         while (k < b->n && b->trial[k]->seed < a->trial[i]->seed) k++;
         if (k == b->n || b->trial[k]->seed != a->trial[i]->seed) continue;
@@ -199,7 +199,7 @@ static tn_status correct(const tn_study *s, tn_verdict *v, size_t n, double effe
 {
     double *p = tn_arena_alloc(arena, 2 * sizeof *p * (n + 1));
     size_t distinct = 0, at = 0;
-    if (!p) return tn_error(TN_MEMORY, "out of memory");
+    if (!p) return TN_MEMORY;
     for (size_t i = 0; i < n; i++)
         if (v[i].first == i) p[distinct++] = v[i].paired.p;
     TN_RETURN_IF(tn_holm(p, distinct, p + n));
@@ -222,7 +222,7 @@ tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *
     tn_verdict *v = tn_arena_alloc(arena, sizeof *v * (most + 1));
     tn_side_runs *r = tn_arena_alloc(arena, sizeof *r * s->n_sides);
     size_t count = 0;
-    if (!v || !r) return tn_error(TN_MEMORY, "out of memory");
+    if (!v || !r) return TN_MEMORY;
     if (tn_side_count(c->sides, s->n_sides) < 2)
         return tn_error(
             TN_USAGE, "only one side of study %s has finished trials, and a comparison needs two: run the study first",

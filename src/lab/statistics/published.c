@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-static tn_status no_memory(void) { return tn_error(TN_MEMORY, "out of memory"); }
-
 static size_t objective_named(const tn_study *s, const char *name)
 {
     size_t k = 0;
@@ -58,11 +56,11 @@ static tn_status make_sides(const tn_study *s, tn_arena *a, tn_selection *all, t
     TN_RETURN_IF(tn_select_ended(s, TN_ALL_SIDES, a, all));
     for (size_t i = 0; v && i < s->n_sides; i++) {
         tn_selection own;
-        if (!(v[i].best = tn_arena_alloc(a, sizeof *v[i].best * (s->n_objectives + 1)))) return no_memory();
+        if (!(v[i].best = tn_arena_alloc(a, sizeof *v[i].best * (s->n_objectives + 1)))) return TN_MEMORY;
         TN_RETURN_IF(tn_select_ended(s, (int)i, a, &own));
         TN_RETURN_IF(tn_select_volume(s, &own, &v[i].volume));
     }
-    if (!v) return no_memory();
+    if (!v) return TN_MEMORY;
     for (size_t i = 0; i < all->n; i++) {
         tn_against_published_side *side = &v[all->trial[i]->side];
         if (isfinite(all->trial[i]->seconds)) side->hours += all->trial[i]->seconds / 3600;
@@ -145,7 +143,7 @@ tn_status tn_against_published_make(const tn_study *s, tn_arena *arena, tn_again
     decide(s, &b);
     for (size_t i = 0; i < s->n_sides; i++) b.n_points += s->published->sides[i].n_points;
     tn_against_published_point *points = tn_arena_alloc(arena, sizeof *points * (b.n_points + 1));
-    if (!points) return no_memory();
+    if (!points) return TN_MEMORY;
     for (size_t i = 0; i < s->n_sides; i++)
         for (size_t k = 0; k < s->published->sides[i].n_points; k++, n++) {
             const tn_published_point *p = &s->published->sides[i].points[k];

@@ -5,15 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tn_status no_memory(void) { return tn_error(TN_MEMORY, "out of memory"); }
-
 /* --- lines ------------------------------------------------------------------------------------------------------------ */
 
 static tn_status measure(const tn_study *s, tn_arena *arena, tn_standing *v)
 {
     const size_t n = v->runs.n, m = s->n_objectives;
     double *y = tn_arena_alloc(arena, sizeof *y * m), *first = tn_arena_alloc(arena, sizeof *first * (n + 1));
-    if (!y || !first) return no_memory();
+    if (!y || !first) return TN_MEMORY;
     for (size_t k = 0; k < m; k++) {
         y[k] = 0;
         for (size_t i = 0; i < n; i++) y[k] += v->runs.trial[i]->y[k] / (double)n;
@@ -29,7 +27,7 @@ static tn_status correct(const tn_study *s, tn_standing *v, size_t n, double eff
 {
     double *p = tn_arena_alloc(arena, 2 * sizeof *p * (n + 1));
     size_t count = 0, at = 0;
-    if (!p) return no_memory();
+    if (!p) return TN_MEMORY;
     for (size_t i = 0; i < n; i++)
         if (v[i].paired.n) p[count++] = v[i].paired.p;
     TN_RETURN_IF(tn_holm(p, count, p + n));
@@ -53,7 +51,7 @@ tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, i
 {
     tn_standing *v = tn_arena_alloc(arena, sizeof *v * s->n_sides);
     size_t count = 0, other = 0;
-    if (!v) return no_memory();
+    if (!v) return TN_MEMORY;
     if (!tn_side_in(c->sides, (size_t)against))
         return tn_error(TN_USAGE,
                         "side %s has no finished trial, or is not in --sides: run the study first, or name another "
@@ -99,7 +97,7 @@ static tn_status mean_curve(const tn_study *s, tn_lab *lab, const tn_side_runs *
             n = c.n;
             x = tn_arena_alloc(arena, sizeof *x * (n + 1));
             y = tn_arena_alloc(arena, sizeof *y * (n + 1));
-            if (!x || !y) return no_memory();
+            if (!x || !y) return TN_MEMORY;
             memset(y, 0, sizeof *y * n);
         }
         for (size_t e = 0; e < n; e++) x[e] = (double)c.step[e], y[e] += c.value[e * c.metrics + k];
@@ -115,7 +113,7 @@ tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing 
 {
     tn_series *series = tn_arena_alloc(arena, sizeof *series * (n + 1));
     size_t count = 0;
-    if (!series) return no_memory();
+    if (!series) return TN_MEMORY;
     for (size_t i = 0; i < n; i++) {
         TN_RETURN_IF(mean_curve(s, lab, &v[i].runs, arena, &series[count]));
         count += series[count].n > 0;

@@ -267,7 +267,7 @@ tn_status tn_study_point(const tn_study_side *side, const double *x, tn_arena *a
         if (!tn_space_has(&side->space, x, i)) continue;
         tn_dim_text(&side->space.dims[i], x[i], text, sizeof text);
         out[*n] = tn_arena_printf(arena, "%s=%s", side->space.dims[i].key, text);
-        if (!out[*n]) return tn_error(TN_MEMORY, "out of memory");
+        if (!out[*n]) return TN_MEMORY;
         ++*n;
     }
     return TN_OK;

@@ -40,6 +40,17 @@ typedef struct tn_field {
  * key is `name`. */
 tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const char *what, const tn_field *fields,
                            size_t n, void *to);
+#define TN__STUDY_FIELDS(r, map, what, table, to)                                                                      \
+    tn__study_fields(r, map, what, table, sizeof(table) / sizeof *(table), to)
+
+/* A name that is none of those that are offered, one after the other. */
+typedef struct tn_unknown {
+    tn_nearest near; /* .word: the name */
+    char names[512];
+} tn_unknown;
+void tn__unknown_offer(tn_unknown *u, const char *name);
+/* "unknown WHAT NAME: did you mean ...?", or all that were offered. */
+tn_status tn__unknown_fail(const tn_study_reader *r, const tn_yaml *at, const char *what, const tn_unknown *u);
 
 /* The sides: settings and spaces of all and of each. */
 tn_status tn__study_sides(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *sides,

@@ -39,12 +39,9 @@ static const tn_field side_table[] = {
 
 static tn_status no_objective(const tn_study_reader *r, const tn_yaml *v, const tn_study_plan *p)
 {
-    char names[512] = "";
-    for (size_t k = 0; k < p->n_objectives; k++) {
-        const size_t at = strlen(names);
-        snprintf(names + at, sizeof names - at, "%s%s", k ? ", " : "", p->objectives[k].name);
-    }
-    return TN__STUDY_FAIL(r, v, "published: %.60s is not an objective of the study: choose one of %s", v->key, names);
+    tn_unknown u = { .near = { .word = v->key } };
+    for (size_t k = 0; k < p->n_objectives; k++) tn__unknown_offer(&u, p->objectives[k].name);
+    return tn__unknown_fail(r, v, "published objective", &u);
 }
 
 static tn_status read_value(const tn_study_reader *r, const tn_yaml *v, const tn_objective *o, double *out)
@@ -66,7 +63,7 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *map, const
                              const double **out)
 {
     double *y = tn_arena_alloc(r->arena, sizeof *y * (p->n_objectives + 1));
-    if (!y) return tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
+    if (!y) return TN_MEMORY;
     for (size_t k = 0; k < p->n_objectives; k++) y[k] = NAN;
     if (map && map->kind != TN_YAML_MAP)
         return TN__STUDY_FAIL(r, map, "%s", "published: points and best take a map of objectives: { loss: 0.9 }");
@@ -143,17 +140,16 @@ static int side_of(const tn_study_plan *p, const char *name)
 
 static tn_status no_side(const tn_study_reader *r, const tn_yaml *v, const tn_study_plan *p, const char *name)
 {
-    tn_nearest near = { .word = name };
-    for (size_t i = 0; i < p->n_sides; i++) tn_nearest_try(&near, p->sides[i].name[0] ? p->sides[i].name : "all");
-    return TN__STUDY_FAIL(r, v, "published: the study has no side %.60s%s%s%s", name,
-                          near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
+    tn_unknown u = { .near = { .word = name } };
+    for (size_t i = 0; i < p->n_sides; i++) tn__unknown_offer(&u, p->sides[i].name[0] ? p->sides[i].name : "all");
+    return tn__unknown_fail(r, v, "published side", &u);
 }
 
 static tn_status read_side(const tn_study_reader *r, const tn_yaml *v, const tn_study_plan *p, tn_published_side *out)
 {
     quoted_side q = { .front = 0 };
     const double *best;
-    TN_RETURN_IF(tn__study_fields(r, v, "a published side", side_table, sizeof side_table / sizeof *side_table, &q));
+    TN_RETURN_IF(TN__STUDY_FIELDS(r, v, "a published side", side_table, &q));
     TN_RETURN_IF(read_values(r, q.best, p, false, &best));
     bool *bound = tn_arena_alloc(r->arena, p->n_objectives + 1);
     if (!bound) return TN_MEMORY;
@@ -167,7 +163,7 @@ tn_status tn__study_published(const tn_study_reader *r, const tn_yaml *v, tn_stu
 {
     quoted q = { .note = "" };
     if (!v) return TN_OK;
-    TN_RETURN_IF(tn__study_fields(r, v, "published", top_table, sizeof top_table / sizeof *top_table, &q));
+    TN_RETURN_IF(TN__STUDY_FIELDS(r, v, "published", top_table, &q));
     if (!q.source) return TN__STUDY_FAIL(r, v, "%s", "published: add the source of the figures: source: \"...\"");
     if (!q.sides || q.sides->kind != TN_YAML_MAP)
         return TN__STUDY_FAIL(r, v, "%s",

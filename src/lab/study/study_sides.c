@@ -18,11 +18,6 @@ typedef struct entries {
     size_t n;
 } entries;
 
-static tn_status out_of_memory(const tn_study_reader *r)
-{
-    return tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
-}
-
 static const entry *find(const entries *l, const char *key)
 {
     for (size_t i = 0; i < l->n; i++)
@@ -71,7 +66,7 @@ static tn_status flatten(const tn_study_reader *r, const tn_yaml *map, const cha
                                   key);
         if (find(out, key)) return TN__STUDY_FAIL(r, c, "%s is given twice", key);
         const char *kept = tn_arena_strdup(r->arena, key);
-        if (!kept) return out_of_memory(r);
+        if (!kept) return TN_MEMORY;
         TN_RETURN_IF(put(r, out, (entry){ .key = kept, .value = c }));
     }
     return TN_OK;
@@ -97,7 +92,7 @@ static tn_status add_overrides(const tn_study_reader *r, entries *to)
                             tn_text_quote(r->overrides[i], (char[80]){ 0 }, 80));
         snprintf(key, sizeof key, "%.*s", (int)(eq - r->overrides[i]), r->overrides[i]);
         const char *kept = tn_arena_strdup(r->arena, key), *text = tn_arena_strdup(r->arena, eq + 1);
-        if (!kept || !text) return out_of_memory(r);
+        if (!kept || !text) return TN_MEMORY;
         TN_RETURN_IF(put(r, to, (entry){ .key = kept, .text = text }));
     }
     return TN_OK;
@@ -160,12 +155,12 @@ static tn_status write_set(const tn_study_reader *r, const entries *set, tn_stud
 {
     const char **text = tn_arena_alloc(r->arena, sizeof *text * (set->n + 1));
     size_t *line = tn_arena_alloc(r->arena, sizeof *line * (set->n + 1));
-    if (!text || !line) return out_of_memory(r);
+    if (!text || !line) return TN_MEMORY;
     for (size_t i = 0; i < set->n; i++) {
         const entry *w = &set->w[i];
         text[i] = tn_arena_printf(r->arena, "%s=%s", w->key, w->value ? w->value->text : w->text);
         line[i] = w->value ? w->value->line : 0;
-        if (!text[i]) return out_of_memory(r);
+        if (!text[i]) return TN_MEMORY;
     }
     out->set = text;
     out->set_line = line;
@@ -177,7 +172,7 @@ static tn_status write_space(const tn_study_reader *r, const entries *search, co
 {
     tn_dim *dims = tn_arena_alloc(r->arena, sizeof *dims * (search->n + 1));
     size_t *line = tn_arena_alloc(r->arena, sizeof *line * (search->n + 1)), n = 0;
-    if (!dims || !line) return out_of_memory(r);
+    if (!dims || !line) return TN_MEMORY;
     for (size_t i = 0; i < search->n; i++) {
         bool exists;
         TN_RETURN_IF(read_dimension(r, &search->w[i], set, dims, n, &dims[n], &exists));
@@ -247,10 +242,9 @@ static tn_status read_side(const tn_study_reader *r, const tn_yaml *set, const t
     if (node && !is_name(node->key))
         return TN__STUDY_FAIL(r, node, "a side is named with letters, digits, _ and -, not \"%s\"", node->key);
     const bool empty = !node || (node->kind == TN_YAML_TEXT && !node->text[0]);
-    if (!empty)
-        TN_RETURN_IF(tn__study_fields(r, node, "a side", side_table, sizeof side_table / sizeof *side_table, &f));
+    if (!empty) TN_RETURN_IF(TN__STUDY_FIELDS(r, node, "a side", side_table, &f));
     side_entries *w = tn_alloc(sizeof *w); /* some ten kilobytes: not for the stack of any thread */
-    if (!w) return out_of_memory(r);
+    if (!w) return TN_MEMORY;
     *out = (tn_study_side){ .name = node ? node->key : "", .base = f.base };
     tn_status s = merge(r, set, search, f.set, f.search, w);
     if (s == TN_OK) s = write_set(r, &w->set, out);
@@ -267,7 +261,7 @@ tn_status tn__study_sides(const tn_study_reader *r, const tn_yaml *set, const tn
     if (sides && sides->n > TN_STUDY_SIDES) return TN__STUDY_FAIL(r, sides, "at most %d sides", TN_STUDY_SIDES);
     const size_t n = sides ? sides->n : 1;
     tn_study_side *list = tn_arena_alloc(r->arena, sizeof *list * n);
-    if (!list) return out_of_memory(r);
+    if (!list) return TN_MEMORY;
     const tn_yaml *c = sides ? sides->first : NULL;
     for (size_t i = 0; i < n; i++, c = c ? c->next : NULL) TN_RETURN_IF(read_side(r, set, search, c, base, &list[i]));
     out->sides = list;

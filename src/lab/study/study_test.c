@@ -373,11 +373,11 @@ static const wrong wrongs[] = {
       "add the source of the figures" },
     { "published without sides", QUOTES, TN_USAGE, "sides takes a map of figures" },
     { "published side", QUOTES "  sides: {al: {front: 3}}\n", TN_USAGE,
-      "published: the study has no side al: did you mean all?  (s.yaml:7)" },
+      "unknown published side al: did you mean all?  (s.yaml:7)" },
     { "published key", QUOTES "  sides: {all: {frnt: 3}}\n", TN_USAGE,
       "unknown key frnt: did you mean front?  (s.yaml:7)" },
     { "published objective", QUOTES "  sides: {all: {best: {acuracy: 0.9}}}\n", TN_USAGE,
-      "acuracy is not an objective of the study: choose one of accuracy  (s.yaml:7)" },
+      "unknown published objective acuracy: did you mean accuracy?  (s.yaml:7)" },
     { "published percent", QUOTES "  sides: {all: {best: {accuracy: 96.67}}}\n", TN_USAGE, "write 0.9667, not 96.67" },
     { "published number", QUOTES "  sides: {all: {best: {accuracy: high}}}\n", TN_USAGE, "\"high\" is not a number" },
     { "published list", QUOTES "  sides: {all: {points: {accuracy: 0.9}}}\n", TN_USAGE, "points takes a list" },
@@ -387,7 +387,7 @@ static const wrong wrongs[] = {
     { "published value", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: {dim: much}}]}}\n", TN_USAGE,
       "dim=much" },
     { "published set", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: [4]}]}}\n", TN_USAGE, "set takes a map" },
-    { "published winner", QUOTES "  winner: bp\n  sides: {all: {front: 3}}\n", TN_USAGE, "the study has no side bp" },
+    { "published winner", QUOTES "  winner: bp\n  sides: {all: {front: 3}}\n", TN_USAGE, "unknown published side bp" },
     { "keep", HEAD "search: {dim: 4..8}\nkeep: maybe\n", TN_USAGE, "keep is true or false" },
 };
 

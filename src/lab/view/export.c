@@ -126,17 +126,25 @@ json_t *tn_trial_json(const tn_study *s, const tn_trial *t)
     return o;
 }
 
+/* Takes the object; NULL: there was no memory for it. */
+static tn_status put_line(json_t *o, FILE *out)
+{
+    if (!o) return tn_error(TN_MEMORY, "out of memory");
+    const int bad = json_dumpf(o, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(o);
+    fputc('\n', out);
+    return bad || ferror(out) ? tn_error(TN_DISK, "the trials could not be written") : TN_OK;
+}
+
+static tn_status flush(FILE *out)
+{
+    return ferror(out) || fflush(out) ? tn_error(TN_DISK, "the trials could not be written") : TN_OK;
+}
+
 tn_status tn_export_jsonl(const tn_study *s, FILE *out)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        json_t *o = tn_trial_json(s, &s->trials[i]);
-        if (!o) return tn_error(TN_MEMORY, "out of memory");
-        const int bad = json_dumpf(o, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
-        json_decref(o);
-        if (bad) break;
-        fputc('\n', out);
-    }
-    return ferror(out) || fflush(out) ? tn_error(TN_DISK, "the trials could not be written") : TN_OK;
+    for (size_t i = 0; i < s->n; i++) TN_RETURN_IF(put_line(tn_trial_json(s, &s->trials[i]), out));
+    return flush(out);
 }
 
 /* --- Optuna --- */
@@ -244,14 +252,6 @@ static tn_status trial_json(const tn_study *s, tn_lab *lab, const tn_trial *t, j
     return TN_OK;
 }
 
-static tn_status put(json_t *o, FILE *out)
-{
-    const int bad = o ? json_dumpf(o, out, JSON_COMPACT | JSON_REAL_PRECISION(17)) : 1;
-    json_decref(o);
-    fputc('\n', out);
-    return bad || ferror(out) ? tn_error(TN_DISK, "the journal could not be written") : TN_OK;
-}
-
 tn_status tn_export_optuna(const tn_study *s, tn_lab *lab, FILE *out)
 {
     char name[NAME];
@@ -260,15 +260,15 @@ tn_status tn_export_optuna(const tn_study *s, tn_lab *lab, FILE *out)
         for (size_t k = 0; k < s->n_objectives; k++)
             json_array_append_new(directions, json_integer(s->objectives[k].maximise ? MAXIMIZE : MINIMIZE));
         tn_side_study_name(s, i, name, sizeof name);
-        TN_RETURN_IF(put(json_pack("{s:i, s:s, s:s, s:o}", "op_code", CREATE_STUDY, "worker_id", worker, "study_name",
-                                   name, "directions", directions),
-                         out));
+        TN_RETURN_IF(put_line(json_pack("{s:i, s:s, s:s, s:o}", "op_code", CREATE_STUDY, "worker_id", worker,
+                                        "study_name", name, "directions", directions),
+                              out));
     }
     for (size_t i = 0; i < s->n; i++) {
         json_t *o = NULL;
         if (s->trials[i].kind == TN_TRIAL_COMPARE) continue;
         TN_RETURN_IF(trial_json(s, lab, &s->trials[i], &o));
-        TN_RETURN_IF(put(o, out));
+        TN_RETURN_IF(put_line(o, out));
     }
-    return fflush(out) ? tn_error(TN_DISK, "the journal could not be written") : TN_OK;
+    return flush(out);
 }

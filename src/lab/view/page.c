@@ -37,11 +37,11 @@ static void put_text(FILE *out, const char *s)
     }
 }
 
-static void put_cell(FILE *out, const char *text)
+static void put_tag(FILE *out, const char *tag, const char *text)
 {
-    fputs("<td>", out);
+    fprintf(out, "<%s>", tag);
     put_text(out, text);
-    fputs("</td>", out);
+    fprintf(out, "</%s>", tag);
 }
 
 static void put_value(FILE *out, double v)
@@ -60,8 +60,8 @@ static void put_facts(const tn_study *s, FILE *out)
     struct tm t;
     const time_t made = (time_t)s->created;
     if (gmtime_r(&made, &t)) strftime(when, sizeof when, "%Y-%m-%d %H:%M UTC", &t);
-    fputs("<h1>Study ", out), put_text(out, s->name), fputs("</h1>\n<p class=\"note\">", out);
-    fprintf(out, "Started %s; ran for %.1f minutes; sampler ", when, s->spent / 60);
+    fputs("<h1>Study ", out), put_text(out, s->name);
+    fprintf(out, "</h1>\n<p class=\"note\">Started %s; ran for %.1f minutes; sampler ", when, s->spent / 60);
     put_text(out, s->sampler), fputs(", pruner ", out), put_text(out, s->pruner);
     fprintf(out, "; %lld trials planned per side. Objectives: ", (long long)s->planned);
     for (size_t k = 0; k < s->n_objectives; k++) {
@@ -88,7 +88,7 @@ static tn_status put_sides(const tn_study *s, tn_arena *a, FILE *out)
         TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
         TN_RETURN_IF(tn_select_volume(s, &e, &volume));
         for (size_t i = 0; i < e.n; i++) front += e.front[i];
-        fputs("<tr>", out), put_cell(out, side_name(s, side));
+        fputs("<tr>", out), put_tag(out, "td", side_name(s, side));
         for (int st = 0; st < TN_TRIAL_STATES; st++) fprintf(out, "<td>%zu</td>", count[st]);
         fprintf(out, "<td>%.2f</td><td>%zu</td>", seconds / 3600, front);
         put_value(out, volume);
@@ -110,18 +110,17 @@ static tn_status put_best(const tn_study *s, size_t side, tn_arena *a, FILE *out
     tn_select_sort(s, 0, e.trial, e.n);
     fputs("<h2>Best trials: ", out), put_text(out, side_name(s, side)),
         fputs("</h2>\n<div class=\"wide\"><table><tr><th>trial</th>", out);
-    for (size_t k = 0; k < s->n_objectives; k++)
-        fputs("<th>", out), put_text(out, s->objectives[k].name), fputs("</th>", out);
-    for (size_t k = 0; k < space->n; k++) fputs("<th>", out), put_text(out, space->dims[k].key), fputs("</th>", out);
+    for (size_t k = 0; k < s->n_objectives; k++) put_tag(out, "th", s->objectives[k].name);
+    for (size_t k = 0; k < space->n; k++) put_tag(out, "th", space->dims[k].key);
     fputs("</tr>\n", out);
     for (size_t i = 0; i < e.n && i < BEST && e.trial[i]->state == TN_TRIAL_DONE; i++) {
         const tn_trial *t = e.trial[i];
         tn_trial_name(s, t, text, sizeof text);
-        fputs("<tr>", out), put_cell(out, text);
+        fputs("<tr>", out), put_tag(out, "td", text);
         for (size_t k = 0; k < s->n_objectives; k++) put_value(out, t->y ? t->y[k] : NAN);
         for (size_t k = 0; k < space->n; k++) {
             if (t->x && !isnan(t->x[k]) && space->dims[k].kind == TN_DIM_CHOICE)
-                tn_dim_text(&space->dims[k], t->x[k], text, sizeof text), put_cell(out, text);
+                tn_dim_text(&space->dims[k], t->x[k], text, sizeof text), put_tag(out, "td", text);
             else put_value(out, t->x ? t->x[k] : NAN);
         }
         fputs("</tr>\n", out);
@@ -140,28 +139,22 @@ static void put_theirs(const tn_study *s, size_t side, size_t k, FILE *out)
     else fprintf(out, "<td>%s %.7g</td>", s->objectives[k].maximise ? "&ge;" : "&le;", q->best[k]);
 }
 
-static void put_head(const tn_study *s, const char *first, FILE *out)
-{
-    fprintf(out, "<tr><th>%s</th>", first);
-    for (size_t i = 0; i < s->n_sides; i++) {
-        fputs("<th>", out), put_text(out, side_name(s, i)), fputs(": published</th><th>ours</th>", out);
-    }
-    fputs("</tr>\n", out);
-}
-
 static void put_totals(const tn_study *s, const tn_against_published *b, FILE *out)
 {
     static const char *const rows[] = { "points on the front", "not dominated by another front", "trial hours",
                                         "hypervolume" };
-    fputs("<div class=\"wide\"><table>", out), put_head(s, "best", out);
+    fputs("<div class=\"wide\"><table><tr><th>best</th>", out);
+    for (size_t i = 0; i < s->n_sides; i++)
+        fputs("<th>", out), put_text(out, side_name(s, i)), fputs(": published</th><th>ours</th>", out);
+    fputs("</tr>\n", out);
     for (size_t k = 0; k < s->n_objectives; k++) {
-        fputs("<tr>", out), put_cell(out, s->objectives[k].name);
+        fputs("<tr>", out), put_tag(out, "td", s->objectives[k].name);
         for (size_t i = 0; i < s->n_sides; i++)
             put_theirs(s, i, k, out), put_value(out, b->sides[i].best[k] ? b->sides[i].best[k]->y[k] : NAN);
         fputs("</tr>\n", out);
     }
     for (int r = 0; r < 4; r++) {
-        fputs("<tr>", out), put_cell(out, rows[r]);
+        fputs("<tr>", out), put_tag(out, "td", rows[r]);
         for (size_t i = 0; i < s->n_sides; i++) {
             const tn_published_side *q = &s->published->sides[i];
             const tn_against_published_side *v = &b->sides[i];
@@ -196,10 +189,10 @@ static void put_points(const tn_study *s, const tn_against_published *b, FILE *o
         const tn_against_published_point *p = &b->points[i];
         char name[NAME] = "-";
         if (p->ours) tn_trial_name(s, p->ours, name, sizeof name);
-        fputs("<tr>", out), put_cell(out, side_name(s, p->side));
+        fputs("<tr>", out), put_tag(out, "td", side_name(s, p->side));
         for (size_t k = 0; k < s->n_objectives; k++)
             if (has_published(b, k)) put_value(out, p->theirs->y[k]), put_value(out, p->ours ? p->ours->y[k] : NAN);
-        put_cell(out, name), fputs("<td class=\"set\">", out);
+        put_tag(out, "td", name), fputs("<td class=\"set\">", out);
         for (size_t k = 0; k < p->theirs->n_set; k++) fputs(k ? " " : "", out), put_text(out, p->theirs->set[k]);
         fputs("</td></tr>\n", out);
     }
@@ -216,13 +209,13 @@ static tn_status put_published(const tn_study *s, tn_arena *a, FILE *out)
     if (q->hours > 0) fprintf(out, "<p>Total hours: published %.4g, ours %.3g.</p>\n", q->hours, s->spent / 3600);
     put_totals(s, &b, out);
     if (s->n_sides > 1) {
-        fputs("<p>Winner: published <b>", out),
-            put_text(out, q->winner < 0 ? "not stated" : side_name(s, (size_t)q->winner));
-        fputs("</b>; ours by the published rule <b>", out),
-            put_text(out, b.winner < 0 ? "none" : side_name(s, (size_t)b.winner));
-        fprintf(out, "</b> (%s), by hypervolume <b>", b.decided),
-            put_text(out, b.larger < 0 ? "none" : side_name(s, (size_t)b.larger));
-        fputs("</b>. <span class=\"note\">The rule rewards large fronts; <code>tenon lab compare</code> decides on "
+        fputs("<p>Winner: published ", out);
+        put_tag(out, "b", q->winner < 0 ? "not stated" : side_name(s, (size_t)q->winner));
+        fputs("; ours by the published rule ", out);
+        put_tag(out, "b", b.winner < 0 ? "none" : side_name(s, (size_t)b.winner));
+        fprintf(out, " (%s), by hypervolume ", b.decided);
+        put_tag(out, "b", b.larger < 0 ? "none" : side_name(s, (size_t)b.larger));
+        fputs(". <span class=\"note\">The rule rewards large fronts; <code>tenon lab compare</code> decides on "
               "common seeds and the test split.</span></p>\n",
               out);
     }

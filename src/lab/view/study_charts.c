@@ -10,8 +10,6 @@
 
 enum { CURVES_STRONG = 10, CURVES_PALE = 40, TITLE = 256, DIM_TEXT = 64 };
 
-static tn_status no_memory(void) { return tn_error(TN_MEMORY, "out of memory"); }
-
 static const char *side_name(const tn_study *s, size_t i) { return s->sides[i].name[0] ? s->sides[i].name : s->name; }
 
 static const char **side_names(const tn_study *s, tn_arena *a)
@@ -26,13 +24,13 @@ static const char **side_names(const tn_study *s, tn_arena *a)
 tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *a, tn_plot *out)
 {
     tn_series *v = tn_arena_alloc(a, sizeof *v * (s->n_sides + 1));
-    if (!v) return no_memory();
+    if (!v) return TN_MEMORY;
     for (size_t side = 0; side < s->n_sides; side++) {
         tn_selection e;
         TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
         double *x = tn_arena_alloc(a, sizeof *x * (e.n + 1)), *y = tn_arena_alloc(a, sizeof *y * (e.n + 1)),
                best = INFINITY;
-        if (!x || !y) return no_memory();
+        if (!x || !y) return TN_MEMORY;
         for (size_t i = 0; i < e.n; i++) {
             if (e.trial[i]->state == TN_TRIAL_DONE) best = fmin(best, e.y[i * e.objectives + objective]);
             x[i] = (double)e.trial[i]->number;
@@ -94,7 +92,7 @@ static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
                 .group = tn_arena_alloc(a, sizeof *m.group * most),
                 .front = tn_arena_alloc(a, most),
                 .published = tn_arena_alloc(a, most) };
-    if (!m.x || !m.y || !m.group || !m.front || !m.published) return no_memory();
+    if (!m.x || !m.y || !m.group || !m.front || !m.published) return TN_MEMORY;
     for (; m.n < e.n; m.n++) {
         const tn_trial *t = e.trial[m.n];
         m.x[m.n] = t->state == TN_TRIAL_DONE && t->y ? t->y[other] : NAN;
@@ -130,7 +128,7 @@ static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
     double *place = tn_arena_alloc(a, sizeof *place * (e.n * axes + 1)),
            *rank = tn_arena_alloc(a, sizeof *rank * (e.n + 1));
     const tn_trial **order = tn_arena_alloc(a, sizeof *order * (e.n + 1));
-    if (!v || !place || !rank || !order) return no_memory();
+    if (!v || !place || !rank || !order) return TN_MEMORY;
     for (size_t k = 0; k < axes; k++) {
         const tn_dim *d = &space->dims[k];
         v[k] = (tn_parallel_axis){ .name = d->key,
@@ -176,7 +174,7 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
     double *value = tn_arena_alloc(a, sizeof *value * (most * s->n_sides + 1)),
            *spread = tn_arena_alloc(a, sizeof *spread * (most * s->n_sides + 1));
     double *part = tn_arena_alloc(a, sizeof *part * (most + 1)), *wide = tn_arena_alloc(a, sizeof *wide * (most + 1));
-    if (!names || !value || !spread || !part || !wide) return no_memory();
+    if (!names || !value || !spread || !part || !wide) return TN_MEMORY;
     for (size_t i = 0; i < most * s->n_sides; i++) value[i] = spread[i] = NAN;
     for (size_t side = 0; side < s->n_sides; side++) {
         tn_selection e;
@@ -218,7 +216,7 @@ static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
            zero = INFINITY;
     int *lane = tn_arena_alloc(a, sizeof *lane * (s->n + 1)), *state = tn_arena_alloc(a, sizeof *state * (s->n + 1));
     const char **used = tn_arena_alloc(a, sizeof *used * 5);
-    if (!begin || !end || !lane || !state || !used) return no_memory();
+    if (!begin || !end || !lane || !state || !used) return TN_MEMORY;
     for (size_t i = 0; i < s->n; i++)
         if (isfinite(s->trials[i].started)) zero = fmin(zero, s->trials[i].started);
     for (size_t i = 0; i < s->n; i++) {
@@ -262,7 +260,7 @@ static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objecti
     TN_RETURN_IF(tn_select_ended(s, side, a, &e));
     tn_series *v = tn_arena_alloc(a, sizeof *v * (CURVES_STRONG + CURVES_PALE));
     size_t n = 0;
-    if (!v) return no_memory();
+    if (!v) return TN_MEMORY;
     tn_select_sort(s, objective, e.trial, e.n);
     const size_t strong = e.n < CURVES_STRONG ? e.n : CURVES_STRONG, rest = e.n - strong,
                  pale = rest < CURVES_PALE ? rest : CURVES_PALE;

@@ -331,22 +331,14 @@ static tn_status drop_dir(trial *t)
     return tn_trial_dir_check(t->dir, true);
 }
 
-/* *from: the checkpoint's state where there is one; step -1 otherwise. */
-static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
+static tn_status resume(trial *t, const tn_training *job, tn_ckpt_state *state, bool *resumed)
 {
     int64_t rungs;
     *resumed = false;
     TN_RETURN_IF(tn_trial_dir_check(t->dir, false));
     if (there(t->dir) && t->c->attempt > 1) TN_RETURN_IF(find_checkpoint(t, resumed));
     if (*resumed) {
-        const tn_status s = tn_run_resume(&t->run,
-                                          &(tn_training){ .settings = t->on.settings,
-                                                          .trainer = t->on.trainer,
-                                                          .source = &t->on.source,
-                                                          .keeper = &t->keeper,
-                                                          .batch = t->on.batch,
-                                                          .length = t->on.length },
-                                          state);
+        const tn_status s = tn_run_resume(&t->run, job, state);
         t->damaged = s == TN_BAD_FILE || s == TN_USAGE;
         TN_RETURN_IF(s);
     }
@@ -396,7 +388,7 @@ static tn_status train(trial *t)
                               .interrupted = interrupted,
                               .enough = enough,
                               .unsaved_end = !t->h->plan->keep && t->c->kind != TN_TRIAL_COMPARE };
-    TN_RETURN_IF(resume(t, &state, &resumed));
+    TN_RETURN_IF(resume(t, &job, &state, &resumed));
     if (resumed) {
         t->working_s = state.working;
         t->log.tokens_per_s = (double)state.tokens / state.working;

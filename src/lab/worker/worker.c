@@ -140,7 +140,7 @@ static tn_status open_lane(worker *w, lane *l, size_t dims)
 {
     l->w = w;
     l->x = tn_arena_alloc(&w->arena, sizeof *l->x * dims);
-    if (!l->x) return tn_error(TN_MEMORY, "out of memory");
+    if (!l->x) return TN_MEMORY;
     l->host = (tn_trial_host){ .study = w->study->id,
                                .plan = &w->plan,
                                .runs = w->runs,
@@ -170,7 +170,7 @@ static tn_status open_worker(worker *w)
     w->seen = tn_arena_alloc(&w->arena, sizeof *w->seen * w->plan.n_sides);
     w->lane = tn_arena_alloc(&w->arena, sizeof *w->lane * (size_t)n);
     w->ids = tn_arena_alloc(&w->arena, sizeof *w->ids * (size_t)n);
-    if (!w->seen || !w->lane || !w->ids) return tn_error(TN_MEMORY, "out of memory");
+    if (!w->seen || !w->lane || !w->ids) return TN_MEMORY;
     while (w->n < n) {
         lane *l = &w->lane[w->n++];
         TN_RETURN_IF(open_lane(w, l, dims));

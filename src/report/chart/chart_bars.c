@@ -56,8 +56,7 @@ tn_status tn_chart_bars(const tn_bars *c, FILE *out)
         .out = out, .left = 30 + 7.4 * (double)longest, .right = WIDTH - 26, .top = 70, .bottom = height - 52
     };
     TN_RETURN_IF(axis_of(c, &f.x));
-    tn__svg_begin(out, WIDTH, height, c->title ? c->title : "bars", c->n_groups);
-    tn__svg_heading(out, c->title);
+    tn__svg_begin(out, WIDTH, height, c->title, "bars", c->n_groups);
     tn__frame_axes(&f, c->x_label, NULL, false);
     if (c->n_groups > 1) tn__frame_names(&f, c->groups, c->n_groups);
     for (size_t i = 0; i < c->n; i++) {

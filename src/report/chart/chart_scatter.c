@@ -100,8 +100,7 @@ tn_status tn_chart_scatter(const tn_scatter *c, FILE *out)
     tn__plot_axis_of(c->y, c->n, c->log_y, 0.05, 8, &f.y);
     for (size_t i = 0; i < c->n; i++)
         if (c->front && c->front[i] && !(c->published && c->published[i]) && place(c, &f, i, &front[n])) n++;
-    tn__svg_begin(out, WIDTH, HEIGHT, c->title ? c->title : "scatter", c->n_groups);
-    tn__svg_heading(out, c->title);
+    tn__svg_begin(out, WIDTH, HEIGHT, c->title, "scatter", c->n_groups);
     tn__frame_axes(&f, c->x_label, c->y_label, true);
     tn__frame_names(&f, c->groups, c->n_groups);
     for (size_t g = 0; g < c->n_groups; g++) put_others(c, &f, (int)g, seen);

@@ -55,8 +55,7 @@ tn_status tn_chart_timeline(const tn_timeline *c, FILE *out)
         if (!isfinite(a) || !isfinite(b) || c->lane[i] < 0 || c->lane[i] >= lanes || c->state[i] < 0) continue;
         v[n++] = (bar){ c->lane[i], c->state[i], tn__frame_x(&f, a), tn__frame_x(&f, b) };
     }
-    tn__svg_begin(out, WIDTH, height, c->title ? c->title : "timeline", c->n_states);
-    tn__svg_heading(out, c->title);
+    tn__svg_begin(out, WIDTH, height, c->title, "timeline", c->n_states);
     tn__frame_axes(&f, c->x_label, NULL, false);
     tn__frame_names(&f, c->states, c->n_states);
     for (int i = 0; i < lanes; i++) {

@@ -58,21 +58,17 @@ static void put_style(FILE *out, size_t groups)
     fputs("}</style>\n", out);
 }
 
-void tn__svg_begin(FILE *out, int width, int height, const char *title, size_t groups)
+void tn__svg_begin(FILE *out, int width, int height, const char *title, const char *name, size_t groups)
 {
     fprintf(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n",
         width, height, width, height);
     fputs("<title>", out);
-    tn__svg_text(out, title, 200);
+    tn__svg_text(out, title ? title : name, 200);
     fputs("</title>\n", out);
     put_style(out, groups);
     fprintf(out, "<rect class=\"b\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", width, height);
-}
-
-void tn__svg_heading(FILE *out, const char *title)
-{
     if (title) tn__svg_label(out, "h t", 20, 29, title, 80);
 }
 

@@ -11,9 +11,8 @@
 
 enum { TN_SVG_STYLES = 8, TN_SVG_LABEL_GAP = 15 };
 
-void tn__svg_begin(FILE *out, int width, int height, const char *title,
-                   size_t groups);                  /* title: for readers of screens; groups: styles used */
-void tn__svg_heading(FILE *out, const char *title); /* NULL: none */
+/* title: the heading; where it is NULL there is none, and screen readers are told `name`. groups: styles used. */
+void tn__svg_begin(FILE *out, int width, int height, const char *title, const char *name, size_t groups);
 void tn__svg_end(FILE *out);
 /* XML text; at most `most` characters, the rest as an ellipsis. */
 void tn__svg_text(FILE *out, const char *s, size_t most);

@@ -1,4 +1,4 @@
-/* Loss by position: the forward plan's loss of each label, sorted into buckets. Sums in the order of the batches, in double. */
+/* Loss by position: the forward plan's loss of each label, summed by bucket, in the order of the batches, in double. */
 #include "report/positions.h"
 
 #include "report/at_context.h"

@@ -1,5 +1,5 @@
-/* Measuring the effective context. Windows are read once; for each n a trainer on rows of n tokens scores all their targets, window by
- * window, so that losses are compared on the same labels. */
+/* Measuring the effective context. Windows are read once; for each n a trainer on rows of n tokens scores all their
+ * targets, so that losses are compared on the same labels. */
 #include "report/receptive_field.h"
 
 #include "base/alloc.h"
@@ -17,7 +17,7 @@ typedef struct windows {
     double *loss[TN_RECEPTIVE_FIELD_ROWS]; /* (n): sums over its targets, by n of the table */
 } windows;
 
-/* --- windows -------------------------------------------------------------------------------------------------------------- */
+/* --- windows ------------------------------------------------------------------------------------------------------ */
 
 /* Windows that a document holds, one every G tokens. */
 static int64_t windows_of(uint64_t tokens, int64_t T, int64_t G)
@@ -84,7 +84,7 @@ static void close_windows(windows *w)
     for (int i = 0; i < TN_RECEPTIVE_FIELD_ROWS; i++) tn_free(w->loss[i]);
 }
 
-/* --- one n ---------------------------------------------------------------------------------------------------------------- */
+/* --- one n -------------------------------------------------------------------------------------------------------- */
 
 /* Row `part` of window `at` on n tokens, of which the last `scored` are targets not yet taken by parts before it. */
 static void fill_row(const windows *w, int64_t at, int64_t part, int64_t n, int64_t scored, const tn_feed *f,
@@ -142,7 +142,7 @@ static tn_status measure(const tn_receptive_field_options *o, const windows *w, 
     return TN_OK;
 }
 
-/* --- all of them ---------------------------------------------------------------------------------------------------------- */
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 static void compare(const windows *w, const double *whole, const double *loss, tn_receptive_field_row *r)
 {

@@ -1,9 +1,10 @@
-/* How far back predictions depend on the text: the loss at the same tokens when only the last n of the text before them are given,
- * for n = 1, 2, 4, ... up to a whole context. The least n whose loss is within a tolerance of the whole's is the effective context.
+/* How far back predictions depend on the text: the loss at the same tokens when only the last n of the text before them
+ * are given, for n = 1, 2, 4, ... up to a whole context. The least n whose loss is within a tolerance of the whole's is
+ * the effective context.
  *
- * The tokens are the last eighth of windows of a whole context, each inside one document, spread evenly over the held-out part.
- * For n, rows of n tokens end at or behind them and the last eighth of a row is scored: such a label is predicted from n tokens
- * or up to an eighth fewer, never more. */
+ * The tokens are the last eighth of windows of a whole context, each inside one document, spread evenly over the
+ * held-out part. For n, rows of n tokens end at or behind them and the last eighth of a row is scored: such a label
+ * is predicted from n tokens or up to an eighth fewer, never more. */
 #ifndef TN_REPORT_RECEPTIVE_FIELD_H
 #define TN_REPORT_RECEPTIVE_FIELD_H
 

@@ -1,4 +1,4 @@
-/* Points of a grid on common seeds. */
+/* Studies with `seeds`: grid points on common seeds. */
 #include "lab/db/trials.h"
 
 #include "lab/db/db.h"
@@ -23,7 +23,7 @@ tn_status tn_trial_reported(tn_lab *lab, const tn_trial *t, const char *metric, 
     return s;
 }
 
-/* --- before ----------------------------------------------------------------------------------------------------------- */
+/* --- before ------------------------------------------------------------------------------------------------------- */
 
 static bool there_already(const tn_study *s, const tn_trial *of, uint64_t seed)
 {
@@ -64,7 +64,7 @@ tn_status tn_lab_seeds_fill(tn_lab *lab, const tn_study *s, const tn_study_plan 
     return st;
 }
 
-/* --- after ------------------------------------------------------------------------------------------------------------ */
+/* --- after -------------------------------------------------------------------------------------------------------- */
 
 typedef struct sums { /* over the seeds of one point */
     int64_t ended, failed;

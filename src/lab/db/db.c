@@ -1,6 +1,7 @@
-/* Opening a laboratory's database, and the few calls of SQLite that everything else is written with.
+/* Opening a lab database, and the few SQLite calls that everything else is written with.
  *
- * WAL with synchronous=NORMAL: a killed process loses nothing, a power cut at most the last commits, never the file's integrity. */
+ * WAL with synchronous=NORMAL: a killed process loses nothing; a power cut loses at most the last commits, never the
+ * file's integrity. */
 #include "lab/db/db.h"
 
 #include "base/clock.h"
@@ -30,7 +31,7 @@ static const char *const states[TN_TRIAL_STATES] = { "waiting", "running", "done
 
 const char *tn_trial_state_name(tn_trial_state s) { return (unsigned)s < TN_TRIAL_STATES ? states[s] : "?"; }
 
-/* --- errors ----------------------------------------------------------------------------------------------------------- */
+/* --- errors ------------------------------------------------------------------------------------------------------- */
 
 void tn__db_message(const char *said, char out[TN_DB_MESSAGE])
 {
@@ -91,7 +92,7 @@ tn_status tn__db_error(tn_lab *lab, int code)
     }
 }
 
-/* --- statements ------------------------------------------------------------------------------------------------------- */
+/* --- statements --------------------------------------------------------------------------------------------------- */
 
 tn_status tn__db_get(tn_lab *lab, const char *sql, sqlite3_stmt **out)
 {
@@ -200,7 +201,7 @@ const char *tn__db_text(sqlite3_stmt *q, int i)
     return text ? text : "";
 }
 
-/* --- numbers as text -------------------------------------------------------------------------------------------------- */
+/* --- numbers as text ---------------------------------------------------------------------------------------------- */
 
 char *tn__numbers_write(const double *x, size_t n)
 {
@@ -259,7 +260,7 @@ tn_status tn__db_sum_study(tn_lab *lab, int64_t study)
     return tn__db_do(lab, "UPDATE study SET sum = " TN_STUDY_SUM " WHERE id = ?", TN_DB_VALUES(TN_DB_INT(study)));
 }
 
-/* --- opening ---------------------------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 bool tn__is_network(unsigned long type)
 {
@@ -279,8 +280,8 @@ static void folder_of(const char *path, char dir[TN_PATH_BYTES])
     else snprintf(dir, TN_PATH_BYTES, "%.*s", (int)(slash - path) + (slash == path), path);
 }
 
-/* SQLite waits for whoever writes into a pipe, also in place of the files it keeps beside a database; and those it writes must
- * not lead elsewhere. */
+/* SQLite waits for whoever writes into a pipe, also in place of the files it keeps beside a database; and those it
+ * writes must not lead elsewhere. */
 static tn_status check_files(const char *path)
 {
     static const char *const ends[] = { "", "-wal", "-shm", "-journal" };
@@ -295,8 +296,8 @@ static tn_status check_files(const char *path)
     return TN_OK;
 }
 
-/* A journal that names a super-journal, which SQLite removes when it rolls back: that could be any file. We have never more than one
- * database open in a transaction, so such a journal is not ours. */
+/* A journal that names a super-journal, which SQLite removes when it rolls back: that could be any file. We have
+ * never more than one database open in a transaction, so such a journal is not ours. */
 static tn_status check_journal(const char *path)
 {
     static const unsigned char magic[8] = { 0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7 };

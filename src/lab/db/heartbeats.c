@@ -1,4 +1,4 @@
-/* Hearts. */
+/* Which workers are alive. */
 
 #include "base/alloc.h"
 #include "lab/db/db.h"

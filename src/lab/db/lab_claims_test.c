@@ -1,4 +1,5 @@
-/* Claims that are unique among threads and processes; a dead worker's trial taken once; what samplers and pruners see of trials. */
+/* Claims that are unique among threads and processes; a dead worker's trial taken once; what samplers and pruners
+ * see of trials. */
 #include "lab_world.h"
 
 #include "base/clock.h"
@@ -8,7 +9,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* --- claims ----------------------------------------------------------------------------------------------------------- */
+/* --- claims ------------------------------------------------------------------------------------------------------- */
 
 static void end_it(tn_lab_world *w, const tn_claim *c, tn_trial_state state)
 {
@@ -105,7 +106,8 @@ static void stepped_clock(void **state)
     }
 }
 
-/* A trial of a worker that the table does not know is nobody's; so is one of this machine before it was started again. */
+/* A trial of a worker that the table does not know is nobody's; so is one of this machine before it was started
+ * again. */
 static void nobodys(void **state)
 {
     static const char *const how[] = {
@@ -282,7 +284,8 @@ static void seen(void **state)
     tn_lab_world_close(&w);
 }
 
-/* A study of 100,000 trials loads, and has its next trial claimed, in little time; the processor's, which neighbours do not disturb. */
+/* A study of 100,000 trials loads, and has its next trial claimed, in little time; the processor's, which neighbours
+ * do not disturb. */
 static void large(void **state)
 {
     (void)state;
@@ -310,7 +313,7 @@ static void large(void **state)
     tn_lab_world_close(&w);
 }
 
-/* --- many at once ----------------------------------------------------------------------------------------------------- */
+/* --- many at once ------------------------------------------------------------------------------------------------- */
 
 enum { MANY = 120, WORKERS = 6 };
 

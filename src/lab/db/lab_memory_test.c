@@ -1,4 +1,5 @@
-/* Every allocation of the lab's functions made to fail in turn: each call says TN_MEMORY or succeeds, and leaves nothing behind (sanitizers look). */
+/* Every allocation of the lab's functions made to fail in turn: each call says TN_MEMORY or succeeds, and leaves
+ * nothing behind (sanitizers look). */
 #include "base/alloc.h"
 #include "lab/statistics/importance.h"
 #include "lab/search/draws.h"

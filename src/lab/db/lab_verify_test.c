@@ -1,4 +1,5 @@
-/* A damaged database: whatever byte has changed and wherever the file ends, a study reads as it was or is refused with one line. */
+/* A damaged database: whatever byte has changed and wherever the file ends, a study reads as it was or is refused
+ * with one line. */
 #include "lab/view/view.h"
 #include "lab/db/schema.h"
 #include "lab_world.h"
@@ -7,7 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Trials of both sides that are done, failed, running and waiting, comparisons among them; in one file without a log beside it. */
+/* Trials of both sides that are done, failed, running and waiting, comparisons among them; in one file without a log
+ * beside it. */
 static void open_world(tn_lab_world *w)
 {
     tn_claim c;

@@ -1,4 +1,4 @@
-/* Reading studies: one pass over the trials of a study, everything into its arena. */
+/* Loading studies: one pass over a study's trials, everything into its arena. */
 #include "io/json_read.h"
 #include "lab/db/db.h"
 #include "lab/study/study.h"
@@ -30,7 +30,7 @@ tn_status tn_lab_studies(tn_lab *lab, tn_arena *arena, const char *const **names
     return s;
 }
 
-/* --- one study -------------------------------------------------------------------------------------------------------- */
+/* --- one study ---------------------------------------------------------------------------------------------------- */
 
 static tn_status no_study(tn_lab *lab, const char *study)
 {
@@ -157,7 +157,7 @@ static tn_status load_study(tn_lab *lab, int64_t id, tn_study *s)
     return st;
 }
 
-/* --- its trials ------------------------------------------------------------------------------------------------------- */
+/* --- its trials --------------------------------------------------------------------------------------------------- */
 
 static const char *no_error = "";
 
@@ -263,7 +263,7 @@ void tn_study_free(tn_study *s)
     tn_free(s);
 }
 
-/* --- curves ----------------------------------------------------------------------------------------------------------- */
+/* --- curves ------------------------------------------------------------------------------------------------------- */
 
 typedef struct curve {
     const char *name[TN_REPORT_METRICS];

@@ -1,10 +1,10 @@
-/* What trials write while they run and when they end, and what others read of it. */
+/* What trials write while they run and when they end, and how far a study is. */
 #include "lab/db/db.h"
 #include "lab/db/trials.h"
 
 #include <math.h>
 
-/* --- writing ---------------------------------------------------------------------------------------------------------- */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 /* Whether the claim still stands; the transaction that asks has the lock, so nobody takes it away before its end. */
 static tn_status still_mine(tn_lab *lab, const tn_claim *c, bool *mine)
@@ -97,7 +97,7 @@ tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, s
     return s;
 }
 
-/* --- going on --------------------------------------------------------------------------------------------------------- */
+/* --- going on ----------------------------------------------------------------------------------------------------- */
 
 tn_status tn_lab_rewind(tn_lab *lab, const tn_claim *c, int64_t step, int64_t *rungs)
 {
@@ -107,7 +107,7 @@ tn_status tn_lab_rewind(tn_lab *lab, const tn_claim *c, int64_t step, int64_t *r
                         TN_DB_VALUES(TN_DB_INT(c->trial)));
 }
 
-/* --- reading ---------------------------------------------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, int64_t rung, double parameters,
                       double cohort, double **out, size_t *n)

@@ -1,14 +1,13 @@
-/* The tables of a laboratory's database. Plain SQL works on it: x and y are JSON arrays of numbers (null: not there, or not known) in the
- * order of the study's dimensions and objectives; value is a JSON object. States and kinds are the numbers of lab.h. Rows have
- * a sum (TN_TRIAL_SUM). */
+/* The tables of a lab database. x and y are JSON arrays of numbers (null: off, or unknown) in the order of the
+ * study's dimensions and objectives; value is a JSON object. States and kinds are the numbers of records.h. */
 #ifndef TN_LAB_SCHEMA_H
 #define TN_LAB_SCHEMA_H
 
-/* Sums of rows: a byte that has changed on the disk is found, though SQLite itself would read on. They are computed by our own statements, never by
- * the file's schema, so other programs read the database as ever. Finds damage, not attacks.
+/* Checksums of rows find a changed byte that SQLite itself would not notice. Our statements compute them, not the
+ * schema, so other programs can still read the database. They find damage, not attacks.
  *
- * A statement that changes a row takes its sum away (NULL: not known), another one after it gives it back: whoever is killed in between, no sum is
- * wrong. */
+ * A statement that changes a row sets its checksum to NULL, and the next one restores it: a process killed in
+ * between leaves no wrong one. */
 #define TN_STUDY_SUM "tn_sum(id, name, path, text, overrides, kinds, planned, created, spent)"
 #define TN_TRIAL_SUM                                                                                                   \
     "tn_sum(id, study, side, kind, number, state, config, seed, x, y, parameters, started, begun, ended, seconds, "    \
@@ -18,7 +17,7 @@
 #define TN_LAB_APPLICATION 0x546e4c62 /* "TnLb" */
 enum { TN_LAB_VERSION = 2 };          /* 1: without sums */
 
-/* Comparisons have numbers of their own: (kind = 2). Open trials are few, whatever the size of a study: claiming looks at those alone. */
+/* Comparisons (kind = 2) are numbered separately. Open trials are few, and claiming reads only those. */
 static const char tn_lab_schema[] =
     "CREATE TABLE study(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, path TEXT NOT NULL, text TEXT NOT NULL,\n"
     "  overrides TEXT NOT NULL, kinds TEXT NOT NULL, planned INTEGER NOT NULL, created REAL NOT NULL,\n"

@@ -1,4 +1,4 @@
-/* Studies in the database: begun once, found again, filled with trials. */
+/* Studies in the database: creating, finding, adding trials. */
 #include "lab/db/db.h"
 #include "lab/db/trials.h"
 
@@ -37,7 +37,8 @@ static tn_status find(tn_lab *lab, const char *name, bool *found)
     return TN_OK;
 }
 
-/* The one that is there must be the one that is meant: trials of two studies in one table would say nothing of either. */
+/* The one that is there must be the one that is meant: trials of two studies in one table would say nothing of
+ * either. */
 static tn_status same_study(tn_lab *lab, const tn_study_plan *p, int64_t *id)
 {
     tn_study *there = NULL;
@@ -82,7 +83,7 @@ tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, co
     return s;
 }
 
-/* --- trials ----------------------------------------------------------------------------------------------------------- */
+/* --- trials ------------------------------------------------------------------------------------------------------- */
 
 /* Numbers of a series are without gaps: the next one is how many there are. */
 static tn_status count_of(tn_lab *lab, int64_t study, size_t side, bool compare, int64_t *n)

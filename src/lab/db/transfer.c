@@ -1,4 +1,4 @@
-/* The best points of one study as the first trials of another. */
+/* Transfer: the best points of one study become the first trials of another. */
 #include "lab/db/trials.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Workers and claims. */
+/* Workers, and how they claim trials. */
 #include "lab/db/trials.h"
 
 #include "lab/db/db.h"
@@ -11,7 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* --- workers ---------------------------------------------------------------------------------------------------------- */
+/* --- workers ------------------------------------------------------------------------------------------------------ */
 
 /* Within which a process number means one process: machine, boot, and the numbers' own space (containers). */
 static void host_name(char host[160])
@@ -81,7 +81,8 @@ tn_status tn_lab_beat(tn_lab *lab, int64_t worker)
     char host[160];
     host_name(host);
     TN_RETURN_IF(mark_dead_workers(lab, host));
-    /* Always another number, though the clock may be set back to just this one; and whoever was taken for dead is alive. */
+    /* Always another number, though the clock may be set back to just this one; and whoever was taken for dead is
+     * alive. */
     return tn__db_do(lab,
                      "UPDATE worker SET beat = CASE beat WHEN ?2 THEN ?2 + 0.001 ELSE ?2 END, gone = 0 WHERE id = ?1",
                      TN_DB_VALUES(TN_DB_INT(worker), TN_DB_NUM(tn__unix_s())));
@@ -100,7 +101,7 @@ tn_status tn_lab_mark_dead(tn_lab *lab, int64_t pid)
                      TN_DB_VALUES(TN_DB_INT(pid), TN_DB_TEXT(host)));
 }
 
-/* --- claiming --------------------------------------------------------------------------------------------------------- */
+/* --- claiming ----------------------------------------------------------------------------------------------------- */
 
 /* Waiting, or of nobody who is alive. */
 #define FREE "(state = 0 OR worker NOT IN (SELECT id FROM worker WHERE gone = 0))"
@@ -202,7 +203,7 @@ tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64
     return tn__db_end(lab, s);
 }
 
-/* --- what samplers see ------------------------------------------------------------------------------------------------ */
+/* --- what samplers see -------------------------------------------------------------------------------------------- */
 
 void tn_observed_free(tn_observed_store *store)
 {
@@ -212,7 +213,8 @@ void tn_observed_free(tn_observed_store *store)
     *store = (tn_observed_store){ 0 };
 }
 
-/* In the samplers' direction. One that failed, or took too long, or has no number for an objective, is as bad as can be. */
+/* In the samplers' direction. One that failed, or took too long, or has no number for an objective, is as bad as can
+ * be. */
 static void read_observed(sqlite3_stmt *q, const tn_study_plan *p, size_t dims, double *x, double *y, bool *pruned)
 {
     const tn_trial_state state = (tn_trial_state)sqlite3_column_int(q, 0);

@@ -1,5 +1,5 @@
-/* Is a database whole? SQLite's own check of its pages, then what only we can know: tables as we made them, sums of rows, references, and numbers
- * without gaps. One pass over the file, in one read transaction: a study may run beside it. */
+/* Checking a database: SQLite's own integrity check, then the schema, checksums of rows, references, and trial
+ * numbers without gaps. One read transaction, so a study may run at the same time. */
 #include "lab/db/db.h"
 #include "lab/db/schema.h"
 
@@ -17,7 +17,8 @@ static tn_status damaged(const tn_lab *lab, const char *what)
         lab->path, line);
 }
 
-/* The first column of the first row as text, "" where there is none. A statement that cannot be prepared names a column that is not there. */
+/* The first column of the first row as text, "" where there is none. A statement that cannot be prepared names a
+ * column that is not there. */
 static tn_status first_text(tn_lab *lab, const char *sql, char *out, size_t size)
 {
     sqlite3_stmt *q = NULL;
@@ -32,7 +33,7 @@ static tn_status first_text(tn_lab *lab, const char *sql, char *out, size_t size
     return s;
 }
 
-/* --- sums of rows --- */
+/* --- sums of rows ------------------------------------------------------------------------------------------------- */
 
 static void sum(sqlite3_context *to, int n, sqlite3_value **v)
 {
@@ -59,7 +60,7 @@ int tn__row_sum_register(sqlite3 *db)
                                       sum, NULL, NULL, NULL);
 }
 
-/* --- the schema ------------------------------------------------------------------------------------------------------- */
+/* --- the schema --------------------------------------------------------------------------------------------------- */
 
 /* A column that was added later stands where SQLite put it; spaces and line breaks may be others. */
 static bool same_words(const char *a, const char *b)
@@ -96,7 +97,8 @@ done:
     return s;
 }
 
-/* Compared with tables that are made in memory. Views and indices of the user's own are let be; triggers would act on what we write. */
+/* Compared with tables that are made in memory. Views and indices of the user's own are let be; triggers would act
+ * on what we write. */
 static tn_status check_schema(tn_lab *lab)
 {
     sqlite3 *ours = NULL;
@@ -115,7 +117,7 @@ static tn_status check_schema(tn_lab *lab)
     return s;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------------- */
+/* --- rows --------------------------------------------------------------------------------------------------------- */
 
 #define NO_OBJECT "CASE WHEN json_valid(value) THEN json_type(value) <> 'object' ELSE 1 END"
 

@@ -1,6 +1,7 @@
-/* The exact hypervolume, by slices (While, Bradstreet and Barone 2012): points sorted from the worst in the last objective to the best,
- * each adds the box that only it and worse ones cover. The better points, clipped to that box, all have its last value, so what they cover of it is a
- * volume in one objective less, down to a sweep over two. Exact up to rounding; the order of sums is that of the values. */
+/* The exact hypervolume, by slices (While, Bradstreet and Barone 2012): points sorted from the worst in the last
+ * objective to the best, each adds the box that only it and worse ones cover. The better points, clipped to that
+ * box, all have its last value, so what they cover of it is a volume in one objective less, down to a sweep over
+ * two. Exact up to rounding; the order of sums is that of the values. */
 #include "lab/search/pareto.h"
 
 #include "base/alloc.h"
@@ -9,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Work space of one level: its points and their order. Level d holds points of d objectives; one sort is over before the next level begins,
- * but rows must outlive it. */
+/* Work space of one level: its points and their order. Level d holds points of d objectives; one sort is over before
+ * the next level begins, but rows must outlive it. */
 typedef struct level {
     double *p;       /* (n, m) */
     tn_keyed *order; /* (n) */
@@ -44,7 +45,8 @@ static double sweep_two(const volume *v, level *l, size_t n)
     return sum;
 }
 
-/* Into the level of d - 1 objectives: the later points clipped to the box of `worst`, without those that another covers. */
+/* Into the level of d - 1 objectives: the later points clipped to the box of `worst`, without those that another
+ * covers. */
 static size_t clip(const volume *v, const double *worst, const double *later, size_t n, size_t d)
 {
     const size_t m = v->m, e = d - 1;
@@ -143,7 +145,7 @@ done:
     return s;
 }
 
-/* --- a few points that stand for many --------------------------------------------------------------------------------------------- */
+/* --- a few points that stand for many ----------------------------------------------------------------------------- */
 
 typedef struct picking {
     const double *y; /* (n, m) */

@@ -1,5 +1,5 @@
-/* Parzen estimators: normal kernels cut off at 0 and 1, whose widths follow the spread of the points by Scott's rule; counted values get the
- * kernel's mass over their cell; choices get a share for every choice and the rest for the point's own. */
+/* Parzen estimators. Numbers have normal kernels truncated to [0,1], with widths by Scott's rule; stepped values get
+ * the mass of the kernel over their cell; choices mix the point's own choice with a uniform share. */
 #include "lab/search/parzen.h"
 
 #include <math.h>
@@ -8,8 +8,8 @@ static const double PI = 3.14159265358979323846;
 
 static double normal_cdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 
-/* Spread around the mean with the prior as one more point (middle 1/2, variance 1/12), so that one or two points are not taken for
- * certainty; n to the power of -1/(dims+4) is the width that is best for normal data. */
+/* Spread around the mean with the prior as one more point (middle 1/2, variance 1/12), so that one or two points are
+ * not taken for certainty; n to the power of -1/(dims+4) is the width that is best for normal data. */
 static double kernel_width(const double *u, size_t n, size_t stride, size_t dims, double least)
 {
     double mean = 0.5, count = 1, var = 1.0 / 12;
@@ -62,7 +62,8 @@ tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weigh
     return TN_OK;
 }
 
-/* Of a choice's kernel: the chance that it forgets the point's choice and takes any. Smaller the more points there are. */
+/* Of a choice's kernel: the chance that it forgets the point's choice and takes any. Smaller the more points there
+ * are. */
 static double uniform_share(const tn_parzen *p, const tn_dim *d)
 {
     const double share = 1 / ((double)p->n + 1);

@@ -1,5 +1,6 @@
-/* A Parzen estimator over a search space: one product of kernels for each point, and the prior once. Dimensions are seen between 0 and 1, where the
- * prior is even, so a density is a ratio to the prior's. A dimension that is off in a point has the prior's kernel there. */
+/* A Parzen estimator over a search space: a mixture of one product of kernels for each point, and the prior.
+ * Dimensions are mapped to [0,1], where the prior is uniform, so a density is a ratio to the prior's. A dimension
+ * that is off in a point has the prior's kernel. */
 #ifndef TN_LAB_PARZEN_H
 #define TN_LAB_PARZEN_H
 

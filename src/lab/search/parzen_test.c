@@ -1,5 +1,6 @@
-/* Parzen estimators: densities are ones (their mean over the prior is 1), and draws follow them (the mean of 1/density over draws is 1), with all kinds of
- * dimensions and some switched off; one kernel against numbers worked out from the normal distribution. */
+/* Parzen estimators: densities are ones (their mean over the prior is 1), and draws follow them (the mean of
+ * 1/density over draws is 1), with all kinds of dimensions and some switched off; one kernel against numbers worked
+ * out from the normal distribution. */
 #include "lab/search/parzen.h"
 
 #include "testlib.h"
@@ -51,8 +52,8 @@ static void is_a_density(void **state)
     tn_arena_free(&arena);
 }
 
-/* One point at 1/2 of a line: the spread with the prior's point is sqrt(1/24), two points narrow it by 2^-1/5, and the kernel loses
- * what lies beyond both ends. The prior has half of the weight. */
+/* One point at 1/2 of a line: the spread with the prior's point is sqrt(1/24), two points narrow it by 2^-1/5, and
+ * the kernel loses what lies beyond both ends. The prior has half of the weight. */
 static void one_kernel(void **state)
 {
     (void)state;
@@ -68,8 +69,8 @@ static void one_kernel(void **state)
         assert_true(fabs(exp(tn_parzen_log(&p, &at)) - want) < 1e-10);
     }
     tn_arena_free(&arena);
-    /* A choice among three: one point and the prior give each choice a share of 1/2 beside the point's 1, so the kernel keeps its own
-     * 0.4 of the time; the prior's half comes on top. */
+    /* A choice among three: one point and the prior give each choice a share of 1/2 beside the point's 1, so the
+     * kernel keeps its own 0.4 of the time; the prior's half comes on top. */
     const tn_space choice = { &dims[1], 1 };
     const double own = 1, other = 0;
     assert_ok(tn_parzen_make(&choice, &own, &weight, 1, 0.01, &arena, &p));

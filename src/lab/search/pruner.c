@@ -1,5 +1,5 @@
-/* The pruners: none, median, asha. Each decision is a pure function of the values at one rung; who gathers them decides which
- * trials those are. */
+/* The pruners: none, median, asha. A decision is a pure function of the values at one rung; the caller chooses the
+ * trials. */
 #include "lab/search/pruner.h"
 
 #include "base/alloc.h"
@@ -34,8 +34,8 @@ static int64_t first_rung(const tn_pruner_options *o) { return o->min_rung > 0 ?
 
 static bool median_rung(const tn_pruner_options *o, int64_t rung) { return rung >= first_rung(o); }
 
-/* Worse than the median of the others, found by counting instead of sorting. Of an even number, with as many below the value as not, the
- * median is the middle of its two neighbours. */
+/* Worse than the median of the others, found by counting instead of sorting. Of an even number, with as many below
+ * the value as not, the median is the middle of its two neighbours. */
 static bool median_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
                           size_t ended)
 {
@@ -63,8 +63,8 @@ static bool asha_rung(const tn_pruner_options *o, int64_t rung)
     return at == rung;
 }
 
-/* Goes on if it is among the best 1/eta of those that came so far, itself included; while these are fewer than eta, only the best of
- * them (a trial cannot wait here and go on later). */
+/* Goes on if it is among the best 1/eta of those that came so far, itself included; while these are fewer than eta,
+ * only the best of them (a trial cannot wait here and go on later). */
 static bool asha_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
                         size_t ended)
 {

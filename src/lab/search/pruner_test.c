@@ -1,5 +1,5 @@
-/* Pruners: decisions against tables worked by hand, what places are looked at, several objectives as one number, and a study of 243 curves in
- * which halving keeps the best. */
+/* Pruners: decisions against tables worked by hand, what places are looked at, several objectives as one number, and
+ * a study of 243 curves in which halving keeps the best. */
 #include "lab/search/pruner.h"
 
 #include "lab/search/draws.h"
@@ -94,8 +94,8 @@ static void several_objectives(void **state)
     assert_true(value == 0.3 && v[0] == 0.1 && v[3] == 1);
 }
 
-/* 243 curves (243 evaluations each) that settle at their own level: halving must spend a fifth of the evaluations at most and still end
- * with a trial among the best three. */
+/* 243 curves (243 evaluations each) that settle at their own level: halving must spend a fifth of the evaluations at
+ * most and still end with a trial among the best three. */
 static void halving_keeps_the_best(void **state)
 {
     (void)state;

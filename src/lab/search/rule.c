@@ -1,4 +1,4 @@
-/* Rules that stop a trial: reading one, and asking it at a step. A rule looks at one metric and its own past only. */
+/* Rules that stop a trial: parsing one, and testing it at a step. A rule reads one metric and its own past. */
 #include "lab/search/pruner.h"
 
 #include "base/setting_value.h"

@@ -1,4 +1,4 @@
-/* The table of samplers and what several of them share. */
+/* The table of samplers, random search, and what several samplers share. */
 #include "lab/search/samplers.h"
 
 #include "base/alloc.h"
@@ -121,7 +121,7 @@ tn_status tn_sampler_takes_all(const tn_sampler_options *o, const tn_space *s)
     return tn_space_check(s);
 }
 
-/* --- the table --- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 /* Random search: every trial from the prior, whatever the others found. */
 static tn_status random_draw(const tn_sampler_options *o, const tn_space *s, const tn_observed *seen, int64_t number,

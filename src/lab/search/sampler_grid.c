@@ -1,5 +1,5 @@
-/* The grid: every combination of counted values once, the last dimension turning fastest. A dimension that is switched off has no
- * values there, so combinations that would give the same trial twice do not exist. */
+/* Grid search: every combination of values once, the last dimension fastest. A dimension that is off has no values,
+ * so no combination is run twice. */
 #include "lab/search/samplers.h"
 
 #include <inttypes.h>

@@ -1,5 +1,6 @@
-/* What all samplers keep to: same bits for the same number and past, values of the space, nothing from trials they did not ask for. The grid has every
- * point once; NSGA-II keeps the best of all generations; trials that failed or were pruned are no examples. How well they search: search_test.c. */
+/* What all samplers keep to: same bits for the same number and past, values of the space, nothing from trials they
+ * did not ask for. The grid has every point once; NSGA-II keeps the best of all generations; trials that failed or
+ * were pruned are no examples. How well they search: search_test.c. */
 #include "lab/search/samplers.h"
 
 #include "testlib.h"
@@ -54,7 +55,7 @@ static void random_draws(void **state)
     assert_true(fabs(gelu - 0.5) < 0.012);
 }
 
-/* --- the grid ------------------------------------------------------------------------------------------------------------------ */
+/* --- the grid ----------------------------------------------------------------------------------------------------- */
 
 static const char *const three[] = { "a", "b", "c" };
 static const tn_dim counted[] = {
@@ -102,7 +103,7 @@ static void grid_once(void **state)
     assert_int_equal(g->count(&(tn_space){ many, 30 }), 61);
 }
 
-/* --- samplers that learn --------------------------------------------------------------------------------------------------------- */
+/* --- samplers that learn ------------------------------------------------------------------------------------------ */
 
 enum { N = 80, DIMS = 4 };
 
@@ -167,7 +168,8 @@ static void depends_on_needs_only(void **state)
     }
 }
 
-/* Parents are only what is good: all but a few trials failed, were pruned or are beaten, so children without new genes mix those few. */
+/* Parents are only what is good: all but a few trials failed, were pruned or are beaten, so children without new
+ * genes mix those few. */
 static void only_the_best_breed(void **state)
 {
     (void)state;
@@ -193,8 +195,8 @@ static void only_the_best_breed(void **state)
     assert_true(best > count / 3); /* three of ten parents, favoured by tournaments: about a half */
 }
 
-/* Where numbers are mutated by a step, children lie near: nearer with a larger eta, on both sides, within the range at its very end; one in ten
- * is drawn anew. Parents apart from each other have children between and around them. */
+/* Where numbers are mutated by a step, children lie near: nearer with a larger eta, on both sides, within the range
+ * at its very end; one in ten is drawn anew. Parents apart from each other have children between and around them. */
 static void children_are_near(void **state)
 {
     (void)state;
@@ -235,7 +237,8 @@ static void children_are_near(void **state)
     }
 }
 
-/* Ten good trials lie in one place; 60 better-looking ones were pruned elsewhere: draws must gather where the good ones are. */
+/* Ten good trials lie in one place; 60 better-looking ones were pruned elsewhere: draws must gather where the good
+ * ones are. */
 static void pruned_are_no_examples(void **state)
 {
     (void)state;

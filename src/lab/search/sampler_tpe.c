@@ -1,6 +1,7 @@
-/* Tree-structured Parzen estimators (Bergstra, Bardenet, Bengio and Kegl 2011), all dimensions together: trials are split into a few good ones and
- * the rest, each part becomes a density, and of 24 points drawn from the good one's the next trial is where the ratio of the two is largest. With
- * several objectives the good ones are the best by rank of non-domination; of the rank that does not fit whole, those that cover most volume. */
+/* Tree-structured Parzen estimators (Bergstra, Bardenet, Bengio and Kegl 2011), all dimensions together: trials are
+ * split into a few good ones and the rest, each part becomes a density, and of 24 points drawn from the good one's
+ * the next trial is where the ratio of the two is largest. With several objectives the good ones are the best by
+ * rank of non-domination; of the rank that does not fit whole, those that cover most volume. */
 #include "lab/search/samplers.h"
 
 #include "base/alloc.h"
@@ -34,7 +35,8 @@ static size_t good_count(size_t n)
     return tenth < MOST_GOOD ? tenth : MOST_GOOD;
 }
 
-/* Trials long ago count less: the last 25 fully, those before them rising evenly from 1/n. `at` is a place in the order of numbers. */
+/* Trials long ago count less: the last 25 fully, those before them rising evenly from 1/n. `at` is a place in the
+ * order of numbers. */
 static double age_weight(size_t at, size_t n)
 {
     if (n <= RECENT || at + RECENT >= n) return 1;
@@ -42,7 +44,8 @@ static double age_weight(size_t at, size_t n)
     return ramp > 1 ? first + (1 - first) * (double)at / (ramp - 1) : first;
 }
 
-/* The estimator of those trials whose `good` is as asked; of very many an even choice, which bounds the time of a draw. */
+/* The estimator of those trials whose `good` is as asked; of very many an even choice, which bounds the time of a
+ * draw. */
 static tn_status estimate(const tn_space *space, const tn_observed *seen, const bool *is_good, bool good, tn_arena *a,
                           tn_parzen *out)
 {
@@ -62,7 +65,8 @@ static tn_status estimate(const tn_space *space, const tn_observed *seen, const 
     return tn_parzen_make(space, x, weight, n, 1 / fmin(100, 1 + (double)seen->n), a, out);
 }
 
-/* The places [from, to) of the order share a rank of which `room` are good. With one objective, or where trials failed, the order decides. */
+/* The places [from, to) of the order share a rank of which `room` are good. With one objective, or where trials
+ * failed, the order decides. */
 static tn_status split_rank(const tn_observed *seen, const size_t *order, size_t from, size_t to, size_t room,
                             tn_arena *a, bool *is_good)
 {

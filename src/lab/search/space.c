@@ -1,5 +1,5 @@
-/* Search spaces: values between 0 and 1 and back, what is switched off, and the check that everything else relies on. Texts are read in
- * space_text.c. No randomness here. Invariant: tn_dim_at(d, tn_dim_place(d, v)) is v for every value of a counted dimension. */
+/* Search spaces: mapping values to [0,1] and back, conditional dimensions, and validation. Parsing is in space_text.c.
+ * Invariant: tn_dim_at(d, tn_dim_place(d, v)) is v for every value of a counted dimension. */
 #include "lab/search/space.h"
 
 #include "base/setting_value.h"
@@ -13,8 +13,8 @@ static const double MOST_WHOLE = 0x1p53; /* beyond it doubles skip integers */
 
 static double step_of(const tn_dim *d) { return d->step > 0 ? d->step : d->kind == TN_DIM_INT ? 1 : 0; }
 
-/* The range that is drawn from evenly: the logarithm of the bounds, half a step beyond each end where values are whole, so that the end
- * values get their share. */
+/* The range that is drawn from evenly: the logarithm of the bounds, half a step beyond each end where values are
+ * whole, so that the end values get their share. */
 static void log_bounds(const tn_dim *d, double *lo, double *hi)
 {
     const double half = d->kind == TN_DIM_INT ? 0.5 : 0;

@@ -1,4 +1,5 @@
-/* Search spaces: texts good and bad, values and places both ways, the prior's shares, dimensions that others switch off. */
+/* Search spaces: texts good and bad, values and places both ways, the prior's shares, dimensions that others switch
+ * off. */
 #include "lab/search/space.h"
 
 #include "base/alloc.h"

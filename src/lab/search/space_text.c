@@ -1,5 +1,5 @@
-/* The texts of search spaces: "log int 4..512", "[relu, gelu]", "act=gelu". Numbers are written as in settings (64k, 1e-4). Nothing is
- * drawn here; what a text says is checked by tn_space_check's rules before it is handed out. */
+/* Parsing search spaces: "log int 4..512", "[relu, gelu]", "act=gelu". Numbers are written as in settings (64k,
+ * 1e-4). */
 #include "lab/search/space.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Contenders and verdicts. */
+/* Choosing whom to compare, and the verdicts. */
 #include "lab/statistics/compare.h"
 
 #include "lab/db/trials.h"
@@ -15,7 +15,7 @@ const char *tn_effort_name(tn_effort e)
     return names[e];
 }
 
-/* --- contenders -------------------------------------------------------------------------------------------------------------- */
+/* --- contenders --------------------------------------------------------------------------------------------------- */
 
 static tn_status costs_of(const tn_selection *v, tn_lab *lab, tn_effort e, double *cost)
 {
@@ -109,7 +109,7 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, siz
     return TN_OK;
 }
 
-/* --- verdicts ------------------------------------------------------------------------------------------------------------------ */
+/* --- verdicts ----------------------------------------------------------------------------------------------------- */
 
 static int by_seed(const void *a, const void *b)
 {

@@ -44,7 +44,8 @@ static void end_one(world *w, bool compare, double (*accuracy)(const tn_claim *,
     assert_ok(tn_lab_end(w->lab, &c, &r, 1, &e, 1, &lost));
 }
 
-/* Side a gets better with its numbers; b's best is its number 2; its number 5 failed. A trial of a takes twice the time and a quarter of the evaluations. */
+/* Side a gets better with its numbers; b's best is its number 2; its number 5 failed. A trial of a takes twice the
+ * time and a quarter of the evaluations. */
 static double search_result(const tn_claim *c, double *validation)
 {
     const double y = c->side == 0     ? 0.5 + 0.01 * (double)c->number

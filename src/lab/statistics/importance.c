@@ -1,11 +1,15 @@
-/* fANOVA: 64 trees, for each the share of its variance that a dimension makes alone, averaged over trees. */
+/* fANOVA: 64 regression trees; for each, the fraction of its variance that one dimension explains alone; averaged over
+ * trees.
+ *
+ * A node of a tree takes the split, over all dimensions and values, that leaves the least squared error. Depth is
+ * bounded, so recursion is. */
 #include "lab/statistics/importance.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
-/* --- trees --- */
+/* --- trees -------------------------------------------------------------------------------------------------------- */
 
 enum { DEEPEST = 64 };
 
@@ -122,8 +126,8 @@ double tn_leaves_variance(const tn_leaves *l, double *mean)
     return square;
 }
 
-/* The average over all other dimensions is a staircase in this one: a leaf adds value times its extent in the others where it begins, and takes it
- * away where it ends. Edges 2i and 2i + 1 are leaf i's. */
+/* The average over all other dimensions is a staircase in this one: a leaf adds value times its extent in the others
+ * where it begins, and takes it away where it ends. Edges 2i and 2i + 1 are leaf i's. */
 double tn_leaves_main_variance(const tn_leaves *l, size_t d, double mean, tn_keyed *edges)
 {
     for (size_t i = 0; i < l->n; i++) {
@@ -142,7 +146,7 @@ double tn_leaves_main_variance(const tn_leaves *l, size_t d, double mean, tn_key
     return sum;
 }
 
-/* --- importance --- */
+/* --- importance --------------------------------------------------------------------------------------------------- */
 
 enum { TREES = 64, LEAST = 20, MOST = 1000 };
 
@@ -163,8 +167,9 @@ static void gather(const tn_space *s, const tn_observed *seen, size_t objective,
     }
 }
 
-/* Choices have no order of their own, and cuts along a line part neighbours: in the order of their mean objective one cut can set the best or the
- * worst choice apart. u (n, dims) has the places of dimension d; order (choices) and sums (2, choices) are work space. */
+/* Choices have no order of their own, and cuts along a line part neighbours: in the order of their mean objective
+ * one cut can set the best or the worst choice apart. u (n, dims) has the places of dimension d; order (choices) and
+ * sums (2, choices) are work space. */
 static void order_choices(const double *y, size_t n, size_t dims, size_t d, size_t choices, tn_keyed *order,
                           double *sums, double *u)
 {

@@ -1,5 +1,6 @@
-/* Importance: trees against functions whose parts of the variance are known in closed form, against Optuna on one study, with dimensions that are switched
- * off, inert or pruned away; a tree's boxes against counting over a fine grid. */
+/* Importance: trees against functions whose parts of the variance are known in closed form, against Optuna on one
+ * study, with dimensions that are switched off, inert or pruned away; a tree's boxes against counting over a fine
+ * grid. */
 #include "lab/statistics/importance.h"
 
 #include "testlib.h"
@@ -15,7 +16,7 @@ enum { MOST = 1200, DIMS = 5 };
         .key = name, .kind = TN_DIM_FLOAT, .lo = 0, .hi = 1, .when = -1                                                \
     }
 
-/* --- boxes ------------------------------------------------------------------------------------------------------------------------- */
+/* --- boxes -------------------------------------------------------------------------------------------------------- */
 
 static double leaf_at(const tn_leaves *l, const double *u)
 {
@@ -64,7 +65,7 @@ static void boxes_equal_a_grid(void **state)
     }
 }
 
-/* --- known functions ----------------------------------------------------------------------------------------------------------------- */
+/* --- known functions ---------------------------------------------------------------------------------------------- */
 
 static const char *const three[] = { "a", "b", "c" };
 static const tn_dim sum_dims[DIMS] = {
@@ -82,7 +83,8 @@ static void fill(const tn_space *s, size_t n, double *x)
     for (size_t i = 0; i < n; i++) assert_ok(tn_sampler_find("random")->draw(&o, s, NULL, (int64_t)i, x + i * s->n));
 }
 
-/* 2 a + 3 b^2 (b the place of the logarithm) + 0.8 for choice b + 0.2 k: variances 4/12, 9 * 4/45, 0.64 * 2/9, 0.04 * 2, and 0. */
+/* 2 a + 3 b^2 (b the place of the logarithm) + 0.8 for choice b + 0.2 k: variances 4/12, 9 * 4/45, 0.64 * 2/9, 0.04
+ * * 2, and 0. */
 static void additive(void **state)
 {
     (void)state;
@@ -124,7 +126,8 @@ static void product(void **state)
     assert_true(part[0] < 0.1 && part[1] < 0.1);
 }
 
-/* A dimension that is there for one choice only and does nothing explains nothing, though being there goes with a better objective. */
+/* A dimension that is there for one choice only and does nothing explains nothing, though being there goes with a
+ * better objective. */
 static void switched_off(void **state)
 {
     (void)state;
@@ -144,7 +147,7 @@ static void switched_off(void **state)
     assert_fails(tn_importance(&s, &few, 1, 1, part, NULL), TN_USAGE, "there are 19");
 }
 
-/* --- Optuna -------------------------------------------------------------------------------------------------------------------------- */
+/* --- Optuna ------------------------------------------------------------------------------------------------------- */
 
 static const struct golden {
     const char *name;

@@ -1,4 +1,4 @@
-/* Our figures and theirs. */
+/* Comparison with published figures. */
 #include "lab/statistics/published.h"
 
 #include "lab/search/pareto.h"
@@ -21,7 +21,7 @@ static bool better(const tn_study *s, size_t k, double a, double b)
     return s->objectives[k].maximise ? a > b : a < b;
 }
 
-/* --- sides ------------------------------------------------------------------------------------------------------------ */
+/* --- sides -------------------------------------------------------------------------------------------------------- */
 
 /* Done, on its side's front, and worth something: the report leaves out what never got one sample right. */
 static bool counts(const tn_study *s, const tn_selection *e, size_t i)
@@ -74,7 +74,7 @@ static tn_status make_sides(const tn_study *s, tn_arena *a, tn_selection *all, t
     return TN_OK;
 }
 
-/* --- who wins --------------------------------------------------------------------------------------------------------- */
+/* --- who wins ----------------------------------------------------------------------------------------------------- */
 
 /* Of two sides with the same score: -1 the first, 1 the second, 0 a tie. */
 static int break_tie(const tn_study *s, const tn_against_published_side *a, const tn_against_published_side *b,
@@ -116,7 +116,7 @@ static void decide(const tn_study *s, tn_against_published *b)
     }
 }
 
-/* --- points ----------------------------------------------------------------------------------------------------------- */
+/* --- points ------------------------------------------------------------------------------------------------------- */
 
 static const tn_trial *nearest(const tn_study *s, const tn_selection *e, size_t side, const tn_published_point *p)
 {

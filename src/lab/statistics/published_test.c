@@ -1,5 +1,5 @@
-/* A study beside published figures: scores against a comparison of all with all, every way the report's rule can decide, the trial that stands
- * beside a published point. */
+/* A study beside published figures: scores against a comparison of all with all, every way the report's rule can
+ * decide, the trial that stands beside a published point. */
 #include "lab/statistics/published.h"
 #include "lab/study/study.h"
 

@@ -1,4 +1,4 @@
-/* Choosing and ordering trials. */
+/* Selecting, sorting and naming trials. */
 #include "lab/statistics/select.h"
 
 #include "lab/search/pareto.h"
@@ -69,7 +69,7 @@ tn_status tn_select_observed(const tn_study *s, int side, const tn_selection *of
     return TN_OK;
 }
 
-/* --- order ------------------------------------------------------------------------------------------------------------ */
+/* --- order -------------------------------------------------------------------------------------------------------- */
 
 typedef struct ranked {
     const tn_trial *trial;
@@ -115,7 +115,7 @@ tn_status tn_select_volume(const tn_study *s, const tn_selection *of, double *ou
     return st;
 }
 
-/* --- names ------------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 void tn_trial_name(const tn_study *s, const tn_trial *t, char *out, size_t bytes)
 {

@@ -1,11 +1,11 @@
-/* Standings. */
+/* Standings of the sides against one of them. */
 #include "lab/statistics/standings.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- lines ------------------------------------------------------------------------------------------------------------ */
+/* --- lines -------------------------------------------------------------------------------------------------------- */
 
 static tn_status measure(const tn_study *s, tn_arena *arena, tn_standing *v)
 {
@@ -80,7 +80,7 @@ tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, i
     return TN_OK;
 }
 
-/* --- curves ----------------------------------------------------------------------------------------------------------- */
+/* --- curves ------------------------------------------------------------------------------------------------------- */
 
 /* Seeds report at the same steps; a curve that does not is left out. */
 static tn_status mean_curve(const tn_study *s, tn_lab *lab, const tn_side_runs *r, tn_arena *arena, tn_series *out)

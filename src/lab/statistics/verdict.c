@@ -1,5 +1,5 @@
-/* Paired comparisons. The nominal figures are stricter than what is promised (5 % false verdicts, 80 % power): the promise is to hold for
- * errors that are not normal; verdict_power_test.c simulates how far it does. */
+/* Paired comparisons. The nominal levels are stricter than the promise (5 % false verdicts, 80 % power), so that it
+ * also holds for errors that are not normal; verdict_power_test.c simulates this. */
 #include "lab/statistics/verdict.h"
 
 #include "base/alloc.h"
@@ -10,7 +10,7 @@
 
 static const double LEVEL = 0.03, POWER = 0.9;
 
-/* --- Student's t: finite sums, bisection and one quadrature, asked for a few times a comparison --- */
+/* --- Student's t: finite sums, bisection and one quadrature, asked for a few times a comparison ------------------- */
 
 static const double PI = 3.14159265358979323846;
 
@@ -41,8 +41,9 @@ double tn_student_critical(double level, size_t freedom)
     return (lo + hi) / 2;
 }
 
-/* P(Z + shift > bound S), S the deviation of n measurements over the true one: a sum over S by midpoints, whose density is
- * s^(f-1) exp(-f s^2 / 2) but for a factor. What lies beyond the other bound is left out: it is the wrong side. */
+/* P(Z + shift > bound S), S the deviation of n measurements over the true one: a sum over S by midpoints, whose
+ * density is s^(f-1) exp(-f s^2 / 2) but for a factor. What lies beyond the other bound is left out: it is the wrong
+ * side. */
 static double power_at(double shift, double bound, size_t n)
 {
     const int steps = n < 4 ? 4096 : 512; /* few degrees of freedom: the normal's edge is narrow beside the density */
@@ -94,7 +95,7 @@ double tn_deviation_bound(size_t n)
     return sqrt((double)freedom / (2 * hi));
 }
 
-/* --- intervals --- */
+/* --- intervals ---------------------------------------------------------------------------------------------------- */
 
 static double mean_of(const double *v, size_t n)
 {
@@ -112,7 +113,7 @@ void tn_mean_interval(const double *v, size_t n, double *mean, double *half)
     *half = tn_student_critical(0.05, n - 1) * sqrt(square / (double)(n - 1) / (double)n);
 }
 
-/* --- the test ------------------------------------------------------------------------------------------------------- */
+/* --- the test ----------------------------------------------------------------------------------------------------- */
 
 /* Of `differ` fair coins, at least so many on one side, or as many on the other. */
 static double sign_test(size_t positive, size_t differ)
@@ -190,10 +191,10 @@ tn_status tn_holm(const double *p, size_t n, double *adjusted)
     return TN_OK;
 }
 
-/* --- the word ------------------------------------------------------------------------------------------------------- */
+/* --- the word ----------------------------------------------------------------------------------------------------- */
 
-/* A measured deviation of few pairs is often far too small, so its upper bound is what an effect is held against. Twice the bound: then a mean
- * that is not seen lies so near to 0 that its interval ends before the effect. */
+/* A measured deviation of few pairs is often far too small, so its upper bound is what an effect is held against.
+ * Twice the bound: then a mean that is not seen lies so near to 0 that its interval ends before the effect. */
 void tn_power_of(size_t n, size_t comparisons, tn_power *out)
 {
     tn_power s = { .n = n, .comparisons = comparisons, .bound = INFINITY, .seen = INFINITY };

@@ -1,7 +1,8 @@
-/* How often verdicts are right: 1,000 simulated studies with a known effect for every number of seeds from 2 to 10, with errors that are
- * normal, skewed, heavy-tailed, shares of few samples, and nothing but a sign. False verdicts: a side called better that is not, or "no
- * difference" where there is the effect that matters: 5 of 100 studies at most, of 2, 3 and 9 sides too. And where an effect would have been seen
- * with less than 80 % power, "no difference" is said in 5 of 100 studies at most. TENON_TABLE=1 prints what was counted. */
+/* How often verdicts are right: 1,000 simulated studies with a known effect for every number of seeds from 2 to 10,
+ * with errors that are normal, skewed, heavy-tailed, shares of few samples, and nothing but a sign. False verdicts:
+ * a side called better that is not, or "no difference" where there is the effect that matters: 5 of 100 studies at
+ * most, of 2, 3 and 9 sides too. And where an effect would have been seen with less than 80 % power, "no difference"
+ * is said in 5 of 100 studies at most. TENON_TABLE=1 prints what was counted. */
 #include "lab/statistics/verdict.h"
 
 #include "lab/search/draws.h"
@@ -14,7 +15,7 @@
 
 enum { STUDIES = 1000, FEWEST = 2, MOST = 10, SIDES = 9 };
 
-/* --- errors: one side's result on one seed, its mean moved by `effect` ------------------------------------------------------------- */
+/* --- errors: one side's result on one seed, its mean moved by `effect` -------------------------------------------- */
 
 static double normal(tn_draws *l)
 {
@@ -63,7 +64,7 @@ static const errors kinds[] = {
     { "one in ten far out", outlying, 4.669047011971501, INFINITY, false, true },
 };
 
-/* --- two sides ------------------------------------------------------------------------------------------------------------------- */
+/* --- two sides ---------------------------------------------------------------------------------------------------- */
 
 typedef struct counts {
     int right, wrong, none, undecided; /* larger and so; larger and not so; no difference; */
@@ -120,7 +121,7 @@ static void two_sides(void **state)
     }
 }
 
-/* --- families -------------------------------------------------------------------------------------------------------------------- */
+/* --- families ----------------------------------------------------------------------------------------------------- */
 
 static const size_t families[] = { 2, 3, 9 };
 

@@ -1,5 +1,5 @@
-/* Verdicts: the paired t-test and its bounds against scipy, the sign test against all 2^n ways of giving signs, Holm and the words by hand. How often they are
- * right is verdict_power_test.c's question. */
+/* Verdicts: the paired t-test and its bounds against scipy, the sign test against all 2^n ways of giving signs, Holm
+ * and the words by hand. How often they are right is verdict_power_test.c's question. */
 #include "lab/statistics/verdict.h"
 
 #include "lab/search/draws.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- against scipy --------------------------------------------------------------------------------------------------------------- */
+/* --- against scipy ------------------------------------------------------------------------------------------------ */
 
 static const struct golden {
     size_t n;
@@ -68,7 +68,7 @@ static void bounds_equal_scipy(void **state)
     }
 }
 
-/* --- pairs that differ in sign only -------------------------------------------------------------------------------------------------- */
+/* --- pairs that differ in sign only ------------------------------------------------------------------------------- */
 
 static void signs_by_enumeration(void **state)
 {
@@ -96,7 +96,7 @@ static void signs_by_enumeration(void **state)
     }
 }
 
-/* --- by hand ----------------------------------------------------------------------------------------------------------------------- */
+/* --- by hand ------------------------------------------------------------------------------------------------------ */
 
 static tn_outcome word_of(const double *a, const double *b, size_t n, size_t comparisons, double effect, double *seen,
                           size_t *needed)
@@ -147,7 +147,8 @@ static void five_seeds_decide(void **state)
     assert_int_equal(word_of(useless, good, 3, 3, 0.005, &seen, &needed), TN_B_LARGER);
 }
 
-/* Differences of +-1: what would have been seen is what the word stands on, and the seeds that are asked for are enough and no more. */
+/* Differences of +-1: what would have been seen is what the word stands on, and the seeds that are asked for are
+ * enough and no more. */
 static void no_difference_by_hand(void **state)
 {
     (void)state;
@@ -177,7 +178,8 @@ static void no_difference_by_hand(void **state)
     assert_true(at.seen * r.spread > size);
 }
 
-/* Differences 1 2 3: mean 2, deviation 1, t = 2 sqrt 3 with two degrees of freedom, whose distribution is t / sqrt(2 + t^2). */
+/* Differences 1 2 3: mean 2, deviation 1, t = 2 sqrt 3 with two degrees of freedom, whose distribution is t / sqrt(2
+ * + t^2). */
 static void three_pairs(void **state)
 {
     (void)state;

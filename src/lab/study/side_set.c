@@ -1,4 +1,4 @@
-/* Sets of sides: counted, read from names and written as them. */
+/* Sets of sides: counting, parsing and printing. */
 #include "lab/study/side_set.h"
 
 #include "lab/study/study.h"

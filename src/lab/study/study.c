@@ -1,4 +1,5 @@
-/* Reading a study file: its form, names and numbers. Knows samplers and pruners by their tables, and no model. */
+/* Parsing a study file: its form, names and numbers. Samplers and pruners are known by their tables; models are not
+ * asked. */
 #include "lab/study/study_parse.h"
 
 #include "io/yaml_events.h"
@@ -20,7 +21,7 @@ tn_status tn__study_at(const tn_study_reader *r, tn_status s, const char *key, s
                     tn_text_quote(r->file, (char[256]){ 0 }, 256), line);
 }
 
-/* --- fields ----------------------------------------------------------------------------------------------------------- */
+/* --- fields ------------------------------------------------------------------------------------------------------- */
 
 static tn_status read_number(const tn_study_reader *r, const tn_field *f, const tn_yaml *v, double *out)
 {
@@ -93,7 +94,7 @@ tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const c
     return TN_OK;
 }
 
-/* --- objectives ------------------------------------------------------------------------------------------------------- */
+/* --- objectives --------------------------------------------------------------------------------------------------- */
 
 /* Where nobody says what is wanted. */
 #define DEFAULT_OBJECTIVE "accuracy"
@@ -146,7 +147,7 @@ static tn_status read_objectives(const tn_study_reader *r, const tn_yaml *v, tn_
     return TN_OK;
 }
 
-/* --- sampler, pruner, rules ------------------------------------------------------------------------------------------- */
+/* --- sampler, pruner, rules --------------------------------------------------------------------------------------- */
 
 typedef struct choice {
     const char *name, *metric, *with;
@@ -196,7 +197,8 @@ static tn_status read_sampler(const tn_study_reader *r, const tn_yaml *v, tn_stu
     return TN_OK;
 }
 
-/* What pruners look at, where nobody says: the first objective that a trial has long before its end, a metric rather than an instrument. */
+/* What pruners look at, where nobody says: the first objective that a trial has long before its end, a metric rather
+ * than an instrument. */
 static const char *default_metric(const tn_study_plan *p)
 {
     bool unused;
@@ -248,7 +250,7 @@ static tn_status read_rules(const tn_study_reader *r, const tn_yaml *v, tn_study
     return TN_OK;
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
 
 typedef struct top {
     tn_study_plan p;
@@ -399,8 +401,9 @@ static tn_status check_name(const tn_study_reader *r, const char *name)
 
 static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_study_plan *out)
 {
-    /* So many trials of a side may run beside the one that all others wait for: enough for the cores of most machines, and a tenth of what pruners
-     * see of a study of a hundred. It is no machine's number of cores: a study has the same table wherever it runs. */
+    /* So many trials of a side may run beside the one that all others wait for: enough for the cores of most
+     * machines, and a tenth of what pruners see of a study of a hundred. It is no machine's number of cores: a study
+     * has the same table wherever it runs. */
     enum { LAG = 8 };
     top t = { .p = { .file = r->file, .lag = LAG, .seed = 42 } };
     TN_RETURN_IF(TN__STUDY_FIELDS(r, tree, "a study", top_table, &t));

@@ -1,4 +1,4 @@
-/* A study against the settings of its models: every key there, every value and end of a range allowed. */
+/* Validating a study against the settings of its models: every key known, every value and end of a range allowed. */
 #include "lab/study/study_parse.h"
 
 #include "base/setting_value.h"
@@ -41,7 +41,7 @@ static const char *place(const checker *c, size_t line, char buf[300])
     return buf;
 }
 
-/* --- names -------------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 const tn_metric_row *tn_study_metric(const char *name)
 {
@@ -72,9 +72,10 @@ bool tn_study_number(const char *name, bool *maximise)
     return false;
 }
 
-/* --- what is set ------------------------------------------------------------------------------------------------------ */
+/* --- what is set -------------------------------------------------------------------------------------------------- */
 
-/* Rows of a model that no other has had. What a study prunes by may be one of a shared object's, whose direction is known only now. */
+/* Rows of a model that no other has had. What a study prunes by may be one of a shared object's, whose direction is
+ * known only now. */
 static void add_metrics(tn_study_plan *p, const tn_model *model)
 {
     tn_metric_list rows;
@@ -130,7 +131,7 @@ static tn_status check_set(const checker *c)
     return TN_OK;
 }
 
-/* --- what is searched ------------------------------------------------------------------------------------------------- */
+/* --- what is searched --------------------------------------------------------------------------------------------- */
 
 static const tn_setting *setting_row(const checker *c, const char *key)
 {
@@ -200,7 +201,7 @@ static tn_status check_width(const checker *c)
     return TN_OK;
 }
 
-/* --- what is quoted --------------------------------------------------------------------------------------------------- */
+/* --- what is quoted ----------------------------------------------------------------------------------------------- */
 
 /* Settings of published points are those of the side's model, so that one of them can be trained. */
 static tn_status check_published(const checker *c, const tn_published_side *quoted)

@@ -1,5 +1,5 @@
-/* The figures of others that a study file quotes: what was reached, by which settings, in how long. They decide nothing: they are shown
- * beside the study's own. */
+/* Published figures that a study file quotes: results, settings, hours. They are shown next to the study's own and
+ * decide nothing. */
 #include "lab/study/study.h"
 #include "lab/study/study_parse.h"
 
@@ -35,7 +35,7 @@ static const tn_field side_table[] = {
     { "points", TN_FIELD_NODE, offsetof(quoted_side, points), 0, 0 },
 };
 
-/* --- numbers ---------------------------------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 static tn_status no_objective(const tn_study_reader *r, const tn_yaml *v, const tn_study_plan *p)
 {
@@ -78,7 +78,7 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *map, const
     return TN_OK;
 }
 
-/* --- points ----------------------------------------------------------------------------------------------------------- */
+/* --- points ------------------------------------------------------------------------------------------------------- */
 
 static tn_status read_set(const tn_study_reader *r, const tn_yaml *map, tn_published_point *out)
 {
@@ -128,7 +128,7 @@ static void fill_best(const tn_study_plan *p, const tn_published_side *side, dou
     }
 }
 
-/* --- sides ------------------------------------------------------------------------------------------------------------ */
+/* --- sides -------------------------------------------------------------------------------------------------------- */
 
 /* A study without sides has one that is called `all` here. */
 static int side_of(const tn_study_plan *p, const char *name)

@@ -1,4 +1,4 @@
-/* The sides of a study file: which settings each has and which it searches, after the more particular word has won. */
+/* The sides of a study file: what each sets and searches, after the more specific entry has won. */
 #include "lab/study/study_parse.h"
 
 #include <stdio.h>
@@ -98,7 +98,7 @@ static tn_status add_overrides(const tn_study_reader *r, entries *to)
     return TN_OK;
 }
 
-/* --- dimensions ------------------------------------------------------------------------------------------------------- */
+/* --- dimensions --------------------------------------------------------------------------------------------------- */
 
 static tn_status read_values(const tn_study_reader *r, const tn_yaml *v, tn_dim *d)
 {
@@ -114,7 +114,7 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *v, tn_dim 
     return tn_dim_choices(items, n, r->arena, d);
 }
 
-/* Where `when` names a key that the side sets, it is decided once and for all: 1 the dimension is always there, -1 never; 0: it is not. */
+/* A `when` on a key that the side sets is constant: 1 the dimension is always on, -1 never; 0: not constant. */
 static int constant_when(const entries *set, const char *when)
 {
     char key[KEY_BYTES];
@@ -126,7 +126,7 @@ static int constant_when(const entries *set, const char *when)
     return strcmp(w->value ? w->value->text : w->text, eq + 1) == 0 ? 1 : -1;
 }
 
-/* *there: whether the side has it at all. */
+/* *exists: whether the side has it at all. */
 static tn_status read_dimension(const tn_study_reader *r, const entry *w, const entries *set, const tn_dim *before,
                                 size_t n, tn_dim *d, bool *exists)
 {
@@ -149,7 +149,7 @@ static tn_status read_dimension(const tn_study_reader *r, const entry *w, const 
     return always ? TN_OK : tn__study_at(r, tn_dim_when(before, n, when->text, d), w->key, when->line);
 }
 
-/* --- one side --------------------------------------------------------------------------------------------------------- */
+/* --- one side ----------------------------------------------------------------------------------------------------- */
 
 static tn_status write_set(const tn_study_reader *r, const entries *set, tn_study_side *out)
 {

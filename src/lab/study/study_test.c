@@ -255,7 +255,8 @@ static const char quotes[] =
     "}\n"
     "        - { accuracy: 0.95, parameters: 3208 }\n";
 
-/* What others published: values by objective, settings by key, the best of the points where none is said, nothing of a side that is not there. */
+/* What others published: values by objective, settings by key, the best of the points where none is said, nothing of
+ * a side that is not there. */
 static void published(void **state)
 {
     (void)state;

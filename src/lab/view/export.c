@@ -1,4 +1,5 @@
-/* CSV and JSON Lines. Numbers are written so that reading them gives the same double. */
+/* Exports: CSV, JSON Lines, and Optuna's journal. Numbers read back as the same doubles. Of the journal
+ * (JournalStorage of Optuna 3.1 and later) two operations are enough: 0 creates a study, 4 a complete trial. */
 #include "lab/view/view.h"
 #include "lab/statistics/select.h"
 
@@ -10,7 +11,7 @@
 
 enum { DIM_TEXT = 128 };
 
-/* --- which columns: every key that any side searches, once ------------------------------------------------------------------- */
+/* --- which columns: every key that any side searches, once -------------------------------------------------------- */
 
 static bool seen_before(const tn_study *s, size_t side, size_t dim)
 {
@@ -32,7 +33,7 @@ static const tn_dim *dim_of(const tn_study *s, const tn_trial *t, const char *ke
     return NULL;
 }
 
-/* --- CSV --------------------------------------------------------------------------------------------------------------------- */
+/* --- CSV ---------------------------------------------------------------------------------------------------------- */
 
 static void put_field(FILE *out, const char *text)
 {
@@ -91,7 +92,7 @@ tn_status tn_export_csv(const tn_study *s, FILE *out)
     return ferror(out) || fflush(out) ? tn_error(TN_DISK, "the table could not be written") : TN_OK;
 }
 
-/* --- JSON -------------------------------------------------------------------------------------------------------------------- */
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
 
 static json_t *real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
@@ -147,7 +148,7 @@ tn_status tn_export_jsonl(const tn_study *s, FILE *out)
     return flush(out);
 }
 
-/* --- Optuna --- */
+/* --- Optuna ------------------------------------------------------------------------------------------------------- */
 
 enum { CREATE_STUDY = 0, CREATE_TRIAL = 4, MINIMIZE = 1, MAXIMIZE = 2, NAME = 256 };
 enum { RUNNING = 0, COMPLETE = 1, PRUNED = 2, FAIL = 3, WAITING = 4 };

@@ -1,4 +1,4 @@
-/* Tables and charts of a study in one page. Everything that comes from a file is escaped on its way out. */
+/* The report of a study: tables and charts in one HTML page. Everything that comes from a file is escaped. */
 
 #include "lab/statistics/published.h"
 #include "lab/statistics/select.h"
@@ -52,7 +52,7 @@ static void put_value(FILE *out, double v)
 
 static const char *side_name(const tn_study *s, size_t i) { return s->sides[i].name[0] ? s->sides[i].name : "all"; }
 
-/* --- head ------------------------------------------------------------------------------------------------------------------ */
+/* --- head --------------------------------------------------------------------------------------------------------- */
 
 static void put_facts(const tn_study *s, FILE *out)
 {
@@ -98,7 +98,7 @@ static tn_status put_sides(const tn_study *s, tn_arena *a, FILE *out)
     return TN_OK;
 }
 
-/* --- the best ----------------------------------------------------------------------------------------------------------------- */
+/* --- the best ----------------------------------------------------------------------------------------------------- */
 
 static tn_status put_best(const tn_study *s, size_t side, tn_arena *a, FILE *out)
 {
@@ -129,7 +129,7 @@ static tn_status put_best(const tn_study *s, size_t side, tn_arena *a, FILE *out
     return TN_OK;
 }
 
-/* --- beside what is published ---------------------------------------------------------------------------------------------------- */
+/* --- beside what is published ------------------------------------------------------------------------------------- */
 
 /* Theirs, with a sign where it is only bounded. */
 static void put_theirs(const tn_study *s, size_t side, size_t k, FILE *out)
@@ -223,7 +223,7 @@ static tn_status put_published(const tn_study *s, tn_arena *a, FILE *out)
     return TN_OK;
 }
 
-/* --- charts --------------------------------------------------------------------------------------------------------------------- */
+/* --- charts ------------------------------------------------------------------------------------------------------- */
 
 /* One that has nothing to draw yet says why in its place. */
 static tn_status put_chart(tn_study_chart c, const tn_study *s, tn_lab *lab, size_t side, size_t objective, FILE *out)

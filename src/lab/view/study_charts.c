@@ -1,4 +1,4 @@
-/* From trials to the charts of report/. */
+/* The charts of a study. */
 #include "lab/view/view.h"
 
 #include "lab/statistics/importance.h"
@@ -19,7 +19,7 @@ static const char **side_names(const tn_study *s, tn_arena *a)
     return v;
 }
 
-/* --- history ------------------------------------------------------------------------------------------------------------- */
+/* --- history ------------------------------------------------------------------------------------------------------ */
 
 tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *a, tn_plot *out)
 {
@@ -53,7 +53,7 @@ static tn_status history(const tn_study *s, size_t objective, tn_arena *a, FILE 
     return tn_plot_svg(&p, out);
 }
 
-/* --- fronts -------------------------------------------------------------------------------------------------------------- */
+/* --- fronts ------------------------------------------------------------------------------------------------------- */
 
 static bool spans_decades(const double *v, size_t n)
 {
@@ -116,7 +116,7 @@ static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
     return tn_chart_scatter(&c, out);
 }
 
-/* --- parallel coordinates ---------------------------------------------------------------------------------------------------- */
+/* --- parallel coordinates ----------------------------------------------------------------------------------------- */
 
 static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
 {
@@ -156,7 +156,7 @@ static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
     return tn_chart_parallel(&c, out);
 }
 
-/* --- importance -------------------------------------------------------------------------------------------------------------- */
+/* --- importance --------------------------------------------------------------------------------------------------- */
 
 static size_t row_of(const char **names, size_t *n, const char *key)
 {
@@ -203,7 +203,7 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
     return tn_chart_bars(&c, out);
 }
 
-/* --- timeline ---------------------------------------------------------------------------------------------------------------- */
+/* --- timeline ----------------------------------------------------------------------------------------------------- */
 
 static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
 {
@@ -237,7 +237,7 @@ static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
     return tn_chart_timeline(&c, out);
 }
 
-/* --- learning curves ----------------------------------------------------------------------------------------------------------- */
+/* --- learning curves ---------------------------------------------------------------------------------------------- */
 
 static bool take_curve(const tn_study *s, const tn_trial *t, size_t objective, const tn_trial_curve *c, tn_arena *a,
                        tn_series *out)
@@ -282,7 +282,7 @@ static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objecti
     return tn_plot_svg(&p, out);
 }
 
-/* --- all of them --------------------------------------------------------------------------------------------------------------- */
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 const char *tn_study_chart_name(tn_study_chart c)
 {

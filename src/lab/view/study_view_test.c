@@ -24,7 +24,8 @@ typedef struct world {
     tn_study *study;
 } world;
 
-/* 30 trials a side; number 7 of side b failed with a nasty text, 8 was pruned, 29 is waiting. Accuracy grows with the learning rate. */
+/* 30 trials a side; number 7 of side b failed with a nasty text, 8 was pruned, 29 is waiting. Accuracy grows with
+ * the learning rate. */
 static void open_world(world *w)
 {
     char path[400];

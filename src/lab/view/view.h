@@ -1,4 +1,5 @@
-/* A study for people and other programs: charts, a page, tables. Each writes to an open file; TN_DISK: it could not be written. */
+/* A study for people and other programs: charts, a page, tables. Each writes to an open file; TN_DISK: it could not
+ * be written. */
 #ifndef TN_LAB_VIEW_H
 #define TN_LAB_VIEW_H
 
@@ -8,7 +9,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* --- charts --- */
+/* --- charts ------------------------------------------------------------------------------------------------------- */
 
 typedef enum tn_study_chart {
     TN_STUDY_HISTORY = 0,    /* best of an objective by trial, each side */
@@ -21,22 +22,24 @@ typedef enum tn_study_chart {
 } tn_study_chart;
 
 const char *tn_study_chart_name(tn_study_chart c); /* "history", ... */
-/* TN_USAGE: there is nothing to draw yet, with the reason. side: PARALLEL and CURVES; objective: HISTORY, PARETO (the other one), IMPORTANCE. */
+/* TN_USAGE: nothing to draw yet. side: for PARALLEL and CURVES; objective: for HISTORY, PARETO (the second one),
+ * IMPORTANCE. */
 tn_status tn_study_chart_draw(tn_study_chart c, const tn_study *s, tn_lab *lab, int side, size_t objective, FILE *out);
 
 /* The plot behind TN_STUDY_HISTORY, for a terminal; its parts are in `arena`. */
 tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *arena, tn_plot *out);
 
-/* --- the report: one HTML file, without scripts or other files --- */
+/* --- the report: one HTML file, without scripts or other files ---------------------------------------------------- */
 
-/* lab: where the curves are. TN_DISK: `out` did not take it. */
+/* lab: for the learning curves. */
 tn_status tn_page_write(const tn_study *s, tn_lab *lab, FILE *out);
 
-/* --- exports: a table (CSV), one object a trial (JSON Lines), or an Optuna journal (JournalStorage; one Optuna study a side) --- */
+/* --- exports: CSV, JSON Lines, and an Optuna journal (JournalStorage; one Optuna study a side) --------------------- */
 
 tn_status tn_export_csv(const tn_study *s, FILE *out);
 tn_status tn_export_jsonl(const tn_study *s, FILE *out);
-/* lab: where the curves are, which become Optuna's intermediate values (of the first objective's metric); NULL: without them. */
+/* lab: for the learning curves, which become Optuna's intermediate values of the first objective; NULL: without
+ * them. */
 tn_status tn_export_optuna(const tn_study *s, tn_lab *lab, FILE *out);
 
 /* One trial as an object: what export_jsonl writes and `lab show --json` prints. NULL: out of memory. */

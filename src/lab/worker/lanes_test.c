@@ -1,5 +1,5 @@
-/* A worker with lanes: the table does not depend on how many there are or how often they are stopped; a trial that goes wrong is that
- * trial's alone, a database that goes wrong is everybody's. */
+/* A worker with lanes: the table does not depend on how many there are or how often they are stopped; a trial that
+ * goes wrong is that trial's alone, a database that goes wrong is everybody's. */
 #include "study_world.h"
 
 #include <stdatomic.h>
@@ -113,7 +113,8 @@ static void database_ends_all(void **state)
     tn_study_world_end(&w, true);
 }
 
-/* Lanes that wait are as good as gone when there is nothing for them, and take over what a lane of a dead worker had. */
+/* Lanes that wait are as good as gone when there is nothing for them, and take over what a lane of a dead worker
+ * had. */
 static void more_lanes_than_trials(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Run directories that nobody needs any more. */
+/* Removing run directories that are no longer needed. */
 #include "lab/worker/trial_run.h"
 
 #include "base/fs.h"

@@ -1,4 +1,4 @@
-/* What a trial has found so far, and its objectives. */
+/* The log of a trial, and its objectives. */
 #include "lab/worker/trial_log.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ void tn_trial_log_free(tn_trial_log *l)
     *l = (tn_trial_log){ 0 };
 }
 
-/* --- metrics and rules ------------------------------------------------------------------------------------------------ */
+/* --- metrics and rules -------------------------------------------------------------------------------------------- */
 
 void tn_trial_log_put(tn_trial_log *l, const char *name, double value)
 {
@@ -102,7 +102,7 @@ void tn_trial_log_rules(tn_trial_log *l, double epoch, const char *metric)
     }
 }
 
-/* --- reports ---------------------------------------------------------------------------------------------------------- */
+/* --- reports ------------------------------------------------------------------------------------------------------ */
 
 /* {"loss":0.5,...}: numbers so that reading gives the same doubles. */
 static char *metrics_text(const tn_trial_log *l)
@@ -167,7 +167,7 @@ tn_status tn_trial_log_recall(tn_trial_log *l, tn_lab *lab, int64_t trial)
     return s;
 }
 
-/* --- checkpoints ------------------------------------------------------------------------------------------------------ */
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
 json_t *tn_trial_log_save(const tn_trial_log *l)
 {
@@ -222,7 +222,7 @@ tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
     return TN_OK;
 }
 
-/* --- objectives ------------------------------------------------------------------------------------------------------- */
+/* --- objectives --------------------------------------------------------------------------------------------------- */
 
 static double best_of(const tn_trial_log *l, size_t row)
 {

@@ -1,4 +1,5 @@
-/* What a trial took survives a checkpoint, also one that was written before cost rows were the model's; names and caps of its rules too. */
+/* What a trial took survives a checkpoint, also one that was written before cost rows were the model's; names and
+ * caps of its rules too. */
 #include "lab/worker/trial_log.h"
 
 #include "testlib.h"

@@ -1,4 +1,4 @@
-/* One trial, from its claim to its record. */
+/* One trial, from claim to record. */
 #include "lab/worker/trial_run.h"
 
 #include "base/clock.h"
@@ -47,7 +47,7 @@ tn_status tn_trial_dir(const tn_trial_host *h, const tn_claim *c, char *out)
     return n > 0 && n < TN_PATH_BYTES ? TN_OK : tn_error(TN_USAGE, "the path of a trial's directory is too long");
 }
 
-/* --- settings --------------------------------------------------------------------------------------------------------- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 /* Those of trials, then the study's, then the point, then what is not for the study to say. */
 static tn_status make_overrides(const trial *t, const double *x, tn_arena *arena, const char **out, size_t *n)
@@ -78,8 +78,8 @@ static bool is_set(const tn_settings *st, const char *key)
     return strcmp(source, "default") != 0 && strncmp(source, "task ", 5) != 0;
 }
 
-/* Unless the study says otherwise: an evaluation after every epoch, however short, and ten over a training on text, so that rungs mean the
- * same for all trials. */
+/* Unless the study says otherwise: an evaluation after every epoch, however short, and ten over a training on text,
+ * so that rungs mean the same for all trials. */
 static tn_status set_rungs(trial *t)
 {
     char text[32];
@@ -157,7 +157,7 @@ static tn_status open_session(trial *t, const double *x)
     return s;
 }
 
-/* --- while it runs ---------------------------------------------------------------------------------------------------- */
+/* --- while it runs ------------------------------------------------------------------------------------------------ */
 
 static void stop_for(trial *t, stop why)
 {
@@ -199,8 +199,8 @@ static void look(trial *t)
     (void)tn_trainer_instruments(t->on.trainer, keep_metric, NULL, t);
 }
 
-/* Among the trials before it that have all ended: those of numbers below number - lag. By the metric, and where sizes count by what it is worth
- * together with the size: what is good enough in one of the two goes on. */
+/* Among the trials before it that have all ended: those of numbers below number - lag. By the metric, and where
+ * sizes count by what it is worth together with the size: what is good enough in one of the two goes on. */
 static tn_status ask_pruner(trial *t, double score)
 {
     const tn_study_plan *p = t->h->plan;
@@ -284,7 +284,7 @@ static void ran(void *ctx, tn_ran what, tn_bound *b, double seconds)
     if (what == TN_RAN_EVAL) t->log.eval_s += seconds;
 }
 
-/* --- checkpoints ------------------------------------------------------------------------------------------------------ */
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
 /* The directory is made by the first checkpoint; what was reported before it has to be in the database. */
 static json_t *save_own(void *ctx)
@@ -349,9 +349,10 @@ static tn_status resume(trial *t, const tn_training *job, tn_ckpt_state *state, 
     return *resumed ? tn_trial_log_recall(&t->log, t->h->lab, t->c->trial) : TN_OK;
 }
 
-/* --- the training ----------------------------------------------------------------------------------------------------- */
+/* --- the training ------------------------------------------------------------------------------------------------- */
 
-/* The best parameters on the test part: a comparison's metrics. Only comparisons ever look at it; empty: there is none. */
+/* The best parameters on the test part: a comparison's metrics. Only comparisons ever look at it; empty: there is
+ * none. */
 static tn_status test(trial *t, tn_scores *out)
 {
     tn_status s = TN_OK;
@@ -405,7 +406,7 @@ static tn_status train(trial *t)
     return s;
 }
 
-/* --- the record ------------------------------------------------------------------------------------------------------- */
+/* --- the record --------------------------------------------------------------------------------------------------- */
 
 /* Not the trial's fault, and nothing that the next one would escape: the disk, the database. */
 static bool is_ours(const trial *t, tn_status s) { return s == TN_DISK || t->stop == STOP_ERROR; }

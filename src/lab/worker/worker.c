@@ -1,8 +1,9 @@
-/* A worker and its lanes, and its heart: a thread with a connection of its own, so that a step of minutes does not look like death.
+/* A worker: its lanes, and its heartbeat, a thread with its own connection, so that a step of minutes does not look
+ * like death.
  *
- * A lane is a thread that runs one trial after the other, with a connection, a place in the table of workers and a context of its own; the first
- * is the caller's thread. They share the study, the samples and plans that their trials have in common, and one eye: only one lane at a time looks
- * for a trial, for all that wait. */
+ * A lane is a thread that runs one trial after another, with its own connection, row in the table of workers and
+ * context; the first lane is the caller's thread. Lanes share the study, samples and plans. Only one lane at a time
+ * looks for a trial. */
 #include "lab/worker/worker.h"
 
 #include "base/fs.h"
@@ -39,7 +40,7 @@ static struct timespec after_ms(long ms)
     return t;
 }
 
-/* --- the heart -------------------------------------------------------------------------------------------------------- */
+/* --- the heart ---------------------------------------------------------------------------------------------------- */
 
 typedef struct heartbeat {
     const char *db;
@@ -90,7 +91,7 @@ static void heartbeat_stop(heartbeat *h)
     h->runs = false;
 }
 
-/* --- the worker ------------------------------------------------------------------------------------------------------- */
+/* --- the worker --------------------------------------------------------------------------------------------------- */
 
 typedef struct lane {
     struct worker *w;
@@ -194,7 +195,7 @@ static void close_worker(worker *w)
     tn_arena_free(&w->arena);
 }
 
-/* --- looking for a trial ---------------------------------------------------------------------------------------------- */
+/* --- looking for a trial ------------------------------------------------------------------------------------------ */
 
 /* The point, drawn from exactly the trials that the sampler needs: all of them have ended. */
 static tn_status draw(lane *l, const tn_claim *c, bool *lost)
@@ -247,7 +248,7 @@ static tn_status look(lane *l, tn_claim *c, tn_claimed *got, bool *lost)
     return *got == TN_CLAIM_GOT && c->attempt <= ATTEMPTS ? draw(l, c, lost) : TN_OK;
 }
 
-/* --- a lane ----------------------------------------------------------------------------------------------------------- */
+/* --- a lane ------------------------------------------------------------------------------------------------------- */
 
 /* One that takes its process with it every time would never end. */
 static tn_status give_up(lane *l, const tn_claim *c, bool *lost)

@@ -1,5 +1,5 @@
-/* Trials and workers: a trial is the training that its settings describe, the table does not depend on how many workers there are or how
- * often they are stopped, and whatever ends a trial is recorded as what it was. */
+/* Trials and workers: a trial is the training that its settings describe, the table does not depend on how many
+ * workers there are or how often they are stopped, and whatever ends a trial is recorded as what it was. */
 #include "lab/worker/worker.h"
 
 #include "lab/db/db.h"
@@ -16,7 +16,7 @@
 #define TASK "base: xor_tep\nset: {task.size: 64, task.valid_frac: 0.5, train.epochs: 6, train.batch: 16}\n"
 #define SPACE "search: {dim: log int 4..12, train.lr: log 1e-4..1e-1, beta: log 0.01..0.5}\n"
 
-/* --- one trial -------------------------------------------------------------------------------------------------------- */
+/* --- one trial ---------------------------------------------------------------------------------------------------- */
 
 /* Against the same training without a laboratory. */
 static void is_the_training(void **state)
@@ -169,7 +169,7 @@ static void environment(void **state)
     tn_study_world_end(&w, true);
 }
 
-/* --- many workers, and workers that are stopped -------------------------------------------------------------------------- */
+/* --- many workers, and workers that are stopped ------------------------------------------------------------------- */
 
 #define STUDY                                                                                                          \
     "study: s\n" TASK SPACE "sides: {ep: {set: {grad: ep_centred}}, bp: {set: {grad: bptt}}}\n"                        \
@@ -247,7 +247,8 @@ static void stopped_often(void **state)
     tn_study_world_end(&calm, true);
 }
 
-/* A checkpoint that is damaged, and one of other settings, are of no use: the trial begins again, and ends as it would have. */
+/* A checkpoint that is damaged, and one of other settings, are of no use: the trial begins again, and ends as it
+ * would have. */
 static void bad_checkpoint(void **state)
 {
     (void)state;
@@ -274,7 +275,7 @@ static void bad_checkpoint(void **state)
     tn_study_world_end(&calm, true);
 }
 
-/* --- comparisons and transfer -------------------------------------------------------------------------------------------- */
+/* --- comparisons and transfer ------------------------------------------------------------------------------------- */
 
 static void compares(void **state)
 {

@@ -1,6 +1,6 @@
-/* Charts of many trials, as self-contained SVG: scatter with fronts, parallel coordinates, bars, timeline. Lines over steps are
- * plot.h's. A value that is not finite is left out, never drawn somewhere. Files stay small whatever the number of points: what falls on
- * a point that is there already is not drawn twice. TN_USAGE: nothing to draw; TN_DISK: `out` did not take it. */
+/* Charts of many trials, as self-contained SVG: scatter, parallel coordinates, bars, timeline. Line plots are in
+ * plot.h. Values that are not finite are left out. Points that coincide are drawn once, so files stay small.
+ * TN_USAGE: nothing to draw; TN_DISK: cannot write. */
 #ifndef TN_REPORT_CHART_H
 #define TN_REPORT_CHART_H
 

@@ -1,4 +1,4 @@
-/* Bars that lie: a row for each name, a bar for each group in it. */
+/* Horizontal bars: a row for each name, a bar for each group. */
 #include "base/alloc.h"
 #include "report/chart/chart.h"
 #include "report/chart/svg.h"

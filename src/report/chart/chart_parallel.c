@@ -1,5 +1,5 @@
-/* Parallel coordinates: good trials strong and on top, the others pale. Of very many trials the good half is drawn, and of that at most
- * MOST lines: more would be a grey field and megabytes. */
+/* Parallel coordinates: good trials in colour and on top, the others pale. Of many trials only the best MOST are
+ * drawn: more would be a grey area and megabytes. */
 #include "base/alloc.h"
 #include "report/chart/chart.h"
 #include "report/chart/svg.h"

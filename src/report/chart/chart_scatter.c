@@ -1,4 +1,4 @@
-/* A scatter of trials over two objectives; the front of each group is drawn large and joined. */
+/* A scatter of trials over two objectives; the Pareto front of each group is drawn large and joined. */
 #include "base/alloc.h"
 #include "report/chart/chart.h"
 #include "report/chart/svg.h"
@@ -28,8 +28,8 @@ static bool place(const tn_scatter *c, const tn_frame *f, size_t i, spot *out)
     return isfinite(u) && isfinite(v) && out->group >= 0 && (size_t)out->group < c->n_groups;
 }
 
-/* All but the front: one small dot for each cell and group that has any. A dot is a line of no length with a round end, so that a group
- * is one path. */
+/* All but the front: one small dot for each cell and group that has any. A dot is a line of no length with a round
+ * end, so that a group is one path. */
 static void put_others(const tn_scatter *c, const tn_frame *f, int group, unsigned char *seen)
 {
     const unsigned char bit = (unsigned char)(1u << (group % TN_SVG_STYLES));

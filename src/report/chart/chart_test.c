@@ -1,4 +1,5 @@
-/* Charts: every point that can be drawn is, none that cannot; files stay small; names from files cannot break out; what is refused. */
+/* Charts: every point that can be drawn is, none that cannot; files stay small; names from files cannot break out;
+ * what is refused. */
 #include "report/chart/chart.h"
 #include "testlib.h"
 

@@ -1,4 +1,5 @@
-/* Trials as bars over time, a lane for each worker. Bars of one lane and state that touch within a pixel are drawn as one. */
+/* Trials as bars over time, a lane per worker. Bars of one lane and state that touch within a pixel are drawn as
+ * one. */
 #include "base/alloc.h"
 #include "report/chart/chart.h"
 #include "report/chart/svg.h"

@@ -1,7 +1,7 @@
 /* A plot as an SVG file: self-contained, small, and right on light and on dark pages (it brings both sets of colours).
  *
- * Names stand at the ends of their lines instead of in a box. A series of any length costs at most one upright stroke per
- * pixel column, from its lowest to its highest value, which draws the same picture. */
+ * Names stand at the ends of their lines instead of in a box. A series of any length costs at most one upright
+ * stroke per pixel column, from its lowest to its highest value, which draws the same picture. */
 #include "base/alloc.h"
 #include "report/chart/plot_axis.h"
 #include "report/chart/svg.h"

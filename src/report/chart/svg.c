@@ -1,4 +1,4 @@
-/* The frame and the letters of an SVG. */
+/* SVG documents, text, axes. */
 #include "report/chart/svg.h"
 
 #include <math.h>
@@ -74,7 +74,7 @@ void tn__svg_begin(FILE *out, int width, int height, const char *title, const ch
 
 void tn__svg_end(FILE *out) { fputs("</svg>\n", out); }
 
-/* --- axes --- */
+/* --- axes --------------------------------------------------------------------------------------------------------- */
 
 double tn__frame_x(const tn_frame *f, double place) { return f->left + place * (f->right - f->left); }
 double tn__frame_y(const tn_frame *f, double place) { return f->bottom - place * (f->bottom - f->top); }

@@ -1,6 +1,6 @@
-/* What the charts share: the frame of a self-contained SVG that is right on light and on dark pages, text made safe, coordinates. Private to
- * src/report. Plain CSS classes only (no variables or scripts, which several viewers do not know): s0..s7 strokes and n0..n7 fills of
- * the groups, t and m text, g grid, a axes, p pale. */
+/* Shared by plots and charts: a self-contained SVG for light and dark pages, escaped text, coordinates, axes. Plain
+ * CSS classes only (several viewers know no variables or scripts): s0..s7 strokes and n0..n7 fills of the groups, t
+ * and m text, g grid, a axes, p pale. */
 #ifndef TN_REPORT_SVG_H
 #define TN_REPORT_SVG_H
 
@@ -18,7 +18,8 @@ void tn__svg_end(FILE *out);
 void tn__svg_text(FILE *out, const char *s, size_t most);
 /* <text class="CLASS" x y>...</text> */
 void tn__svg_label(FILE *out, const char *class, double x, double y, const char *s, size_t most);
-/* A coordinate with one decimal, none where it is zero: half the size of a file is coordinates. before: a letter, or 0. */
+/* A coordinate with one decimal, none where it is zero: half the size of a file is coordinates. before: a letter, or
+ * 0. */
 void tn__svg_number(FILE *out, char before, double v);
 
 /* The plotting area of a chart with its two axes. */
@@ -30,7 +31,7 @@ typedef struct tn_frame {
 
 double tn__frame_x(const tn_frame *f, double place);
 double tn__frame_y(const tn_frame *f, double place);
-/* Room for labels of y and a row of names; then title, grid, ticks and labels of the axes. y_ticks: false for charts that name rows themselves. */
+/* Grid, ticks and labels of the axes. y_ticks: false for charts that name rows themselves. */
 void tn__frame_axes(const tn_frame *f, const char *x_label, const char *y_label, bool y_ticks);
 /* Names of groups in their colours, in a row at the top right; those not NULL. */
 void tn__frame_names(const tn_frame *f, const char *const *names, size_t n);

@@ -280,8 +280,7 @@ static void folder_of(const char *path, char dir[TN_PATH_BYTES])
     else snprintf(dir, TN_PATH_BYTES, "%.*s", (int)(slash - path) + (slash == path), path);
 }
 
-/* SQLite waits for whoever writes into a pipe, also in place of the files it keeps beside a database; and those it
- * writes must not lead elsewhere. */
+/* SQLite would block on a pipe, also in place of its -wal or -journal; and what it writes must not be a link. */
 static tn_status check_files(const char *path)
 {
     static const char *const ends[] = { "", "-wal", "-shm", "-journal" };
@@ -296,8 +295,7 @@ static tn_status check_files(const char *path)
     return TN_OK;
 }
 
-/* A journal that names a super-journal, which SQLite removes when it rolls back: that could be any file. We have
- * never more than one database open in a transaction, so such a journal is not ours. */
+/* A journal that names a super-journal, which SQLite deletes on rollback: any file. Ours never do. */
 static tn_status check_journal(const char *path)
 {
     static const unsigned char magic[8] = { 0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7 };

@@ -1,7 +1,6 @@
-/* The exact hypervolume, by slices (While, Bradstreet and Barone 2012): points sorted from the worst in the last
- * objective to the best, each adds the box that only it and worse ones cover. The better points, clipped to that
- * box, all have its last value, so what they cover of it is a volume in one objective less, down to a sweep over
- * two. Exact up to rounding; the order of sums is that of the values. */
+/* The exact hypervolume, by slices (While, Bradstreet and Barone 2012): from the worst point in the last objective
+ * to the best, each adds its box minus what better points, clipped to it, cover: a volume in one objective less,
+ * down to a sweep over two. */
 #include "lab/search/pareto.h"
 
 #include "base/alloc.h"
@@ -10,8 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Work space of one level: its points and their order. Level d holds points of d objectives; one sort is over before
- * the next level begins, but rows must outlive it. */
+/* Work space of level d, which holds points of d objectives. */
 typedef struct level {
     double *p;       /* (n, m) */
     tn_keyed *order; /* (n) */

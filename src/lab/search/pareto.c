@@ -1,6 +1,5 @@
-/* Ranks of non-domination and crowding. Points are taken in lexicographic order, in which none is dominated by a
- * later one; each joins the first front without a dominator of it, found by bisection (Zhang, Tian, Cheng and Jin
- * 2015). Invariant: a front with a dominator has only fronts with dominators before it. */
+/* Non-domination ranks and crowding. Points are taken in lexicographic order, in which none is dominated by a later
+ * one; each joins the first front without a dominator, found by bisection (Zhang, Tian, Cheng and Jin 2015). */
 #include "lab/search/pareto.h"
 
 #include "base/alloc.h"

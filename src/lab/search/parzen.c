@@ -8,8 +8,7 @@ static const double PI = 3.14159265358979323846;
 
 static double normal_cdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 
-/* Spread around the mean with the prior as one more point (middle 1/2, variance 1/12), so that one or two points are
- * not taken for certainty; n to the power of -1/(dims+4) is the width that is best for normal data. */
+/* Scott's rule, with the prior as one more point (mean 1/2, variance 1/12), so that few points do not look certain. */
 static double kernel_width(const double *u, size_t n, size_t stride, size_t dims, double least)
 {
     double mean = 0.5, count = 1, var = 1.0 / 12;
@@ -62,8 +61,7 @@ tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weigh
     return TN_OK;
 }
 
-/* Of a choice's kernel: the chance that it forgets the point's choice and takes any. Smaller the more points there
- * are. */
+/* The probability that a choice's kernel draws uniformly; it falls with the number of points. */
 static double uniform_share(const tn_parzen *p, const tn_dim *d)
 {
     const double share = 1 / ((double)p->n + 1);

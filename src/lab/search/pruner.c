@@ -34,8 +34,8 @@ static int64_t first_rung(const tn_pruner_options *o) { return o->min_rung > 0 ?
 
 static bool median_rung(const tn_pruner_options *o, int64_t rung) { return rung >= first_rung(o); }
 
-/* Worse than the median of the others, found by counting instead of sorting. Of an even number, with as many below
- * the value as not, the median is the middle of its two neighbours. */
+/* Worse than the median of the others, found by counting. Of an even number the median is the mean of the middle
+ * two. */
 static bool median_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
                           size_t ended)
 {
@@ -63,8 +63,7 @@ static bool asha_rung(const tn_pruner_options *o, int64_t rung)
     return at == rung;
 }
 
-/* Goes on if it is among the best 1/eta of those that came so far, itself included; while these are fewer than eta,
- * only the best of them (a trial cannot wait here and go on later). */
+/* Continues if it is among the best 1/eta that reached this rung, itself included; of fewer than eta only the best. */
 static bool asha_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
                         size_t ended)
 {

@@ -1,13 +1,9 @@
-/* NSGA-II (Deb, Pratap, Agarwal and Meyarivan 2002) with whole generations: trial i belongs to generation i / P and is
- * bred from all generations before its own. Parents of a generation are the best P of the last one's parents and
- * children. Two parents, winners of tournaments of two, have a child.
+/* NSGA-II (Deb, Pratap, Agarwal and Meyarivan 2002) with whole generations: trial i belongs to generation i / P.
+ * Parents are the best P of all before; two winners of binary tournaments have a child.
  *
- * Genes are changed where the prior is even (tn_dim_place): numbers are crossed by simulated binary crossover and
- * mutated by a polynomial (Deb and Agrawal 1995, Deb and Goyal 1996), so that children lie near their parents and a
- * good place is searched ever more finely. Choices, and numbers with few values, are taken from one parent and
- * mutated by drawing anew. With `uniform` every gene is treated so, as the report did: recombined values are then
- * those that the first generation and mutations drew, and in two dimensions, where one gene in two mutates, little
- * is left of the parents. */
+ * Numbers are crossed by simulated binary crossover and mutated by a polynomial (Deb and Agrawal 1995, Deb and Goyal
+ * 1996), where the prior is uniform, so that children lie near their parents. Choices, and numbers with few values,
+ * come from one parent and are mutated by a new draw; with `uniform` every gene is, as in the report. */
 #include "lab/search/samplers.h"
 
 #include "base/alloc.h"
@@ -87,8 +83,8 @@ static const double *tournament(const pool *p, const tn_observed *seen, size_t d
 
 static double eta_of(const tn_sampler_options *o) { return o->eta > 0 ? o->eta : 20; }
 
-/* How far a child lies from the middle of its parents, in halves of their distance: u in [0,1) drawn so that it
- * stays within `room` (distance from the nearer parent to the end of the range, over the parents' distance). */
+/* The spread factor: distance of a child from its parents' mean, in halves of their distance, so that it stays within
+ * `room`, the distance from the nearer parent to the end of the range over the parents' distance. */
 static double spread_of(double u, double room, double eta)
 {
     const double alpha = 2 - pow(1 + 2 * room, -(eta + 1));
@@ -136,8 +132,7 @@ static gene_draws draw_gene(const tn_sampler_options *o, tn_draws *draws)
     return l;
 }
 
-/* One gene of a child of both (cross) or of the mother alone. A parent may not have it (NaN), where another gene
- * switched it off. */
+/* A gene of a child of both parents (cross) or of the mother alone; NaN where a parent has it switched off. */
 static double gene(const tn_sampler_options *o, const tn_dim *d, double mother, double father, bool cross,
                    double mutation, const gene_draws *l)
 {

@@ -1,7 +1,7 @@
-/* Tree-structured Parzen estimators (Bergstra, Bardenet, Bengio and Kegl 2011), all dimensions together: trials are
- * split into a few good ones and the rest, each part becomes a density, and of 24 points drawn from the good one's
- * the next trial is where the ratio of the two is largest. With several objectives the good ones are the best by
- * rank of non-domination; of the rank that does not fit whole, those that cover most volume. */
+/* Tree-structured Parzen estimators (Bergstra, Bardenet, Bengio and Kegl 2011), multivariate: trials are split into
+ * a few good ones and the rest, each part becomes a density, and of 24 draws from the good one the next trial
+ * maximises the ratio. With several objectives the good ones are the best by non-domination rank, then by
+ * hypervolume. */
 #include "lab/search/samplers.h"
 
 #include "base/alloc.h"

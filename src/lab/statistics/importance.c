@@ -126,8 +126,8 @@ double tn_leaves_variance(const tn_leaves *l, double *mean)
     return square;
 }
 
-/* The average over all other dimensions is a staircase in this one: a leaf adds value times its extent in the others
- * where it begins, and takes it away where it ends. Edges 2i and 2i + 1 are leaf i's. */
+/* Averaged over the other dimensions a tree is a step function: a leaf adds its value times its extent in the others
+ * where it begins, and removes it where it ends. Edges 2i and 2i + 1 are those of leaf i. */
 double tn_leaves_main_variance(const tn_leaves *l, size_t d, double mean, tn_keyed *edges)
 {
     for (size_t i = 0; i < l->n; i++) {
@@ -167,9 +167,8 @@ static void gather(const tn_space *s, const tn_observed *seen, size_t objective,
     }
 }
 
-/* Choices have no order of their own, and cuts along a line part neighbours: in the order of their mean objective
- * one cut can set the best or the worst choice apart. u (n, dims) has the places of dimension d; order (choices) and
- * sums (2, choices) are work space. */
+/* Choices have no order, and a split separates neighbours: sorted by their mean objective, one split can separate the
+ * best or the worst. u (n, dims): places of dimension d; order (choices) and sums (2, choices): work space. */
 static void order_choices(const double *y, size_t n, size_t dims, size_t d, size_t choices, tn_keyed *order,
                           double *sums, double *u)
 {

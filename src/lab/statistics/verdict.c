@@ -193,8 +193,8 @@ tn_status tn_holm(const double *p, size_t n, double *adjusted)
 
 /* --- the word ----------------------------------------------------------------------------------------------------- */
 
-/* A measured deviation of few pairs is often far too small, so its upper bound is what an effect is held against.
- * Twice the bound: then a mean that is not seen lies so near to 0 that its interval ends before the effect. */
+/* The deviation of few pairs is often too small, so its upper bound counts. Twice the critical value: then the interval
+ * of a mean that is not significant ends before the effect. */
 void tn_power_of(size_t n, size_t comparisons, tn_power *out)
 {
     tn_power s = { .n = n, .comparisons = comparisons, .bound = INFINITY, .seen = INFINITY };

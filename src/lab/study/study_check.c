@@ -74,8 +74,7 @@ bool tn_study_number(const char *name, bool *maximise)
 
 /* --- what is set -------------------------------------------------------------------------------------------------- */
 
-/* Rows of a model that no other has had. What a study prunes by may be one of a shared object's, whose direction is
- * known only now. */
+/* Adds the model's new metrics. The direction of `prune_by` may be known only now, from a shared object. */
 static void add_metrics(tn_study_plan *p, const tn_model *model)
 {
     tn_metric_list rows;

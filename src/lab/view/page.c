@@ -129,7 +129,7 @@ static tn_status put_best(const tn_study *s, size_t side, tn_arena *a, FILE *out
     return TN_OK;
 }
 
-/* --- beside what is published ------------------------------------------------------------------------------------- */
+/* --- published figures -------------------------------------------------------------------------------------------- */
 
 /* Theirs, with a sign where it is only bounded. */
 static void put_theirs(const tn_study *s, size_t side, size_t k, FILE *out)

@@ -34,7 +34,7 @@ tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *arena,
 /* lab: for the learning curves. */
 tn_status tn_page_write(const tn_study *s, tn_lab *lab, FILE *out);
 
-/* --- exports: CSV, JSON Lines, and an Optuna journal (JournalStorage; one Optuna study a side) --------------------- */
+/* --- exports: CSV, JSON Lines, and an Optuna journal (JournalStorage; one Optuna study a side) -------------------- */
 
 tn_status tn_export_csv(const tn_study *s, FILE *out);
 tn_status tn_export_jsonl(const tn_study *s, FILE *out);

@@ -78,8 +78,7 @@ static bool is_set(const tn_settings *st, const char *key)
     return strcmp(source, "default") != 0 && strncmp(source, "task ", 5) != 0;
 }
 
-/* Unless the study says otherwise: an evaluation after every epoch, however short, and ten over a training on text,
- * so that rungs mean the same for all trials. */
+/* By default an evaluation per epoch, and ten in a training on text, so that rungs agree between trials. */
 static tn_status set_rungs(trial *t)
 {
     char text[32];
@@ -199,8 +198,8 @@ static void look(trial *t)
     (void)tn_trainer_instruments(t->on.trainer, keep_metric, NULL, t);
 }
 
-/* Among the trials before it that have all ended: those of numbers below number - lag. By the metric, and where
- * sizes count by what it is worth together with the size: what is good enough in one of the two goes on. */
+/* Compares with trials below number - lag, which have all ended: by the metric, or with `prune_size` by metric and
+ * parameters together. */
 static tn_status ask_pruner(trial *t, double score)
 {
     const tn_study_plan *p = t->h->plan;
@@ -307,7 +306,7 @@ static bool there(const char *path)
     return lstat(path, &st) == 0;
 }
 
-/* A checkpoint of an earlier attempt, of exactly these settings; otherwise what is there is of no use. */
+/* A checkpoint of an earlier attempt with exactly these settings. */
 static tn_status find_checkpoint(trial *t, bool *found)
 {
     char now[TN_HASH_BYTES], why[256];
@@ -351,8 +350,7 @@ static tn_status resume(trial *t, const tn_training *job, tn_ckpt_state *state, 
 
 /* --- the training ------------------------------------------------------------------------------------------------- */
 
-/* The best parameters on the test part: a comparison's metrics. Only comparisons ever look at it; empty: there is
- * none. */
+/* The best parameters on the test split, for comparisons only; empty: there is none. */
 static tn_status test(trial *t, tn_scores *out)
 {
     tn_status s = TN_OK;
@@ -408,7 +406,7 @@ static tn_status train(trial *t)
 
 /* --- the record --------------------------------------------------------------------------------------------------- */
 
-/* Not the trial's fault, and nothing that the next one would escape: the disk, the database. */
+/* Errors of the disk or the database, not of the trial. */
 static bool is_ours(const trial *t, tn_status s) { return s == TN_DISK || t->stop == STOP_ERROR; }
 
 static tn_trial_state state_after(const trial *t, tn_status s)
@@ -446,7 +444,7 @@ static void say_why(trial *t, tn_status s)
     else if (t->stop == STOP_TIME) snprintf(t->error, sizeof t->error, "trial_seconds: %g", t->h->plan->trial_seconds);
 }
 
-/* Whatever happened to the training is written; what is returned is what the worker has to stop for. */
+/* Records the outcome of the training; returns what must stop the worker. */
 static tn_status record(trial *t, tn_status s, bool *lost)
 {
     const tn_study_plan *p = t->h->plan;

@@ -67,7 +67,7 @@ static inline int64_t tn_lab_world_number(tn_lab_world *w, const char *query)
 static inline tn_claimed tn_lab_world_claim(tn_lab_world *w, tn_claim *c, double *x)
 {
     tn_claimed got;
-    assert_ok(tn_lab_claim(w->lab, w->study, &w->plan, w->worker, &(tn_portion){ 0 }, c, x, &got));
+    assert_ok(tn_lab_claim(w->lab, w->study, &w->plan, w->worker, &(tn_trial_filter){ 0 }, c, x, &got));
     return got;
 }
 

@@ -3,7 +3,6 @@
 #define TN_STUDY_WORLD_H
 
 #include "lab/db/db.h"
-#include "lab/db/transfer.h"
 #include "lab/db/trials.h"
 #include "lab/worker/worker.h"
 #include "tempdir.h"

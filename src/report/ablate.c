@@ -1,5 +1,5 @@
-/* Ablation. Two trainers of the same seed, one with the switch off, run the same steps in turn; what other processes do
- * to the machine meets both sides alike. */
+/* Ablation: two trainers of the same seed, one with the switch off, run the same steps alternately, so that other
+ * load on the machine affects both alike. */
 #include "report/ablate.h"
 
 #include "base/rng.h"

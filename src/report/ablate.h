@@ -1,4 +1,4 @@
-/* Ablation: each opt.* switch off and on, alternately, in one run: time, memory, and whether the numbers agree. */
+/* Ablation: each opt.* switch off and on, alternately, in one run: time, memory, and whether the losses agree. */
 #ifndef TN_REPORT_ABLATE_H
 #define TN_REPORT_ABLATE_H
 

@@ -1,4 +1,4 @@
-/* A trained model under a trainer of another batch and context than its own, on the tensors of its store. */
+/* A trained model under a trainer with another batch and context, on the tensors of its store. */
 #ifndef TN_REPORT_AT_CONTEXT_H
 #define TN_REPORT_AT_CONTEXT_H
 
@@ -19,8 +19,8 @@ typedef struct tn_at_context {
     tn_trainer *trainer;
 } tn_at_context;
 
-/* Only train.context differs from the settings of the run, and never below it, so that tables of positions keep their length.
- * TN_USAGE: the model has no such context (its learned positions end before it). */
+/* Only train.context differs from the settings of the run, and never below it, so that tables of positions keep
+ * their length. TN_USAGE: the model has no such context (its learned positions end before it). */
 tn_status tn_at_context_open(const tn_at_context_options *o, tn_at_context *out);
 void tn_at_context_close(tn_at_context *a); /* takes a zeroed one */
 

@@ -1,5 +1,5 @@
-/* Measuring at other contexts: a trainer per context on the same store, first without gradients for the loss, then with them
- * for speed and memory. */
+/* Measuring other contexts: a trainer per context on the same store, first without gradients for the loss, then with
+ * them for speed and memory. */
 #include "report/contexts.h"
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
-/* A trained model at other contexts than its own: held-out loss, training speed and planned memory for each. The weights are
- * those of a store; they are scored first and trained on afterwards, a little, so that speed is that of real steps. */
+/* A trained model at other contexts than its own: held-out loss, training speed and planned memory for each. The
+ * weights are those of a store; they are scored first and trained on afterwards, a little, so that speed is that of
+ * real steps. */
 #ifndef TN_REPORT_CONTEXTS_H
 #define TN_REPORT_CONTEXTS_H
 
@@ -31,8 +32,8 @@ typedef struct tn_contexts {
     bool (*interrupted)(void *ctx);
 } tn_contexts;
 
-/* Fills n rows, whose `context` is set. What does not fit the machine or the model says why in its row; TN_INTERRUPTED leaves
- * the rest NaN. */
+/* Fills n rows, whose `context` is set. What does not fit the machine or the model says why in its row;
+ * TN_INTERRUPTED leaves the rest NaN. */
 tn_status tn_contexts_measure(const tn_contexts *o, tn_context_row *rows, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* Measuring decoding. All decoders of a point are open at once, so that rounds can alternate: what disturbs one disturbs the
- * others alike. */
+/* Measuring decoding. All decoders of a point are open at once and rounds alternate, so that other load affects all
+ * alike. */
 #include "report/decode.h"
 
 #include "base/alloc.h"
@@ -53,7 +53,8 @@ static tn_status run_round(runner *r, int64_t tokens, double *ms, double *cpu_ms
     return TN_OK;
 }
 
-/* Kernels are looked up, plans recorded and weights packed by the first tokens; then as many tokens as fill a round's time. */
+/* Kernels are looked up, plans recorded and weights packed by the first tokens; then as many tokens as fill a
+ * round's time. */
 static tn_status warm_up(const tn_decode_point *at, runner *r)
 {
     double ms, cpu;

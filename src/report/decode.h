@@ -1,6 +1,7 @@
-/* The speed of decoding: models side by side at one batch and one context, token by token with their state or cache, in
- * alternating rounds. Weights, caches and states are random numbers: speed does not depend on what they say. A cache holds as many
- * positions as the context says and every token reads all of them; a recurrence has its state, whatever the context. */
+/* The speed of decoding: models side by side at one batch and one context, token by token with their state or cache,
+ * in alternating rounds. Weights, caches and states are random numbers: speed does not depend on what they say. A
+ * cache holds as many positions as the context says and every token reads all of them; a recurrence has its state,
+ * whatever the context. */
 #ifndef TN_REPORT_DECODE_H
 #define TN_REPORT_DECODE_H
 
@@ -25,11 +26,10 @@ typedef struct tn_decode_point {
 } tn_decode_point;
 
 typedef struct tn_decode_row {
-    char why[512]; /* it was not measured: the reason; else empty */
-    double ms,
-        spread_ms; /* of one token in each of the batch's rows: median of the rounds, half the distance of the quartiles */
-    double cpu_ms;   /* the processor's time for it, all threads together: waiting for a core does not count */
-    double tokens_s; /* of all rows together */
+    char why[512];        /* it was not measured: the reason; else empty */
+    double ms, spread_ms; /* of one token in every row: median of the rounds, half the interquartile range */
+    double cpu_ms;        /* the processor's time for it, all threads together: waiting for a core does not count */
+    double tokens_s;      /* of all rows together */
     double weight_bytes,
         state_bytes; /* read for a token: weights in the form they are read in; states or caches of all rows */
     double of_limit; /* the time that reading those bytes once takes at copy_gbs, as a part of ms */

@@ -1,4 +1,4 @@
-/* Loss by position: the forward plan's loss of each label, sorted into buckets. Sums in the order of the batches, in double. */
+/* Loss by position: the forward plan's loss of each label, summed by bucket, in the order of the batches, in double. */
 #include "report/positions.h"
 
 #include "report/at_context.h"
@@ -103,7 +103,7 @@ static tn_status walk(const tn_positions_options *o, tn_trainer *t, const tn_sou
         TN_RETURN_IF(tn_trainer_eval(t, &loss));
         const float *nll = tn_trainer_output(t, "nll", &n);
         const tn_feed f = tn_trainer_feed(t);
-        if (!nll || n != f.batch * f.length) return tn_error(TN_INTERNAL, "the plan puts out no loss by label");
+        if (!nll || n != f.batch * f.length) return tn_error(TN_INTERNAL, "the plan has no loss by label");
         tn_position_sums_add(sums, &f, nll);
         done += count;
         if (o->progress) o->progress(o->ctx, done);

@@ -1,5 +1,6 @@
-/* Held-out loss by position in the context, in buckets that double: 0-1, 2-3, 4-7, ... A label's position is the number of
- * tokens before the one it is predicted from, in its row and its document: at position 0 a model has seen one token. */
+/* Held-out loss by position in the context, in buckets that double: 0-1, 2-3, 4-7, ... A label's position is the
+ * number of tokens before the one it is predicted from, in its row and its document: at position 0 a model has seen
+ * one token. */
 #ifndef TN_REPORT_POSITIONS_H
 #define TN_REPORT_POSITIONS_H
 

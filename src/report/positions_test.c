@@ -1,5 +1,6 @@
-/* Loss by position against whole logits and a count by hand, for every kind of mark a model reads; its sum against the plain evaluation;
- * the effective context against rows computed one by one, and of a model that cannot look back further than it does. */
+/* Loss by position against whole logits and a count by hand, for every kind of mark a model reads; its sum against
+ * the plain evaluation; the effective context against rows computed one by one, and of a model that cannot look back
+ * further than it does. */
 #include "report/positions.h"
 
 #include "dataset_files.h"
@@ -71,7 +72,7 @@ static double nll_of(const float *logits, int32_t label)
     return most + log(sum) - (double)logits[label];
 }
 
-/* --- by position ---------------------------------------------------------------------------------------------------------- */
+/* --- by position -------------------------------------------------------------------------------------------------- */
 
 enum { MOST_ROWS = 4096, BUCKETS = 6 }; /* 0-1, 2-3, 4-7, 8-15, 16-31, 32-47 */
 
@@ -212,7 +213,7 @@ static void longer(void **state)
     }
 }
 
-/* --- how far back --------------------------------------------------------------------------------------------------------- */
+/* --- how far back ------------------------------------------------------------------------------------------------- */
 
 static tn_receptive_field_options reach_options(const rig *r)
 {
@@ -250,7 +251,8 @@ static double alone(const rig *r, uint64_t at, int64_t n)
     return nll;
 }
 
-/* The mean over the last two labels of 30 windows of 16 tokens, one every `stride` times two tokens, after n tokens each. */
+/* The mean over the last two labels of 30 windows of 16 tokens, one every `stride` times two tokens, after n tokens
+ * each. */
 static double mean_alone(const rig *r, int64_t stride, int64_t n)
 {
     double sum = 0;

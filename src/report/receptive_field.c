@@ -1,5 +1,5 @@
-/* Measuring the effective context. Windows are read once; for each n a trainer on rows of n tokens scores all their targets, window by
- * window, so that losses are compared on the same labels. */
+/* Measuring the effective context. Windows are read once; for each n a trainer on rows of n tokens scores all their
+ * targets, so that losses are compared on the same labels. */
 #include "report/receptive_field.h"
 
 #include "base/alloc.h"
@@ -12,12 +12,12 @@
 enum { MOST_ROWS = 256 }; /* of a batch: a short row still has a state of full size */
 
 typedef struct windows {
-    int64_t T, G, n;             /* tokens of one that are given, of them scored; how many there are */
-    int32_t *tokens;             /* (n,T+1) */
-    double *loss[TN_REACH_ROWS]; /* (n): sums over its targets, by n of the table */
+    int64_t T, G, n;                       /* tokens of one that are given, of them scored; how many there are */
+    int32_t *tokens;                       /* (n,T+1) */
+    double *loss[TN_RECEPTIVE_FIELD_ROWS]; /* (n): sums over its targets, by n of the table */
 } windows;
 
-/* --- windows -------------------------------------------------------------------------------------------------------------- */
+/* --- windows ------------------------------------------------------------------------------------------------------ */
 
 /* Windows that a document holds, one every G tokens. */
 static int64_t windows_of(uint64_t tokens, int64_t T, int64_t G)
@@ -37,7 +37,7 @@ static tn_status count_windows(const tn_receptive_field_options *o, int64_t G, i
     }
     if (*out > 0) return TN_OK;
     return tn_error(TN_USAGE,
-                    "no held-out document has more than %lld tokens, the longest has %llu: ask for a shorter context",
+                    "no held-out document has more than %lld tokens, the longest has %llu: use a shorter context",
                     (long long)o->whole, (unsigned long long)longest);
 }
 
@@ -81,10 +81,10 @@ static tn_status open_windows(const tn_receptive_field_options *o, windows *w, t
 static void close_windows(windows *w)
 {
     tn_free(w->tokens);
-    for (int i = 0; i < TN_REACH_ROWS; i++) tn_free(w->loss[i]);
+    for (int i = 0; i < TN_RECEPTIVE_FIELD_ROWS; i++) tn_free(w->loss[i]);
 }
 
-/* --- one n ---------------------------------------------------------------------------------------------------------------- */
+/* --- one n -------------------------------------------------------------------------------------------------------- */
 
 /* Row `part` of window `at` on n tokens, of which the last `scored` are targets not yet taken by parts before it. */
 static void fill_row(const windows *w, int64_t at, int64_t part, int64_t n, int64_t scored, const tn_feed *f,
@@ -115,7 +115,7 @@ static tn_status score(const tn_receptive_field_options *o, const windows *w, tn
         }
         TN_RETURN_IF(tn_trainer_eval(t, &mean));
         const float *nll = tn_trainer_output(t, "nll", &count); /* 0 where nothing is scored */
-        if (!nll || count != f.batch * n) return tn_error(TN_INTERNAL, "the plan puts out no loss by label");
+        if (!nll || count != f.batch * n) return tn_error(TN_INTERNAL, "the plan has no loss by label");
         for (int64_t i = 0; i < f.batch * n && first + i / n < all; i++)
             loss[(first + i / n) / parts] += (double)nll[i];
     }
@@ -142,7 +142,7 @@ static tn_status measure(const tn_receptive_field_options *o, const windows *w, 
     return TN_OK;
 }
 
-/* --- all of them ---------------------------------------------------------------------------------------------------------- */
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 static void compare(const windows *w, const double *whole, const double *loss, tn_receptive_field_row *r)
 {
@@ -164,9 +164,9 @@ tn_status tn_receptive_field_measure(const tn_receptive_field_options *o, tn_rec
     windows w = { 0 };
     *out = (tn_receptive_field){ 0 };
     if (o->whole < 8)
-        return tn_error(TN_USAGE, "an effective context is looked for in 8 tokens or more, not in %lld",
+        return tn_error(TN_USAGE, "measuring the effective context needs 8 tokens or more, not %lld",
                         (long long)o->whole);
-    for (int64_t n = 1; n < o->whole && out->n < TN_REACH_ROWS - 1; n *= 2) out->row[out->n++].given = n;
+    for (int64_t n = 1; n < o->whole && out->n < TN_RECEPTIVE_FIELD_ROWS - 1; n *= 2) out->row[out->n++].given = n;
     out->row[out->n++].given = o->whole;
     const size_t last = out->n - 1;
     TN_TRY(open_windows(o, &w, out));
@@ -177,7 +177,7 @@ tn_status tn_receptive_field_measure(const tn_receptive_field_options *o, tn_rec
         tn_receptive_field_row *r = &out->row[i - 1];
         if (r->why[0]) r->loss = r->more = r->error = NAN;
         else compare(&w, w.loss[last], w.loss[i - 1], r);
-        if (r->more <= TN_REACH_TOLERANCE) out->effective = r->given;
+        if (r->more <= TN_RECEPTIVE_FIELD_TOLERANCE) out->effective = r->given;
     }
 done:
     close_windows(&w);

@@ -1,9 +1,10 @@
-/* How far back predictions depend on the text: the loss at the same tokens when only the last n of the text before them are given,
- * for n = 1, 2, 4, ... up to a whole context. The least n whose loss is within a tolerance of the whole's is the effective context.
+/* How far back predictions depend on the text: the loss at the same tokens when only the last n of the text before them
+ * are given, for n = 1, 2, 4, ... up to a whole context. The least n whose loss is within a tolerance of the whole's is
+ * the effective context.
  *
- * The tokens are the last eighth of windows of a whole context, each inside one document, spread evenly over the held-out part.
- * For n, rows of n tokens end at or behind them and the last eighth of a row is scored: such a label is predicted from n tokens
- * or up to an eighth fewer, never more. */
+ * The tokens are the last eighth of windows of a whole context, each inside one document, spread evenly over the
+ * held-out part. For n, rows of n tokens end at or behind them and the last eighth of a row is scored: such a label
+ * is predicted from n tokens or up to an eighth fewer, never more. */
 #ifndef TN_REPORT_RECEPTIVE_FIELD_H
 #define TN_REPORT_RECEPTIVE_FIELD_H
 
@@ -12,8 +13,8 @@
 
 #include <tenon/model.h>
 
-enum { TN_REACH_ROWS = 40 };
-#define TN_REACH_TOLERANCE 0.01 /* nats */
+enum { TN_RECEPTIVE_FIELD_ROWS = 40 };
+#define TN_RECEPTIVE_FIELD_TOLERANCE 0.01 /* nats */
 
 typedef struct tn_receptive_field_options {
     const tn_model *model;
@@ -38,10 +39,10 @@ typedef struct tn_receptive_field_row {
 } tn_receptive_field_row;
 
 typedef struct tn_receptive_field {
-    tn_receptive_field_row row[TN_REACH_ROWS]; /* (n), the last is the whole context */
+    tn_receptive_field_row row[TN_RECEPTIVE_FIELD_ROWS]; /* (n), the last is the whole context */
     size_t n;
     int64_t targets, windows, documents; /* labels scored at each n, in so many windows of so many documents */
-    int64_t effective;                   /* context: the least n with more <= TN_REACH_TOLERANCE */
+    int64_t effective;                   /* context: the least n with more <= TN_RECEPTIVE_FIELD_TOLERANCE */
 } tn_receptive_field;
 
 /* TN_USAGE: no document is longer than the whole context, or the model has no such context. */

@@ -1,4 +1,4 @@
-/* Adding up the spans of a trace. Kernels may overlap: time with several of them counts once. */
+/* Summing the spans of a trace. Time in which several kernels overlap counts once. */
 #include "report/trace.h"
 
 #include <stdlib.h>

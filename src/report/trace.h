@@ -1,4 +1,4 @@
-/* What a trace of a device says: how much of the time it computed, and whether the host ever stood still for it. */
+/* Summary of a device's trace: how much of the time it was busy, and how often the host waited. */
 #ifndef TN_REPORT_TRACE_H
 #define TN_REPORT_TRACE_H
 

@@ -65,7 +65,7 @@ tn_status tn_words_add(tn_words *w, const char *bytes, size_t n, int64_t count)
     if (2 * (w->n + 1) > w->slots) TN_RETURN_IF(grow_slots(w));
     size_t i = XXH64(bytes, n, 0) & (w->slots - 1);
     for (; w->slot[i]; i = (i + 1) & (w->slots - 1)) {
-        tn_word *x = w->word + w->slot[i] - 1;
+        tn_outcome *x = w->word + w->slot[i] - 1;
         if (x->bytes == n && memcmp(w->text.data + x->at, bytes, n) == 0) return x->count += count, TN_OK;
     }
     if (w->n >= UINT32_MAX / 2 || n > UINT32_MAX)
@@ -77,7 +77,7 @@ tn_status tn_words_add(tn_words *w, const char *bytes, size_t n, int64_t count)
     }
     const uint64_t at = w->text.n;
     TN_RETURN_IF(tn_text_append(&w->text, bytes, n));
-    w->word[w->n] = (tn_word){ at, (uint32_t)n, count };
+    w->word[w->n] = (tn_outcome){ at, (uint32_t)n, count };
     w->slot[i] = (uint32_t)++w->n;
     return TN_OK;
 }

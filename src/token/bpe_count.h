@@ -5,15 +5,15 @@
 
 #include "token/split.h"
 
-typedef struct tn_word {
+typedef struct tn_outcome {
     uint64_t at; /* in text */
     uint32_t bytes;
     int64_t count;
-} tn_word;
+} tn_outcome;
 
 typedef struct tn_words {
     tn_text text;
-    tn_word *word; /* (n) */
+    tn_outcome *word; /* (n) */
     size_t n, capacity;
     uint32_t *slot; /* (slots) 1 + index */
     size_t slots;

@@ -182,7 +182,7 @@ static tn_status queue_touched(trainer *r)
 /* Merges a pair in one word and counts what that changes, in the reference's order. */
 static tn_status merge_word(trainer *r, const candidate *c, int32_t id, uint32_t word)
 {
-    tn_word *w = r->words.word + word;
+    tn_outcome *w = r->words.word + word;
     int32_t *s = r->symbol + w->at;
     const int32_t a = (int32_t)c->left, b = (int32_t)c->right;
     uint32_t n = 0; /* symbols kept */

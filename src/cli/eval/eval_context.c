@@ -276,9 +276,9 @@ static void print_receptive_field(const tn_eval *e, const tn_receptive_field *r)
     for (size_t i = 0; i < r->n; i++)
         if (r->row[i].why[0] && (i == 0 || strcmp(r->row[i].why, r->row[i - 1].why) != 0))
             fprintf(f, "- %s on %lld: %s\n", e->target, (long long)r->row[i].given, r->row[i].why);
-    fprintf(f, "effective context: %lld tokens (within %g nats of %lld)\n", (long long)r->effective, TN_REACH_TOLERANCE,
-            (long long)r->row[r->n - 1].given);
-    if (error_at(r) > TN_REACH_TOLERANCE)
+    fprintf(f, "effective context: %lld tokens (within %g nats of %lld)\n", (long long)r->effective,
+            TN_RECEPTIVE_FIELD_TOLERANCE, (long long)r->row[r->n - 1].given);
+    if (error_at(r) > TN_RECEPTIVE_FIELD_TOLERANCE)
         fprintf(f, "the difference there is known to +-%.3f only: --tokens=N scores more than %lld\n", error_at(r),
                 (long long)r->targets);
 }
@@ -317,7 +317,7 @@ static tn_status table_receptive_field(const tn_eval *e, const tn_receptive_fiel
 tn_status tn_eval_receptive_field(const tn_eval *e, tn_session *s)
 {
     tn_receptive_field r;
-    double x[TN_REACH_ROWS], y[TN_REACH_ROWS];
+    double x[TN_RECEPTIVE_FIELD_ROWS], y[TN_RECEPTIVE_FIELD_ROWS];
     watcher w = watch(e);
     const tn_receptive_field_options o = { .model = s->model,
                                            .settings = s->settings,

@@ -188,7 +188,7 @@ static tn_status bury(crew *w, process *p, int how)
     const pid_t pid = p->pid;
     p->pid = 0;
     p->err = -1;
-    TN_RETURN_IF(tn_lab_bury(w->k->lab, pid));
+    TN_RETURN_IF(tn_lab_mark_dead(w->k->lab, pid));
     if (WIFEXITED(how) && WEXITSTATUS(how) == TN_OK) return TN_OK; /* nothing is left for it */
     if (WIFEXITED(how) && WEXITSTATUS(how) == TN_INTERRUPTED && w->stopping) return TN_OK;
     if (WIFEXITED(how)) {
@@ -316,7 +316,7 @@ static void end_all(crew *w)
             listen_to(p);
             if (!p->pid || waitpid(p->pid, NULL, WNOHANG) != p->pid) continue;
             close(p->err);
-            (void)tn_lab_bury(w->k->lab, p->pid);
+            (void)tn_lab_mark_dead(w->k->lab, p->pid);
             p->pid = 0;
         }
         if (!killed && tn_clock_s() - from > SAVE_S) {

@@ -4,7 +4,7 @@
 #include "cli/lab/lab_table.h"
 #include "cli/lab/lab_view.h"
 #include "cli/lab/lab_words.h"
-#include "lab/db/common_seeds.h"
+#include "lab/db/trials.h"
 #include "lab/statistics/compare.h"
 #include "lab/statistics/select.h"
 #include "lab/worker/trial_run.h"

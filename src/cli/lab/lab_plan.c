@@ -51,7 +51,7 @@ static tn_status probe_side(plan *k, tn_trial_host *h, size_t side, int64_t aske
     const tn_space *space = &p->sides[side].space;
     const int64_t most = p->sampler->count(space);
     const tn_claim c = { .side = side, .seed = p->seed, .kind = p->seeds ? TN_TRIAL_COMPARE : TN_TRIAL_SEARCH };
-    const tn_seen none = { .objectives = p->n_objectives };
+    const tn_observed none = { .objectives = p->n_objectives };
     tn_trial_probe t;
     double *x = tn_alloc(sizeof *x * (space->n + 1));
     if (!x) return TN_MEMORY;

@@ -1,9 +1,7 @@
 /* tenon lab plot and export: a study as pictures, a page, or a file for other programs. */
 #include "cli/lab/lab_view.h"
 #include "cli/term.h"
-#include "lab/view/export.h"
-#include "lab/view/page.h"
-#include "lab/view/study_charts.h"
+#include "lab/view/view.h"
 
 #include <string.h>
 

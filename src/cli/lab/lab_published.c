@@ -71,7 +71,7 @@ static tn_status emit_sides(tn_cli *c, const tn_study *s, const tn_against_publi
             json_object_set_new(best, s->objectives[k].name, tn_number_or_null(ours_of(b, i, k)));
         TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:o, s:f}", "name", "published", "side",
                                               side_name(s, (int)i), "theirs", tn_lab_quoted_json(s, i), "ours", best,
-                                              "front", (json_int_t)v->front, "unbeaten", (json_int_t)v->unbeaten,
+                                              "front", (json_int_t)v->front, "unbeaten", (json_int_t)v->nondominated,
                                               "hypervolume", tn_number_or_null(v->volume), "hours", v->hours)));
     }
     return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "name", "winner", "source",
@@ -127,7 +127,7 @@ static void put_sides(tn_cli *c, const tn_study *s, const tn_against_published *
             const tn_published_side *q = &s->published->sides[i];
             const tn_against_published_side *v = &b->sides[i];
             const double theirs[] = { q->front ? (double)q->front : NAN, NAN, q->hours > 0 ? q->hours : NAN, NAN };
-            const double ours[] = { (double)v->front, (double)v->unbeaten, v->hours, v->volume };
+            const double ours[] = { (double)v->front, (double)v->nondominated, v->hours, v->volume };
             put_pair(c, "", theirs[r], ours[r]);
         }
         fputc('\n', c->out);

@@ -2,8 +2,7 @@
 #include "base/alloc.h"
 #include "cli/lab/lab_campaign.h"
 #include "cli/train/train_view.h"
-#include "lab/db/common_seeds.h"
-#include "lab/db/transfer.h"
+#include "lab/db/trials.h"
 #include "lab/worker/trial_run.h"
 #include "lab/worker/worker.h"
 
@@ -57,7 +56,7 @@ static tn_status try_sides(const tn_study_plan *p, const char *db, tn_side_set s
     enum { TRIES = 8 };
     char runs[TN_PATH_BYTES];
     const tn_sampler *random = tn_sampler_find("random");
-    const tn_seen none = { .objectives = p->n_objectives };
+    const tn_observed none = { .objectives = p->n_objectives };
     TN_RETURN_IF(tn_lab_runs(db, runs, sizeof runs));
     tn_trial_host h = { .plan = p, .runs = runs };
     TN_RETURN_IF(tn_shared_new(&h.shared));

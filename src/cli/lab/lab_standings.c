@@ -110,7 +110,7 @@ static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_standing *v,
     const char *a = s->sides[v->runs.side].name, *b = s->sides[against].name;
     char words[256];
     tn_judged j;
-    tn_compare_word(s, r, r->p, 1, effect, &j);
+    tn_compare_outcome(s, r, r->p, 1, effect, &j);
     if (c->json) {
         json_t *row =
             json_pack("{s:s, s:s, s:s, s:s}", "name", "verdict", "objective", s->objectives[0].name, "a", a, "b", b);

@@ -9,7 +9,7 @@
  * same for both. */
 tn_status tn_lab_standings_ask(const tn_cli *c, const tn_study *s, const tn_comparison *k, int *against, int *asked);
 /* --against names the side; --side asks about one of the others in a line of its own; --svg=FILE: how they learned. effect:
- * as tn_compare_word has it. */
+ * as tn_compare_outcome has it. */
 tn_status tn_lab_standings(tn_cli *c, tn_lab *lab, const tn_study *s, const tn_comparison *k, double effect,
                            tn_arena *arena);
 

@@ -1,7 +1,7 @@
 /* Lines of trials. */
 #include "cli/lab/lab_table.h"
 
-#include "lab/view/export.h"
+#include "lab/view/view.h"
 #include "lab/statistics/select.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Points of a grid on common seeds. */
-#include "lab/db/common_seeds.h"
+/* Studies with `seeds`: grid points on common seeds. */
+#include "lab/db/trials.h"
 
 #include "lab/db/db.h"
 
@@ -23,7 +23,7 @@ tn_status tn_trial_reported(tn_lab *lab, const tn_trial *t, const char *metric, 
     return s;
 }
 
-/* --- before ----------------------------------------------------------------------------------------------------------- */
+/* --- before ------------------------------------------------------------------------------------------------------- */
 
 static bool there_already(const tn_study *s, const tn_trial *of, uint64_t seed)
 {
@@ -46,7 +46,7 @@ static tn_status put_point(tn_lab *lab, const tn_trial *t, const double *x, size
 
 tn_status tn_lab_seeds_fill(tn_lab *lab, const tn_study *s, const tn_study_plan *p)
 {
-    const tn_seen none = { .objectives = p->n_objectives };
+    const tn_observed none = { .objectives = p->n_objectives };
     size_t dims = 1;
     for (size_t i = 0; i < p->n_sides; i++) dims = p->sides[i].space.n > dims ? p->sides[i].space.n : dims;
     double *x = tn_alloc(sizeof *x * dims);
@@ -64,7 +64,7 @@ tn_status tn_lab_seeds_fill(tn_lab *lab, const tn_study *s, const tn_study_plan 
     return st;
 }
 
-/* --- after ------------------------------------------------------------------------------------------------------------ */
+/* --- after -------------------------------------------------------------------------------------------------------- */
 
 typedef struct sums { /* over the seeds of one point */
     int64_t ended, failed;
@@ -98,7 +98,7 @@ static tn_status settle(tn_lab *lab, const tn_study_plan *p, const tn_trial *t, 
     char *y = tn__numbers_write(of->y, p->n_objectives);
     if (!y) return TN_MEMORY;
     if (of->failed)
-        snprintf(error, sizeof error, "%lld of %lld seeds did not end well; %s: %.150s", (long long)of->failed,
+        snprintf(error, sizeof error, "%lld of %lld seeds failed; %s: %.150s", (long long)of->failed,
                  (long long)of->ended, tn_trial_state_name(of->wrong->state), of->wrong->error);
     tn_status s =
         tn__db_do(lab,

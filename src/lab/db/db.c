@@ -1,6 +1,7 @@
-/* Opening a laboratory's database, and the few calls of SQLite that everything else is written with.
+/* Opening a lab database, and the few SQLite calls that everything else is written with.
  *
- * WAL with synchronous=NORMAL: a killed process loses nothing, a power cut at most the last commits, never the file's integrity. */
+ * WAL with synchronous=NORMAL: a killed process loses nothing; a power cut loses at most the last commits, never the
+ * file's integrity. */
 #include "lab/db/db.h"
 
 #include "base/clock.h"
@@ -30,13 +31,13 @@ static const char *const states[TN_TRIAL_STATES] = { "waiting", "running", "done
 
 const char *tn_trial_state_name(tn_trial_state s) { return (unsigned)s < TN_TRIAL_STATES ? states[s] : "?"; }
 
-/* --- errors ----------------------------------------------------------------------------------------------------------- */
+/* --- errors ------------------------------------------------------------------------------------------------------- */
 
-void tn__db_words(const char *said, char out[TN_DB_WORDS])
+void tn__db_message(const char *said, char out[TN_DB_MESSAGE])
 {
     static const char head[] = "*** in database main ***\n"; /* of integrity_check, and says nothing */
     if (strncmp(said, head, sizeof head - 1) == 0) said += sizeof head - 1;
-    snprintf(out, TN_DB_WORDS, "%.*s", TN_DB_WORDS - 1, said);
+    snprintf(out, TN_DB_MESSAGE, "%.*s", TN_DB_MESSAGE - 1, said);
     out[strcspn(out, "\n")] = 0;
     for (char *p = out; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127) *p = '?';
@@ -44,21 +45,21 @@ void tn__db_words(const char *said, char out[TN_DB_WORDS])
 
 tn_status tn__db_error(tn_lab *lab, int code)
 {
-    char path[300], said[TN_DB_WORDS];
-    tn__db_words(sqlite3_errmsg(lab->db), said);
+    char path[300], said[TN_DB_MESSAGE];
+    tn__db_message(sqlite3_errmsg(lab->db), said);
     snprintf(path, sizeof path, "%.290s", lab->path);
     switch (code & 0xff) {
     case SQLITE_NOMEM: return tn_error(TN_MEMORY, "out of memory while reading or writing %s", path);
     case SQLITE_FULL:
-        return tn_error(
-            TN_DISK,
-            "cannot write %s: the disk is full; what was recorded is safe: make room, then the same command goes on",
-            path);
+        return tn_error(TN_DISK,
+                        "cannot write %s: the disk is full; what was recorded is safe: free some space, then rerun "
+                        "this command to resume",
+                        path);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return tn_error(TN_DISK,
-                        "%s is locked: another process has been writing to it for %d s; end that one (`fuser %s` names "
-                        "it), then the same command goes on",
+                        "%s is locked: another process has held the write lock for %d s; stop it (`fuser %s` shows "
+                        "which), then rerun this command to resume",
                         path, lab->busy_ms / 1000, path);
     case SQLITE_READONLY:
     case SQLITE_PERM:
@@ -70,10 +71,10 @@ tn_status tn__db_error(tn_lab *lab, int code)
     case SQLITE_CANTOPEN:
         return tn_error(
             TN_DISK,
-            "cannot open %s: %s; see that its folder is there and writable, or name another one with --db=FILE", path,
-            said);
+            "cannot open %s: %s; check that its folder exists and is writable, or name another one with --db=FILE",
+            path, said);
     case SQLITE_NOTADB:
-        return tn_error(TN_BAD_FILE, "%s is not a database of a laboratory: name another file with --db=FILE", path);
+        return tn_error(TN_BAD_FILE, "%s is not a tenon lab database: name another file with --db=FILE", path);
     case SQLITE_ERROR: /* our own statements are right, so it is the file that has not what they ask for */
     case SQLITE_FORMAT:
     case SQLITE_MISMATCH:
@@ -91,7 +92,7 @@ tn_status tn__db_error(tn_lab *lab, int code)
     }
 }
 
-/* --- statements ------------------------------------------------------------------------------------------------------- */
+/* --- statements --------------------------------------------------------------------------------------------------- */
 
 tn_status tn__db_get(tn_lab *lab, const char *sql, sqlite3_stmt **out)
 {
@@ -120,6 +121,14 @@ tn_status tn__db_step(tn_lab *lab, sqlite3_stmt *q, bool *row)
     const tn_status s = code == SQLITE_DONE ? TN_OK : tn__db_error(lab, code);
     sqlite3_reset(q);
     return s;
+}
+
+bool tn__db_next(tn_lab *lab, sqlite3_stmt *q, tn_status *s)
+{
+    bool row = false;
+    if (*s == TN_OK) *s = tn__db_step(lab, q, &row);
+    else sqlite3_reset(q);
+    return row;
 }
 
 tn_status tn__db_run(tn_lab *lab, sqlite3_stmt *q, int64_t *changed)
@@ -151,7 +160,7 @@ tn_status tn__db_end(tn_lab *lab, tn_status s)
     return s;
 }
 
-tn_status tn__db_ask(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n)
+tn_status tn__db_query(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n)
 {
     TN_RETURN_IF(tn__db_get(lab, sql, out));
     for (size_t i = 0; i < n; i++) { /* unbound is NULL */
@@ -166,15 +175,17 @@ tn_status tn__db_ask(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_
 tn_status tn__db_do(tn_lab *lab, const char *sql, const tn_db_value *v, size_t n)
 {
     sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_ask(lab, sql, &q, v, n));
+    TN_RETURN_IF(tn__db_query(lab, sql, &q, v, n));
     return tn__db_run(lab, q, NULL);
 }
 
-tn_status tn__db_first(tn_lab *lab, sqlite3_stmt *q, int64_t *out)
+tn_status tn__db_first(tn_lab *lab, const char *sql, int64_t none, int64_t *out, const tn_db_value *v, size_t n)
 {
+    sqlite3_stmt *q;
     bool row;
+    TN_RETURN_IF(tn__db_query(lab, sql, &q, v, n));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
-    *out = row ? sqlite3_column_int64(q, 0) : 0;
+    *out = row ? sqlite3_column_int64(q, 0) : none;
     sqlite3_reset(q);
     return TN_OK;
 }
@@ -190,7 +201,7 @@ const char *tn__db_text(sqlite3_stmt *q, int i)
     return text ? text : "";
 }
 
-/* --- numbers as text -------------------------------------------------------------------------------------------------- */
+/* --- numbers as text ---------------------------------------------------------------------------------------------- */
 
 char *tn__numbers_write(const double *x, size_t n)
 {
@@ -249,7 +260,7 @@ tn_status tn__db_sum_study(tn_lab *lab, int64_t study)
     return tn__db_do(lab, "UPDATE study SET sum = " TN_STUDY_SUM " WHERE id = ?", TN_DB_VALUES(TN_DB_INT(study)));
 }
 
-/* --- opening ---------------------------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 bool tn__is_network(unsigned long type)
 {
@@ -269,8 +280,7 @@ static void folder_of(const char *path, char dir[TN_PATH_BYTES])
     else snprintf(dir, TN_PATH_BYTES, "%.*s", (int)(slash - path) + (slash == path), path);
 }
 
-/* SQLite waits for whoever writes into a pipe, also in place of the files it keeps beside a database; and those it writes must
- * not lead elsewhere. */
+/* SQLite would block on a pipe, also in place of its -wal or -journal; and what it writes must not be a link. */
 static tn_status check_files(const char *path)
 {
     static const char *const ends[] = { "", "-wal", "-shm", "-journal" };
@@ -285,8 +295,7 @@ static tn_status check_files(const char *path)
     return TN_OK;
 }
 
-/* A journal that names a super-journal, which SQLite removes when it rolls back: that could be any file. We have never more than one
- * database open in a transaction, so such a journal is not ours. */
+/* A journal that names a super-journal, which SQLite deletes on rollback: any file. Ours never do. */
 static tn_status check_journal(const char *path)
 {
     static const unsigned char magic[8] = { 0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7 };
@@ -299,11 +308,11 @@ static tn_status check_journal(const char *path)
     const bool bad = size > 8 && pread(fd, end, sizeof end, size - 8) == 8 && memcmp(end, magic, sizeof end) == 0;
     close(fd);
     if (!bad) return TN_OK;
-    return tn_error(
-        TN_BAD_FILE,
-        "%.640s-journal was not left by a laboratory: it would remove another file; move it away, or name another "
-        "database with --db=FILE",
-        path);
+    return tn_error(TN_BAD_FILE,
+                    "%.640s-journal was not written by tenon: rolling it back would delete another file; move it away, "
+                    "or name another "
+                    "database with --db=FILE",
+                    path);
 }
 
 static tn_status check_place(const char *path, bool write)
@@ -319,30 +328,23 @@ static tn_status check_place(const char *path, bool write)
         return tn_error(TN_USAGE, "%.640s is a link: name the database itself with --db=FILE", path);
     TN_RETURN_IF(check_journal(path));
     if (!write && access(path, F_OK) != 0)
-        return tn_error(TN_BAD_FILE, "there is no database %.640s: `tenon lab run STUDY.yaml` makes one", path);
+        return tn_error(TN_BAD_FILE, "no database %.640s: `tenon lab run STUDY.yaml` creates one", path);
     if (write && access(path, F_OK) != 0) TN_RETURN_IF(tn_dir_make(dir));
     if (statfs(dir, &fs) == 0 && tn__is_network((unsigned long)fs.f_type))
         return tn_error(TN_USAGE,
-                        "%.640s is on a network filesystem, where locks cannot be relied on: put the database on a "
+                        "%.640s is on a network filesystem, where file locks are unreliable: put the database on a "
                         "local disk with --db=FILE",
                         path);
     return TN_OK;
-}
-
-static tn_status pragma_number(tn_lab *lab, const char *sql, int64_t *out)
-{
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, sql, &q));
-    return tn__db_first(lab, q, out);
 }
 
 /* Ours, of this version or an earlier one; *empty: nothing is there yet. */
 static tn_status check_ours(tn_lab *lab, bool *empty)
 {
     int64_t application = 0, version = 0, tables = 0;
-    TN_RETURN_IF(pragma_number(lab, "PRAGMA application_id", &application));
-    TN_RETURN_IF(pragma_number(lab, "PRAGMA user_version", &version));
-    TN_RETURN_IF(pragma_number(lab, "SELECT count(*) FROM sqlite_schema", &tables));
+    TN_RETURN_IF(tn__db_first(lab, "PRAGMA application_id", 0, &application, NULL, 0));
+    TN_RETURN_IF(tn__db_first(lab, "PRAGMA user_version", 0, &version, NULL, 0));
+    TN_RETURN_IF(tn__db_first(lab, "SELECT count(*) FROM sqlite_schema", 0, &tables, NULL, 0));
     *empty = tables == 0 && application == 0;
     lab->version = *empty ? TN_LAB_VERSION : version;
     if (*empty) return TN_OK;
@@ -350,12 +352,12 @@ static tn_status check_ours(tn_lab *lab, bool *empty)
         return tn_error(TN_BAD_FILE, "%.640s is another program's database: name another file with --db=FILE",
                         lab->path);
     if (version < 1)
-        return tn_error(TN_BAD_FILE, "%.640s is damaged (its tables are of version %lld): restore it from a copy",
-                        lab->path, (long long)version);
+        return tn_error(TN_BAD_FILE, "%.640s is damaged (schema version %lld): restore it from a copy", lab->path,
+                        (long long)version);
     if (version > TN_LAB_VERSION)
         return tn_error(
             TN_BAD_FILE,
-            "%.640s was written by a newer tenon (version %lld of its tables, this one knows %d): use that one",
+            "%.640s was written by a newer tenon (schema version %lld, this one reads up to %d): use the newer one",
             lab->path, (long long)version, TN_LAB_VERSION);
     return TN_OK;
 }
@@ -454,7 +456,7 @@ tn_status tn_lab_open(const char *path, bool write, tn_lab **out)
     if (!lab) return TN_MEMORY;
     lab->write = write;
     lab->busy_ms = TN_LAB_BUSY_MS;
-    lab->hearts.clock_s = tn_clock_s;
+    lab->heartbeats.clock_s = tn_clock_s;
     tn_status s = tn_path_join("", path, lab->path, sizeof lab->path);
     if (s == TN_OK) s = write ? open_to_write(lab) : open_to_read(lab);
     if (s != TN_OK) tn_lab_close(lab);
@@ -466,6 +468,6 @@ void tn_lab_close(tn_lab *lab)
 {
     if (!lab) return;
     disconnect(lab);
-    tn_free(lab->hearts.seen);
+    tn_free(lab->heartbeats.seen);
     tn_free(lab);
 }

@@ -1,7 +1,7 @@
-/* The laboratory's database: studies, their trials and what these reported, in one SQLite file that any number of processes on a machine
- * read and write at once (WAL). Here is what reads it; what runs studies is in study.h, trials.h and worker.h.
+/* The lab database: studies, trials and reports in one SQLite file, which any number of processes on a machine read and
+ * write at once (WAL). This header is for readers; running studies is in study.h, trials.h and worker.h.
  *
- * A study is loaded whole, by one pass over its trials. Numbers come back as the doubles that were stored; what is not known is NaN. */
+ * A study is loaded whole. Numbers come back as the doubles that were stored; unknown ones are NaN. */
 #ifndef TN_LAB_LAB_H
 #define TN_LAB_LAB_H
 
@@ -9,13 +9,13 @@
 
 typedef struct tn_lab tn_lab;
 
-/* write: makes the file where there is none. TN_BAD_FILE: no such file, not a database, another program's, of a newer version, damaged;
- * TN_USAGE: on a network filesystem; TN_DISK: cannot be written. A read-only one is read without leaving files beside it. */
+/* write: creates a missing file. TN_BAD_FILE: no such file, not a lab database, a newer version, damaged; TN_USAGE:
+ * on a network filesystem; TN_DISK: cannot be written. Reading leaves no files behind. */
 tn_status tn_lab_open(const char *path, bool write, tn_lab **out);
 void tn_lab_close(tn_lab *lab); /* takes NULL */
 const char *tn_lab_path(const tn_lab *lab);
-/* The whole file: its pages, tables, sums of rows, references. In time that grows with the file (0.6 s for 118 MB), so for whoever opens it for a
- * user, not for each worker. TN_BAD_FILE says what is wrong with it. */
+/* The whole file: its pages, tables, sums of rows, references. In time that grows with the file (0.6 s for 118 MB),
+ * so for whoever opens it for a user, not for each worker. TN_BAD_FILE says what is wrong with it. */
 tn_status tn_lab_verify(tn_lab *lab);
 
 /* Their names by age, each in `arena`. */

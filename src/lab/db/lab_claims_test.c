@@ -1,4 +1,5 @@
-/* Claims that are unique among threads and processes; a dead worker's trial taken once; what samplers and pruners see of trials. */
+/* Claims that are unique among threads and processes; a dead worker's trial taken once; what samplers and pruners
+ * see of trials. */
 #include "lab_world.h"
 
 #include "base/clock.h"
@@ -8,7 +9,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* --- claims ----------------------------------------------------------------------------------------------------------- */
+/* --- claims ------------------------------------------------------------------------------------------------------- */
 
 static void end_it(tn_lab_world *w, const tn_claim *c, tn_trial_state state)
 {
@@ -31,7 +32,7 @@ static void stale(void **state)
     double x[2];
     bool lost;
     tn_lab_world_open(&w, tn_lab_world_text, 1);
-    w.lab->hearts.clock_s = fake_clock;
+    w.lab->heartbeats.clock_s = fake_clock;
     fake_s = 1000;
     assert_int_equal(tn_lab_world_claim(&w, &a, x), TN_CLAIM_GOT);
     assert_int_equal(tn_lab_world_claim(&w, &b, x), TN_CLAIM_GOT);
@@ -76,7 +77,7 @@ static void stepped_clock(void **state)
         double x[2];
         int64_t other;
         tn_lab_world_open(&w, tn_lab_world_text, 1);
-        w.lab->hearts.clock_s = fake_clock;
+        w.lab->heartbeats.clock_s = fake_clock;
         fake_s = 5;
         assert_int_equal(tn_lab_world_claim(&w, &a, x), TN_CLAIM_GOT);
         other = w.worker;
@@ -105,7 +106,8 @@ static void stepped_clock(void **state)
     }
 }
 
-/* A trial of a worker that the table does not know is nobody's; so is one of this machine before it was started again. */
+/* A trial of a worker that the table does not know is nobody's; so is one of this machine before it was started
+ * again. */
 static void nobodys(void **state)
 {
     static const char *const how[] = {
@@ -143,7 +145,7 @@ static void dead_process(void **state)
         tn_lab *lab = NULL;
         int64_t worker;
         if (tn_lab_open(w.path, true, &lab) != TN_OK || tn_lab_join(lab, &worker) != TN_OK) _exit(1);
-        _exit(tn_lab_claim(lab, w.study, &w.plan, worker, &(tn_portion){ 0 }, &c, x, &got) == TN_OK &&
+        _exit(tn_lab_claim(lab, w.study, &w.plan, worker, &(tn_trial_filter){ 0 }, &c, x, &got) == TN_OK &&
                       got == TN_CLAIM_GOT
                   ? 0
                   : 1);
@@ -190,7 +192,7 @@ static void some_sides(void **state)
     (void)state;
     enum { A = 1, B = 2, C = 4 };
     static const struct {
-        tn_portion of;
+        tn_trial_filter of;
         struct {
             size_t side;
             int64_t number;
@@ -234,8 +236,8 @@ static void seen(void **state)
     tn_claim c;
     double x[2];
     bool lost;
-    tn_seen_store store = { 0 };
-    tn_seen s;
+    tn_observed_store store = { 0 };
+    tn_observed s;
     tn_lab_world_open(
         &w,
         "study: s\nbase: xor_tep\ntrials: 40\nsearch: {dim: 4..64, beta: 0.1..0.2}\nobjectives: [accuracy, seconds]\n",
@@ -257,13 +259,13 @@ static void seen(void **state)
                              &(tn_ending){ .state = rows[i].state, .y = rows[i].y, .parameters = NAN, .seed = c.seed },
                              2, &lost));
         if (i == 1)
-            assert_ok(tn_lab_seen(w.lab, w.study, &w.plan, 0, 2, &store, &s)); /* what is known is not read again */
+            assert_ok(tn_lab_observed(w.lab, w.study, &w.plan, 0, 2, &store, &s)); /* what is known is not read again */
     }
-    assert_ok(tn_lab_seen(w.lab, w.study, &w.plan, 0, 4, &store, &s));
+    assert_ok(tn_lab_observed(w.lab, w.study, &w.plan, 0, 4, &store, &s));
     assert_true(s.n == 4 && s.x[6] == 3 && isnan(s.x[7]) && s.y[0] == -0.9 && s.y[1] == 3 && s.y[2] == -0.5 &&
                 s.pruned[1] && !s.pruned[0]);
     for (int i = 4; i < 8; i++) assert_true(isinf(s.y[i]) && s.y[i] > 0);
-    tn_seen_free(&store);
+    tn_observed_free(&store);
     double *scores = NULL;
     size_t n;
     assert_ok(tn_lab_rung(w.lab, w.study, 0, 4, 3, 200, 0, &scores, &n));
@@ -282,7 +284,8 @@ static void seen(void **state)
     tn_lab_world_close(&w);
 }
 
-/* A study of 100,000 trials loads, and has its next trial claimed, in little time; the processor's, which neighbours do not disturb. */
+/* A study of 100,000 trials loads, and has its next trial claimed, in little time; the processor's, which neighbours
+ * do not disturb. */
 static void large(void **state)
 {
     (void)state;
@@ -310,7 +313,7 @@ static void large(void **state)
     tn_lab_world_close(&w);
 }
 
-/* --- many at once ----------------------------------------------------------------------------------------------------- */
+/* --- many at once ------------------------------------------------------------------------------------------------- */
 
 enum { MANY = 120, WORKERS = 6 };
 
@@ -325,7 +328,7 @@ static bool work(const char *path, const tn_study_plan *plan, int64_t study, int
         tn_claimed got;
         double x[2];
         bool lost = false;
-        fine = tn_lab_claim(lab, study, plan, worker, &(tn_portion){ 0 }, &c, x, &got) == TN_OK;
+        fine = tn_lab_claim(lab, study, plan, worker, &(tn_trial_filter){ 0 }, &c, x, &got) == TN_OK;
         if (!fine || got == TN_CLAIM_OVER) break;
         if (got == TN_CLAIM_WAIT) {
             usleep(200);
@@ -403,9 +406,9 @@ static void processes(void **state)
     }
     assert_ok(tn_lab_open(w.path, true, &w.lab));
     assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM trial WHERE state = 2 AND attempt = 1"), 2 * MANY);
-    char query[96]; /* the others may count as gone as well, where the machine was too busy for their hearts */
+    char query[96]; /* the others may count as gone as well, where the machine was too busy for their heartbeats */
     snprintf(query, sizeof query, "SELECT count(*) FROM worker WHERE gone = 1 AND pid = %lld", (long long)pid[0]);
-    assert_ok(tn_lab_bury(w.lab, pid[0]));
+    assert_ok(tn_lab_mark_dead(w.lab, pid[0]));
     assert_int_equal(tn_lab_world_number(&w, query), 1);
     tn_lab_world_close(&w);
 }

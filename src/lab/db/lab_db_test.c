@@ -6,7 +6,7 @@
 #include <math.h>
 #include <sys/wait.h>
 
-/* --- files ------------------------------------------------------------------------------------------------------------ */
+/* --- files -------------------------------------------------------------------------------------------------------- */
 
 static void makes_and_reads(void **state)
 {
@@ -96,12 +96,12 @@ static void refuses_files(void **state)
     char path[400];
     tn_tempdir_make_quick(&d);
     snprintf(path, sizeof path, "%s/x.db", d.path);
-    assert_fails(tn_lab_open(path, false, &lab), TN_BAD_FILE, "there is no database");
+    assert_fails(tn_lab_open(path, false, &lab), TN_BAD_FILE, "no database");
     assert_fails(tn_lab_open(d.path, true, &lab), TN_USAGE, "is a folder");
 
     write_file(path, "this is no database, but it is long enough to be looked at", 58);
-    assert_fails(tn_lab_open(path, true, &lab), TN_BAD_FILE, "is not a database of a laboratory");
-    assert_fails(tn_lab_open(path, false, &lab), TN_BAD_FILE, "is not a database of a laboratory");
+    assert_fails(tn_lab_open(path, true, &lab), TN_BAD_FILE, "is not a tenon lab database");
+    assert_fails(tn_lab_open(path, false, &lab), TN_BAD_FILE, "is not a tenon lab database");
 
     assert_int_equal(remove(path), 0);
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
@@ -114,7 +114,7 @@ static void refuses_files(void **state)
     assert_ok(tn_lab_open(path, true, &lab));
     assert_ok(tn__db_exec(lab, "PRAGMA user_version = 99"));
     tn_lab_close(lab);
-    assert_fails(tn_lab_open(path, true, &lab), TN_BAD_FILE, "was written by a newer tenon (version 99 of its tables");
+    assert_fails(tn_lab_open(path, true, &lab), TN_BAD_FILE, "was written by a newer tenon (schema version 99");
 
     assert_int_equal(remove(path), 0);
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
@@ -164,8 +164,8 @@ static void locked(void **state)
     assert_ok(tn__db_begin(other));
     w.lab->busy_ms = 50;
     sqlite3_busy_timeout(w.lab->db, 50);
-    assert_fails(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &(tn_portion){ 0 }, &c, x, &got), TN_DISK,
-                 "is locked: another process has been writing");
+    assert_fails(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &(tn_trial_filter){ 0 }, &c, x, &got), TN_DISK,
+                 "is locked: another process has held the write lock");
     assert_ok(tn__db_end(other, TN_OK));
     assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
     tn_lab_close(other);
@@ -220,7 +220,7 @@ static void read_only(void **state)
     tn_lab_world_close(&w);
 }
 
-/* --- studies ---------------------------------------------------------------------------------------------------------- */
+/* --- studies ------------------------------------------------------------------------------------------------------ */
 
 static void begun_again(void **state)
 {
@@ -235,7 +235,7 @@ static void begun_again(void **state)
     assert_true(found && id == w.study);
     assert_ok(tn_study_parse(tn_lab_world_text, strlen(tn_lab_world_text), "s.yaml", set, 1, &w.arena, &other));
     assert_fails(tn_lab_begin(w.lab, &other, tn_lab_world_text, set, 1, &id, &found), TN_USAGE,
-                 "was begun with other words");
+                 "was started with other settings");
     assert_ok(tn_lab_fill(w.lab, w.study, &w.plan, 5));
     assert_ok(tn_lab_fill(w.lab, w.study, &w.plan, 4)); /* none is taken away */
     assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM trial"), 10);
@@ -245,7 +245,7 @@ static void begun_again(void **state)
     tn_claim c;
     tn_claimed got;
     double x[2] = { 0, 0 };
-    assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &(tn_portion){ .compare = true }, &c, x, &got));
+    assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &(tn_trial_filter){ .compare = true }, &c, x, &got));
     assert_true(got == TN_CLAIM_GOT && c.kind == TN_TRIAL_COMPARE && c.config == 3 && c.has_x && x[0] == 4 &&
                 isnan(x[1]) && c.seed == 7);
     double spent = 0;

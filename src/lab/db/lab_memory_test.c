@@ -1,4 +1,5 @@
-/* Every allocation of the lab's functions made to fail in turn: each call says TN_MEMORY or succeeds, and leaves nothing behind (sanitizers look). */
+/* Every allocation of the lab's functions made to fail in turn: each call says TN_MEMORY or succeeds, and leaves
+ * nothing behind (sanitizers look). */
 #include "base/alloc.h"
 #include "lab/statistics/importance.h"
 #include "lab/search/draws.h"
@@ -28,7 +29,7 @@ typedef struct data {
 static tn_status draw(const char *name, const data *d)
 {
     const tn_sampler_options o = { .seed = 1, .population = 10, .objectives = M };
-    const tn_seen seen = { .n = N, .objectives = M, .x = d->x, .y = d->y };
+    const tn_observed seen = { .n = N, .objectives = M, .x = d->x, .y = d->y };
     double x[DIMS];
     return tn_sampler_find(name)->draw(&o, &space, &seen, N, x);
 }
@@ -63,7 +64,7 @@ static tn_status do_values(const data *d)
 static tn_status do_importance(const data *d)
 {
     double part[DIMS];
-    return tn_importance(&space, &(tn_seen){ .n = N, .objectives = M, .x = d->x, .y = d->y }, 0, 1, part, NULL);
+    return tn_importance(&space, &(tn_observed){ .n = N, .objectives = M, .x = d->x, .y = d->y }, 0, 1, part, NULL);
 }
 
 static tn_status do_holm(const data *d)

@@ -1,5 +1,6 @@
-/* A damaged database: whatever byte has changed and wherever the file ends, a study reads as it was or is refused with one line. */
-#include "lab/view/export.h"
+/* A damaged database: whatever byte has changed and wherever the file ends, a study reads as it was or is refused
+ * with one line. */
+#include "lab/view/view.h"
 #include "lab/db/schema.h"
 #include "lab_world.h"
 
@@ -7,7 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Trials of both sides that are done, failed, running and waiting, comparisons among them; in one file without a log beside it. */
+/* Trials of both sides that are done, failed, running and waiting, comparisons among them; in one file without a log
+ * beside it. */
 static void open_world(tn_lab_world *w)
 {
     tn_claim c;
@@ -158,18 +160,18 @@ static void what_it_means(void **state)
         { "UPDATE report SET value = '{\"accuracy\":1}' WHERE trial = 2 AND rung = 2",
           "a report of trial 2 has changed" },
         { "UPDATE study SET text = replace(text, '4..64', '4..65')", "study 1 has changed" },
-        { "PRAGMA foreign_keys = OFF; DELETE FROM trial WHERE id = 4", "belongs to nothing" },
+        { "PRAGMA foreign_keys = OFF; DELETE FROM trial WHERE id = 4", "has no parent row" },
         { "PRAGMA foreign_keys = OFF; DELETE FROM report WHERE trial = 4; DELETE FROM trial WHERE id = 4",
           "trials of study 1 are missing" },
-        { "UPDATE trial SET config = 4711, sum = NULL WHERE kind = 2", "compares one that is not there" },
-        { "UPDATE trial SET x = '[1]', sum = NULL WHERE id = 3", "has not the numbers that its study asks for" },
-        { "UPDATE trial SET y = '[1,2', sum = NULL WHERE id = 3", "has not the numbers that its study asks for" },
+        { "UPDATE trial SET config = 4711, sum = NULL WHERE kind = 2", "repeats a trial that does not exist" },
+        { "UPDATE trial SET x = '[1]', sum = NULL WHERE id = 3", "does not have the values that its study needs" },
+        { "UPDATE trial SET y = '[1,2', sum = NULL WHERE id = 3", "does not have the values that its study needs" },
         { "UPDATE trial SET side = 7, sum = NULL WHERE id = 24", "are missing" },
         { "UPDATE report SET value = 'nothing', sum = NULL WHERE trial = 2",
           "a report of trial 2 is not a JSON object" },
-        { "DROP INDEX trial_open", "its tables are not those that tenon makes" },
+        { "DROP INDEX trial_open", "its tables do not match the schema" },
         { "CREATE TRIGGER t AFTER UPDATE ON trial BEGIN DELETE FROM report; END", "has a trigger (t)" },
-        { "PRAGMA user_version = 0", "its tables are of version 0" },
+        { "PRAGMA user_version = 0", "schema version 0" },
     };
     (void)state;
     tn_lab_world w;

@@ -1,4 +1,4 @@
-/* Reading studies: one pass over the trials of a study, everything into its arena. */
+/* Loading studies: one pass over a study's trials, everything into its arena. */
 #include "io/json_read.h"
 #include "lab/db/db.h"
 #include "lab/study/study.h"
@@ -9,38 +9,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tn_status out_of_memory(const tn_lab *lab)
-{
-    return tn_error(TN_MEMORY, "out of memory while reading %.640s", lab->path);
-}
-
 tn_status tn_lab_studies(tn_lab *lab, tn_arena *arena, const char *const **names, size_t *n)
 {
     sqlite3_stmt *q;
     const char **list = NULL;
     size_t count = 0, capacity = 0;
-    bool row = false;
+    tn_status s = TN_OK;
     TN_RETURN_IF(tn__db_get(lab, "SELECT name, (SELECT count(*) FROM study) FROM study ORDER BY id", &q));
-    for (;;) {
-        TN_RETURN_IF(tn__db_step(lab, q, &row));
-        if (!row) break;
+    while (tn__db_next(lab, q, &s)) {
         if (!list) {
             capacity = (size_t)sqlite3_column_int64(q, 1);
             list = tn_arena_alloc(arena, sizeof *list * (capacity + 1));
         }
         const char *name = list ? tn_arena_strdup(arena, tn__db_text(q, 0)) : NULL;
-        if (!name) {
-            sqlite3_reset(q);
-            return out_of_memory(lab);
-        }
-        if (count < capacity) list[count++] = name;
+        if (!name) s = TN_MEMORY;
+        else if (count < capacity) list[count++] = name;
     }
     *names = list;
     *n = count;
-    return TN_OK;
+    return s;
 }
 
-/* --- one study -------------------------------------------------------------------------------------------------------- */
+/* --- one study ---------------------------------------------------------------------------------------------------- */
 
 static tn_status no_study(tn_lab *lab, const char *study)
 {
@@ -53,7 +43,7 @@ static tn_status no_study(tn_lab *lab, const char *study)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
     tn_arena_free(&arena);
     if (s != TN_OK) return s;
-    if (n == 0) return tn_error(TN_USAGE, "%.640s has no study yet: `tenon lab run STUDY.yaml` begins one", lab->path);
+    if (n == 0) return tn_error(TN_USAGE, "%.640s has no study yet: `tenon lab run STUDY.yaml` starts one", lab->path);
     if (!study) return tn_error(TN_USAGE, "%.640s has %zu studies: name one of %s", lab->path, n, list);
     return tn_error(TN_USAGE, "%.640s has no study %.80s: it has %s", lab->path, study, list);
 }
@@ -63,8 +53,8 @@ static tn_status find_study(tn_lab *lab, const char *name, int64_t *id)
     sqlite3_stmt *q;
     bool row;
     int64_t n = 0;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1", &q,
-                            TN_DB_VALUES(TN_DB_TEXT(name))));
+    TN_RETURN_IF(tn__db_query(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1",
+                              &q, TN_DB_VALUES(TN_DB_TEXT(name))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (row) {
         *id = sqlite3_column_int64(q, 0);
@@ -112,11 +102,11 @@ static void take_kinds(const tn_study_plan *plan, const char *kinds)
 }
 
 /* Which way objectives are better, where models had to be asked: ";+-" behind the kinds, one sign an objective. */
-static void take_ways(const tn_study_plan *plan, const char *kinds)
+static void take_directions(const tn_study_plan *plan, const char *kinds)
 {
-    const char *way = strchr(kinds, ';');
-    for (size_t i = 0; way && i < plan->n_objectives && way[i + 1]; i++)
-        if (plan->objectives[i].by_row) ((tn_objective *)&plan->objectives[i])->maximise = way[i + 1] == '+';
+    const char *sign = strchr(kinds, ';');
+    for (size_t i = 0; sign && i < plan->n_objectives && sign[i + 1]; i++)
+        if (plan->objectives[i].by_row) ((tn_objective *)&plan->objectives[i])->maximise = sign[i + 1] == '+';
 }
 
 static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
@@ -131,15 +121,15 @@ static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
     s->planned = sqlite3_column_int64(q, 6);
     s->created = tn__db_number(q, 7);
     s->spent = tn__db_number(q, 8);
-    if (!s->name || !s->path || !s->text || !s->overrides || !kinds) return out_of_memory(lab);
+    if (!s->name || !s->path || !s->text || !s->overrides || !kinds) return TN_MEMORY;
     TN_RETURN_IF(tn__study_plan_of(s, &s->arena, &plan));
     if (strcmp(plan.name, s->name) != 0)
-        return tn_error(TN_BAD_FILE, "%.640s is damaged: study %.80s calls itself %.80s", lab->path, s->name,
+        return tn_error(TN_BAD_FILE, "%.640s is damaged: study %.80s is named %.80s in its file", lab->path, s->name,
                         plan.name);
     take_kinds(&plan, kinds);
-    take_ways(&plan, kinds);
+    take_directions(&plan, kinds);
     tn_side *sides = tn_arena_alloc(&s->arena, sizeof *sides * plan.n_sides);
-    if (!sides) return out_of_memory(lab);
+    if (!sides) return TN_MEMORY;
     for (size_t i = 0; i < plan.n_sides; i++)
         sides[i] = (tn_side){ .name = plan.sides[i].name, .space = plan.sides[i].space };
     s->sides = sides;
@@ -157,17 +147,17 @@ static tn_status load_study(tn_lab *lab, int64_t id, tn_study *s)
     sqlite3_stmt *q;
     bool row;
     TN_RETURN_IF(
-        tn__db_ask(lab,
-                   "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?", &q,
-                   TN_DB_VALUES(TN_DB_INT(id))));
+        tn__db_query(lab,
+                     "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?",
+                     &q, TN_DB_VALUES(TN_DB_INT(id))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
-    if (!row) return tn_error(TN_BAD_FILE, "a study of %.640s went away while it was read: try again", lab->path);
+    if (!row) return tn_error(TN_BAD_FILE, "a study of %.640s was deleted while it was read: try again", lab->path);
     const tn_status st = fill_study(lab, q, s);
     sqlite3_reset(q);
     return st;
 }
 
-/* --- its trials ------------------------------------------------------------------------------------------------------- */
+/* --- its trials --------------------------------------------------------------------------------------------------- */
 
 static const char *no_error = "";
 
@@ -177,20 +167,20 @@ static tn_status read_trial(const tn_lab *lab, sqlite3_stmt *q, tn_study *s, tn_
                   kind = sqlite3_column_int64(q, 3);
     if (side < 0 || side >= (int64_t)s->n_sides || state < 0 || state >= TN_TRIAL_STATES || kind < 0 ||
         kind > TN_TRIAL_COMPARE)
-        return tn_error(TN_BAD_FILE, "%.640s: trial %lld has numbers that its study %s has no meaning for", lab->path,
+        return tn_error(TN_BAD_FILE, "%.640s: trial %lld has values out of range for study %s", lab->path,
                         (long long)sqlite3_column_int64(q, 0), s->name);
     const size_t dims = s->sides[side].space.n, m = s->n_objectives;
     if ((sqlite3_column_type(q, 7) != SQLITE_NULL && !tn__numbers_whole(tn__db_text(q, 7), dims)) ||
         (sqlite3_column_type(q, 8) != SQLITE_NULL && !tn__numbers_whole(tn__db_text(q, 8), m)))
         return tn_error(
             TN_BAD_FILE,
-            "%.640s is damaged (trial %lld has not the numbers that its study asks for): restore it from a copy",
+            "%.640s is damaged (trial %lld does not have the values that its study needs): restore it from a copy",
             lab->path, (long long)sqlite3_column_int64(q, 0));
     double *x = NULL, *y = tn_arena_alloc(&s->arena, sizeof *y * m);
-    if (!y) return out_of_memory(lab);
+    if (!y) return TN_MEMORY;
     if (sqlite3_column_type(q, 7) != SQLITE_NULL) {
         x = tn_arena_alloc(&s->arena, sizeof *x * (dims + 1));
-        if (!x) return out_of_memory(lab);
+        if (!x) return TN_MEMORY;
         tn__numbers_read(tn__db_text(q, 7), x, dims);
     }
     tn__numbers_read(tn__db_text(q, 8), y, m);
@@ -210,7 +200,7 @@ static tn_status read_trial(const tn_lab *lab, sqlite3_stmt *q, tn_study *s, tn_
                      .worker = sqlite3_column_int(q, 12),
                      .attempt = sqlite3_column_int(q, 13),
                      .error = error[0] ? tn_arena_strdup(&s->arena, error) : no_error };
-    return t->error ? TN_OK : out_of_memory(lab);
+    return t->error ? TN_OK : TN_MEMORY;
 }
 
 static int by_order(const void *a, const void *b)
@@ -225,29 +215,24 @@ static int by_order(const void *a, const void *b)
 static tn_status load_trials(tn_lab *lab, tn_study *s)
 {
     sqlite3_stmt *q;
-    bool row;
     int64_t count;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT count(*) FROM trial WHERE study = ?", &q, TN_DB_VALUES(TN_DB_INT(s->id))));
-    TN_RETURN_IF(tn__db_first(lab, q, &count));
+    tn_status st = TN_OK;
+    TN_RETURN_IF(
+        tn__db_first(lab, "SELECT count(*) FROM trial WHERE study = ?", 0, &count, TN_DB_VALUES(TN_DB_INT(s->id))));
     size_t n = 0, most = (size_t)count;
     tn_trial *list = tn_arena_alloc(&s->arena, sizeof *list * (most + 1));
-    if (!list) return out_of_memory(lab);
-    TN_RETURN_IF(tn__db_ask(
+    if (!list) return TN_MEMORY;
+    TN_RETURN_IF(tn__db_query(
         lab,
         "SELECT id, number, side, kind, state, config, seed, x, y, started, ended, seconds, worker, attempt, error "
         "FROM trial WHERE study = ?",
         &q, TN_DB_VALUES(TN_DB_INT(s->id))));
-    for (;;) {
-        TN_RETURN_IF(tn__db_step(lab, q, &row));
-        if (!row || n == most) break;
-        const tn_status st = read_trial(lab, q, s, &list[n]);
-        if (st != TN_OK) {
-            sqlite3_reset(q);
-            return st;
-        }
+    while (n < most && tn__db_next(lab, q, &st)) {
+        st = read_trial(lab, q, s, &list[n]);
         n++;
     }
     sqlite3_reset(q);
+    TN_RETURN_IF(st);
     qsort(list, n, sizeof *list, by_order);
     s->trials = list;
     s->n = n;
@@ -278,7 +263,7 @@ void tn_study_free(tn_study *s)
     tn_free(s);
 }
 
-/* --- curves ----------------------------------------------------------------------------------------------------------- */
+/* --- curves ------------------------------------------------------------------------------------------------------- */
 
 typedef struct curve {
     const char *name[TN_REPORT_METRICS];
@@ -295,8 +280,8 @@ static tn_status add_row(const tn_lab *lab, sqlite3_stmt *q, tn_arena *arena, cu
     json_t *v, *all = tn_json_tree(text, strlen(text), 0, NULL);
     if (!json_is_object(all)) {
         json_decref(all);
-        return tn_error(TN_BAD_FILE,
-                        "%.640s: a report is not a JSON object: the database was changed by something else", lab->path);
+        return tn_error(TN_BAD_FILE, "%.640s: a report is not a JSON object: another program changed the database",
+                        lab->path);
     }
     double *to = c->value + c->n * TN_REPORT_METRICS;
     for (size_t i = 0; i < TN_REPORT_METRICS; i++) to[i] = NAN;
@@ -310,7 +295,7 @@ static tn_status add_row(const tn_lab *lab, sqlite3_stmt *q, tn_arena *arena, cu
         if (i == TN_REPORT_METRICS) continue;
         if (i == c->metrics && !(c->name[c->metrics++] = tn_arena_strdup(arena, key))) {
             json_decref(all);
-            return out_of_memory(lab);
+            return TN_MEMORY;
         }
         if (json_is_number(v)) to[i] = json_number_value(v);
     }
@@ -319,11 +304,11 @@ static tn_status add_row(const tn_lab *lab, sqlite3_stmt *q, tn_arena *arena, cu
     return TN_OK;
 }
 
-static tn_status finish_curve(const tn_lab *lab, const curve *c, tn_arena *arena, tn_trial_curve *out)
+static tn_status finish_curve(const curve *c, tn_arena *arena, tn_trial_curve *out)
 {
     const char **name = tn_arena_alloc(arena, sizeof *name * (c->metrics + 1));
     double *value = tn_arena_alloc(arena, sizeof *value * (c->n * c->metrics + 1));
-    if (!name || !value) return out_of_memory(lab);
+    if (!name || !value) return TN_MEMORY;
     memcpy(name, c->name, sizeof *name * c->metrics);
     for (size_t i = 0; i < c->n; i++)
         memcpy(value + i * c->metrics, c->value + i * TN_REPORT_METRICS, sizeof *value * c->metrics);
@@ -340,27 +325,22 @@ static tn_status finish_curve(const tn_lab *lab, const curve *c, tn_arena *arena
 tn_status tn_lab_curve(tn_lab *lab, int64_t trial, tn_arena *arena, tn_trial_curve *out)
 {
     sqlite3_stmt *q;
-    bool row;
     curve c = { .n = 0 };
     int64_t count;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT count(*) FROM report WHERE trial = ?", &q, TN_DB_VALUES(TN_DB_INT(trial))));
-    TN_RETURN_IF(tn__db_first(lab, q, &count));
+    TN_RETURN_IF(
+        tn__db_first(lab, "SELECT count(*) FROM report WHERE trial = ?", 0, &count, TN_DB_VALUES(TN_DB_INT(trial))));
     c.most = (size_t)count;
     c.step = tn_arena_alloc(arena, sizeof *c.step * (c.most + 1));
     c.epoch = tn_arena_alloc(arena, sizeof *c.epoch * (c.most + 1));
     c.seconds = tn_arena_alloc(arena, sizeof *c.seconds * (c.most + 1));
+    if (!c.step || !c.epoch || !c.seconds) return TN_MEMORY;
+    TN_RETURN_IF(tn__db_query(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q,
+                              TN_DB_VALUES(TN_DB_INT(trial))));
     c.value = tn_alloc(sizeof *c.value * TN_REPORT_METRICS * (c.most + 1));
-    tn_status s = c.step && c.epoch && c.seconds && c.value ? TN_OK : out_of_memory(lab);
-    if (s == TN_OK)
-        s = tn__db_ask(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q,
-                       TN_DB_VALUES(TN_DB_INT(trial)));
-    for (row = true; s == TN_OK && row;) {
-        s = tn__db_step(lab, q, &row);
-        if (s != TN_OK || !row || c.n == c.most) break;
-        s = add_row(lab, q, arena, &c);
-    }
-    if (s == TN_OK) s = finish_curve(lab, &c, arena, out);
-    if (c.value) sqlite3_reset(q);
+    tn_status s = c.value ? TN_OK : TN_MEMORY;
+    while (c.n < c.most && tn__db_next(lab, q, &s)) s = add_row(lab, q, arena, &c);
+    sqlite3_reset(q);
+    if (s == TN_OK) s = finish_curve(&c, arena, out);
     tn_free(c.value);
     return s;
 }

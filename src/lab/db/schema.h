@@ -1,15 +1,23 @@
-/* The tables of a laboratory's database. Plain SQL works on it: x and y are JSON arrays of numbers (null: not there, or not known) in the
- * order of the study's dimensions and objectives; value is a JSON object. States and kinds are the numbers of lab.h. Rows have
- * a sum (row_sum.h). */
+/* The tables of a lab database. x and y are JSON arrays of numbers (null: off, or unknown) in the order of the
+ * study's dimensions and objectives; value is a JSON object. States and kinds are the numbers of records.h. */
 #ifndef TN_LAB_SCHEMA_H
 #define TN_LAB_SCHEMA_H
 
-#include "lab/db/row_sum.h"
+/* Checksums of rows find a changed byte that SQLite itself would not notice. Our statements compute them, not the
+ * schema, so other programs can still read the database. They find damage, not attacks.
+ *
+ * A statement that changes a row sets its checksum to NULL, and the next one restores it: a process killed in
+ * between leaves no wrong one. */
+#define TN_STUDY_SUM "tn_sum(id, name, path, text, overrides, kinds, planned, created, spent)"
+#define TN_TRIAL_SUM                                                                                                   \
+    "tn_sum(id, study, side, kind, number, state, config, seed, x, y, parameters, started, begun, ended, seconds, "    \
+    "worker, attempt, error)"
+#define TN_REPORT_SUM "tn_sum(trial, rung, step, epoch, seconds, score, value)"
 
 #define TN_LAB_APPLICATION 0x546e4c62 /* "TnLb" */
 enum { TN_LAB_VERSION = 2 };          /* 1: without sums */
 
-/* Comparisons have numbers of their own: (kind = 2). Open trials are few, whatever the size of a study: claiming looks at those alone. */
+/* Comparisons (kind = 2) are numbered separately. Open trials are few, and claiming reads only those. */
 static const char tn_lab_schema[] =
     "CREATE TABLE study(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, path TEXT NOT NULL, text TEXT NOT NULL,\n"
     "  overrides TEXT NOT NULL, kinds TEXT NOT NULL, planned INTEGER NOT NULL, created REAL NOT NULL,\n"

@@ -1,4 +1,4 @@
-/* Studies in the database: begun once, found again, filled with trials. */
+/* Studies in the database: creating, finding, adding trials. */
 #include "lab/db/db.h"
 #include "lab/db/trials.h"
 
@@ -31,15 +31,14 @@ static char *kinds_of(tn_arena *arena, const tn_study_plan *p)
 
 static tn_status find(tn_lab *lab, const char *name, bool *found)
 {
-    sqlite3_stmt *q;
     int64_t n = 0;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT 1 FROM study WHERE name = ?", &q, TN_DB_VALUES(TN_DB_TEXT(name))));
-    TN_RETURN_IF(tn__db_first(lab, q, &n));
+    TN_RETURN_IF(tn__db_first(lab, "SELECT 1 FROM study WHERE name = ?", 0, &n, TN_DB_VALUES(TN_DB_TEXT(name))));
     *found = n > 0;
     return TN_OK;
 }
 
-/* The one that is there must be the one that is meant: trials of two studies in one table would say nothing of either. */
+/* The one that is there must be the one that is meant: trials of two studies in one table would say nothing of
+ * either. */
 static tn_status same_study(tn_lab *lab, const tn_study_plan *p, int64_t *id)
 {
     tn_study *there = NULL;
@@ -47,11 +46,10 @@ static tn_status same_study(tn_lab *lab, const tn_study_plan *p, int64_t *id)
     tn_study_plan before;
     TN_RETURN_IF(tn_lab_load(lab, p->name, &there));
     tn_status s = tn__study_plan_of(there, &arena, &before);
-    if (s == TN_OK && strcmp(before.essence, p->essence) != 0)
+    if (s == TN_OK && strcmp(before.fingerprint, p->fingerprint) != 0)
         s = tn_error(TN_USAGE,
-                     "study %s of %.640s was begun with other words (%.300s has changed, or other key=value were "
-                     "given): name this one otherwise with "
-                     "`study: NAME`, or put it elsewhere with --db=FILE",
+                     "study %s in %.640s was started with other settings (%.300s has changed, or other key=value were "
+                     "given): rename this one with `study: NAME`, or use another database with --db=FILE",
                      p->name, lab->path, p->file);
     if (s == TN_OK) *id = there->id;
     tn_arena_free(&arena);
@@ -85,17 +83,14 @@ tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, co
     return s;
 }
 
-/* --- trials ----------------------------------------------------------------------------------------------------------- */
+/* --- trials ------------------------------------------------------------------------------------------------------- */
 
 /* Numbers of a series are without gaps: the next one is how many there are. */
 static tn_status count_of(tn_lab *lab, int64_t study, size_t side, bool compare, int64_t *n)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(
-        tn__db_ask(lab,
-                   "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", &q,
-                   TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare))));
-    return tn__db_first(lab, q, n);
+    return tn__db_first(
+        lab, "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", 0, n,
+        TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare)));
 }
 
 static tn_status add_trial(tn_lab *lab, int64_t study, size_t side, tn_trial_kind kind, int64_t number, int64_t config,
@@ -148,8 +143,8 @@ tn_status tn_lab_spend(tn_lab *lab, int64_t study, double seconds, double *spent
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_ask(lab, "UPDATE study SET spent = spent + ?2, sum = NULL WHERE id = ?1 RETURNING spent", &q,
-                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_NUM(seconds))));
+    TN_RETURN_IF(tn__db_query(lab, "UPDATE study SET spent = spent + ?2, sum = NULL WHERE id = ?1 RETURNING spent", &q,
+                              TN_DB_VALUES(TN_DB_INT(study), TN_DB_NUM(seconds))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (!row) return TN_OK;
     *spent = tn__db_number(q, 0);

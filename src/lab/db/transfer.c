@@ -1,5 +1,5 @@
-/* The best points of one study as the first trials of another. */
-#include "lab/db/transfer.h"
+/* Transfer: the best points of one study become the first trials of another. */
+#include "lab/db/trials.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static const tn_trial *next_best(const tn_study *from, const tn_study_plan *p, s
 static tn_status give_side(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, const tn_study *from)
 {
     const tn_space *space = &p->sides[side].space;
-    const tn_seen none = { .objectives = p->n_objectives };
+    const tn_observed none = { .objectives = p->n_objectives };
     double *x = tn_alloc(sizeof *x * (space->n + 1));
     const tn_trial *t = NULL;
     tn_status s = x ? TN_OK : TN_MEMORY;

@@ -1,4 +1,4 @@
-/* Workers and claims. */
+/* Workers, and how they claim trials. */
 #include "lab/db/trials.h"
 
 #include "lab/db/db.h"
@@ -11,7 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* --- workers ---------------------------------------------------------------------------------------------------------- */
+/* --- workers ------------------------------------------------------------------------------------------------------ */
 
 /* Within which a process number means one process: machine, boot, and the numbers' own space (containers). */
 static void host_name(char host[160])
@@ -48,108 +48,77 @@ static bool is_rebooted(const char *host, const char *theirs)
 }
 
 /* Those whose process is no more, where that can be seen: nobody has to wait for their hearts. */
-static tn_status bury_dead(tn_lab *lab, const char *host)
+static tn_status mark_dead_workers(tn_lab *lab, const char *host)
 {
     sqlite3_stmt *q;
-    bool row = true;
+    tn_status s = TN_OK;
     int64_t dead[64];
     size_t n = 0;
     TN_RETURN_IF(tn__db_get(lab, "SELECT id, pid, host FROM worker WHERE gone = 0", &q));
-    while (row && n < sizeof dead / sizeof *dead) {
-        TN_RETURN_IF(tn__db_step(lab, q, &row));
-        if (!row) break;
+    while (n < sizeof dead / sizeof *dead && tn__db_next(lab, q, &s)) {
         const char *theirs = tn__db_text(q, 2);
         if (strcmp(host, theirs) == 0 ? is_dead((pid_t)sqlite3_column_int64(q, 1)) : is_rebooted(host, theirs))
             dead[n++] = sqlite3_column_int64(q, 0);
     }
     sqlite3_reset(q);
-    for (size_t i = 0; i < n; i++) TN_RETURN_IF(tn_lab_leave(lab, dead[i]));
-    return TN_OK;
+    for (size_t i = 0; s == TN_OK && i < n; i++) s = tn_lab_leave(lab, dead[i]);
+    return s;
 }
 
 tn_status tn_lab_join(tn_lab *lab, int64_t *worker)
 {
-    sqlite3_stmt *q;
     char host[160];
     host_name(host);
-    TN_RETURN_IF(bury_dead(lab, host));
-    TN_RETURN_IF(tn__db_get(lab, "INSERT INTO worker(pid, host, started, beat) VALUES(?1, ?2, ?3, ?3)", &q));
-    sqlite3_bind_int64(q, 1, getpid());
-    sqlite3_bind_text(q, 2, host, -1, SQLITE_TRANSIENT);
-    sqlite3_bind_double(q, 3, tn__unix_s());
-    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    TN_RETURN_IF(mark_dead_workers(lab, host));
+    TN_RETURN_IF(tn__db_do(lab, "INSERT INTO worker(pid, host, started, beat) VALUES(?1, ?2, ?3, ?3)",
+                           TN_DB_VALUES(TN_DB_INT(getpid()), TN_DB_TEXT(host), TN_DB_NUM(tn__unix_s()))));
     *worker = sqlite3_last_insert_rowid(lab->db);
     return TN_OK;
 }
 
 tn_status tn_lab_beat(tn_lab *lab, int64_t worker)
 {
-    sqlite3_stmt *q;
     char host[160];
     host_name(host);
-    TN_RETURN_IF(bury_dead(lab, host));
-    /* Always another number, though the clock may be set back to just this one; and whoever was taken for dead is alive. */
-    TN_RETURN_IF(tn__db_get(
-        lab, "UPDATE worker SET beat = CASE beat WHEN ?2 THEN ?2 + 0.001 ELSE ?2 END, gone = 0 WHERE id = ?1", &q));
-    sqlite3_bind_int64(q, 1, worker);
-    sqlite3_bind_double(q, 2, tn__unix_s());
-    return tn__db_run(lab, q, NULL);
+    TN_RETURN_IF(mark_dead_workers(lab, host));
+    /* Always another number, though the clock may be set back to just this one; and whoever was taken for dead is
+     * alive. */
+    return tn__db_do(lab,
+                     "UPDATE worker SET beat = CASE beat WHEN ?2 THEN ?2 + 0.001 ELSE ?2 END, gone = 0 WHERE id = ?1",
+                     TN_DB_VALUES(TN_DB_INT(worker), TN_DB_NUM(tn__unix_s())));
 }
 
 tn_status tn_lab_leave(tn_lab *lab, int64_t worker)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET gone = 1 WHERE id = ?", &q));
-    sqlite3_bind_int64(q, 1, worker);
-    return tn__db_run(lab, q, NULL);
+    return tn__db_do(lab, "UPDATE worker SET gone = 1 WHERE id = ?", TN_DB_VALUES(TN_DB_INT(worker)));
 }
 
-tn_status tn_lab_bury(tn_lab *lab, int64_t pid)
+tn_status tn_lab_mark_dead(tn_lab *lab, int64_t pid)
 {
-    sqlite3_stmt *q;
     char host[160];
     host_name(host);
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET gone = 1 WHERE pid = ? AND host = ? AND gone = 0", &q));
-    sqlite3_bind_int64(q, 1, pid);
-    sqlite3_bind_text(q, 2, host, -1, SQLITE_TRANSIENT);
-    return tn__db_run(lab, q, NULL);
+    return tn__db_do(lab, "UPDATE worker SET gone = 1 WHERE pid = ? AND host = ? AND gone = 0",
+                     TN_DB_VALUES(TN_DB_INT(pid), TN_DB_TEXT(host)));
 }
 
-/* --- claiming --------------------------------------------------------------------------------------------------------- */
+/* --- claiming ----------------------------------------------------------------------------------------------------- */
 
 /* Waiting, or of nobody who is alive. */
 #define FREE "(state = 0 OR worker NOT IN (SELECT id FROM worker WHERE gone = 0))"
 #define OPEN "study = ?1 AND (kind = 2) = ?2 AND side = ?3 AND state < 2 AND number < ?4"
 
-static void bind_open(sqlite3_stmt *q, int64_t study, bool compare, size_t side, int64_t most)
-{
-    sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_int(q, 2, compare);
-    sqlite3_bind_int64(q, 3, (int64_t)side);
-    sqlite3_bind_int64(q, 4, most > 0 ? most : INT64_MAX);
-}
-
-static tn_status first_number(tn_lab *lab, sqlite3_stmt *q, int64_t *out)
-{
-    bool row;
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    *out = row ? sqlite3_column_int64(q, 0) : -1;
-    sqlite3_reset(q);
-    return TN_OK;
-}
+#define OPEN_VALUES(study, compare, side, most)                                                                        \
+    TN_DB_INT(study), TN_DB_INT(compare), TN_DB_INT(side), TN_DB_INT((most) > 0 ? (most) : INT64_MAX)
 
 /* The first of the side that has not ended, and the first that can be claimed; -1: none. */
-static tn_status look(tn_lab *lab, int64_t study, size_t side, const tn_portion *of, int64_t *open, int64_t *free)
+static tn_status look(tn_lab *lab, int64_t study, size_t side, const tn_trial_filter *of, int64_t *open, int64_t *free)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " ORDER BY number LIMIT 1", &q));
-    bind_open(q, study, of->compare, side, of->most);
-    TN_RETURN_IF(first_number(lab, q, open));
     *free = -1;
+    TN_RETURN_IF(tn__db_first(lab, "SELECT number FROM trial WHERE " OPEN " ORDER BY number LIMIT 1", -1, open,
+                              TN_DB_VALUES(OPEN_VALUES(study, of->compare, side, of->most))));
     if (*open < 0) return TN_OK;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1", &q));
-    bind_open(q, study, of->compare, side, of->most);
-    return first_number(lab, q, free);
+    return tn__db_first(lab, "SELECT number FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1", -1, free,
+                        TN_DB_VALUES(OPEN_VALUES(study, of->compare, side, of->most)));
 }
 
 /* `ended`: all trials below it have. */
@@ -160,7 +129,7 @@ static bool may_start(const tn_study_plan *p, int64_t number, int64_t ended)
 }
 
 /* The side whose next trial has the lowest number. */
-static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, const tn_portion *of, size_t *side,
+static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, const tn_trial_filter *of, size_t *side,
                         int64_t *number, tn_claimed *got)
 {
     int64_t best = -1;
@@ -203,15 +172,14 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_get(lab,
-                            "UPDATE trial SET state = 1, worker = ?5, attempt = attempt + 1, begun = ?6, started = "
-                            "coalesce(started, ?6), sum = NULL "
-                            "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
-                            "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x",
-                            &q));
-    bind_open(q, study, compare, side, number + 1);
-    sqlite3_bind_int64(q, 5, worker);
-    sqlite3_bind_double(q, 6, tn__unix_s());
+    TN_RETURN_IF(tn__db_query(lab,
+                              "UPDATE trial SET state = 1, worker = ?5, attempt = attempt + 1, begun = ?6, started = "
+                              "coalesce(started, ?6), sum = NULL "
+                              "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
+                              "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x",
+                              &q,
+                              TN_DB_VALUES(OPEN_VALUES(study, compare, side, number + 1), TN_DB_INT(worker),
+                                           TN_DB_NUM(tn__unix_s()))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     *got = row ? TN_CLAIM_GOT : TN_CLAIM_WAIT; /* another one was quicker */
     if (!row) return TN_OK;
@@ -220,7 +188,7 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
     return tn__db_sum_trial(lab, out->trial);
 }
 
-tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_portion *of,
+tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_trial_filter *of,
                        tn_claim *out, double *x, tn_claimed *got)
 {
     size_t side = 0;
@@ -235,18 +203,19 @@ tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64
     return tn__db_end(lab, s);
 }
 
-/* --- what samplers see ------------------------------------------------------------------------------------------------ */
+/* --- what samplers see -------------------------------------------------------------------------------------------- */
 
-void tn_seen_free(tn_seen_store *store)
+void tn_observed_free(tn_observed_store *store)
 {
     tn_free(store->x);
     tn_free(store->y);
     tn_free(store->pruned);
-    *store = (tn_seen_store){ 0 };
+    *store = (tn_observed_store){ 0 };
 }
 
-/* In the samplers' direction. One that failed, or took too long, or has no number for an objective, is as bad as can be. */
-static void see(sqlite3_stmt *q, const tn_study_plan *p, size_t dims, double *x, double *y, bool *pruned)
+/* In the samplers' direction. One that failed, or took too long, or has no number for an objective, is as bad as can
+ * be. */
+static void read_observed(sqlite3_stmt *q, const tn_study_plan *p, size_t dims, double *x, double *y, bool *pruned)
 {
     const tn_trial_state state = (tn_trial_state)sqlite3_column_int(q, 0);
     bool known = state == TN_TRIAL_DONE || state == TN_TRIAL_PRUNED;
@@ -257,38 +226,33 @@ static void see(sqlite3_stmt *q, const tn_study_plan *p, size_t dims, double *x,
     for (size_t k = 0; k < p->n_objectives; k++) y[k] = !known ? INFINITY : p->objectives[k].maximise ? -y[k] : y[k];
 }
 
-tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n, tn_seen_store *store,
-                      tn_seen *out)
+tn_status tn_lab_observed(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n,
+                          tn_observed_store *store, tn_observed *out)
 {
     const size_t dims = p->sides[side].space.n, m = p->n_objectives, wanted = (size_t)n;
     sqlite3_stmt *q;
-    bool row;
-    *out = (tn_seen){ .objectives = m };
+    tn_status s = TN_OK;
+    *out = (tn_observed){ .objectives = m };
     if (n <= 0) return TN_OK;
     TN_RETURN_IF(tn_grow((void **)&store->x, &store->capacity_x, wanted * dims, sizeof *store->x));
     TN_RETURN_IF(tn_grow((void **)&store->y, &store->capacity_y, wanted * m, sizeof *store->y));
     TN_RETURN_IF(tn_grow((void **)&store->pruned, &store->capacity_pruned, wanted, sizeof *store->pruned));
     if (store->n < wanted) {
-        TN_RETURN_IF(tn__db_get(lab,
-                                "SELECT state, x, y FROM trial WHERE study = ?1 AND side = ?2 AND (kind = 2) = 0 AND "
-                                "number >= ?3 AND number < ?4 "
-                                "ORDER BY number",
-                                &q));
-        sqlite3_bind_int64(q, 1, study);
-        sqlite3_bind_int64(q, 2, (int64_t)side);
-        sqlite3_bind_int64(q, 3, (int64_t)store->n);
-        sqlite3_bind_int64(q, 4, n);
-        for (;;) {
-            TN_RETURN_IF(tn__db_step(lab, q, &row));
-            if (!row) break;
-            if (store->n < wanted) {
-                see(q, p, dims, store->x + store->n * dims, store->y + store->n * m, &store->pruned[store->n]);
-                store->n++;
-            }
+        TN_RETURN_IF(tn__db_query(lab,
+                                  "SELECT state, x, y FROM trial WHERE study = ?1 AND side = ?2 AND (kind = 2) = 0 AND "
+                                  "number >= ?3 AND number < ?4 "
+                                  "ORDER BY number",
+                                  &q,
+                                  TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(store->n), TN_DB_INT(n))));
+        while (tn__db_next(lab, q, &s)) {
+            if (store->n == wanted) continue;
+            read_observed(q, p, dims, store->x + store->n * dims, store->y + store->n * m, &store->pruned[store->n]);
+            store->n++;
         }
+        TN_RETURN_IF(s);
         if (store->n < wanted)
             return tn_error(TN_BAD_FILE, "%.640s: trials of study %s are missing", lab->path, p->name);
     }
-    *out = (tn_seen){ .n = wanted, .objectives = m, .x = store->x, .y = store->y, .pruned = store->pruned };
+    *out = (tn_observed){ .n = wanted, .objectives = m, .x = store->x, .y = store->y, .pruned = store->pruned };
     return TN_OK;
 }

@@ -1,22 +1,24 @@
-/* Is a database whole? SQLite's own check of its pages, then what only we can know: tables as we made them, sums of rows, references, and numbers
- * without gaps. One pass over the file, in one read transaction: a study may run beside it. */
+/* Checking a database: SQLite's own integrity check, then the schema, checksums of rows, references, and trial
+ * numbers without gaps. One read transaction, so a study may run at the same time. */
 #include "lab/db/db.h"
 #include "lab/db/schema.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 static tn_status damaged(const tn_lab *lab, const char *what)
 {
-    char line[TN_DB_WORDS];
-    tn__db_words(what, line);
+    char line[TN_DB_MESSAGE];
+    tn__db_message(what, line);
     return tn_error(
         TN_BAD_FILE,
         "%.640s is damaged (%s): restore it from a copy, or save what can be read with `sqlite3 FILE .recover`",
         lab->path, line);
 }
 
-/* The first column of the first row as text, "" where there is none. A statement that cannot be prepared names a column that is not there. */
+/* The first column of the first row as text, "" where there is none. A statement that cannot be prepared names a
+ * column that is not there. */
 static tn_status first_text(tn_lab *lab, const char *sql, char *out, size_t size)
 {
     sqlite3_stmt *q = NULL;
@@ -31,7 +33,34 @@ static tn_status first_text(tn_lab *lab, const char *sql, char *out, size_t size
     return s;
 }
 
-/* --- the schema ------------------------------------------------------------------------------------------------------- */
+/* --- sums of rows ------------------------------------------------------------------------------------------------- */
+
+static void sum(sqlite3_context *to, int n, sqlite3_value **v)
+{
+    uint64_t h = (uint64_t)n;
+    for (int i = 0; i < n; i++) {
+        const int type = sqlite3_value_type(v[i]);
+        const uint64_t seed = h * 31 + (uint64_t)type; /* so that 1 and '1', '' and NULL differ */
+        if (type == SQLITE_INTEGER || type == SQLITE_FLOAT) {
+            const sqlite3_int64 whole = type == SQLITE_INTEGER ? sqlite3_value_int64(v[i]) : 0;
+            const double number =
+                type == SQLITE_FLOAT ? sqlite3_value_double(v[i]) + 0.0 : 0; /* -0 is read back as 0 */
+            h = XXH3_64bits_withSeed(type == SQLITE_INTEGER ? (const void *)&whole : &number, 8, seed);
+        } else {
+            const void *bytes = type == SQLITE_NULL ? NULL : sqlite3_value_blob(v[i]);
+            h = XXH3_64bits_withSeed(bytes ? bytes : "", bytes ? (size_t)sqlite3_value_bytes(v[i]) : 0, seed);
+        }
+    }
+    sqlite3_result_int64(to, (sqlite3_int64)h);
+}
+
+int tn__row_sum_register(sqlite3 *db)
+{
+    return sqlite3_create_function_v2(db, "tn_sum", -1, SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, NULL,
+                                      sum, NULL, NULL, NULL);
+}
+
+/* --- the schema --------------------------------------------------------------------------------------------------- */
 
 /* A column that was added later stands where SQLite put it; spaces and line breaks may be others. */
 static bool same_words(const char *a, const char *b)
@@ -60,7 +89,7 @@ static tn_status same_tables(tn_lab *lab, sqlite3 *ours)
         const bool there =
             sqlite3_step(theirs) == SQLITE_ROW && same_words(tn__db_text(mine, 1), tn__db_text(theirs, 0));
         sqlite3_reset(theirs);
-        if (!there) TN_TRY(damaged(lab, "its tables are not those that tenon makes"));
+        if (!there) TN_TRY(damaged(lab, "its tables do not match the schema"));
     }
 done:
     sqlite3_finalize(mine);
@@ -68,14 +97,15 @@ done:
     return s;
 }
 
-/* Compared with tables that are made in memory. Views and indices of the user's own are let be; triggers would act on what we write. */
+/* Compared with tables that are made in memory. Views and indices of the user's own are let be; triggers would act
+ * on what we write. */
 static tn_status check_schema(tn_lab *lab)
 {
     sqlite3 *ours = NULL;
     char found[128];
     TN_RETURN_IF(first_text(lab, "SELECT name FROM sqlite_schema WHERE type = 'trigger'", found, sizeof found));
     if (found[0])
-        return tn_error(TN_BAD_FILE, "%.640s has a trigger (%.60s), which tenon never makes: drop it with `sqlite3`",
+        return tn_error(TN_BAD_FILE, "%.640s has a trigger (%.60s), which tenon never creates: drop it with `sqlite3`",
                         lab->path, found);
     tn_status s = TN_OK;
     if (sqlite3_open(":memory:", &ours) != SQLITE_OK ||
@@ -87,7 +117,7 @@ static tn_status check_schema(tn_lab *lab)
     return s;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------------- */
+/* --- rows --------------------------------------------------------------------------------------------------------- */
 
 #define NO_OBJECT "CASE WHEN json_valid(value) THEN json_type(value) <> 'object' ELSE 1 END"
 
@@ -96,14 +126,14 @@ static const struct {
     int64_t since, until; /* versions of the tables */
     const char *sql;
 } checks[] = {
-    { 1, 2, "SELECT 'a row of ' || \"table\" || ' belongs to nothing' FROM pragma_foreign_key_check LIMIT 1" },
+    { 1, 2, "SELECT 'a row of ' || \"table\" || ' has no parent row' FROM pragma_foreign_key_check LIMIT 1" },
     { 1, 2,
-      "SELECT 'trial ' || id || ' compares one that is not there' FROM trial WHERE config <> 0 AND config NOT IN "
+      "SELECT 'trial ' || id || ' repeats a trial that does not exist' FROM trial WHERE config <> 0 AND config NOT IN "
       "(SELECT id FROM trial) LIMIT 1" },
     { 1, 2,
       "SELECT 'trials of study ' || study || ' are missing' FROM trial GROUP BY study, side, kind = 2 HAVING "
       "min(number) <> 0 OR max(number) <> count(*) - 1 LIMIT 1" },
-    { 1, 2, "SELECT 'trial ' || id || ' has impossible numbers' FROM trial WHERE attempt < 0 OR worker < 0 LIMIT 1" },
+    { 1, 2, "SELECT 'trial ' || id || ' has impossible values' FROM trial WHERE attempt < 0 OR worker < 0 LIMIT 1" },
     { 1, 1, "SELECT 'a report of trial ' || trial || ' is not a JSON object' FROM report WHERE " NO_OBJECT " LIMIT 1" },
     { 2, 2,
       "SELECT 'a report of trial ' || trial || ' is not a JSON object' FROM report WHERE sum IS NULL AND " NO_OBJECT

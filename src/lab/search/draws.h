@@ -1,7 +1,7 @@
-/* Random numbers of the lab, in double precision: what is drawn depends on (seed, name, number) and on how many were drawn before, on
- * nothing else. A sampler opens one for each trial, so a trial's point never depends on how often others drew. */
-#ifndef TN_LAB_LOTS_H
-#define TN_LAB_LOTS_H
+/* Random numbers of the lab, in double precision. A draw depends on (seed, name, number) and on how many were drawn
+ * before it. A sampler opens a stream for each trial, so a point never depends on how often other trials drew. */
+#ifndef TN_LAB_DRAWS_H
+#define TN_LAB_DRAWS_H
 
 #include "base/rng.h"
 

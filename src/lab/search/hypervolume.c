@@ -1,6 +1,6 @@
-/* The exact hypervolume, by slices (While, Bradstreet and Barone 2012): points sorted from the worst in the last objective to the best,
- * each adds the box that only it and worse ones cover. The better points, clipped to that box, all have its last value, so what they cover of it is a
- * volume in one objective less, down to a sweep over two. Exact up to rounding; the order of sums is that of the values. */
+/* The exact hypervolume, by slices (While, Bradstreet and Barone 2012): from the worst point in the last objective
+ * to the best, each adds its box minus what better points, clipped to it, cover: a volume in one objective less,
+ * down to a sweep over two. */
 #include "lab/search/pareto.h"
 
 #include "base/alloc.h"
@@ -9,8 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Work space of one level: its points and their order. Level d holds points of d objectives; one sort is over before the next level begins,
- * but rows must outlive it. */
+/* Work space of level d, which holds points of d objectives. */
 typedef struct level {
     double *p;       /* (n, m) */
     tn_keyed *order; /* (n) */
@@ -23,7 +22,7 @@ typedef struct volume {
     level *levels; /* (m + 1) */
 } volume;
 
-static bool covers(const double *a, const double *b, size_t d)
+static bool weakly_dominates(const double *a, const double *b, size_t d)
 {
     for (size_t k = 0; k < d; k++)
         if (a[k] > b[k]) return false;
@@ -44,7 +43,8 @@ static double sweep_two(const volume *v, level *l, size_t n)
     return sum;
 }
 
-/* Into the level of d - 1 objectives: the later points clipped to the box of `worst`, without those that another covers. */
+/* Into the level of d - 1 objectives: the later points clipped to the box of `worst`, without those that another
+ * covers. */
 static size_t clip(const volume *v, const double *worst, const double *later, size_t n, size_t d)
 {
     const size_t m = v->m, e = d - 1;
@@ -54,11 +54,11 @@ static size_t clip(const volume *v, const double *worst, const double *later, si
         double q[16];
         bool covered = false;
         for (size_t k = 0; k < e; k++) q[k] = fmax(worst[k], later[i * m + k]);
-        for (size_t j = 0; j < kept && !covered; j++) covered = covers(out + j * m, q, e);
+        for (size_t j = 0; j < kept && !covered; j++) covered = weakly_dominates(out + j * m, q, e);
         if (covered) continue;
         size_t w = 0; /* those that q covers leave */
         for (size_t j = 0; j < kept; j++) {
-            if (covers(q, out + j * m, e)) continue;
+            if (weakly_dominates(q, out + j * m, e)) continue;
             if (w != j) memcpy(out + w * m, out + j * m, e * sizeof *out);
             w++;
         }
@@ -115,8 +115,8 @@ tn_status tn_hypervolume(const double *y, size_t n, size_t m, const double *refe
 {
     enum { MOST = 16 };
     tn_status s = TN_OK;
+    tn_arena a = { 0 };
     level levels[MOST + 1] = { { 0 } };
-    bool *on = NULL;
     size_t c = 0, cells, bytes;
     if (m < 1 || m > MOST) return tn_error(TN_USAGE, "a hypervolume has 1 to %d objectives, not %zu", MOST, m);
     for (size_t k = 0; k < m; k++)
@@ -128,28 +128,22 @@ tn_status tn_hypervolume(const double *y, size_t n, size_t m, const double *refe
     }
     if (!tn_mul_ok(n, m, &cells) || !tn_mul_ok(cells + 1, sizeof(double), &bytes))
         return tn_error(TN_MEMORY, "%zu points are too many", n);
-    if (!(on = tn_alloc(n + 1))) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
-    if (!(levels[m].p = tn_alloc(bytes))) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
+    bool *on = tn_arena_alloc(&a, n + 1);
+    if (!on || !(levels[m].p = tn_arena_alloc(&a, bytes))) TN_TRY(TN_MEMORY);
     TN_TRY(gather(y, n, m, reference, on, levels[m].p, &c));
     for (size_t d = 2; d <= m; d++) { /* only the front goes down the levels */
-        if (d < m) levels[d].p = tn_alloc((c * m + 1) * sizeof(double));
-        levels[d].sorted = tn_alloc((c * m + 1) * sizeof(double));
-        levels[d].order = tn_alloc((c + 1) * sizeof(tn_keyed));
-        if (!levels[d].p || !levels[d].sorted || !levels[d].order)
-            TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
+        if (d < m) levels[d].p = tn_arena_alloc(&a, (c * m + 1) * sizeof(double));
+        levels[d].sorted = tn_arena_alloc(&a, (c * m + 1) * sizeof(double));
+        levels[d].order = tn_arena_alloc(&a, (c + 1) * sizeof(tn_keyed));
+        if (!levels[d].p || !levels[d].sorted || !levels[d].order) TN_TRY(TN_MEMORY);
     }
     *out = measure(&(volume){ .m = m, .reference = reference, .levels = levels }, c, m);
 done:
-    for (size_t d = 0; d <= MOST; d++) {
-        tn_free(levels[d].p);
-        tn_free(levels[d].sorted);
-        tn_free(levels[d].order);
-    }
-    tn_free(on);
+    tn_arena_free(&a);
     return s;
 }
 
-/* --- a few points that stand for many --------------------------------------------------------------------------------------------- */
+/* --- a few points that stand for many ----------------------------------------------------------------------------- */
 
 typedef struct picking {
     const double *y; /* (n, m) */
@@ -190,7 +184,7 @@ static tn_status pick_next(picking *p, const size_t *picked, size_t count, size_
     }
 }
 
-static void worst_and_beyond(const double *y, size_t n, size_t m, double *reference)
+static void reference_of(const double *y, size_t n, size_t m, double *reference)
 {
     for (size_t k = 0; k < m; k++) {
         double lo = INFINITY, hi = -INFINITY;
@@ -202,20 +196,18 @@ static void worst_and_beyond(const double *y, size_t n, size_t m, double *refere
 tn_status tn_hypervolume_pick(const double *y, size_t n, size_t m, size_t k, size_t *picked)
 {
     tn_status s = TN_OK;
+    tn_arena a = { 0 };
     picking p = { .y = y, .n = n, .m = m };
     if (k > n) return tn_error(TN_INTERNAL, "%zu points cannot be picked from %zu", k, n);
-    p.reference = tn_alloc((m + 1) * sizeof *p.reference);
-    p.clipped = tn_alloc((k * m + 1) * sizeof *p.clipped);
-    p.gain = tn_alloc((n + 1) * sizeof *p.gain);
-    p.fresh = tn_alloc((n + 1) * sizeof *p.fresh);
-    if (!p.reference || !p.clipped || !p.gain || !p.fresh) TN_FAIL(TN_MEMORY, "no memory to pick from %zu points", n);
-    worst_and_beyond(y, n, m, p.reference);
+    p.reference = tn_arena_alloc(&a, (m + 1) * sizeof *p.reference);
+    p.clipped = tn_arena_alloc(&a, (k * m + 1) * sizeof *p.clipped);
+    p.gain = tn_arena_alloc(&a, (n + 1) * sizeof *p.gain);
+    p.fresh = tn_arena_alloc(&a, (n + 1) * sizeof *p.fresh);
+    if (!p.reference || !p.clipped || !p.gain || !p.fresh) TN_TRY(TN_MEMORY);
+    reference_of(y, n, m, p.reference);
     for (size_t i = 0; i < n; i++) TN_TRY(gain_of(&p, i, picked, 0, &p.gain[i]));
     for (size_t i = 0; i < k; i++) TN_TRY(pick_next(&p, picked, i, &picked[i]));
 done:
-    tn_free(p.reference);
-    tn_free(p.clipped);
-    tn_free(p.gain);
-    tn_free(p.fresh);
+    tn_arena_free(&a);
     return s;
 }

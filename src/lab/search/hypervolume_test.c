@@ -1,4 +1,5 @@
-/* Hypervolumes against inclusion and exclusion over all subsets, against counting the cells of a grid, and against volumes known in closed form. */
+/* Hypervolumes against inclusion and exclusion over all subsets, against counting the cells of a grid, and against
+ * volumes known in closed form. */
 #include "lab/search/pareto.h"
 
 #include "base/clock.h"

@@ -1,6 +1,5 @@
-/* Ranks of non-domination and crowding. Points are taken in lexicographic order, in which none is dominated by a later one; each joins the
- * first front without a dominator of it, found by bisection (Zhang, Tian, Cheng and Jin 2015). Invariant: a front with a dominator has only
- * fronts with dominators before it. */
+/* Non-domination ranks and crowding. Points are taken in lexicographic order, in which none is dominated by a later
+ * one; each joins the first front without a dominator, found by bisection (Zhang, Tian, Cheng and Jin 2015). */
 #include "lab/search/pareto.h"
 
 #include "base/alloc.h"
@@ -100,8 +99,7 @@ tn_status tn_pareto_ranks(const double *y, size_t n, size_t m, int *rank)
     row *rows = NULL;
     size_t *chains = NULL, k = 0;
     TN_TRY(sorted_rows(y, n, m, &rows, &k));
-    if (!(chains = tn_alloc((2 * k + 1) * sizeof *chains)))
-        TN_FAIL(TN_MEMORY, "no memory for the ranks of %zu points", n);
+    if (!(chains = tn_alloc((2 * k + 1) * sizeof *chains))) TN_TRY(TN_MEMORY);
     fronts f = { .rows = rows, .m = m, .last = chains, .before = chains + k };
     for (size_t i = 0; i < n; i++) rank[i] = -1;
     for (size_t i = 0; i < k; i++) {
@@ -123,7 +121,7 @@ tn_status tn_pareto_front(const double *y, size_t n, size_t m, bool *on)
     row *rows = NULL;
     size_t *chains = NULL, k = 0;
     TN_TRY(sorted_rows(y, n, m, &rows, &k));
-    if (!(chains = tn_alloc((k + 1) * sizeof *chains))) TN_FAIL(TN_MEMORY, "no memory for the front of %zu points", n);
+    if (!(chains = tn_alloc((k + 1) * sizeof *chains))) TN_TRY(TN_MEMORY);
     size_t none = SIZE_MAX;
     fronts f = { .rows = rows, .m = m, .last = &none, .before = chains, .count = 1 };
     for (size_t i = 0; i < n; i++) on[i] = k == 0; /* where none is finite, none dominates */

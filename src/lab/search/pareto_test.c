@@ -1,4 +1,5 @@
-/* Ranks against peeling by hand with every pair compared, on random sets with many ties; crowding against Deb's definition on a set worked by hand. */
+/* Ranks against peeling by hand with every pair compared, on random sets with many ties; crowding against Deb's
+ * definition on a set worked by hand. */
 #include "lab/search/pareto.h"
 
 #include "lab/search/draws.h"
@@ -73,7 +74,8 @@ static void ranks_equal_peeling(void **state)
 static void crowding_by_hand(void **state)
 {
     (void)state;
-    /* Front 0: (0,10) (1,6) (4,2) (10,0); front 1: (2,10) (10,6); one alone: (10,10); and one that failed. Widths 10 and 10, then 8 and 4. */
+    /* Front 0: (0,10) (1,6) (4,2) (10,0); front 1: (2,10) (10,6); one alone: (10,10); and one that failed. Widths 10
+     * and 10, then 8 and 4. */
     static const double y[] = { 4, 2, 10, 0, 0, 10, 1, 6, 2, 10, 10, 6, 10, 10, INFINITY, 1 };
     const int rank[] = { 0, 0, 0, 0, 1, 1, 2, 3 };
     int got[8];

@@ -1,8 +1,6 @@
-/* Parzen estimators: normal kernels cut off at 0 and 1, whose widths follow the spread of the points by Scott's rule; counted values get the
- * kernel's mass over their cell; choices get a share for every choice and the rest for the point's own. */
+/* Parzen estimators. Numbers have normal kernels truncated to [0,1], with widths by Scott's rule; stepped values get
+ * the mass of the kernel over their cell; choices mix the point's own choice with a uniform share. */
 #include "lab/search/parzen.h"
-
-#include "base/alloc.h"
 
 #include <math.h>
 
@@ -10,8 +8,7 @@ static const double PI = 3.14159265358979323846;
 
 static double normal_cdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 
-/* Spread around the mean with the prior as one more point (middle 1/2, variance 1/12), so that one or two points are not taken for
- * certainty; n to the power of -1/(dims+4) is the width that is best for normal data. */
+/* Scott's rule, with the prior as one more point (mean 1/2, variance 1/12), so that few points do not look certain. */
 static double kernel_width(const double *u, size_t n, size_t stride, size_t dims, double least)
 {
     double mean = 0.5, count = 1, var = 1.0 / 12;
@@ -43,21 +40,18 @@ static void prepare(tn_parzen *p, const double *x, double least)
 }
 
 tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weight, size_t n, double least,
-                         tn_parzen *out)
+                         tn_arena *arena, tn_parzen *out)
 {
     tn_parzen p = { .s = s, .n = n };
     size_t cells;
     if (!tn_mul_ok(n, s->n, &cells) || cells > SIZE_MAX / 16 - 1)
         return tn_error(TN_MEMORY, "%zu trials are too many", n);
-    p.u = tn_alloc((cells + 1) * sizeof *p.u);
-    p.log_k = tn_alloc((cells + 1) * sizeof *p.log_k);
-    p.weight = tn_alloc((n + 1) * sizeof *p.weight);
-    p.sigma = tn_alloc((s->n + 1) * sizeof *p.sigma);
-    p.terms = tn_alloc((n + 1) * sizeof *p.terms);
-    if (!p.u || !p.log_k || !p.weight || !p.sigma || !p.terms) {
-        tn_parzen_free(&p);
-        return tn_error(TN_MEMORY, "no memory for an estimator of %zu trials", n);
-    }
+    p.u = tn_arena_alloc(arena, (cells + 1) * sizeof *p.u);
+    p.log_k = tn_arena_alloc(arena, (cells + 1) * sizeof *p.log_k);
+    p.weight = tn_arena_alloc(arena, (n + 1) * sizeof *p.weight);
+    p.sigma = tn_arena_alloc(arena, (s->n + 1) * sizeof *p.sigma);
+    p.terms = tn_arena_alloc(arena, (n + 1) * sizeof *p.terms);
+    if (!p.u || !p.log_k || !p.weight || !p.sigma || !p.terms) return TN_MEMORY;
     double sum = 1;
     for (size_t i = 0; i < n; i++) sum += weight[i];
     for (size_t i = 0; i < n; i++) p.weight[i] = weight[i] / sum;
@@ -67,18 +61,8 @@ tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weigh
     return TN_OK;
 }
 
-void tn_parzen_free(tn_parzen *p)
-{
-    tn_free(p->u);
-    tn_free(p->log_k);
-    tn_free(p->weight);
-    tn_free(p->sigma);
-    tn_free(p->terms);
-    *p = (tn_parzen){ 0 };
-}
-
-/* Of a choice's kernel: the chance that it forgets the point's choice and takes any. Smaller the more points there are. */
-static double forgets(const tn_parzen *p, const tn_dim *d)
+/* The probability that a choice's kernel draws uniformly; it falls with the number of points. */
+static double uniform_share(const tn_parzen *p, const tn_dim *d)
 {
     const double share = 1 / ((double)p->n + 1);
     return (double)d->n_choices * share / (1 + (double)d->n_choices * share);
@@ -106,21 +90,21 @@ void tn_parzen_draw(const tn_parzen *p, tn_draws *draws, double *x)
         const double at = i < p->n ? p->u[i * dims + d] : NAN;
         if (isnan(at)) x[d] = tn_dim_at(dim, tn_draws_uniform(draws));
         else if (dim->kind != TN_DIM_CHOICE) x[d] = tn_dim_at(dim, draw_normal(at, p->sigma[d], draws));
-        else if (tn_draws_uniform(draws) < forgets(p, dim)) x[d] = tn_dim_at(dim, tn_draws_uniform(draws));
+        else if (tn_draws_uniform(draws) < uniform_share(p, dim)) x[d] = tn_dim_at(dim, tn_draws_uniform(draws));
         else x[d] = at;
     }
 }
 
 /* What of a kernel does not depend on the point: the cell, or the place, of x. */
-typedef struct spot {
+typedef struct cell {
     double lo, hi;
-} spot;
+} cell;
 
-static double log_kernel(const tn_parzen *p, size_t d, double at, double log_k, double x, spot c)
+static double log_kernel(const tn_parzen *p, size_t d, double at, double log_k, double x, cell c)
 {
     const tn_dim *dim = &p->s->dims[d];
     if (dim->kind == TN_DIM_CHOICE) {
-        const double f = forgets(p, dim);
+        const double f = uniform_share(p, dim);
         return log(f + (x == at ? (1 - f) * (double)dim->n_choices : 0));
     }
     const double sigma = p->sigma[d];
@@ -136,7 +120,7 @@ double tn_parzen_log(const tn_parzen *p, const double *x)
     double top = log(p->weight[p->n]);
     for (size_t i = 0; i < p->n; i++) p->terms[i] = log(p->weight[i]);
     for (size_t d = 0; d < dims; d++) {
-        spot c = { 0, 0 };
+        cell c = { 0, 0 };
         if (isnan(x[d])) continue;
         if (p->s->dims[d].kind != TN_DIM_CHOICE) tn_dim_cell(&p->s->dims[d], x[d], &c.lo, &c.hi);
         for (size_t i = 0; i < p->n; i++) {

@@ -1,8 +1,10 @@
-/* A Parzen estimator over a search space: one product of kernels for each point, and the prior once. Dimensions are seen between 0 and 1, where the
- * prior is even, so a density is a ratio to the prior's. A dimension that is off in a point has the prior's kernel there. */
+/* A Parzen estimator over a search space: a mixture of one product of kernels for each point, and the prior.
+ * Dimensions are mapped to [0,1], where the prior is uniform, so a density is a ratio to the prior's. A dimension
+ * that is off in a point has the prior's kernel. */
 #ifndef TN_LAB_PARZEN_H
 #define TN_LAB_PARZEN_H
 
+#include "base/alloc.h"
 #include "lab/search/draws.h"
 #include "lab/search/space.h"
 
@@ -16,10 +18,9 @@ typedef struct tn_parzen {
     double *terms;  /* (n + 1) */
 } tn_parzen;
 
-/* x (n, dims), with weights (n) beside the prior's 1. least: no kernel is narrower. */
+/* x (n, dims), with weights (n) next to the prior's 1; the arrays are in `arena`. least: no kernel is narrower. */
 tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weight, size_t n, double least,
-                         tn_parzen *out);
-void tn_parzen_free(tn_parzen *p);
+                         tn_arena *arena, tn_parzen *out);
 void tn_parzen_draw(const tn_parzen *p, tn_draws *draws, double *x);
 double tn_parzen_log(const tn_parzen *p, const double *x); /* logarithm of the density at x over the prior's */
 

@@ -1,5 +1,6 @@
-/* Parzen estimators: densities are ones (their mean over the prior is 1), and draws follow them (the mean of 1/density over draws is 1), with all kinds of
- * dimensions and some switched off; one kernel against numbers worked out from the normal distribution. */
+/* Parzen estimators: densities are ones (their mean over the prior is 1), and draws follow them (the mean of
+ * 1/density over draws is 1), with all kinds of dimensions and some switched off; one kernel against numbers worked
+ * out from the normal distribution. */
 #include "lab/search/parzen.h"
 
 #include "testlib.h"
@@ -35,7 +36,8 @@ static void is_a_density(void **state)
         weight[i] = 0.5 + tn_draws_uniform(&draws);
     }
     tn_parzen p;
-    assert_ok(tn_parzen_make(&space, x, weight, POINTS, 0.05, &p));
+    tn_arena arena = { 0 };
+    assert_ok(tn_parzen_make(&space, x, weight, POINTS, 0.05, &arena, &p));
     for (int t = 0; t < DRAWS; t++) {
         prior(&draws, at);
         under += exp(tn_parzen_log(&p, at)) / DRAWS;
@@ -47,11 +49,11 @@ static void is_a_density(void **state)
     if (fabs(under - 1) > 0.03 || fabs(over - 1) > 0.03)
         fail_msg("mean density %.4f, mean of its inverse over draws %.4f", under, over);
     assert_true(kinds[0] && kinds[1] && kinds[2]);
-    tn_parzen_free(&p);
+    tn_arena_free(&arena);
 }
 
-/* One point at 1/2 of a line: the spread with the prior's point is sqrt(1/24), two points narrow it by 2^-1/5, and the kernel loses
- * what lies beyond both ends. The prior has half of the weight. */
+/* One point at 1/2 of a line: the spread with the prior's point is sqrt(1/24), two points narrow it by 2^-1/5, and
+ * the kernel loses what lies beyond both ends. The prior has half of the weight. */
 static void one_kernel(void **state)
 {
     (void)state;
@@ -59,24 +61,25 @@ static void one_kernel(void **state)
     const tn_space s = { &line, 1 };
     const double x = 5, weight = 1, sigma = sqrt(1.0 / 24) * pow(2, -0.2), inside = erf(0.5 / sigma / sqrt(2));
     tn_parzen p;
-    assert_ok(tn_parzen_make(&s, &x, &weight, 1, 0.01, &p));
+    tn_arena arena = { 0 };
+    assert_ok(tn_parzen_make(&s, &x, &weight, 1, 0.01, &arena, &p));
     for (int i = 0; i <= 10; i++) {
         const double at = i, z = (at / 10 - 0.5) / sigma;
         const double want = 0.5 + 0.5 * exp(-z * z / 2) / (sigma * sqrt(2 * 3.14159265358979) * inside);
         assert_true(fabs(exp(tn_parzen_log(&p, &at)) - want) < 1e-10);
     }
-    tn_parzen_free(&p);
-    /* A choice among three: one point and the prior give each choice a share of 1/2 beside the point's 1, so the kernel keeps its own
-     * 0.4 of the time; the prior's half comes on top. */
+    tn_arena_free(&arena);
+    /* A choice among three: one point and the prior give each choice a share of 1/2 beside the point's 1, so the
+     * kernel keeps its own 0.4 of the time; the prior's half comes on top. */
     const tn_space choice = { &dims[1], 1 };
     const double own = 1, other = 0;
-    assert_ok(tn_parzen_make(&choice, &own, &weight, 1, 0.01, &p));
+    assert_ok(tn_parzen_make(&choice, &own, &weight, 1, 0.01, &arena, &p));
     assert_true(fabs(exp(tn_parzen_log(&p, &own)) - (0.5 + 0.5 * (0.6 + 0.4 * 3))) < 1e-12);
     assert_true(fabs(exp(tn_parzen_log(&p, &other)) - (0.5 + 0.5 * 0.6)) < 1e-12);
-    tn_parzen_free(&p);
-    assert_ok(tn_parzen_make(&s, &x, &weight, 0, 0.01, &p)); /* no point: the prior alone */
+    tn_arena_free(&arena);
+    assert_ok(tn_parzen_make(&s, &x, &weight, 0, 0.01, &arena, &p)); /* no point: the prior alone */
     assert_true(fabs(tn_parzen_log(&p, &x)) < 1e-15);
-    tn_parzen_free(&p);
+    tn_arena_free(&arena);
 }
 
 void tn_tests_parzen(tn_test_list *l)

@@ -1,5 +1,5 @@
-/* The pruners: none, median, asha. Each decision is a pure function of the values at one rung; who gathers them decides which
- * trials those are. */
+/* The pruners: none, median, asha. A decision is a pure function of the values at one rung; the caller chooses the
+ * trials. */
 #include "lab/search/pruner.h"
 
 #include "base/alloc.h"
@@ -17,31 +17,25 @@ static size_t count_below(double value, const double *others, size_t n)
     return below;
 }
 
-static bool never_looks(const tn_pruner_options *o, int64_t rung)
+static bool no_rung(const tn_pruner_options *o, int64_t rung)
 {
-    (void)o;
-    (void)rung;
+    (void)o, (void)rung;
     return false;
 }
 
 static bool never_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
                          size_t ended)
 {
-    (void)o;
-    (void)rung;
-    (void)value;
-    (void)others;
-    (void)n;
-    (void)ended;
+    (void)o, (void)rung, (void)value, (void)others, (void)n, (void)ended;
     return false;
 }
 
 static int64_t first_rung(const tn_pruner_options *o) { return o->min_rung > 0 ? o->min_rung : 1; }
 
-static bool median_looks(const tn_pruner_options *o, int64_t rung) { return rung >= first_rung(o); }
+static bool median_rung(const tn_pruner_options *o, int64_t rung) { return rung >= first_rung(o); }
 
-/* Worse than the median of the others, found by counting instead of sorting. Of an even number, with as many below the value as not, the
- * median is the middle of its two neighbours. */
+/* Worse than the median of the others, found by counting. Of an even number the median is the mean of the middle
+ * two. */
 static bool median_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
                           size_t ended)
 {
@@ -62,28 +56,26 @@ static bool median_prunes(const tn_pruner_options *o, int64_t rung, double value
 
 static int64_t eta_of(const tn_pruner_options *o) { return o->eta > 1 ? o->eta : 3; }
 
-static bool asha_looks(const tn_pruner_options *o, int64_t rung)
+static bool asha_rung(const tn_pruner_options *o, int64_t rung)
 {
     int64_t at = first_rung(o);
     while (at < rung && at <= INT64_MAX / eta_of(o)) at *= eta_of(o);
     return at == rung;
 }
 
-/* Goes on if it is among the best 1/eta of those that came so far, itself included; while these are fewer than eta, only the best of
- * them (a trial cannot wait here and go on later). */
+/* Continues if it is among the best 1/eta that reached this rung, itself included; of fewer than eta only the best. */
 static bool asha_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
                         size_t ended)
 {
-    (void)rung;
-    (void)ended;
+    (void)rung, (void)ended;
     const size_t places = (n + 1) / (size_t)eta_of(o);
     return count_below(worst_if_nan(value), others, n) >= (places > 0 ? places : 1);
 }
 
 static const tn_pruner pruners[] = {
-    { .name = "none", .looks = never_looks, .prune = never_prunes },
-    { .name = "median", .looks = median_looks, .prune = median_prunes },
-    { .name = "asha", .looks = asha_looks, .prune = asha_prunes },
+    { .name = "none", .is_rung = no_rung, .prune = never_prunes },
+    { .name = "median", .is_rung = median_rung, .prune = median_prunes },
+    { .name = "asha", .is_rung = asha_rung, .prune = asha_prunes },
 };
 
 enum { COUNT = sizeof pruners / sizeof *pruners };
@@ -108,25 +100,22 @@ tn_status tn_pruner_check(const tn_pruner_options *o)
 tn_status tn_pruner_values(const double *y, const double *others, size_t n, size_t m, double *value, double *values)
 {
     tn_status s = TN_OK;
-    double *all = NULL, *crowding = NULL;
-    int *rank = NULL;
+    tn_arena a = { 0 };
     if (m == 1) {
         *value = y[0];
         if (n) memcpy(values, others, n * sizeof *values);
         return TN_OK;
     }
-    all = tn_alloc((n + 1) * m * sizeof *all);
-    crowding = tn_alloc((n + 1) * sizeof *crowding);
-    rank = tn_alloc((n + 1) * sizeof *rank);
-    if (!all || !crowding || !rank) TN_FAIL(TN_MEMORY, "no memory for the values of %zu trials", n);
+    double *all = tn_arena_alloc(&a, (n + 1) * m * sizeof *all),
+           *crowding = tn_arena_alloc(&a, (n + 1) * sizeof *crowding);
+    int *rank = tn_arena_alloc(&a, (n + 1) * sizeof *rank);
+    if (!all || !crowding || !rank) TN_TRY(TN_MEMORY);
     if (n) memcpy(all, others, n * m * sizeof *all);
     memcpy(all + n * m, y, m * sizeof *y);
     TN_TRY(tn_pareto_ranks(all, n + 1, m, rank));
     TN_TRY(tn_crowding(all, n + 1, m, rank, crowding));
     for (size_t i = 0; i <= n; i++) *(i < n ? &values[i] : value) = rank[i] + 1 / (2 + crowding[i]);
 done:
-    tn_free(all);
-    tn_free(crowding);
-    tn_free(rank);
+    tn_arena_free(&a);
     return s;
 }

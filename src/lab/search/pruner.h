@@ -1,5 +1,5 @@
-/* Pruners: whether a trial that has come some way is worth going on with. Like a draw, a decision depends on trials before it that have
- * ended (those before number - lag) and on the trial itself, not on the clock, so a study repeats. */
+/* Pruners: whether an unpromising trial stops early. Like a draw, a decision depends only on the trial and on
+ * finished trials before number - lag, not on the clock, so a study is reproducible. */
 #ifndef TN_LAB_PRUNER_H
 #define TN_LAB_PRUNER_H
 
@@ -18,10 +18,10 @@ typedef struct tn_pruner_options {
 
 typedef struct tn_pruner {
     const char *name;
-    /* Whether this count of evaluations (1, 2, ...) is a place to look. */
-    bool (*looks)(const tn_pruner_options *o, int64_t rung);
-    /* `value` and the others' values there (n; to be made small, NaN as bad as infinity; only of trials that came so far): true stops
-     * the trial. `ended`: how many trials have ended, whether or not they came so far. */
+    /* Whether trials are compared after this many evaluations (1, 2, ...). */
+    bool (*is_rung)(const tn_pruner_options *o, int64_t rung);
+    /* Whether to stop the trial, by its value and those of the others (n) that reached this rung. Values are
+     * minimised, NaN counts as infinity. `ended`: how many trials have ended, whether or not they reached it. */
     bool (*prune)(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n, size_t ended);
 } tn_pruner;
 
@@ -29,13 +29,13 @@ const tn_pruner *tn_pruner_find(const char *name); /* none, median, asha; NULL: 
 const char *tn_pruner_name(size_t i);
 tn_status tn_pruner_check(const tn_pruner_options *o); /* TN_USAGE: a negative number, eta below 2 */
 
-/* Several objectives as one number, for prune: y and the others' (n, m), all to be made small, into value and values (n). One objective
- * stays as it is; of several, the rank of non-domination among all of them plus a half at most for being crowded, so that what no
- * other trial beats in everything goes on before what is beaten. */
+/* Several objectives as one number for prune: y and the others' (n, m), all minimised, into value and values (n).
+ * One objective stays as it is; several become the rank of non-domination plus at most a half for crowding, so that
+ * the Pareto front survives first. */
 tn_status tn_pruner_values(const double *y, const double *others, size_t n, size_t m, double *value, double *values);
 
-/* A rule over instruments and metrics: "spectral_radius > 1.02 for 50 steps", "solver_iters at cap for 20 steps" (cap: the value of the setting
- * that bounds it, given by `cap`), "loss is nan", "loss > 2 after 5 epochs". */
+/* A rule over instruments and metrics: "spectral_radius > 1.02 for 50 steps", "solver_iters at cap for 20 steps"
+ * (cap: the value of the setting that bounds it, given by `cap`), "loss is nan", "loss > 2 after 5 epochs". */
 typedef struct tn_rule {
     char metric[64];
     int compare; /* '<', '>', 'l' (<=), 'g' (>=), 'c' (at cap), 'n' (is nan or infinite) */
@@ -48,9 +48,9 @@ typedef struct tn_rule {
 } tn_rule;
 
 tn_status tn_rule_parse(const char *text, tn_rule *out); /* TN_USAGE names the form */
-/* The value at a step, for steps at which the metric was measured and in their order; true: the trial stops. NaN: "is nan" holds, other
- * rules wait. A metric measured every tenth step that holds twice in a row has held 11 steps. `cap` may be NaN where the metric has none:
- * "at cap" then never holds. */
+/* Feeds the value at a step at which the metric was measured, in order; true: the trial stops. NaN: "is nan" holds,
+ * other rules wait. A metric measured every tenth step that holds twice in a row has held 11 steps. cap NaN: "at
+ * cap" never holds. */
 bool tn_rule_step(tn_rule *r, int64_t step, double epoch, double value, double cap);
 
 #endif

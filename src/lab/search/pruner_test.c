@@ -1,5 +1,5 @@
-/* Pruners: decisions against tables worked by hand, what places are looked at, several objectives as one number, and a study of 243 curves in
- * which halving keeps the best. */
+/* Pruners: decisions against tables worked by hand, what places are looked at, several objectives as one number, and
+ * a study of 243 curves in which halving keeps the best. */
 #include "lab/search/pruner.h"
 
 #include "lab/search/draws.h"
@@ -60,14 +60,15 @@ static void places(void **state)
     const tn_pruner *none = tn_pruner_find("none"), *median = tn_pruner_find("median"), *asha = tn_pruner_find("asha");
     const tn_pruner_options plain = { 0 }, late = { .min_rung = 2, .eta = 4 };
     for (int64_t rung = 1; rung <= 1000; rung++) {
-        assert_false(none->looks(&plain, rung));
-        assert_true(median->looks(&plain, rung));
-        assert_int_equal(median->looks(&late, rung), rung >= 2);
-        assert_int_equal(asha->looks(&plain, rung),
+        assert_false(none->is_rung(&plain, rung));
+        assert_true(median->is_rung(&plain, rung));
+        assert_int_equal(median->is_rung(&late, rung), rung >= 2);
+        assert_int_equal(asha->is_rung(&plain, rung),
                          rung == 1 || rung == 3 || rung == 9 || rung == 27 || rung == 81 || rung == 243 || rung == 729);
-        assert_int_equal(asha->looks(&late, rung), rung == 2 || rung == 8 || rung == 32 || rung == 128 || rung == 512);
+        assert_int_equal(asha->is_rung(&late, rung),
+                         rung == 2 || rung == 8 || rung == 32 || rung == 128 || rung == 512);
     }
-    assert_false(asha->looks(&plain, INT64_MAX));
+    assert_false(asha->is_rung(&plain, INT64_MAX));
     assert_ok(tn_pruner_check(&late));
     assert_fails(tn_pruner_check(&(tn_pruner_options){ .eta = 1 }), TN_USAGE, "eta");
     assert_fails(tn_pruner_check(&(tn_pruner_options){ .lag = -1 }), TN_USAGE, "lag");
@@ -93,8 +94,8 @@ static void several_objectives(void **state)
     assert_true(value == 0.3 && v[0] == 0.1 && v[3] == 1);
 }
 
-/* 243 curves (243 evaluations each) that settle at their own level: halving must spend a fifth of the evaluations at most and still end
- * with a trial among the best three. */
+/* 243 curves (243 evaluations each) that settle at their own level: halving must spend a fifth of the evaluations at
+ * most and still end with a trial among the best three. */
 static void halving_keeps_the_best(void **state)
 {
     (void)state;
@@ -110,7 +111,7 @@ static void halving_keeps_the_best(void **state)
             level[t] = tn_draws_uniform(&draws);
             bool stop = false;
             for (int64_t e = 1; e <= LENGTH && !stop; e++, spent++) {
-                if (!p->looks(&o, e)) continue;
+                if (!p->is_rung(&o, e)) continue;
                 const double v = level[t] + (1 + 0.2 * tn_draws_uniform(&draws)) / (double)e;
                 stop = p->prune(&o, e, v, at[e], reached[e], t);
                 at[e][reached[e]++] = v;

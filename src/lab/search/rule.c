@@ -1,4 +1,4 @@
-/* Rules that stop a trial: reading one, and asking it at a step. A rule looks at one metric and its own past only. */
+/* Rules that stop a trial: parsing one, and testing it at a step. A rule reads one metric and its own past. */
 #include "lab/search/pruner.h"
 
 #include "base/setting_value.h"
@@ -84,11 +84,11 @@ static tn_status parse_condition(const char *text, const char **at, tn_rule *r)
     if (!take_metric(at, r->metric, sizeof r->metric)) return refuse(text, "it must begin with the name of a metric");
     if (take(at, "is")) {
         r->compare = 'n';
-        return take(at, "nan") ? TN_OK : refuse(text, "after `is` only `nan` is known");
+        return take(at, "nan") ? TN_OK : refuse(text, "`is` takes only `nan`");
     }
     if (take(at, "at")) {
         r->compare = 'c';
-        return take(at, "cap") ? TN_OK : refuse(text, "after `at` only `cap` is known");
+        return take(at, "cap") ? TN_OK : refuse(text, "`at` takes only `cap`");
     }
     if (!take_compare(at, &r->compare))
         return refuse(text, "the metric must be followed by <, <=, >, >=, `at cap` or `is nan`");

@@ -1,4 +1,4 @@
-/* The table of samplers and what several of them share. */
+/* The table of samplers, random search, and what several samplers share. */
 #include "lab/search/samplers.h"
 
 #include "base/alloc.h"
@@ -7,20 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const tn_sampler *const samplers[] = { &tn_sampler_random, &tn_sampler_grid, &tn_sampler_tpe,
-                                              &tn_sampler_nsga2 };
-
-enum { COUNT = sizeof samplers / sizeof *samplers };
-
-const char *tn_sampler_name(size_t i) { return i < COUNT ? samplers[i]->name : NULL; }
-
-const tn_sampler *tn_sampler_find(const char *name)
-{
-    for (size_t i = 0; i < COUNT; i++)
-        if (strcmp(samplers[i]->name, name) == 0) return samplers[i];
-    return NULL;
-}
 
 void tn_prior_draw(const tn_space *s, tn_draws *draws, double *x)
 {
@@ -36,16 +22,17 @@ static bool is_finite(const double *y, size_t m)
 }
 
 /* Ranks of one class of trials, from *next on: those with `pruned`, finite, into the places they have among `which`. */
-static tn_status rank_class(const tn_seen *seen, const size_t *which, size_t n, bool pruned, int *next, int *rank,
+static tn_status rank_class(const tn_observed *seen, const size_t *which, size_t n, bool pruned, int *next, int *rank,
                             double *crowding)
 {
     tn_status s = TN_OK;
+    tn_arena a = { 0 };
     const size_t m = seen->objectives;
     if (pruned && !seen->pruned) return TN_OK;
-    double *y = tn_alloc((n * m + 1) * sizeof *y), *c = tn_alloc((n + 1) * sizeof *c);
-    size_t *place = tn_alloc((n + 1) * sizeof *place), count = 0;
-    int *r = tn_alloc((n + 1) * sizeof *r), top = *next;
-    if (!y || !c || !place || !r) TN_FAIL(TN_MEMORY, "no memory to rank %zu trials", n);
+    double *y = tn_arena_alloc(&a, (n * m + 1) * sizeof *y), *c = tn_arena_alloc(&a, (n + 1) * sizeof *c);
+    size_t *place = tn_arena_alloc(&a, (n + 1) * sizeof *place), count = 0;
+    int *r = tn_arena_alloc(&a, (n + 1) * sizeof *r), top = *next;
+    if (!y || !c || !place || !r) TN_TRY(TN_MEMORY);
     for (size_t i = 0; i < n; i++) {
         const double *from = seen->y + which[i] * m;
         if ((seen->pruned && seen->pruned[which[i]]) != pruned || !is_finite(from, m)) continue;
@@ -61,14 +48,11 @@ static tn_status rank_class(const tn_seen *seen, const size_t *which, size_t n, 
     }
     *next = top;
 done:
-    tn_free(y);
-    tn_free(c);
-    tn_free(place);
-    tn_free(r);
+    tn_arena_free(&a);
     return s;
 }
 
-tn_status tn_seen_ranks(const tn_seen *seen, const size_t *which, size_t n, int *rank, double *crowding)
+tn_status tn_observed_ranks(const tn_observed *seen, const size_t *which, size_t n, int *rank, double *crowding)
 {
     int next = 0;
     for (size_t i = 0; i < n; i++) rank[i] = -1, crowding[i] = 0;
@@ -111,7 +95,7 @@ static bool same_point(const double *a, const double *b, size_t n)
     return true;
 }
 
-bool tn_seen_has(const tn_seen *seen, const double *x, size_t dims)
+bool tn_observed_has(const tn_observed *seen, const double *x, size_t dims)
 {
     for (size_t i = 0; i < seen->n; i++)
         if (same_point(seen->x + i * dims, x, dims)) return true;
@@ -135,4 +119,37 @@ tn_status tn_sampler_takes_all(const tn_sampler_options *o, const tn_space *s)
 {
     (void)o;
     return tn_space_check(s);
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+/* Random search: every trial from the prior, whatever the others found. */
+static tn_status random_draw(const tn_sampler_options *o, const tn_space *s, const tn_observed *seen, int64_t number,
+                             double *x)
+{
+    (void)seen;
+    tn_draws draws = tn_draws_open(o->seed, "lab.random", (uint64_t)number);
+    tn_prior_draw(s, &draws, x);
+    return TN_OK;
+}
+
+static const tn_sampler sampler_random = {
+    .name = "random",
+    .needs = tn_sampler_needs_none,
+    .count = tn_sampler_endless,
+    .check = tn_sampler_takes_all,
+    .draw = random_draw,
+};
+
+static const tn_sampler *const samplers[] = { &sampler_random, &tn_sampler_grid, &tn_sampler_tpe, &tn_sampler_nsga2 };
+
+enum { COUNT = sizeof samplers / sizeof *samplers };
+
+const char *tn_sampler_name(size_t i) { return i < COUNT ? samplers[i]->name : NULL; }
+
+const tn_sampler *tn_sampler_find(const char *name)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        if (strcmp(samplers[i]->name, name) == 0) return samplers[i];
+    return NULL;
 }

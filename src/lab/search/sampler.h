@@ -1,18 +1,18 @@
-/* Samplers: where the next trial looks. A draw is a function of the options, the trial's number and the trials before it that the sampler asked
- * for, and of nothing else: not of the clock, the number of workers or the order in which trials ended. A study that is killed and goes on,
- * or runs with other workers, therefore draws the same points. */
+/* Samplers choose the point of the next trial. A draw is a function of the options, the trial's number and the
+ * finished trials that the sampler asked for; not of the clock, the number of workers or the order in which trials
+ * end. A study that was killed, or runs with other workers, therefore draws the same points. */
 #ifndef TN_LAB_SAMPLER_H
 #define TN_LAB_SAMPLER_H
 
 #include "lab/search/space.h"
 
 /* Trials 0 .. n-1 of one side of a study, all ended. */
-typedef struct tn_seen {
+typedef struct tn_observed {
     size_t n, objectives;
     const double *x;    /* (n, dims) */
-    const double *y;    /* (n, objectives), all to be made small; +infinity where the trial failed */
+    const double *y;    /* (n, objectives), all minimised; +infinity where the trial failed */
     const bool *pruned; /* (n): y is what it had when it was stopped */
-} tn_seen;
+} tn_observed;
 
 typedef struct tn_sampler_options {
     uint64_t seed;
@@ -35,11 +35,12 @@ typedef struct tn_sampler {
     int64_t (*count)(const tn_space *s);
     /* Whether it can search this space with these options: asked once, before the first draw. */
     tn_status (*check)(const tn_sampler_options *o, const tn_space *s);
-    tn_status (*draw)(const tn_sampler_options *o, const tn_space *s, const tn_seen *seen, int64_t number, double *x);
+    tn_status (*draw)(const tn_sampler_options *o, const tn_space *s, const tn_observed *seen, int64_t number,
+                      double *x);
 } tn_sampler;
 
-/* random, grid, tpe, nsga2; NULL: no such. Names one after the other for messages: i < 4, then NULL. What they take from options of
- * theirs is checked by `check`; 0 stands for the default everywhere. */
+/* By name: random, grid, tpe, nsga2; NULL: unknown. Names in order, then NULL. 0 stands for the default of every
+ * option. */
 const tn_sampler *tn_sampler_find(const char *name);
 const char *tn_sampler_name(size_t i);
 

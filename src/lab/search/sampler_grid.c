@@ -1,5 +1,5 @@
-/* The grid: every combination of counted values once, the last dimension turning fastest. A dimension that is switched off has no
- * values there, so combinations that would give the same trial twice do not exist. */
+/* Grid search: every combination of values once, the last dimension fastest. A dimension that is off has no values,
+ * so no combination is run twice. */
 #include "lab/search/samplers.h"
 
 #include <inttypes.h>
@@ -53,17 +53,18 @@ static tn_status check(const tn_sampler_options *o, const tn_space *s)
         if (tn_dim_count(&s->dims[i]) == 0)
             return tn_error(
                 TN_USAGE,
-                "%s: a grid cannot count this range; give it a step (0.5..0.9 step 0.1), list its values, or use "
+                "%s: a grid needs countable values; add a step (0.5..0.9 step 0.1), list the values, or use "
                 "sampler random or tpe",
                 s->dims[i].key);
     if (count(s) > MOST_POINTS)
         return tn_error(TN_USAGE,
-                        "the grid has more than %" PRId64 " points; leave out values, or use sampler random or tpe",
+                        "the grid has more than %" PRId64 " points; remove some values, or use sampler random or tpe",
                         MOST_POINTS);
     return TN_OK;
 }
 
-static tn_status draw(const tn_sampler_options *o, const tn_space *s, const tn_seen *seen, int64_t number, double *x)
+static tn_status draw(const tn_sampler_options *o, const tn_space *s, const tn_observed *seen, int64_t number,
+                      double *x)
 {
     (void)seen;
     TN_RETURN_IF(check(o, s));

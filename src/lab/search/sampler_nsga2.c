@@ -1,12 +1,9 @@
-/* NSGA-II (Deb, Pratap, Agarwal and Meyarivan 2002) with whole generations: trial i belongs to generation i / P and is bred from all
- * generations before its own. Parents of a generation are the best P of the last one's parents and children. Two parents, winners of
- * tournaments of two, have a child.
+/* NSGA-II (Deb, Pratap, Agarwal and Meyarivan 2002) with whole generations: trial i belongs to generation i / P.
+ * Parents are the best P of all before; two winners of binary tournaments have a child.
  *
- * Genes are changed where the prior is even (tn_dim_place): numbers are crossed by simulated binary crossover and mutated by a polynomial
- * (Deb and Agrawal 1995, Deb and Goyal 1996), so that children lie near their parents and a good place is searched ever more finely.
- * Choices, and numbers with few values, are taken from one parent and mutated by drawing anew. With `uniform` every gene is treated so, as
- * the report did: recombined values are then those that the first generation and mutations drew, and in two dimensions, where
- * one gene in two mutates, little is left of the parents. */
+ * Numbers are crossed by simulated binary crossover and mutated by a polynomial (Deb and Agrawal 1995, Deb and Goyal
+ * 1996), where the prior is uniform, so that children lie near their parents. Choices, and numbers with few values,
+ * come from one parent and are mutated by a new draw; with `uniform` every gene is, as in the report. */
 #include "lab/search/samplers.h"
 
 #include "base/alloc.h"
@@ -24,15 +21,15 @@ static int64_t population_of(const tn_sampler_options *o)
 
 static int64_t needs(const tn_sampler_options *o, int64_t number) { return number - number % population_of(o); }
 
-static bool is_chance(double p) { return p >= 0 && p <= 1; }
+static bool is_probability(double p) { return p >= 0 && p <= 1; }
 
 static tn_status check(const tn_sampler_options *o, const tn_space *s)
 {
     TN_RETURN_IF(tn_space_check(s));
     if (o->population != 0 && (o->population < 2 || o->population > 1000000))
         return tn_error(TN_USAGE, "nsga2: population %" PRId64 " must be 2 or more", o->population);
-    if (!is_chance(o->crossover) || !is_chance(o->swap) || !is_chance(o->mutation))
-        return tn_error(TN_USAGE, "nsga2: crossover, swap and mutation are chances between 0 and 1");
+    if (!is_probability(o->crossover) || !is_probability(o->swap) || !is_probability(o->mutation))
+        return tn_error(TN_USAGE, "nsga2: crossover, swap and mutation are probabilities between 0 and 1");
     if (!(o->eta >= 0 && o->eta <= 1000)) return tn_error(TN_USAGE, "nsga2: eta %g is outside 0..1000", o->eta);
     return TN_OK;
 }
@@ -46,31 +43,20 @@ typedef struct pool {
     size_t n;
 } pool;
 
-static void pool_free(pool *p)
+static tn_status pool_make(pool *p, size_t size, tn_arena *a)
 {
-    tn_free(p->trial);
-    tn_free(p->rank);
-    tn_free(p->crowding);
-    tn_free(p->order);
-    tn_free(p->kept);
-}
-
-static tn_status pool_make(pool *p, size_t size)
-{
-    p->trial = tn_alloc(2 * size * sizeof *p->trial);
-    p->rank = tn_alloc(2 * size * sizeof *p->rank);
-    p->crowding = tn_alloc(2 * size * sizeof *p->crowding);
-    p->order = tn_alloc(2 * size * sizeof *p->order);
-    p->kept = tn_alloc(2 * size * sizeof *p->kept);
-    return p->trial && p->rank && p->crowding && p->order && p->kept
-               ? TN_OK
-               : tn_error(TN_MEMORY, "no memory for a population of %zu", size);
+    p->trial = tn_arena_alloc(a, 2 * size * sizeof *p->trial);
+    p->rank = tn_arena_alloc(a, 2 * size * sizeof *p->rank);
+    p->crowding = tn_arena_alloc(a, 2 * size * sizeof *p->crowding);
+    p->order = tn_arena_alloc(a, 2 * size * sizeof *p->order);
+    p->kept = tn_arena_alloc(a, 2 * size * sizeof *p->kept);
+    return p->trial && p->rank && p->crowding && p->order && p->kept ? TN_OK : TN_MEMORY;
 }
 
 /* Keeps the best `size` of the pool, whose ranks are then to be made anew. */
-static tn_status pool_select(pool *p, const tn_seen *seen, size_t size)
+static tn_status pool_select(pool *p, const tn_observed *seen, size_t size)
 {
-    TN_RETURN_IF(tn_seen_ranks(seen, p->trial, p->n, p->rank, p->crowding));
+    TN_RETURN_IF(tn_observed_ranks(seen, p->trial, p->n, p->rank, p->crowding));
     TN_RETURN_IF(tn_rank_order(p->rank, p->crowding, p->n, p->order));
     const size_t n = p->n < size ? p->n : size;
     for (size_t i = 0; i < n; i++) p->kept[i] = p->trial[p->order[i]];
@@ -79,16 +65,16 @@ static tn_status pool_select(pool *p, const tn_seen *seen, size_t size)
     return TN_OK;
 }
 
-static tn_status parents_of(pool *p, const tn_seen *seen, size_t size)
+static tn_status parents_of(pool *p, const tn_observed *seen, size_t size)
 {
     for (size_t first = 0; first + size <= seen->n; first += size) {
         for (size_t i = 0; i < size; i++) p->trial[p->n++] = first + i;
         TN_RETURN_IF(pool_select(p, seen, size));
     }
-    return tn_seen_ranks(seen, p->trial, p->n, p->rank, p->crowding);
+    return tn_observed_ranks(seen, p->trial, p->n, p->rank, p->crowding);
 }
 
-static const double *tournament(const pool *p, const tn_seen *seen, size_t dims, tn_draws *draws)
+static const double *tournament(const pool *p, const tn_observed *seen, size_t dims, tn_draws *draws)
 {
     const size_t a = tn_draws_below(draws, p->n), b = tn_draws_below(draws, p->n);
     const bool second = p->rank[b] != p->rank[a] ? p->rank[b] < p->rank[a] : p->crowding[b] > p->crowding[a];
@@ -97,8 +83,8 @@ static const double *tournament(const pool *p, const tn_seen *seen, size_t dims,
 
 static double eta_of(const tn_sampler_options *o) { return o->eta > 0 ? o->eta : 20; }
 
-/* How far a child lies from the middle of its parents, in halves of their distance: u in [0,1) drawn so that it stays within `room` (distance from
- * the nearer parent to the end of the range, over the parents' distance). */
+/* The spread factor: distance of a child from its parents' mean, in halves of their distance, so that it stays within
+ * `room`, the distance from the nearer parent to the end of the range over the parents' distance. */
 static double spread_of(double u, double room, double eta)
 {
     const double alpha = 2 - pow(1 + 2 * room, -(eta + 1));
@@ -129,14 +115,16 @@ static bool is_fine(const tn_dim *d)
     return d->kind != TN_DIM_CHOICE && (tn_dim_count(d) == 0 || tn_dim_count(d) > FEW);
 }
 
-typedef struct lot { /* what is drawn for a gene, whether it is used or not */
+typedef struct gene_draws { /* what is drawn for a gene, whether it is used or not */
     double swap, mutate, fresh, near;
     bool above, far;
-} lot;
+} gene_draws;
 
-static lot draw_lot(const tn_sampler_options *o, tn_draws *draws)
+static gene_draws draw_gene(const tn_sampler_options *o, tn_draws *draws)
 {
-    lot l = { .swap = tn_draws_uniform(draws), .mutate = tn_draws_uniform(draws), .fresh = tn_draws_uniform(draws) };
+    gene_draws l = { .swap = tn_draws_uniform(draws),
+                     .mutate = tn_draws_uniform(draws),
+                     .fresh = tn_draws_uniform(draws) };
     if (o->uniform) return l;
     l.near = tn_draws_uniform(draws);
     l.above = tn_draws_uniform(draws) < 0.5;
@@ -144,9 +132,9 @@ static lot draw_lot(const tn_sampler_options *o, tn_draws *draws)
     return l;
 }
 
-/* One gene of a child of both (cross) or of the mother alone. A parent may not have it (NaN), where another gene switched it off. */
+/* A gene of a child of both parents (cross) or of the mother alone; NaN where a parent has it switched off. */
 static double gene(const tn_sampler_options *o, const tn_dim *d, double mother, double father, bool cross,
-                   double mutation, const lot *l)
+                   double mutation, const gene_draws *l)
 {
     const double swap = o->swap > 0 ? o->swap : 0.5, eta = eta_of(o), fresh = tn_dim_at(d, l->fresh);
     const bool from_father = cross && l->swap < swap, fine = !o->uniform && is_fine(d), mutates = l->mutate < mutation;
@@ -161,24 +149,25 @@ static double gene(const tn_sampler_options *o, const tn_dim *d, double mother, 
     return cross || mutates ? tn_dim_at(d, place) : x;
 }
 
-static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p, const tn_seen *seen, tn_draws *draws,
-                  double *x)
+static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p, const tn_observed *seen,
+                  tn_draws *draws, double *x)
 {
     const double *mother = tournament(p, seen, s->n, draws), *father = tournament(p, seen, s->n, draws);
     const bool cross = tn_draws_uniform(draws) < (o->crossover > 0 ? o->crossover : 0.9);
     const double mutation = o->mutation > 0 ? o->mutation : 1 / (double)s->n;
     for (size_t i = 0; i < s->n; i++) {
-        const lot l = draw_lot(o, draws);
+        const gene_draws l = draw_gene(o, draws);
         x[i] = tn_space_has(s, x, i) ? gene(o, &s->dims[i], mother[i], father[i], cross, mutation, &l) : NAN;
     }
 }
 
-static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_seen *seen, int64_t number,
+static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_observed *seen, int64_t number,
                       double *x)
 {
     enum { TRIES = 20 }; /* a child that was tried already teaches nothing; in a small space there may be no other */
     tn_status s = TN_OK;
     pool p = { 0 };
+    tn_arena a = { 0 };
     const size_t size = (size_t)population_of(o);
     tn_draws draws = tn_draws_open(o->seed, "lab.nsga2", (uint64_t)number);
     if ((size_t)number < size) {
@@ -187,16 +176,16 @@ static tn_status draw(const tn_sampler_options *o, const tn_space *space, const 
     }
     if (seen->n < (size_t)needs(o, number))
         return tn_error(TN_INTERNAL, "nsga2: trial %" PRId64 " was asked for too early", number);
-    tn_seen before = *seen;
+    tn_observed before = *seen;
     before.n = (size_t)needs(o, number);
-    TN_TRY(pool_make(&p, size));
+    TN_TRY(pool_make(&p, size, &a));
     TN_TRY(parents_of(&p, &before, size));
     for (int t = 0; t < TRIES; t++) {
         breed(o, space, &p, &before, &draws, x);
-        if (!tn_seen_has(&before, x, space->n)) break;
+        if (!tn_observed_has(&before, x, space->n)) break;
     }
 done:
-    pool_free(&p);
+    tn_arena_free(&a);
     return s;
 }
 

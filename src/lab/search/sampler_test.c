@@ -1,5 +1,6 @@
-/* What all samplers keep to: same bits for the same number and past, values of the space, nothing from trials they did not ask for. The grid has every
- * point once; NSGA-II keeps the best of all generations; trials that failed or were pruned are no examples. How well they search: search_test.c. */
+/* What all samplers keep to: same bits for the same number and past, values of the space, nothing from trials they
+ * did not ask for. The grid has every point once; NSGA-II keeps the best of all generations; trials that failed or
+ * were pruned are no examples. How well they search: search_test.c. */
 #include "lab/search/samplers.h"
 
 #include "testlib.h"
@@ -35,7 +36,7 @@ static void random_draws(void **state)
     (void)state;
     const tn_sampler *s = tn_sampler_find("random");
     const tn_sampler_options o = { .seed = 42, .objectives = 1 }, other = { .seed = 43, .objectives = 1 };
-    const tn_seen none = { 0 };
+    const tn_observed none = { 0 };
     enum { N = 20000 };
     double mean[3] = { 0 }, gelu = 0, x[4], again[4];
     assert_ok(s->check(&o, &space));
@@ -54,7 +55,7 @@ static void random_draws(void **state)
     assert_true(fabs(gelu - 0.5) < 0.012);
 }
 
-/* --- the grid ------------------------------------------------------------------------------------------------------------------ */
+/* --- the grid ----------------------------------------------------------------------------------------------------- */
 
 static const char *const three[] = { "a", "b", "c" };
 static const tn_dim counted[] = {
@@ -94,7 +95,7 @@ static void grid_once(void **state)
     }
     assert_true(x[0][0] == 0 && x[0][1] == 2 && x[0][4] == 8 && x[1][4] == 16 && x[2][1] == 3);
     assert_fails(g->draw(&o, &s, NULL, POINTS, off), TN_USAGE, "22 points");
-    assert_fails(g->check(&o, &space), TN_USAGE, "lr: a grid cannot count");
+    assert_fails(g->check(&o, &space), TN_USAGE, "lr: a grid needs countable values");
     tn_dim many[30];
     for (size_t i = 0; i < 30; i++) many[i] = counted[0], many[i].key = NULL;
     assert_fails(g->check(&o, &(tn_space){ many, 30 }), TN_USAGE, "more than 10000000");
@@ -102,7 +103,7 @@ static void grid_once(void **state)
     assert_int_equal(g->count(&(tn_space){ many, 30 }), 61);
 }
 
-/* --- samplers that learn --------------------------------------------------------------------------------------------------------- */
+/* --- samplers that learn ------------------------------------------------------------------------------------------ */
 
 enum { N = 80, DIMS = 4 };
 
@@ -141,7 +142,7 @@ static void depends_on_needs_only(void **state)
             double x[DIMS], again[DIMS], fit[DIMS];
             assert_true(needs >= before && needs <= i); /* trials are drawn in order, so needs never fall */
             before = needs;
-            const tn_seen seen = {
+            const tn_observed seen = {
                 .n = (size_t)needs, .objectives = objectives, .x = p.x, .y = p.y, .pruned = p.pruned
             };
             assert_ok(s->draw(&o, &space, &seen, i, x));
@@ -155,7 +156,7 @@ static void depends_on_needs_only(void **state)
             assert_true(x[2] == floor(x[2]));
             q = p; /* other values where it did not ask: nothing changes */
             for (size_t k = (size_t)needs; k < N; k++) q.x[k * DIMS] *= 0.5, q.y[k * objectives] = -1e9;
-            const tn_seen more = { .n = N, .objectives = objectives, .x = q.x, .y = q.y, .pruned = q.pruned };
+            const tn_observed more = { .n = N, .objectives = objectives, .x = q.x, .y = q.y, .pruned = q.pruned };
             assert_ok(s->draw(&o, &space, &more, i, again));
             assert_memory_equal(x, again, sizeof x);
             if (needs == 0) continue;
@@ -167,7 +168,8 @@ static void depends_on_needs_only(void **state)
     }
 }
 
-/* Parents are only what is good: all but a few trials failed, were pruned or are beaten, so children without new genes mix those few. */
+/* Parents are only what is good: all but a few trials failed, were pruned or are beaten, so children without new
+ * genes mix those few. */
 static void only_the_best_breed(void **state)
 {
     (void)state;
@@ -184,7 +186,7 @@ static void only_the_best_breed(void **state)
     for (int64_t i = 50; i < 300; i++) {
         double x[DIMS];
         o.seed = (uint64_t)i;
-        const tn_seen seen = { .n = 70, .objectives = 1, .x = p.x, .y = p.y, .pruned = p.pruned };
+        const tn_observed seen = { .n = 70, .objectives = 1, .x = p.x, .y = p.y, .pruned = p.pruned };
         assert_ok(s->draw(&o, &space, &seen, 70, x));
         count++;
         best += x[0] == p.x[3 * DIMS] || x[0] == p.x[17 * DIMS] || x[0] == p.x[44 * DIMS];
@@ -193,8 +195,8 @@ static void only_the_best_breed(void **state)
     assert_true(best > count / 3); /* three of ten parents, favoured by tournaments: about a half */
 }
 
-/* Where numbers are mutated by a step, children lie near: nearer with a larger eta, on both sides, within the range at its very end; one in ten
- * is drawn anew. Parents apart from each other have children between and around them. */
+/* Where numbers are mutated by a step, children lie near: nearer with a larger eta, on both sides, within the range
+ * at its very end; one in ten is drawn anew. Parents apart from each other have children between and around them. */
 static void children_are_near(void **state)
 {
     (void)state;
@@ -217,7 +219,7 @@ static void children_are_near(void **state)
                                        .objectives = 1 };
         double x[POPULATION], y[POPULATION] = { 0 }, near = 0, below = 0;
         for (size_t i = 0; i < POPULATION; i++) x[i] = 2 + 2 * (rows[r].at + (i % 2 ? rows[r].apart : 0));
-        const tn_seen seen = { .n = POPULATION, .objectives = 1, .x = x, .y = y };
+        const tn_observed seen = { .n = POPULATION, .objectives = 1, .x = x, .y = y };
         for (uint64_t seed = 0; seed < DRAWS; seed++) {
             tn_sampler_options other = o;
             double v, again;
@@ -235,7 +237,8 @@ static void children_are_near(void **state)
     }
 }
 
-/* Ten good trials lie in one place; 60 better-looking ones were pruned elsewhere: draws must gather where the good ones are. */
+/* Ten good trials lie in one place; 60 better-looking ones were pruned elsewhere: draws must gather where the good
+ * ones are. */
 static void pruned_are_no_examples(void **state)
 {
     (void)state;
@@ -249,7 +252,7 @@ static void pruned_are_no_examples(void **state)
         x[i] = pruned[i] ? 0.7 + 0.3 * (double)i / 70 : 0.1 + 0.001 * (double)i;
         y[i] = pruned[i] ? 0 : 1 + (double)i;
     }
-    const tn_seen seen = { .n = 70, .objectives = 1, .x = x, .y = y, .pruned = pruned };
+    const tn_observed seen = { .n = 70, .objectives = 1, .x = x, .y = y, .pruned = pruned };
     for (uint64_t seed = 0; seed < 50; seed++) {
         tn_sampler_options other = o;
         other.seed = seed;
@@ -267,7 +270,7 @@ static void all_failed(void **state)
     past_make(&p, 2);
     for (size_t i = 0; i < 2 * N; i++) p.y[i] = i % 2 ? NAN : INFINITY;
     const tn_sampler_options o = { .seed = 3, .objectives = 2, .population = 10 };
-    const tn_seen seen = { .n = 70, .objectives = 2, .x = p.x, .y = p.y, .pruned = p.pruned };
+    const tn_observed seen = { .n = 70, .objectives = 2, .x = p.x, .y = p.y, .pruned = p.pruned };
     double x[DIMS];
     assert_ok(s->draw(&o, &space, &seen, 70, x));
     assert_true(x[0] >= dims[0].lo && x[0] <= dims[0].hi);
@@ -279,13 +282,13 @@ static void order_of_trials(void **state)
     (void)state;
     const double y[] = { 9, 9, 0, 4, 2, 2, 1, 3, NAN, 0, 4, 0, -9, -9, -8, -8 };
     const bool pruned[] = { false, false, false, false, false, false, true, true };
-    const tn_seen seen = { .n = 8, .objectives = 2, .y = y, .pruned = pruned };
+    const tn_observed seen = { .n = 8, .objectives = 2, .y = y, .pruned = pruned };
     const size_t which[] = { 7, 0, 1, 2, 3, 4, 5, 6 }, want[] = { 2, 6, 3, 4, 1, 7, 0, 5 };
     const int ranks[] = { 3, 1, 0, 0, 0, 4, 0, 2 };
     int rank[8];
     double crowding[8];
     size_t order[8];
-    assert_ok(tn_seen_ranks(&seen, which, 8, rank, crowding));
+    assert_ok(tn_observed_ranks(&seen, which, 8, rank, crowding));
     assert_memory_equal(rank, ranks, sizeof rank);
     assert_ok(tn_rank_order(rank, crowding, 8, order));
     /* of the front (0,4) (1,3) (2,2) (4,0) the middle ones have 0.5 + 0.5 and 0.75 + 0.75 */
@@ -310,9 +313,10 @@ static void options_refused(void **state)
     assert_int_equal(tpe->needs(&(tn_sampler_options){ .lag = 32 }, 41), 0);
     assert_int_equal(tpe->needs(&(tn_sampler_options){ .lag = 32 }, 42), 10);
     double x[DIMS];
-    assert_fails(tpe->draw(&(tn_sampler_options){ 0 }, &space, &(tn_seen){ .n = 3, .objectives = 1 }, 20, x),
+    assert_fails(tpe->draw(&(tn_sampler_options){ 0 }, &space, &(tn_observed){ .n = 3, .objectives = 1 }, 20, x),
                  TN_INTERNAL, "too early");
-    assert_fails(nsga2->draw(&report, &space, &(tn_seen){ .n = 3, .objectives = 1 }, 40, x), TN_INTERNAL, "too early");
+    assert_fails(nsga2->draw(&report, &space, &(tn_observed){ .n = 3, .objectives = 1 }, 40, x), TN_INTERNAL,
+                 "too early");
 }
 
 void tn_tests_sampler(tn_test_list *l)

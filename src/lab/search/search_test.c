@@ -1,5 +1,6 @@
-/* Do samplers search? TPE and NSGA-II against random search with equal trials on functions whose shape is known, seed by seed: 15 wins of 20
- * are needed (sign test, two-sided p = 0.041). Several objectives are compared by hypervolume. TENON_LONG=1 takes more trials. */
+/* Do samplers search? TPE and NSGA-II against random search with equal trials on functions whose shape is known,
+ * seed by seed: 15 wins of 20 are needed (sign test, two-sided p = 0.041). Several objectives are compared by
+ * hypervolume. TENON_LONG=1 takes more trials. */
 #include "lab/search/pareto.h"
 #include "lab/search/sampler.h"
 
@@ -63,7 +64,8 @@ static void ackley(const double *x, double *y)
     *y = 20 + exp(1) - 20 * exp(-0.2 * sqrt(square)) - exp(wave);
 }
 
-/* As settings are: a learning rate, a width, a choice, one that another choice brings along, and a step. Least at lr 3e-3, width 96, c, momentum 0.9. */
+/* As settings are: a learning rate, a width, a choice, one that another choice brings along, and a step. Least at lr
+ * 3e-3, width 96, c, momentum 0.9. */
 static const char *const kinds[] = { "a", "b", "c", "d" };
 static const tn_dim mixed_dims[] = {
     { .key = "lr", .kind = TN_DIM_FLOAT, .lo = 1e-5, .hi = 1, .log = true, .when = -1 },
@@ -138,7 +140,7 @@ static double study(const problem *p, const char *name, uint64_t seed, int trial
     const double reference[MOST_Y] = { 1.1, p->objectives == 2 ? 7 : 1.1, 1.1 };
     assert_ok(sampler->check(&o, &p->s));
     for (int i = 0; i < trials; i++) {
-        const tn_seen seen = { .n = (size_t)sampler->needs(&o, i), .objectives = p->objectives, .x = x, .y = y };
+        const tn_observed seen = { .n = (size_t)sampler->needs(&o, i), .objectives = p->objectives, .x = x, .y = y };
         assert_true(seen.n <= (size_t)i);
         assert_ok(sampler->draw(&o, &p->s, &seen, i, x + (size_t)i * p->s.n));
         p->f(x + (size_t)i * p->s.n, y + (size_t)i * p->objectives);

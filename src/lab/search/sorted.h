@@ -1,4 +1,4 @@
-/* Indices in the order of a key, ties by index: the same order on every machine, which qsort alone does not promise. */
+/* Sorting indices by a key, ties by index: a stable order on every machine, which qsort alone does not promise. */
 #ifndef TN_LAB_SORTED_H
 #define TN_LAB_SORTED_H
 

@@ -1,5 +1,5 @@
-/* Search spaces: values between 0 and 1 and back, what is switched off, and the check that everything else relies on. Texts are read in
- * space_text.c. No randomness here. Invariant: tn_dim_at(d, tn_dim_place(d, v)) is v for every value of a counted dimension. */
+/* Search spaces: mapping values to [0,1] and back, conditional dimensions, and validation. Parsing is in space_text.c.
+ * Invariant: tn_dim_at(d, tn_dim_place(d, v)) is v for every value of a counted dimension. */
 #include "lab/search/space.h"
 
 #include "base/setting_value.h"
@@ -13,8 +13,8 @@ static const double MOST_WHOLE = 0x1p53; /* beyond it doubles skip integers */
 
 static double step_of(const tn_dim *d) { return d->step > 0 ? d->step : d->kind == TN_DIM_INT ? 1 : 0; }
 
-/* The range that is drawn from evenly: the logarithm of the bounds, half a step beyond each end where values are whole, so that the end
- * values get their share. */
+/* The range that is drawn from evenly: the logarithm of the bounds, half a step beyond each end where values are
+ * whole, so that the end values get their share. */
 static void log_bounds(const tn_dim *d, double *lo, double *hi)
 {
     const double half = d->kind == TN_DIM_INT ? 0.5 : 0;
@@ -120,10 +120,11 @@ void tn_space_apply_when(const tn_space *s, double *x)
 static tn_status check_range(const tn_dim *d, const char *key)
 {
     if (!isfinite(d->lo) || !isfinite(d->hi) || !(d->lo < d->hi))
-        return tn_error(TN_USAGE, "%s: %g..%g is no range: the first end must be below the second", key, d->lo, d->hi);
+        return tn_error(TN_USAGE, "%s: %g..%g is not a range: the first end must be below the second", key, d->lo,
+                        d->hi);
     if (!isfinite(d->hi - d->lo)) return tn_error(TN_USAGE, "%s: %g..%g is too wide to draw from", key, d->lo, d->hi);
     if (d->log && !(d->lo > 0))
-        return tn_error(TN_USAGE, "%s: log needs ends above 0, not %g; leave log out or begin at a small number", key,
+        return tn_error(TN_USAGE, "%s: log needs ends above 0, not %g; remove log or start at a small number", key,
                         d->lo);
     if (d->kind == TN_DIM_INT &&
         (d->lo != floor(d->lo) || d->hi != floor(d->hi) || fabs(d->lo) > MOST_WHOLE || fabs(d->hi) > MOST_WHOLE))
@@ -131,15 +132,15 @@ static tn_status check_range(const tn_dim *d, const char *key)
     const double step = d->step;
     if (step == 0) return TN_OK;
     if (d->log)
-        return tn_error(TN_USAGE, "%s: log and step do not go together; a list gives such values: [4, 8, 16]", key);
+        return tn_error(TN_USAGE, "%s: log and step exclude each other; list the values instead: [4, 8, 16]", key);
     if (!(step > 0) || !isfinite(step) || (d->kind == TN_DIM_INT && step != floor(step)))
         return tn_error(TN_USAGE, "%s: step %g must be above 0%s", key, step,
                         d->kind == TN_DIM_INT ? " and whole" : "");
     const double steps = (d->hi - d->lo) / step;
-    if (steps > 1e9) return tn_error(TN_USAGE, "%s: step %g makes more than 1e9 values; leave step out", key, step);
+    if (steps > 1e9) return tn_error(TN_USAGE, "%s: step %g gives more than 1e9 values; remove step", key, step);
     if (fabs(steps - round(steps)) > 1e-6)
-        return tn_error(TN_USAGE, "%s: steps of %g from %g do not meet %g; the last before it is %.12g", key, step,
-                        d->lo, d->hi, d->lo + floor(steps) * step);
+        return tn_error(TN_USAGE, "%s: steps of %g from %g do not end at %g; the last value below it is %.12g", key,
+                        step, d->lo, d->hi, d->lo + floor(steps) * step);
     return TN_OK;
 }
 
@@ -159,7 +160,7 @@ static tn_status check_when(const tn_space *s, size_t i, const char *key)
     if (d->when < 0) return TN_OK;
     if ((size_t)d->when >= i || s->dims[d->when].kind != TN_DIM_CHOICE || d->when_choice < 0 ||
         (size_t)d->when_choice >= s->dims[d->when].n_choices)
-        return tn_error(TN_USAGE, "%s: `when` must name a choice of a list that stands before it", key);
+        return tn_error(TN_USAGE, "%s: `when` must name a choice of an earlier list", key);
     return TN_OK;
 }
 
@@ -175,7 +176,7 @@ tn_status tn_space_check(const tn_space *s)
         TN_RETURN_IF(check_when(s, i, key));
         for (size_t j = 0; d->key && j < i; j++)
             if (s->dims[j].key && strcmp(d->key, s->dims[j].key) == 0)
-                return tn_error(TN_USAGE, "%s is searched twice; leave one of the two lines out", key);
+                return tn_error(TN_USAGE, "%s is searched twice; remove one of the two lines", key);
     }
     return TN_OK;
 }

@@ -1,4 +1,5 @@
-/* Search spaces: texts good and bad, values and places both ways, the prior's shares, dimensions that others switch off. */
+/* Search spaces: texts good and bad, values and places both ways, the prior's shares, dimensions that others switch
+ * off. */
 #include "lab/search/space.h"
 
 #include "base/alloc.h"
@@ -69,13 +70,13 @@ static const char *const bad[][2] = {
     { "log 0..1", "above 0" },
     { "log int 0..8", "above 0" },
     { "int 0..1e17", "whole" },
-    { "log 1..8 step 2", "do not go together" },
+    { "log 1..8 step 2", "exclude each other" },
     { "0..1 step", "step NUMBER" },
     { "0..1 by 2", "step NUMBER" },
     { "0..1 step 0.1 2", "step NUMBER" },
     { "int 0..8 step 0.5", "step NUMBER" },
-    { "0..1 step 0", "not above 0" },
-    { "0..1 step -1", "not above 0" },
+    { "0..1 step 0", "needs a step above 0" },
+    { "0..1 step -1", "needs a step above 0" },
     { "0..1 step 0.3", "0.9" },
     { "0..1 step 1e-12", "1e9" },
     { "[]", "empty" },
@@ -219,14 +220,14 @@ static void spaces_refused(void **state)
     assert_ok(tn_space_check(&s));
     assert_fails(tn_space_check(&(tn_space){ dims, 0 }), TN_USAGE, "no dimension");
     dims[0].when = 1; /* looks forward */
-    assert_fails(tn_space_check(&s), TN_USAGE, "stands before");
+    assert_fails(tn_space_check(&s), TN_USAGE, "a choice of an earlier list");
     dims[0].when = -1;
     dims[1].key = "a";
     assert_fails(tn_space_check(&s), TN_USAGE, "searched twice");
     dims[1].n_choices = 0;
     assert_fails(tn_space_check(&s), TN_USAGE, "empty");
     dims[0].hi = NAN;
-    assert_fails(tn_space_check(&s), TN_USAGE, "no range");
+    assert_fails(tn_space_check(&s), TN_USAGE, "not a range");
 }
 
 static void whole_settings(void **state)

@@ -1,5 +1,5 @@
-/* The texts of search spaces: "log int 4..512", "[relu, gelu]", "act=gelu". Numbers are written as in settings (64k, 1e-4). Nothing is
- * drawn here; what a text says is checked by tn_space_check's rules before it is handed out. */
+/* Parsing search spaces: "log int 4..512", "[relu, gelu]", "act=gelu". Numbers are written as in settings (64k,
+ * 1e-4). */
 #include "lab/search/space.h"
 
 #include "base/alloc.h"
@@ -79,8 +79,8 @@ static tn_status parse_range(const char *text, tn_dim *d)
     if (*p == 0) return TN_OK;
     if (!next_word(&p, word) || strcmp(word, "step") != 0 || !next_word(&p, value) || *p ||
         !number(value, d->kind == TN_DIM_INT, &d->step))
-        return refuse(text, "has something behind its range that is not `step NUMBER`");
-    return d->step > 0 ? TN_OK : refuse(text, "has a step that is not above 0");
+        return refuse(text, "takes nothing after its range but `step NUMBER`");
+    return d->step > 0 ? TN_OK : refuse(text, "needs a step above 0");
 }
 
 /* "[a, b, c]": pieces between commas, without the white space and the quotes around them. */
@@ -143,7 +143,7 @@ tn_status tn_dim_when(const tn_dim *dims, size_t n, const char *text, tn_dim *d)
     for (size_t i = 0; i < n; i++) {
         if (strcmp(dims[i].key, key) != 0) continue;
         if (dims[i].kind != TN_DIM_CHOICE)
-            return tn_error(TN_USAGE, "when: \"%s\": %s is a range; only a list can switch others", quoted, key);
+            return tn_error(TN_USAGE, "when: \"%s\": %s is a range, and `when` needs a list", quoted, key);
         tn_nearest near = { .word = equals + 1 };
         for (size_t k = 0; k < dims[i].n_choices; k++) {
             tn_nearest_try(&near, dims[i].choices[k]);
@@ -152,10 +152,10 @@ tn_status tn_dim_when(const tn_dim *dims, size_t n, const char *text, tn_dim *d)
             d->when_choice = (int)k;
             return TN_OK;
         }
-        return tn_error(TN_USAGE, "when: \"%s\": that is no choice of %s%s%s%s", quoted, key,
+        return tn_error(TN_USAGE, "when: \"%s\": not a choice of %s%s%s%s", quoted, key,
                         near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
     }
-    return tn_error(TN_USAGE, "when: \"%s\": no dimension %s stands before this one", quoted, key);
+    return tn_error(TN_USAGE, "when: \"%s\": no dimension %s comes before this one", quoted, key);
 }
 
 tn_status tn_dim_make_int(tn_dim *d)

@@ -1,9 +1,9 @@
-/* Contenders and verdicts. */
+/* Choosing whom to compare, and the verdicts. */
 #include "lab/statistics/compare.h"
 
-#include "lab/db/common_seeds.h"
+#include "lab/db/trials.h"
 #include "lab/statistics/select.h"
-#include "lab/study/study_metrics.h"
+#include "lab/study/study.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ const char *tn_effort_name(tn_effort e)
     return names[e];
 }
 
-/* --- contenders -------------------------------------------------------------------------------------------------------------- */
+/* --- contenders --------------------------------------------------------------------------------------------------- */
 
 static tn_status costs_of(const tn_selection *v, tn_lab *lab, tn_effort e, double *cost)
 {
@@ -56,7 +56,7 @@ static tn_status choose(const tn_study *s, const tn_selection *v, const double *
 }
 
 /* Those of the sides that have something to compare. */
-static tn_status those_there(const tn_study *s, tn_side_set asked, tn_side_set *out)
+static tn_status sides_with_trials(const tn_study *s, tn_side_set asked, tn_side_set *out)
 {
     *out = 0;
     if (s->n_sides < 2)
@@ -67,7 +67,7 @@ static tn_status those_there(const tn_study *s, tn_side_set asked, tn_side_set *
             *out |= (tn_side_set)1 << t->side;
     }
     return *out ? TN_OK
-                : tn_error(TN_USAGE, "no side of study %s%s has a trial that is done: run the study first", s->name,
+                : tn_error(TN_USAGE, "no side of study %s%s has a finished trial: run the study first", s->name,
                            asked ? " that --sides names" : "");
 }
 
@@ -78,12 +78,12 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, siz
     tn_selection *v = tn_arena_alloc(arena, sizeof *v * s->n_sides);
     double **cost = tn_arena_alloc(arena, sizeof *cost * s->n_sides);
     c.contenders = tn_arena_alloc(arena, sizeof *c.contenders * TN_EFFORTS * s->n_sides);
-    if (!v || !cost || !c.contenders) return tn_error(TN_MEMORY, "out of memory");
-    TN_RETURN_IF(those_there(s, sides, &c.sides));
+    if (!v || !cost || !c.contenders) return TN_MEMORY;
+    TN_RETURN_IF(sides_with_trials(s, sides, &c.sides));
     for (size_t i = 0; i < s->n_sides; i++) {
         TN_RETURN_IF(tn_select_ended(s, (int)i, arena, &v[i]));
         cost[i] = tn_arena_alloc(arena, sizeof **cost * (v[i].n + 1));
-        if (!cost[i]) return tn_error(TN_MEMORY, "out of memory");
+        if (!cost[i]) return TN_MEMORY;
     }
     for (int e = 0; e < TN_EFFORTS; e++) {
         c.effort[e] = INFINITY;
@@ -101,7 +101,7 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, siz
             if (!to->n && e != TN_EFFORT_TRIALS)
                 c.effort[e] = NAN; /* less than one trial of this side costs: nothing to compare */
             if (!to->n && e == TN_EFFORT_TRIALS)
-                return tn_error(TN_USAGE, "side %s of study %s has no trial that is done: run the study first",
+                return tn_error(TN_USAGE, "side %s of study %s has no finished trial: run the study first",
                                 s->sides[i].name, s->name);
         }
     }
@@ -109,7 +109,7 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, siz
     return TN_OK;
 }
 
-/* --- verdicts ------------------------------------------------------------------------------------------------------------------ */
+/* --- verdicts ----------------------------------------------------------------------------------------------------- */
 
 static int by_seed(const void *a, const void *b)
 {
@@ -120,7 +120,7 @@ static int by_seed(const void *a, const void *b)
 static tn_status gather(const tn_study *s, tn_lab *lab, const tn_trial *of, tn_arena *arena, tn_side_runs *out)
 {
     tn_side_runs r = { .of = of, .side = of->side, .trial = tn_arena_alloc(arena, sizeof *r.trial * (s->n + 1)) };
-    if (!r.trial) return tn_error(TN_MEMORY, "out of memory");
+    if (!r.trial) return TN_MEMORY;
     for (size_t i = 0; i < s->n; i++) {
         const tn_trial *t = &s->trials[i];
         if (t->kind == TN_TRIAL_COMPARE && t->config == of->id && t->state == TN_TRIAL_DONE && t->y &&
@@ -138,7 +138,8 @@ static tn_status gather(const tn_study *s, tn_lab *lab, const tn_trial *of, tn_a
     return TN_OK;
 }
 
-tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena, tn_side_runs *out)
+tn_status tn_compare_representative(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena,
+                                    tn_side_runs *out)
 {
     tn_side_runs best = { .n = 0, .side = c->n ? c->trial[0]->side : 0 };
     for (size_t i = 0; i < c->n; i++) {
@@ -156,7 +157,7 @@ tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_sid
 {
     double *x = tn_arena_alloc(arena, sizeof *x * (a->n + 1)), *y = tn_arena_alloc(arena, sizeof *y * (a->n + 1));
     size_t n = 0;
-    if (!x || !y) return tn_error(TN_MEMORY, "out of memory");
+    if (!x || !y) return TN_MEMORY;
     for (size_t i = 0, k = 0; i < a->n; i++) {
         while (k < b->n && b->trial[k]->seed < a->trial[i]->seed) k++;
         if (k == b->n || b->trial[k]->seed != a->trial[i]->seed) continue;
@@ -165,20 +166,20 @@ tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_sid
     if (!n)
         return tn_error(
             TN_USAGE,
-            "%s and %s have no common seed that ended well: run `tenon lab compare` again, or with more --seeds",
+            "%s and %s have no common seed that finished: run `tenon lab compare` again, or with more --seeds",
             s->sides[a->side].name, s->sides[b->side].name);
     return tn_paired_compare(x, y, n, out);
 }
 
-void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
-                     tn_judged *out)
+void tn_compare_outcome(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
+                        tn_judged *out)
 {
     static const double PART = 0.005, SHARE = 0.005;
     const tn_metric_row *row = tn_study_metric(s->objectives[0].name);
     const double usual = row && tn_metric_is_part(row) ? PART : SHARE * (fabs(r->mean_a) + fabs(r->mean_b)) / 2;
     tn_judged v = { .effect = isnan(effect) ? usual : effect, .comparisons = comparisons };
-    tn_sight sight;
-    tn_sight_of(r->n, comparisons, &sight);
+    tn_power sight;
+    tn_power_of(r->n, comparisons, &sight);
     v.word = tn_paired_judge(r, p_adjusted, &sight, v.effect, &v.seen);
     v.better = ((v.word == TN_A_LARGER) - (v.word == TN_B_LARGER)) * (s->objectives[0].maximise ? 1 : -1);
     v.aim = fmax(v.effect, fabs(r->difference));
@@ -198,7 +199,7 @@ static tn_status correct(const tn_study *s, tn_verdict *v, size_t n, double effe
 {
     double *p = tn_arena_alloc(arena, 2 * sizeof *p * (n + 1));
     size_t distinct = 0, at = 0;
-    if (!p) return tn_error(TN_MEMORY, "out of memory");
+    if (!p) return TN_MEMORY;
     for (size_t i = 0; i < n; i++)
         if (v[i].first == i) p[distinct++] = v[i].paired.p;
     TN_RETURN_IF(tn_holm(p, distinct, p + n));
@@ -209,7 +210,7 @@ static tn_status correct(const tn_study *s, tn_verdict *v, size_t n, double effe
             continue;
         }
         v[i].p_adjusted = p[n + at++];
-        tn_compare_word(s, &v[i].paired, v[i].p_adjusted, distinct, effect, &v[i].judged);
+        tn_compare_outcome(s, &v[i].paired, v[i].p_adjusted, distinct, effect, &v[i].judged);
     }
     return TN_OK;
 }
@@ -221,15 +222,15 @@ tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *
     tn_verdict *v = tn_arena_alloc(arena, sizeof *v * (most + 1));
     tn_side_runs *r = tn_arena_alloc(arena, sizeof *r * s->n_sides);
     size_t count = 0;
-    if (!v || !r) return tn_error(TN_MEMORY, "out of memory");
+    if (!v || !r) return TN_MEMORY;
     if (tn_side_count(c->sides, s->n_sides) < 2)
         return tn_error(
-            TN_USAGE, "one side of study %s has trials that are done, and a comparison needs two: run the study first",
+            TN_USAGE, "only one side of study %s has finished trials, and a comparison needs two: run the study first",
             s->name);
     for (int e = 0; e < TN_EFFORTS; e++) {
         if (isnan(c->effort[e])) continue;
         for (size_t i = 0; i < s->n_sides; i++)
-            TN_RETURN_IF(tn_compare_speaker(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
+            TN_RETURN_IF(tn_compare_representative(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
         for (int a = 0; a < (int)s->n_sides; a++)
             for (int b = a + 1; b < (int)s->n_sides; b++) {
                 if (!tn_side_in(c->sides, (size_t)a) || !tn_side_in(c->sides, (size_t)b)) continue;

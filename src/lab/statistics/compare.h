@@ -1,6 +1,6 @@
-/* A fair comparison of a study's sides. Searches are judged at equal effort: as many trials each, as many seconds, or as many evaluations of
- * the network's block. The best points that each side had found with that effort are run again on common seeds; of a side's points
- * the one that does best on the validation part speaks for it, and what is compared are its results on the test part, seed by seed. */
+/* A fair comparison of a study's sides at equal effort: equally many trials, seconds, or evaluations of the
+ * network's block. The best points that each side found with that effort are run again on common seeds. Each side is
+ * represented by its best point on validation, and the results on the test split are compared seed by seed. */
 #ifndef TN_LAB_COMPARE_H
 #define TN_LAB_COMPARE_H
 
@@ -32,12 +32,12 @@ typedef struct tn_comparison {
     tn_contenders *contenders; /* (TN_EFFORTS, sides) */
 } tn_comparison;
 
-/* Who is to be run again, of these sides; one with nothing that is done is left out. TN_USAGE: the study has fewer than two sides, or none of these
- * has a trial that is done. lab: where block evaluations are. */
+/* Chooses the points to run again. Sides without a finished trial are left out. TN_USAGE: fewer than two sides in
+ * the study, or no finished trial. lab: for the block evaluations. */
 tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, size_t top, tn_arena *arena,
                           tn_comparison *out);
 
-/* The comparisons of one point that ended well. */
+/* The finished comparisons of one point. */
 typedef struct tn_side_runs {
     int side;
     const tn_trial *of; /* the point */
@@ -46,16 +46,16 @@ typedef struct tn_side_runs {
     double validation;      /* mean of the best there */
 } tn_side_runs;
 
-/* Which of a side's contenders speaks for it: the best on the validation part, of those that ran on most seeds. */
-tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena,
-                             tn_side_runs *out);
+/* The contender that represents its side: the best on validation, of those with the most seeds. */
+tn_status tn_compare_representative(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena,
+                                    tn_side_runs *out);
 /* a - b of the first objective, seed by seed. TN_USAGE: no common seed. */
 tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena,
                           tn_paired *out);
 
 /* What a comparison says. */
 typedef struct tn_judged {
-    tn_word word;
+    tn_outcome word;
     int better;         /* +1: a, -1: b, 0: neither is shown to be */
     double effect;      /* the smallest that matters, in the objective's unit */
     double seen;        /* one of this size would have been seen with 80 % power; NaN: not known */
@@ -64,22 +64,23 @@ typedef struct tn_judged {
     size_t comparisons; /* made together */
 } tn_judged;
 
-/* effect: the smallest that matters, NaN: half a point of a part (from 0 to 1), 0.5 % of the means of any other objective. comparisons: distinct ones. */
-void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
-                     tn_judged *out);
+/* effect: the smallest that matters; NaN: 0.005 of a fraction (0 to 1), 0.5 % of the means of any other objective.
+ * comparisons: distinct. */
+void tn_compare_outcome(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect,
+                        tn_judged *out);
 
 typedef struct tn_verdict {
     tn_effort effort;
     int a, b;                    /* sides, a < b */
-    const tn_trial *of_a, *of_b; /* whose point spoke for them */
+    const tn_trial *of_a, *of_b; /* their representatives */
     size_t first;                /* of the verdicts that compare the same two points */
     tn_paired paired;            /* of the first objective, as the user names it */
     double p_adjusted;           /* Holm's, over the distinct comparisons of the study */
     tn_judged judged;
 } tn_verdict;
 
-/* After the comparisons have run: every pair of the compared sides at every effort, out (n) in `arena`. effect: as above. TN_USAGE: fewer than two
- * sides, or no common seed that has ended. */
+/* After the comparisons have run: every pair of sides at every effort, out (n) in `arena`. TN_USAGE: fewer than two
+ * sides, or no common seed that finished. */
 tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, double effect, tn_arena *arena,
                            tn_verdict **out, size_t *n);
 

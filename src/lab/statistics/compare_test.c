@@ -29,8 +29,8 @@ static void end_one(world *w, bool compare, double (*accuracy)(const tn_claim *,
     double x[1], validation = NAN;
     bool lost;
     char value[128];
-    assert_ok(tn_lab_claim(w->lab, w->study, &w->plan, w->worker, &(tn_portion){ .compare = compare, .sides = 3 }, &c,
-                           x, &got));
+    assert_ok(tn_lab_claim(w->lab, w->study, &w->plan, w->worker, &(tn_trial_filter){ .compare = compare, .sides = 3 },
+                           &c, x, &got));
     assert_int_equal(got, TN_CLAIM_GOT);
     if (!c.has_x) assert_ok(tn_lab_point(w->lab, &c, (double[]){ 4 + (double)c.number }, 1, &lost));
     const double y = accuracy(&c, &validation);
@@ -44,7 +44,8 @@ static void end_one(world *w, bool compare, double (*accuracy)(const tn_claim *,
     assert_ok(tn_lab_end(w->lab, &c, &r, 1, &e, 1, &lost));
 }
 
-/* Side a gets better with its numbers; b's best is its number 2; its number 5 failed. A trial of a takes twice the time and a quarter of the evaluations. */
+/* Side a gets better with its numbers; b's best is its number 2; its number 5 failed. A trial of a takes twice the
+ * time and a quarter of the evaluations. */
 static double search_result(const tn_claim *c, double *validation)
 {
     const double y = c->side == 0     ? 0.5 + 0.01 * (double)c->number
@@ -175,8 +176,7 @@ static void left_out(void **state)
     size_t n;
     open_world(&w, three);
     assert_ok(tn_lab_load(w.lab, NULL, &s));
-    assert_fails(tn_compare_pick(s, w.lab, 4, 2, &w.arena, &c), TN_USAGE,
-                 "that --sides names has a trial that is done");
+    assert_fails(tn_compare_pick(s, w.lab, 4, 2, &w.arena, &c), TN_USAGE, "that --sides names has a finished trial");
     assert_ok(tn_compare_pick(s, w.lab, 6, 2, &w.arena, &c));
     assert_true(c.sides == 2 && c.contenders[0].n == 0 && c.contenders[1].n == 2 && c.contenders[2].n == 0);
     assert_fails(tn_compare_judge(s, w.lab, &c, NAN, &w.arena, &v, &n), TN_USAGE, "needs two");
@@ -198,8 +198,7 @@ static void left_out(void **state)
     assert_ok(tn_compare_judge(s, w.lab, &c, NAN, &w.arena, &v, &n));
     assert_int_equal(n, 3);
     for (size_t k = 0; k < n; k++) assert_true(v[k].a == 0 && v[k].b == 1 && v[k].judged.better == 1);
-    assert_fails(tn_standings(s, w.lab, &c, 2, NAN, &w.arena, &rows, &n), TN_USAGE,
-                 "side idle has no trial that is done");
+    assert_fails(tn_standings(s, w.lab, &c, 2, NAN, &w.arena, &rows, &n), TN_USAGE, "side idle has no finished trial");
     assert_ok(tn_standings(s, w.lab, &c, 1, NAN, &w.arena, &rows, &n));
     assert_true(n == 2 && rows[0].runs.side == 0 && rows[0].judged.better == 1 && rows[1].runs.side == 1 &&
                 !rows[1].paired.n);

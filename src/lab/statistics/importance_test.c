@@ -1,8 +1,8 @@
-/* Importance: trees against functions whose parts of the variance are known in closed form, against Optuna on one study, with dimensions that are switched
- * off, inert or pruned away; a tree's boxes against counting over a fine grid. */
+/* Importance: trees against functions whose parts of the variance are known in closed form, against Optuna on one
+ * study, with dimensions that are switched off, inert or pruned away; a tree's boxes against counting over a fine
+ * grid. */
 #include "lab/statistics/importance.h"
 
-#include "lab/statistics/forest.h"
 #include "testlib.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ enum { MOST = 1200, DIMS = 5 };
         .key = name, .kind = TN_DIM_FLOAT, .lo = 0, .hi = 1, .when = -1                                                \
     }
 
-/* --- boxes ------------------------------------------------------------------------------------------------------------------------- */
+/* --- boxes -------------------------------------------------------------------------------------------------------- */
 
 static double leaf_at(const tn_leaves *l, const double *u)
 {
@@ -42,8 +42,9 @@ static void boxes_equal_a_grid(void **state)
             for (size_t d = 0; d < D; d++) u[i * D + d] = (2 * (double)tn_draws_below(&draws, SIDE / 2) + 1) / SIDE;
             y[i] = (double)tn_draws_below(&draws, 9);
         }
+        tn_arena arena = { 0 };
         tn_tree_maker m;
-        assert_ok(tn_tree_maker_open(u, y, N, D, &m));
+        assert_ok(tn_tree_maker_open(u, y, N, D, &arena, &m));
         tn_tree_make(&m, &draws);
         for (int a = 0; a < SIDE; a++)
             for (int b = 0; b < SIDE; b++) {
@@ -60,11 +61,11 @@ static void boxes_equal_a_grid(void **state)
                     fabs(mean - sum) < 1e-12);
         for (size_t d = 0; d < D; d++)
             assert_true(fabs(tn_leaves_main_variance(&m.leaves, d, mean, edges) - part[d]) < 1e-9);
-        tn_tree_maker_close(&m);
+        tn_arena_free(&arena);
     }
 }
 
-/* --- known functions ----------------------------------------------------------------------------------------------------------------- */
+/* --- known functions ---------------------------------------------------------------------------------------------- */
 
 static const char *const three[] = { "a", "b", "c" };
 static const tn_dim sum_dims[DIMS] = {
@@ -82,7 +83,8 @@ static void fill(const tn_space *s, size_t n, double *x)
     for (size_t i = 0; i < n; i++) assert_ok(tn_sampler_find("random")->draw(&o, s, NULL, (int64_t)i, x + i * s->n));
 }
 
-/* 2 a + 3 b^2 (b the place of the logarithm) + 0.8 for choice b + 0.2 k: variances 4/12, 9 * 4/45, 0.64 * 2/9, 0.04 * 2, and 0. */
+/* 2 a + 3 b^2 (b the place of the logarithm) + 0.8 for choice b + 0.2 k: variances 4/12, 9 * 4/45, 0.64 * 2/9, 0.04
+ * * 2, and 0. */
 static void additive(void **state)
 {
     (void)state;
@@ -99,7 +101,7 @@ static void additive(void **state)
         if (pruned[i]) y[i] = 100 * p[4];
         if (i % 5 == 3) y[i] = INFINITY;
     }
-    const tn_seen seen = { .n = MOST, .objectives = 1, .x = x, .y = y, .pruned = pruned };
+    const tn_observed seen = { .n = MOST, .objectives = 1, .x = x, .y = y, .pruned = pruned };
     assert_ok(tn_importance(&sum_space, &seen, 0, 1, part, spread));
     for (size_t d = 0; d < DIMS; d++) {
         if (fabs(part[d] - var[d] / total) > 0.04)
@@ -120,11 +122,12 @@ static void product(void **state)
     double part[2];
     fill(&s, 400, x);
     for (size_t i = 0; i < 400; i++) y[i] = (x[2 * i] - 0.5) * (x[2 * i + 1] - 0.5);
-    assert_ok(tn_importance(&s, &(tn_seen){ .n = 400, .objectives = 1, .x = x, .y = y }, 0, 1, part, NULL));
+    assert_ok(tn_importance(&s, &(tn_observed){ .n = 400, .objectives = 1, .x = x, .y = y }, 0, 1, part, NULL));
     assert_true(part[0] < 0.1 && part[1] < 0.1);
 }
 
-/* A dimension that is there for one choice only and does nothing explains nothing, though being there goes with a better objective. */
+/* A dimension that is there for one choice only and does nothing explains nothing, though being there goes with a
+ * better objective. */
 static void switched_off(void **state)
 {
     (void)state;
@@ -136,15 +139,15 @@ static void switched_off(void **state)
     fill(&s, 300, x);
     for (size_t i = 0; i < 300; i++)
         y[2 * i] = 3, y[2 * i + 1] = x[2 * i] == 1 ? 0 : 1; /* the second of two objectives */
-    const tn_seen seen = { .n = 300, .objectives = 2, .x = x, .y = y };
+    const tn_observed seen = { .n = 300, .objectives = 2, .x = x, .y = y };
     assert_ok(tn_importance(&s, &seen, 1, 1, part, NULL));
     assert_true(part[0] > 0.99 && part[1] < 0.01);
     assert_fails(tn_importance(&s, &seen, 0, 1, part, NULL), TN_USAGE, "objective 1 is the same");
-    const tn_seen few = { .n = 19, .objectives = 2, .x = x, .y = y };
+    const tn_observed few = { .n = 19, .objectives = 2, .x = x, .y = y };
     assert_fails(tn_importance(&s, &few, 1, 1, part, NULL), TN_USAGE, "there are 19");
 }
 
-/* --- Optuna -------------------------------------------------------------------------------------------------------------------------- */
+/* --- Optuna ------------------------------------------------------------------------------------------------------- */
 
 static const struct golden {
     const char *name;
@@ -182,7 +185,7 @@ static void equals_optuna(void **state)
         y[i] = 4 * (place - 0.6) * (place - 0.6) + 0.3 * p[1] / 256 + by_act[(int)p[2]] + 0.8 * place * p[3] +
                0.1 * (next(&lot) - 0.5);
     }
-    const tn_seen seen = { .n = N, .objectives = 1, .x = x, .y = y };
+    const tn_observed seen = { .n = N, .objectives = 1, .x = x, .y = y };
     double mean[DIMS] = { 0 }, part[DIMS];
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         assert_ok(tn_importance(&s, &seen, 0, seed, part, NULL));

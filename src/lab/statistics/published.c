@@ -1,14 +1,12 @@
-/* Our figures and theirs. */
+/* Comparison with published figures. */
 #include "lab/statistics/published.h"
 
 #include "lab/search/pareto.h"
 #include "lab/statistics/select.h"
-#include "lab/study/study_metrics.h"
+#include "lab/study/study.h"
 
 #include <math.h>
 #include <string.h>
-
-static tn_status no_memory(void) { return tn_error(TN_MEMORY, "out of memory"); }
 
 static size_t objective_named(const tn_study *s, const char *name)
 {
@@ -23,7 +21,7 @@ static bool better(const tn_study *s, size_t k, double a, double b)
     return s->objectives[k].maximise ? a > b : a < b;
 }
 
-/* --- sides ------------------------------------------------------------------------------------------------------------ */
+/* --- sides -------------------------------------------------------------------------------------------------------- */
 
 /* Done, on its side's front, and worth something: the report leaves out what never got one sample right. */
 static bool counts(const tn_study *s, const tn_selection *e, size_t i)
@@ -32,7 +30,7 @@ static bool counts(const tn_study *s, const tn_selection *e, size_t i)
     return e->front[i] && !(r && tn_metric_is_part(r) && !(e->trial[i]->y[0] > 0));
 }
 
-static bool is_beaten(const tn_study *s, const tn_selection *e, size_t i)
+static bool is_dominated(const tn_study *s, const tn_selection *e, size_t i)
 {
     const size_t m = e->objectives;
     for (size_t k = 0; k < e->n; k++)
@@ -58,11 +56,11 @@ static tn_status make_sides(const tn_study *s, tn_arena *a, tn_selection *all, t
     TN_RETURN_IF(tn_select_ended(s, TN_ALL_SIDES, a, all));
     for (size_t i = 0; v && i < s->n_sides; i++) {
         tn_selection own;
-        if (!(v[i].best = tn_arena_alloc(a, sizeof *v[i].best * (s->n_objectives + 1)))) return no_memory();
+        if (!(v[i].best = tn_arena_alloc(a, sizeof *v[i].best * (s->n_objectives + 1)))) return TN_MEMORY;
         TN_RETURN_IF(tn_select_ended(s, (int)i, a, &own));
         TN_RETURN_IF(tn_select_volume(s, &own, &v[i].volume));
     }
-    if (!v) return no_memory();
+    if (!v) return TN_MEMORY;
     for (size_t i = 0; i < all->n; i++) {
         tn_against_published_side *side = &v[all->trial[i]->side];
         if (isfinite(all->trial[i]->seconds)) side->hours += all->trial[i]->seconds / 3600;
@@ -70,30 +68,30 @@ static tn_status make_sides(const tn_study *s, tn_arena *a, tn_selection *all, t
         take_best(s, all->trial[i], side);
         if (!counts(s, all, i)) continue;
         side->front++;
-        side->unbeaten += !is_beaten(s, all, i);
+        side->nondominated += !is_dominated(s, all, i);
     }
     *out = v;
     return TN_OK;
 }
 
-/* --- who wins --------------------------------------------------------------------------------------------------------- */
+/* --- who wins ----------------------------------------------------------------------------------------------------- */
 
 /* Of two sides with the same score: -1 the first, 1 the second, 0 a tie. */
-static int untie(const tn_study *s, const tn_against_published_side *a, const tn_against_published_side *b,
-                 const char **decided)
+static int break_tie(const tn_study *s, const tn_against_published_side *a, const tn_against_published_side *b,
+                     const char **decided)
 {
     static const double CLEAR = 0.05; /* the report's */
     const tn_trial *p = a->best[0], *q = b->best[0];
     const size_t seconds = objective_named(s, "seconds");
-    *decided = "nothing: a tie in everything the rule looks at";
+    *decided = "a tie by every criterion of the rule";
     if (!p || !q) return p ? -1 : q != NULL;
     if (fabs(p->y[0] - q->y[0]) > CLEAR) {
-        *decided = "front points are equal; the best differ by more than 0.05";
+        *decided = "equally many front points; the best values differ by more than 0.05";
         return better(s, 0, p->y[0], q->y[0]) ? -1 : 1;
     }
     if (seconds == s->n_objectives || isnan(p->y[seconds]) || isnan(q->y[seconds]) || p->y[seconds] == q->y[seconds])
         return 0;
-    *decided = "front points are equal and the best are close; the faster of these";
+    *decided = "equally many front points, and close best values; the faster of these";
     return p->y[seconds] < q->y[seconds] ? -1 : 1;
 }
 
@@ -104,8 +102,8 @@ static void decide(const tn_study *s, tn_against_published *b)
     bool tie = false;
     b->decided = "front points that no other front dominates";
     for (int i = 1; i < (int)s->n_sides; i++) {
-        int way = v[top].unbeaten > v[i].unbeaten ? -1 : v[top].unbeaten < v[i].unbeaten;
-        if (way == 0) way = untie(s, &v[top], &v[i], &b->decided);
+        int way = v[top].nondominated > v[i].nondominated ? -1 : v[top].nondominated < v[i].nondominated;
+        if (way == 0) way = break_tie(s, &v[top], &v[i], &b->decided);
         if (way > 0) top = i;
         tie = way == 0 || (tie && way < 0);
     }
@@ -118,7 +116,7 @@ static void decide(const tn_study *s, tn_against_published *b)
     }
 }
 
-/* --- points ----------------------------------------------------------------------------------------------------------- */
+/* --- points ------------------------------------------------------------------------------------------------------- */
 
 static const tn_trial *nearest(const tn_study *s, const tn_selection *e, size_t side, const tn_published_point *p)
 {
@@ -145,7 +143,7 @@ tn_status tn_against_published_make(const tn_study *s, tn_arena *arena, tn_again
     decide(s, &b);
     for (size_t i = 0; i < s->n_sides; i++) b.n_points += s->published->sides[i].n_points;
     tn_against_published_point *points = tn_arena_alloc(arena, sizeof *points * (b.n_points + 1));
-    if (!points) return no_memory();
+    if (!points) return TN_MEMORY;
     for (size_t i = 0; i < s->n_sides; i++)
         for (size_t k = 0; k < s->published->sides[i].n_points; k++, n++) {
             const tn_published_point *p = &s->published->sides[i].points[k];

@@ -1,14 +1,14 @@
-/* A study beside the figures that its file quotes: what each side reached, which side wins by the rule of the report and by hypervolume, and
- * for each published point ours that is no larger. */
-#ifndef TN_LAB_BESIDE_H
-#define TN_LAB_BESIDE_H
+/* Comparison with the published figures that a study file quotes: what each side achieved, which side wins by the
+ * published rule and by hypervolume, and for each published point our best trial that is no larger. */
+#ifndef TN_LAB_PUBLISHED_H
+#define TN_LAB_PUBLISHED_H
 
 #include "lab/db/lab.h"
 
 typedef struct tn_against_published_side {
     const tn_trial **best; /* (objectives): the trial that is best in each, of those done; NULL: none */
-    size_t front;          /* points that no other of the side is better than in everything */
-    size_t unbeaten;       /* of these, points that none of another side's front dominates: the report's score */
+    size_t front;          /* points on the side's Pareto front */
+    size_t nondominated;   /* of these, points that no other side's front dominates: the published score */
     double volume;         /* hypervolume below the references; NaN */
     double hours;          /* that its trials worked */
 } tn_against_published_side;
@@ -16,8 +16,7 @@ typedef struct tn_against_published_side {
 typedef struct tn_against_published_point {
     size_t side;
     const tn_published_point *theirs;
-    const tn_trial
-        *ours; /* best in the first objective with no more parameters; NULL: none, or parameters are not known */
+    const tn_trial *ours; /* best in the first objective with no more parameters; NULL: none */
 } tn_against_published_point;
 
 typedef struct tn_against_published {
@@ -29,8 +28,8 @@ typedef struct tn_against_published {
     size_t n_points;
 } tn_against_published;
 
-/* All of it in `arena`; the study quotes figures. The rule: more front points that no front of another side dominates; equal: the better first objective
- * where it differs by more than 0.05; else the faster of these two points; else a tie. */
+/* In `arena`; the study quotes figures. The rule: more front points that no other side's front dominates; then the
+ * better first objective, if it differs by more than 0.05; then the faster of these two points; else a tie. */
 tn_status tn_against_published_make(const tn_study *s, tn_arena *arena, tn_against_published *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* A study beside published figures: scores against a comparison of all with all, every way the report's rule can decide, the trial that stands
- * beside a published point. */
+/* A study beside published figures: scores against a comparison of all with all, every way the report's rule can
+ * decide, the trial that stands beside a published point. */
 #include "lab/statistics/published.h"
 #include "lab/study/study.h"
 
@@ -88,7 +88,7 @@ static void scores(void **state)
         assert_ok(tn_against_published_make(&w.s, &w.arena, &b));
         for (int side = 0; side < 2; side++) {
             assert_int_equal(b.sides[side].front, front[side]);
-            assert_int_equal(b.sides[side].unbeaten, unbeaten[side]);
+            assert_int_equal(b.sides[side].nondominated, unbeaten[side]);
             assert_true(fabs(b.sides[side].hours - 0.6) < 1e-12); /* 60 trials of 36 s, pruned ones too */
         }
         assert_true(front[0] > 1 && unbeaten[0] < front[0]);

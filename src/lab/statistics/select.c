@@ -1,4 +1,4 @@
-/* Choosing and ordering trials. */
+/* Selecting, sorting and naming trials. */
 #include "lab/statistics/select.h"
 
 #include "lab/search/pareto.h"
@@ -21,7 +21,7 @@ static tn_status mark_fronts(const tn_study *s, tn_selection *v, tn_arena *arena
     double *y = tn_arena_alloc(arena, sizeof *y * (v->n * m + 1));
     bool *front = tn_arena_alloc(arena, v->n + 1);
     size_t *at = tn_arena_alloc(arena, sizeof *at * (v->n + 1));
-    if (!y || !front || !at) return tn_error(TN_MEMORY, "out of memory");
+    if (!y || !front || !at) return TN_MEMORY;
     for (int side = 0; side < (int)s->n_sides; side++) {
         size_t n = 0;
         for (size_t i = 0; i < v->n; i++) {
@@ -42,7 +42,7 @@ tn_status tn_select_ended(const tn_study *s, int side, tn_arena *arena, tn_selec
     v.trial = tn_arena_alloc(arena, sizeof *v.trial * (s->n + 1));
     v.y = tn_arena_alloc(arena, sizeof *v.y * (s->n * s->n_objectives + 1));
     v.front = tn_arena_alloc(arena, s->n + 1);
-    if (!v.trial || !v.y || !v.front) return tn_error(TN_MEMORY, "out of memory");
+    if (!v.trial || !v.y || !v.front) return TN_MEMORY;
     for (size_t i = 0; i < s->n; i++) {
         const tn_trial *t = &s->trials[i];
         if (t->kind == TN_TRIAL_COMPARE || !tn_trial_ended(t->state) || (side != TN_ALL_SIDES && t->side != side))
@@ -55,21 +55,21 @@ tn_status tn_select_ended(const tn_study *s, int side, tn_arena *arena, tn_selec
     return TN_OK;
 }
 
-tn_status tn_select_seen(const tn_study *s, int side, const tn_selection *of, tn_arena *arena, tn_seen *out)
+tn_status tn_select_observed(const tn_study *s, int side, const tn_selection *of, tn_arena *arena, tn_observed *out)
 {
     const size_t dims = s->sides[side].space.n;
     double *x = tn_arena_alloc(arena, sizeof *x * (of->n * dims + 1));
     bool *pruned = tn_arena_alloc(arena, of->n + 1);
-    if (!x || !pruned) return tn_error(TN_MEMORY, "out of memory");
+    if (!x || !pruned) return TN_MEMORY;
     for (size_t i = 0; i < of->n; i++) {
         pruned[i] = of->trial[i]->state != TN_TRIAL_DONE;
         for (size_t k = 0; k < dims; k++) x[i * dims + k] = of->trial[i]->x ? of->trial[i]->x[k] : NAN;
     }
-    *out = (tn_seen){ .n = of->n, .objectives = of->objectives, .x = x, .y = of->y, .pruned = pruned };
+    *out = (tn_observed){ .n = of->n, .objectives = of->objectives, .x = x, .y = of->y, .pruned = pruned };
     return TN_OK;
 }
 
-/* --- order ------------------------------------------------------------------------------------------------------------ */
+/* --- order -------------------------------------------------------------------------------------------------------- */
 
 typedef struct ranked {
     const tn_trial *trial;
@@ -115,7 +115,7 @@ tn_status tn_select_volume(const tn_study *s, const tn_selection *of, double *ou
     return st;
 }
 
-/* --- names ------------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 void tn_trial_name(const tn_study *s, const tn_trial *t, char *out, size_t bytes)
 {

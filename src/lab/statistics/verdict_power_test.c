@@ -1,8 +1,8 @@
-/* How often verdicts are right: 1,000 simulated studies with a known effect for every number of seeds from 2 to 10, with errors that are
- * normal, skewed, heavy-tailed, shares of few samples, and nothing but a sign. False verdicts: a side called better that is not, or "no
- * difference" where there is the effect that matters: 5 of 100 studies at most, of 2, 3 and 9 sides too. And where an effect would have been seen
- * with less than 80 % power, "no difference" is said in 5 of 100 studies at most. TENON_TABLE=1 prints what was counted. */
-#include "lab/statistics/student.h"
+/* How often verdicts are right: 1,000 simulated studies with a known effect for every number of seeds from 2 to 10,
+ * with errors that are normal, skewed, heavy-tailed, shares of few samples, and nothing but a sign. False verdicts:
+ * a side called better that is not, or "no difference" where there is the effect that matters: 5 of 100 studies at
+ * most, of 2, 3 and 9 sides too. And where an effect would have been seen with less than 80 % power, "no difference"
+ * is said in 5 of 100 studies at most. TENON_TABLE=1 prints what was counted. */
 #include "lab/statistics/verdict.h"
 
 #include "lab/search/draws.h"
@@ -15,7 +15,7 @@
 
 enum { STUDIES = 1000, FEWEST = 2, MOST = 10, SIDES = 9 };
 
-/* --- errors: one side's result on one seed, its mean moved by `effect` ------------------------------------------------------------- */
+/* --- errors: one side's result on one seed, its mean moved by `effect` -------------------------------------------- */
 
 static double normal(tn_draws *l)
 {
@@ -64,7 +64,7 @@ static const errors kinds[] = {
     { "one in ten far out", outlying, 4.669047011971501, INFINITY, false, true },
 };
 
-/* --- two sides ------------------------------------------------------------------------------------------------------------------- */
+/* --- two sides ---------------------------------------------------------------------------------------------------- */
 
 typedef struct counts {
     int right, wrong, none, undecided; /* larger and so; larger and not so; no difference; */
@@ -73,15 +73,15 @@ typedef struct counts {
 static counts simulate(const errors *k, size_t n, double truth, double effect)
 {
     counts c = { 0 };
-    tn_sight sight;
-    tn_sight_of(n, 1, &sight);
+    tn_power sight;
+    tn_power_of(n, 1, &sight);
     for (uint64_t t = 0; t < STUDIES; t++) {
         tn_draws draws = tn_draws_open(7, k->name, t * 16 + n);
         double a[MOST], b[MOST], seen;
         tn_paired r;
         for (size_t i = 0; i < n; i++) a[i] = k->side(&draws, truth), b[i] = k->alone ? 0 : k->side(&draws, 0);
         assert_ok(tn_paired_compare(a, b, n, &r));
-        const tn_word w = tn_paired_judge(&r, r.p, &sight, effect, &seen);
+        const tn_outcome w = tn_paired_judge(&r, r.p, &sight, effect, &seen);
         if (w == TN_NO_DIFFERENCE) c.none++;
         else if (w == TN_A_LARGER && truth > 0) c.right++;
         else if (w == TN_A_LARGER || w == TN_B_LARGER) c.wrong++;
@@ -97,7 +97,7 @@ static void two_sides(void **state)
     const bool table = getenv("TENON_TABLE") != NULL;
     const int limit = k->beyond ? STUDIES * 15 / 100 : STUDIES * 5 / 100;
     for (size_t n = FEWEST; n <= MOST; n++) {
-        const double unit = tn_student_seen(0.03, 0.8, n) * k->spread / sqrt((double)n);
+        const double unit = tn_student_detectable(0.03, 0.8, n) * k->spread / sqrt((double)n);
         if (table)
             print_message("%-18s %2zu seeds, no effect: false %.1f %%; effect: seen, false, none where there is none ",
                           k->name, n, 100.0 * simulate(k, n, 0, 0).wrong / STUDIES);
@@ -121,12 +121,12 @@ static void two_sides(void **state)
     }
 }
 
-/* --- families -------------------------------------------------------------------------------------------------------------------- */
+/* --- families ----------------------------------------------------------------------------------------------------- */
 
 static const size_t families[] = { 2, 3, 9 };
 
 /* One study of `sides` on n seeds; the first differs from all others by `truth`. True where any verdict is false. */
-static bool is_false(const errors *k, size_t sides, size_t n, uint64_t study, const tn_sight *sight, double truth,
+static bool is_false(const errors *k, size_t sides, size_t n, uint64_t study, const tn_power *sight, double truth,
                      double effect, int *decided)
 {
     tn_draws draws = tn_draws_open(11, k->name, (study * 16 + n) * 16 + sides);
@@ -147,7 +147,7 @@ static bool is_false(const errors *k, size_t sides, size_t n, uint64_t study, co
     for (size_t a = 0; a < sides; a++)
         for (size_t b = a + 1; b < sides; b++, at++) {
             const double d = a == 0 ? truth : 0;
-            const tn_word w = tn_paired_judge(&r[at], adjusted[at], sight, effect, &seen);
+            const tn_outcome w = tn_paired_judge(&r[at], adjusted[at], sight, effect, &seen);
             *decided += w == TN_A_LARGER;
             wrong |= (w == TN_A_LARGER && !(d > 0)) || w == TN_B_LARGER || (w == TN_NO_DIFFERENCE && d >= effect);
         }
@@ -160,10 +160,10 @@ static void many_sides(void **state)
     const bool table = getenv("TENON_TABLE") != NULL;
     for (size_t k = 0; k < (sides < SIDES || table ? 2 : 1); k++) /* nine skewed ones take their time */
         for (size_t n = FEWEST; n <= MOST; n++) {
-            tn_sight sight;
-            tn_sight_of(n, pairs, &sight);
+            tn_power sight;
+            tn_power_of(n, pairs, &sight);
             const double effect =
-                1.3 * tn_student_seen(0.03 / (double)pairs, 0.8, n) * kinds[k].spread / sqrt((double)n);
+                1.3 * tn_student_detectable(0.03 / (double)pairs, 0.8, n) * kinds[k].spread / sqrt((double)n);
             int wrong[2] = { 0 }, decided[2] = { 0 };
             for (int there = 0; there < 2; there++)
                 for (uint64_t t = 0; t < STUDIES; t++)

@@ -1,6 +1,5 @@
-/* Verdicts: the paired t-test and its bounds against scipy, the sign test against all 2^n ways of giving signs, Holm and the words by hand. How often they are
- * right is verdict_power_test.c's question. */
-#include "lab/statistics/student.h"
+/* Verdicts: the paired t-test and its bounds against scipy, the sign test against all 2^n ways of giving signs, Holm
+ * and the words by hand. How often they are right is verdict_power_test.c's question. */
 #include "lab/statistics/verdict.h"
 
 #include "lab/search/draws.h"
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- against scipy --------------------------------------------------------------------------------------------------------------- */
+/* --- against scipy ------------------------------------------------------------------------------------------------ */
 
 static const struct golden {
     size_t n;
@@ -61,15 +60,15 @@ static void bounds_equal_scipy(void **state)
     (void)state;
     for (size_t c = 0; c < sizeof bounds / sizeof *bounds; c++) {
         const struct bounds *g = &bounds[c];
-        const double bound = tn_student_bound(g->level, g->n - 1), seen = tn_student_seen(g->level, 0.9, g->n),
-                     most = tn_histogram_most(g->n);
+        const double bound = tn_student_critical(g->level, g->n - 1), seen = tn_student_detectable(g->level, 0.9, g->n),
+                     most = tn_deviation_bound(g->n);
         if (fabs(bound / g->bound - 1) > 1e-6 || fabs(seen / g->seen - 1) > 1e-3 || fabs(most / g->most - 1) > 1e-9)
             fail_msg("%zu pairs at %g: %.9g %.9g %.9g, scipy %.9g %.9g %.9g", g->n, g->level, bound, seen, most,
                      g->bound, g->seen, g->most);
     }
 }
 
-/* --- pairs that differ in sign only -------------------------------------------------------------------------------------------------- */
+/* --- pairs that differ in sign only ------------------------------------------------------------------------------- */
 
 static void signs_by_enumeration(void **state)
 {
@@ -97,15 +96,15 @@ static void signs_by_enumeration(void **state)
     }
 }
 
-/* --- by hand ----------------------------------------------------------------------------------------------------------------------- */
+/* --- by hand ------------------------------------------------------------------------------------------------------ */
 
-static tn_word word_of(const double *a, const double *b, size_t n, size_t comparisons, double effect, double *seen,
-                       size_t *needed)
+static tn_outcome word_of(const double *a, const double *b, size_t n, size_t comparisons, double effect, double *seen,
+                          size_t *needed)
 {
     tn_paired r;
-    tn_sight sight;
+    tn_power sight;
     assert_ok(tn_paired_compare(a, b, n, &r));
-    tn_sight_of(n, comparisons, &sight);
+    tn_power_of(n, comparisons, &sight);
     *needed = tn_seeds_needed(&r, comparisons, effect);
     return tn_paired_judge(&r, fmin(1, r.p * (double)comparisons), &sight, effect, seen);
 }
@@ -148,19 +147,20 @@ static void five_seeds_decide(void **state)
     assert_int_equal(word_of(useless, good, 3, 3, 0.005, &seen, &needed), TN_B_LARGER);
 }
 
-/* Differences of +-1: what would have been seen is what the word stands on, and the seeds that are asked for are enough and no more. */
+/* Differences of +-1: what would have been seen is what the word stands on, and the seeds that are asked for are
+ * enough and no more. */
 static void no_difference_by_hand(void **state)
 {
     (void)state;
     double a[40], b[40] = { 0 }, seen;
     size_t needed;
     tn_paired r;
-    tn_sight at;
+    tn_power at;
     for (size_t i = 0; i < 40; i++) a[i] = (i % 2 ? 1 : -1) * (1 + 0.1 * (double)(i / 2 % 2));
     assert_ok(tn_paired_compare(a, b, 12, &r));
-    tn_sight_of(12, 1, &at);
-    assert_true(fabs(at.seen * sqrt(12) - fmax(tn_student_seen(0.03, 0.9, 12) * tn_histogram_most(12), 2 * at.bound)) <
-                1e-12);
+    tn_power_of(12, 1, &at);
+    assert_true(fabs(at.seen * sqrt(12) -
+                     fmax(tn_student_detectable(0.03, 0.9, 12) * tn_deviation_bound(12), 2 * at.bound)) < 1e-12);
     const double size = at.seen * r.spread;
     assert_int_equal(word_of(a, b, 12, 1, size * 1.001, &seen, &needed), TN_NO_DIFFERENCE);
     assert_true(seen == size);
@@ -172,13 +172,14 @@ static void no_difference_by_hand(void **state)
     assert_int_equal(needed, 0); /* more than a thousand */
     assert_int_equal(word_of(a, b, 4, 1, size, &seen, &needed), TN_UNDECIDED);
     assert_ok(tn_paired_compare(a, b, 4, &r));
-    tn_sight_of(needed, 1, &at);
+    tn_power_of(needed, 1, &at);
     assert_true(needed > 4 && at.seen * r.spread <= size);
-    tn_sight_of(needed - 1, 1, &at);
+    tn_power_of(needed - 1, 1, &at);
     assert_true(at.seen * r.spread > size);
 }
 
-/* Differences 1 2 3: mean 2, deviation 1, t = 2 sqrt 3 with two degrees of freedom, whose distribution is t / sqrt(2 + t^2). */
+/* Differences 1 2 3: mean 2, deviation 1, t = 2 sqrt 3 with two degrees of freedom, whose distribution is t / sqrt(2
+ * + t^2). */
 static void three_pairs(void **state)
 {
     (void)state;

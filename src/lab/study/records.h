@@ -1,4 +1,4 @@
-/* A study and its trials as they are once loaded: plain records, which all rooms of the lab read. Numbers that are not known are NaN. */
+/* A study and its trials as loaded: plain records that every room of the lab reads. Unknown numbers are NaN. */
 #ifndef TN_LAB_RECORDS_H
 #define TN_LAB_RECORDS_H
 
@@ -6,9 +6,9 @@
 #include "lab/search/space.h"
 
 typedef enum tn_trial_state {
-    TN_TRIAL_WAITING = 0, /* not begun, or put back: it goes on from its checkpoint */
+    TN_TRIAL_WAITING = 0, /* not started, or put back to resume from its checkpoint */
     TN_TRIAL_RUNNING = 1,
-    TN_TRIAL_DONE = 2,    /* this and what follows: it has ended */
+    TN_TRIAL_DONE = 2,    /* this and all below: it has ended */
     TN_TRIAL_PRUNED = 3,  /* y is what it had when it was stopped */
     TN_TRIAL_FAILED = 4,  /* also diverged; `error` says why */
     TN_TRIAL_TIMEOUT = 5, /* trial_seconds; y is what it had */
@@ -17,16 +17,15 @@ typedef enum tn_trial_state {
 
 typedef enum tn_trial_kind {
     TN_TRIAL_SEARCH = 0,   /* drawn by the sampler */
-    TN_TRIAL_ENQUEUED = 1, /* given beforehand (transfer); counts among the search's */
-    TN_TRIAL_COMPARE = 2   /* a point again on another seed; has numbers of its own */
+    TN_TRIAL_ENQUEUED = 1, /* given in advance (transfer); numbered with the search */
+    TN_TRIAL_COMPARE = 2   /* a point on another seed; numbered separately */
 } tn_trial_kind;
 
 /* A metric of the model, a number of every trial (seconds, parameters, ...), or an instrument of the model. */
 typedef struct tn_objective {
     const char *name;
     bool maximise;
-    bool
-        by_row; /* so says the row of its model, which only those know who have loaded the model: what they found is in the database */
+    bool by_row;      /* the direction is that of a metric of its model; the database remembers it */
     double reference; /* of the hypervolume; NaN: none is given */
 } tn_objective;
 
@@ -36,27 +35,27 @@ typedef struct tn_side {
     tn_space space;
 } tn_side;
 
-/* Figures that others have published for the same question, as the study's file quotes them. */
+/* Published figures that the study file quotes. */
 typedef struct tn_published_point {
-    const double *y;        /* (objectives); NaN: not said */
+    const double *y;        /* (objectives); NaN: not given */
     const char *const *set; /* (n_set) "key=value", in our names */
     const size_t *set_line; /* (n_set) in the file */
     size_t n_set;
 } tn_published_point;
 
 typedef struct tn_published_side {
-    const double *best;               /* (objectives): the best in each; NaN: not said */
+    const double *best;               /* (objectives): the best in each; NaN: not given */
     const bool *bound;                /* (objectives): it is the best of `points`, so theirs is at least as good */
-    int64_t front;                    /* points of their front; 0: not said */
-    double hours;                     /* their study took; 0: not said */
+    int64_t front;                    /* points of their front; 0: not given */
+    double hours;                     /* their study took; 0: not given */
     const tn_published_point *points; /* (n_points) */
     size_t n_points;
 } tn_published_side;
 
 typedef struct tn_published {
-    const char *source, *note;      /* who says so; what was done otherwise ("": nothing is said) */
-    int winner;                     /* a side, or -1: not said */
-    double hours;                   /* of all sides; 0: not said */
+    const char *source, *note;      /* where they are from; differences of protocol, or "" */
+    int winner;                     /* a side, or -1: not given */
+    double hours;                   /* of all sides; 0: not given */
     const tn_published_side *sides; /* (sides of the study) */
 } tn_published;
 

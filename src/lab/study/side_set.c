@@ -1,4 +1,4 @@
-/* Sets of sides: counted, read from names and written as them. */
+/* Sets of sides: counting, parsing and printing. */
 #include "lab/study/side_set.h"
 
 #include "lab/study/study.h"
@@ -40,7 +40,7 @@ tn_status tn_side_set_parse(const tn_study_plan *p, const char *names, tn_side_s
     char all[1024];
     tn_side_set set = 0;
     if (!p->sides[0].name[0])
-        return tn_error(TN_USAGE, "--sides=%.64s: study %s has no sides to choose from: leave it out", names, p->name);
+        return tn_error(TN_USAGE, "--sides=%.64s: study %s has no sides: remove --sides", names, p->name);
     tn_side_set_text(p, 0, all, sizeof all);
     for (const char *at = names;; at++) {
         const size_t length = strcspn(at, ","), i = side_named(p, at, length);

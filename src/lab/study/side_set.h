@@ -1,4 +1,4 @@
-/* Some of a study's sides, as one number. */
+/* A set of a study's sides, as one 64-bit number. */
 #ifndef TN_LAB_SIDE_SET_H
 #define TN_LAB_SIDE_SET_H
 

@@ -1,8 +1,9 @@
-/* Reading a study file: its form, names and numbers. Knows samplers and pruners by their tables, and no model. */
+/* Parsing a study file: its form, names and numbers. Samplers and pruners are known by their tables; models are not
+ * asked. */
 #include "lab/study/study_parse.h"
 
 #include "io/yaml_events.h"
-#include "lab/study/study_metrics.h"
+#include "lab/study/study.h"
 
 #include <errno.h>
 #include <math.h>
@@ -20,7 +21,7 @@ tn_status tn__study_at(const tn_study_reader *r, tn_status s, const char *key, s
                     tn_text_quote(r->file, (char[256]){ 0 }, 256), line);
 }
 
-/* --- fields ----------------------------------------------------------------------------------------------------------- */
+/* --- fields ------------------------------------------------------------------------------------------------------- */
 
 static tn_status read_number(const tn_study_reader *r, const tn_field *f, const tn_yaml *v, double *out)
 {
@@ -46,7 +47,7 @@ static tn_status read_field(const tn_study_reader *r, const tn_field *f, const t
     }
     if (v->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, v, "%s takes one value", f->key);
     if (f->kind == TN_FIELD_TEXT) {
-        if (!v->text[0]) return TN__STUDY_FAIL(r, v, "%s is empty: give it a value, or leave the line out", f->key);
+        if (!v->text[0]) return TN__STUDY_FAIL(r, v, "%s is empty: give it a value, or remove the line", f->key);
         *(const char **)at = v->text;
         return TN_OK;
     }
@@ -64,18 +65,18 @@ static tn_status read_field(const tn_study_reader *r, const tn_field *f, const t
     return TN_OK;
 }
 
-static tn_status unknown_field(const tn_study_reader *r, const tn_yaml *c, const char *what, const tn_field *fields,
-                               size_t n)
+void tn__unknown_offer(tn_unknown *u, const char *name)
 {
-    tn_nearest near = { .word = c->key };
-    char names[512];
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        tn_nearest_try(&near, fields[i].key);
-        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", fields[i].key);
-    }
-    if (near.best) return TN__STUDY_FAIL(r, c, "unknown key %s: did you mean %s?", c->key, near.best);
-    return TN__STUDY_FAIL(r, c, "unknown key %s: %s has %s", c->key, what, names);
+    const size_t at = strlen(u->names);
+    snprintf(u->names + at, sizeof u->names - at, "%s%s", at ? ", " : "", name);
+    tn_nearest_try(&u->near, name);
+}
+
+tn_status tn__unknown_fail(const tn_study_reader *r, const tn_yaml *at, const char *what, const tn_unknown *u)
+{
+    const char *name = u->near.word, *best = u->near.best;
+    if (best) return TN__STUDY_FAIL(r, at, "unknown %s %.60s: did you mean %s?", what, name, best);
+    return TN__STUDY_FAIL(r, at, "unknown %s %.60s: choose one of %s", what, name, u->names);
 }
 
 tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const char *what, const tn_field *fields,
@@ -85,23 +86,24 @@ tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const c
     if (map->kind != TN_YAML_MAP) return TN__STUDY_FAIL(r, map, "%s takes a map", map->key[0] ? map->key : what);
     for (const tn_yaml *c = map->first; c; c = c->next) {
         size_t i = 0;
-        while (i < n && strcmp(fields[i].key, c->key) != 0) i++;
-        if (i == n) return unknown_field(r, c, what, fields, n);
+        tn_unknown u = { .near = { .word = c->key } };
+        for (; i < n && strcmp(fields[i].key, c->key) != 0; i++) tn__unknown_offer(&u, fields[i].key);
+        if (i == n) return tn__unknown_fail(r, c, "key", &u);
         TN_RETURN_IF(read_field(r, &fields[i], c, to));
     }
     return TN_OK;
 }
 
-/* --- objectives ------------------------------------------------------------------------------------------------------- */
+/* --- objectives --------------------------------------------------------------------------------------------------- */
 
 /* Where nobody says what is wanted. */
-#define USUAL "accuracy"
+#define DEFAULT_OBJECTIVE "accuracy"
 
 /* "loss min 10": a name, a direction where the name does not give it, the reference of the hypervolume. */
 static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_objective *out)
 {
     char name[64] = "", way[8] = "", reference[40] = "", rest[2] = "", *end;
-    if (v->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, v, "%s", "an objective is written: loss min 10");
+    if (v->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, v, "%s", "write an objective as: loss min 10");
     const int n = sscanf(v->text, "%63s %7s %39s %1s", name, way, reference, rest);
     if (n < 1 || n > 3)
         return TN__STUDY_FAIL(r, v, "\"%.80s\": an objective is a name, max or min, and a reference: loss min 10",
@@ -125,8 +127,8 @@ static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_o
 static tn_status read_objectives(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
     enum { MOST = 16 };
-    static const tn_yaml usual = { .kind = TN_YAML_TEXT, .text = USUAL " max 0", .key = "" },
-                         none = { .kind = TN_YAML_LIST, .first = (tn_yaml *)&usual, .n = 1, .key = "" };
+    static const tn_yaml fallback = { .kind = TN_YAML_TEXT, .text = DEFAULT_OBJECTIVE " max 0", .key = "" },
+                         none = { .kind = TN_YAML_LIST, .first = (tn_yaml *)&fallback, .n = 1, .key = "" };
     if (!v) v = &none;
     if (v->kind == TN_YAML_MAP || (v->kind == TN_YAML_LIST && (v->n == 0 || v->n > MOST)))
         return TN__STUDY_FAIL(r, v, "objectives takes a list of 1 to %d: [loss min 10, seconds min 1000]", MOST);
@@ -138,14 +140,14 @@ static tn_status read_objectives(const tn_study_reader *r, const tn_yaml *v, tn_
         TN_RETURN_IF(read_objective(r, c, &list[i]));
         for (size_t j = 0; j < i; j++)
             if (strcmp(list[i].name, list[j].name) == 0)
-                return TN__STUDY_FAIL(r, c, "%s is an objective twice", list[i].name);
+                return TN__STUDY_FAIL(r, c, "objective %s is listed twice", list[i].name);
     }
     out->objectives = list;
     out->n_objectives = n;
     return TN_OK;
 }
 
-/* --- sampler, pruner, rules ------------------------------------------------------------------------------------------- */
+/* --- sampler, pruner, rules --------------------------------------------------------------------------------------- */
 
 typedef struct choice {
     const char *name, *metric, *with;
@@ -174,28 +176,20 @@ static const tn_field pruner_table[] = {
 };
 #undef AT
 
-static tn_status no_such(const tn_study_reader *r, const tn_yaml *v, const char *what, const char *name,
-                         const char *(*nth)(size_t))
+static tn_status unknown_name(const tn_study_reader *r, const tn_yaml *v, const char *what, const char *name,
+                              const char *(*nth)(size_t))
 {
-    tn_nearest near = { .word = name };
-    char names[128];
-    size_t at = 0;
-    for (size_t i = 0; nth(i); i++) {
-        tn_nearest_try(&near, nth(i));
-        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", nth(i));
-    }
-    if (near.best) return TN__STUDY_FAIL(r, v, "there is no %s %.60s: did you mean %s?", what, name, near.best);
-    return TN__STUDY_FAIL(r, v, "there is no %s %.60s: there are %s", what, name, names);
+    tn_unknown u = { .near = { .word = name } };
+    for (size_t i = 0; nth(i); i++) tn__unknown_offer(&u, nth(i));
+    return tn__unknown_fail(r, v, what, &u);
 }
 
 static tn_status read_sampler(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
     choice c = { .name = "random", .s.seed = out->seed };
-    if (v)
-        TN_RETURN_IF(
-            tn__study_fields(r, v, "a sampler", sampler_table, sizeof sampler_table / sizeof *sampler_table, &c));
+    if (v) TN_RETURN_IF(TN__STUDY_FIELDS(r, v, "a sampler", sampler_table, &c));
     out->sampler = tn_sampler_find(c.name);
-    if (!out->sampler) return no_such(r, v, "sampler", c.name, tn_sampler_name);
+    if (!out->sampler) return unknown_name(r, v, "sampler", c.name, tn_sampler_name);
     out->sampling = c.s;
     out->sampling.trials = out->trials;
     out->sampling.lag = out->lag;
@@ -203,8 +197,9 @@ static tn_status read_sampler(const tn_study_reader *r, const tn_yaml *v, tn_stu
     return TN_OK;
 }
 
-/* What pruners look at, where nobody says: the first objective that a trial has long before its end, a metric rather than an instrument. */
-static const char *first_learned(const tn_study_plan *p)
+/* What pruners look at, where nobody says: the first objective that a trial has long before its end, a metric rather
+ * than an instrument. */
+static const char *default_metric(const tn_study_plan *p)
 {
     bool unused;
     for (int any = 0; any < 2; any++)
@@ -212,23 +207,22 @@ static const char *first_learned(const tn_study_plan *p)
             const char *name = p->objectives[i].name;
             if (any ? !tn_study_number(name, &unused) : tn_study_metric(name) != NULL) return name;
         }
-    return USUAL;
+    return DEFAULT_OBJECTIVE;
 }
 
 static tn_status read_pruner(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
     choice c = { .name = "none", .p.lag = out->lag };
-    if (v)
-        TN_RETURN_IF(tn__study_fields(r, v, "a pruner", pruner_table, sizeof pruner_table / sizeof *pruner_table, &c));
+    if (v) TN_RETURN_IF(TN__STUDY_FIELDS(r, v, "a pruner", pruner_table, &c));
     out->pruner = tn_pruner_find(c.name);
-    if (!out->pruner) return no_such(r, v, "pruner", c.name, tn_pruner_name);
+    if (!out->pruner) return unknown_name(r, v, "pruner", c.name, tn_pruner_name);
     out->pruning = c.p;
     out->cohort = c.cohort;
     if (c.with && strcmp(c.with, "parameters") != 0)
-        return TN__STUDY_FAIL(r, v, "pruner: with: \"%.60s\": only parameters are known before a trial ends", c.with);
+        return TN__STUDY_FAIL(r, v, "pruner: with takes only parameters, not \"%.60s\"", c.with);
     out->prune_size = c.with != NULL;
     TN_RETURN_IF(tn__study_at(r, tn_pruner_check(&out->pruning), "pruner", v ? v->line : 1));
-    out->prune_by = c.metric ? c.metric : first_learned(out);
+    out->prune_by = c.metric ? c.metric : default_metric(out);
     const tn_metric_row *row = tn_study_metric(out->prune_by);
     out->prune_max = row && row->better == TN_HIGHER;
     for (size_t i = 0; i < out->n_objectives; i++)
@@ -246,7 +240,7 @@ static tn_status read_rules(const tn_study_reader *r, const tn_yaml *v, tn_study
     if (!rules || !texts) return TN_MEMORY;
     const tn_yaml *c = v->kind == TN_YAML_LIST ? v->first : v;
     for (size_t i = 0; i < n; i++, c = c->next) {
-        if (c->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, c, "%s", "a rule is one text: \"loss > 100\"");
+        if (c->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, c, "%s", "a rule is one string: \"loss > 100\"");
         TN_RETURN_IF(tn__study_at(r, tn_rule_parse(c->text, &rules[i]), "rules", c->line));
         texts[i] = c->text;
     }
@@ -256,21 +250,17 @@ static tn_status read_rules(const tn_study_reader *r, const tn_yaml *v, tn_study
     return TN_OK;
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
 
 typedef struct top {
-    const char *study, *base, *db;
+    tn_study_plan p;
+    const char *base;
     const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer, *parameters, *published;
-    const char *width;
-    int64_t trials, lag, retries, lanes, seeds;
-    double seconds, trial_seconds;
-    uint64_t seed;
-    bool keep;
 } top;
 
 #define AT(member) offsetof(top, member)
 static const tn_field top_table[] = {
-    { "study", TN_FIELD_TEXT, AT(study), 0, 0 },
+    { "study", TN_FIELD_TEXT, AT(p.name), 0, 0 },
     { "base", TN_FIELD_TEXT, AT(base), 0, 0 },
     { "set", TN_FIELD_NODE, AT(set), 0, 0 },
     { "search", TN_FIELD_NODE, AT(search), 0, 0 },
@@ -279,19 +269,19 @@ static const tn_field top_table[] = {
     { "sampler", TN_FIELD_NODE, AT(sampler), 0, 0 },
     { "pruner", TN_FIELD_NODE, AT(pruner), 0, 0 },
     { "rules", TN_FIELD_NODE, AT(rules), 0, 0 },
-    { "trials", TN_FIELD_COUNT, AT(trials), 1, 1e9 },
-    { "seconds", TN_FIELD_NUMBER, AT(seconds), 0, 1e9 },
-    { "trial_seconds", TN_FIELD_NUMBER, AT(trial_seconds), 0, 1e9 },
-    { "lag", TN_FIELD_COUNT, AT(lag), 0, 1e6 },
-    { "seed", TN_FIELD_SEED, AT(seed), 0, 9e15 },
-    { "retries", TN_FIELD_COUNT, AT(retries), 0, 100 },
-    { "lanes", TN_FIELD_COUNT, AT(lanes), 1, 256 },
-    { "keep", TN_FIELD_BOOL, AT(keep), 0, 0 },
-    { "db", TN_FIELD_TEXT, AT(db), 0, 0 },
+    { "trials", TN_FIELD_COUNT, AT(p.trials), 1, 1e9 },
+    { "seconds", TN_FIELD_NUMBER, AT(p.seconds), 0, 1e9 },
+    { "trial_seconds", TN_FIELD_NUMBER, AT(p.trial_seconds), 0, 1e9 },
+    { "lag", TN_FIELD_COUNT, AT(p.lag), 0, 1e6 },
+    { "seed", TN_FIELD_SEED, AT(p.seed), 0, 9e15 },
+    { "retries", TN_FIELD_COUNT, AT(p.retries), 0, 100 },
+    { "lanes", TN_FIELD_COUNT, AT(p.lanes), 1, 256 },
+    { "keep", TN_FIELD_BOOL, AT(p.keep), 0, 0 },
+    { "db", TN_FIELD_TEXT, AT(p.db), 0, 0 },
     { "transfer", TN_FIELD_NODE, AT(transfer), 0, 0 },
-    { "seeds", TN_FIELD_COUNT, AT(seeds), 3, 1000 },
+    { "seeds", TN_FIELD_COUNT, AT(p.seeds), 3, 1000 },
     { "parameters", TN_FIELD_NODE, AT(parameters), 0, 0 },
-    { "width", TN_FIELD_TEXT, AT(width), 0, 0 },
+    { "width", TN_FIELD_TEXT, AT(p.width), 0, 0 },
     { "published", TN_FIELD_NODE, AT(published), 0, 0 },
 };
 #undef AT
@@ -311,11 +301,10 @@ static tn_status read_transfer(const tn_study_reader *r, const tn_yaml *v, tn_st
 {
     transfer t = { .best = 3 };
     if (!v) return TN_OK;
-    TN_RETURN_IF(
-        tn__study_fields(r, v, "transfer", transfer_table, sizeof transfer_table / sizeof *transfer_table, &t));
+    TN_RETURN_IF(TN__STUDY_FIELDS(r, v, "transfer", transfer_table, &t));
     const char *slash = t.from ? strrchr(t.from, '/') : NULL;
     if (!slash || slash == t.from || !slash[1])
-        return TN__STUDY_FAIL(r, v, "%s", "transfer: from names a database and a study in it: phase0.db/xor");
+        return TN__STUDY_FAIL(r, v, "%s", "transfer: from takes DATABASE/STUDY: phase0.db/xor");
     out->from_db = tn_arena_printf(r->arena, "%.*s", (int)(slash - t.from), t.from);
     out->from_study = slash + 1;
     out->from_best = t.best;
@@ -323,36 +312,34 @@ static tn_status read_transfer(const tn_study_reader *r, const tn_yaml *v, tn_st
 }
 
 /* "parameters: 29.4e6" or "parameters: first". */
-static tn_status read_parameters(const tn_study_reader *r, const top *t, tn_study_plan *out)
+static tn_status read_parameters(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
     const tn_field number = { "parameters", TN_FIELD_COUNT, 0, 1, 1e15 };
     double x = 0;
-    if (t->width && !t->parameters)
-        return tn_error(TN_USAGE, "%s: width is for `parameters`: say how many, or `parameters: first`", r->file);
-    out->width = t->width;
-    if (!t->parameters) return TN_OK;
-    if (t->parameters->kind != TN_YAML_TEXT)
-        return TN__STUDY_FAIL(r, t->parameters, "%s",
-                              "parameters is a number, or first: as many as the first side has");
-    if (strcmp(t->parameters->text, "first") == 0) x = TN_STUDY_FIRST;
-    else TN_RETURN_IF(read_number(r, &number, t->parameters, &x));
+    if (out->width && !v)
+        return tn_error(TN_USAGE, "%s: width needs `parameters`: add a number of them, or `parameters: first`",
+                        r->file);
+    if (!v) return TN_OK;
+    if (v->kind != TN_YAML_TEXT)
+        return TN__STUDY_FAIL(r, v, "%s", "parameters takes a number, or first (as many as the first side has)");
+    if (strcmp(v->text, "first") == 0) x = TN_STUDY_FIRST;
+    else TN_RETURN_IF(read_number(r, &number, v, &x));
     out->parameters = (int64_t)x;
     return TN_OK;
 }
 
 /* Common seeds: of all points there are, so these have to be countable, and nothing is decided before the end. */
-static tn_status read_seeds(const tn_study_reader *r, const top *t, tn_study_plan *out)
+static tn_status read_seeds(const tn_study_reader *r, tn_study_plan *out)
 {
     int64_t most = 1;
-    out->seeds = t->seeds;
-    if (!t->seeds) return TN_OK;
+    if (!out->seeds) return TN_OK;
     if (strcmp(out->sampler->name, "grid") != 0)
         return tn_error(
             TN_USAGE,
-            "%s: seeds runs every point there is: use `sampler: grid`, or `lab compare --seeds=%lld` after a search",
-            r->file, (long long)t->seeds);
+            "%s: seeds runs every point of a grid: use `sampler: grid`, or `lab compare --seeds=%lld` after a search",
+            r->file, (long long)out->seeds);
     if (strcmp(out->pruner->name, "none") != 0)
-        return tn_error(TN_USAGE, "%s: with seeds every trial runs to its end: leave pruner out", r->file);
+        return tn_error(TN_USAGE, "%s: seeds and pruner exclude each other: remove pruner", r->file);
     for (size_t i = 0; i < out->n_sides; i++) {
         const int64_t n = out->sampler->count(&out->sides[i].space);
         most = n > most ? n : most;
@@ -386,7 +373,7 @@ static void write_node(FILE *f, const tn_yaml *v, bool outer)
     fputc(v->kind == TN_YAML_MAP ? '}' : ']', f);
 }
 
-static tn_status write_essence(const tn_study_reader *r, const tn_yaml *tree, tn_study_plan *out)
+static tn_status write_fingerprint(const tn_study_reader *r, const tn_yaml *tree, tn_study_plan *out)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -395,9 +382,9 @@ static tn_status write_essence(const tn_study_reader *r, const tn_yaml *tree, tn
     write_node(f, tree, true);
     for (size_t i = 0; i < r->n_overrides; i++) fprintf(f, "\n%s", r->overrides[i]);
     const bool bad = fclose(f) != 0;
-    out->essence = bad ? NULL : tn_arena_strdup(r->arena, text);
+    out->fingerprint = bad ? NULL : tn_arena_strdup(r->arena, text);
     free(text);
-    return out->essence ? TN_OK : tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
+    return out->fingerprint ? TN_OK : tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
 }
 
 static tn_status check_name(const tn_study_reader *r, const char *name)
@@ -406,45 +393,37 @@ static tn_status check_name(const tn_study_reader *r, const char *name)
     if (strlen(name) > 64 ||
         strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != strlen(name) ||
         *name == '.' || *name == '-')
-        return tn_error(TN_USAGE, "study: \"%.70s\" is no name: letters, digits, _, - and ., at most 64  (%s)", name,
+        return tn_error(TN_USAGE,
+                        "study: \"%.70s\" is not a valid name: use letters, digits, _, - and ., at most 64  (%s)", name,
                         r->file);
     return TN_OK;
 }
 
 static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_study_plan *out)
 {
-    /* So many trials of a side may run beside the one that all others wait for: enough for the cores of most machines, and a tenth of what pruners
-     * see of a study of a hundred. It is no machine's number of cores: a study has the same table wherever it runs. */
+    /* So many trials of a side may run beside the one that all others wait for: enough for the cores of most
+     * machines, and a tenth of what pruners see of a study of a hundred. It is no machine's number of cores: a study
+     * has the same table wherever it runs. */
     enum { LAG = 8 };
-    top t = { .trials = 0, .lag = LAG, .seed = 42 };
-    TN_RETURN_IF(tn__study_fields(r, tree, "a study", top_table, sizeof top_table / sizeof *top_table, &t));
-    TN_RETURN_IF(check_name(r, t.study));
-    if (!t.trials && !t.seeds)
-        return tn_error(TN_USAGE, "%s does not say how many trials a side has: add `trials: 100`", r->file);
-    *out = (tn_study_plan){ .name = t.study,
-                            .file = r->file,
-                            .db = t.db,
-                            .trials = t.trials,
-                            .seconds = t.seconds,
-                            .trial_seconds = t.trial_seconds,
-                            .lag = t.lag,
-                            .retries = t.retries,
-                            .lanes = t.lanes,
-                            .seed = t.seed,
-                            .keep = t.keep };
+    top t = { .p = { .file = r->file, .lag = LAG, .seed = 42 } };
+    TN_RETURN_IF(TN__STUDY_FIELDS(r, tree, "a study", top_table, &t));
+    TN_RETURN_IF(check_name(r, t.p.name));
+    if (!t.p.trials && !t.p.seeds)
+        return tn_error(TN_USAGE, "%s has no number of trials per side: add `trials: 100`", r->file);
+    *out = t.p;
     TN_RETURN_IF(read_objectives(r, t.objectives, out));
     TN_RETURN_IF(read_sampler(r, t.sampler, out));
     TN_RETURN_IF(read_pruner(r, t.pruner, out));
     TN_RETURN_IF(read_rules(r, t.rules, out));
     TN_RETURN_IF(read_transfer(r, t.transfer, out));
     TN_RETURN_IF(tn__study_sides(r, t.set, t.search, t.sides, t.base, out));
-    TN_RETURN_IF(read_parameters(r, &t, out));
-    TN_RETURN_IF(read_seeds(r, &t, out));
+    TN_RETURN_IF(read_parameters(r, t.parameters, out));
+    TN_RETURN_IF(read_seeds(r, out));
     for (size_t i = 0; t.published && i < out->n_objectives; i++)
         if (out->objectives[i].by_row)
-            return TN__STUDY_FAIL(r, t.published, "%s: say whether it should be max or min", out->objectives[i].name);
+            return TN__STUDY_FAIL(r, t.published, "%s: add max or min", out->objectives[i].name);
     TN_RETURN_IF(tn__study_published(r, t.published, out));
-    return write_essence(r, tree, out);
+    return write_fingerprint(r, tree, out);
 }
 
 int64_t tn_study_at_once(const tn_study_plan *p, tn_side_set sides)

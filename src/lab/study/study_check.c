@@ -1,9 +1,10 @@
-/* A study against the settings of its models: every key there, every value and end of a range allowed. */
+/* Validating a study against the settings of its models: every key known, every value and end of a range allowed. */
 #include "lab/study/study_parse.h"
 
 #include "base/setting_value.h"
-#include "lab/study/study_metrics.h"
+#include "lab/study/study.h"
 #include "train/run/train_settings.h"
+#include "train/source/env.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 /* What a trial itself decides, and why it cannot be asked for. */
 static const struct {
     const char *key, *why;
-} own[] = {
+} reserved[] = {
     { "seed", "a trial's seed is the study's `seed` plus its number" },
     { "run", "a trial's directory is named by its number" },
     { "model", "give each model a side of its own, with its `base`" },
@@ -20,8 +21,8 @@ static const struct {
 
 static const char *reason(const char *key, bool searched)
 {
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (strcmp(own[i].key, key) == 0 && (searched || i < 2)) return own[i].why;
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (strcmp(reserved[i].key, key) == 0 && (searched || i < 2)) return reserved[i].why;
     return NULL;
 }
 
@@ -40,9 +41,40 @@ static const char *place(const checker *c, size_t line, char buf[300])
     return buf;
 }
 
-/* --- what is set ------------------------------------------------------------------------------------------------------ */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* Rows of a model that no other has had. What a study prunes by may be one of a shared object's, whose direction is known only now. */
+const tn_metric_row *tn_study_metric(const char *name)
+{
+    const tn_model *m;
+    for (size_t i = 0; (m = tn_model_at(i)); i++) {
+        tn_metric_list rows;
+        tn_metric_rows(m, &rows);
+        const tn_metric_row *r = tn_metric_find(&rows, name);
+        if (r) return r;
+    }
+    return strcmp(tn_env_reward.name, name) == 0 ? &tn_env_reward : NULL;
+}
+
+bool tn_study_number(const char *name, bool *maximise)
+{
+    static const struct {
+        const char *name;
+        bool maximise;
+    } numbers[] = {
+        { "seconds", false },     { "parameters", false },  { "epochs_to_90", false },
+        { "block_evals", false }, { "tokens_per_s", true }, { "memory_bytes", false },
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(numbers[i].name, name) == 0) {
+            *maximise = numbers[i].maximise;
+            return true;
+        }
+    return false;
+}
+
+/* --- what is set -------------------------------------------------------------------------------------------------- */
+
+/* Adds the model's new metrics. The direction of `prune_by` may be known only now, from a shared object. */
 static void add_metrics(tn_study_plan *p, const tn_model *model)
 {
     tn_metric_list rows;
@@ -98,9 +130,9 @@ static tn_status check_set(const checker *c)
     return TN_OK;
 }
 
-/* --- what is searched ------------------------------------------------------------------------------------------------- */
+/* --- what is searched --------------------------------------------------------------------------------------------- */
 
-static const tn_setting *row_of(const checker *c, const char *key)
+static const tn_setting *setting_row(const checker *c, const char *key)
 {
     char name[200];
     size_t i = tn_settings_find(c->st, key);
@@ -137,7 +169,7 @@ static tn_status check_dimension(const checker *c, tn_dim *d, size_t line)
     char where[300];
     const char *at = place(c, line, where), *why = reason(d->key, true);
     if (why) return tn_error(TN_USAGE, "%s cannot be searched: %s  (%s)", d->key, why, at);
-    const tn_setting *row = row_of(c, d->key);
+    const tn_setting *row = setting_row(c, d->key);
     if (!row) return tn_settings_set(c->st, d->key, "", "%s", at); /* says what is near */
     if (d->kind != TN_DIM_CHOICE) return check_range(row, d, at);
     for (size_t i = 0; i < d->n_choices; i++) {
@@ -152,7 +184,7 @@ static tn_status check_width(const checker *c)
 {
     const char *width = c->p->width;
     if (!c->p->parameters) return TN_OK;
-    if (width && !row_of(c, width))
+    if (width && !setting_row(c, width))
         return tn_error(TN_USAGE, "width: %s%s%s has no setting %.60s  (%s)", c->side->name[0] ? "side " : "the model",
                         c->side->name, c->side->name[0] ? "'s model" : "", width, c->p->file);
     for (size_t i = 0; i < c->side->space.n; i++) {
@@ -161,17 +193,17 @@ static tn_status check_width(const checker *c)
         char where[300];
         if (changed)
             return tn_error(TN_USAGE,
-                            "%s is searched, and `parameters` changes it: leave one of them out, or name another "
+                            "%s is searched, and `parameters` changes it: remove one of them, or name another "
                             "setting with `width`  (%s)",
                             key, place(c, c->side->search_line[i], where));
     }
     return TN_OK;
 }
 
-/* --- what is quoted --------------------------------------------------------------------------------------------------- */
+/* --- what is quoted ----------------------------------------------------------------------------------------------- */
 
 /* Settings of published points are those of the side's model, so that one of them can be trained. */
-static tn_status check_quoted(const checker *c, const tn_published_side *quoted)
+static tn_status check_published(const checker *c, const tn_published_side *quoted)
 {
     for (size_t i = 0; i < quoted->n_points; i++)
         for (size_t k = 0; k < quoted->points[i].n_set; k++) {
@@ -180,7 +212,7 @@ static tn_status check_quoted(const checker *c, const tn_published_side *quoted)
             const char *at = place(c, quoted->points[i].set_line[k], where);
             tn_setting_value v;
             snprintf(key, sizeof key, "%.*s", (int)(eq - text), text);
-            const tn_setting *row = row_of(c, key);
+            const tn_setting *row = setting_row(c, key);
             if (!row) return tn_settings_set(c->st, key, "", "%s", at); /* says what is near */
             TN_RETURN_IF(tn_setting_parse(row, eq + 1, at, &v));
         }
@@ -195,7 +227,7 @@ static tn_status check_side(checker *c, tn_study_side *side)
     TN_RETURN_IF(check_set(c));
     for (size_t i = 0; i < side->space.n; i++)
         TN_RETURN_IF(check_dimension(c, (tn_dim *)&side->space.dims[i], side->search_line[i]));
-    if (c->p->published) TN_RETURN_IF(check_quoted(c, &c->p->published->sides[side - c->p->sides]));
+    if (c->p->published) TN_RETURN_IF(check_published(c, &c->p->published->sides[side - c->p->sides]));
     TN_RETURN_IF(check_width(c));
     const size_t line = side->space.n ? side->search_line[0] : 1;
     TN_RETURN_IF(tn__study_at(&r, tn_space_check(&side->space), side->name[0] ? side->name : "search", line));
@@ -203,13 +235,12 @@ static tn_status check_side(checker *c, tn_study_side *side)
 }
 
 /* Which way is better, where the file does not say it: the row of the model does. */
-static tn_status find_ways(const tn_study_plan *p)
+static tn_status find_directions(const tn_study_plan *p)
 {
     for (size_t i = 0; i < p->n_objectives; i++) {
         tn_objective *o = (tn_objective *)&p->objectives[i];
         const tn_metric_row *row = o->by_row ? tn_metric_find(&p->metrics, o->name) : NULL;
-        if (o->by_row && !row)
-            return tn_error(TN_USAGE, "objectives: %s: say whether it should be max or min  (%s)", o->name, p->file);
+        if (o->by_row && !row) return tn_error(TN_USAGE, "objectives: %s: add max or min  (%s)", o->name, p->file);
         if (row) o->maximise = row->better == TN_HIGHER;
     }
     return TN_OK;
@@ -225,7 +256,7 @@ tn_status tn_study_check(tn_study_plan *p)
         c.st = NULL;
         if (s != TN_OK) return s;
     }
-    return find_ways(p);
+    return find_directions(p);
 }
 
 tn_status tn_study_point(const tn_study_side *side, const double *x, tn_arena *arena, const char **out, size_t *n)
@@ -236,7 +267,7 @@ tn_status tn_study_point(const tn_study_side *side, const double *x, tn_arena *a
         if (!tn_space_has(&side->space, x, i)) continue;
         tn_dim_text(&side->space.dims[i], x[i], text, sizeof text);
         out[*n] = tn_arena_printf(arena, "%s=%s", side->space.dims[i].key, text);
-        if (!out[*n]) return tn_error(TN_MEMORY, "out of memory");
+        if (!out[*n]) return TN_MEMORY;
         ++*n;
     }
     return TN_OK;

@@ -1,6 +1,6 @@
-/* The figures of others that a study file quotes: what was reached, by which settings, in how long. They decide nothing: they are shown
- * beside the study's own. */
-#include "lab/study/study_metrics.h"
+/* Published figures that a study file quotes: results, settings, hours. They are shown next to the study's own and
+ * decide nothing. */
+#include "lab/study/study.h"
 #include "lab/study/study_parse.h"
 
 #include <errno.h>
@@ -35,16 +35,13 @@ static const tn_field side_table[] = {
     { "points", TN_FIELD_NODE, offsetof(quoted_side, points), 0, 0 },
 };
 
-/* --- numbers ---------------------------------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 static tn_status no_objective(const tn_study_reader *r, const tn_yaml *v, const tn_study_plan *p)
 {
-    char names[512] = "";
-    for (size_t k = 0; k < p->n_objectives; k++) {
-        const size_t at = strlen(names);
-        snprintf(names + at, sizeof names - at, "%s%s", k ? ", " : "", p->objectives[k].name);
-    }
-    return TN__STUDY_FAIL(r, v, "published: %.60s is no objective of the study: it has %s", v->key, names);
+    tn_unknown u = { .near = { .word = v->key } };
+    for (size_t k = 0; k < p->n_objectives; k++) tn__unknown_offer(&u, p->objectives[k].name);
+    return tn__unknown_fail(r, v, "published objective", &u);
 }
 
 static tn_status read_value(const tn_study_reader *r, const tn_yaml *v, const tn_objective *o, double *out)
@@ -66,10 +63,10 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *map, const
                              const double **out)
 {
     double *y = tn_arena_alloc(r->arena, sizeof *y * (p->n_objectives + 1));
-    if (!y) return tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
+    if (!y) return TN_MEMORY;
     for (size_t k = 0; k < p->n_objectives; k++) y[k] = NAN;
     if (map && map->kind != TN_YAML_MAP)
-        return TN__STUDY_FAIL(r, map, "%s", "published: points and best take objectives with values: { loss: 0.9 }");
+        return TN__STUDY_FAIL(r, map, "%s", "published: points and best take a map of objectives: { loss: 0.9 }");
     for (const tn_yaml *c = map ? map->first : NULL; c; c = c->next) {
         size_t k = 0;
         if (with_set && strcmp(c->key, "set") == 0) continue;
@@ -81,12 +78,11 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *map, const
     return TN_OK;
 }
 
-/* --- points ----------------------------------------------------------------------------------------------------------- */
+/* --- points ------------------------------------------------------------------------------------------------------- */
 
 static tn_status read_set(const tn_study_reader *r, const tn_yaml *map, tn_published_point *out)
 {
-    if (map->kind != TN_YAML_MAP)
-        return TN__STUDY_FAIL(r, map, "%s", "published: set takes keys with values: { dim: 13 }");
+    if (map->kind != TN_YAML_MAP) return TN__STUDY_FAIL(r, map, "%s", "published: set takes a map: { dim: 13 }");
     const char **text = tn_arena_alloc(r->arena, sizeof *text * (map->n + 1));
     size_t *line = tn_arena_alloc(r->arena, sizeof *line * (map->n + 1)), n = 0;
     if (!text || !line) return TN_MEMORY;
@@ -132,7 +128,7 @@ static void fill_best(const tn_study_plan *p, const tn_published_side *side, dou
     }
 }
 
-/* --- sides ------------------------------------------------------------------------------------------------------------ */
+/* --- sides -------------------------------------------------------------------------------------------------------- */
 
 /* A study without sides has one that is called `all` here. */
 static int side_of(const tn_study_plan *p, const char *name)
@@ -144,17 +140,16 @@ static int side_of(const tn_study_plan *p, const char *name)
 
 static tn_status no_side(const tn_study_reader *r, const tn_yaml *v, const tn_study_plan *p, const char *name)
 {
-    tn_nearest near = { .word = name };
-    for (size_t i = 0; i < p->n_sides; i++) tn_nearest_try(&near, p->sides[i].name[0] ? p->sides[i].name : "all");
-    return TN__STUDY_FAIL(r, v, "published: the study has no side %.60s%s%s%s", name,
-                          near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
+    tn_unknown u = { .near = { .word = name } };
+    for (size_t i = 0; i < p->n_sides; i++) tn__unknown_offer(&u, p->sides[i].name[0] ? p->sides[i].name : "all");
+    return tn__unknown_fail(r, v, "published side", &u);
 }
 
 static tn_status read_side(const tn_study_reader *r, const tn_yaml *v, const tn_study_plan *p, tn_published_side *out)
 {
     quoted_side q = { .front = 0 };
     const double *best;
-    TN_RETURN_IF(tn__study_fields(r, v, "a published side", side_table, sizeof side_table / sizeof *side_table, &q));
+    TN_RETURN_IF(TN__STUDY_FIELDS(r, v, "a published side", side_table, &q));
     TN_RETURN_IF(read_values(r, q.best, p, false, &best));
     bool *bound = tn_arena_alloc(r->arena, p->n_objectives + 1);
     if (!bound) return TN_MEMORY;
@@ -168,11 +163,11 @@ tn_status tn__study_published(const tn_study_reader *r, const tn_yaml *v, tn_stu
 {
     quoted q = { .note = "" };
     if (!v) return TN_OK;
-    TN_RETURN_IF(tn__study_fields(r, v, "published", top_table, sizeof top_table / sizeof *top_table, &q));
-    if (!q.source) return TN__STUDY_FAIL(r, v, "%s", "published: say where the figures are from: source: \"...\"");
+    TN_RETURN_IF(TN__STUDY_FIELDS(r, v, "published", top_table, &q));
+    if (!q.source) return TN__STUDY_FAIL(r, v, "%s", "published: add the source of the figures: source: \"...\"");
     if (!q.sides || q.sides->kind != TN_YAML_MAP)
         return TN__STUDY_FAIL(r, v, "%s",
-                              "published: sides takes names with figures: { ep: { front: 24, points: [...] } }");
+                              "published: sides takes a map of figures: { ep: { front: 24, points: [...] } }");
     tn_published *p = tn_arena_alloc(r->arena, sizeof *p);
     tn_published_side *sides = tn_arena_alloc(r->arena, sizeof *sides * (out->n_sides + 1));
     if (!p || !sides) return TN_MEMORY;

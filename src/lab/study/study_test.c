@@ -107,12 +107,12 @@ static void overrides(void **state)
     assert_int_equal(dim_of(&q.sides[1], "memory")->when, -1); /* always there now */
     assert_ok(parse_with(whole, other, 2, &a, &r));
     assert_null(dim_of(&r.sides[1], "memory"));
-    assert_string_not_equal(p.essence, q.essence);
+    assert_string_not_equal(p.fingerprint, q.fingerprint);
     tn_arena_free(&a);
 }
 
 /* Budgets may change between two sessions of a study; what shapes its trials may not. */
-static void essence(void **state)
+static void fingerprint(void **state)
 {
     (void)state;
     tn_arena a = { 0 };
@@ -133,7 +133,7 @@ static void essence(void **state)
         assert_ok(parse(text, &a, &p));
         snprintf(text, sizeof text, "%s%s", lead, rows[i].b);
         assert_ok(parse(text, &a, &q));
-        assert_true((strcmp(p.essence, q.essence) == 0) == rows[i].same);
+        assert_true((strcmp(p.fingerprint, q.fingerprint) == 0) == rows[i].same);
     }
     tn_arena_free(&a);
 }
@@ -225,7 +225,7 @@ static void some_sides(void **state)
     assert_string_equal(tn_side_set_text(&p, 0, text, 9), "ten, ...");
     assert_true(tn_side_count(0, 3) == 3 && tn_side_count(5, 3) == 2 && tn_side_in(0, 63) && !tn_side_in(5, 1));
     assert_ok(parse("study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\n", &a, &p));
-    assert_fails(tn_side_set_parse(&p, "ten", &set), TN_USAGE, "study s has no sides to choose from");
+    assert_fails(tn_side_set_parse(&p, "ten", &set), TN_USAGE, "study s has no sides: remove --sides");
     tn_arena_free(&a);
 }
 
@@ -255,7 +255,8 @@ static const char quotes[] =
     "}\n"
     "        - { accuracy: 0.95, parameters: 3208 }\n";
 
-/* What others published: values by objective, settings by key, the best of the points where none is said, nothing of a side that is not there. */
+/* What others published: values by objective, settings by key, the best of the points where none is said, nothing of
+ * a side that is not there. */
 static void published(void **state)
 {
     (void)state;
@@ -266,7 +267,7 @@ static void published(void **state)
     assert_ok(parse(whole, &a, &q));
     assert_null(q.published);
     assert_ok(parse(text, &a, &p));
-    assert_string_equal(p.essence, q.essence); /* figures of others shape no trial */
+    assert_string_equal(p.fingerprint, q.fingerprint); /* figures of others shape no trial */
     assert_non_null(p.published);
     assert_string_equal(p.published->source, "a report");
     assert_string_equal(p.published->note, "");
@@ -294,19 +295,19 @@ static const wrong wrongs[] = {
     { "not yaml", "study: [\n", TN_BAD_FILE, "not valid YAML" },
     { "no name", "base: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\n", TN_USAGE,
       "s.yaml has no name: begin it with `study: NAME`" },
-    { "odd name", "study: a/b\ntrials: 3\nsearch: {dim: 4..8}\n", TN_USAGE, "is no name" },
-    { "no trials", "study: s\nsearch: {dim: 4..8}\n", TN_USAGE, "does not say how many trials" },
+    { "odd name", "study: a/b\ntrials: 3\nsearch: {dim: 4..8}\n", TN_USAGE, "is not a valid name" },
+    { "no trials", "study: s\nsearch: {dim: 4..8}\n", TN_USAGE, "has no number of trials per side" },
     { "seeds without a grid", "study: s\nbase: xor_tep\nseeds: 3\nsearch: {dim: [4, 8]}\n", TN_USAGE,
       "use `sampler: grid`" },
     { "too few seeds", HEAD "sampler: grid\nseeds: 2\nsearch: {dim: [4, 8]}\n", TN_USAGE,
       "seeds: 2 is outside 3..1000" },
     { "seeds and a pruner", HEAD "sampler: grid\nseeds: 3\npruner: asha\nsearch: {dim: [4, 8]}\n", TN_USAGE,
-      "with seeds every trial runs to its end" },
+      "seeds and pruner exclude each other" },
     { "seeds of a range", "study: s\nbase: xor_tep\nsampler: grid\nseeds: 3\nsearch: {train.lr: log 1e-3..1e-2}\n",
-      TN_USAGE, "a grid cannot count this range" },
+      TN_USAGE, "a grid needs countable values" },
     { "parameters", HEAD "parameters: many\nsearch: {beta: 0.1..0.2}\n", TN_USAGE,
       "parameters: \"many\" is not a number" },
-    { "width alone", HEAD "width: dim\nsearch: {beta: 0.1..0.2}\n", TN_USAGE, "width is for `parameters`" },
+    { "width alone", HEAD "width: dim\nsearch: {beta: 0.1..0.2}\n", TN_USAGE, "width needs `parameters`" },
     { "no such width", HEAD "parameters: first\nwidth: ffn\nsearch: {beta: 0.1..0.2}\n", TN_USAGE,
       "has no setting ffn" },
     { "a width that is searched", HEAD "parameters: 1000\nsearch: {dim: 4..8}\n", TN_USAGE,
@@ -336,61 +337,58 @@ static const wrong wrongs[] = {
     { "set seed", HEAD "set: {seed: 1}\nsearch: {dim: 4..8}\n", TN_USAGE, "seed cannot be set" },
     { "model", HEAD "search: {model: [ten, gpt]}\n", TN_USAGE, "give each model a side of its own" },
     { "both", HEAD "set: {dim: 8}\nsearch: {dim: 4..8}\n", TN_USAGE,
-      "dim is both set and searched: leave one of them out  (s.yaml:5)" },
+      "dim is both set and searched: remove one of them  (s.yaml:5)" },
     { "when", HEAD "search: {dim: {when: mode=block, values: 4..8}}\n", TN_USAGE,
-      "no dimension mode stands before this one  (s.yaml:4)" },
+      "no dimension mode comes before this one  (s.yaml:4)" },
     { "dimension key", HEAD "search: {dim: {values: 4..8, wenn: a=b}}\n", TN_USAGE, "a dimension has values and when" },
     { "list in set", HEAD "set: {dim: [1, 2]}\nsearch: {beta: 0.1..0.2}\n", TN_USAGE,
       "put the list under search  (s.yaml:4)" },
-    { "search is a list", HEAD "search: [dim]\n", TN_USAGE, "search takes keys with values" },
-    { "sides", HEAD "search: {dim: 4..8}\nsides: [a, b]\n", TN_USAGE, "sides takes names" },
+    { "search is a list", HEAD "search: [dim]\n", TN_USAGE, "search takes a map" },
+    { "sides", HEAD "search: {dim: 4..8}\nsides: [a, b]\n", TN_USAGE, "sides takes a map" },
     { "side key", HEAD "search: {dim: 4..8}\nsides: {a: {sett: {}}}\n", TN_USAGE,
       "unknown key sett: did you mean set?  (s.yaml:5)" },
     { "side name", HEAD "search: {dim: 4..8}\nsides: {a/b: {}}\n", TN_USAGE, "a side is named with letters" },
     { "objective", HEAD "search: {dim: 4..8}\nobjectives: [accuracy up]\n", TN_USAGE,
       "\"up\" is neither max nor min  (s.yaml:5)" },
-    { "objective way", HEAD "search: {dim: 4..8}\nobjectives: [residual]\n", TN_USAGE,
-      "residual: say whether it should be max or min" },
+    { "objective way", HEAD "search: {dim: 4..8}\nobjectives: [residual]\n", TN_USAGE, "residual: add max or min" },
     { "published way",
       HEAD "search: {dim: 4..8}\nobjectives: [residual]\npublished: {source: x, sides: {all: {front: 3}}}\n", TN_USAGE,
-      "residual: say whether it should be max or min  (s.yaml:6)" },
+      "residual: add max or min  (s.yaml:6)" },
     { "objective twice", HEAD "search: {dim: 4..8}\nobjectives: [loss, loss]\n", TN_USAGE,
-      "loss is an objective twice" },
+      "objective loss is listed twice" },
     { "reference", HEAD "search: {dim: 4..8}\nobjectives: [loss min much]\n", TN_USAGE,
       "the reference \"much\" is not a number" },
     { "sampler", HEAD "search: {dim: 4..8}\nsampler: randon\n", TN_USAGE,
-      "there is no sampler randon: did you mean random?  (s.yaml:5)" },
+      "unknown sampler randon: did you mean random?  (s.yaml:5)" },
     { "sampler key", HEAD "search: {dim: 4..8}\nsampler: {name: random, sed: 1}\n", TN_USAGE,
       "unknown key sed: did you mean seed?" },
     { "pruner's second", HEAD "search: {dim: 4..8}\npruner: {name: asha, with: seconds}\n", TN_USAGE,
-      "only parameters are known" },
-    { "pruner", HEAD "search: {dim: 4..8}\npruner: nona\n", TN_USAGE, "there is no pruner nona: did you mean none?" },
+      "with takes only parameters" },
+    { "pruner", HEAD "search: {dim: 4..8}\npruner: nona\n", TN_USAGE, "unknown pruner nona: did you mean none?" },
     { "rule", HEAD "search: {dim: 4..8}\nrules: [loss high]\n", TN_USAGE, "(s.yaml:5)" },
     { "number", HEAD "search: {dim: 4..8}\nlag: some\n", TN_USAGE, "lag: \"some\" is not a number  (s.yaml:5)" },
     { "whole", HEAD "search: {dim: 4..8}\nlag: 1.5\n", TN_USAGE, "lag: 1.5 is not a whole number" },
     { "outside", HEAD "search: {dim: 4..8}\nretries: 101\n", TN_USAGE, "retries: 101 is outside 0..100" },
-    { "transfer", HEAD "search: {dim: 4..8}\ntransfer: {from: xor}\n", TN_USAGE,
-      "from names a database and a study in it" },
+    { "transfer", HEAD "search: {dim: 4..8}\ntransfer: {from: xor}\n", TN_USAGE, "from takes DATABASE/STUDY" },
     { "published without source", HEAD "search: {dim: 4..8}\npublished: {sides: {all: {front: 3}}}\n", TN_USAGE,
-      "say where the figures are from" },
-    { "published without sides", QUOTES, TN_USAGE, "sides takes names with figures" },
+      "add the source of the figures" },
+    { "published without sides", QUOTES, TN_USAGE, "sides takes a map of figures" },
     { "published side", QUOTES "  sides: {al: {front: 3}}\n", TN_USAGE,
-      "published: the study has no side al: did you mean all?  (s.yaml:7)" },
+      "unknown published side al: did you mean all?  (s.yaml:7)" },
     { "published key", QUOTES "  sides: {all: {frnt: 3}}\n", TN_USAGE,
       "unknown key frnt: did you mean front?  (s.yaml:7)" },
     { "published objective", QUOTES "  sides: {all: {best: {acuracy: 0.9}}}\n", TN_USAGE,
-      "acuracy is no objective of the study: it has accuracy  (s.yaml:7)" },
+      "unknown published objective acuracy: did you mean accuracy?  (s.yaml:7)" },
     { "published percent", QUOTES "  sides: {all: {best: {accuracy: 96.67}}}\n", TN_USAGE, "write 0.9667, not 96.67" },
     { "published number", QUOTES "  sides: {all: {best: {accuracy: high}}}\n", TN_USAGE, "\"high\" is not a number" },
     { "published list", QUOTES "  sides: {all: {points: {accuracy: 0.9}}}\n", TN_USAGE, "points takes a list" },
-    { "published point", QUOTES "  sides: {all: {points: [0.9]}}\n", TN_USAGE, "take objectives with values" },
+    { "published point", QUOTES "  sides: {all: {points: [0.9]}}\n", TN_USAGE, "take a map of objectives" },
     { "published setting", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: {dimm: 4}}]}}\n", TN_USAGE,
       "unknown key dimm: did you mean dim?  (s.yaml:7)" },
     { "published value", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: {dim: much}}]}}\n", TN_USAGE,
       "dim=much" },
-    { "published set", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: [4]}]}}\n", TN_USAGE,
-      "set takes keys with values" },
-    { "published winner", QUOTES "  winner: bp\n  sides: {all: {front: 3}}\n", TN_USAGE, "the study has no side bp" },
+    { "published set", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: [4]}]}}\n", TN_USAGE, "set takes a map" },
+    { "published winner", QUOTES "  winner: bp\n  sides: {all: {front: 3}}\n", TN_USAGE, "unknown published side bp" },
     { "keep", HEAD "search: {dim: 4..8}\nkeep: maybe\n", TN_USAGE, "keep is true or false" },
 };
 
@@ -443,7 +441,7 @@ void tn_tests_study(tn_test_list *l)
     tn_test_add(l, seeds_and_sizes, NULL, "lab/study: common seeds, equal sizes");
     tn_test_add(l, reads, NULL, "lab/study: reads");
     tn_test_add(l, overrides, NULL, "lab/study: the command's words win");
-    tn_test_add(l, essence, NULL, "lab/study: what makes it another one");
+    tn_test_add(l, fingerprint, NULL, "lab/study: what makes it another one");
     tn_test_add(l, some_sides, NULL, "lab/study: some of its sides by name");
     tn_test_add(l, most_sides, NULL, "lab/study: as many sides as a set has bits");
     tn_test_add(l, lags, NULL, "lab/study: how far trials may run apart");

@@ -1,5 +1,5 @@
-/* From trials to the charts of report/. */
-#include "lab/view/study_charts.h"
+/* The charts of a study. */
+#include "lab/view/view.h"
 
 #include "lab/statistics/importance.h"
 #include "lab/statistics/select.h"
@@ -10,8 +10,6 @@
 
 enum { CURVES_STRONG = 10, CURVES_PALE = 40, TITLE = 256, DIM_TEXT = 64 };
 
-static tn_status no_memory(void) { return tn_error(TN_MEMORY, "out of memory"); }
-
 static const char *side_name(const tn_study *s, size_t i) { return s->sides[i].name[0] ? s->sides[i].name : s->name; }
 
 static const char **side_names(const tn_study *s, tn_arena *a)
@@ -21,18 +19,18 @@ static const char **side_names(const tn_study *s, tn_arena *a)
     return v;
 }
 
-/* --- history ------------------------------------------------------------------------------------------------------------- */
+/* --- history ------------------------------------------------------------------------------------------------------ */
 
 tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *a, tn_plot *out)
 {
     tn_series *v = tn_arena_alloc(a, sizeof *v * (s->n_sides + 1));
-    if (!v) return no_memory();
+    if (!v) return TN_MEMORY;
     for (size_t side = 0; side < s->n_sides; side++) {
         tn_selection e;
         TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
         double *x = tn_arena_alloc(a, sizeof *x * (e.n + 1)), *y = tn_arena_alloc(a, sizeof *y * (e.n + 1)),
                best = INFINITY;
-        if (!x || !y) return no_memory();
+        if (!x || !y) return TN_MEMORY;
         for (size_t i = 0; i < e.n; i++) {
             if (e.trial[i]->state == TN_TRIAL_DONE) best = fmin(best, e.y[i * e.objectives + objective]);
             x[i] = (double)e.trial[i]->number;
@@ -55,7 +53,7 @@ static tn_status history(const tn_study *s, size_t objective, tn_arena *a, FILE 
     return tn_plot_svg(&p, out);
 }
 
-/* --- fronts -------------------------------------------------------------------------------------------------------------- */
+/* --- fronts ------------------------------------------------------------------------------------------------------- */
 
 static bool spans_decades(const double *v, size_t n)
 {
@@ -68,16 +66,16 @@ static bool spans_decades(const double *v, size_t n)
 typedef struct marks { /* trials, then published points */
     double *x, *y;
     int *group;
-    bool *front, *quoted;
+    bool *front, *published;
     size_t n;
 } marks;
 
-static void mark_quoted(const tn_study *s, size_t other, marks *m)
+static void mark_published(const tn_study *s, size_t other, marks *m)
 {
     for (size_t side = 0; s->published && side < s->n_sides; side++)
         for (size_t i = 0; i < s->published->sides[side].n_points; i++, m->n++) {
             const double *y = s->published->sides[side].points[i].y;
-            m->x[m->n] = y[other], m->y[m->n] = y[0], m->group[m->n] = (int)side, m->quoted[m->n] = true;
+            m->x[m->n] = y[other], m->y[m->n] = y[0], m->group[m->n] = (int)side, m->published[m->n] = true;
         }
 }
 
@@ -93,15 +91,15 @@ static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
                 .y = tn_arena_alloc(a, sizeof *m.y * most),
                 .group = tn_arena_alloc(a, sizeof *m.group * most),
                 .front = tn_arena_alloc(a, most),
-                .quoted = tn_arena_alloc(a, most) };
-    if (!m.x || !m.y || !m.group || !m.front || !m.quoted) return no_memory();
+                .published = tn_arena_alloc(a, most) };
+    if (!m.x || !m.y || !m.group || !m.front || !m.published) return TN_MEMORY;
     for (; m.n < e.n; m.n++) {
         const tn_trial *t = e.trial[m.n];
         m.x[m.n] = t->state == TN_TRIAL_DONE && t->y ? t->y[other] : NAN;
         m.y[m.n] = t->state == TN_TRIAL_DONE && t->y ? t->y[0] : NAN;
         m.group[m.n] = t->side, m.front[m.n] = e.front[m.n];
     }
-    mark_quoted(s, other, &m);
+    mark_published(s, other, &m);
     const tn_scatter c = { .title =
                                tn_arena_printf(a, "%s against %s", s->objectives[0].name, s->objectives[other].name),
                            .x_label = s->objectives[other].name,
@@ -113,12 +111,12 @@ static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
                            .y = m.y,
                            .group = m.group,
                            .front = m.front,
-                           .quoted = m.quoted,
+                           .published = m.published,
                            .log_x = spans_decades(m.x, m.n) };
     return tn_chart_scatter(&c, out);
 }
 
-/* --- parallel coordinates ---------------------------------------------------------------------------------------------------- */
+/* --- parallel coordinates ----------------------------------------------------------------------------------------- */
 
 static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
 {
@@ -130,7 +128,7 @@ static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
     double *place = tn_arena_alloc(a, sizeof *place * (e.n * axes + 1)),
            *rank = tn_arena_alloc(a, sizeof *rank * (e.n + 1));
     const tn_trial **order = tn_arena_alloc(a, sizeof *order * (e.n + 1));
-    if (!v || !place || !rank || !order) return no_memory();
+    if (!v || !place || !rank || !order) return TN_MEMORY;
     for (size_t k = 0; k < axes; k++) {
         const tn_dim *d = &space->dims[k];
         v[k] = (tn_parallel_axis){ .name = d->key,
@@ -148,8 +146,8 @@ static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
             place[i * axes + k] =
                 order[i]->x && !isnan(order[i]->x[k]) ? tn_dim_place(&space->dims[k], order[i]->x[k]) : NAN;
     }
-    const tn_parallel c = { .title = tn_arena_printf(a, "%s: the best tenth by %s is strong",
-                                                     side_name(s, (size_t)side), s->objectives[0].name),
+    const tn_parallel c = { .title = tn_arena_printf(a, "%s: best 10 %% by %s highlighted", side_name(s, (size_t)side),
+                                                     s->objectives[0].name),
                             .axes = v,
                             .n_axes = axes,
                             .n = e.n,
@@ -158,7 +156,7 @@ static tn_status parallel(const tn_study *s, int side, tn_arena *a, FILE *out)
     return tn_chart_parallel(&c, out);
 }
 
-/* --- importance -------------------------------------------------------------------------------------------------------------- */
+/* --- importance --------------------------------------------------------------------------------------------------- */
 
 static size_t row_of(const char **names, size_t *n, const char *key)
 {
@@ -176,14 +174,14 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
     double *value = tn_arena_alloc(a, sizeof *value * (most * s->n_sides + 1)),
            *spread = tn_arena_alloc(a, sizeof *spread * (most * s->n_sides + 1));
     double *part = tn_arena_alloc(a, sizeof *part * (most + 1)), *wide = tn_arena_alloc(a, sizeof *wide * (most + 1));
-    if (!names || !value || !spread || !part || !wide) return no_memory();
+    if (!names || !value || !spread || !part || !wide) return TN_MEMORY;
     for (size_t i = 0; i < most * s->n_sides; i++) value[i] = spread[i] = NAN;
     for (size_t side = 0; side < s->n_sides; side++) {
         tn_selection e;
-        tn_seen seen;
+        tn_observed seen;
         const tn_space *space = &s->sides[side].space;
         TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
-        TN_RETURN_IF(tn_select_seen(s, (int)side, &e, a, &seen));
+        TN_RETURN_IF(tn_select_observed(s, (int)side, &e, a, &seen));
         const tn_status st = tn_importance(space, &seen, objective, 1, part, wide);
         if (st == TN_USAGE) continue; /* too few yet */
         TN_RETURN_IF(st);
@@ -193,9 +191,9 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
             value[row * s->n_sides + side] = part[k], spread[row * s->n_sides + side] = wide[k];
         }
     }
-    if (!drawn) return tn_error(TN_USAGE, "importances need at least 20 trials that are done");
-    const tn_bars c = { .title = tn_arena_printf(a, "What %s depends on", s->objectives[objective].name),
-                        .x_label = "part of its variance (fANOVA)",
+    if (!drawn) return tn_error(TN_USAGE, "importance needs at least 20 finished trials");
+    const tn_bars c = { .title = tn_arena_printf(a, "Importance for %s", s->objectives[objective].name),
+                        .x_label = "fraction of variance (fANOVA)",
                         .names = names,
                         .groups = side_names(s, a),
                         .n = n,
@@ -205,7 +203,7 @@ static tn_status importance(const tn_study *s, size_t objective, tn_arena *a, FI
     return tn_chart_bars(&c, out);
 }
 
-/* --- timeline ---------------------------------------------------------------------------------------------------------------- */
+/* --- timeline ----------------------------------------------------------------------------------------------------- */
 
 static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
 {
@@ -218,7 +216,7 @@ static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
            zero = INFINITY;
     int *lane = tn_arena_alloc(a, sizeof *lane * (s->n + 1)), *state = tn_arena_alloc(a, sizeof *state * (s->n + 1));
     const char **used = tn_arena_alloc(a, sizeof *used * 5);
-    if (!begin || !end || !lane || !state || !used) return no_memory();
+    if (!begin || !end || !lane || !state || !used) return TN_MEMORY;
     for (size_t i = 0; i < s->n; i++)
         if (isfinite(s->trials[i].started)) zero = fmin(zero, s->trials[i].started);
     for (size_t i = 0; i < s->n; i++) {
@@ -227,7 +225,7 @@ static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
         lane[i] = t->worker > 0 ? t->worker - 1 : -1, state[i] = shown[t->state];
         if (state[i] >= 0) used[state[i]] = names[state[i]];
     }
-    const tn_timeline c = { .title = "Who worked when",
+    const tn_timeline c = { .title = "Worker timeline",
                             .x_label = "seconds",
                             .states = used,
                             .n_states = 5,
@@ -239,7 +237,7 @@ static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
     return tn_chart_timeline(&c, out);
 }
 
-/* --- learning curves ----------------------------------------------------------------------------------------------------------- */
+/* --- learning curves ---------------------------------------------------------------------------------------------- */
 
 static bool take_curve(const tn_study *s, const tn_trial *t, size_t objective, const tn_trial_curve *c, tn_arena *a,
                        tn_series *out)
@@ -262,7 +260,7 @@ static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objecti
     TN_RETURN_IF(tn_select_ended(s, side, a, &e));
     tn_series *v = tn_arena_alloc(a, sizeof *v * (CURVES_STRONG + CURVES_PALE));
     size_t n = 0;
-    if (!v) return no_memory();
+    if (!v) return TN_MEMORY;
     tn_select_sort(s, objective, e.trial, e.n);
     const size_t strong = e.n < CURVES_STRONG ? e.n : CURVES_STRONG, rest = e.n - strong,
                  pale = rest < CURVES_PALE ? rest : CURVES_PALE;
@@ -276,7 +274,7 @@ static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objecti
         n++;
     }
     if (!n) return tn_error(TN_USAGE, "no trial of %s has reported a curve", side_name(s, (size_t)side));
-    const tn_plot p = { .title = tn_arena_printf(a, "%s: how its trials learned", side_name(s, (size_t)side)),
+    const tn_plot p = { .title = tn_arena_printf(a, "%s: learning curves", side_name(s, (size_t)side)),
                         .x_label = "epoch",
                         .y_label = s->objectives[objective].name,
                         .series = v,
@@ -284,7 +282,7 @@ static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objecti
     return tn_plot_svg(&p, out);
 }
 
-/* --- all of them --------------------------------------------------------------------------------------------------------------- */
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 const char *tn_study_chart_name(tn_study_chart c)
 {

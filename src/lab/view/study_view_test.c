@@ -1,9 +1,7 @@
 /* What reads a study: fronts and orders, names, exports that read back, charts and the page; a large study in time. */
 #include "base/clock.h"
-#include "lab/view/export.h"
-#include "lab/view/page.h"
 #include "lab/statistics/select.h"
-#include "lab/view/study_charts.h"
+#include "lab/view/view.h"
 #include "lab/db/trials.h"
 #include "tempdir.h"
 #include "testlib.h"
@@ -26,7 +24,8 @@ typedef struct world {
     tn_study *study;
 } world;
 
-/* 30 trials a side; number 7 of side b failed with a nasty text, 8 was pruned, 29 is waiting. Accuracy grows with the learning rate. */
+/* 30 trials a side; number 7 of side b failed with a nasty text, 8 was pruned, 29 is waiting. Accuracy grows with
+ * the learning rate. */
 static void open_world(world *w)
 {
     char path[400];
@@ -45,7 +44,7 @@ static void open_world(world *w)
         tn_claim c;
         tn_claimed got;
         double x[3];
-        assert_ok(tn_lab_claim(w->lab, study, &w->plan, worker, &(tn_portion){ 0 }, &c, x, &got));
+        assert_ok(tn_lab_claim(w->lab, study, &w->plan, worker, &(tn_trial_filter){ 0 }, &c, x, &got));
         assert_int_equal(got, TN_CLAIM_GOT);
         const double u = fmod(0.618034 * (double)c.number + 0.1 * (double)c.side, 1), lr = 1e-4 * pow(1000, u);
         assert_ok(
@@ -82,7 +81,7 @@ static void selections(void **state)
     (void)state;
     world w;
     tn_selection e, all;
-    tn_seen seen;
+    tn_observed seen;
     const tn_trial *t;
     double volume, whole;
     char name[64];
@@ -103,7 +102,7 @@ static void selections(void **state)
     assert_ok(tn_select_ended(w.study, TN_ALL_SIDES, &w.arena, &all));
     assert_ok(tn_select_volume(w.study, &all, &whole));
     assert_true(volume > 0 && whole >= volume && whole < 10);
-    assert_ok(tn_select_seen(w.study, 1, &e, &w.arena, &seen));
+    assert_ok(tn_select_observed(w.study, 1, &e, &w.arena, &seen));
     assert_true(seen.n == 29 && seen.pruned[8] && isinf(seen.y[2 * 7]));
     tn_select_sort(w.study, 0, e.trial, e.n);
     for (size_t i = 1; i < 27; i++) assert_true(e.trial[i - 1]->y[0] >= e.trial[i]->y[0]);
@@ -186,7 +185,7 @@ static void charts_and_page(void **state)
     fclose(out);
     assert_non_null(strstr(page, "<h1>Study s</h1>"));
     assert_non_null(strstr(page, "# &lt;script&gt;alert(1)")); /* its file */
-    assert_non_null(strstr(page, "Beside what is published</h2>\n<p>&lt;script&gt;one</p>"));
+    assert_non_null(strstr(page, "Comparison with published figures</h2>\n<p>&lt;script&gt;one</p>"));
     assert_non_null(strstr(page, "<td>&ge; 0.7</td>"));
     assert_non_null(strstr(page, "<td class=\"set\">dim=6</td>"));
     assert_non_null(strstr(page, ">published</text>")); /* in the chart of the front */

@@ -1,5 +1,5 @@
-/* A worker with lanes: the table does not depend on how many there are or how often they are stopped; a trial that goes wrong is that
- * trial's alone, a database that goes wrong is everybody's. */
+/* A worker with lanes: the table does not depend on how many there are or how often they are stopped; a trial that
+ * goes wrong is that trial's alone, a database that goes wrong is everybody's. */
 #include "study_world.h"
 
 #include <stdatomic.h>
@@ -113,7 +113,8 @@ static void database_ends_all(void **state)
     tn_study_world_end(&w, true);
 }
 
-/* Lanes that wait are as good as gone when there is nothing for them, and take over what a lane of a dead worker had. */
+/* Lanes that wait are as good as gone when there is nothing for them, and take over what a lane of a dead worker
+ * had. */
 static void more_lanes_than_trials(void **state)
 {
     (void)state;
@@ -125,7 +126,7 @@ static void more_lanes_than_trials(void **state)
     tn_study_world_begin(&w, "study: s\n" TASK "search: {dim: 4..8}\nobjectives: [accuracy]\ntrials: 2\n", "lab.db",
                          NULL);
     assert_ok(tn_lab_join(w.lab, &dead));
-    assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, dead, &(tn_portion){ 0 }, &c, x, &got));
+    assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, dead, &(tn_trial_filter){ 0 }, &c, x, &got));
     assert_ok(tn_lab_leave(w.lab, dead));
     assert_ok(tn_worker_run(&(tn_worker_options){ .db = w.path, .lanes = 5 }, &ran));
     assert_int_equal(ran, 2);

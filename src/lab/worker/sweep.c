@@ -1,4 +1,4 @@
-/* Run directories that nobody needs any more. */
+/* Removing run directories that are no longer needed. */
 #include "lab/worker/trial_run.h"
 
 #include "base/fs.h"
@@ -33,11 +33,10 @@ tn_status tn_trial_folder(const char *runs, const char *study, char out[TN_PATH_
     TN_RETURN_IF(tn_path_join(runs, study, out, TN_PATH_BYTES));
     const char *bad = leads_elsewhere(runs) ? runs : leads_elsewhere(out) ? out : NULL;
     if (!bad) return TN_OK;
-    return tn_error(
-        TN_USAGE,
-        "%.640s is a link or a file, and trials are kept in a directory of that name: move it away, or name "
-        "another database with --db=FILE",
-        bad);
+    return tn_error(TN_USAGE,
+                    "%.640s is a link or a file, and trials need a directory there: move it away, or name "
+                    "another database with --db=FILE",
+                    bad);
 }
 
 /* No fault of the trial's, so that it waits and the worker ends: somebody has to look. */

@@ -1,6 +1,7 @@
-/* Trials on text: they are the trainings that they say, at the sizes they say; the test part is looked at by comparisons alone; common seeds. */
+/* Trials on text: they are the trainings that they say, at the sizes they say; the test part is looked at by
+ * comparisons alone; common seeds. */
 #include "dataset_files.h"
-#include "lab/db/common_seeds.h"
+#include "lab/db/trials.h"
 #include "lab/statistics/standings.h"
 #include "lab/worker/trial_probe.h"
 #include "study_world.h"
@@ -87,7 +88,7 @@ static double reported(world *w, const tn_trial *t, const char *metric, bool bes
     return v;
 }
 
-/* --- one trial ------------------------------------------------------------------------------------------------------------ */
+/* --- one trial ---------------------------------------------------------------------------------------------------- */
 
 static void open_alone(const world *w, const char *lr, const char *seed, tn_session *on)
 {
@@ -189,11 +190,12 @@ static void ten_rungs(void **state)
     tn_study_world_end(&w, true);
 }
 
-/* --- the test part ------------------------------------------------------------------------------------------------------- */
+/* --- the test part ------------------------------------------------------------------------------------------------ */
 
 #define GRID "search: {train.lr: [1e-2, 4e-2]}\nsampler: grid\nseeds: 3\n" OBJECTIVES
 
-/* Two data sets that differ in their test part only: all that a search says is the same, and what comparisons say differs. */
+/* Two data sets that differ in their test part only: all that a search says is the same, and what comparisons say
+ * differs. */
 static void only_comparisons_see_it(void **state)
 {
     (void)state;
@@ -235,14 +237,14 @@ static void no_test_part(void **state)
     tn_study *s = run_seeds(&w);
     for (size_t i = 0; i < s->n; i++) {
         assert_int_equal(s->trials[i].state, TN_TRIAL_FAILED);
-        assert_non_null(strstr(s->trials[i].error, "the data have no test part to compare on"));
+        assert_non_null(strstr(s->trials[i].error, "the data have no test split to compare on"));
     }
-    assert_non_null(strstr(s->trials[0].error, "3 of 3 seeds did not end well"));
+    assert_non_null(strstr(s->trials[0].error, "3 of 3 seeds failed"));
     tn_study_free(s);
     tn_study_world_end(&w, true);
 }
 
-/* --- common seeds -------------------------------------------------------------------------------------------------------- */
+/* --- common seeds ------------------------------------------------------------------------------------------------- */
 
 static void means_over_seeds(void **state)
 {
@@ -274,8 +276,8 @@ static void means_over_seeds(void **state)
     tn_study_world_end(&w, true);
 }
 
-/* Comparisons that are stopped again and again, with a checkpoint each time, end as if they had not been: also on the test part, which is
- * that of the best evaluation and of no checkpoint between. */
+/* Comparisons that are stopped again and again, with a checkpoint each time, end as if they had not been: also on
+ * the test part, which is that of the best evaluation and of no checkpoint between. */
 static void stopped_often(void **state)
 {
     (void)state;
@@ -313,7 +315,7 @@ static void saved_often(void **state)
     tn_study_world_end(&calm, true);
 }
 
-/* --- equal sizes --------------------------------------------------------------------------------------------------------- */
+/* --- equal sizes -------------------------------------------------------------------------------------------------- */
 
 #define SIDES                                                                                                          \
     "sides: {ten: {base: ten}, gpt: {base: gpt}, gpt2: {base: gpt, set: {shape: gpt2}}, diag: {base: ten, set: "       \
@@ -364,7 +366,7 @@ static void what_is_probed(void **state)
     tn_study_world_end(&w, true);
 }
 
-/* --- standings ----------------------------------------------------------------------------------------------------------- */
+/* --- standings ---------------------------------------------------------------------------------------------------- */
 
 static void stand(void **state)
 {

@@ -1,4 +1,4 @@
-/* What a trial has found so far, and its objectives. */
+/* The log of a trial, and its objectives. */
 #include "lab/worker/trial_log.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ void tn_trial_log_free(tn_trial_log *l)
     *l = (tn_trial_log){ 0 };
 }
 
-/* --- metrics and rules ------------------------------------------------------------------------------------------------ */
+/* --- metrics and rules -------------------------------------------------------------------------------------------- */
 
 void tn_trial_log_put(tn_trial_log *l, const char *name, double value)
 {
@@ -102,7 +102,7 @@ void tn_trial_log_rules(tn_trial_log *l, double epoch, const char *metric)
     }
 }
 
-/* --- reports ---------------------------------------------------------------------------------------------------------- */
+/* --- reports ------------------------------------------------------------------------------------------------------ */
 
 /* {"loss":0.5,...}: numbers so that reading gives the same doubles. */
 static char *metrics_text(const tn_trial_log *l)
@@ -167,7 +167,7 @@ tn_status tn_trial_log_recall(tn_trial_log *l, tn_lab *lab, int64_t trial)
     return s;
 }
 
-/* --- checkpoints ------------------------------------------------------------------------------------------------------ */
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
 json_t *tn_trial_log_save(const tn_trial_log *l)
 {
@@ -211,18 +211,18 @@ tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
     json_t *rules = NULL, *costs = NULL;
     if (json_unpack((json_t *)from, "{s:o, s:o, s:F}", "rules", &rules, "solves", &costs, "eval_s", &l->eval_s) != 0 ||
         json_array_size(rules) != l->plan->n_rules || !load_costs(&l->costs, costs))
-        return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
+        return tn_error(TN_BAD_FILE, "the checkpoint belongs to another trial");
     for (size_t i = 0; i < l->plan->n_rules; i++) {
         json_int_t held, since;
         if (json_unpack(json_array_get(rules, i), "[I,I]", &held, &since) != 0 || !is_count(held) || !is_count(since))
-            return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
+            return tn_error(TN_BAD_FILE, "the checkpoint belongs to another trial");
         l->rules[i].held = held;
         l->rules[i].since = since;
     }
     return TN_OK;
 }
 
-/* --- objectives ------------------------------------------------------------------------------------------------------- */
+/* --- objectives --------------------------------------------------------------------------------------------------- */
 
 static double best_of(const tn_trial_log *l, size_t row)
 {

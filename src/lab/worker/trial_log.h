@@ -1,5 +1,5 @@
-/* What a trial has found so far: its reports that are not written yet, the history its objectives are computed from, the state of its
- * rules, and what it took; all that has to go into a checkpoint to go on alike. */
+/* The log of a trial: reports not yet written, the history that objectives are computed from, the state of rules,
+ * and costs: everything that a checkpoint needs to resume exactly. */
 #ifndef TN_LAB_TRIAL_LOG_H
 #define TN_LAB_TRIAL_LOG_H
 
@@ -47,10 +47,10 @@ tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, const
                             const tn_source *source, int64_t batch, tn_trial_log *out);
 void tn_trial_log_free(tn_trial_log *l);
 
-/* A value among the metrics; NaN where there is none. Other names that the model has for it (tn_instrument_row.also) will do. */
+/* Sets and gets a metric, also by its other name in the model (tn_instrument_row.also); NaN: none. */
 void tn_trial_log_put(tn_trial_log *l, const char *name, double value);
 double tn_trial_log_get(const tn_trial_log *l, const char *name, bool *there);
-/* Asks the rules that name `metric` (NULL: all but those that are asked at every step), where it was measured at this step. */
+/* Tests the rules on `metric`, if it was measured at this step (NULL: all but those tested at every step). */
 void tn_trial_log_rules(tn_trial_log *l, double epoch, const char *metric);
 
 /* One evaluation: its metrics become a report, and go into the history. *score: what pruners compare. */
@@ -62,7 +62,7 @@ tn_status tn_trial_log_recall(tn_trial_log *l, tn_lab *lab, int64_t trial);
 json_t *tn_trial_log_save(const tn_trial_log *l);
 tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from);
 
-/* y (objectives); seconds: of training and evaluation. Names that are neither known nor reported are NaN; *missing is the first of them. */
+/* y (objectives); seconds: of training and evaluation. Unknown names are NaN; *missing is the first of them. */
 void tn_trial_log_objectives(const tn_trial_log *l, double seconds, double parameters, double *y, const char **missing);
 
 #endif

@@ -1,4 +1,5 @@
-/* What a trial took survives a checkpoint, also one that was written before cost rows were the model's; names and caps of its rules too. */
+/* What a trial took survives a checkpoint, also one that was written before cost rows were the model's; names and
+ * caps of its rules too. */
 #include "lab/worker/trial_log.h"
 
 #include "testlib.h"
@@ -49,7 +50,7 @@ static void costs_are_kept(void **state)
         assert_true(again.eval_s == 1.5 && again.costs.calls == (counts ? 9 : 0) &&
                     again.costs.samples == (counts ? 12 : 0));
         if (counts) assert_true(json_equal(json_object_get(saved, "solves"), json_object_get(old, "solves")));
-        if (counts) assert_fails(tn_trial_log_load(&again, cut), TN_BAD_FILE, "not one of this trial");
+        if (counts) assert_fails(tn_trial_log_load(&again, cut), TN_BAD_FILE, "belongs to another trial");
         json_decref(saved);
         tn_trial_log_free(&l);
         tn_trial_log_free(&again);

@@ -1,4 +1,4 @@
-/* Probing a side. */
+/* Probing a side: a few timed steps. */
 #include "lab/worker/trial_probe.h"
 
 #include "base/clock.h"
@@ -24,8 +24,7 @@ static double evaluated(const tn_session *on, int64_t every, int64_t at_most, in
     return times * each + (compares ? batches_of(on, TN_TEST) : 0);
 }
 
-/* The first steps look up kernels, measure them and record the plan: they say nothing about the others, and on a GPU they take longer than all
- * that are timed. */
+/* The first steps look up kernels and record the plan: they are not timed. */
 enum { SETTLING = 2, LONGEST = 4 /* times the seconds, with the first steps */ };
 
 typedef struct stopwatch {

@@ -1,4 +1,4 @@
-/* What a trial of a side will be and cost, found by opening it and training for a moment: for those who plan a study. Writes nothing. */
+/* What a trial of a side will be and cost, measured by a few training steps, for `lab run --plan`. Writes nothing. */
 #ifndef TN_LAB_TRIAL_PROBE_H
 #define TN_LAB_TRIAL_PROBE_H
 

@@ -1,4 +1,4 @@
-/* One trial, from its claim to its record. */
+/* One trial, from claim to record. */
 #include "lab/worker/trial_run.h"
 
 #include "base/clock.h"
@@ -47,7 +47,7 @@ tn_status tn_trial_dir(const tn_trial_host *h, const tn_claim *c, char *out)
     return n > 0 && n < TN_PATH_BYTES ? TN_OK : tn_error(TN_USAGE, "the path of a trial's directory is too long");
 }
 
-/* --- settings --------------------------------------------------------------------------------------------------------- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 /* Those of trials, then the study's, then the point, then what is not for the study to say. */
 static tn_status make_overrides(const trial *t, const double *x, tn_arena *arena, const char **out, size_t *n)
@@ -78,8 +78,7 @@ static bool is_set(const tn_settings *st, const char *key)
     return strcmp(source, "default") != 0 && strncmp(source, "task ", 5) != 0;
 }
 
-/* Unless the study says otherwise: an evaluation after every epoch, however short, and ten over a training on text, so that rungs mean the
- * same for all trials. */
+/* By default an evaluation per epoch, and ten in a training on text, so that rungs agree between trials. */
 static tn_status set_rungs(trial *t)
 {
     char text[32];
@@ -149,7 +148,7 @@ static tn_status open_session(trial *t, const double *x)
     if (s == TN_OK && t->on.source.text && t->c->kind == TN_TRIAL_COMPARE && tn_session_count(&t->on, TN_TEST) == 0)
         s = tn_error(
             TN_USAGE,
-            "the data have no test part to compare on: `tenon data prepare` them with test=FILE or test_frac=0.05");
+            "the data have no test split to compare on: `tenon data prepare` them with test=FILE or test_frac=0.05");
     if (s == TN_OK) s = set_rungs(t);
     if (s == TN_OK) t->parameters = (double)tn_trainer_parameters(t->on.trainer);
     tn_arena_free(&arena);
@@ -157,7 +156,7 @@ static tn_status open_session(trial *t, const double *x)
     return s;
 }
 
-/* --- while it runs ---------------------------------------------------------------------------------------------------- */
+/* --- while it runs ------------------------------------------------------------------------------------------------ */
 
 static void stop_for(trial *t, stop why)
 {
@@ -199,15 +198,15 @@ static void look(trial *t)
     (void)tn_trainer_instruments(t->on.trainer, keep_metric, NULL, t);
 }
 
-/* Among the trials before it that have all ended: those of numbers below number - lag. By the metric, and where sizes count by what it is worth
- * together with the size: what is good enough in one of the two goes on. */
+/* Compares with trials below number - lag, which have all ended: by the metric, or with `prune_size` by metric and
+ * parameters together. */
 static tn_status ask_pruner(trial *t, double score)
 {
     const tn_study_plan *p = t->h->plan;
     const int64_t rung = (int64_t)t->log.n, before = t->c->number - p->pruning.lag;
     double *others = NULL, value;
     size_t n = 0;
-    if (t->c->kind == TN_TRIAL_COMPARE || !p->pruner->looks(&p->pruning, rung)) return TN_OK;
+    if (t->c->kind == TN_TRIAL_COMPARE || !p->pruner->is_rung(&p->pruning, rung)) return TN_OK;
     if (before > 0)
         TN_RETURN_IF(
             tn_lab_rung(t->h->lab, t->h->study, t->c->side, before, rung, t->parameters, p->cohort, &others, &n));
@@ -284,7 +283,7 @@ static void ran(void *ctx, tn_ran what, tn_bound *b, double seconds)
     if (what == TN_RAN_EVAL) t->log.eval_s += seconds;
 }
 
-/* --- checkpoints ------------------------------------------------------------------------------------------------------ */
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
 /* The directory is made by the first checkpoint; what was reported before it has to be in the database. */
 static json_t *save_own(void *ctx)
@@ -307,7 +306,7 @@ static bool there(const char *path)
     return lstat(path, &st) == 0;
 }
 
-/* A checkpoint of an earlier attempt, of exactly these settings; otherwise what is there is of no use. */
+/* A checkpoint of an earlier attempt with exactly these settings. */
 static tn_status find_checkpoint(trial *t, bool *found)
 {
     char now[TN_HASH_BYTES], why[256];
@@ -331,35 +330,27 @@ static tn_status drop_dir(trial *t)
     return tn_trial_dir_check(t->dir, true);
 }
 
-/* *from: the checkpoint's state where there is one; step -1 otherwise. */
-static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
+static tn_status resume(trial *t, const tn_training *job, tn_ckpt_state *state, bool *resumed)
 {
     int64_t rungs;
     *resumed = false;
     TN_RETURN_IF(tn_trial_dir_check(t->dir, false));
     if (there(t->dir) && t->c->attempt > 1) TN_RETURN_IF(find_checkpoint(t, resumed));
     if (*resumed) {
-        const tn_status s = tn_run_resume(&t->run,
-                                          &(tn_training){ .settings = t->on.settings,
-                                                          .trainer = t->on.trainer,
-                                                          .source = &t->on.source,
-                                                          .keeper = &t->keeper,
-                                                          .batch = t->on.batch,
-                                                          .length = t->on.length },
-                                          state);
+        const tn_status s = tn_run_resume(&t->run, job, state);
         t->damaged = s == TN_BAD_FILE || s == TN_USAGE;
         TN_RETURN_IF(s);
     }
     if (!*resumed && t->h->plan->keep && t->c->attempt == 1 && there(t->dir))
-        return tn_error(TN_USAGE, "%s is there from an earlier study: move it away", t->dir);
+        return tn_error(TN_USAGE, "%s already exists, from an earlier study: move it away", t->dir);
     if (!*resumed) TN_RETURN_IF(drop_dir(t));
     if (t->c->attempt > 1) TN_RETURN_IF(tn_lab_rewind(t->h->lab, t->c, *resumed ? state->step : -1, &rungs));
     return *resumed ? tn_trial_log_recall(&t->log, t->h->lab, t->c->trial) : TN_OK;
 }
 
-/* --- the training ----------------------------------------------------------------------------------------------------- */
+/* --- the training ------------------------------------------------------------------------------------------------- */
 
-/* The best parameters on the test part: a comparison's metrics. Only comparisons ever look at it; empty: there is none. */
+/* The best parameters on the test split, for comparisons only; empty: there is none. */
 static tn_status test(trial *t, tn_scores *out)
 {
     tn_status s = TN_OK;
@@ -396,7 +387,7 @@ static tn_status train(trial *t)
                               .interrupted = interrupted,
                               .enough = enough,
                               .unsaved_end = !t->h->plan->keep && t->c->kind != TN_TRIAL_COMPARE };
-    TN_RETURN_IF(resume(t, &state, &resumed));
+    TN_RETURN_IF(resume(t, &job, &state, &resumed));
     if (resumed) {
         t->working_s = state.working;
         t->log.tokens_per_s = (double)state.tokens / state.working;
@@ -413,9 +404,9 @@ static tn_status train(trial *t)
     return s;
 }
 
-/* --- the record ------------------------------------------------------------------------------------------------------- */
+/* --- the record --------------------------------------------------------------------------------------------------- */
 
-/* Not the trial's fault, and nothing that the next one would escape: the disk, the database. */
+/* Errors of the disk or the database, not of the trial. */
 static bool is_ours(const trial *t, tn_status s) { return s == TN_DISK || t->stop == STOP_ERROR; }
 
 static tn_trial_state state_after(const trial *t, tn_status s)
@@ -440,10 +431,8 @@ static tn_status finish_objectives(trial *t, double *y, tn_ending *e)
     }
     if (e->state == TN_TRIAL_DONE && missing) {
         e->state = TN_TRIAL_FAILED;
-        snprintf(
-            t->error, sizeof t->error,
-            "the trial has no %s: the model does not report it; `tenon train` writes what it does into metrics.jsonl",
-            missing);
+        snprintf(t->error, sizeof t->error,
+                 "the model does not report %s; `tenon train` writes what it reports into metrics.jsonl", missing);
     }
     return TN_OK;
 }
@@ -455,7 +444,7 @@ static void say_why(trial *t, tn_status s)
     else if (t->stop == STOP_TIME) snprintf(t->error, sizeof t->error, "trial_seconds: %g", t->h->plan->trial_seconds);
 }
 
-/* Whatever happened to the training is written; what is returned is what the worker has to stop for. */
+/* Records the outcome of the training; returns what must stop the worker. */
 static tn_status record(trial *t, tn_status s, bool *lost)
 {
     const tn_study_plan *p = t->h->plan;

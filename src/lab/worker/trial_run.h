@@ -1,7 +1,8 @@
-/* One trial: the training of one point, reported at each evaluation, stopped where its pruner, its rules or its time say so, recorded once.
+/* One trial: trains one point, reports at each evaluation, stops early if its pruner, rules or time limit say so, and
+ * is recorded once.
  *
- * The run directory RUNS/STUDY/SIDE-NUMBER exists only while there is a checkpoint in it: a trial of seconds never makes one, a longer one
- * every ckpt.every_s seconds (20 unless the study sets it), so that one that was killed goes on from there, bit for bit. */
+ * Its run directory RUNS/STUDY/SIDE-NUMBER exists only while it holds a checkpoint: short trials never write one,
+ * longer ones every ckpt.every_s seconds (20 by default), from which a killed trial resumes bit for bit. */
 #ifndef TN_LAB_TRIAL_RUN_H
 #define TN_LAB_TRIAL_RUN_H
 
@@ -22,22 +23,22 @@ typedef struct tn_trial_host {
     bool (*interrupted)(void *ctx); /* asked between steps, or NULL: true puts the trial back with a checkpoint */
 } tn_trial_host;
 
-/* *lost: somebody else has the trial now. Errors of the trial itself (it diverged, its settings contradict each other, it does not fit
- * memory) are recorded in it; those that are returned are of the database or the disk, and the trial is put back where that can still be
- * done. */
+/* *lost: another worker has the trial now. Errors of the trial itself (divergence, contradicting settings, too
+ * little memory) are recorded in it; errors of the database or the disk are returned, and the trial is put back
+ * where possible. */
 tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, bool *lost);
 
 /* "RUNS/STUDY/ep-17" (comparisons: "ep-c17") into out (TN_PATH_BYTES). */
 tn_status tn_trial_dir(const tn_trial_host *h, const tn_claim *c, char *out);
-/* "RUNS/STUDY", which must not be a link, nor RUNS: what is removed there has to be what trials made. */
+/* "RUNS/STUDY"; neither may be a link, so that only directories of trials are ever removed. */
 tn_status tn_trial_folder(const char *runs, const char *study, char out[TN_PATH_BYTES]);
-/* That a trial's directory is one (or not there), or it is removed too. TN_DISK: a link, or it holds something else. */
+/* Checks that a trial's directory is one or missing, and may remove it. TN_DISK: a link, or it holds something else. */
 tn_status tn_trial_dir_check(const char *dir, bool remove);
-/* Removes directories that trials left which have ended: a process that is killed between the two cannot. */
+/* Removes directories of trials that have ended: a process killed between the two could not. */
 tn_status tn_trial_sweep(const tn_trial_host *h, const tn_study *s);
 /* The session that a trial trains in; its samples, plans and context may be the host's. */
 tn_status tn_trial_session(tn_trial_host *h, const tn_claim *c, const double *x, tn_session *out);
-/* Opens a session for the point and closes it: whether trials of this side can run at all, and where. */
+/* Opens and closes a session for the point: whether trials of this side can run, and where. */
 tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device *device);
 
 #endif

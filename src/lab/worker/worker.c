@@ -1,8 +1,9 @@
-/* A worker and its lanes, and its heart: a thread with a connection of its own, so that a step of minutes does not look like death.
+/* A worker: its lanes, and its heartbeat, a thread with its own connection, so that a step of minutes does not look
+ * like death.
  *
- * A lane is a thread that runs one trial after the other, with a connection, a place in the table of workers and a context of its own; the first
- * is the caller's thread. They share the study, the samples and plans that their trials have in common, and one eye: only one lane at a time looks
- * for a trial, for all that wait. */
+ * A lane is a thread that runs one trial after another, with its own connection, row in the table of workers and
+ * context; the first lane is the caller's thread. Lanes share the study, samples and plans. Only one lane at a time
+ * looks for a trial. */
 #include "lab/worker/worker.h"
 
 #include "base/fs.h"
@@ -39,9 +40,9 @@ static struct timespec after_ms(long ms)
     return t;
 }
 
-/* --- the heart -------------------------------------------------------------------------------------------------------- */
+/* --- the heartbeat ------------------------------------------------------------------------------------------------ */
 
-typedef struct heart {
+typedef struct heartbeat {
     const char *db;
     int64_t *lane; /* (n): all of them beat together */
     int n;
@@ -49,11 +50,11 @@ typedef struct heart {
     pthread_mutex_t lock;
     pthread_cond_t end;
     bool ended, runs;
-} heart;
+} heartbeat;
 
 static void *beat(void *ctx)
 {
-    heart *h = ctx;
+    heartbeat *h = ctx;
     tn_lab *lab = NULL;
     if (tn_lab_open(h->db, true, &lab) != TN_OK) return NULL; /* the worker itself will say what is wrong with it */
     pthread_mutex_lock(&h->lock);
@@ -69,15 +70,15 @@ static void *beat(void *ctx)
     return NULL;
 }
 
-static tn_status heart_start(heart *h)
+static tn_status heartbeat_start(heartbeat *h)
 {
     pthread_mutex_init(&h->lock, NULL);
     make_condition(&h->end);
     h->runs = pthread_create(&h->thread, NULL, beat, h) == 0;
-    return h->runs ? TN_OK : tn_error(TN_MEMORY, "cannot start a thread for the worker's heart-beat");
+    return h->runs ? TN_OK : tn_error(TN_MEMORY, "cannot start a thread for the worker's heartbeat");
 }
 
-static void heart_stop(heart *h)
+static void heartbeat_stop(heartbeat *h)
 {
     if (!h->runs) return;
     pthread_mutex_lock(&h->lock);
@@ -90,7 +91,7 @@ static void heart_stop(heart *h)
     h->runs = false;
 }
 
-/* --- the worker ------------------------------------------------------------------------------------------------------- */
+/* --- the worker --------------------------------------------------------------------------------------------------- */
 
 typedef struct lane {
     struct worker *w;
@@ -110,9 +111,9 @@ typedef struct worker {
     tn_shared *shared;
     lane *lane; /* (n) */
     int n;
-    int64_t *ids;        /* (n) */
-    tn_lab *lab;         /* of the lane that looks */
-    tn_seen_store *seen; /* (n_sides), as well */
+    int64_t *ids;            /* (n) */
+    tn_lab *lab;             /* of the lane that looks */
+    tn_observed_store *seen; /* (n_sides), as well */
     bool looking;
     atomic_bool stop;
     tn_status status; /* the first error of a lane; being asked to stop is the least of them */
@@ -140,7 +141,7 @@ static tn_status open_lane(worker *w, lane *l, size_t dims)
 {
     l->w = w;
     l->x = tn_arena_alloc(&w->arena, sizeof *l->x * dims);
-    if (!l->x) return tn_error(TN_MEMORY, "out of memory");
+    if (!l->x) return TN_MEMORY;
     l->host = (tn_trial_host){ .study = w->study->id,
                                .plan = &w->plan,
                                .runs = w->runs,
@@ -170,7 +171,7 @@ static tn_status open_worker(worker *w)
     w->seen = tn_arena_alloc(&w->arena, sizeof *w->seen * w->plan.n_sides);
     w->lane = tn_arena_alloc(&w->arena, sizeof *w->lane * (size_t)n);
     w->ids = tn_arena_alloc(&w->arena, sizeof *w->ids * (size_t)n);
-    if (!w->seen || !w->lane || !w->ids) return tn_error(TN_MEMORY, "out of memory");
+    if (!w->seen || !w->lane || !w->ids) return TN_MEMORY;
     while (w->n < n) {
         lane *l = &w->lane[w->n++];
         TN_RETURN_IF(open_lane(w, l, dims));
@@ -181,7 +182,7 @@ static tn_status open_worker(worker *w)
 
 static void close_worker(worker *w)
 {
-    for (size_t i = 0; w->seen && i < w->plan.n_sides; i++) tn_seen_free(&w->seen[i]);
+    for (size_t i = 0; w->seen && i < w->plan.n_sides; i++) tn_observed_free(&w->seen[i]);
     for (int i = 0; i < w->n; i++) {
         lane *l = &w->lane[i];
         if (l->id) (void)tn_lab_leave(l->host.lab, l->id);
@@ -194,17 +195,17 @@ static void close_worker(worker *w)
     tn_arena_free(&w->arena);
 }
 
-/* --- looking for a trial ---------------------------------------------------------------------------------------------- */
+/* --- looking for a trial ------------------------------------------------------------------------------------------ */
 
 /* The point, drawn from exactly the trials that the sampler needs: all of them have ended. */
 static tn_status draw(lane *l, const tn_claim *c, bool *lost)
 {
     worker *w = l->w;
     const tn_space *space = &w->plan.sides[c->side].space;
-    tn_seen seen;
+    tn_observed seen;
     if (c->has_x) return TN_OK;
-    TN_RETURN_IF(tn_lab_seen(w->lab, w->study->id, &w->plan, c->side,
-                             w->plan.sampler->needs(&w->plan.sampling, c->number), &w->seen[c->side], &seen));
+    TN_RETURN_IF(tn_lab_observed(w->lab, w->study->id, &w->plan, c->side,
+                                 w->plan.sampler->needs(&w->plan.sampling, c->number), &w->seen[c->side], &seen));
     TN_RETURN_IF(w->plan.sampler->draw(&w->plan.sampling, space, &seen, c->number, l->x));
     return tn_lab_point(w->lab, c, l->x, space->n, lost);
 }
@@ -237,7 +238,7 @@ static void wait_for_others(worker *w)
 static tn_status look(lane *l, tn_claim *c, tn_claimed *got, bool *lost)
 {
     worker *w = l->w;
-    const tn_portion of = { .compare = w->o->compare, .most = w->o->trials, .sides = w->o->sides };
+    const tn_trial_filter of = { .compare = w->o->compare, .most = w->o->trials, .sides = w->o->sides };
     for (;;) {
         if (asked_to_stop(l)) return tn_error(TN_INTERRUPTED, "asked to stop");
         TN_RETURN_IF(tn_lab_claim(w->lab, w->study->id, &w->plan, l->id, &of, c, l->x, got));
@@ -247,13 +248,14 @@ static tn_status look(lane *l, tn_claim *c, tn_claimed *got, bool *lost)
     return *got == TN_CLAIM_GOT && c->attempt <= ATTEMPTS ? draw(l, c, lost) : TN_OK;
 }
 
-/* --- a lane ----------------------------------------------------------------------------------------------------------- */
+/* --- a lane ------------------------------------------------------------------------------------------------------- */
 
 /* One that takes its process with it every time would never end. */
 static tn_status give_up(lane *l, const tn_claim *c, bool *lost)
 {
     char error[128];
-    snprintf(error, sizeof error, "begun %d times, and its process ended each time without a word: memory? a fault?",
+    snprintf(error, sizeof error,
+             "the worker died %d times without an error message (killed by the system? out of memory?)",
              c->attempt - 1);
     return tn_lab_end(
         l->host.lab, c, NULL, 0,
@@ -316,7 +318,7 @@ static tn_status run_lanes(worker *w)
 tn_status tn_worker_run(const tn_worker_options *o, int64_t *ran)
 {
     worker w = { .o = o };
-    heart h = { .db = o->db };
+    heartbeat h = { .db = o->db };
     char text[1024];
     *ran = 0;
     pthread_mutex_init(&w.lock, NULL);
@@ -325,10 +327,10 @@ tn_status tn_worker_run(const tn_worker_options *o, int64_t *ran)
     if (s == TN_OK) {
         h.lane = w.ids;
         h.n = w.n;
-        s = heart_start(&h);
+        s = heartbeat_start(&h);
     }
     if (s == TN_OK) s = run_lanes(&w);
-    heart_stop(&h);
+    heartbeat_stop(&h);
     snprintf(text, sizeof text, "%s", tn_error_text());
     for (int i = 0; i < w.n; i++) *ran += w.lane[i].ran;
     close_worker(&w);

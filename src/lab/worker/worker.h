@@ -1,5 +1,5 @@
-/* A worker: claims trials of a study and runs them, one after the other in each of its lanes, until none is left, the budget is spent, or it is
- * asked to stop. Lanes are threads: they share what trials have in common, and a device that processes would have to take turns on. */
+/* A worker: claims trials of a study and runs them in its lanes, until none is left, the budget is spent, or it is
+ * asked to stop. Lanes are threads: they share samples and plans, and a device on which processes would take turns. */
 #ifndef TN_LAB_WORKER_H
 #define TN_LAB_WORKER_H
 
@@ -16,13 +16,10 @@ typedef struct tn_worker_options {
     bool (*interrupted)(void *ctx); /* asked between steps and trials, by all lanes, or NULL */
 } tn_worker_options;
 
-enum {
-    TN_WORKER_LANES = 256,
-    TN_WORKER_GPU_LANES = 8
-}; /* at most; those of a worker on a GPU unless somebody says otherwise */
+enum { TN_WORKER_LANES = 256, TN_WORKER_GPU_LANES = 8 }; /* at most; default on a GPU */
 
-/* *ran: how many trials it worked on. TN_INTERRUPTED: it was asked to stop; what it had is put back. Other errors are of the database or
- * the disk: the first one that a lane meets stops the others at their next step. */
+/* *ran: how many trials it worked on. TN_INTERRUPTED: it was asked to stop; its trials are put back. Other errors
+ * are of the database or the disk; the first one stops all lanes at their next step. */
 tn_status tn_worker_run(const tn_worker_options *o, int64_t *ran);
 
 /* "lab.db" -> "lab": where the run directories of its trials are. */

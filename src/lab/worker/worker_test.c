@@ -1,9 +1,9 @@
-/* Trials and workers: a trial is the training that its settings describe, the table does not depend on how many workers there are or how
- * often they are stopped, and whatever ends a trial is recorded as what it was. */
+/* Trials and workers: a trial is the training that its settings describe, the table does not depend on how many
+ * workers there are or how often they are stopped, and whatever ends a trial is recorded as what it was. */
 #include "lab/worker/worker.h"
 
 #include "lab/db/db.h"
-#include "lab/db/transfer.h"
+#include "lab/db/trials.h"
 #include "lab/worker/trial_run.h"
 #include "study_world.h"
 #include "train/run/session.h"
@@ -16,7 +16,7 @@
 #define TASK "base: xor_tep\nset: {task.size: 64, task.valid_frac: 0.5, train.epochs: 6, train.batch: 16}\n"
 #define SPACE "search: {dim: log int 4..12, train.lr: log 1e-4..1e-1, beta: log 0.01..0.5}\n"
 
-/* --- one trial -------------------------------------------------------------------------------------------------------- */
+/* --- one trial ---------------------------------------------------------------------------------------------------- */
 
 /* Against the same training without a laboratory. */
 static void is_the_training(void **state)
@@ -106,7 +106,7 @@ static const ending endings[] = {
       TN_TRIAL_FAILED, "use solver=picard" },
     { "an objective that nothing reports",
       "study: s\n" TASK "objectives: [beauty max]\ntrials: 1\nsearch: {dim: 4..5}\n", TN_TRIAL_FAILED,
-      "the trial has no beauty" },
+      "the model does not report beauty" },
     { "divergence",
       "study: s\nbase: xor_tep\nset: {task.size: 64, train.epochs: 1000, grad: bptt, jacobian: 1e6, train.optimizer: "
       "sgd, train.clip: 0, train.momentum: 0.999}\nobjectives: [accuracy]\ntrials: 1\n"
@@ -169,7 +169,7 @@ static void environment(void **state)
     tn_study_world_end(&w, true);
 }
 
-/* --- many workers, and workers that are stopped -------------------------------------------------------------------------- */
+/* --- many workers, and workers that are stopped ------------------------------------------------------------------- */
 
 #define STUDY                                                                                                          \
     "study: s\n" TASK SPACE "sides: {ep: {set: {grad: ep_centred}}, bp: {set: {grad: bptt}}}\n"                        \
@@ -247,7 +247,8 @@ static void stopped_often(void **state)
     tn_study_world_end(&calm, true);
 }
 
-/* A checkpoint that is damaged, and one of other settings, are of no use: the trial begins again, and ends as it would have. */
+/* A checkpoint that is damaged, and one of other settings, are of no use: the trial begins again, and ends as it
+ * would have. */
 static void bad_checkpoint(void **state)
 {
     (void)state;
@@ -274,7 +275,7 @@ static void bad_checkpoint(void **state)
     tn_study_world_end(&calm, true);
 }
 
-/* --- comparisons and transfer -------------------------------------------------------------------------------------------- */
+/* --- comparisons and transfer ------------------------------------------------------------------------------------- */
 
 static void compares(void **state)
 {
@@ -350,7 +351,7 @@ static void gives_up(void **state)
     tn_study_world_work(&w);
     tn_study *s = tn_study_world_load(&w);
     assert_int_equal(s->trials[0].state, TN_TRIAL_FAILED);
-    assert_non_null(strstr(s->trials[0].error, "begun 50 times"));
+    assert_non_null(strstr(s->trials[0].error, "the worker died 50 times"));
     tn_study_free(s);
     tn_study_world_end(&w, true);
 }

@@ -1,4 +1,4 @@
-/* The matrix product over the shapes that models have. */
+/* Matrix products in the shapes of real models. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/pool.h"
 #include "base/alloc.h"

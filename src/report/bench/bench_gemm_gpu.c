@@ -1,5 +1,5 @@
-/* The matrix product on a GPU over the shapes of steps with 65,536 tokens: a linear layer's forward, its gradient by x and
- * by the weights, at the widths of GPT-2 124M and of the 128 M TEN, and the head of both. */
+/* The matrix product on a GPU over the shapes of steps with 65,536 tokens: a linear layer's forward, its gradient by
+ * x and by the weights, at the widths of GPT-2 124M and of the 128 M TEN, and the head of both. */
 #include "report/bench/bench_kernel.h"
 
 #include <stdio.h>

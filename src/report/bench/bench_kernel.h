@@ -1,5 +1,5 @@
-/* One op inside a small graph, on any device: its time is taken alone, by the device's own clock, so that what has to stand
- * around it (making its operands activations that a gradient is asked of) does not count. */
+/* One op inside a small graph, on any device: its time is taken alone, by the device's own clock, so that what has
+ * to stand around it (making its operands activations that a gradient is asked of) does not count. */
 #ifndef TN_REPORT_BENCH_KERNEL_H
 #define TN_REPORT_BENCH_KERNEL_H
 
@@ -25,8 +25,8 @@ tn_status tn_bench_time_case(const tn_bench *b, const tn_bench_case *k, tn_bench
 /* Numbers of a bf16 or f32 activation that a gradient is asked of. */
 tn_ref tn_bench_activation(tn_graph *g, const char *name, tn_dims dims);
 
-/* The row of an op whose FLOPs and bytes are known: of_ceiling is the time that the ceiling which bounds it allows, over the
- * time taken. peak: in GFLOP/s, of its products. */
+/* The row of an op whose FLOPs and bytes are known: of_ceiling is the time that the ceiling which bounds it allows,
+ * over the time taken. peak: in GFLOP/s, of its products. */
 void tn_bench_report(const tn_bench *b, const char *group, const char *name, double ms, double spread_ms, double flops,
                      double bytes, double peak);
 

@@ -57,8 +57,8 @@ static tn_ref case_scan_gated(tn_graph *g)
     return tn_scan_gated(g, in(g, "x", tn_shape(B, T, 2 * K)), in(g, "ri", tn_shape(B, T, 2 * K)),
                          in(g, "nu", tn_shape(K)), in(g, "omega", tn_shape(K)));
 }
-/* The scans again, long enough to leave every cache: alone, with a gain, and with memories of up to thousands of tokens, whose
- * states are carried in double. */
+/* The scans again, long enough to leave every cache: alone, with a gain, and with memories of up to thousands of
+ * tokens, whose states are carried in double. */
 static tn_ref case_scan_long(tn_graph *g)
 {
     return tn_scan(g, in(g, "x", tn_shape(1, LONG, 2 * K)), in(g, "rho", tn_shape(K)), in(g, "omega", tn_shape(K)));
@@ -129,8 +129,8 @@ static const struct {
     { "scan_gated long", case_gated_long, NULL, 0, 0 },
 };
 
-/* Bytes that the ops of a part of a plan read and write, each argument once, and the time of the copies the planner makes
- * of given gradients: no op asked for these, so they are in neither bytes nor times. */
+/* Bytes that the ops of a part of a plan read and write, each argument once, and the time of the copies the planner
+ * makes of given gradients: no op asked for these, so they are in neither bytes nor times. */
 typedef struct moved {
     double bytes, copies_ms;
 } moved;

@@ -1,6 +1,7 @@
-/* Ops on a GPU at the sizes of a step of 65,536 tokens in bf16, as models use them: activations come from activations,
- * weights are parameters. Each has a row for both directions together and one for each; what does not fit the GPU says so
- * in its row. Two rows are from elsewhere: the head against its three bare products, and the optimizer's pass. */
+/* Ops on a GPU at the sizes of a step of 65,536 tokens in bf16, as models use them: activations come from
+ * activations, weights are parameters. Each has a row for both directions together and one for each; what does not
+ * fit the GPU says so in its row. Two rows are from elsewhere: the head against its three bare products, and the
+ * optimizer's pass. */
 #include "optim/optim.h"
 #include "report/bench/bench_kernel.h"
 #include "report/bench/timing.h"
@@ -166,7 +167,7 @@ static tn_status bench_case(const tn_bench *b, const struct gpu_case *c)
     return c->build == build_xent ? bench_head(b, &t) : TN_OK;
 }
 
-/* --- the optimizer ---------------------------------------------------------------------------------------------------------- */
+/* --- the optimizer ------------------------------------------------------------------------------------------------ */
 
 static tn_status time_optimizer(const tn_bench *b, tn_bound *bound)
 {

@@ -1,6 +1,7 @@
-/* Equilibria of the block at the sizes of the TEP report: a batch of 128 samples, 20 steps that none of them leaves early.
- * One row for the solve and one for each of its gradients, by the fused op and by its plain twin (opt.relax=off). FLOPs are
- * those of the block's two products, by the evaluations that were counted. On a GPU a row is a whole replay. */
+/* Equilibria of the block at the sizes of the TEP report: a batch of 128 samples, 20 steps that none of them leaves
+ * early. One row for the solve and one for each of its gradients, by the fused op and by its plain twin
+ * (opt.relax=off). FLOPs are those of the block's two products, by the evaluations that were counted. On a GPU a row
+ * is a whole replay. */
 #include "backend/cpu/pool.h"
 #include "base/clock.h"
 #include "base/rng.h"
@@ -80,8 +81,8 @@ static double count(tn_bound *bound, const char *output)
     return sum;
 }
 
-/* Of the part that is timed: the gradient alone, on a GPU with its solve. Gradients of the parameters count for three: the
- * block again, the state, the parameters; through time the block's first product alone is made again. */
+/* Of the part that is timed: the gradient alone, on a GPU with its solve. Gradients of the parameters count for
+ * three: the block again, the state, the parameters; through time the block's first product alone is made again. */
 static double flops_of(tn_bound *bound, const struct way *w, int64_t d, bool whole)
 {
     const double free = count(bound, "free"), map = 16 * (double)(d * d);

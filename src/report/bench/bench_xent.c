@@ -1,6 +1,6 @@
-/* The head of a language model: linear_xent forward and backward in turn with its three bare matrix products (logits, dx,
- * dw), whose time is the ceiling of the row: the rest of the op is what it costs to make a loss of them. One tile of
- * tokens, as more of them take longer and change nothing. */
+/* The head of a language model: linear_xent forward and backward in turn with its three bare matrix products
+ * (logits, dx, dw), whose time is the ceiling of the row: the rest of the op is what it costs to make a loss of
+ * them. One tile of tokens, as more of them take longer and change nothing. */
 #include "backend/cpu/gemm.h"
 #include "base/alloc.h"
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* Measuring the ceilings: independent chains of fused multiply-adds in registers, on random numbers (cores that limit their power run
- * faster on zeros), and a copy far larger than caches. */
+/* Measuring the ceilings: independent chains of fused multiply-adds in registers, on random numbers (cores that
+ * limit their power run faster on zeros), and a copy far larger than caches. */
 #include "report/bench/ceilings.h"
 
 #include "backend/cpu/gemm.h"

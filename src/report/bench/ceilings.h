@@ -9,9 +9,8 @@
 typedef struct tn_ceilings {
     int threads;
     bool gpu;
-    double fma_gflops; /* fp32 multiply-adds in registers, all threads together; on a GPU a large fp32 product */
-    double
-        bf16_gflops; /* the same of the bf16 matrix instructions; of fp32 where there are none; on a GPU a large product */
+    double fma_gflops;  /* fp32 multiply-adds in registers, all threads together; on a GPU a large fp32 product */
+    double bf16_gflops; /* of bf16 matrix instructions, or fp32 where there are none; on a GPU of a large product */
     double tf32_gflops; /* on a GPU: a large product of fp32 operands rounded to tf32 */
     double copy_gbs;    /* bytes read plus bytes written, from memory, all threads together */
 } tn_ceilings;

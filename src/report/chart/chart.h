@@ -1,6 +1,6 @@
-/* Charts of many trials, as self-contained SVG: scatter with fronts, parallel coordinates, bars, timeline. Lines over steps are
- * plot.h's. A value that is not finite is left out, never drawn somewhere. Files stay small whatever the number of points: what falls on
- * a point that is there already is not drawn twice. TN_USAGE: nothing to draw; TN_DISK: `out` did not take it. */
+/* Charts of many trials, as self-contained SVG: scatter, parallel coordinates, bars, timeline. Line plots are in
+ * plot.h. Values that are not finite are left out. Points that coincide are drawn once, so files stay small.
+ * TN_USAGE: nothing to draw; TN_DISK: cannot write. */
 #ifndef TN_REPORT_CHART_H
 #define TN_REPORT_CHART_H
 
@@ -14,10 +14,10 @@ typedef struct tn_scatter {
     const char *title, *x_label, *y_label; /* NULL: none */
     const char *const *groups;             /* (n_groups) names */
     size_t n_groups, n;
-    const double *x, *y; /* (n) */
-    const int *group;    /* (n), or NULL: all of the first */
-    const bool *front;   /* (n): drawn large, joined by a line in the order of x; or NULL */
-    const bool *quoted;  /* (n): somebody else's, drawn as an open diamond, never a front; or NULL */
+    const double *x, *y;   /* (n) */
+    const int *group;      /* (n), or NULL: all of the first */
+    const bool *front;     /* (n): drawn large, joined by a line in the order of x; or NULL */
+    const bool *published; /* (n): somebody else's, drawn as an open diamond, never a front; or NULL */
     bool log_x, log_y;
 } tn_scatter;
 tn_status tn_chart_scatter(const tn_scatter *c, FILE *out);

@@ -1,6 +1,7 @@
-/* Bars that lie: a row for each name, a bar for each group in it. */
+/* Horizontal bars: a row for each name, a bar for each group. */
 #include "base/alloc.h"
-#include "report/chart/chart_frame.h"
+#include "report/chart/chart.h"
+#include "report/chart/svg.h"
 
 #include <math.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static tn_status axis_of(const tn_bars *c, tn_plot_axis *out)
 
 tn_status tn_chart_bars(const tn_bars *c, FILE *out)
 {
-    if (!c->n || !c->n_groups) return tn_error(TN_USAGE, "a chart of bars needs rows and groups");
+    if (!c->n || !c->n_groups) return tn_error(TN_USAGE, "a bar chart needs rows and groups");
     size_t longest = 0;
     for (size_t i = 0; i < c->n; i++) {
         const size_t k = tn__plot_columns(c->names[i]);
@@ -55,8 +56,7 @@ tn_status tn_chart_bars(const tn_bars *c, FILE *out)
         .out = out, .left = 30 + 7.4 * (double)longest, .right = WIDTH - 26, .top = 70, .bottom = height - 52
     };
     TN_RETURN_IF(axis_of(c, &f.x));
-    tn__svg_begin(out, WIDTH, height, c->title ? c->title : "bars", c->n_groups);
-    tn__svg_heading(out, c->title);
+    tn__svg_begin(out, WIDTH, height, c->title, "bars", c->n_groups);
     tn__frame_axes(&f, c->x_label, NULL, false);
     if (c->n_groups > 1) tn__frame_names(&f, c->groups, c->n_groups);
     for (size_t i = 0; i < c->n; i++) {

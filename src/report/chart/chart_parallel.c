@@ -1,7 +1,8 @@
-/* Parallel coordinates: good trials strong and on top, the others pale. Of very many trials the good half is drawn, and of that at most
- * MOST lines: more would be a grey field and megabytes. */
+/* Parallel coordinates: good trials in colour and on top, the others pale. Of many trials only the best MOST are
+ * drawn: more would be a grey area and megabytes. */
 #include "base/alloc.h"
-#include "report/chart/chart_frame.h"
+#include "report/chart/chart.h"
+#include "report/chart/svg.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -64,8 +65,7 @@ tn_status tn_chart_parallel(const tn_parallel *c, FILE *out)
     for (size_t i = 0; i < c->n; i++)
         if (isfinite(c->rank[i])) v[n++] = (line){ c->rank[i], i };
     qsort(v, n, sizeof *v, worst_first);
-    tn__svg_begin(out, width, HEIGHT, c->title ? c->title : "parallel coordinates", 2);
-    tn__svg_heading(out, c->title);
+    tn__svg_begin(out, width, HEIGHT, c->title, "parallel coordinates", 2);
     for (size_t i = n > MOST ? n - MOST : 0; i < n; i++) put_trial(&f, c, &v[i]);
     for (size_t k = 0; k < c->n_axes; k++) put_axis(&f, c, k);
     tn_free(v);

@@ -1,6 +1,7 @@
-/* A scatter of trials over two objectives; the front of each group is drawn large and joined. */
+/* A scatter of trials over two objectives; the Pareto front of each group is drawn large and joined. */
 #include "base/alloc.h"
-#include "report/chart/chart_frame.h"
+#include "report/chart/chart.h"
+#include "report/chart/svg.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,15 +28,15 @@ static bool place(const tn_scatter *c, const tn_frame *f, size_t i, spot *out)
     return isfinite(u) && isfinite(v) && out->group >= 0 && (size_t)out->group < c->n_groups;
 }
 
-/* All but the front: one small dot for each cell and group that has any. A dot is a line of no length with a round end, so that a group
- * is one path. */
+/* All but the front: one small dot for each cell and group that has any. A dot is a line of no length with a round
+ * end, so that a group is one path. */
 static void put_others(const tn_scatter *c, const tn_frame *f, int group, unsigned char *seen)
 {
     const unsigned char bit = (unsigned char)(1u << (group % TN_SVG_STYLES));
     fprintf(f->out, "<path class=\"s%d p\" style=\"stroke-width:5\" d=\"", group % TN_SVG_STYLES);
     for (size_t i = 0; i < c->n; i++) {
         spot s;
-        if ((c->front && c->front[i]) || (c->quoted && c->quoted[i]) || !place(c, f, i, &s) || s.group != group)
+        if ((c->front && c->front[i]) || (c->published && c->published[i]) || !place(c, f, i, &s) || s.group != group)
             continue;
         const long cx = lround(s.x / CELL), cy = lround(s.y / CELL);
         unsigned char *cell = &seen[cy * (WIDTH / CELL + 1) + cx];
@@ -69,12 +70,12 @@ static void put_diamond(FILE *out, int group, double x, double y)
 }
 
 /* On top of all, with what the sign means below the axis. */
-static void put_quoted(const tn_scatter *c, const tn_frame *f)
+static void put_published(const tn_scatter *c, const tn_frame *f)
 {
     size_t n = 0;
-    for (size_t i = 0; c->quoted && i < c->n; i++) {
+    for (size_t i = 0; c->published && i < c->n; i++) {
         spot s;
-        if (!c->quoted[i] || !place(c, f, i, &s)) continue;
+        if (!c->published[i] || !place(c, f, i, &s)) continue;
         put_diamond(f->out, s.group, s.x, s.y);
         n++;
     }
@@ -98,14 +99,13 @@ tn_status tn_chart_scatter(const tn_scatter *c, FILE *out)
     tn__plot_axis_of(c->x, c->n, c->log_x, 0.03, 9, &f.x);
     tn__plot_axis_of(c->y, c->n, c->log_y, 0.05, 8, &f.y);
     for (size_t i = 0; i < c->n; i++)
-        if (c->front && c->front[i] && !(c->quoted && c->quoted[i]) && place(c, &f, i, &front[n])) n++;
-    tn__svg_begin(out, WIDTH, HEIGHT, c->title ? c->title : "scatter", c->n_groups);
-    tn__svg_heading(out, c->title);
+        if (c->front && c->front[i] && !(c->published && c->published[i]) && place(c, &f, i, &front[n])) n++;
+    tn__svg_begin(out, WIDTH, HEIGHT, c->title, "scatter", c->n_groups);
     tn__frame_axes(&f, c->x_label, c->y_label, true);
     tn__frame_names(&f, c->groups, c->n_groups);
     for (size_t g = 0; g < c->n_groups; g++) put_others(c, &f, (int)g, seen);
     put_front(&f, front, n);
-    put_quoted(c, &f);
+    put_published(c, &f);
     tn_free(seen), tn_free(front);
     return tn__frame_done(&f);
 }

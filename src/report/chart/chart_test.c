@@ -1,4 +1,5 @@
-/* Charts: every point that can be drawn is, none that cannot; files stay small; names from files cannot break out; what is refused. */
+/* Charts: every point that can be drawn is, none that cannot; files stay small; names from files cannot break out;
+ * what is refused. */
 #include "report/chart/chart.h"
 #include "testlib.h"
 
@@ -50,9 +51,11 @@ static void scatter(void **state)
     assert_true(strstr(t, "a &amp; b") && strstr(t, "b&lt;p") && !strstr(t, "b<p"));
     assert_true(!strstr(t, "nan") && !strstr(t, "inf"));
     free(t);
-    const bool quoted[] = { false, false, true, true, true, false }; /* a quoted one is on no front; NaN is nowhere */
+    const bool published[] = {
+        false, false, true, true, true, false
+    }; /* a quoted one is on no front; NaN is nowhere */
     tn_scatter q = c;
-    q.quoted = quoted;
+    q.published = published;
     DRAW(tn_chart_scatter(&q, out), t);
     assert_int_equal(count_of(t, "z\"/>"), 2 + 1); /* and one that says what the sign means */
     assert_int_equal(count_of(t, ">published<"), 1);
@@ -142,7 +145,7 @@ static void refused(void **state)
     assert_fails(tn_chart_scatter(&(tn_scatter){ .n = 0 }, out), TN_USAGE, "needs points");
     assert_fails(tn_chart_parallel(&(tn_parallel){ .n = 0 }, out), TN_USAGE, "need trials");
     assert_fails(tn_chart_bars(&(tn_bars){ .n = 0 }, out), TN_USAGE, "needs rows");
-    assert_fails(tn_chart_timeline(&(tn_timeline){ .n = 0 }, out), TN_USAGE, "have begun");
+    assert_fails(tn_chart_timeline(&(tn_timeline){ .n = 0 }, out), TN_USAGE, "have started");
     fclose(out);
     FILE *full = fopen("/dev/full", "w");
     const double one[] = { 1 };

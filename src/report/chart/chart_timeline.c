@@ -1,6 +1,8 @@
-/* Trials as bars over time, a lane for each worker. Bars of one lane and state that touch within a pixel are drawn as one. */
+/* Trials as bars over time, a lane per worker. Bars of one lane and state that touch within a pixel are drawn as
+ * one. */
 #include "base/alloc.h"
-#include "report/chart/chart_frame.h"
+#include "report/chart/chart.h"
+#include "report/chart/svg.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,7 +47,7 @@ tn_status tn_chart_timeline(const tn_timeline *c, FILE *out)
         times[2 * i] = c->begin[i], times[2 * i + 1] = c->end[i];
         if (c->lane[i] >= lanes && c->lane[i] < LANES_MOST) lanes = c->lane[i] + 1;
     }
-    if (!lanes || !c->n_states) TN_FAIL(TN_USAGE, "a timeline needs trials that have begun");
+    if (!lanes || !c->n_states) TN_FAIL(TN_USAGE, "a timeline needs trials that have started");
     const int height = 70 + lanes * LANE + 52;
     tn_frame f = { .out = out, .left = 76, .right = WIDTH - 26, .top = 70, .bottom = height - 52 };
     tn__plot_axis_of(times, 2 * c->n, false, 0, 9, &f.x);
@@ -54,8 +56,7 @@ tn_status tn_chart_timeline(const tn_timeline *c, FILE *out)
         if (!isfinite(a) || !isfinite(b) || c->lane[i] < 0 || c->lane[i] >= lanes || c->state[i] < 0) continue;
         v[n++] = (bar){ c->lane[i], c->state[i], tn__frame_x(&f, a), tn__frame_x(&f, b) };
     }
-    tn__svg_begin(out, WIDTH, height, c->title ? c->title : "timeline", c->n_states);
-    tn__svg_heading(out, c->title);
+    tn__svg_begin(out, WIDTH, height, c->title, "timeline", c->n_states);
     tn__frame_axes(&f, c->x_label, NULL, false);
     tn__frame_names(&f, c->states, c->n_states);
     for (int i = 0; i < lanes; i++) {

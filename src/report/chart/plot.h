@@ -1,7 +1,8 @@
 /* Line plots of a few series, as text for a terminal and as an SVG file.
  *
- * Both take the same description, so that what a person sees in the terminal is what lands in a report. It draws lines
- * only: no bars, no second axis. Nothing is measured or smoothed here; a value that is not finite is a gap, never a guess. */
+ * Both take the same description, so that what a person sees in the terminal is what lands in a report. It draws
+ * lines only: no bars, no second axis. Nothing is measured or smoothed here; a value that is not finite is a gap,
+ * never a guess. */
 #ifndef TN_REPORT_PLOT_H
 #define TN_REPORT_PLOT_H
 

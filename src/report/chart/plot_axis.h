@@ -1,4 +1,4 @@
-/* What the two writers of plots share: axes with their ticks, and names made safe to print. Private to src/report/plot*. */
+/* Shared by the two writers of plots: axes with ticks, and text safe to print. Private to this folder. */
 #ifndef TN_REPORT_PLOT_AXIS_H
 #define TN_REPORT_PLOT_AXIS_H
 

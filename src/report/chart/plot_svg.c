@@ -1,7 +1,7 @@
 /* A plot as an SVG file: self-contained, small, and right on light and on dark pages (it brings both sets of colours).
  *
- * Names stand at the ends of their lines instead of in a box. A series of any length costs at most one upright stroke per
- * pixel column, from its lowest to its highest value, which draws the same picture. */
+ * Names stand at the ends of their lines instead of in a box. A series of any length costs at most one upright
+ * stroke per pixel column, from its lowest to its highest value, which draws the same picture. */
 #include "base/alloc.h"
 #include "report/chart/plot_axis.h"
 #include "report/chart/svg.h"
@@ -12,26 +12,17 @@
 
 enum { WIDTH = 720, HEIGHT = 400, NAME_MAX_COLUMNS = 26 };
 
-typedef struct field {
-    const tn_plot *p;
-    FILE *out;
-    double left, right, top, bottom; /* of the field inside the axes, in pixels */
-    tn_plot_axis x, y;
-} field;
-
 typedef struct ending { /* where the name of a series goes */
     size_t series;
     double x, y;  /* of the last point, in pixels */
     double label; /* height of the name, moved so that names do not overlap */
 } ending;
 
-static size_t style_of(const field *f, size_t series)
+static size_t style_of(const tn_plot *p, size_t series)
 {
-    const size_t like = f->p->series[series].like;
+    const size_t like = p->series[series].like;
     return like ? like - 1 : series;
 }
-static double pixel_x(const field *f, double place) { return f->left + place * (f->right - f->left); }
-static double pixel_y(const field *f, double place) { return f->bottom - place * (f->bottom - f->top); }
 
 typedef struct point {
     double x, y;
@@ -47,7 +38,7 @@ typedef struct column {
     size_t written; /* points of the current line */
 } column;
 
-static void put_point(const field *f, column *c, double x, double y)
+static void put_point(const tn_frame *f, column *c, double x, double y)
 {
     tn__svg_number(f->out, c->pen_down ? (c->written == 1 ? 'L' : ' ') : 'M', x);
     tn__svg_number(f->out, ' ', y);
@@ -55,7 +46,7 @@ static void put_point(const field *f, column *c, double x, double y)
     c->pen_down = true;
 }
 
-static void flush_column(const field *f, column *c)
+static void flush_column(const tn_frame *f, column *c)
 {
     if (!c->open) return;
     c->open = false;
@@ -70,7 +61,7 @@ static void flush_column(const field *f, column *c)
     c->written = 1; /* after V the next point needs its letter again */
 }
 
-static void end_line(const field *f, column *c)
+static void end_line(const tn_frame *f, column *c)
 {
     flush_column(f, c);
     if (c->pen_down && c->written == 1 && c->points == 1)
@@ -78,9 +69,9 @@ static void end_line(const field *f, column *c)
     c->pen_down = false;
 }
 
-static bool put_path(const field *f, size_t k, ending *e)
+static bool put_path(const tn_plot *p, const tn_frame *f, size_t k, ending *e)
 {
-    const tn_series *s = &f->p->series[k];
+    const tn_series *s = &p->series[k];
     column c = { .open = false };
     bool any = false;
     for (size_t i = 0; i < s->n; i++) {
@@ -89,7 +80,7 @@ static bool put_path(const field *f, size_t k, ending *e)
             end_line(f, &c);
             continue;
         }
-        const double x = pixel_x(f, u), y = pixel_y(f, v);
+        const double x = tn__frame_x(f, u), y = tn__frame_y(f, v);
         const long pixel = lround(x);
         if (c.open && c.pixel != pixel) flush_column(f, &c);
         const point here = { x, y, i };
@@ -116,7 +107,7 @@ static int by_height(const void *a, const void *b)
 }
 
 /* Moves names apart, each pair by the same amount, and back into the field; a few rounds settle any number of them. */
-static void spread_labels(const field *f, ending *v, size_t n)
+static void spread_labels(const tn_frame *f, ending *v, size_t n)
 {
     qsort(v, n, sizeof *v, by_height);
     const double room = f->bottom - f->top, most = n > 1 ? room / (double)(n - 1) : room;
@@ -132,65 +123,30 @@ static void spread_labels(const field *f, ending *v, size_t n)
     }
 }
 
-static void put_head(const field *f)
-{
-    const tn_plot *p = f->p;
-    tn__svg_begin(f->out, WIDTH, HEIGHT, p->title ? p->title : p->series[0].name, p->count);
-    tn__svg_heading(f->out, p->title);
-    if (p->y_label) {
-        fprintf(f->out, "<text class=\"m\" x=\"20\" y=\"%.0f\">", f->top - 16);
-        tn__svg_text(f->out, p->y_label, 80);
-        fprintf(f->out, "%s</text>\n", p->log_y ? " (log scale)" : "");
-    }
-}
-
-static void put_axes(const field *f)
-{
-    FILE *o = f->out;
-    for (int i = 0; i < f->y.ticks && !f->y.empty; i++) {
-        const double y = pixel_y(f, f->y.at[i]);
-        fprintf(o, "<line class=\"g\" x1=\"%.0f\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\"/>", f->left, f->right, y, y);
-        fprintf(o, "<text class=\"m e\" x=\"%.0f\" y=\"%.1f\">%s</text>\n", f->left - 8, y + 4, f->y.label[i]);
-    }
-    fprintf(o, "<line class=\"a\" x1=\"%.0f\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", f->left, f->right, f->bottom,
-            f->bottom);
-    for (int i = 0; i < f->x.ticks && !f->x.empty; i++) {
-        const double x = pixel_x(f, f->x.at[i]);
-        fprintf(o, "<line class=\"a\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.0f\" y2=\"%.0f\"/>", x, x, f->bottom,
-                f->bottom + 4);
-        fprintf(o, "<text class=\"m c\" x=\"%.1f\" y=\"%.0f\">%s</text>\n", x, f->bottom + 18, f->x.label[i]);
-    }
-    if (f->p->x_label) {
-        fprintf(o, "<text class=\"m e\" x=\"%.0f\" y=\"%.0f\">", f->right, f->bottom + 36);
-        tn__svg_text(o, f->p->x_label, 80);
-        fputs("</text>\n", o);
-    }
-}
-
-static void put_series(const field *f, ending *v)
+static void put_series(const tn_plot *p, const tn_frame *f, ending *v)
 {
     size_t n = 0;
     bool any = false;
-    for (size_t k = 0; k < f->p->count; k++) {
-        const size_t style = style_of(f, k);
-        const bool faint = f->p->series[k].faint;
+    for (size_t k = 0; k < p->count; k++) {
+        const size_t style = style_of(p, k);
+        const bool faint = p->series[k].faint;
         fprintf(f->out, "<path class=\"s%zu%s\"%s d=\"", style % TN_SVG_STYLES, faint ? " p" : "",
                 style >= TN_SVG_STYLES ? " stroke-dasharray=\"7 5\"" : "");
         ending e;
-        const bool drawn = put_path(f, k, &e);
+        const bool drawn = put_path(p, f, k, &e);
         any = any || drawn;
         if (drawn && !faint) v[n++] = e;
         fputs("\"><title>", f->out);
-        tn__svg_text(f->out, f->p->series[k].name, 200);
+        tn__svg_text(f->out, p->series[k].name, 200);
         fputs("</title></path>\n", f->out);
     }
     spread_labels(f, v, n);
     for (size_t i = 0; i < n; i++) {
-        const size_t k = v[i].series, style = style_of(f, k) % TN_SVG_STYLES;
+        char class[16];
+        const size_t k = v[i].series, style = style_of(p, k) % TN_SVG_STYLES;
         fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", style, v[i].x, v[i].y);
-        fprintf(f->out, "<text class=\"n%zu\" x=\"%.0f\" y=\"%.1f\">", style, f->right + 10, v[i].label + 4);
-        tn__svg_text(f->out, f->p->series[k].name, NAME_MAX_COLUMNS);
-        fputs("</text>\n", f->out);
+        snprintf(class, sizeof class, "n%zu", style);
+        tn__svg_label(f->out, class, f->right + 10, v[i].label + 4, p->series[k].name, NAME_MAX_COLUMNS);
     }
     if (!any)
         fprintf(f->out, "<text class=\"m c\" x=\"%.0f\" y=\"%.0f\">no finite values</text>\n", (f->left + f->right) / 2,
@@ -201,7 +157,7 @@ tn_status tn_plot_svg(const tn_plot *p, FILE *out)
 {
     tn_status s = TN_OK;
     ending *endings = NULL;
-    field f = { .p = p, .out = out, .bottom = HEIGHT - (p->x_label ? 52 : 36) };
+    tn_frame f = { .out = out, .bottom = HEIGHT - (p->x_label ? 52 : 36) };
     size_t longest = 0, labels = 0;
     TN_TRY(tn__plot_check(p));
     endings = tn_alloc(p->count * sizeof *endings);
@@ -217,11 +173,10 @@ tn_status tn_plot_svg(const tn_plot *p, FILE *out)
     f.top = 20 + (p->title ? 24 : 0) + (p->y_label ? 26 : 0);
     f.left = 28 + 7.4 * (double)labels;
     f.right = WIDTH - 26 - 7.6 * (double)longest;
-    put_head(&f);
-    put_axes(&f);
-    put_series(&f, endings);
-    tn__svg_end(out);
-    if (ferror(out)) TN_FAIL(TN_DISK, "the plot could not be written");
+    tn__svg_begin(out, WIDTH, HEIGHT, p->title, p->series[0].name, p->count);
+    tn__frame_axes(&f, p->x_label, p->y_label, true);
+    put_series(p, &f, endings);
+    TN_TRY(tn__frame_done(&f));
 done:
     tn_free(endings);
     return s;

@@ -153,7 +153,8 @@ static void put_x_axis(const canvas *c)
     fputc('\n', c->out);
 }
 
-/* "y label, log scale" over the axis and "x label" at the legend's right are words enough; names wrap by whole entries. */
+/* "y label, log scale" over the axis and "x label" at the legend's right are words enough; names wrap by whole
+ * entries. */
 static void put_legend(const canvas *c)
 {
     const tn_plot *p = c->p;

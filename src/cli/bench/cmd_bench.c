@@ -4,7 +4,6 @@
 #include "cli/bench/bench_lengths.h"
 #include "cli/bench/bench_model.h"
 #include "cli/bench/bench_print.h"
-#include "cli/bench_w2.h"
 #include "cli/cli.h"
 #include "train/run/session.h"
 
@@ -98,9 +97,6 @@ tn_status tn_cmd_bench(tn_cli *c)
         if (!what) return tn_error(TN_USAGE, "--lengths goes with a model, `tenon bench MODEL --lengths=2048,131072`");
         return tn_bench_lengths(c, what, tn_args_value(&c->args, "lengths"));
     }
-    if (what && strcmp(what, "w2") == 0) return tn_bench_w2(c, threads ? (int)n : 1);
-    if (tn_args_value(&c->args, "only"))
-        return tn_error(TN_USAGE, "--only goes with w2, `tenon bench w2 --only=full,early`");
     const rows r = { .gemm = !what || strcmp(what, "gemm") == 0,
                      .ops = !what || strcmp(what, "ops") == 0,
                      .gru = !what || strcmp(what, "gru") == 0,

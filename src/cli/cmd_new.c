@@ -156,16 +156,11 @@ static tn_status say(tn_cli *c, const filling *fill)
     return TN_OK;
 }
 
-tn_status tn_cmd_new(tn_cli *c)
+tn_status tn_cmd_new_model(tn_cli *c)
 {
     filling fill;
-    char quoted[80];
-    const char *kind = tn_args_positional(&c->args, 0);
     TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
     if (c->args.overrides_n) return tn_error(TN_USAGE, "new takes no settings: they are in the model's own table");
-    if (strcmp(kind, "model") != 0)
-        return tn_error(TN_USAGE, "cannot make a new %s: `tenon new model NAME` is what there is",
-                        tn_text_quote(kind, quoted, sizeof quoted));
     fill.name = tn_args_positional(&c->args, 1);
     TN_RETURN_IF(check_name(fill.name));
     TN_RETURN_IF(tn_headers_find(tn_args_value(&c->args, "include"), &fill.headers));

@@ -1,8 +1,7 @@
 /* Decoding speed of several models: every batch with every context, a table or JSON Lines. */
-#include "cli/bench/bench_decode.h"
+#include "cli/bench/bench_print.h"
 
 #include "backend/backend.h"
-#include "cli/bench/bench_print.h"
 #include "cli/spans.h"
 #include "cli/target.h"
 #include "cli/train/train_view.h"
@@ -145,12 +144,13 @@ static tn_status measure_all(decode_bench *b)
     return TN_OK;
 }
 
-tn_status tn_bench_decode(tn_cli *c, int threads)
+tn_status tn_bench_decode(tn_cli *c)
 {
     tn_status s = TN_OK;
     decode_bench *b = tn_alloc(sizeof *b);
     if (!b) return TN_MEMORY;
-    *b = (decode_bench){ .c = c, .threads = threads };
+    *b = (decode_bench){ .c = c };
+    TN_TRY(tn_bench_threads(c, &b->threads));
     TN_TRY(tn_args_expect(&c->args, 2, 1 + TN_DECODE_MOST));
     TN_TRY(read_flags(b));
     for (size_t i = 1; i < c->args.positional_n; i++) TN_TRY(open_side(b, tn_args_positional(&c->args, i)));

@@ -1,7 +1,7 @@
 /* Time per token against the length of the sequences. A step has as many tokens as the longest sequence, whatever the
  * length; steps of the lengths alternate, so that neighbours of this process meet all alike. The processor's time is what
  * is compared: it does not count waiting for a core. All trainers are open at once; their memory adds up. */
-#include "cli/bench/bench_lengths.h"
+#include "cli/bench/bench_print.h"
 
 #include "base/clock.h"
 #include "report/bench/timing.h"

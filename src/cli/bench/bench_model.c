@@ -1,10 +1,9 @@
 /* A model's training step. The session is opened before anything is measured: a wrong key should not have to wait. */
-#include "cli/bench/bench_model.h"
+#include "cli/bench/bench_print.h"
 
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "cli/bench/bench_print.h"
 #include "report/bench/timing.h"
 #include "report/trace.h"
 #include "train/trainer/inputs.h"
@@ -265,9 +264,14 @@ static tn_status bench_prototype(tn_cli *c, int threads, tn_ceilings *m)
     return st;
 }
 
-tn_status tn_bench_model(tn_cli *c, const char *target, int threads)
+tn_status tn_bench_model(tn_cli *c)
 {
     static const char *const none[] = { NULL };
+    const char *target = tn_args_positional(&c->args, 0), *lengths = tn_args_value(&c->args, "lengths");
+    int threads;
+    TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
+    TN_RETURN_IF(tn_bench_threads(c, &threads));
+    if (lengths) return tn_bench_lengths(c, target, lengths);
     tn_session s = { 0 };
     tn_ceilings m = { 0 };
     const size_t idle = gpu_taken();

@@ -1,10 +1,6 @@
 /* tenon bench: the ceilings of the machine, and kernels or a model as a part of them, in one run of at most 45 seconds. */
 #include "backend/backend.h"
-#include "cli/bench/bench_decode.h"
-#include "cli/bench/bench_lengths.h"
-#include "cli/bench/bench_model.h"
 #include "cli/bench/bench_print.h"
-#include "cli/cli.h"
 #include "train/run/session.h"
 
 #include <stdlib.h>
@@ -80,27 +76,23 @@ static tn_status bench_rows(tn_cli *c, const rows *r, int threads)
     return tn_bench_ceilings_again(c, b.device, &b.ceilings, p.above, p.highest);
 }
 
+tn_status tn_bench_threads(const tn_cli *c, int *out)
+{
+    int64_t n = 0;
+    TN_RETURN_IF(tn_args_whole(&c->args, "threads", 1, 256, &n));
+    *out = (int)n;
+    return TN_OK;
+}
+
 tn_status tn_cmd_bench(tn_cli *c)
 {
-    const char *what = tn_args_positional(&c->args, 0), *threads = tn_args_value(&c->args, "threads");
-    const bool decode = what && strcmp(what, "decode") == 0;
-    if (!decode) TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    if (threads) n = strtol(threads, NULL, 10);
-    if (n < 1 || n > 256) return tn_error(TN_USAGE, "--threads takes a number from 1 to 256");
-    if (decode) return tn_bench_decode(c, threads ? (int)n : 0);
-    if (tn_args_value(&c->args, "contexts") || tn_args_value(&c->args, "batch"))
-        return tn_error(
-            TN_USAGE,
-            "--contexts and --batch go with decode, `tenon bench decode ten gpt --contexts=1024..8192 --batch=1,64`");
-    if (tn_args_value(&c->args, "lengths")) {
-        if (!what) return tn_error(TN_USAGE, "--lengths goes with a model, `tenon bench MODEL --lengths=2048,131072`");
-        return tn_bench_lengths(c, what, tn_args_value(&c->args, "lengths"));
-    }
+    const char *what = c->sub ? c->sub->name : NULL;
+    int threads;
+    TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
+    TN_RETURN_IF(tn_bench_threads(c, &threads));
     const rows r = { .gemm = !what || strcmp(what, "gemm") == 0,
                      .ops = !what || strcmp(what, "ops") == 0,
                      .gru = !what || strcmp(what, "gru") == 0,
                      .relax = what && strcmp(what, "relax") == 0 };
-    const bool model = !r.gemm && !r.ops && !r.gru && !r.relax;
-    return model ? tn_bench_model(c, what, threads ? (int)n : 0) : bench_rows(c, &r, (int)n);
+    return bench_rows(c, &r, threads ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN));
 }

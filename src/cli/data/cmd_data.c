@@ -61,7 +61,7 @@ static tn_status describe(tn_cli *c, const char *dir, const tn_prepare_report *r
     return s;
 }
 
-static tn_status prepare(tn_cli *c)
+tn_status tn_data_prepare(tn_cli *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
@@ -86,12 +86,4 @@ static tn_status prepare(tn_cli *c)
 done:
     tn_settings_free(st);
     return s;
-}
-
-tn_status tn_cmd_data(tn_cli *c)
-{
-    const char *word = tn_args_positional(&c->args, 0);
-    if (word && strcmp(word, "prepare") == 0) return prepare(c);
-    if (word && strcmp(word, "inspect") == 0) return tn_data_inspect(c);
-    return tn_error(TN_USAGE, "data needs a word: tenon data prepare FILE ... out=DIR, or tenon data inspect PATH");
 }

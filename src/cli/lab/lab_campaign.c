@@ -58,6 +58,14 @@ void tn_campaign_crew(const tn_study_plan *p, tn_device device, int workers, int
     k->workers = workers ? workers : device == TN_CUDA ? 1 : (int)((cores + k->lanes - 1) / k->lanes);
 }
 
+tn_status tn_lab_objects(tn_cli *c, size_t first)
+{
+    c->asked.add = ""; /* model=PATH would be every side's: a path alone only lets the study have it */
+    for (size_t i = first; i < c->args.positional_n; i++)
+        if (!tn_word_asks(c->args.positional[i])) return tn_args_expect(&c->args, 0, i);
+    return TN_OK;
+}
+
 const char *tn_campaign_crew_text(const tn_campaign *k, char buf[64])
 {
     const int n = snprintf(buf, 64, "%d worker%s", k->workers, k->workers == 1 ? "" : "s");

@@ -285,8 +285,8 @@ static tn_status say_pruned(tn_cli *c, const char *run, const tn_ckpt_entry *e, 
             : dry   ? "would remove"
                     : "removed",
             run, (long long)e->step, size_text((double)e->bytes, size),
-            !e->whole  ? "  damaged: left alone"
-            : e->other ? "  holds other files: left alone"
+            !e->whole  ? "  damaged: not removed"
+            : e->other ? "  contains other files: not removed"
                        : "");
     return TN_OK;
 }
@@ -295,8 +295,9 @@ static tn_status say_pruned(tn_cli *c, const char *run, const tn_ckpt_entry *e, 
 tn_status tn_cmd_ckpt_prune(tn_cli *c)
 {
     static const tn_setting rows[] = {
-        TN_SETTING_INT("keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the lowest held-out loss stay"),
-        TN_SETTING_INT("keep_latest", "2", TN_RANGE(0, 1e9), "checkpoints", "how many of the newest stay"),
+        TN_SETTING_INT("keep_best", "1", TN_RANGE(0, 1e9), "checkpoints",
+                       "checkpoints with the lowest held-out loss to keep"),
+        TN_SETTING_INT("keep_latest", "2", TN_RANGE(0, 1e9), "checkpoints", "newest checkpoints to keep"),
     };
     tn_status s = TN_OK;
     const char *run = tn_args_positional(&c->args, 1);

@@ -35,12 +35,11 @@ static tn_status check_name(const char *name)
     tn_text_quote(name, quoted, sizeof quoted);
     if (name[0] < 'a' || name[0] > 'z' || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != n ||
         n > LONGEST_NAME)
-        return tn_error(TN_USAGE,
-                        "a model cannot be called %s: its name is a lower-case C identifier of at most %d characters, "
-                        "such as my_cell",
-                        quoted, LONGEST_NAME);
+        return tn_error(
+            TN_USAGE, "%s is not a model name: use a lower-case C identifier of at most %d characters, such as my_cell",
+            quoted, LONGEST_NAME);
     if (tn_model_named(name))
-        return tn_error(TN_USAGE, "there is a model %s already (`tenon presets`): choose another name", name);
+        return tn_error(TN_USAGE, "the model %s already exists (`tenon presets`): choose another name", name);
     return TN_OK;
 }
 
@@ -123,11 +122,10 @@ static tn_status write_folder(const filling *fill)
     char temp[128];
     struct stat info;
     if (lstat(fill->name, &info) == 0)
-        return tn_error(TN_USAGE, "%s is there already and stays as it is: choose another name, or remove it",
-                        fill->name);
+        return tn_error(TN_USAGE, "%s already exists; not overwritten: choose another name, or remove it", fill->name);
     snprintf(temp, sizeof temp, ".tmp-%s-%ld", fill->name, (long)getpid());
     if (mkdir(temp, 0777) != 0)
-        return tn_error(TN_DISK, "cannot make a folder here: %s; go to one you may write to", strerror(errno));
+        return tn_error(TN_DISK, "cannot create a folder here: %s; change to a writable folder", strerror(errno));
     for (int i = 0; i < FILES; i++) TN_TRY(write_file(temp, &template[i], fill));
     if (rename(temp, fill->name) != 0) TN_FAIL(TN_DISK, "cannot make %s: %s", fill->name, strerror(errno));
 done:

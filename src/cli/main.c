@@ -65,7 +65,6 @@ int main(int argc, char **argv)
     fflush(c.out); /* results before the error, also where both go to one file */
     fflush(stdout);
     fprintf(stderr, "error: %s\n", tn_error_text());
-    if (s == TN_INTERNAL)
-        fprintf(stderr, "This is a fault of Tenon itself (%s): please report it.\n", tn_error_where());
+    if (s == TN_INTERNAL) fprintf(stderr, "This is a bug in Tenon (%s): please report it.\n", tn_error_where());
     return (int)s;
 }

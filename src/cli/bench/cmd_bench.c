@@ -25,10 +25,10 @@ typedef struct rows {
 static tn_status read_device(const char *text, const rows *r, tn_bench *b)
 {
     if (strcmp(text, "cpu") != 0 && strcmp(text, "cuda") != 0 && strcmp(text, "auto") != 0)
-        return tn_error(TN_USAGE, "device=%.40s: take cpu, cuda or auto", text);
+        return tn_error(TN_USAGE, "device=%.40s: choose cpu, cuda or auto", text);
     if (strcmp(text, "cpu") == 0) return TN_OK;
     if (r->gru && !r->gemm && strcmp(text, "cuda") == 0)
-        return tn_error(TN_USAGE, "device=cuda: gru is measured on the CPU alone: leave it out");
+        return tn_error(TN_USAGE, "device=cuda: gru runs on the CPU only: remove it");
     if (tn_backend_get(TN_CUDA)) b->device = TN_CUDA;
     else if (strcmp(text, "cuda") == 0) return TN_USAGE; /* tn_backend_get has said why */
     return TN_OK;
@@ -39,7 +39,7 @@ static tn_status read_setting(const char *text, const rows *r, tn_bench *b)
     if (strncmp(text, "device=", 7) == 0) return read_device(text + 7, r, b);
     if ((r->relax || (r->gru && !r->gemm)) && strcmp(text, "compute=bf16") == 0) b->bf16 = true;
     else if (r->relax && strncmp(text, "dim=", 4) == 0) return read_dim(text + 4, &b->dim);
-    else return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", text);
+    else return tn_error(TN_USAGE, "%s: only a model takes settings, `tenon bench MODEL key=value`", text);
     return TN_OK;
 }
 

@@ -161,7 +161,7 @@ static const char *last_words(process *p)
     if (error) error += 7;
     else error = p->said;
     error[strcspn(error, "\n")] = 0;
-    return error[0] ? error : "it ended without a word";
+    return error[0] ? error : "it died without an error message";
 }
 
 /* --- all of them ------------------------------------------------------------------------------------------------------ */
@@ -208,8 +208,7 @@ static tn_status bury(crew *w, process *p, int how)
     if (w->stopping) return TN_OK;
     w->k->deaths++;
     if (++w->fruitless < FRUITLESS) return start(w, p);
-    snprintf(text, sizeof text,
-             "%d workers in a row were ended by signals (the last by %d, %s) and no trial was finished meanwhile",
+    snprintf(text, sizeof text, "%d workers in a row were killed by signals (the last by %d, %s) and no trial finished",
              FRUITLESS, WTERMSIG(how), strsignal(WTERMSIG(how)));
     keep_error(w, TN_INTERNAL, text);
     ask_all(w, SIGTERM);
@@ -259,7 +258,7 @@ static tn_status end_overdue(crew *w, double now)
         bool lost;
         seen[i] = (held){ c->trial, c->attempt, since_of(w, c, now) };
         if (now - seen[i].since < 1.5 * p->trial_seconds + GRACE_S || !is_ours(w, run[i].pid)) continue;
-        snprintf(text, sizeof text, "trial_seconds: %g; it did not stop, and its worker was ended", p->trial_seconds);
+        snprintf(text, sizeof text, "trial_seconds: %g; it did not stop, and its worker was killed", p->trial_seconds);
         const tn_ending e = {
             .state = TN_TRIAL_TIMEOUT, .seconds = NAN, .parameters = NAN, .seed = c->seed, .error = text
         };

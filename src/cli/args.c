@@ -1,5 +1,5 @@
 /* Sorting of arguments. An argument is an override when a key stands before its first '=': paths hold a '/' or a
- * capital and stay positional. Refuses flags that the verb's text does not name. */
+ * capital and stay positional. Refuses flags that the rows do not name. */
 #include "cli/args.h"
 
 #include "base/alloc.h"
@@ -10,24 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char tn_global_flags[] = "--json  one JSON object per line on standard output\n"
-                               "--help  how to use this verb\n";
+const tn_flag_row tn_global_flags[TN_GLOBAL_FLAGS] = {
+    { "", "", "--json", "one JSON object per line on standard output" },
+    { "", "", "--help", "show how to use this verb" },
+};
 
-bool tn_flag_next(const char **flags, char name[32], tn_flag_kind *kind)
+tn_flag_kind tn_flag_row_read(const tn_flag_row *r, char name[32])
 {
-    if (strncmp(*flags, "--", 2) != 0) return false;
-    const char *start = *flags + 2;
-    const size_t n = strcspn(start, "[= \n"), line = strcspn(start, "\n");
-    snprintf(name, 32, "%.*s", (int)n, start);
-    *kind = start[n] == '=' ? TN_FLAG_VALUE : start[n] == '[' ? TN_FLAG_MAY : TN_FLAG_ALONE;
-    *flags = start + line + (start[line] == '\n');
-    return true;
+    const size_t n = strcspn(r->text + 2, "[=");
+    snprintf(name, 32, "%.*s", (int)n, r->text + 2);
+    return r->text[2 + n] == '=' ? TN_FLAG_VALUE : r->text[2 + n] == '[' ? TN_FLAG_MAY : TN_FLAG_ALONE;
 }
 
-static bool flag_find(const char *flags, const char *name, tn_flag_kind *kind, tn_nearest *near, char best[32])
+static bool flag_find(const tn_flag_row *rows, size_t n, const char *name, tn_flag_kind *kind, tn_nearest *near,
+                      char best[32])
 {
     char known[32];
-    while (tn_flag_next(&flags, known, kind)) {
+    for (size_t i = 0; i < n; i++) {
+        *kind = tn_flag_row_read(&rows[i], known);
         if (strcmp(known, name) == 0) return true;
         const size_t before = near->best ? near->distance : SIZE_MAX;
         tn_nearest_try(near, known);
@@ -37,7 +37,7 @@ static bool flag_find(const char *flags, const char *name, tn_flag_kind *kind, t
 }
 
 /* argv[*i] begins with a dash; a value may be the argument behind it. */
-static tn_status take_flag(tn_args *a, int argc, char *const *argv, int *i, const char *flags)
+static tn_status take_flag(tn_args *a, int argc, char *const *argv, int *i, const tn_flag_row *rows, size_t n_rows)
 {
     const char *arg = argv[*i], *text = strcmp(arg, "-h") == 0 ? "help" : arg + strspn(arg, "-");
     char name[32], best[32] = "", quoted[80];
@@ -48,7 +48,8 @@ static tn_status take_flag(tn_args *a, int argc, char *const *argv, int *i, cons
     tn_nearest near = { .word = name };
     const bool dashes = arg[1] == '-' || strcmp(arg, "-h") == 0;
     if (!dashes || n >= sizeof name ||
-        (!flag_find(flags, name, &kind, &near, best) && !flag_find(tn_global_flags, name, &kind, &near, best))) {
+        (!flag_find(rows, n_rows, name, &kind, &near, best) &&
+         !flag_find(tn_global_flags, TN_GLOBAL_FLAGS, name, &kind, &near, best))) {
         tn_text_quote(arg, quoted, sizeof quoted);
         if (*best) return tn_error(TN_USAGE, "unknown flag %s: did you mean --%s?", quoted, best);
         return tn_error(TN_USAGE, "unknown flag %s: --help lists the flags", quoted);
@@ -70,7 +71,7 @@ static bool is_override(const char *arg)
     return n > 0 && arg[n] == '=' && arg[0] >= 'a' && arg[0] <= 'z';
 }
 
-tn_status tn_args_parse(tn_args *a, int argc, char *const *argv, const char *flags)
+tn_status tn_args_parse(tn_args *a, int argc, char *const *argv, const tn_flag_row *rows, size_t n_rows)
 {
     const size_t n = (size_t)argc + 1;
     a->positional = tn_alloc(n * sizeof *a->positional);
@@ -84,7 +85,7 @@ tn_status tn_args_parse(tn_args *a, int argc, char *const *argv, const char *fla
         const size_t before = a->positional_n + a->overrides_n;
         if (only_words) a->positional[a->positional_n++] = arg;
         else if (strcmp(arg, "--") == 0) only_words = true;
-        else if (arg[0] == '-' && arg[1]) TN_RETURN_IF(take_flag(a, argc, argv, &i, flags));
+        else if (arg[0] == '-' && arg[1]) TN_RETURN_IF(take_flag(a, argc, argv, &i, rows, n_rows));
         else if (is_override(arg)) a->overrides[a->overrides_n++] = arg;
         else a->positional[a->positional_n++] = arg;
         if (a->positional_n + a->overrides_n > before) a->words[before] = arg;

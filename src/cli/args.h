@@ -1,5 +1,5 @@
 /* Arguments of a verb, sorted into positional words, --flags and key=value overrides. Knows nothing of verbs.
- * What flags exist is said by the text that --help prints, one per line: "--name=VALUE  help"; "[=VALUE]" may be left out. */
+ * What flags exist is said by rows of what --help prints. */
 #ifndef TN_CLI_ARGS_H
 #define TN_CLI_ARGS_H
 
@@ -21,11 +21,16 @@ typedef struct tn_args {
     size_t positional_n, overrides_n, flags_n;
 } tn_args;
 
-/* Flags that every verb takes. */
-extern const char tn_global_flags[];
+/* A flag as --help shows it: "--name", "--name=VALUE", or "--name[=VALUE]" where the value may be left out. */
+typedef struct tn_flag_row {
+    const char *verb, *subs, *text, *help; /* see verbs.def */
+} tn_flag_row;
+
+enum { TN_GLOBAL_FLAGS = 2 };
+extern const tn_flag_row tn_global_flags[TN_GLOBAL_FLAGS]; /* that every verb takes */
 
 /* After "--" all arguments are positional. *a is zero or the result of a parse; free it in either case. */
-tn_status tn_args_parse(tn_args *a, int argc, char *const *argv, const char *flags);
+tn_status tn_args_parse(tn_args *a, int argc, char *const *argv, const tn_flag_row *rows, size_t n);
 void tn_args_free(tn_args *a);
 
 bool tn_args_flag(const tn_args *a, const char *name);
@@ -36,10 +41,8 @@ tn_status tn_args_whole(const tn_args *a, const char *name, int64_t least, int64
 const char *tn_args_positional(const tn_args *a, size_t i);         /* NULL beyond the last */
 tn_status tn_args_expect(const tn_args *a, size_t min, size_t max); /* positional arguments */
 
-/* "--name  help", "--name[=VALUE]  help", "--name=VALUE  help" */
 typedef enum tn_flag_kind { TN_FLAG_ALONE, TN_FLAG_MAY, TN_FLAG_VALUE } tn_flag_kind;
 
-/* Steps through a text of flags; false at its end. */
-bool tn_flag_next(const char **flags, char name[32], tn_flag_kind *kind);
+tn_flag_kind tn_flag_row_read(const tn_flag_row *r, char name[32]);
 
 #endif

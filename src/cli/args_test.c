@@ -5,14 +5,16 @@
 
 #include <string.h>
 
-static const char flags[] = "--fresh  start again\n--prompt=TEXT  text to continue\n--at[=N]  somewhere\n";
+static const tn_flag_row flags[] = { { "x", "", "--fresh", "start again" },
+                                     { "x", "", "--prompt=TEXT", "text to continue" },
+                                     { "x", "", "--at[=N]", "somewhere" } };
 
 static tn_status parse(tn_args *a, const char *const *argv)
 {
     int n = 0;
     while (argv[n]) n++;
     *a = (tn_args){ 0 };
-    return tn_args_parse(a, n, (char *const *)argv, flags);
+    return tn_args_parse(a, n, (char *const *)argv, flags, sizeof flags / sizeof *flags);
 }
 
 static void sorted(void **state)

@@ -8,12 +8,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TN_VERB(name, usage, summary) { #name, usage, summary, tn_cmd_##name },
+#define TN_GROUP(name, summary) { #name, "", summary, NULL },
+#define TN_SUB(...)
+#define TN_FLAG(...)
 const tn_verb tn_verbs[] = {
-#define TN_VERB(name, words, flags, usage, summary) { #name, words, flags, usage, summary, tn_cmd_##name },
 #include "cli/verbs.def"
-#undef TN_VERB
 };
-const size_t tn_verbs_n = sizeof tn_verbs / sizeof *tn_verbs;
+#undef TN_VERB
+#undef TN_GROUP
+#undef TN_SUB
+#define TN_VERB(...)
+#define TN_GROUP(...)
+#define TN_SUB(verb, name, run, usage, summary) { #verb, #name, usage, summary, run },
+const tn_sub tn_subs[] = {
+#include "cli/verbs.def"
+};
+#undef TN_SUB
+#undef TN_FLAG
+#define TN_SUB(...)
+#define TN_FLAG(verb, subs, text, help) { #verb, subs, text, help },
+static const tn_flag_row flag_rows[] = {
+#include "cli/verbs.def"
+};
+#undef TN_VERB
+#undef TN_GROUP
+#undef TN_SUB
+#undef TN_FLAG
+const size_t tn_verbs_n = sizeof tn_verbs / sizeof *tn_verbs, tn_subs_n = sizeof tn_subs / sizeof *tn_subs;
 
 tn_status tn_verb_find(const char *name, const tn_verb **out)
 {
@@ -29,6 +51,83 @@ tn_status tn_verb_find(const char *name, const tn_verb **out)
     tn_text_quote(name, quoted, sizeof quoted);
     if (near.best) return tn_error(TN_USAGE, "unknown verb %s: did you mean `tenon %s`?", quoted, near.best);
     return tn_error(TN_USAGE, "unknown verb %s: `tenon help` lists the verbs", quoted);
+}
+
+/* "choose run, ls or show" */
+static tn_status choose_sub(const tn_verb *v, const char *word)
+{
+    char all[256] = "", quoted[80];
+    const char *last = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < tn_subs_n; i++) {
+        if (strcmp(tn_subs[i].verb, v->name) != 0 || !*tn_subs[i].summary) continue;
+        if (last) n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", last);
+        last = tn_subs[i].name;
+    }
+    if (!word) return tn_error(TN_USAGE, "%s needs a subcommand: choose %s%s%s", v->name, all, n ? " or " : "", last);
+    return tn_error(TN_USAGE, "unknown subcommand %s of %s: choose %s%s%s", tn_text_quote(word, quoted, sizeof quoted),
+                    v->name, all, n ? " or " : "", last);
+}
+
+tn_status tn_sub_find(const tn_verb *v, const char *word, const tn_sub **out)
+{
+    const tn_sub *any = NULL;
+    bool has = false;
+    *out = NULL;
+    for (size_t i = 0; i < tn_subs_n; i++) {
+        const tn_sub *s = &tn_subs[i];
+        if (strcmp(s->verb, v->name) != 0) continue;
+        has = true;
+        if (word && strcmp(s->name, word) == 0) return *out = s, TN_OK;
+        if (s->name[0] >= 'A' && s->name[0] <= 'Z') any = s;
+    }
+    if (word) *out = any;
+    return has && !*out && !v->run ? choose_sub(v, word) : TN_OK;
+}
+
+const tn_flag_row *tn_verb_flags(const tn_verb *v, size_t *n)
+{
+    const tn_flag_row *end = flag_rows + sizeof flag_rows / sizeof *flag_rows, *r = flag_rows;
+    while (r < end && strcmp(r->verb, v->name) != 0) r++;
+    for (*n = 0; r + *n < end && strcmp(r[*n].verb, v->name) == 0;) ++*n;
+    return r;
+}
+
+bool tn_sub_takes(const tn_sub *sub, const tn_flag_row *f)
+{
+    const size_t n = sub ? strlen(sub->name) : 0;
+    for (const char *p = f->subs; sub && *p; p += strcspn(p, "|"), p += *p == '|')
+        if (strncmp(p, sub->name, n) == 0 && strcspn(p, "|") == n) return true;
+    return !*f->subs;
+}
+
+/* "run|compare" as "lab run, lab compare". */
+static void add_takers(const tn_flag_row *f, char *text, size_t bytes)
+{
+    for (const char *p = f->subs; *p; p += strcspn(p, "|"), p += *p == '|') {
+        const size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s %.*s", used ? ", " : "", f->verb, (int)strcspn(p, "|"), p);
+    }
+}
+
+tn_status tn_cli_check_flags(const tn_cli *c)
+{
+    size_t n;
+    const tn_flag_row *rows = tn_verb_flags(c->verb, &n);
+    for (size_t k = 0; k < c->args.flags_n; k++) {
+        char name[32], takers[256] = "";
+        bool taken = false;
+        for (size_t i = 0; i < n && !taken; i++) {
+            tn_flag_row_read(&rows[i], name);
+            if (strcmp(name, c->args.flags[k].name) != 0) continue;
+            taken = tn_sub_takes(c->sub, &rows[i]);
+            add_takers(&rows[i], takers, sizeof takers);
+        }
+        if (!taken && *takers)
+            return tn_error(TN_USAGE, "--%s is a flag of %s; %s%s%s does not take it", c->args.flags[k].name, takers,
+                            c->verb->name, c->sub ? " " : "", c->sub ? c->sub->name : "");
+    }
+    return TN_OK;
 }
 
 tn_status tn_cli_check_outputs(const tn_cli *c)
@@ -52,51 +151,66 @@ const char *tn_cli_override(const tn_cli *c, const char *key)
     return NULL;
 }
 
-/* The longest flag of a verb, with its value: where the help of all begins. */
-static int flags_width(const char *flags)
+/* Rows that are shown: all of a verb, or those that one of its subcommands takes. The widest gives the column where help begins. */
+static int print_flags(const tn_flag_row *rows, size_t n, const tn_sub *sub, int width, FILE *f)
 {
-    size_t most = 18;
-    while (*flags) {
-        const size_t line = strcspn(flags, "\n"), name = strcspn(flags, " \n");
-        if (name > most) most = name;
-        flags += line + (flags[line] == '\n');
+    for (size_t i = 0; i < n; i++) {
+        if (sub && !tn_sub_takes(sub, &rows[i])) continue;
+        if (!f) {
+            if ((int)strlen(rows[i].text) > width) width = (int)strlen(rows[i].text);
+            continue;
+        }
+        fprintf(f, "  %-*s  ", width, rows[i].text);
+        for (const char *p = sub ? "" : rows[i].subs; *p; p += strcspn(p, "|"), p += *p == '|')
+            fprintf(f, "%.*s%s", (int)strcspn(p, "|"), p, p[strcspn(p, "|")] ? ", " : ": ");
+        fprintf(f, "%s\n", rows[i].help);
     }
-    return (int)most;
+    return width;
 }
 
-/* Lines "--name[=VALUE]  help" with the help in one column. */
-static void print_flags(const char *flags, int width, FILE *f)
+static void print_lines(const char *usage, const char **lead, const char *next, FILE *f)
 {
-    while (*flags) {
-        const size_t line = strcspn(flags, "\n"), name = strcspn(flags, " \n");
-        const char *help = flags + name + strspn(flags + name, " ");
-        fprintf(f, "  %-*.*s  %.*s\n", width, (int)name, flags, (int)(flags + line - help), help);
-        flags += line + (flags[line] == '\n');
-    }
-}
-
-static void print_usage(const char *usage, FILE *f)
-{
-    for (const char *lead = "usage: "; *usage; lead = "       ") {
+    for (; *usage; *lead = next) {
         const size_t line = strcspn(usage, "\n");
-        fprintf(f, "%stenon %.*s\n", lead, (int)line, usage);
+        fprintf(f, "%s%.*s", *lead, (int)line, usage);
         usage += line + (usage[line] == '\n');
     }
 }
 
-void tn_verb_help(const tn_verb *v, FILE *f)
+void tn_usage_print(const tn_verb *v, const tn_sub *sub, const char *lead, const char *next, FILE *f)
+{
+    if (!sub) print_lines(v->usage, &lead, next, f);
+    for (size_t i = 0; i < tn_subs_n; i++)
+        if (sub ? sub == &tn_subs[i] : strcmp(tn_subs[i].verb, v->name) == 0 && *tn_subs[i].summary)
+            print_lines(tn_subs[i].usage, &lead, next, f);
+}
+
+static void print_subs(const tn_verb *v, FILE *f)
+{
+    bool any = false;
+    for (size_t i = 0; i < tn_subs_n; i++)
+        if (strcmp(tn_subs[i].verb, v->name) == 0 && *tn_subs[i].summary)
+            any = fprintf(f, "  %-10s  %s\n", tn_subs[i].name, tn_subs[i].summary) > 0;
+    if (any) fputc('\n', f);
+}
+
+void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f)
 {
     if (v) {
-        print_usage(v->usage, f);
-        fprintf(f, "\n%s: %s\n\n", v->name, v->summary);
-        print_flags(v->flags, flags_width(v->flags), f);
-        print_flags(tn_global_flags, flags_width(v->flags), f);
-        if (v->run == tn_cmd_data) tn_data_keys(f);
+        size_t n;
+        const tn_flag_row *rows = tn_verb_flags(v, &n);
+        const int width = print_flags(rows, n, sub, 18, NULL);
+        tn_usage_print(v, sub, "usage: tenon ", "\n       tenon ", f);
+        fprintf(f, "\n\n%s%s%s: %s\n\n", v->name, sub ? " " : "", sub ? sub->name : "",
+                sub ? sub->summary : v->summary);
+        if (!sub) print_subs(v, f);
+        print_flags(rows, n, sub, width, f);
+        print_flags(tn_global_flags, TN_GLOBAL_FLAGS, NULL, width, f);
+        if (strcmp(v->name, "data") == 0) tn_data_keys(f);
         if (v->run == tn_cmd_sample) tn_sample_keys(f);
         return;
     }
-    print_usage("VERB [--json] ...\nhelp VERB", f);
-    fputc('\n', f);
+    fputs("usage: tenon VERB [--json] ...\n       tenon help VERB [SUBCOMMAND]\n\n", f);
     for (size_t i = 0; i < tn_verbs_n; i++) fprintf(f, "  %-10s  %s\n", tn_verbs[i].name, tn_verbs[i].summary);
 }
 

@@ -13,28 +13,46 @@
 
 typedef struct tn_cli tn_cli;
 
+/* Rows of verbs.def. */
 typedef struct tn_verb {
-    const char *name, *words, *flags, *usage, *summary; /* see verbs.def */
-    tn_status (*run)(tn_cli *c);
+    const char *name, *usage, *summary; /* usage "": only its subcommands' */
+    tn_status (*run)(tn_cli *c);        /* NULL: a subcommand is needed */
 } tn_verb;
+
+typedef struct tn_sub {
+    const char *verb, *name, *usage, *summary;
+    tn_status (*run)(tn_cli *c);
+} tn_sub;
 
 struct tn_cli {
     int argc; /* what stood behind the verb, as typed */
     char *const *argv;
     const tn_verb *verb;
-    tn_args args;   /* the same, sorted */
-    tn_asked asked; /* its words, which alone can name a shared object */
+    const tn_sub *sub; /* or NULL */
+    tn_args args;      /* the same, sorted */
+    tn_asked asked;    /* its words, which alone can name a shared object */
     bool json;
     FILE *out, *err;
 };
 
 extern const tn_verb tn_verbs[];
-extern const size_t tn_verbs_n;
+extern const tn_sub tn_subs[];
+extern const size_t tn_verbs_n, tn_subs_n;
 
 /* TN_USAGE with the nearest verb when there is none of that name. */
 tn_status tn_verb_find(const char *name, const tn_verb **out);
-/* The usage, flags and summary of one verb (NULL: the list of all). */
-void tn_verb_help(const tn_verb *v, FILE *f);
+/* The subcommand that a verb's first argument (or NULL) names; NULL where the verb runs without one. TN_USAGE: names the choices. */
+tn_status tn_sub_find(const tn_verb *v, const char *word, const tn_sub **out);
+/* Flags of a verb, one after the other. */
+const tn_flag_row *tn_verb_flags(const tn_verb *v, size_t *n);
+/* Whether the subcommand (NULL: none) takes the flag. */
+bool tn_sub_takes(const tn_sub *sub, const tn_flag_row *f);
+/* TN_USAGE: a flag of another subcommand was given. */
+tn_status tn_cli_check_flags(const tn_cli *c);
+/* Usage lines of a verb and its subcommands, or of one of them, each behind "lead". */
+void tn_usage_print(const tn_verb *v, const tn_sub *sub, const char *lead, const char *next, FILE *f);
+/* The usage, flags and summary of one verb or subcommand (NULL: the list of all verbs). */
+void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f);
 
 /* Writes one JSON Lines object and drops it; NULL (jansson had no memory) is TN_MEMORY. */
 tn_status tn_cli_emit(tn_cli *c, json_t *row);
@@ -53,7 +71,13 @@ void tn_data_keys(FILE *f);
 void tn_sample_keys(FILE *f);
 
 #define TN_VERB(name, ...) tn_status tn_cmd_##name(tn_cli *c);
+#define TN_GROUP(...)
+#define TN_SUB(verb, name, run, ...) tn_status run(tn_cli *c);
+#define TN_FLAG(...)
 #include "cli/verbs.def"
 #undef TN_VERB
+#undef TN_GROUP
+#undef TN_SUB
+#undef TN_FLAG
 
 #endif

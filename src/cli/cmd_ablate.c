@@ -49,9 +49,9 @@ static void print_row(void *ctx, const tn_ablation *a)
     else snprintf(gain, sizeof gain, "%.2fx +-%.2f", a->gain, a->gain_spread);
     if (fabs(saved) < 0.5) snprintf(memory, sizeof memory, "same");
     else snprintf(memory, sizeof memory, "%+.0f %%", saved);
-    char parity[24] = "the same bits";
+    char parity[24] = "bit-identical";
     if (a->loss_error != 0) /* NaN too */
-        snprintf(parity, sizeof parity, "equal to %.0e", a->loss_error);
+        snprintf(parity, sizeof parity, "within %.0e", a->loss_error);
     fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s %s\n", a->name, ms_text(a->off_ms, off), ms_text(a->on_ms, on), gain,
             memory, parity);
     fflush(c->out);

@@ -1,4 +1,5 @@
-/* tenon check: a physical for a model in about a minute, or a comparison with another implementation. */
+/* tenon check: gradients, causality, overfitting one batch, determinism and memory of a model in about a minute, or a comparison with
+ * another implementation. */
 #include "cli/cli.h"
 #include "io/safetensors.h"
 #include "train/check/check.h"
@@ -51,8 +52,7 @@ static tn_status file_settings(const char *path, char *text, size_t bytes, const
     const char *settings = tn_safetensors_meta(f, "settings");
     if (!format || strcmp(format, "tenon-against 1") != 0)
         TN_FAIL(TN_BAD_FILE,
-                "%s is not a file to compare with: its metadata lacks format \"tenon-against 1\" (docs/against.md)",
-                path);
+                "%s is not a reference file: its metadata lacks format \"tenon-against 1\" (docs/against.md)", path);
     const int used =
         snprintf(text, bytes, "%s%s %s", model ? "model=" : "", model ? model : "", settings ? settings : "");
     if (used < 0 || (size_t)used >= bytes) TN_FAIL(TN_BAD_FILE, "%s: its settings are too long", path);

@@ -165,7 +165,7 @@ static tn_status show_tensors(tn_cli *c, const inspected *whole)
     return s;
 }
 
-static tn_status inspect(tn_cli *c)
+tn_status tn_cmd_ckpt_inspect(tn_cli *c)
 {
     tn_status s = TN_OK;
     const char *path = tn_args_positional(&c->args, 1);
@@ -238,7 +238,7 @@ static tn_status verify_run(tn_cli *c, const char *run)
     return s;
 }
 
-static tn_status verify(tn_cli *c)
+tn_status tn_cmd_ckpt_verify(tn_cli *c)
 {
     const char *path = tn_args_positional(&c->args, 1);
     char manifest[TN_PATH_BYTES];
@@ -285,18 +285,19 @@ static tn_status say_pruned(tn_cli *c, const char *run, const tn_ckpt_entry *e, 
             : dry   ? "would remove"
                     : "removed",
             run, (long long)e->step, size_text((double)e->bytes, size),
-            !e->whole  ? "  damaged: left alone"
-            : e->other ? "  holds other files: left alone"
+            !e->whole  ? "  damaged: not removed"
+            : e->other ? "  contains other files: not removed"
                        : "");
     return TN_OK;
 }
 
 /* Checksums too: a damaged checkpoint must not count as one that stays. */
-static tn_status prune(tn_cli *c)
+tn_status tn_cmd_ckpt_prune(tn_cli *c)
 {
     static const tn_setting rows[] = {
-        TN_SETTING_INT("keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the lowest held-out loss stay"),
-        TN_SETTING_INT("keep_latest", "2", TN_RANGE(0, 1e9), "checkpoints", "how many of the newest stay"),
+        TN_SETTING_INT("keep_best", "1", TN_RANGE(0, 1e9), "checkpoints",
+                       "checkpoints with the lowest held-out loss to keep"),
+        TN_SETTING_INT("keep_latest", "2", TN_RANGE(0, 1e9), "checkpoints", "newest checkpoints to keep"),
     };
     tn_status s = TN_OK;
     const char *run = tn_args_positional(&c->args, 1);
@@ -325,7 +326,7 @@ done:
     return s;
 }
 
-static tn_status convert(tn_cli *c)
+tn_status tn_cmd_ckpt_convert(tn_cli *c)
 {
     static const tn_setting rows[] = {
         TN_SETTING_CHOICE("dtype", "same", "same|f32|bf16|f16", "type of floating tensors in OUT"),
@@ -351,16 +352,4 @@ static tn_status convert(tn_cli *c)
     if (c->json) return tn_cli_emit(c, json_pack("{s:s, s:s, s:s}", "name", "converted", "from", in, "to", out));
     fprintf(c->out, "wrote %s\n", out);
     return TN_OK;
-}
-
-tn_status tn_cmd_ckpt(tn_cli *c)
-{
-    static const struct {
-        const char *word;
-        tn_status (*run)(tn_cli *c);
-    } words[] = { { "inspect", inspect }, { "verify", verify }, { "prune", prune }, { "convert", convert } };
-    const char *word = tn_args_positional(&c->args, 0);
-    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
-        if (strcmp(words[i].word, word) == 0) return words[i].run(c);
-    return tn_error(TN_USAGE, "ckpt needs a word: tenon ckpt inspect, verify, prune or convert");
 }

@@ -6,6 +6,7 @@
 #include "sample/sample.h"
 #include "train/run/train_settings.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* bash: '=' splits words, so the line is split again at blanks and the part before '=' taken off the candidates. */
@@ -66,17 +67,17 @@ static void offer_words(const char *words, const char *lead, const char *typed, 
     }
 }
 
-/* Flags that begin so, or behind "--flag=" the words its text names: "--equal=steps|tokens  ...". */
-static void offer_flags(const char *flags, const char *typed, FILE *f)
+/* Flags that begin so, or behind "--flag=" the words its text names: "--equal=steps|tokens". Without a subcommand: those of all. */
+static void offer_flags(const tn_flag_row *rows, size_t n, const tn_sub *sub, const char *typed, FILE *f)
 {
-    char name[32], word[40], words[128];
-    tn_flag_kind kind;
-    for (const char *line = flags; tn_flag_next(&flags, name, &kind); line = flags) {
+    char name[32], word[40];
+    for (size_t i = 0; i < n; i++) {
+        const tn_flag_kind kind = tn_flag_row_read(&rows[i], name);
+        if (sub && !tn_sub_takes(sub, &rows[i])) continue;
         snprintf(word, sizeof word, "--%s%s", name, kind == TN_FLAG_VALUE ? "=" : "");
         if (begins(word, typed)) fprintf(f, "%s\n", word);
-        if (kind != TN_FLAG_VALUE || !begins(typed, word)) continue;
-        snprintf(words, sizeof words, "%.*s", (int)strcspn(line + strlen(word), " \n"), line + strlen(word));
-        if (strchr(words, '|')) offer_words(words, word, typed, f);
+        if (kind == TN_FLAG_VALUE && begins(typed, word) && strchr(rows[i].text, '|'))
+            offer_words(rows[i].text + strlen(word), word, typed, f);
     }
 }
 
@@ -122,9 +123,29 @@ static void offer_verbs(const char *typed, FILE *f)
         if (begins(tn_verbs[i].name, typed)) fprintf(f, "%s\t%s\n", tn_verbs[i].name, tn_verbs[i].summary);
 }
 
-/* The words behind "tenon", the last one unfinished. */
-static tn_status query(tn_cli *c, const char *const *words, size_t n)
+static void offer_subs(const tn_verb *v, const char *typed, FILE *f)
 {
+    for (size_t i = 0; i < tn_subs_n; i++)
+        if (strcmp(tn_subs[i].verb, v->name) == 0 && *tn_subs[i].summary && islower(tn_subs[i].name[0]) &&
+            begins(tn_subs[i].name, typed))
+            fprintf(f, "%s\t%s\n", tn_subs[i].name, tn_subs[i].summary);
+}
+
+/* The subcommand among the finished words behind the verb, or NULL. */
+static const tn_sub *sub_of(const tn_verb *v, const char *const *words, size_t n)
+{
+    const tn_sub *sub = NULL;
+    size_t i = 0;
+    while (i < n && words[i][0] == '-') i++;
+    if (i < n) (void)tn_sub_find(v, words[i], &sub);
+    return sub;
+}
+
+/* The words behind "tenon", the last one unfinished. */
+tn_status tn_complete_query(tn_cli *c)
+{
+    const char *const *words = c->args.positional + 1;
+    const size_t n = c->args.positional_n - 1;
     const char *typed = n ? words[n - 1] : "";
     if (n <= 1) {
         offer_verbs(typed, c->out);
@@ -132,18 +153,23 @@ static tn_status query(tn_cli *c, const char *const *words, size_t n)
     }
     const tn_verb *v = NULL;
     if (tn_verb_find(words[0], &v) != TN_OK) return TN_OK; /* nothing to offer is no error */
+    const tn_sub *sub = sub_of(v, words + 1, n - 2);
     if (*typed == '-') {
-        offer_flags(v->flags, typed, c->out);
-        offer_flags(tn_global_flags, typed, c->out);
+        size_t flags;
+        const tn_flag_row *rows = tn_verb_flags(v, &flags);
+        offer_flags(rows, flags, sub, typed, c->out);
+        offer_flags(tn_global_flags, TN_GLOBAL_FLAGS, NULL, typed, c->out);
         return TN_OK;
     }
-    if (n == 2) offer_words(v->words, "", typed, c->out);
+    if (!sub) offer_subs(v, typed, c->out);
     if (n == 2 && v->run == tn_cmd_help) offer_verbs(typed, c->out);
-    if (!strstr(v->usage, "key=value") || (n == 2 && *v->words)) return TN_OK;
+    if (n == 3 && v->run == tn_cmd_help && tn_verb_find(words[1], &v) == TN_OK)
+        return offer_subs(v, typed, c->out), TN_OK;
+    if (!strstr(sub ? sub->usage : v->usage, "key=value")) return TN_OK;
     if (v->run == tn_cmd_race && strchr(typed, ',')) return offer_own_settings(typed, c->out);
     tn_settings *st = NULL;
     const tn_model *model;
-    if (v->run == tn_cmd_data) TN_RETURN_IF(tn_prepare_settings(&st));
+    if (strcmp(v->name, "data") == 0) TN_RETURN_IF(tn_prepare_settings(&st));
     else if (v->run == tn_cmd_sample) TN_RETURN_IF(tn_sample_settings(&st));
     else TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &st, &model));
     offer_settings(st, typed, 0, c->out);
@@ -151,15 +177,10 @@ static tn_status query(tn_cli *c, const char *const *words, size_t n)
     return TN_OK;
 }
 
-tn_status tn_cmd_complete(tn_cli *c)
+tn_status tn_complete_script(tn_cli *c)
 {
-    const char *shell = tn_args_positional(&c->args, 0);
-    if (shell && strcmp(shell, "query") == 0) return query(c, c->args.positional + 1, c->args.positional_n - 1);
-    TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
-    for (size_t i = 0; shell && i < sizeof scripts / sizeof *scripts; i++) {
-        if (strcmp(scripts[i].shell, shell) != 0) continue;
-        fputs(scripts[i].script, c->out);
-        return TN_OK;
-    }
-    return tn_error(TN_USAGE, "complete needs the name of a shell: tenon complete bash, zsh or fish");
+    TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+        if (strcmp(scripts[i].shell, c->sub->name) == 0) fputs(scripts[i].script, c->out);
+    return TN_OK;
 }

@@ -55,7 +55,7 @@ static void print_table(const tn_settings *st, FILE *f)
     for (size_t i = 0; i < tn_settings_count(st); i++) print_row(st, i, w, term);
 }
 
-static tn_status show(tn_cli *c)
+tn_status tn_cmd_config_show(tn_cli *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
@@ -72,7 +72,7 @@ done:
     return s;
 }
 
-static tn_status schema(tn_cli *c)
+tn_status tn_cmd_config_schema(tn_cli *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
@@ -94,12 +94,4 @@ done:
     json_decref(root);
     tn_settings_free(st);
     return s;
-}
-
-tn_status tn_cmd_config(tn_cli *c)
-{
-    const char *word = tn_args_positional(&c->args, 0);
-    if (word && strcmp(word, "show") == 0) return show(c);
-    if (word && strcmp(word, "schema") == 0) return schema(c);
-    return tn_error(TN_USAGE, "config needs a word: tenon config show, or tenon config schema");
 }

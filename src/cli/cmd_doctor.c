@@ -97,15 +97,16 @@ static void examine_cpu(doctor *d)
     if (!flags[0]) proc_value("/proc/cpuinfo", "Features", flags, sizeof flags);
     if (!model[0]) snprintf(model, sizeof model, "%s", uname(&u) == 0 ? u.machine : "unknown");
     const tn_gemm_ukernel *bf16 = tn__gemm_kernel_bf16();
-    size_t at = (size_t)snprintf(r.detail, sizeof r.detail, "%s, %ld cores, products by kernel %s, in bf16 by %s; has",
-                                 model, sysconf(_SC_NPROCESSORS_ONLN), tn__gemm_kernel_best()->name,
-                                 bf16 ? bf16->name : "the same (no bf16 instructions)");
+    size_t at =
+        (size_t)snprintf(r.detail, sizeof r.detail, "%s, %ld cores; matrix products by kernel %s, in bf16 by %s; has",
+                         model, sysconf(_SC_NPROCESSORS_ONLN), tn__gemm_kernel_best()->name,
+                         bf16 ? bf16->name : "the same (no bf16 instructions)");
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && at < sizeof r.detail; i++)
         if (has_word(flags, wanted[i])) at += (size_t)snprintf(r.detail + at, sizeof r.detail - at, " %s", wanted[i]);
 #if !defined(__aarch64__) /* there the portable one is NEON code */
     if (tn__gemm_kernel_best() == &tn__gemm_portable) {
         r.health = NOTE;
-        r.remedy = "there is no kernel for this processor yet, products run on the portable one";
+        r.remedy = "no kernel for this processor yet: matrix products use the portable one";
     }
 #endif
     show(d, &r);
@@ -151,7 +152,7 @@ static void examine_threads(doctor *d)
         snprintf(r.detail, sizeof r.detail, "two threads do %.2f times the work of one", r.value);
         if (r.value < 1.1) {
             r.health = NOTE;
-            r.remedy = "the cores are shared or the process is held to one; threads=1 is then faster";
+            r.remedy = "the cores are shared, or the process is limited to one: threads=1 is then faster";
         }
     }
     show(d, &r);
@@ -167,7 +168,7 @@ static void examine_memory(doctor *d)
     snprintf(r.detail, sizeof r.detail, "%.1f GB free of %.1f GB", r.value / 1e9, total / 1e9);
     if (r.value < 5e8) {
         r.health = NOTE;
-        r.remedy = "little is free; a smaller dim, train.batch or train.context needs less";
+        r.remedy = "little memory is free: reduce dim, train.batch or train.context";
     }
     show(d, &r);
 }
@@ -178,9 +179,7 @@ static void examine_cuda(doctor *d)
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     const bool there = driver && access("/dev/nvidiactl", F_OK) == 0;
     if (driver) dlclose(driver);
-    const char *device = there    ? "a driver and a device are here"
-                         : driver ? "a driver is here but no device"
-                                  : "no driver is here";
+    const char *device = there ? "driver and device found" : driver ? "driver found, no device" : "no driver found";
     const bool works = tn_backend_get(TN_CUDA) != NULL, loaded = tn_cuda_library_loaded() != NULL;
     r.health = works ? OK : NOTE;
     snprintf(r.detail, sizeof r.detail, "libtenon_cuda.so is %s; %s%s", loaded ? "here" : "not here", device,
@@ -238,7 +237,7 @@ static void examine_headers(doctor *d)
     if (tn_headers_find(NULL, &h) == TN_OK && h.dir[0][0]) {
         snprintf(r.detail, sizeof r.detail, "%.240s%s%.240s", h.dir[0], h.dir[1][0] ? " and " : "", h.dir[1]);
     } else if (in_path("pkg-config", tool) && system("pkg-config --exists tenon 2>/dev/null") == 0) {
-        snprintf(r.detail, sizeof r.detail, "where pkg-config says");
+        snprintf(r.detail, sizeof r.detail, "found by pkg-config");
     } else {
         r.health = NOTE;
         r.remedy = "`make install` in the source tree puts them beside the command";
@@ -256,8 +255,8 @@ static void examine_disk(doctor *d)
     if (access(".", W_OK) != 0 || statvfs(".", &v) != 0) {
         r.health = MISSING;
         r.unit = NULL;
-        r.remedy = "go to a folder you own, or name one with run=DIR";
-        snprintf(r.detail, sizeof r.detail, "this folder cannot be written to");
+        r.remedy = "change to a folder you own, or name one with run=DIR";
+        snprintf(r.detail, sizeof r.detail, "this folder is not writable");
     } else {
         r.value = (double)v.f_bavail * (double)v.f_frsize;
         snprintf(r.detail, sizeof r.detail, "%.1f GB free here", r.value / 1e9);
@@ -306,7 +305,7 @@ tn_status tn_cmd_doctor(tn_cli *c)
     show(&d, &version);
     for (size_t i = 0; i < sizeof examine / sizeof *examine; i++) examine[i](&d);
     if (d.missing)
-        return tn_error(d.status, "%d thing%s that training needs %s missing", d.missing, d.missing > 1 ? "s" : "",
+        return tn_error(d.status, "%d requirement%s of training %s missing", d.missing, d.missing > 1 ? "s" : "",
                         d.missing > 1 ? "are" : "is");
     return d.status;
 }

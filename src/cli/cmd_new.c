@@ -35,12 +35,11 @@ static tn_status check_name(const char *name)
     tn_text_quote(name, quoted, sizeof quoted);
     if (name[0] < 'a' || name[0] > 'z' || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != n ||
         n > LONGEST_NAME)
-        return tn_error(TN_USAGE,
-                        "a model cannot be called %s: its name is a lower-case C identifier of at most %d characters, "
-                        "such as my_cell",
-                        quoted, LONGEST_NAME);
+        return tn_error(
+            TN_USAGE, "%s is not a model name: use a lower-case C identifier of at most %d characters, such as my_cell",
+            quoted, LONGEST_NAME);
     if (tn_model_named(name))
-        return tn_error(TN_USAGE, "there is a model %s already (`tenon presets`): choose another name", name);
+        return tn_error(TN_USAGE, "the model %s already exists (`tenon presets`): choose another name", name);
     return TN_OK;
 }
 
@@ -123,11 +122,10 @@ static tn_status write_folder(const filling *fill)
     char temp[128];
     struct stat info;
     if (lstat(fill->name, &info) == 0)
-        return tn_error(TN_USAGE, "%s is there already and stays as it is: choose another name, or remove it",
-                        fill->name);
+        return tn_error(TN_USAGE, "%s already exists; not overwritten: choose another name, or remove it", fill->name);
     snprintf(temp, sizeof temp, ".tmp-%s-%ld", fill->name, (long)getpid());
     if (mkdir(temp, 0777) != 0)
-        return tn_error(TN_DISK, "cannot make a folder here: %s; go to one you may write to", strerror(errno));
+        return tn_error(TN_DISK, "cannot create a folder here: %s; change to a writable folder", strerror(errno));
     for (int i = 0; i < FILES; i++) TN_TRY(write_file(temp, &template[i], fill));
     if (rename(temp, fill->name) != 0) TN_FAIL(TN_DISK, "cannot make %s: %s", fill->name, strerror(errno));
 done:
@@ -156,16 +154,11 @@ static tn_status say(tn_cli *c, const filling *fill)
     return TN_OK;
 }
 
-tn_status tn_cmd_new(tn_cli *c)
+tn_status tn_cmd_new_model(tn_cli *c)
 {
     filling fill;
-    char quoted[80];
-    const char *kind = tn_args_positional(&c->args, 0);
     TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
     if (c->args.overrides_n) return tn_error(TN_USAGE, "new takes no settings: they are in the model's own table");
-    if (strcmp(kind, "model") != 0)
-        return tn_error(TN_USAGE, "cannot make a new %s: `tenon new model NAME` is what there is",
-                        tn_text_quote(kind, quoted, sizeof quoted));
     fill.name = tn_args_positional(&c->args, 1);
     TN_RETURN_IF(check_name(fill.name));
     TN_RETURN_IF(tn_headers_find(tn_args_value(&c->args, "include"), &fill.headers));

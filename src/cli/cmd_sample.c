@@ -64,7 +64,7 @@ static tn_status find_model(session *s)
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
     TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));
     if (!tn_model_cuts(s->model.model))
-        return tn_error(TN_USAGE, "%s learns from samples and writes no text: `tenon eval` measures it",
+        return tn_error(TN_USAGE, "%s is trained on samples and generates no text: use `tenon eval`",
                         s->model.model->name);
     if (!s->model.weights[0])
         return tn_error(
@@ -210,7 +210,7 @@ static tn_status chat(session *s)
     while (st == TN_OK && !tn_interrupted(NULL) && fgets(line, LINE_BYTES, stdin)) {
         const size_t bytes = strlen(line);
         if (tn_sampler_room(s->sampler) != INT64_MAX && tn_sampler_room(s->sampler) < (int64_t)bytes + 2) {
-            fprintf(s->c->err, "note: the context is full, the model forgets what was said\n");
+            fprintf(s->c->err, "note: the context is full; the conversation starts over\n");
             tn_sampler_clear(s->sampler);
         }
         st = answer(s, line, bytes);
@@ -223,10 +223,10 @@ static tn_status run(session *s)
 {
     const bool talks = tn_args_flag(&s->c->args, "chat");
     const char *given = tn_args_value(&s->c->args, "prompt"), *prompt = given ? given : "";
-    if (talks && given) return tn_error(TN_USAGE, "--chat reads its prompts from standard input: leave out --prompt");
+    if (talks && given) return tn_error(TN_USAGE, "--chat reads its prompts from standard input: remove --prompt");
     TN_RETURN_IF(find_model(s));
     if (talks && tn_settings_int(s->keys, "n") > 1)
-        return tn_error(TN_USAGE, "--chat gives one answer to a prompt: leave out n=");
+        return tn_error(TN_USAGE, "--chat gives one answer per prompt: remove n=");
     TN_RETURN_IF(open_sampler(s, strlen(prompt), talks));
     tn_interrupt_watch();
     if (talks) return chat(s);
@@ -247,7 +247,7 @@ void tn_sample_keys(FILE *f)
 {
     tn_settings *st = NULL;
     if (tn_sample_settings(&st) != TN_OK) return; /* help without them is better than none */
-    fputs("\nkeys of sampling (others are the model's and the run's: threads=1, compute=bf16):\n", f);
+    fputs("\nsettings of sampling (those of the model and the run work too: threads=1, compute=bf16):\n", f);
     for (size_t i = 0; i < tn_settings_count(st); i++) {
         char key[64];
         snprintf(key, sizeof key, "%s=%s", tn_settings_row_at(st, i)->key, tn_settings_written_at(st, i));

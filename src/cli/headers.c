@@ -51,8 +51,8 @@ tn_status tn_headers_find(const char *given, tn_headers *out)
     if (given) {
         if (!holds(given, "model.h") || !holds(given, "ops.h"))
             return tn_error(TN_USAGE,
-                            "--include=%s holds no tenon/model.h and tenon/ops.h: name the folder `make install` put "
-                            "them in, PREFIX/include",
+                            "--include=%s has no tenon/model.h and tenon/ops.h: name the folder that `make install` "
+                            "put them in, PREFIX/include",
                             tn_text_quote(given, quoted, sizeof quoted));
         resolve(given, ".", h.dir[0]);
         h.dir[1][0] = 0;

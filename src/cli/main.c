@@ -25,17 +25,22 @@ static bool exact_output(const tn_cli *c)
 static tn_status run_verb(tn_cli *c, int argc, char **argv)
 {
     tn_status s = TN_OK;
+    size_t n;
     TN_TRY(tn_verb_find(verb_name(argv[1]), &c->verb));
     c->argc = argc - 2;
     c->argv = argv + 2;
-    TN_TRY(tn_args_parse(&c->args, c->argc, c->argv, c->verb->flags));
+    const tn_flag_row *flags = tn_verb_flags(c->verb, &n);
+    TN_TRY(tn_args_parse(&c->args, c->argc, c->argv, flags, n));
+    const tn_status found = tn_sub_find(c->verb, tn_args_positional(&c->args, 0), &c->sub);
     c->asked = (tn_asked){ .word = c->args.words, .n = c->args.positional_n + c->args.overrides_n };
     c->json = tn_args_flag(&c->args, "json");
     if (!exact_output(c)) c->out = tn_term_plain(stdout);
-    if (tn_args_flag(&c->args, "help")) tn_verb_help(c->verb, c->out);
+    if (tn_args_flag(&c->args, "help")) tn_verb_help(c->verb, c->sub, c->out);
     else {
+        TN_TRY(found);
+        TN_TRY(tn_cli_check_flags(c));
         TN_TRY(tn_cli_check_outputs(c));
-        TN_TRY(c->verb->run(c));
+        TN_TRY(c->sub ? c->sub->run(c) : c->verb->run(c));
     }
     errno = 0;
     if (fflush(c->out) != 0 || ferror(c->out) || fflush(stdout) != 0 || ferror(stdout))
@@ -50,7 +55,7 @@ int main(int argc, char **argv)
 {
     tn_cli c = { .out = stdout, .err = tn_term_plain(stderr) };
     if (argc < 2) {
-        tn_verb_help(NULL, stderr);
+        tn_verb_help(NULL, NULL, stderr);
         return TN_USAGE;
     }
     signal(SIGXFSZ,
@@ -60,7 +65,6 @@ int main(int argc, char **argv)
     fflush(c.out); /* results before the error, also where both go to one file */
     fflush(stdout);
     fprintf(stderr, "error: %s\n", tn_error_text());
-    if (s == TN_INTERNAL)
-        fprintf(stderr, "This is a fault of Tenon itself (%s): please report it.\n", tn_error_where());
+    if (s == TN_INTERNAL) fprintf(stderr, "This is a bug in Tenon (%s): please report it.\n", tn_error_where());
     return (int)s;
 }

@@ -32,7 +32,7 @@ void tn_session_describe_halving(const tn_session *s, FILE *f)
 {
     const long long n = (long long)tn_settings_int(s->settings, "train.accumulate");
     fprintf(f,
-            "memory  there was none for a batch of %lld: %lld of %lld a step instead (to go on with this run: "
+            "memory  not enough for a batch of %lld: accumulating %lld of %lld per step instead (to resume this run: "
             "train.batch=%lld train.accumulate=%lld)\n",
             (long long)s->asked, n, (long long)s->batch, (long long)s->batch, n);
 }

@@ -15,9 +15,9 @@ typedef struct spans {
 static tn_status add(spans *s, int64_t x)
 {
     if (s->n && x <= s->out[s->n - 1])
-        return tn_error(TN_USAGE, "%s: %lld does not come after %lld: write them from small to large", s->flag,
-                        (long long)x, (long long)s->out[s->n - 1]);
-    if (s->n == s->most) return tn_error(TN_USAGE, "%s: more than %d of them", s->flag, (int)s->most);
+        return tn_error(TN_USAGE, "%s: %lld follows %lld: list them in increasing order", s->flag, (long long)x,
+                        (long long)s->out[s->n - 1]);
+    if (s->n == s->most) return tn_error(TN_USAGE, "%s: at most %d values", s->flag, (int)s->most);
     s->out[s->n++] = x;
     return TN_OK;
 }
@@ -31,7 +31,7 @@ static tn_status read_span(spans *s, char *text)
     TN_RETURN_IF(tn_setting_parse(&row, text, "command line", &first));
     last = first;
     if (dots) TN_RETURN_IF(tn_setting_parse(&row, dots + 2, "command line", &last));
-    if (last.i < first.i) return tn_error(TN_USAGE, "%s: write them from small to large", s->flag);
+    if (last.i < first.i) return tn_error(TN_USAGE, "%s: list them in increasing order", s->flag);
     for (int64_t x = first.i; x <= last.i; x *= 2) TN_RETURN_IF(add(s, x));
     return TN_OK;
 }

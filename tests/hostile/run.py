@@ -230,7 +230,7 @@ def judge(place, command, a, baseline):
         elif code and code not in ALWAYS | also:
             wrong.append(f"exit code {code}")
         errors = [line for line in err.split(b"\n") if line.startswith(b"error: ")]
-        if len(errors) != (code != 0) or b"fault of Tenon" in err:
+        if len(errors) != (code != 0) or b"bug in Tenon" in err:
             wrong.append(f"{len(errors)} lines of error")
     texts = [err] if any(fnmatch.fnmatch(command.name, p) for p in TEXT_OF_MODELS) else [err, out]
     for text in texts:

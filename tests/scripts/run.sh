@@ -117,5 +117,11 @@ expect 0 '^-v: Say more' "text: labels" awk -f scripts/roff-text.awk "$tree/page
 expect 1 '' "text: code and lists go" bash -c "awk -f '$root/scripts/roff-text.awk' '$tree/page' | grep -qE 'hidden|code'"
 expect 0 'from a grammar' "text: the grammar works without a network" scripts/demo-text "$tree/text.txt" --from grammar
 
+# Solver calls of one epoch: 5 batches of training in two phases and one through time, 1 of evaluation in each run.
+expect 0 'd4_early_solver_calls +17\.0000 calls' "bench: the workload of the TEP report" \
+    bench/w2/run.sh --only=early task=xor task.size=40 dim=4 train.epochs=1 train.batch=8
+expect 2 'grad is set by this workload' "bench: its own settings are refused" bench/w2/run.sh grad=implicit
+expect 2 'choose full, early or faithful' "bench: an unknown row is refused" bench/w2/run.sh --only=late
+
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -1,8 +1,7 @@
 /* Decoding speed of several models: every batch with every context, a table or JSON Lines. */
-#include "cli/bench/bench_decode.h"
+#include "cli/bench/bench_print.h"
 
 #include "backend/backend.h"
-#include "cli/bench/bench_print.h"
 #include "cli/spans.h"
 #include "cli/target.h"
 #include "cli/train/train_view.h"
@@ -56,7 +55,7 @@ static tn_status open_side(decode_bench *b, const char *word)
     TN_RETURN_IF(tn_settings_resolve_asked(&b->c->asked, t.target, t.overrides, t.n, &b->settings[i], &x->model));
     TN_RETURN_IF(tn_settings_fix_sizes(x->model, b->settings[i]));
     if (!tn_model_cuts(x->model))
-        return tn_error(TN_USAGE, "%s learns from samples, and decoding is for models of tokens: leave it out",
+        return tn_error(TN_USAGE, "%s is trained on samples, and decode needs a model of tokens: remove it",
                         x->model->name);
     TN_RETURN_IF(tn_graph_setup_read(b->settings[i], NULL, b->threads, &setup));
     if (i > 0 && setup.device != b->device)
@@ -117,10 +116,10 @@ static void print_head(const decode_bench *b)
 {
     if (b->c->json) return;
     fprintf(b->c->out,
-            "greedy decoding, token by token: median of %d alternating rounds, +- half the distance of the quartiles\n"
+            "greedy decoding, token by token: median of %d alternating rounds, +- half the interquartile range\n"
             "weights, states and caches are random numbers; a cache holds as many positions as the context, all read "
             "by every token\n"
-            "limit: weights and state or cache read once a token at %.1f GB/s (bytes read and written by a copy); "
+            "limit: weights and state or cache read once a token at %.1f GB/s (measured copy bandwidth); "
             "ratio: to %s\n\n"
             "%5s %8s  %-12s %11s %10s %9s %9s %10s %11s %8s %8s\n",
             b->rounds, b->ceilings.copy_gbs, b->name[0], "batch", "context", "model", "tokens/s", "ms/token", "",
@@ -145,12 +144,13 @@ static tn_status measure_all(decode_bench *b)
     return TN_OK;
 }
 
-tn_status tn_bench_decode(tn_cli *c, int threads)
+tn_status tn_bench_decode(tn_cli *c)
 {
     tn_status s = TN_OK;
     decode_bench *b = tn_alloc(sizeof *b);
     if (!b) return TN_MEMORY;
-    *b = (decode_bench){ .c = c, .threads = threads };
+    *b = (decode_bench){ .c = c };
+    TN_TRY(tn_bench_threads(c, &b->threads));
     TN_TRY(tn_args_expect(&c->args, 2, 1 + TN_DECODE_MOST));
     TN_TRY(read_flags(b));
     for (size_t i = 1; i < c->args.positional_n; i++) TN_TRY(open_side(b, tn_args_positional(&c->args, i)));

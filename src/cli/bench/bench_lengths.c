@@ -1,7 +1,7 @@
 /* Time per token against the length of the sequences. A step has as many tokens as the longest sequence, whatever the
  * length; steps of the lengths alternate, so that neighbours of this process meet all alike. The processor's time is what
  * is compared: it does not count waiting for a core. All trainers are open at once; their memory adds up. */
-#include "cli/bench/bench_lengths.h"
+#include "cli/bench/bench_print.h"
 
 #include "base/clock.h"
 #include "report/bench/timing.h"
@@ -37,7 +37,7 @@ static tn_status read_lengths(const char *text, runner *r, size_t *n)
         r[i].batch = longest / r[i].length;
         if (r[i].batch * r[i].length != longest)
             return tn_error(
-                TN_USAGE, "--lengths=%.40s: %lld does not divide %lld, so that their steps cannot have as many tokens",
+                TN_USAGE, "--lengths=%.40s: %lld does not divide %lld, so their steps cannot have equally many tokens",
                 text, (long long)r[i].length, (long long)longest);
     }
     return TN_OK;
@@ -58,8 +58,7 @@ static tn_status open_runner(tn_cli *c, const char *target, runner *r)
         tn_session_open_with(&(tn_session_options){ .asked = &c->asked, .target = target, .overrides = list, .n = n },
                              &r->session));
     if (!tn_model_cuts(r->session.model))
-        return tn_error(TN_USAGE,
-                        "--lengths is for models that learn from sequences, and %s learns from samples: leave it out",
+        return tn_error(TN_USAGE, "--lengths needs a model of sequences, and %s is trained on samples: remove it",
                         r->session.model->name);
     const tn_feed f = tn_trainer_feed(r->session.trainer);
     tn_feed_made_up(&f, (tn_rng){ .seed = 1, .stream = 1 });
@@ -118,10 +117,9 @@ tn_status tn_bench_lengths(tn_cli *c, const char *target, const char *lengths)
     for (int k = 0; k < (int)rounds; k++)
         for (size_t i = 0; i < n; i++) TN_TRY(step(&r[i], k));
     if (!c->json)
-        fprintf(
-            c->out,
-            "best of %d alternating steps; processor time of all threads per token\n%10s x %-8s %13s %8s %15s %12s\n",
-            (int)rounds, "batch", "length", "cpu", "of first", "wall", "memory");
+        fprintf(c->out,
+                "best of %d alternating steps; CPU time of all threads per token\n%10s x %-8s %13s %8s %15s %12s\n",
+                (int)rounds, "batch", "length", "cpu", "of first", "wall", "memory");
     for (size_t i = 0; i < n; i++) TN_TRY(print_runner(c, &r[i], &r[0], (int)rounds));
 done:
     for (size_t i = 0; i < n; i++) tn_session_close(&r[i].session);

@@ -1,10 +1,9 @@
 /* A model's training step. The session is opened before anything is measured: a wrong key should not have to wait. */
-#include "cli/bench/bench_model.h"
+#include "cli/bench/bench_print.h"
 
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "cli/bench/bench_print.h"
 #include "report/bench/timing.h"
 #include "report/trace.h"
 #include "train/trainer/inputs.h"
@@ -99,7 +98,7 @@ static tn_status time_parts(tn_cli *c, tn_session *s, const tn_ceilings *m, doub
     tn_store_zero_grad(tn_trainer_store(s->trainer));
     if (n > MOST_ROWS) n = MOST_ROWS;
     for (size_t i = 0; i < n; i++)
-        rows[i] = (part){ region[i].region[0] ? region[i].region : "(the rest)", region[i].forward_ms,
+        rows[i] = (part){ region[i].region[0] ? region[i].region : "(other)", region[i].forward_ms,
                           region[i].backward_ms, region[i].flops, 0 };
     if (regions) TN_RETURN_IF(print_parts(c, "region", rows, n, m, peak));
     for (size_t i = 0; i < n_ops; i++)
@@ -133,7 +132,7 @@ static tn_status print_memory(tn_cli *c, const char *name, const tn_session *s, 
     if (c->json)
         return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f}", "name", name, "group", "memory", "value", plan,
                                         "unit", "bytes", "measured", took));
-    fprintf(c->out, "%-6s %-29s %9.2f GB planned, %.2f GB taken\n", "memory", name, plan / 1e9, took / 1e9);
+    fprintf(c->out, "%-6s %-29s %9.2f GB planned, %.2f GB used\n", "memory", name, plan / 1e9, took / 1e9);
     return TN_OK;
 }
 
@@ -196,7 +195,7 @@ static tn_status print_trace(tn_cli *c, const char *name, const tn_trace *t, dou
             "the trace\n",
             name, TRACED_STEPS, t->kernel_s, wall_s, 100 * kernel, 100 * busy, step_ms);
     fprintf(c->out,
-            "       %zu kernels and %zu copies a step; longest time without either %.3f ms; the host waited for the "
+            "       %zu kernels and %zu copies a step; longest gap %.3f ms; the host waited for the "
             "device %zu times,\n"
             "       and %zu times for a step queued earlier\n",
             t->kernels / TRACED_STEPS, t->copies / TRACED_STEPS, 1e3 * t->gap_s, t->waits, t->event_waits);
@@ -229,7 +228,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     TN_RETURN_IF(tn_args_number(&c->args, "seconds", 0.001, 3600, &seconds));
     if (!gpu && tn_args_flag(&c->args, "trace"))
         return tn_error(TN_USAGE,
-                        "--trace is of a GPU, and the model runs on the CPU: set device=cuda, or take --by-op");
+                        "--trace needs a GPU, and the model runs on the CPU: set device=cuda, or use --by-op");
     if (!m->threads)
         TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), m));
     fill_tokens(s);
@@ -265,9 +264,14 @@ static tn_status bench_prototype(tn_cli *c, int threads, tn_ceilings *m)
     return st;
 }
 
-tn_status tn_bench_model(tn_cli *c, const char *target, int threads)
+tn_status tn_bench_model(tn_cli *c)
 {
     static const char *const none[] = { NULL };
+    const char *target = tn_args_positional(&c->args, 0), *lengths = tn_args_value(&c->args, "lengths");
+    int threads;
+    TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
+    TN_RETURN_IF(tn_bench_threads(c, &threads));
+    if (lengths) return tn_bench_lengths(c, target, lengths);
     tn_session s = { 0 };
     tn_ceilings m = { 0 };
     const size_t idle = gpu_taken();

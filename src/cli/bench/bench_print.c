@@ -70,7 +70,7 @@ static tn_status print_ceilings(tn_cli *c, const tn_ceilings *m, const char *whe
 tn_status tn_bench_ceilings(tn_cli *c, tn_device device, int threads, tn_ceilings *out)
 {
     TN_RETURN_IF(device == TN_CPU ? tn_ceilings_measure(threads, out) : tn_ceilings_gpu(out));
-    return print_ceilings(c, out, "measured now; % is of the one that bounds");
+    return print_ceilings(c, out, "measured now; %: of the peak that bounds the row");
 }
 
 tn_status tn_bench_ceilings_again(tn_cli *c, tn_device device, const tn_ceilings *before, int above, double highest)
@@ -80,9 +80,8 @@ tn_status tn_bench_ceilings_again(tn_cli *c, tn_device device, const tn_ceilings
     TN_RETURN_IF(print_ceilings(c, &after, "measured again after the rows"));
     if (!above || c->json) return TN_OK;
     fprintf(c->out,
-            "! %d row%s ran above the ceiling measured before (highest %.0f %%): the clock changes with load and "
-            "power, so take\n"
-            "  the better of both measurements as the ceiling, and such rows as at it\n",
+            "! %d row%s exceeded the peak measured before (highest %.0f %%): clocks change with load and power;\n  "
+            "take the higher of the two measurements as the peak\n",
             above, above > 1 ? "s" : "", 100 * highest);
     return TN_OK;
 }

@@ -10,6 +10,10 @@ void tn_bench_print_row(void *cli, const tn_bench_row *r); /* for tn_bench.row *
 tn_status tn_bench_ceilings(tn_cli *c, tn_device device, int threads, tn_ceilings *out);
 /* Measured again after the rows, whose highest part of a ceiling was `highest`, and printed with what that says of rows above it. */
 tn_status tn_bench_ceilings_again(tn_cli *c, tn_device device, const tn_ceilings *before, int above, double highest);
+/* --threads; 0 where it is not given. */
+tn_status tn_bench_threads(const tn_cli *c, int *out);
+/* MODEL --lengths=A,B: time per token at several sequence lengths, the tokens of a step the same. */
+tn_status tn_bench_lengths(tn_cli *c, const char *target, const char *lengths);
 /* "812.3 GFLOP/s", in TFLOP/s where there are many; "-" where nobody knows how many operations it took (NaN). */
 const char *tn_bench_rate_text(double gflops, char buf[24]);
 

@@ -1,11 +1,6 @@
 /* tenon bench: the ceilings of the machine, and kernels or a model as a part of them, in one run of at most 45 seconds. */
 #include "backend/backend.h"
-#include "cli/bench/bench_decode.h"
-#include "cli/bench/bench_lengths.h"
-#include "cli/bench/bench_model.h"
 #include "cli/bench/bench_print.h"
-#include "cli/bench_w2.h"
-#include "cli/cli.h"
 #include "train/run/session.h"
 
 #include <stdlib.h>
@@ -30,10 +25,10 @@ typedef struct rows {
 static tn_status read_device(const char *text, const rows *r, tn_bench *b)
 {
     if (strcmp(text, "cpu") != 0 && strcmp(text, "cuda") != 0 && strcmp(text, "auto") != 0)
-        return tn_error(TN_USAGE, "device=%.40s: take cpu, cuda or auto", text);
+        return tn_error(TN_USAGE, "device=%.40s: choose cpu, cuda or auto", text);
     if (strcmp(text, "cpu") == 0) return TN_OK;
     if (r->gru && !r->gemm && strcmp(text, "cuda") == 0)
-        return tn_error(TN_USAGE, "device=cuda: gru is measured on the CPU alone: leave it out");
+        return tn_error(TN_USAGE, "device=cuda: gru runs on the CPU only: remove it");
     if (tn_backend_get(TN_CUDA)) b->device = TN_CUDA;
     else if (strcmp(text, "cuda") == 0) return TN_USAGE; /* tn_backend_get has said why */
     return TN_OK;
@@ -44,7 +39,7 @@ static tn_status read_setting(const char *text, const rows *r, tn_bench *b)
     if (strncmp(text, "device=", 7) == 0) return read_device(text + 7, r, b);
     if ((r->relax || (r->gru && !r->gemm)) && strcmp(text, "compute=bf16") == 0) b->bf16 = true;
     else if (r->relax && strncmp(text, "dim=", 4) == 0) return read_dim(text + 4, &b->dim);
-    else return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", text);
+    else return tn_error(TN_USAGE, "%s: only a model takes settings, `tenon bench MODEL key=value`", text);
     return TN_OK;
 }
 
@@ -81,30 +76,23 @@ static tn_status bench_rows(tn_cli *c, const rows *r, int threads)
     return tn_bench_ceilings_again(c, b.device, &b.ceilings, p.above, p.highest);
 }
 
+tn_status tn_bench_threads(const tn_cli *c, int *out)
+{
+    int64_t n = 0;
+    TN_RETURN_IF(tn_args_whole(&c->args, "threads", 1, 256, &n));
+    *out = (int)n;
+    return TN_OK;
+}
+
 tn_status tn_cmd_bench(tn_cli *c)
 {
-    const char *what = tn_args_positional(&c->args, 0), *threads = tn_args_value(&c->args, "threads");
-    const bool decode = what && strcmp(what, "decode") == 0;
-    if (!decode) TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    if (threads) n = strtol(threads, NULL, 10);
-    if (n < 1 || n > 256) return tn_error(TN_USAGE, "--threads takes a number from 1 to 256");
-    if (decode) return tn_bench_decode(c, threads ? (int)n : 0);
-    if (tn_args_value(&c->args, "contexts") || tn_args_value(&c->args, "batch"))
-        return tn_error(
-            TN_USAGE,
-            "--contexts and --batch go with decode, `tenon bench decode ten gpt --contexts=1024..8192 --batch=1,64`");
-    if (tn_args_value(&c->args, "lengths")) {
-        if (!what) return tn_error(TN_USAGE, "--lengths goes with a model, `tenon bench MODEL --lengths=2048,131072`");
-        return tn_bench_lengths(c, what, tn_args_value(&c->args, "lengths"));
-    }
-    if (what && strcmp(what, "w2") == 0) return tn_bench_w2(c, threads ? (int)n : 1);
-    if (tn_args_value(&c->args, "only"))
-        return tn_error(TN_USAGE, "--only goes with w2, `tenon bench w2 --only=full,early`");
+    const char *what = c->sub ? c->sub->name : NULL;
+    int threads;
+    TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
+    TN_RETURN_IF(tn_bench_threads(c, &threads));
     const rows r = { .gemm = !what || strcmp(what, "gemm") == 0,
                      .ops = !what || strcmp(what, "ops") == 0,
                      .gru = !what || strcmp(what, "gru") == 0,
                      .relax = what && strcmp(what, "relax") == 0 };
-    const bool model = !r.gemm && !r.ops && !r.gru && !r.relax;
-    return model ? tn_bench_model(c, what, threads ? (int)n : 0) : bench_rows(c, &r, (int)n);
+    return bench_rows(c, &r, threads ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN));
 }

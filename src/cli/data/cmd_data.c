@@ -11,7 +11,7 @@ void tn_data_keys(FILE *f)
 {
     tn_settings *st = NULL;
     if (tn_prepare_settings(&st) != TN_OK) return; /* help without them is better than none */
-    fputs("\nkeys of prepare (inspect takes format, doc_sep and text_key):\n", f);
+    fputs("\nsettings of prepare (inspect takes format, doc_sep and text_key):\n", f);
     for (size_t i = 0; i < tn_settings_count(st); i++) {
         char key[64];
         const tn_setting *row = tn_settings_row_at(st, i);
@@ -43,16 +43,15 @@ static tn_status describe(tn_cli *c, const char *dir, const tn_prepare_report *r
 {
     tn_dataset *d = NULL;
     TN_RETURN_IF(tn_dataset_open(dir, NULL, &d));
-    if (r->up_to_date) fprintf(c->err, "%s is up to date: the same inputs and settings made it\n", dir);
+    if (r->up_to_date) fprintf(c->err, "%s is up to date: same inputs and settings\n", dir);
     else
         fprintf(c->err, "prepared %zu file%s, %.1f MB, in %.1f s (%.1f MB/s)\n", r->files, r->files == 1 ? "" : "s",
                 (double)r->input_bytes / 1e6, r->seconds,
                 (double)r->input_bytes / 1e6 / (r->seconds > 0 ? r->seconds : 1e-9));
     if (r->skipped)
-        fprintf(c->err, "note: %zu file%s in the folders had names we do not read\n", r->skipped,
-                r->skipped == 1 ? "" : "s");
+        fprintf(c->err, "note: skipped %zu file%s of unknown type\n", r->skipped, r->skipped == 1 ? "" : "s");
     if (tn_dataset_count(d, TN_VALID).documents == 0)
-        fprintf(c->err, "note: no documents for validation: there are few of them; name valid=FILE, a doc_sep, or a "
+        fprintf(c->err, "note: the validation split is empty, there are few documents: set valid=FILE, doc_sep or a "
                         "larger valid_frac\n");
     TN_RETURN_IF(tn_data_emit_text(c, "dataset", dir));
     TN_RETURN_IF(tn_data_emit_text(c, "up_to_date", r->up_to_date ? "yes" : "no"));
@@ -61,7 +60,7 @@ static tn_status describe(tn_cli *c, const char *dir, const tn_prepare_report *r
     return s;
 }
 
-static tn_status prepare(tn_cli *c)
+tn_status tn_data_prepare(tn_cli *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
@@ -86,12 +85,4 @@ static tn_status prepare(tn_cli *c)
 done:
     tn_settings_free(st);
     return s;
-}
-
-tn_status tn_cmd_data(tn_cli *c)
-{
-    const char *word = tn_args_positional(&c->args, 0);
-    if (word && strcmp(word, "prepare") == 0) return prepare(c);
-    if (word && strcmp(word, "inspect") == 0) return tn_data_inspect(c);
-    return tn_error(TN_USAGE, "data needs a word: tenon data prepare FILE ... out=DIR, or tenon data inspect PATH");
 }

@@ -66,7 +66,7 @@ static tn_status inspect_dataset(tn_cli *c, const char *path)
     TN_TRY(tn_lengths_print(c, &h, "tokens"));
     if (h.n) TN_TRY(show_first(c, d));
     if (tn_args_flag(&c->args, "verify")) {
-        if (!c->json) fputs("verified: every hash, table and token is right\n", c->out);
+        if (!c->json) fputs("verified: all hashes, tables and tokens are valid\n", c->out);
         TN_TRY(tn_data_emit_text(c, "verified", "yes"));
     }
 done:
@@ -108,7 +108,7 @@ static tn_status inspect_array(tn_cli *c, const tn_input *in)
         fprintf(c->out, "%s: an array (%s), samples of", in->path, tn_format_name(in->format));
         for (int r = 0; r < i.rank; r++) fprintf(c->out, "%s%lld", r ? "x" : " ", (long long)i.dims[r]);
         fprintf(c->out, "%s numbers", i.rank ? "" : " 1");
-        if (i.rows >= 0) fprintf(c->out, ", %lld of them", (long long)i.rows);
+        if (i.rows >= 0) fprintf(c->out, ", %lld samples", (long long)i.rows);
         fputc('\n', c->out);
     }
     TN_RETURN_IF(tn_data_emit_text(c, "kind", tn_format_name(in->format)));
@@ -128,7 +128,7 @@ static tn_status inspect_tokens(tn_cli *c, const tn_input *in)
     const bool narrow = head[0] == 20240520, wide = head[0] == 20240801;
     const uint64_t n = narrow || wide ? (uint64_t)(head[2] < 0 ? 0 : head[2]) : in->bytes / 2;
     const char *what = narrow ? "llm.c, uint16" : wide ? "llm.c, uint32" : "no header: uint16 as nanoGPT writes them";
-    if (!c->json) fprintf(c->out, "%s: tokens (%s), %llu of them\n", in->path, what, (unsigned long long)n);
+    if (!c->json) fprintf(c->out, "%s: %llu tokens (%s)\n", in->path, (unsigned long long)n, what);
     TN_RETURN_IF(tn_data_emit_text(c, "kind", what));
     return tn_data_emit(c, "tokens", n, "tokens");
 }
@@ -175,7 +175,8 @@ static tn_status inspect_raw(tn_cli *c, const char *path)
     if (kind == TN_KIND_TEXT) {
         for (size_t i = 1; i < in.n; i++)
             if (tn_format_kind(in.v[i].format) != TN_KIND_TEXT)
-                TN_FAIL(TN_USAGE, "%.640s holds files of several kinds: inspect them one by one, or say format=", path);
+                TN_FAIL(TN_USAGE,
+                        "%.640s contains files of several kinds: inspect them one by one, or set format=", path);
         TN_TRY(inspect_text(c, &in, st));
     } else
         for (size_t i = 0; i < in.n; i++)

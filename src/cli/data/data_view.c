@@ -35,7 +35,7 @@ tn_status tn_lengths_print(tn_cli *c, const tn_lengths *h, const char *unit)
     if (h->n == 0) return TN_OK;
     for (int i = 0; i < 64; i++) most = h->bucket[i] > most ? h->bucket[i] : most;
     if (!c->json)
-        fprintf(c->out, "lengths of documents: %llu to %llu %s, mean %.1f\n", (unsigned long long)h->least,
+        fprintf(c->out, "document lengths: %llu to %llu %s, mean %.1f\n", (unsigned long long)h->least,
                 (unsigned long long)h->most, unit, (double)h->sum / (double)h->n);
     TN_RETURN_IF(tn_data_emit(c, "length_least", h->least, unit));
     TN_RETURN_IF(tn_data_emit(c, "length_most", h->most, unit));
@@ -65,7 +65,7 @@ static tn_status print_split(tn_cli *c, const tn_dataset *d, tn_data_split k)
         fprintf(c->out, "%-6s %s documents, %s tokens", tn_data_split_names[k], tn_count_text((double)n.documents, a),
                 tn_count_text((double)n.tokens, b));
         if (n.text_bytes)
-            fprintf(c->out, ", %sB of text (%.3f bytes a token)", tn_count_text((double)n.text_bytes, t),
+            fprintf(c->out, ", %sB of text (%.3f bytes per token)", tn_count_text((double)n.text_bytes, t),
                     (double)n.text_bytes / (double)n.tokens);
         fputc('\n', c->out);
     }
@@ -84,7 +84,7 @@ tn_status tn_data_print(tn_cli *c, const char *path, const tn_dataset *d)
     const bool arrays = i->kind == TN_SHARD_ARRAYS;
     if (!c->json) {
         fprintf(c->out, "%s: %s", path,
-                i->is_raw ? "raw text, a token is a byte"
+                i->is_raw ? "raw text, byte tokens"
                 : arrays  ? "prepared arrays"
                           : "prepared tokens");
         if (arrays) {
@@ -93,7 +93,7 @@ tn_status tn_data_print(tn_cli *c, const char *path, const tn_dataset *d)
             fprintf(c->out, "%s %s, %lld classes\n", i->rank ? "" : " 1", tn_item_name(i->item), (long long)i->classes);
         } else {
             const char *name = strrchr(i->tokenizer, '/') ? strrchr(i->tokenizer, '/') + 1 : i->tokenizer;
-            fprintf(c->out, ", vocabulary %lld (%s), %s%s\n", (long long)i->vocab, *name ? name : "tokenizer not known",
+            fprintf(c->out, ", vocabulary %lld (%s), %s%s\n", (long long)i->vocab, *name ? name : "unknown tokenizer",
                     tn_item_name(i->item), i->eot >= 0 ? ", documents begin with an end-of-text token" : "");
         }
     }

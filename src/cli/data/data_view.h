@@ -17,6 +17,5 @@ tn_status tn_data_print(tn_cli *c, const char *path, const tn_dataset *d);
 /* {"name":NAME,"value":VALUE,"unit":UNIT} with --json; nothing without. */
 tn_status tn_data_emit(tn_cli *c, const char *name, uint64_t value, const char *unit);
 tn_status tn_data_emit_text(tn_cli *c, const char *name, const char *text);
-tn_status tn_data_inspect(tn_cli *c);
 
 #endif

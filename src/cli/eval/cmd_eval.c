@@ -25,7 +25,7 @@ static tn_status find_run(const char *target, char run[TN_PATH_BYTES])
         TN_RETURN_IF(tn_path_join(run, "config.yaml", path, sizeof path));
         if (access(path, F_OK) == 0) return TN_OK;
     }
-    return tn_error(TN_BAD_FILE, "%.640s is no run: there is no config.yaml in it (`tenon train` makes runs)", target);
+    return tn_error(TN_BAD_FILE, "%.640s is not a run: it has no config.yaml (`tenon train` makes runs)", target);
 }
 
 /* What the target says of its settings: a run by its config.yaml, a file of weights by words. */
@@ -52,7 +52,7 @@ static tn_status sort_overrides(const tn_args *a, const char **settings, size_t 
         if (strncmp(o, "split=", 6) != 0) settings[(*n)++] = o;
         else if (strcmp(o + 6, "test") == 0) *split = TN_TEST;
         else if (strcmp(o + 6, "valid") == 0) *split = TN_VALID;
-        else return tn_error(TN_USAGE, "%.80s: the splits are valid and test", o);
+        else return tn_error(TN_USAGE, "%.80s: choose valid or test", o);
     }
     return TN_OK;
 }
@@ -102,8 +102,8 @@ static tn_status check_split(const tn_session *s, tn_data_split split)
     const char *name = tn_data_split_names[split];
     if (tn_session_count(s, split) > 0) return TN_OK;
     if (s->model->records && s->source.epoch_batches && !tn_settings_text(s->settings, "task.name")[0])
-        return tn_error(TN_USAGE, "the data of model %s have no %s split: have its records hold out some",
-                        s->model->name, name);
+        return tn_error(TN_USAGE, "the data of model %s have no %s split: hold out some of its records", s->model->name,
+                        name);
     if (s->source.epoch_batches)
         return tn_error(TN_USAGE, "the task %s has no %s split: train with task.%s_frac larger than 0",
                         tn_settings_text(s->settings, "task.name"), name, name);
@@ -114,7 +114,7 @@ static tn_status check_split(const tn_session *s, tn_data_split split)
 static tn_status emit_play(tn_cli *c, const char *target, const tn_metric_row *own, const tn_source_play *p)
 {
     if (!c->json) {
-        fprintf(c->out, "%s, likeliest actions: mean %s %.1f +-%.1f over %lld episodes\n", target, own->name, p->mean,
+        fprintf(c->out, "%s, greedy actions: mean %s %.1f +-%.1f over %lld episodes\n", target, own->name, p->mean,
                 p->deviation, (long long)p->episodes);
         return TN_OK;
     }
@@ -142,7 +142,8 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     TN_RETURN_IF(tn_cli_warn(c, note));
     if (e->view && !s->source.text)
         return tn_error(
-            TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text",
+            TN_USAGE,
+            "%.640s is trained on samples: --positions, --contexts, --effective and --spectrum need a model of text",
             target);
     if (!s->source.play) TN_RETURN_IF(check_split(s, split));
     tn_ckpt_seen seen = tn_ckpt_look(checkpoint);

@@ -267,9 +267,9 @@ static void print_receptive_field(const tn_eval *e, const tn_receptive_field *r)
 {
     FILE *f = e->c->out;
     char loss[24], more[24], error[24];
-    fprintf(f, "%s, %s: the same %lld tokens of %lld windows in %lld documents\n", e->target, split_name(e),
+    fprintf(f, "%s, %s: loss on the same %lld tokens from %lld windows of %lld documents\n", e->target, split_name(e),
             (long long)r->targets, (long long)r->windows, (long long)r->documents);
-    fprintf(f, "%12s %9s %12s %8s\n", "last tokens", "nats", "more than all", "+-");
+    fprintf(f, "%12s %9s %12s %8s\n", "last tokens", "nats", "above full", "+-");
     for (size_t i = 0; i < r->n; i++)
         fprintf(f, "%12lld %9s %12s %8s\n", (long long)r->row[i].given, number_text(loss, "%.4f", r->row[i].loss),
                 number_text(more, "%+.4f", r->row[i].more), number_text(error, "%.4f", r->row[i].error));
@@ -279,7 +279,7 @@ static void print_receptive_field(const tn_eval *e, const tn_receptive_field *r)
     fprintf(f, "effective context: %lld tokens (within %g nats of %lld)\n", (long long)r->effective,
             TN_RECEPTIVE_FIELD_TOLERANCE, (long long)r->row[r->n - 1].given);
     if (error_at(r) > TN_RECEPTIVE_FIELD_TOLERANCE)
-        fprintf(f, "the difference there is known to +-%.3f only: --tokens=N scores more than %lld\n", error_at(r),
+        fprintf(f, "the standard error there is %.3f: --tokens=N evaluates more than %lld tokens\n", error_at(r),
                 (long long)r->targets);
 }
 

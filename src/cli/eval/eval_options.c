@@ -38,18 +38,14 @@ tn_status tn_eval_read(tn_cli *c, tn_eval *out)
     for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
         if (!tn_args_flag(a, views[i].flag)) continue;
         if (e.view)
-            return tn_error(
-                TN_USAGE,
-                "--positions, --contexts, --effective and --spectrum are views of their own: ask for one at a time");
+            return tn_error(TN_USAGE, "--positions, --contexts, --effective and --spectrum conflict: choose one");
         e.view = views[i].view;
         if (views[i].value) TN_RETURN_IF(read_number(views[i].value, tn_args_value(a, views[i].flag), &e.context));
     }
     if (e.view == TN_EVAL_CONTEXTS) TN_RETURN_IF(tn_context_list_read(tn_args_value(a, "contexts"), &e.contexts));
     TN_RETURN_IF(read_number(&rows[2], tn_args_value(a, "tokens"), &e.tokens));
     if (e.view == TN_EVAL_LOSS && (e.csv || e.svg || e.tokens))
-        return tn_error(
-            TN_USAGE,
-            "--csv, --svg and --tokens belong to --positions, --contexts, --effective or --spectrum: name one of them");
+        return tn_error(TN_USAGE, "--csv, --svg and --tokens need --positions, --contexts, --effective or --spectrum");
     *out = e;
     return TN_OK;
 }

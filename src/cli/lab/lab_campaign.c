@@ -58,6 +58,14 @@ void tn_campaign_crew(const tn_study_plan *p, tn_device device, int workers, int
     k->workers = workers ? workers : device == TN_CUDA ? 1 : (int)((cores + k->lanes - 1) / k->lanes);
 }
 
+tn_status tn_lab_objects(tn_cli *c, size_t first)
+{
+    c->asked.add = ""; /* model=PATH would be every side's: a path alone only lets the study have it */
+    for (size_t i = first; i < c->args.positional_n; i++)
+        if (!tn_word_asks(c->args.positional[i])) return tn_args_expect(&c->args, 0, i);
+    return TN_OK;
+}
+
 const char *tn_campaign_crew_text(const tn_campaign *k, char buf[64])
 {
     const int n = snprintf(buf, 64, "%d worker%s", k->workers, k->workers == 1 ? "" : "s");
@@ -153,7 +161,7 @@ static const char *last_words(process *p)
     if (error) error += 7;
     else error = p->said;
     error[strcspn(error, "\n")] = 0;
-    return error[0] ? error : "it ended without a word";
+    return error[0] ? error : "it died without an error message";
 }
 
 /* --- all of them ------------------------------------------------------------------------------------------------------ */
@@ -200,8 +208,7 @@ static tn_status bury(crew *w, process *p, int how)
     if (w->stopping) return TN_OK;
     w->k->deaths++;
     if (++w->fruitless < FRUITLESS) return start(w, p);
-    snprintf(text, sizeof text,
-             "%d workers in a row were ended by signals (the last by %d, %s) and no trial was finished meanwhile",
+    snprintf(text, sizeof text, "%d workers in a row were killed by signals (the last by %d, %s) and no trial finished",
              FRUITLESS, WTERMSIG(how), strsignal(WTERMSIG(how)));
     keep_error(w, TN_INTERNAL, text);
     ask_all(w, SIGTERM);
@@ -251,7 +258,7 @@ static tn_status end_overdue(crew *w, double now)
         bool lost;
         seen[i] = (held){ c->trial, c->attempt, since_of(w, c, now) };
         if (now - seen[i].since < 1.5 * p->trial_seconds + GRACE_S || !is_ours(w, run[i].pid)) continue;
-        snprintf(text, sizeof text, "trial_seconds: %g; it did not stop, and its worker was ended", p->trial_seconds);
+        snprintf(text, sizeof text, "trial_seconds: %g; it did not stop, and its worker was killed", p->trial_seconds);
         const tn_ending e = {
             .state = TN_TRIAL_TIMEOUT, .seconds = NAN, .parameters = NAN, .seed = c->seed, .error = text
         };

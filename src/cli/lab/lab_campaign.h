@@ -42,11 +42,8 @@ tn_status tn_lab_watch_look(tn_lab_watch *w, bool now, int64_t *ended);
 void tn_lab_watch_end(tn_lab_watch *w); /* takes NULL */
 
 /* Positional words from `first` on are shared objects (./cell.so) that the study's file or database may load; anything else is refused. */
-tn_status tn_lab_objects(const tn_cli *c, size_t first);
+tn_status tn_lab_objects(tn_cli *c, size_t first);
 
-/* The words of `tenon lab`. */
-tn_status tn_lab_run(tn_cli *c);
-tn_status tn_lab_work(tn_cli *c);
 /* --plan: opens and times these sides; trials: of each. */
 tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, tn_side_set sides, int workers,
                       int lanes);

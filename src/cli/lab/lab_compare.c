@@ -115,8 +115,7 @@ static tn_status judge(tn_cli *c, tn_lab *lab, const tn_study *s, const request 
     TN_RETURN_IF(tn_compare_pick(s, lab, r->sides, r->top, arena, &k)); /* the same again: the search has not gone on */
     if (!c->json)
         fprintf(c->out,
-                "%s of the test part; a side is spoken for by that of its %lld best points that does best on the "
-                "validation part\n",
+                "%s on the test split; each side is represented by its best point on validation, of its top %lld\n",
                 s->objectives[0].name, (long long)((int64_t)r->top < s->planned ? (int64_t)r->top : s->planned));
     if (tn_args_value(&c->args, "against")) return tn_lab_standings(c, lab, s, &k, r->effect, arena);
     TN_RETURN_IF(tn_compare_judge(s, lab, &k, r->effect, arena, &v, &n));
@@ -150,13 +149,13 @@ static tn_status can_answer(tn_cli *c, const tn_study *s, const tn_study_plan *p
         tn_side_set without = 0;
         for (size_t i = 0; i < p->n_sides; i++)
             without |= (tn_side_set)(tn_side_in(r->sides, i) && !tn_side_in(k->sides, i)) << i;
-        fprintf(c->err, "note    left out, without a trial that is done: %s\n",
-                tn_side_set_text(p, without, names, sizeof names));
+        fprintf(c->err, "note    skipped, no finished trial: %s\n", tn_side_set_text(p, without, names, sizeof names));
     }
     if (tn_args_value(&c->args, "against")) return tn_lab_standings_ask(c, s, k, &against, &asked);
     if (n >= 2) return TN_OK;
     return tn_error(TN_USAGE,
-                    "a comparison needs two sides, and %s alone is there: run others first, or name more in --sides",
+                    "a comparison needs two sides with finished trials, and only %s has one: run others first, or add "
+                    "them to --sides",
                     tn_side_set_text(p, k->sides, names, sizeof names));
 }
 
@@ -172,7 +171,7 @@ static tn_status run_again(tn_cli *c, tn_lab_view *v, const tn_study_plan *plan,
     TN_RETURN_IF(enqueue(v->lab, v->study, plan, &k, r->seeds, arena, &points));
     tn_campaign run = { .plan = plan, .lab = v->lab, .study = v->study->id, .compare = true, .sides = k.sides };
     tn_campaign_crew(plan, device, r->workers, r->lanes, &run);
-    fprintf(c->err, "compare %s: %zu points on %zu common seeds; %s   (the same command goes on)\n", v->study->name,
+    fprintf(c->err, "compare %s: %zu points on %zu common seeds; %s   (rerun this command to resume)\n", v->study->name,
             points, r->seeds, tn_campaign_crew_text(&run, crew));
     return tn_campaign_run(c, &run);
 }

@@ -62,8 +62,7 @@ static tn_status put_parting(tn_cli *c, tn_lab *lab, const tn_trial *const t[2])
             s = put_line(c, "parting", what, tn_lab_number(x, a), tn_lab_number(y, b));
             found = true;
         }
-    if (s == TN_OK && n && !found && !c->json)
-        fprintf(c->out, "their curves are the same, bit by bit, for %zu evaluations\n", n);
+    if (s == TN_OK && n && !found && !c->json) fprintf(c->out, "the curves are bit-identical for %zu evaluations\n", n);
     tn_arena_free(&arena);
     return s;
 }

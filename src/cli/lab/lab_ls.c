@@ -22,7 +22,7 @@ static void put_running(tn_cli *c, const tn_study *s, size_t side)
         if (t->side != (int)side || t->state != TN_TRIAL_RUNNING || t->kind == TN_TRIAL_COMPARE || n++ >= SHOWN)
             continue;
         tn_trial_name(s, t, name, sizeof name);
-        fprintf(c->out, "%s%s", n == 1 ? "; runs " : ", ", name);
+        fprintf(c->out, "%s%s", n == 1 ? "; running " : ", ", name);
     }
     if (n > SHOWN) fprintf(c->out, " and %zu more", n - SHOWN);
 }
@@ -91,7 +91,10 @@ tn_status tn_lab_ls(tn_cli *c)
     const char *what = tn_args_positional(&c->args, 2);
     if (what) {
         if (strcmp(what, "trials") != 0)
-            return tn_error(TN_USAGE, "lab ls DB %.32s: say `trials` or nothing (--study=NAME names a study)", what);
+            return tn_error(
+                TN_USAGE,
+                "unexpected argument %.32s: use `lab ls DB` or `lab ls DB trials` (--study=NAME chooses a study)",
+                what);
         TN_RETURN_IF(tn_lab_view_open(c, 0, 1, &v));
         tn_lab_table_head(c, v.study);
         for (size_t i = 0; s == TN_OK && i < v.study->n; i++) s = tn_lab_table_row(c, v.study, &v.study->trials[i]);
@@ -220,9 +223,9 @@ static void put_trial(tn_cli *c, const tn_study *s, const tn_trial *t)
     char name[128], number[24];
     const tn_space *space = &s->sides[t->side].space;
     tn_trial_name(s, t, name, sizeof name);
-    fprintf(c->out, "trial       %s of study %s, %s, seed %llu, begun %d time%s", name, s->name,
+    fprintf(c->out, "trial       %s of study %s, %s, seed %llu, started %d time%s", name, s->name,
             tn_trial_state_name(t->state), (unsigned long long)t->seed, t->attempt, t->attempt == 1 ? "" : "s");
-    if (isfinite(t->seconds)) fprintf(c->out, ", worked %.1f s", t->seconds);
+    if (isfinite(t->seconds)) fprintf(c->out, ", %.1f s of work", t->seconds);
     fputc('\n', c->out);
     if (t->error && t->error[0]) fprintf(c->out, "error       %s\n", t->error);
     for (size_t k = 0; k < s->n_objectives; k++)

@@ -76,7 +76,7 @@ tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t
     TN_RETURN_IF(tn_shared_new(&h.shared));
     if (!c->json)
         fprintf(c->out, "%-12s %7s %11s %10s %8s %9s %9s %9s  %s\n", "side", "trials", "parameters", "tokens", "steps",
-                "memory", "s/step", "s/trial", p->parameters ? "equal by" : "");
+                "memory", "s/step", "s/trial", p->parameters ? "width" : "");
     for (size_t i = 0; i < p->n_sides && s == TN_OK; i++)
         if (tn_side_in(sides, i)) s = probe_side(&k, &h, i, trials);
     tn_seat_free(&h.seat);
@@ -85,9 +85,9 @@ tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t
     tn_campaign_crew(p, k.device, workers, lanes, &crew);
     const double at_once = k.device == TN_CUDA ? 1 : crew.workers * crew.lanes; /* lanes on a GPU share it */
     fprintf(c->out, "%lld trials, ", (long long)k.trials);
-    if (isnan(k.seconds)) fputs("time not known: environments are not played for a plan\n", c->out);
+    if (isnan(k.seconds)) fputs("time unknown: environments are not run for a plan\n", c->out);
     else
-        fprintf(c->out, "about %.3g minutes with %s where nothing else runs\n", k.seconds / 60 / at_once,
+        fprintf(c->out, "about %.3g minutes with %s on an idle machine\n", k.seconds / 60 / at_once,
                 tn_campaign_crew_text(&crew, text));
     return TN_OK;
 }

@@ -39,7 +39,7 @@ void tn_lab_quoted_line(tn_cli *c, const tn_study *s, size_t side)
         any = true;
     }
     if (q->front) fprintf(c->out, "%s front of %lld", any ? "," : "", (long long)q->front);
-    fprintf(c->out, "%s\n", any || q->front ? "" : " nothing of this side");
+    fprintf(c->out, "%s\n", any || q->front ? "" : " nothing for this side");
 }
 
 static json_t *values_json(const tn_study *s, const double *y)
@@ -120,7 +120,7 @@ static void put_sides(tn_cli *c, const tn_study *s, const tn_against_published *
             put_pair(c, bound_of(s, i, k), s->published->sides[i].best[k], ours_of(b, i, k));
         fputc('\n', c->out);
     }
-    static const char *const rows[] = { "points of the front", "not dominated", "hours of trials", "hypervolume" };
+    static const char *const rows[] = { "points on the front", "not dominated", "hours of trials", "hypervolume" };
     for (int r = 0; r < 4; r++) {
         fprintf(c->out, "%-20s", rows[r]);
         for (size_t i = 0; i < s->n_sides; i++) {
@@ -140,7 +140,7 @@ static void put_winner(tn_cli *c, const tn_study *s, const tn_against_published 
     fprintf(c->out, "winner      theirs %s; ours by their rule %s (%s), by hypervolume %s\n",
             side_name(s, s->published->winner), side_name(s, b->winner), b->decided, side_name(s, b->larger));
     fputs(
-        "            (the rule rewards large fronts; `tenon lab compare` decides on common seeds and the test part)\n",
+        "            (the rule favours large fronts; `tenon lab compare` decides on common seeds and the test split)\n",
         c->out);
 }
 
@@ -150,7 +150,7 @@ static void put_points(tn_cli *c, const tn_study *s, const tn_against_published 
     if (!b->n_points) return;
     fprintf(c->out, "\n%-14s", "theirs");
     for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12.12s", s->objectives[k].name);
-    fputs("  settings; below each ours: the best that has no more parameters\n", c->out);
+    fputs("  settings; below each, our best with no more parameters\n", c->out);
     for (size_t i = 0; i < b->n_points; i++) {
         const tn_against_published_point *p = &b->points[i];
         fprintf(c->out, "%-14.14s", side_name(s, (int)p->side));

@@ -25,10 +25,9 @@ static tn_status database(const tn_cli *c, const tn_study_plan *p, const char *f
     const char *db = tn_args_value(&c->args, "db") ? tn_args_value(&c->args, "db") : p->db;
     const char *dot = strrchr(file, '.'), *slash = strrchr(file, '/');
     if (db && db == p->db && !tn_path_is_below(db)) /* a file from others does not choose what is written to */
-        return tn_error(
-            TN_USAGE,
-            "db: %.300s says %.300s, which is not below the current directory: type --db=%.300s if you mean it", file,
-            db, db);
+        return tn_error(TN_USAGE,
+                        "db: %.300s names %.300s, outside the current directory: pass --db=%.300s to allow it", file,
+                        db, db);
     const int stem = dot && (!slash || dot > slash) ? (int)(dot - file) : (int)strlen(file);
     const int n = db ? snprintf(out, TN_PATH_BYTES, "%s", db) : snprintf(out, TN_PATH_BYTES, "%.*s.db", stem, file);
     return n > 0 && n < TN_PATH_BYTES ? TN_OK : tn_error(TN_USAGE, "the path of the database is too long");
@@ -71,7 +70,7 @@ static tn_status try_sides(const tn_study_plan *p, const char *db, tn_side_set s
             if (s == TN_OK) break;
         }
         if (s != TN_OK)
-            tn_error_prefix("%s%s%s: no trial can be opened", p->name, p->sides[i].name[0] ? ", side " : "",
+            tn_error_prefix("%s%s%s: no trial can start", p->name, p->sides[i].name[0] ? ", side " : "",
                             p->sides[i].name);
         tn_free(x);
     }
@@ -97,11 +96,11 @@ static void describe(tn_cli *c, const tn_study_plan *p, const options *o, const 
     fprintf(c->err, "%lld trial%s, sampler %s, pruner %s; %s\n", (long long)o->trials, o->trials == 1 ? "" : "s",
             p->sampler->name, p->pruner->name, tn_campaign_crew_text(k, crew));
     if (sides < p->n_sides)
-        fprintf(c->err, "sides   %s   (without --sides the others go on)\n",
+        fprintf(c->err, "sides   %s   (without --sides the others run too)\n",
                 tn_side_set_text(p, o->sides, names, sizeof names));
     fprintf(c->err, "data    %s", o->db);
-    if (found) fprintf(c->err, ", continuing: %lld trials have ended", (long long)ended);
-    fprintf(c->err, "   (the same command goes on)\n");
+    if (found) fprintf(c->err, ", resuming: %lld trials have finished", (long long)ended);
+    fprintf(c->err, "   (rerun this command to resume)\n");
 }
 
 static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, bool chosen, const tn_tally *t)
@@ -119,7 +118,7 @@ static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, bool cho
         return tn_cli_emit(c, row);
     }
     if (!isnan(t->best)) snprintf(best, sizeof best, "%.4g", t->best);
-    fprintf(c->out, "%s%s%lld done, %lld pruned, %lld failed, %lld over time, %lld left; best %s %s%s\n",
+    fprintf(c->out, "%s%s%lld done, %lld pruned, %lld failed, %lld timed out, %lld left; best %s %s%s\n",
             p->sides[i].name, p->sides[i].name[0] ? ": " : "", (long long)t->count[TN_TRIAL_DONE],
             (long long)t->count[TN_TRIAL_PRUNED], (long long)t->count[TN_TRIAL_FAILED],
             (long long)t->count[TN_TRIAL_TIMEOUT], (long long)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]),
@@ -175,16 +174,16 @@ static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_
     char text[1024];
     snprintf(text, sizeof text, "%s", tn_error_text());
     if (k->deaths)
-        fprintf(c->err, "note    %lld worker%s ended by a signal and replaced\n", (long long)k->deaths,
+        fprintf(c->err, "note    %lld worker%s killed by a signal and replaced\n", (long long)k->deaths,
                 k->deaths == 1 ? " was" : "s were");
     if (k->out_of_time)
-        fprintf(c->err, "note    the time is over (%s): %s\n",
+        fprintf(c->err, "note    time limit reached (%s): %s\n",
                 o->seconds > 0 && k->seconds >= o->seconds ? "--seconds" : "seconds in the study file",
-                o->seconds > 0 && k->seconds >= o->seconds ? "the same command goes on" : "more of them there goes on");
+                o->seconds > 0 && k->seconds >= o->seconds ? "rerun this command to resume" : "raise it to resume");
     if (s == TN_INTERRUPTED)
-        return tn_error(s,
-                        "interrupted: %lld trials have ended, those that ran are saved in %s: the same command goes on",
-                        (long long)k->ended, o->db);
+        return tn_error(
+            s, "interrupted: %lld trials have finished, running ones are saved in %s: rerun this command to resume",
+            (long long)k->ended, o->db);
     if (s != TN_OK) return tn_error(s, "%s", text);
     TN_RETURN_IF(sweep(p, o, k->lab));
     if (p->seeds) TN_RETURN_IF(settle(p, k->lab));
@@ -198,8 +197,8 @@ static void note_waiting(tn_cli *c, const tn_study_plan *p, const tn_campaign *k
     const int64_t most = k->compare ? 0 : tn_study_at_once(p, k->sides), all = (int64_t)k->workers * k->lanes;
     if (most > 0 && all > most)
         fprintf(c->err,
-                "note    %lld trials can run at once: %lld of %lld %s wait (a larger `lag` in a study of another name "
-                "lets more run)\n",
+                "note    at most %lld trials can run at once: %lld of %lld %s will be idle (a new study with a larger "
+                "`lag` runs more)\n",
                 (long long)most, (long long)(all - most), (long long)all, k->lanes > 1 ? "lanes" : "workers");
 }
 

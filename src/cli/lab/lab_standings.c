@@ -17,9 +17,8 @@ static tn_status side_named(const tn_study *s, const tn_comparison *k, const cha
     if (i == s->n_sides) return tn_error(TN_USAGE, "--%s=%.64s: study %s has no such side", flag, name, s->name);
     if (!tn_side_in(k->sides, i))
         return tn_error(
-            TN_USAGE,
-            "--%s=%s: the side has no trial that is done, or is not in --sides: run it first, or name another", flag,
-            name);
+            TN_USAGE, "--%s=%s: the side has no finished trial, or is not in --sides: run it first, or choose another",
+            flag, name);
     *out = (int)i;
     return TN_OK;
 }
@@ -63,7 +62,7 @@ static void put_head(tn_cli *c, const tn_study *s, int against)
     fprintf(c->out, "%-*s %5s %8s %8s %8s  %14s %18s %8s  %-14s", name_width(s), "side", "seeds", "valid", "test", "+-",
             minus, "95 % interval", "p Holm", "verdict");
     for (size_t k = 1; k < s->n_objectives; k++) fprintf(c->out, " %13.13s", s->objectives[k].name);
-    fputs("  at\n", c->out);
+    fputs("  settings\n", c->out);
 }
 
 static void put_row(tn_cli *c, const tn_study *s, const tn_standing *v)

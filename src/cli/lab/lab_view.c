@@ -111,7 +111,7 @@ tn_status tn_lab_view_objective(const tn_cli *c, const tn_study *s, size_t *out)
         const size_t n = strlen(all);
         snprintf(all + n, sizeof all - n, "%s%s", k ? ", " : "", s->objectives[k].name);
     }
-    return tn_error(TN_USAGE, "--objective=%.64s: study %s has %s", name, s->name, all);
+    return tn_error(TN_USAGE, "--objective=%.64s: study %s has the objectives %s", name, s->name, all);
 }
 
 tn_status tn_lab_view_file(const tn_cli *c, const char *flag, FILE **out)
@@ -126,6 +126,6 @@ tn_status tn_lab_view_put(const tn_cli *c, const char *flag, FILE *f, tn_status 
     const char *path = tn_args_value(&c->args, flag);
     if (!path) return s;
     s = tn_table_close(path, f, s);
-    if (s == TN_OK) fprintf(c->err, "written %s\n", path);
+    if (s == TN_OK) fprintf(c->err, "wrote %s\n", path);
     return s;
 }

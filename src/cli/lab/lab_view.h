@@ -1,4 +1,4 @@
-/* The words of `tenon lab` that read a database: each a file of its own. The first argument behind the word is the database (or the
+/* Subcommands of `tenon lab` that read a database. The first argument behind the subcommand is the database (or the
  * study's file, whose database stands beside it); --study names one where there are several. */
 #ifndef TN_CLI_LAB_VIEW_H
 #define TN_CLI_LAB_VIEW_H
@@ -24,13 +24,5 @@ tn_status tn_lab_view_objective(const tn_cli *c, const tn_study *s, size_t *out)
 /* The file that --NAME names, or standard output; closed (and kept only whole) by tn_lab_view_put. */
 tn_status tn_lab_view_file(const tn_cli *c, const char *flag, FILE **out);
 tn_status tn_lab_view_put(const tn_cli *c, const char *flag, FILE *f, tn_status s);
-
-tn_status tn_lab_ls(tn_cli *c);
-tn_status tn_lab_show(tn_cli *c);
-tn_status tn_lab_best(tn_cli *c);
-tn_status tn_lab_diff(tn_cli *c);
-tn_status tn_lab_plot(tn_cli *c);
-tn_status tn_lab_export(tn_cli *c);
-tn_status tn_lab_compare(tn_cli *c);
 
 #endif

@@ -97,7 +97,7 @@ static tn_status draw_running(const tn_lab_watch *w)
     enum { SHOWN = 32 };
     const tn_study_plan *p = w->k->plan;
     tn_running list[SHOWN];
-    char line[1024] = "runs ";
+    char line[1024] = "running ";
     size_t n, at = strlen(line);
     TN_RETURN_IF(tn_lab_running(w->k->lab, w->k->study, w->k->compare, list, SHOWN, &n));
     for (size_t i = 0, shown = 0; i < n && at + 100 < sizeof line && list[i].side < p->n_sides; i++) {
@@ -121,7 +121,7 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
     for (size_t i = 0; i < p->n_sides; i++)
         if (tn_side_in(w->k->sides, i) && (int)strlen(side_name(p, i)) > name) name = (int)strlen(side_name(p, i));
     if (w->lines) fprintf(f, "\033[%dA", w->lines);
-    snprintf(line, sizeof line, "%lld of %lld trials, %s, %s gone, eta %s", (long long)ended, (long long)all,
+    snprintf(line, sizeof line, "%lld of %lld trials, %s, %s elapsed, eta %s", (long long)ended, (long long)all,
              tn_campaign_crew_text(w->k, crew), clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
     fprintf(f, "\r%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     snprintf(line, sizeof line, "%-*s  %7s  %7s  %7s  %7s  %7s  best %s  s/trial", name, "side", "done", "running",
@@ -158,7 +158,7 @@ static void draw_line(const tn_lab_watch *w, int64_t ended, int64_t all, double 
                 fprintf(w->term.f, ", %lld %s", (long long)t->count[s], tn_trial_state_name((tn_trial_state)s));
         if (!isnan(t->best)) fprintf(w->term.f, ", best %s %s", p->objectives[0].name, best_text(t->best, a));
     }
-    fprintf(w->term.f, "  %s gone, eta %s\n", clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
+    fprintf(w->term.f, "  %s elapsed, eta %s\n", clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
     fflush(w->term.f);
 }
 

@@ -12,7 +12,7 @@ tn_status tn_lab_effect(const tn_cli *c, double *out)
     if (!text) return TN_OK;
     const double v = strtod(text, &end);
     if (!*text || *end || !isfinite(v) || v <= 0)
-        return tn_error(TN_USAGE, "--effect=%.32s: a number above 0, the smallest difference that matters", text);
+        return tn_error(TN_USAGE, "--effect=%.32s: give a number above 0, the smallest difference that matters", text);
     *out = v;
     return TN_OK;
 }
@@ -32,13 +32,14 @@ static void undecided_text(const tn_paired *r, const tn_judged *v, char *buf, si
     if (!isnan(v->seen)) size_text(v->seen, seen);
     if (!v->seeds)
         snprintf(buf, size,
-                 "undecided: more than %d seeds are needed to see an effect of %s: name a larger one with --effect",
+                 "undecided: more than %d seeds are needed to detect an effect of %s: choose a larger --effect",
                  TN_SEEDS_MOST, aim);
     else if (r->n == 1) snprintf(buf, size, "undecided: at least %zu seeds are needed", v->seeds);
     else if (isnan(v->seen))
-        snprintf(buf, size, "undecided: at least %zu seeds are needed where all pairs differ by the same", v->seeds);
+        snprintf(buf, size, "undecided: at least %zu seeds are needed when all pairs differ by the same amount",
+                 v->seeds);
     else
-        snprintf(buf, size, "undecided: at least %zu seeds are needed to see an effect of %s (with %zu, one of %s)",
+        snprintf(buf, size, "undecided: at least %zu seeds are needed to detect an effect of %s (with %zu: %s)",
                  v->seeds, aim, r->n, seen);
 }
 
@@ -55,7 +56,7 @@ const char *tn_lab_verdict_text(const tn_paired *r, const tn_judged *v, const ch
         break;
     }
     case TN_NO_DIFFERENCE:
-        snprintf(buf, size, "no difference (an effect of at least %s would have been seen with 80 %% power)",
+        snprintf(buf, size, "no difference (an effect of at least %s would have been detected with 80 %% power)",
                  size_text(v->seen, number));
         break;
     case TN_IDENTICAL:

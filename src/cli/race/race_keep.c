@@ -22,7 +22,7 @@ static tn_status next_folder(tn_race *r)
         if (mkdir(dir, 0777) == 0) return TN_OK;
         if (errno != EEXIST) return tn_fs_error(TN_DISK, errno, "make directory", dir);
     }
-    return tn_error(TN_DISK, "runs/ is full of races: remove some, or name a folder with run=DIR");
+    return tn_error(TN_DISK, "no name runs/race-N is free: remove some, or name a folder with run=DIR");
 }
 
 /* Letters, digits, dots and dashes; one dash for whatever else stood between them. */
@@ -72,8 +72,7 @@ static tn_status name_run(tn_race *r, const tn_racer *x, tn_race_trial *t)
     if (lstat(dir, &st) == 0)
         return tn_error(
             TN_USAGE,
-            "run: %.640s is there already, from another race: name another folder with run=DIR, or leave run= out",
-            dir);
+            "run: %.640s already exists from another race: name another folder with run=DIR, or remove run=", dir);
     t->dir = dir;
     return TN_OK;
 }

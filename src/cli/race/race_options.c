@@ -19,8 +19,8 @@ static tn_status read_racer(tn_race *r, tn_racer *x, const char *word)
     for (const tn_racer *y = r->racer; y < x; y++)
         if (strcmp(y->name, word) == 0)
             return tn_error(TN_USAGE,
-                            "%.200s stands there twice: give one of them a setting of its own, such as %.200s,seed=1",
-                            word, word);
+                            "%.200s is given twice: give one of them a setting of its own, such as %.200s,seed=1", word,
+                            word);
     TN_RETURN_IF(tn_target_read(&r->arena, &r->c->asked, word, a->overrides, a->overrides_n, &t));
     x->name = word;
     x->target = t.target;
@@ -28,10 +28,10 @@ static tn_status read_racer(tn_race *r, tn_racer *x, const char *word)
     x->n = t.n;
     for (size_t i = 0; i < x->n; i++) {
         if (i >= a->overrides_n && strncmp(t.overrides[i], "run=", 4) == 0)
-            return tn_error(TN_USAGE,
-                            "%.200s: run= is for the whole race: behind a space it names the folder of all runs", word);
+            return tn_error(TN_USAGE, "%.200s: run= applies to the whole race: write run=DIR as an argument of its own",
+                            word);
         if (r->n_rates && strncmp(t.overrides[i], "train.lr=", 9) == 0)
-            return tn_error(TN_USAGE, "--lr and %.200s contradict each other: leave one of them out", t.overrides[i]);
+            return tn_error(TN_USAGE, "--lr and %.200s conflict: remove one of them", t.overrides[i]);
     }
     return TN_OK;
 }
@@ -65,7 +65,7 @@ static tn_status read_equal(tn_race *r)
     TN_RETURN_IF(read_flag(&r->c->args, 2, &by_seconds, &seconds));
     const char *wants = by_tokens ? "tokens" : by_seconds ? "seconds" : given ? text : "steps";
     if ((by_tokens && by_seconds) || (given && strcmp(wants, text) != 0))
-        return tn_error(TN_USAGE, "--equal, --tokens and --seconds contradict each other: leave out all but one");
+        return tn_error(TN_USAGE, "--equal, --tokens and --seconds conflict: keep only one");
     r->equal = strcmp(wants, "tokens") == 0    ? TN_EQUAL_TOKENS
                : strcmp(wants, "seconds") == 0 ? TN_EQUAL_SECONDS
                                                : TN_EQUAL_STEPS;
@@ -80,8 +80,7 @@ static tn_status read_size(tn_race *r)
     tn_setting_value v = { 0 };
     const char *text = tn_args_value(&r->c->args, "parameters");
     r->width = tn_args_value(&r->c->args, "width");
-    if (r->width && !text)
-        return tn_error(TN_USAGE, "--width=KEY is for --parameters=N or --parameters=first: name one of them");
+    if (r->width && !text) return tn_error(TN_USAGE, "--width=KEY needs --parameters=N or --parameters=first");
     if (text && strcmp(text, "first") == 0) r->parameters = TN_RACE_MEASURED;
     else TN_RETURN_IF(read_flag(&r->c->args, 3, &given, &v));
     if (v.i) r->parameters = v.i;
@@ -92,8 +91,7 @@ static tn_status read_contexts(tn_race *r)
 {
     const char *given = tn_args_value(&r->c->args, "contexts");
     r->csv = tn_args_value(&r->c->args, "csv");
-    if (!given && r->csv)
-        return tn_error(TN_USAGE, "--csv=FILE is the table of --contexts: name some, such as --contexts=1024..8192");
+    if (!given && r->csv) return tn_error(TN_USAGE, "--csv=FILE needs --contexts, such as --contexts=1024..8192");
     if (!given) return TN_OK;
     return tn_context_list_read(given, &r->contexts);
 }
@@ -121,17 +119,16 @@ static tn_status read_rates(tn_race *r)
         TN_RETURN_IF(tn_setting_parse(&rows[5], word, "command line", &v));
         size_t at = 0;
         while (at < r->n_rates && r->rate[at] < v.f) at++;
-        if (at < r->n_rates && r->rate[at] == v.f) return tn_error(TN_USAGE, "--lr: %s stands there twice", word);
-        if (r->n_rates == TN_RACE_RATES) return tn_error(TN_USAGE, "--lr: more than %d rates", TN_RACE_RATES);
+        if (at < r->n_rates && r->rate[at] == v.f) return tn_error(TN_USAGE, "--lr: %s is given twice", word);
+        if (r->n_rates == TN_RACE_RATES) return tn_error(TN_USAGE, "--lr: at most %d rates", TN_RACE_RATES);
         memmove(&r->rate[at + 1], &r->rate[at], (r->n_rates++ - at) * sizeof *r->rate);
         r->rate[at] = v.f;
         p += n + (p[n] == ',');
     }
     if (tn_args_value(&r->c->args, "lr") && r->n_rates < 2)
-        return tn_error(
-            TN_USAGE,
-            "--lr tries several rates: name two to %d, such as --lr=1e-3,3e-3,1e-2, or set one with train.lr=1e-3",
-            TN_RACE_RATES);
+        return tn_error(TN_USAGE,
+                        "--lr takes two to %d rates, such as --lr=1e-3,3e-3,1e-2; train.lr=1e-3 sets a single one",
+                        TN_RACE_RATES);
     return TN_OK;
 }
 

@@ -60,11 +60,10 @@ static tn_status equal_tokens(tn_race *r)
     for (size_t i = 0; i < r->n; i++) {
         const int64_t step = r->racer[i].tokens_per_step;
         if (__builtin_mul_overflow(common / greatest_divisor(common, step), step, &common) || common > 2 * r->tokens)
-            return tn_error(
-                TN_USAGE,
-                "%s trains %lld tokens a step, which do not add up to %lld as the others' do: choose train.batch "
-                "times train.context alike, or more --tokens",
-                r->racer[i].name, (long long)step, (long long)r->tokens);
+            return tn_error(TN_USAGE,
+                            "%s: its %lld tokens per step and the others' have no common multiple near %lld: choose "
+                            "equal train.batch * train.context, or more --tokens",
+                            r->racer[i].name, (long long)step, (long long)r->tokens);
     }
     const int64_t times = (r->tokens + common / 2) / common;
     r->tokens = (times > 0 ? times : 1) * common;
@@ -82,16 +81,14 @@ static tn_status need_test(tn_race *r, const tn_racer *x, const tn_session *on)
 {
     if (!r->n_rates) return TN_OK;
     if (tn_session_count(on, TN_VALID) == 0)
-        return tn_error(TN_USAGE,
-                        "%s: --lr chooses a rate by held-out data, and here there are none: set train.lr=X for each",
+        return tn_error(TN_USAGE, "%s: --lr needs a validation split, and the data have none: set train.lr=X for each",
                         x->name);
     if (tn_session_count(on, TN_TEST) > 0) return TN_OK;
     if (on->source.text && tn_dataset_about(on->source.text)->is_raw) r->raw_test = true;
     else
         return tn_error(
             TN_USAGE,
-            "%s: --lr chooses a rate by held-out data and reports a test, and these data have no test part: prepare "
-            "them with test_frac=0.02 or test=FILE",
+            "%s: --lr reports the test split, and the data have none: prepare them with test_frac=0.02 or test=FILE",
             x->name);
     return TN_OK;
 }
@@ -124,11 +121,10 @@ static tn_status look_at_test(tn_race *r)
         const int64_t tokens = tn_session_count(&on, TN_TEST);
         tn_session_close(&on);
         if (tokens == 0)
-            return tn_error(
-                TN_USAGE,
-                "%s: --lr reports a test, and the text has too few documents for one: use more text, or a larger "
-                "train.holdout_frac",
-                r->racer[i].name);
+            return tn_error(TN_USAGE,
+                            "%s: --lr reports a test split, and the text has too few documents for one: use more text, "
+                            "or a larger train.holdout_frac",
+                            r->racer[i].name);
     }
     return TN_OK;
 }
@@ -247,10 +243,8 @@ static tn_status train_all(tn_race *r, tn_racer *x, tn_session *on)
         TN_RETURN_IF(open_racer(r, x, t, on));
         if (k == 0) tn_session_describe(on, r->c->err);
         if (!tn_model_cuts(on->model) && r->contexts.n)
-            return tn_error(
-                TN_USAGE,
-                "--contexts is for models that learn from sequences, and %s learns from samples: leave it out",
-                on->model->name);
+            return tn_error(TN_USAGE, "--contexts needs a model of sequences, and %s is trained on samples: remove it",
+                            on->model->name);
         const tn_status s = train(r, x, t, on);
         t->diverged = s == TN_DIVERGED;
         choose(x, k);

@@ -137,7 +137,7 @@ static void print_notes(const tn_race *r)
             if (k->why[0] && (j == 0 || strcmp(k->why, k[-1].why) != 0))
                 fprintf(r->c->out, "- %s at %lld: %s\n", r->racer[i].name, (long long)k->context, k->why);
         }
-    if (star) fprintf(r->c->out, "* a step takes more than a second: timed once, the first\n");
+    if (star) fprintf(r->c->out, "* a step takes more than a second: only one was timed\n");
 }
 
 static tn_status show_contexts(const tn_race *r)
@@ -193,9 +193,9 @@ static tn_status show_runs(const tn_race *r)
                                                      "value", t->dir)));
     }
     if (shown && !r->c->json)
-        fprintf(r->c->out, "\nkept in %s: `tenon %s %s` %s\n", r->dir, shown->writes ? "sample" : "eval",
+        fprintf(r->c->out, "\nruns in %s: `tenon %s %s` %s\n", r->dir, shown->writes ? "sample" : "eval",
                 tn_race_chosen(shown)->dir,
-                shown->writes ? "writes with one of these models" : "measures one of these models");
+                shown->writes ? "generates text with one of these models" : "evaluates one of these models");
     return TN_OK;
 }
 

@@ -32,7 +32,7 @@ static const char *score_text(const tn_progress_report *l, const tn_scores *s, d
     if (isnan(x)) r = l->metrics.row[0], x = tn_scores_first(s);
     if (tn_metric_is_nats(r) && r == l->metrics.row[0]) return tn_race_loss_text(x, bits, buf);
     if (isnan(x)) snprintf(buf, 24, "-");
-    else if (tn_metric_is_part(r)) snprintf(buf, 24, "%.2f %% right", 100 * x);
+    else if (tn_metric_is_part(r)) snprintf(buf, 24, "%.2f %%", 100 * x);
     else snprintf(buf, 24, "%.4g%s%.8s", x, *tn_metric_unit(r) ? " " : "", tn_metric_unit(r));
     return buf;
 }
@@ -77,15 +77,15 @@ static void print_differences(const tn_race *r)
     FILE *f = r->c->out;
     bool lr = false;
     if (!r->n_differs) return;
-    fprintf(f, "\nBesides what was typed, the sides differ in ");
+    fprintf(f, "\nThe sides also differ in ");
     for (size_t k = 0; k < r->n_differs; k++) {
         lr |= strcmp(r->differs[k].key, "train.lr") == 0;
         if (k < MOST) fprintf(f, "%s", k == 0 ? "" : k + 1 == r->n_differs ? " and " : ", ");
         if (k < MOST) print_difference(r, &r->differs[k], f);
     }
     if (r->n_differs > MOST) fprintf(f, " and %zu more (--json has all)", r->n_differs - MOST);
-    fprintf(f, ": the table compares models together with these settings.%s\n",
-            lr ? " --lr=A,B,C trains every side at each of these rates and takes its best." : "");
+    fprintf(f, ": the table compares the models with these settings included.%s\n",
+            lr ? " --lr=A,B,C trains each side at these learning rates and takes the best." : "");
 }
 
 /* --- rates ------------------------------------------------------------------------------------------------------------ */
@@ -128,7 +128,7 @@ static void print_rates(const tn_race *r, int w)
     FILE *f = r->c->out;
     fprintf(f, "\n%-*s", w, "rates tried");
     for (size_t k = 0; k < r->n_rates; k++) fprintf(f, " %14g", r->rate[k]);
-    fprintf(f, "   best on held-out data; * is taken\n");
+    fprintf(f, "   best on held-out data; * chosen\n");
     for (size_t i = 0; i < r->n; i++) {
         const tn_racer *x = &r->racer[i];
         if (!tn_race_chosen(x)) continue;
@@ -217,12 +217,11 @@ static void print_notes(const tn_race *r)
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (t && t->last.worse)
-            fprintf(r->c->out, "%s: %s: compare the best, which is what samples and contexts are of\n",
+            fprintf(r->c->out, "%s: %s: compare the best checkpoints; samples and contexts use them\n",
                     r->racer[i].name, tn_training_rise(&t->last, tn_bits_of(&t->last), text));
         if (!t || t->finished) continue;
         fprintf(r->c->out, "%s: not finished", r->racer[i].name);
-        if (t->dir && r->equal != TN_EQUAL_SECONDS)
-            fprintf(r->c->out, "; `tenon train %s` goes on with it alone", t->dir);
+        if (t->dir && r->equal != TN_EQUAL_SECONDS) fprintf(r->c->out, "; `tenon train %s` resumes it alone", t->dir);
         fputc('\n', r->c->out);
     }
 }

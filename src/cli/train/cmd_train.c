@@ -59,7 +59,7 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
             fprintf(c->out, ", %.0f episodes, mean %s of the last %.0f %.1f", test->episodes, test->own->name,
                     fmin(test->episodes, 100), test->mean);
         if (test->played.episodes)
-            fprintf(c->out, ", likeliest actions %.1f +-%.1f", test->played.mean, test->played.deviation);
+            fprintf(c->out, ", greedy actions %.1f +-%.1f", test->played.mean, test->played.deviation);
         print_scores(c, "held out", r, &r->last);
         if (tn_metric_better(r->select, best, tn_scores_get(&r->last, r->select->name)))
             fprintf(c->out, " (best %.4f after step %lld)", best, (long long)r->best_step);
@@ -110,15 +110,15 @@ static void describe_finished(tn_cli *c, const tn_session *on, const tn_run_dir 
 {
     const bool fixed = strcmp(tn_settings_text(on->settings, "train.schedule"), "cosine") == 0;
     const long long steps = tn_settings_int(on->settings, "train.steps"), step = at->step;
-    fprintf(c->err, run->found ? ", this command has finished: %lld steps" : ", finished after %lld steps", step);
-    if (step < steps) fprintf(c->err, " of %lld; to go on: a larger train.stop_patience", steps);
+    fprintf(c->err, run->found ? ", already finished: %lld steps" : ", finished after %lld steps", step);
+    if (step < steps) fprintf(c->err, " of %lld; to continue: a larger train.stop_patience", steps);
     else if (!fixed)
-        fprintf(c->err, "; to go on: %s%s%strain.steps=%lld", run->found ? "run=" : "", run->found ? run->dir : "",
+        fprintf(c->err, "; to continue: %s%s%strain.steps=%lld", run->found ? "run=" : "", run->found ? run->dir : "",
                 run->found ? " " : "", 2 * steps);
     else
-        fprintf(c->err, "; for longer: train.steps=%lld, a new run%s (train.schedule=cosine has come down)", 2 * steps,
+        fprintf(c->err, "; to train longer: train.steps=%lld, a new run%s (the cosine schedule has ended)", 2 * steps,
                 run->found ? "" : " with run=OTHER");
-    fprintf(c->err, run->found ? "; to train it again: --fresh, or another seed\n" : "; to start over: --fresh\n");
+    fprintf(c->err, run->found ? "; to train it again: --fresh, or another seed\n" : "; to restart: --fresh\n");
 }
 
 /* "run ..." with what happens to it, and what the run has to say. */
@@ -136,8 +136,8 @@ static void describe_run(tn_cli *c, const tn_session *on, const tn_run_dir *run,
         return;
     }
     if (from) fprintf(c->err, ", continuing at step %lld of %lld", (long long)from->step, steps);
-    if (run->found) fprintf(c->err, "   (the same settings, not finished; --fresh begins another)\n");
-    else fprintf(c->err, "%s\n", from ? "" : "   (the same command continues it)");
+    if (run->found) fprintf(c->err, "   (the same settings, unfinished; --fresh starts another)\n");
+    else fprintf(c->err, "%s\n", from ? "" : "   (rerun this command to resume)");
 }
 
 /* log.level=profiling: the largest places of the step's arena; all of them are in the run's memory.csv. */
@@ -150,7 +150,7 @@ static tn_status describe_layout(tn_cli *c, tn_session *on, const tn_run_dir *ru
     tn_layout_row *rows = tn_alloc(sizeof *rows * (n + 1));
     if (!rows) return TN_MEMORY;
     tn_plan_layout(p, rows);
-    fprintf(c->err, "layout  %zu places in %.1f MB over %zu steps, all in %s/memory.csv; the largest:\n", n,
+    fprintf(c->err, "layout  %zu allocations in %.1f MB over %zu steps, all in %s/memory.csv; the largest:\n", n,
             (double)tn_plan_memory(p).arena / 1e6, tn_plan_steps(p), run->dir);
     for (size_t i = 0; i < n && i < SHOWN; i++) {
         const tn_layout_row *r = &rows[i];
@@ -230,7 +230,7 @@ static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, c
     if (s == TN_OK && last->stopped)
         fprintf(
             c->err,
-            "stopped early: no better held-out result in %s evaluations (train.stop_patience) than after step %lld\n",
+            "stopped early: no improvement on held-out data in %s evaluations (train.stop_patience) since step %lld\n",
             tn_settings_text(on->settings, "train.stop_patience"), (long long)last->best_step);
     else if (s == TN_OK && last->worse) describe_rise(c, run, last);
     return s == TN_OK ? closed : s;

@@ -11,12 +11,12 @@
 static tn_status check_readable(const tn_session *on, const char *remedy)
 {
     if (!on->source.text && tn_model_cuts(on->model))
-        return tn_error(TN_USAGE, "the tokens of the task %s are no text: %s",
+        return tn_error(TN_USAGE, "the tokens of the task %s are not text: %s",
                         tn_settings_text(on->settings, "task.name"), remedy);
     if (!on->source.text)
-        return tn_error(TN_USAGE, "%s learns from samples and writes no text: %s", on->model->name, remedy);
+        return tn_error(TN_USAGE, "%s is trained on samples and generates no text: %s", on->model->name, remedy);
     if (tn_dataset_about(on->source.text)->tokenizer[0]) return TN_OK;
-    return tn_error(TN_USAGE, "the tokens of %.640s have no tokenizer, so that nobody can read them: %s",
+    return tn_error(TN_USAGE, "%.640s has no tokenizer to decode its tokens: %s",
                     tn_settings_text(on->settings, "data"), remedy);
 }
 

@@ -44,7 +44,7 @@ static const char *clock_text(double s, char buf[16])
     return buf;
 }
 
-/* What is known of speed, memory and the model's own physics. */
+/* What is known of speed and memory, and one of the model's instruments. */
 static const char *details(const tn_progress_report *r, char *buf, size_t bytes)
 {
     size_t n = 0;

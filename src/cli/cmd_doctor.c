@@ -5,7 +5,6 @@
 #include "backend/cpu/gemm_kernel.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/headers.h"
 #include "report/bench/timing.h"
 #include "train/run/session.h"
 

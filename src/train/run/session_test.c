@@ -1,6 +1,6 @@
 /* When memory is not given: the batch is halved and accumulated twice as often, until it fits or cannot be halved; a plan that is
  * known not to fit is refused instead. */
-#include "cli/session_view.h"
+#include "cli/view.h"
 #include "testlib.h"
 
 #include "base/alloc.h"

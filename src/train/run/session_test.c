@@ -61,7 +61,7 @@ static void halved(void **state)
     assert_non_null(f);
     tn_session_describe_halving(&s, f);
     fclose(f);
-    assert_non_null(strstr(text, "there was none for a batch of 16: 12 of 4 a step instead"));
+    assert_non_null(strstr(text, "not enough for a batch of 16: accumulating 12 of 4 per step instead"));
     tn_session_close(&s);
 }
 

@@ -3,6 +3,7 @@
 #include "cli/args.h"
 
 #include "base/alloc.h"
+#include "base/setting_value.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -152,4 +153,48 @@ tn_status tn_args_expect(const tn_args *a, size_t min, size_t max)
         return tn_error(TN_USAGE, "unexpected argument %s: --help shows the usage",
                         tn_text_quote(a->positional[max], quoted, sizeof quoted));
     return TN_OK;
+}
+
+/* --- lists of numbers -------------------------------------------------------------------------------------------------- */
+
+static tn_status add(tn_spans *s, const char *flag, int64_t x)
+{
+    if (s->n && x <= s->at[s->n - 1])
+        return tn_error(TN_USAGE, "%s: %lld follows %lld: list them in increasing order", flag, (long long)x,
+                        (long long)s->at[s->n - 1]);
+    if (s->n == TN_SPANS_MOST) return tn_error(TN_USAGE, "%s: at most %d values", flag, TN_SPANS_MOST);
+    s->at[s->n++] = x;
+    return TN_OK;
+}
+
+static tn_status read_span(tn_spans *s, const char *flag, char *text)
+{
+    const tn_setting row = TN_SETTING_INT(flag, "0", TN_RANGE(1, 1e9), "", "");
+    tn_setting_value first, last;
+    char *dots = strstr(text, "..");
+    if (dots) *dots = 0;
+    TN_RETURN_IF(tn_setting_parse(&row, text, "command line", &first));
+    last = first;
+    if (dots) TN_RETURN_IF(tn_setting_parse(&row, dots + 2, "command line", &last));
+    if (last.i < first.i) return tn_error(TN_USAGE, "%s: list them in increasing order", flag);
+    for (int64_t x = first.i; x <= last.i; x *= 2) TN_RETURN_IF(add(s, flag, x));
+    return TN_OK;
+}
+
+tn_status tn_spans_read(const char *flag, const char *text, tn_spans *out)
+{
+    tn_status s = TN_OK;
+    tn_spans all = { .n = 0 };
+    tn_arena arena = { 0 };
+    char *copy = tn_arena_strdup(&arena, text);
+    if (!copy) TN_TRY(TN_MEMORY);
+    for (char *comma; copy; copy = comma) {
+        comma = strchr(copy, ',');
+        if (comma) *comma++ = 0;
+        TN_TRY(read_span(&all, flag, copy));
+    }
+    *out = all;
+done:
+    tn_arena_free(&arena);
+    return s;
 }

@@ -41,6 +41,15 @@ tn_status tn_args_whole(const tn_args *a, const char *name, int64_t least, int64
 const char *tn_args_positional(const tn_args *a, size_t i);         /* NULL beyond the last */
 tn_status tn_args_expect(const tn_args *a, size_t min, size_t max); /* positional arguments */
 
+/* Whole numbers from 1 to 1e9 behind a flag, each larger than the one before it: "1k,4096" or "1024..32768", which doubles. */
+enum { TN_SPANS_MOST = 16 };
+typedef struct tn_spans {
+    int64_t at[TN_SPANS_MOST]; /* (n) */
+    size_t n;
+} tn_spans;
+
+tn_status tn_spans_read(const char *flag, const char *text, tn_spans *out); /* flag: "--contexts", for messages */
+
 typedef enum tn_flag_kind { TN_FLAG_ALONE, TN_FLAG_MAY, TN_FLAG_VALUE } tn_flag_kind;
 
 tn_flag_kind tn_flag_row_read(const tn_flag_row *r, char name[32]);

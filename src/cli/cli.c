@@ -3,6 +3,8 @@
 
 #include "base/output.h"
 #include "base/text.h"
+#include "data/prepare.h"
+#include "sample/sample.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -194,6 +196,20 @@ static void print_subs(const tn_verb *v, FILE *f)
     if (any) fputc('\n', f);
 }
 
+/* Settings that only this verb has, with their defaults. */
+static void print_keys(const char *lead, tn_status (*make)(tn_settings **), FILE *f)
+{
+    tn_settings *st = NULL;
+    if (make(&st) != TN_OK) return; /* help without them is better than none */
+    fputs(lead, f);
+    for (size_t i = 0; i < tn_settings_count(st); i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s=%s", tn_settings_row_at(st, i)->key, tn_settings_written_at(st, i));
+        fprintf(f, "  %-18s  %s\n", key, tn_settings_row_at(st, i)->help);
+    }
+    tn_settings_free(st);
+}
+
 void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f)
 {
     if (v) {
@@ -206,8 +222,11 @@ void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f)
         if (!sub) print_subs(v, f);
         print_flags(rows, n, sub, width, f);
         print_flags(tn_global_flags, TN_GLOBAL_FLAGS, NULL, width, f);
-        if (strcmp(v->name, "data") == 0) tn_data_keys(f);
-        if (v->run == tn_cmd_sample) tn_sample_keys(f);
+        if (strcmp(v->name, "data") == 0)
+            print_keys("\nsettings of prepare (inspect takes format, doc_sep and text_key):\n", tn_prepare_settings, f);
+        if (v->run == tn_cmd_sample)
+            print_keys("\nsettings of sampling (those of the model and the run work too: threads=1, compute=bf16):\n",
+                       tn_sample_settings, f);
         return;
     }
     fputs("usage: tenon VERB [--json] ...\n       tenon help VERB [SUBCOMMAND]\n\n", f);

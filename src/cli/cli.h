@@ -3,6 +3,7 @@
 #ifndef TN_CLI_CLI_H
 #define TN_CLI_CLI_H
 
+#include "base/fs.h"
 #include "base/status.h"
 #include "cli/args.h"
 #include "models/models.h"
@@ -66,9 +67,15 @@ tn_status tn_cli_check_outputs(const tn_cli *c);
 /* The last value that the command line itself gives a key, or NULL. */
 const char *tn_cli_override(const tn_cli *c, const char *key);
 
-/* Keys that only these verbs have, with their defaults, for --help. */
-void tn_data_keys(FILE *f);
-void tn_sample_keys(FILE *f);
+/* Where the headers for models of one's own are, for `tenon new` (which writes it down) and `tenon doctor`. */
+typedef struct tn_headers {
+    char command[TN_PATH_BYTES]; /* the running binary; "tenon" where nobody knows */
+    char dir[2][TN_PATH_BYTES];  /* folders with tenon/ in them; "" where there is none. A build tree needs two: */
+} tn_headers;                    /* include/, and build/include/ with the ops.h made there */
+
+/* `given` (may be NULL) must hold tenon/model.h and tenon/ops.h. Else looks beside the running binary: ../include where
+ * it is installed, include and ../include in a build tree. Finding nothing leaves both folders "" and is no error. */
+tn_status tn_headers_find(const char *given, tn_headers *out);
 
 #define TN_VERB(name, ...) tn_status tn_cmd_##name(tn_cli *c);
 #define TN_GROUP(...)

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 #include "report/ablate.h"
 #include "train/run/session.h"
-#include "train/run/session.h"
 #include "train/run/train_settings.h"
 
 #include <math.h>

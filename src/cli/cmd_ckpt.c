@@ -1,6 +1,6 @@
 /* tenon ckpt: looks into checkpoints, checks them, removes those that are not needed, converts weights. */
 #include "base/text.h"
-#include "cli/cli.h"
+#include "cli/view.h"
 #include "train/run/checkpoint_convert.h"
 #include "train/run/run.h"
 #include "train/run/session.h"
@@ -9,14 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static const char *size_text(double bytes, char buf[24])
-{
-    const char *unit = bytes >= 1e9 ? "GB" : bytes >= 1e6 ? "MB" : bytes >= 1e3 ? "kB" : "B";
-    const double x = bytes >= 1e9 ? bytes / 1e9 : bytes >= 1e6 ? bytes / 1e6 : bytes >= 1e3 ? bytes / 1e3 : bytes;
-    snprintf(buf, 24, "%.*f %s", bytes >= 1e3 ? 1 : 0, x, unit);
-    return buf;
-}
 
 /* --- inspect --------------------------------------------------------------------------------------------------------- */
 
@@ -58,8 +50,8 @@ static tn_status show_list(tn_cli *c, const char *run, const tn_ckpt_list *l)
             continue;
         }
         fprintf(c->out, "checkpoint  step-%-10lld held out %-14s %10s%s%s%s\n", (long long)e->step,
-                scores_text(e, heldout, sizeof heldout), size_text((double)e->bytes, size), e->latest ? "  latest" : "",
-                e->best ? "  best" : "", e->whole ? "" : "  damaged");
+                scores_text(e, heldout, sizeof heldout), tn_bytes_text((double)e->bytes, size),
+                e->latest ? "  latest" : "", e->best ? "  best" : "", e->whole ? "" : "  damaged");
     }
     return TN_OK;
 }
@@ -133,7 +125,7 @@ static tn_status show_state(tn_cli *c, const inspected *x)
                 text_of(manifest, "tenon"), st.settings);
         json_object_foreach(json_object_get(manifest, "files"), name, v)
             fprintf(c->out, "file        %-24s %10s\n", name,
-                    size_text((double)json_integer_value(json_object_get(v, "bytes")), size));
+                    tn_bytes_text((double)json_integer_value(json_object_get(v, "bytes")), size));
     }
     return s;
 }
@@ -156,12 +148,13 @@ static tn_status show_tensors(tn_cli *c, const inspected *whole)
                                          (json_int_t)tn_dims_count(x->dims), "bytes", (json_int_t)x->bytes));
         else
             fprintf(c->out, "tensor      %-32s %-5s %-16s %10s\n", name, tn_dtype_name(x->dtype), dims,
-                    size_text((double)x->bytes, size));
+                    tn_bytes_text((double)x->bytes, size));
     }
     if (s == TN_OK && c->json)
         s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:I}", "name", "parameters", "value", (json_int_t)count,
                                      "tensors", (json_int_t)t.n, "bytes", (json_int_t)bytes));
-    else if (s == TN_OK) fprintf(c->out, "parameters  %.0f in %zu tensors, %s\n", count, t.n, size_text(bytes, size));
+    else if (s == TN_OK)
+        fprintf(c->out, "parameters  %.0f in %zu tensors, %s\n", count, t.n, tn_bytes_text(bytes, size));
     return s;
 }
 
@@ -284,7 +277,7 @@ static tn_status say_pruned(tn_cli *c, const char *run, const tn_ckpt_entry *e, 
             e->keep ? "kept"
             : dry   ? "would remove"
                     : "removed",
-            run, (long long)e->step, size_text((double)e->bytes, size),
+            run, (long long)e->step, tn_bytes_text((double)e->bytes, size),
             !e->whole  ? "  damaged: not removed"
             : e->other ? "  contains other files: not removed"
                        : "");

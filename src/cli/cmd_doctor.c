@@ -6,7 +6,6 @@
 #include "backend/cuda_library.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/headers.h"
 #include "report/bench/timing.h"
 #include "train/run/session.h"
 

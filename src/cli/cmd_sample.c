@@ -1,9 +1,8 @@
 /* tenon sample: text from a trained model. The text goes to standard output as it is drawn, times to standard error. */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "cli/session_view.h"
+#include "cli/view.h"
 #include "cli/cli.h"
-#include "cli/session_view.h"
 #include "cli/term.h"
 #include "train/trainer/graph_setup.h"
 #include "sample/sample.h"
@@ -241,17 +240,4 @@ tn_status tn_cmd_sample(tn_cli *c)
     const tn_status st = run(&s);
     close_session(&s);
     return st;
-}
-
-void tn_sample_keys(FILE *f)
-{
-    tn_settings *st = NULL;
-    if (tn_sample_settings(&st) != TN_OK) return; /* help without them is better than none */
-    fputs("\nsettings of sampling (those of the model and the run work too: threads=1, compute=bf16):\n", f);
-    for (size_t i = 0; i < tn_settings_count(st); i++) {
-        char key[64];
-        snprintf(key, sizeof key, "%s=%s", tn_settings_row_at(st, i)->key, tn_settings_written_at(st, i));
-        fprintf(f, "  %-18s  %s\n", key, tn_settings_row_at(st, i)->help);
-    }
-    tn_settings_free(st);
 }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -101,6 +102,15 @@ size_t tn_term_fit(const char *s, int columns)
         used += n ? n : 1;
     }
     return used;
+}
+
+const char *tn_clock_text(double s, char buf[32])
+{
+    if (!isfinite(s) || s > 1e8) return "?";
+    const long n = (long)(s + 0.5);
+    if (n >= 3600) snprintf(buf, 32, "%ld:%02ld:%02ld", n / 3600, n / 60 % 60, n % 60);
+    else snprintf(buf, 32, "%ld:%02ld", n / 60, n % 60);
+    return buf;
 }
 
 void tn_progress_start(tn_progress *p, FILE *f)

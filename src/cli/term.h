@@ -24,6 +24,9 @@ int tn_term_errno(FILE *f); /* why writing to it first failed; 0: it did not, or
 /* Bytes of s that fill at most `columns` columns, one per character of UTF-8. */
 size_t tn_term_fit(const char *s, int columns);
 
+/* "12:31", "1:02:03"; "?" where it is not known. */
+const char *tn_clock_text(double s, char buf[32]);
+
 /* A line that says how far a long job is: redrawn in place on a terminal, a plain line now and then elsewhere. */
 typedef struct tn_progress {
     tn_term term;

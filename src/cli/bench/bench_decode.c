@@ -2,8 +2,8 @@
 #include "cli/bench/bench_print.h"
 
 #include "backend/backend.h"
-#include "cli/spans.h"
 #include "cli/target.h"
+#include "cli/view.h"
 #include "cli/train/train_view.h"
 #include "report/decode.h"
 #include "train/trainer/graph_setup.h"
@@ -11,16 +11,14 @@
 
 #include <string.h>
 
-enum { MOST_POINTS = 16 };
-
 typedef struct decode_bench {
     tn_cli *c;
     tn_arena arena;                   /* names and settings */
     const char *name[TN_DECODE_MOST]; /* as typed */
     tn_settings *settings[TN_DECODE_MOST];
     tn_decode_side side[TN_DECODE_MOST];
-    size_t n, n_batches, n_contexts;
-    int64_t batch[MOST_POINTS], context[MOST_POINTS];
+    size_t n;
+    tn_spans batch, context;
     tn_device device;
     int threads, rounds;
     double seconds;
@@ -37,9 +35,8 @@ static tn_status read_flags(decode_bench *b)
     TN_RETURN_IF(tn_args_whole(&b->c->args, "rounds", 1, TN_DECODE_ROUNDS, &rounds));
     TN_RETURN_IF(tn_args_number(&b->c->args, "seconds", 0, 3600, &b->seconds));
     b->rounds = (int)rounds;
-    TN_RETURN_IF(
-        tn_spans_read("--contexts", contexts ? contexts : "1024..131072", b->context, MOST_POINTS, &b->n_contexts));
-    return tn_spans_read("--batch", batches ? batches : "1,64", b->batch, MOST_POINTS, &b->n_batches);
+    TN_RETURN_IF(tn_spans_read("--contexts", contexts ? contexts : "1024..131072", &b->context));
+    return tn_spans_read("--batch", batches ? batches : "1,64", &b->batch);
 }
 
 /* A store of its own: two of one model may differ in their sizes. */
@@ -91,13 +88,6 @@ static tn_status emit_row(decode_bench *b, size_t i, const tn_decode_point *at, 
     return tn_cli_emit(b->c, row);
 }
 
-static const char *bytes_text(double bytes, char text[24])
-{
-    const bool giga = bytes >= 1e9;
-    snprintf(text, 24, giga ? "%.2f GB" : "%.2f MB", bytes / (giga ? 1e9 : 1e6));
-    return text;
-}
-
 static tn_status print_row(decode_bench *b, size_t i, const tn_decode_point *at, const tn_decode_row *r)
 {
     char weights[24], state[24];
@@ -106,8 +96,8 @@ static tn_status print_row(decode_bench *b, size_t i, const tn_decode_point *at,
     if (r->why[0]) fprintf(b->c->out, "%s\n", r->why);
     else
         fprintf(b->c->out, "%11.1f %10.3f +-%-7.3f %9.3f %10s %11s %6.0f %% %7.2fx\n", r->tokens_s, r->ms, r->spread_ms,
-                r->cpu_ms, bytes_text(r->weight_bytes, weights), bytes_text(r->state_bytes, state), 100 * r->of_limit,
-                r->ratio);
+                r->cpu_ms, tn_bytes_text(r->weight_bytes, weights), tn_bytes_text(r->state_bytes, state),
+                100 * r->of_limit, r->ratio);
     fflush(b->c->out);
     return TN_OK;
 }
@@ -129,10 +119,10 @@ static void print_head(const decode_bench *b)
 static tn_status measure_all(decode_bench *b)
 {
     tn_decode_row rows[TN_DECODE_MOST];
-    for (size_t i = 0; i < b->n_batches; i++)
-        for (size_t k = 0; k < b->n_contexts; k++) {
-            const tn_decode_point at = { .batch = b->batch[i],
-                                         .context = b->context[k],
+    for (size_t i = 0; i < b->batch.n; i++)
+        for (size_t k = 0; k < b->context.n; k++) {
+            const tn_decode_point at = { .batch = b->batch.at[i],
+                                         .context = b->context.at[k],
                                          .rounds = b->rounds,
                                          .seconds = b->seconds,
                                          .copy_gbs = b->ceilings.copy_gbs,

@@ -1,25 +1,11 @@
 /* tenon data prepare: files and folders into shards to train on. tenon data inspect is in data_inspect.c. */
 #include "base/clock.h"
 #include "cli/data/data_view.h"
-#include "cli/session_view.h"
+#include "cli/view.h"
 #include "cli/term.h"
 #include "data/prepare.h"
 
 #include <string.h>
-
-void tn_data_keys(FILE *f)
-{
-    tn_settings *st = NULL;
-    if (tn_prepare_settings(&st) != TN_OK) return; /* help without them is better than none */
-    fputs("\nsettings of prepare (inspect takes format, doc_sep and text_key):\n", f);
-    for (size_t i = 0; i < tn_settings_count(st); i++) {
-        char key[64];
-        const tn_setting *row = tn_settings_row_at(st, i);
-        snprintf(key, sizeof key, "%s=%s", row->key, tn_settings_written_at(st, i));
-        fprintf(f, "  %-18s  %s\n", key, row->help);
-    }
-    tn_settings_free(st);
-}
 
 static void show_progress(void *view, const tn_prepare_progress *p)
 {

@@ -1,7 +1,7 @@
 /* Printing data sets, for people and as JSON Lines. Text out of files is quoted: control bytes never reach a terminal. */
 #include "cli/data/data_view.h"
 
-#include "cli/session_view.h"
+#include "cli/view.h"
 
 #include <string.h>
 

@@ -3,10 +3,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/setting_value.h"
 #include "base/text.h"
 #include "cli/eval/eval.h"
-#include "cli/score_view.h"
-#include "cli/session_view.h"
+#include "cli/view.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/saved_model.h"
 #include "train/run/training.h"
@@ -14,6 +14,59 @@
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
+
+/* --- flags: one view at a time, and what belongs to it --- */
+
+static const tn_setting rows[] = {
+    TN_SETTING_INT("--positions", "0", TN_RANGE(2, 1e9), "tokens", ""),
+    TN_SETTING_INT("--effective", "0", TN_RANGE(8, 1e9), "tokens", ""),
+    TN_SETTING_INT("--tokens", "0", TN_RANGE(1, 1e18), "tokens", ""),
+};
+
+static const struct {
+    const char *flag;
+    tn_eval_view view;
+    const tn_setting *value; /* its value is a context, which may be left out; NULL: not so */
+} view_flags[] = {
+    { "positions", TN_EVAL_POSITIONS, &rows[0] },
+    { "contexts", TN_EVAL_CONTEXTS, NULL },
+    { "effective", TN_EVAL_RECEPTIVE_FIELD, &rows[1] },
+    { "spectrum", TN_EVAL_SPECTRUM, NULL },
+};
+
+static tn_status read_number(const tn_setting *row, const char *text, int64_t *out)
+{
+    tn_setting_value v;
+    if (!text) return TN_OK;
+    TN_RETURN_IF(tn_setting_parse(row, text, "command line", &v));
+    *out = v.i;
+    return TN_OK;
+}
+
+static tn_status read_options(tn_cli *c, tn_eval *out)
+{
+    const tn_args *a = &c->args;
+    tn_eval e = {
+        .c = c, .target = tn_args_positional(a, 0), .csv = tn_args_value(a, "csv"), .svg = tn_args_value(a, "svg")
+    };
+    for (size_t i = 0; i < sizeof view_flags / sizeof *view_flags; i++) {
+        if (!tn_args_flag(a, view_flags[i].flag)) continue;
+        if (e.view)
+            return tn_error(TN_USAGE, "--positions, --contexts, --effective and --spectrum conflict: choose one");
+        e.view = view_flags[i].view;
+        if (view_flags[i].value)
+            TN_RETURN_IF(read_number(view_flags[i].value, tn_args_value(a, view_flags[i].flag), &e.context));
+    }
+    if (e.view == TN_EVAL_CONTEXTS)
+        TN_RETURN_IF(tn_spans_read("--contexts", tn_args_value(a, "contexts"), &e.contexts));
+    TN_RETURN_IF(read_number(&rows[2], tn_args_value(a, "tokens"), &e.tokens));
+    if (e.view == TN_EVAL_LOSS && (e.csv || e.svg || e.tokens))
+        return tn_error(TN_USAGE, "--csv, --svg and --tokens need --positions, --contexts, --effective or --spectrum");
+    *out = e;
+    return TN_OK;
+}
+
+/* --- what is evaluated --- */
 
 /* A checkpoint stands in its run, which has the settings. */
 static tn_status find_run(const char *target, char run[TN_PATH_BYTES])
@@ -179,7 +232,7 @@ tn_status tn_cmd_eval(tn_cli *c)
     tn_arena arena = { 0 };
     tn_eval e;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
-    TN_RETURN_IF(tn_eval_read(c, &e));
+    TN_RETURN_IF(read_options(c, &e));
     const char **settings = tn_alloc((c->args.overrides_n + 1) * sizeof *settings);
     if (!settings) return TN_MEMORY;
     st = sort_overrides(&c->args, settings, &o.n, &o.split);

@@ -4,7 +4,6 @@
 #define TN_CLI_EVAL_H
 
 #include "cli/cli.h"
-#include "cli/context_list.h"
 #include "train/run/session.h"
 
 typedef enum tn_eval_view {
@@ -22,12 +21,10 @@ typedef struct tn_eval {
     tn_eval_view view;
     int64_t context; /* of positions and reach; 0: the trained one */
     int64_t tokens;  /* to score, about; 0: all, or what is enough */
-    tn_context_list contexts;
+    tn_spans contexts;
     const char *csv, *svg; /* files, or NULL */
 } tn_eval;
 
-/* What was typed: which view, with what. */
-tn_status tn_eval_read(tn_cli *c, tn_eval *out);
 /* Each on a session whose trainer has the weights. */
 tn_status tn_eval_positions(const tn_eval *e, tn_session *s);
 tn_status tn_eval_contexts(const tn_eval *e, tn_session *s);

@@ -217,8 +217,8 @@ static tn_status table_contexts(const tn_eval *e, const tn_context_row *rows, si
 
 tn_status tn_eval_contexts(const tn_eval *e, tn_session *s)
 {
-    tn_context_row rows[TN_CONTEXTS_MOST] = { { 0 } };
-    double x[TN_CONTEXTS_MOST], y[TN_CONTEXTS_MOST];
+    tn_context_row rows[TN_SPANS_MOST] = { { 0 } };
+    double x[TN_SPANS_MOST], y[TN_SPANS_MOST];
     const size_t n = e->contexts.n;
     watcher w = watch(e);
     const tn_contexts o = { .model = s->model,

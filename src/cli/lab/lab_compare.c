@@ -1,9 +1,6 @@
 /* tenon lab compare: the best points of each side again on common seeds, and what that says. */
 #include "cli/lab/lab_campaign.h"
-#include "cli/lab/lab_standings.h"
-#include "cli/lab/lab_table.h"
 #include "cli/lab/lab_view.h"
-#include "cli/lab/lab_words.h"
 #include "lab/db/trials.h"
 #include "lab/statistics/compare.h"
 #include "lab/statistics/select.h"
@@ -185,7 +182,7 @@ tn_status tn_lab_compare(tn_cli *c)
     tn_study *after = NULL;
     const size_t words = c->args.positional_n > 2 ? c->args.positional_n - 2 : 0;
     TN_RETURN_IF(tn_lab_objects(c, 2));
-    tn_status s = tn_lab_view_write(c, 0, words, &v);
+    tn_status s = tn_lab_view_open(c, 0, words, TN_LAB_WRITE, &v);
     if (s == TN_OK) s = tn__study_plan_of(v.study, &arena, &plan);
     if (s == TN_OK) plan.asked = &c->asked;
     if (s == TN_OK) s = tn_study_check(&plan);

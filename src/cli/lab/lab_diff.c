@@ -1,5 +1,4 @@
 /* tenon lab diff: two trials side by side: what was set differently, what came out, where their curves part. */
-#include "cli/lab/lab_table.h"
 #include "cli/lab/lab_view.h"
 #include "lab/statistics/select.h"
 
@@ -72,7 +71,7 @@ tn_status tn_lab_diff(tn_cli *c)
     tn_lab_view v;
     const tn_trial *t[2];
     char a[128], b[128];
-    TN_RETURN_IF(tn_lab_view_open(c, 2, 2, &v));
+    TN_RETURN_IF(tn_lab_view_open(c, 2, 2, TN_LAB_READ, &v));
     tn_status s = tn_select_named(v.study, tn_args_positional(&c->args, 2), &t[0]);
     if (s == TN_OK) s = tn_select_named(v.study, tn_args_positional(&c->args, 3), &t[1]);
     if (s == TN_OK && !c->json) {

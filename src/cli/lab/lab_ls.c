@@ -1,7 +1,5 @@
 /* tenon lab ls, best, show: what is in a database. */
 #include "base/clock.h"
-#include "cli/lab/lab_published.h"
-#include "cli/lab/lab_table.h"
 #include "cli/lab/lab_view.h"
 #include "lab/statistics/select.h"
 #include "lab/study/study.h"
@@ -95,13 +93,13 @@ tn_status tn_lab_ls(tn_cli *c)
                 TN_USAGE,
                 "unexpected argument %.32s: use `lab ls DB` or `lab ls DB trials` (--study=NAME chooses a study)",
                 what);
-        TN_RETURN_IF(tn_lab_view_open(c, 0, 1, &v));
+        TN_RETURN_IF(tn_lab_view_open(c, 0, 1, TN_LAB_READ, &v));
         tn_lab_table_head(c, v.study);
         for (size_t i = 0; s == TN_OK && i < v.study->n; i++) s = tn_lab_table_row(c, v.study, &v.study->trials[i]);
         tn_lab_view_close(&v);
         return s;
     }
-    s = tn_lab_view_database(c, 0, 0, &v.lab);
+    s = tn_lab_view_open(c, 0, 0, TN_LAB_BARE, &v);
     if (s == TN_OK) s = each_study(c, v.lab, &a);
     tn_arena_free(&a);
     tn_lab_view_close(&v);
@@ -116,7 +114,7 @@ tn_status tn_lab_best(tn_cli *c)
     tn_arena a = { 0 };
     int64_t count = 5;
     size_t objective = 0;
-    TN_RETURN_IF(tn_lab_view_open(c, 0, 0, &v));
+    TN_RETURN_IF(tn_lab_view_open(c, 0, 0, TN_LAB_READ, &v));
     tn_status s = tn_args_whole(&c->args, "count", 1, 1000000000, &count);
     if (s == TN_OK) s = tn_lab_view_objective(c, v.study, &objective);
     if (s == TN_OK) tn_lab_table_head(c, v.study);
@@ -241,7 +239,7 @@ tn_status tn_lab_show(tn_cli *c)
 {
     tn_lab_view v;
     const tn_trial *t = NULL;
-    TN_RETURN_IF(tn_lab_view_open(c, 1, 1, &v));
+    TN_RETURN_IF(tn_lab_view_open(c, 1, 1, TN_LAB_READ, &v));
     tn_status s = tn_select_named(v.study, tn_args_positional(&c->args, 2), &t);
     if (s == TN_OK && c->json) s = tn_lab_table_row(c, v.study, t);
     else if (s == TN_OK) put_trial(c, v.study, t);

@@ -1,7 +1,7 @@
 /* tenon lab run STUDY --plan: what the study will run, and about how long it will take. Nothing is written. */
 #include "base/alloc.h"
 #include "cli/lab/lab_campaign.h"
-#include "cli/session_view.h"
+#include "cli/view.h"
 #include "lab/worker/trial_probe.h"
 #include "lab/worker/worker.h"
 
@@ -17,19 +17,10 @@ typedef struct plan {
     tn_device device;
 } plan;
 
-static const char *bytes_text(double n, char buf[32])
-{
-    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
-    size_t i = 0;
-    for (; n >= 1000 && i + 1 < sizeof units / sizeof *units; i++) n /= 1000;
-    snprintf(buf, 32, "%.3g %s", n, units[i]);
-    return buf;
-}
-
 static tn_status put_side(plan *k, size_t side, int64_t trials, const tn_trial_probe *t)
 {
     const char *name = k->p->sides[side].name[0] ? k->p->sides[side].name : k->p->name;
-    char parameters[16], tokens[16], memory[32];
+    char parameters[16], tokens[16], memory[24];
     k->trials += trials;
     k->seconds += (double)trials * t->seconds;
     k->device = t->device;
@@ -41,7 +32,7 @@ static tn_status put_side(plan *k, size_t side, int64_t trials, const tn_trial_p
                                            tn_number_or_null(t->step_s), "seconds", tn_number_or_null(t->seconds)));
     fprintf(k->c->out, "%-12s %7lld %11s %10s %8lld %9s %9.3g %9.3g  %s\n", name, (long long)trials,
             tn_count_text((double)t->parameters, parameters), tn_count_text((double)t->tokens, tokens),
-            (long long)t->steps, bytes_text(t->memory_bytes, memory), t->step_s, t->seconds, t->width.text);
+            (long long)t->steps, tn_bytes_text(t->memory_bytes, memory), t->step_s, t->seconds, t->width.text);
     return TN_OK;
 }
 

@@ -51,7 +51,7 @@ tn_status tn_lab_plot(tn_cli *c)
     int side = 0;
     const char *kind = tn_args_positional(&c->args, 2);
     const bool html = tn_args_value(&c->args, "html"), svg = tn_args_value(&c->args, "svg");
-    TN_RETURN_IF(tn_lab_view_open(c, 0, 1, &v));
+    TN_RETURN_IF(tn_lab_view_open(c, 0, 1, TN_LAB_READ, &v));
     tn_status s = kind ? chart_of(kind, &chart) : TN_OK;
     if (s == TN_OK) s = tn_lab_view_objective(c, v.study, &objective);
     if (s == TN_OK) s = side_of(c, v.study, &side);
@@ -80,7 +80,7 @@ tn_status tn_lab_export(tn_cli *c)
     int which = 0;
     while (format && which < 3 && strcmp(names[which], format) != 0) which++;
     if (which == 3) return tn_error(TN_USAGE, "--format=%.32s: choose csv, jsonl or optuna", format);
-    TN_RETURN_IF(tn_lab_view_open(c, 0, 0, &v));
+    TN_RETURN_IF(tn_lab_view_open(c, 0, 0, TN_LAB_READ, &v));
     tn_status s = tn_lab_view_file(c, "out", &f);
     if (s == TN_OK) {
         s = which == 0   ? tn_export_csv(v.study, f)

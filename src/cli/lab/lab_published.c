@@ -1,7 +1,6 @@
 /* Published figures beside ours. */
-#include "cli/lab/lab_published.h"
+#include "cli/lab/lab_view.h"
 
-#include "cli/lab/lab_table.h"
 #include "lab/statistics/published.h"
 #include "lab/statistics/select.h"
 

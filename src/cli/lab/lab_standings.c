@@ -1,9 +1,6 @@
 /* tenon lab compare --against=SIDE: every side in one line, against that one; what was asked of one side in a line of its own. */
-#include "cli/lab/lab_standings.h"
-
-#include "cli/lab/lab_table.h"
 #include "cli/lab/lab_view.h"
-#include "cli/lab/lab_words.h"
+
 #include "lab/statistics/select.h"
 #include "lab/statistics/standings.h"
 

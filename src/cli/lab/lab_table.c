@@ -1,5 +1,5 @@
 /* Lines of trials. */
-#include "cli/lab/lab_table.h"
+#include "cli/lab/lab_view.h"
 
 #include "lab/view/view.h"
 #include "lab/statistics/select.h"

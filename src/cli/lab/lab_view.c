@@ -54,8 +54,9 @@ tn_status tn_lab_view_quote(const tn_cli *c, tn_study *s)
     return TN_OK;
 }
 
-static tn_status open_view(tn_cli *c, size_t min, size_t max, bool write, bool load, tn_lab_view *out)
+tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_access how, tn_lab_view *out)
 {
+    const bool write = how == TN_LAB_WRITE, load = how != TN_LAB_BARE;
     tn_lab_view v = { 0 };
     tn_arena arena = { 0 };
     tn_status s = TN_OK;
@@ -74,23 +75,6 @@ done:
     tn_arena_free(&arena);
     tn_lab_view_close(&v);
     return s;
-}
-
-tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out)
-{
-    tn_lab_view v;
-    TN_RETURN_IF(open_view(c, min, max, false, false, &v));
-    *out = v.lab;
-    return TN_OK;
-}
-
-tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out)
-{
-    return open_view(c, min, max, false, true, out);
-}
-tn_status tn_lab_view_write(tn_cli *c, size_t min, size_t max, tn_lab_view *out)
-{
-    return open_view(c, min, max, true, true, out);
 }
 
 void tn_lab_view_close(tn_lab_view *v)

@@ -45,16 +45,6 @@ void tn_lab_watch_end(tn_lab_watch *w)
     tn_free(w);
 }
 
-/* "12:31", "1:02:03" */
-static const char *clock_text(double s, char buf[32])
-{
-    if (!isfinite(s) || s > 1e8) return "?";
-    const long n = (long)(s + 0.5);
-    if (n >= 3600) snprintf(buf, 32, "%ld:%02ld:%02ld", n / 3600, n / 60 % 60, n % 60);
-    else snprintf(buf, 32, "%ld:%02ld", n / 60, n % 60);
-    return buf;
-}
-
 static int64_t ended_of(const tn_tally *t)
 {
     int64_t n = 0;
@@ -91,7 +81,13 @@ static const char *side_name(const tn_study_plan *p, size_t i)
     return p->sides[i].name[0] ? p->sides[i].name : "all";
 }
 
-/* "runs  tep/12 epoch 7, bp/3": those that began first, as many as a line has room for. */
+static void put_line(const tn_lab_watch *w, char *line)
+{
+    tn_text_clean(line);
+    fprintf(w->term.f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
+}
+
+/* "running  tep/12 epoch 7, bp/3": those that began first, as many as a line has room for. */
 static tn_status draw_running(const tn_lab_watch *w)
 {
     enum { SHOWN = 32 };
@@ -107,8 +103,7 @@ static tn_status draw_running(const tn_lab_watch *w)
                                side[0] ? "/" : "", (long long)list[i].number);
         if (!isnan(list[i].epoch)) at += (size_t)snprintf(line + at, sizeof line - at, " epoch %.0f", list[i].epoch);
     }
-    tn_text_clean(line);
-    fprintf(w->term.f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
+    put_line(w, line);
     return TN_OK;
 }
 
@@ -122,12 +117,12 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
         if (tn_side_in(w->k->sides, i) && (int)strlen(side_name(p, i)) > name) name = (int)strlen(side_name(p, i));
     if (w->lines) fprintf(f, "\033[%dA", w->lines);
     snprintf(line, sizeof line, "%lld of %lld trials, %s, %s elapsed, eta %s", (long long)ended, (long long)all,
-             tn_campaign_crew_text(w->k, crew), clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
+             tn_campaign_crew_text(w->k, crew), tn_clock_text(now - w->begun, a),
+             tn_clock_text(eta(w, ended, all, now), b));
     fprintf(f, "\r%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     snprintf(line, sizeof line, "%-*s  %7s  %7s  %7s  %7s  %7s  best %s  s/trial", name, "side", "done", "running",
              "pruned", "failed", "timeout", p->objectives[0].name);
-    tn_text_clean(line);
-    fprintf(f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
+    put_line(w, line);
     for (size_t i = 0; i < p->n_sides; i++) {
         const tn_tally *t = &w->tally[i];
         char mean[32] = "-";
@@ -137,8 +132,7 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
                  (long long)t->count[TN_TRIAL_DONE], (long long)t->count[TN_TRIAL_RUNNING],
                  (long long)t->count[TN_TRIAL_PRUNED], (long long)t->count[TN_TRIAL_FAILED],
                  (long long)t->count[TN_TRIAL_TIMEOUT], best, best_text(t->best, a), mean);
-        tn_text_clean(line);
-        fprintf(f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
+        put_line(w, line);
     }
     w->lines = (int)tn_side_count(w->k->sides, p->n_sides) + 3;
 }
@@ -158,7 +152,8 @@ static void draw_line(const tn_lab_watch *w, int64_t ended, int64_t all, double 
                 fprintf(w->term.f, ", %lld %s", (long long)t->count[s], tn_trial_state_name((tn_trial_state)s));
         if (!isnan(t->best)) fprintf(w->term.f, ", best %s %s", p->objectives[0].name, best_text(t->best, a));
     }
-    fprintf(w->term.f, "  %s elapsed, eta %s\n", clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
+    fprintf(w->term.f, "  %s elapsed, eta %s\n", tn_clock_text(now - w->begun, a),
+            tn_clock_text(eta(w, ended, all, now), b));
     fflush(w->term.f);
 }
 

@@ -1,5 +1,5 @@
 /* Verdicts in words. */
-#include "cli/lab/lab_words.h"
+#include "cli/lab/lab_view.h"
 
 #include <math.h>
 #include <stdlib.h>

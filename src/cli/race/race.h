@@ -5,7 +5,6 @@
 #define TN_CLI_RACE_H
 
 #include "base/alloc.h"
-#include "cli/context_list.h"
 #include "cli/train/train_view.h"
 #include "report/contexts.h"
 #include "token/tokenizer.h"
@@ -48,9 +47,9 @@ typedef struct tn_racer {
     size_t bytes;
     tn_evaluation test; /* of the chosen weights; empty: none */
     double test_bits;
-    tn_text sample;                           /* prompt and answer; empty: none */
-    char no_sample[256];                      /* the reason */
-    tn_context_row context[TN_CONTEXTS_MOST]; /* (n_measured) */
+    tn_text sample;                        /* prompt and answer; empty: none */
+    char no_sample[256];                   /* the reason */
+    tn_context_row context[TN_SPANS_MOST]; /* (n_measured) */
     size_t n_measured;
 } tn_racer;
 
@@ -72,7 +71,7 @@ typedef struct tn_race {
     size_t n_rates;
     bool raw_test;  /* --lr on raw text: a test part is held out, as large as the validation part */
     int64_t sample; /* tokens; 0: none */
-    tn_context_list contexts;
+    tn_spans contexts;
     size_t n;
     const char *svg, *csv; /* files, or NULL */
     const char *dir;       /* of the sides' runs, as typed or found; NULL: not kept, or not found yet */
@@ -103,7 +102,6 @@ tn_status tn_race_table(const tn_race *r);
 int tn_race_name_width(const tn_race *r);
 /* "2.061 b/B", of a loss in nats per token. */
 const char *tn_race_loss_text(double loss, double bits, char buf[24]);
-const char *tn_race_memory_text(size_t bytes, char buf[24]);
 
 /* Of the store as it is now; memory is taken by the first call. */
 tn_status tn_race_weights_take(tn_race_weights *w, const tn_store *store);

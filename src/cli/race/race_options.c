@@ -93,7 +93,7 @@ static tn_status read_contexts(tn_race *r)
     r->csv = tn_args_value(&r->c->args, "csv");
     if (!given && r->csv) return tn_error(TN_USAGE, "--csv=FILE needs --contexts, such as --contexts=1024..8192");
     if (!given) return TN_OK;
-    return tn_context_list_read(given, &r->contexts);
+    return tn_spans_read("--contexts", given, &r->contexts);
 }
 
 static tn_status read_sample(tn_race *r)

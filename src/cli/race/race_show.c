@@ -1,7 +1,7 @@
 /* What a race has to show: curves, the table (race_table.c), samples, and the table by context; as text, as JSON Lines, as SVG and CSV
  * files, which come last. Computes nothing. Racers that did not train a step are left out, numbers that are not there are '-' or null. */
 #include "cli/race/race.h"
-#include "cli/score_view.h"
+#include "cli/view.h"
 #include "cli/table_file.h"
 #include "report/chart/plot.h"
 
@@ -123,7 +123,7 @@ static void print_cell(const tn_race *r, const tn_racer *x, const tn_context_row
     if (!isnan(k->tokens_per_s))
         snprintf(speed, sizeof speed, "%s%s", tn_count_text(k->tokens_per_s, rate), k->steps == 1 ? "*" : " ");
     fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, tn_race_loss_text(k->loss, k->bits, loss),
-            scored, speed, tn_race_memory_text(k->bytes, memory));
+            scored, speed, k->bytes ? tn_bytes_text((double)k->bytes, memory) : "-");
 }
 
 /* Why cells are empty, once for each reason; and what the star means. */

@@ -1,7 +1,7 @@
 /* The table of a race, with what a reader has to know to judge it: settings that are not equal, rates that were tried and whether one
  * at the end of the list was best, results that became worse again. Computes nothing. */
 #include "cli/race/race.h"
-#include "cli/score_view.h"
+#include "cli/view.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,13 +34,6 @@ static const char *score_text(const tn_progress_report *l, const tn_scores *s, d
     if (isnan(x)) snprintf(buf, 24, "-");
     else if (tn_metric_is_part(r)) snprintf(buf, 24, "%.2f %%", 100 * x);
     else snprintf(buf, 24, "%.4g%s%.8s", x, *tn_metric_unit(r) ? " " : "", tn_metric_unit(r));
-    return buf;
-}
-
-const char *tn_race_memory_text(size_t bytes, char buf[24])
-{
-    if (bytes) snprintf(buf, 24, "%.0f MB", (double)bytes / 1e6);
-    else snprintf(buf, 24, "-");
     return buf;
 }
 
@@ -198,7 +191,7 @@ static void print_racer(const tn_race *r, const tn_racer *x, const tn_race_trial
     if (r->n_rates) fprintf(r->c->out, " %14s", score_text(l, &x->test.scores, x->test_bits, test));
     fprintf(r->c->out, " %9s %8s%s%s\n",
             tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate),
-            tn_race_memory_text(x->bytes, memory), x->width.text[0] ? "  " : "", x->width.text);
+            tn_bytes_text((double)x->bytes, memory), x->width.text[0] ? "  " : "", x->width.text);
 }
 
 static void print_head(const tn_race *r, int w)

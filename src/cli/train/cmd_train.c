@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/output.h"
-#include "cli/score_view.h"
+#include "cli/view.h"
 #include "cli/train/train_sample.h"
 #include "cli/train/train_view.h"
 #include "report/bench/ceilings.h"

@@ -2,7 +2,7 @@
 #include "cli/train/train_view.h"
 
 #include "base/alloc.h"
-#include "cli/score_view.h"
+#include "cli/view.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,14 +33,6 @@ static const char *bar(double part, int width, char *buf, size_t bytes)
     for (int i = 0; i < whole && n + 4 < bytes; i++) n += (size_t)snprintf(buf + n, bytes - n, "█");
     if (rest && n + 4 < bytes) n += (size_t)snprintf(buf + n, bytes - n, "%s", eighth[rest]);
     for (int i = whole + (rest > 0); i < width && n + 3 < bytes; i++) n += (size_t)snprintf(buf + n, bytes - n, "·");
-    return buf;
-}
-
-static const char *clock_text(double s, char buf[16])
-{
-    const int t = s > 0 && s < 1e7 ? (int)s : 0;
-    if (t >= 3600) snprintf(buf, 16, "%d:%02d:%02d", t / 3600, t / 60 % 60, t % 60);
-    else snprintf(buf, 16, "%d:%02d", t / 60, t % 60);
     return buf;
 }
 
@@ -91,7 +83,7 @@ static const char *number_text(double x, int digits, char buf[32])
 void tn_train_view_report(void *view, const tn_progress_report *r)
 {
     tn_train_view *v = view;
-    char drawn[128], eta[16], held[96], rate[16], more[160], loss[32], norm[32];
+    char drawn[128], eta[32], held[96], rate[16], more[160], loss[32], norm[32];
     const bool task = !isnan(r->samples_per_s);
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
@@ -100,7 +92,8 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
     if (v->status == TN_OK) v->status = curve_add(&v->train, place_of(v, r), r->loss * bits);
     if (r->evaluated && v->status == TN_OK)
         v->status = curve_add(&v->heldout, place_of(v, r), tn_scores_first(&r->last) * bits);
-    clock_text(r->seconds / done - r->seconds, eta); /* first, since a narrow terminal cuts the end of the line off */
+    tn_clock_text(r->seconds / done - r->seconds,
+                  eta); /* first, since a narrow terminal cuts the end of the line off */
     tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %s%s  lr %.1e  |g| %s  %s %s/s%s",
                      v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,
                      (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta,

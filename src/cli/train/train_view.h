@@ -3,7 +3,7 @@
 #define TN_CLI_TRAIN_VIEW_H
 
 #include "cli/cli.h"
-#include "cli/session_view.h"
+#include "cli/view.h"
 #include "cli/term.h"
 #include "train/run/training.h"
 

@@ -1,6 +1,6 @@
 /* When memory is not given: the batch is halved and accumulated twice as often, until it fits or cannot be halved; a plan that is
  * known not to fit is refused instead. */
-#include "cli/session_view.h"
+#include "cli/view.h"
 #include "testlib.h"
 
 #include "base/alloc.h"
@@ -61,7 +61,7 @@ static void halved(void **state)
     assert_non_null(f);
     tn_session_describe_halving(&s, f);
     fclose(f);
-    assert_non_null(strstr(text, "there was none for a batch of 16: 12 of 4 a step instead"));
+    assert_non_null(strstr(text, "not enough for a batch of 16: accumulating 12 of 4 per step instead"));
     tn_session_close(&s);
 }
 

@@ -1,9 +1,18 @@
-/* Metrics as a person and a program read them, by their rows. */
-#ifndef TN_CLI_SCORE_VIEW_H
-#define TN_CLI_SCORE_VIEW_H
+/* Sessions and metrics in words, and metrics as JSON Lines, by their rows. */
+#ifndef TN_CLI_VIEW_H
+#define TN_CLI_VIEW_H
 
 #include "cli/cli.h"
 #include "train/run/metric_rows.h"
+#include "train/run/session.h"
+
+/* "device ...", "model ...", "memory ..." lines of the session. */
+void tn_session_describe(tn_session *s, FILE *f);
+void tn_session_describe_halving(const tn_session *s, FILE *f);
+/* "12.3 MB" */
+const char *tn_bytes_text(double bytes, char buf[24]);
+/* "8.4 M" */
+const char *tn_count_text(double n, char buf[16]);
 
 /* "1.2345 nats per token, 1.7810 bits per byte", or briefly "1.2345 nats (1.781 bits per byte)"; others behind it: ", NAME 0.9765 (8 0.9990,
  * 16 0.9531)". counts: what was counted (tn_metric_counts). Those that are not known are left out. */

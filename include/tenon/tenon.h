@@ -215,7 +215,7 @@ typedef struct tenon_metric {
     double value;     /* NaN: not known */
 } tenon_metric;
 
-/* Evaluates the parameters as they are on the "valid" or "test" part of the data or task that the settings name, all of it, as
+/* Evaluates the parameters as they are on the whole "valid" or "test" split of the data or task that the settings name, as
  * `tenon eval` does. */
 tenon_status tenon_measure(tenon_net *net, const char *split);
 /* Those of the last tenon_measure; before it, as the checkpoint that was opened has them. Names are valid until the next tenon_measure or

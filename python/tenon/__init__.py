@@ -102,7 +102,7 @@ class _Tensors(collections.abc.Mapping):
             return _view(self._handle, address, shape, dtype)
         out = np.empty(shape, dtype)
         call("tenon_read", self._handle.pointer, name.encode(), self._part, out.ctypes.data, out.nbytes)
-        out.flags.writeable = False  # writing to a copy would be lost without a word
+        out.flags.writeable = False  # writing to a copy would be lost silently
         return out
 
     @_locked

@@ -171,7 +171,7 @@ typedef struct tile {
     unsigned char *a,
         *b;      /* workspace: (parts,tile_m,kc) in panels, once or for each block along k; (parts,GROUP,kc,nr) */
     float *sum;  /* (tile_m,row) */
-    bool packed; /* A is there already */
+    bool packed; /* A is packed */
     bool fresh;  /* the first block along k writes the sums instead of adding to them */
 } tile;
 

@@ -70,7 +70,7 @@ typedef struct tn_loop_options {
     tn_ref *iterations, *residual; /* i32 (1), f32 (1): taken, and the largest of the last iteration (solve) */
 
     /* Of a solve; B = samples. */
-    tn_ref count;                               /* i32 (1): samples that are there; none = all B */
+    tn_ref count;                               /* i32 (1): valid rows; none = all B */
     uint64_t sample_consts, sample_cost_consts; /* bit i: constant i has samples along axis 0 */
     tn_loop_solver solver;
     int memory;                                        /* TN_SOLVE_ANDERSON: pairs kept, 2 to 16; 0 = 5 */

@@ -22,7 +22,7 @@ typedef struct tn_loop_body {
     unsigned counted; /* numbers of each sample that the backward kernel writes, a bit for each */
     tn_loop_solver solver;
     int memory;
-    bool live, compact; /* the body sees rows alive only; samples that are there leave them */
+    bool live, compact; /* the body sees rows alive only; converged samples are dropped from them */
     tn_loop_fused *fused;
     bool repeats; /* CUDA: a recording repeats one iteration as often as it takes, instead of having them all */
     loop_entry forward, vjp_carry, vjp_all, cost; /* cost: by the carry */

@@ -1,7 +1,7 @@
 /* loop on the GPU: what loop_run.c asks of a device, and the solves. The host never learns how far a solve has come: every
  * iteration is queued, and the device decides what it does. A block has a sample: it takes the norms, decides whether the
  * sample is there, moves it and counts; the last block of an iteration looks at all of them. Once a phase is done its
- * iterations leave everything as it is. Samples that are there keep their rows (no compaction), so that the body computes
+ * iterations leave everything as it is. Converged samples keep their rows (no compaction), so that the body computes
  * them in vain, and what it computes is not read. */
 #include "ops/anderson.cuh"
 #include "ops/loop/loop_run.h"
@@ -192,7 +192,7 @@ static __global__ void add_numbers(float *to, const float *from, int64_t n)
         to[i] += from[i];
 }
 
-/* out[k] = |x - h| of the samples that are there; then over what was there, where `ratio`. gridDim.x = rows */
+/* out[k] = |x - h| of valid rows; then divided by the previous value, where `ratio`. gridDim.x = rows */
 static __global__ void distances(const int32_t *count, int64_t rows, int64_t width, const float *x, const float *h,
                                  float *out, bool ratio)
 {

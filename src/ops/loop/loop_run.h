@@ -76,7 +76,7 @@ typedef struct loop_device {
     tn_status (*adjoint)(const tn_call *c, const tn_loop_body *b, loop_work *w, const float *g);
     /* The estimate of lambda by nudged equilibria, into w->lambda. */
     tn_status (*propagate)(const tn_call *c, const tn_loop_body *b, loop_work *w);
-    /* w->live = the samples that are there. */
+    /* w->live = the valid rows. */
     tn_status (*set_live)(const tn_call *c, const tn_loop_body *b, loop_work *w);
     /* Rows of a batch (like carry 0) that are not there become 0. */
     tn_status (*clear_behind)(const tn_call *c, const tn_loop_body *b, float *x);
@@ -116,7 +116,7 @@ void *loop_result(const loop_runner *r, const char *kind, int i);
 
 /* --- between the files of the CPU -------------------------------------------------------------------------------------- */
 
-/* Samples that are there, refused if they are more than the batch has. */
+/* Valid rows, refused if they are more than the batch has. */
 tn_status loop_count(const tn_call *c, const tn_loop_body *b, int64_t *count);
 float loop_damping(const tn_call *c, const tn_loop_body *b);
 /* Iterations and the largest residual, where they are asked for. */

@@ -437,7 +437,7 @@ static bool is_own_state(const tn_decode_step *s, int i, int o)
     return s->op == TN_DECODE_CONV && i == 3 && o == 1 && s->in[3] == s->out[1] && s->in_type[3] == s->out_type[1];
 }
 
-/* Whether all that the step reads besides the product's rows is there already, and what it writes is nowhere read. */
+/* Whether all that the step reads besides the product's rows was computed before, and what it writes is read nowhere else. */
 static bool reads_alone(const tn_decode_builder *b, const work *w)
 {
     const tn_decode_step *s = &w->step;

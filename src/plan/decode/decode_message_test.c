@@ -24,7 +24,7 @@ static void joint_vectors_are_fetched(void **state)
     assert_true(t->p.n == 3 && before_last(t)->op == TN_DECODE_FETCH && before_last(t)->n == 80 &&
                 before_last(t)->message == t->message);
     assert_true(!has_barrier(t) && last(t)->in_slot[0] == before_last(t)->out_slot[0] && last(t)->in_slot[0] >= 0);
-    assert_true(add(t, &again)); /* it is there already */
+    assert_true(add(t, &again)); /* it was fetched before */
     assert_true(t->p.n == 4 && add(t, &then));
     assert_true(t->p.n == 5 && last(t)->message == t->message + 80);
     assert_true(add(t, &out)); /* over x, which others may still bring to their slots */

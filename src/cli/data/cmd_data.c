@@ -1,6 +1,7 @@
 /* tenon data prepare: files and folders into shards to train on. tenon data inspect is in data_inspect.c. */
 #include "base/clock.h"
 #include "cli/data/data_view.h"
+#include "cli/session_view.h"
 #include "cli/term.h"
 #include "data/prepare.h"
 

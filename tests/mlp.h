@@ -36,7 +36,7 @@ static const tn_source_number tn_mlp_assumes[] = {
 
 /* For a trainer without a source: labels of a sample, samples of the training set. */
 #define TN_MLP_SUPPLY(L, N, ...)                                                                                       \
-    &(tn_supply)                                                                                                       \
+    &(tn_input_spec)                                                                                                   \
     {                                                                                                                  \
         .numbers = (const tn_source_number[]){ { "labels", (double)(L) }, { "samples", (double)(N) } },                \
         .n_numbers = 2, __VA_ARGS__                                                                                    \

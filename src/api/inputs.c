@@ -12,18 +12,18 @@
 
 /* --- sizes ------------------------------------------------------------------------------------------------------------ */
 
-tn_supply tn__api_supply(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX])
+tn_input_spec tn__api_input_spec(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX])
 {
     size_t n = 0;
     for (size_t i = 0; i < net->inputs.n; i++)
         if (!net->inputs.slot[i].row->optional || net->input[i].filled) rows[n++] = *net->inputs.slot[i].row;
-    return (tn_supply){ .rows = rows, .n_rows = n, .numbers = net->number, .n_numbers = net->n_numbers };
+    return (tn_input_spec){ .rows = rows, .n_rows = n, .numbers = net->number, .n_numbers = net->n_numbers };
 }
 
 /* Optional ones whose sizes nobody knows are as if they were not there. */
 static tn_status find_sizes(tenon_net *net)
 {
-    tn_supply s = { .optional = true, .numbers = net->number, .n_numbers = net->n_numbers };
+    tn_input_spec s = { .optional = true, .numbers = net->number, .n_numbers = net->n_numbers };
     if (tn_inputs_match(net->saved.model, net->saved.settings, &s, &net->inputs) == TN_OK) return TN_OK;
     s.optional = false;
     return tn_inputs_match(net->saved.model, net->saved.settings, &s, &net->inputs);
@@ -109,7 +109,7 @@ tenon_status tenon_input_at(const tenon_net *net, size_t i, tenon_input *out)
                        .dtype = (tenon_dtype)s->row->type,
                        .rank = s->rank,
                        .batch = s->each > 0,
-                       .time = s->timed,
+                       .time = s->has_time,
                        .below = s->below,
                        .pad = s->row->pad,
                        .optional = s->row->optional,

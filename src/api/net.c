@@ -23,7 +23,7 @@ const char *tenon_error(void) { return tn_error_text(); }
 
 tn_status tn__api_need(const void *p, const char *what) { return p ? TN_OK : tn_error(TN_USAGE, "%s is NULL", what); }
 
-tn_status tn__api_room(const void *to, const char *type)
+tn_status tn__api_check_size(const void *to, const char *type)
 {
     size_t size;
     TN_RETURN_IF(tn__api_need(to, type));
@@ -35,7 +35,7 @@ tn_status tn__api_room(const void *to, const char *type)
 tenon_status tn__api_give(const void *from, size_t bytes, void *to, const char *type)
 {
     size_t size;
-    TN_API_TRY(tn__api_room(to, type));
+    TN_API_TRY(tn__api_check_size(to, type));
     memcpy(&size, to, sizeof size);
     memcpy(to, from, size < bytes ? size : bytes);
     memcpy(to, &size, sizeof size);
@@ -73,7 +73,7 @@ tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, 
 {
     const tn_model *m = net->saved.model;
     tn_input_row rows[TN_INPUTS_MAX];
-    const tn_supply supply = tn__api_supply(net, rows);
+    const tn_input_spec input_spec = tn__api_input_spec(net, rows);
     const char *steps[TN_STEPS_MAX + 1] = { NULL };
     const bool chunks = strcmp(tn_settings_text(net->saved.settings, "plan.recompute"), "chunk") ==
                         0; /* have none: running one says so */
@@ -81,7 +81,7 @@ tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, 
         if (all || !m->steps[i].gradients) steps[n++] = m->steps[i].name;
     o.model = m;
     o.settings = net->saved.settings;
-    o.supply = &supply;
+    o.input_spec = &input_spec;
     o.steps = steps;
     o.store = net->store;
     return tn_trainer_new(&o, out);
@@ -99,11 +99,11 @@ static tn_status adopt(tenon_net *n, tn_device device)
     if (length < 1)
         return tn_error(TN_USAGE, "model %s: %s is auto, and there are no data to take it from: set it", m->name,
                         m->time);
-    const tn_supply supply = tn__api_supply(n, rows);
-    if (n->saved.weights[0] && !tn_model_cuts(m))
-        TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &supply, length));
+    const tn_input_spec input_spec = tn__api_input_spec(n, rows);
+    if (n->saved.weights[0] && !tn_model_reads_sequences(m))
+        TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &input_spec, length));
     TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
-    const int64_t few = tn_model_cuts(m) && length > 8 ? 8 : length;
+    const int64_t few = tn_model_reads_sequences(m) && length > 8 ? 8 : length;
     const tn_trainer_options o = { .batch = 1, .length = few, .logits = true, .forward_only = true, .threads = 1 };
     TN_RETURN_IF(tn__api_trainer(n, o, true, &t));
     n->vocab = vocab_of(t);

@@ -106,7 +106,7 @@ static int64_t capacity_of(const tenon_net *net, const tenon_sample_options *o)
 
 static tn_status check_options(const tenon_net *net, const tenon_sample_options *o)
 {
-    if (!tn_model_cuts(net->saved.model))
+    if (!tn_model_reads_sequences(net->saved.model))
         return tn_error(TN_USAGE, "model %s learns from samples and writes no text: tenon_measure evaluates it",
                         net->saved.model->name);
     if (o->samples < 1 || o->samples > 65536)

@@ -41,14 +41,14 @@ static bool is_tokenizer_name(const char *name)
     return false;
 }
 
-bool tn_manifest_names(const char *name)
+bool tn_manifest_is_file(const char *name)
 {
     return strcmp(name, TN_MANIFEST_NAME) == 0 || is_tokenizer_name(name) || is_shard_name(name);
 }
 
 bool tn_manifest_owns(const char *name, mode_t mode)
 {
-    return S_ISREG(mode) && (tn_manifest_names(name) || tn_is_temp_of(name, tn_manifest_names));
+    return S_ISREG(mode) && (tn_manifest_is_file(name) || tn_is_temp_of(name, tn_manifest_is_file));
 }
 
 void tn_manifest_free(tn_manifest *m)

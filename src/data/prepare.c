@@ -64,7 +64,7 @@ tn_status tn__prepare_tell(tn_preparing *w, const char *phase, uint64_t done, ui
 static tn_status find_labels(tn_prepare_part *part, const char *given)
 {
     char path[TN_PATH_BYTES];
-    if (*given) return tn_inputs_add(&part->labels, given, TN_FORMAT_AUTO);
+    if (*given) return tn_input_files_add(&part->labels, given, TN_FORMAT_AUTO);
     for (size_t i = 0; i < part->in.n; i++) {
         const char *from = part->in.v[i].path, *at = NULL;
         for (const char *p = from; (p = strstr(p, "images")); p++) at = p;
@@ -73,18 +73,18 @@ static tn_status find_labels(tn_prepare_part *part, const char *given)
         memcpy(path + (at - from), "labels", 6);
         char *rank = strstr(path + (at - from), "idx3");
         if (rank) rank[3] = '1';
-        if (access(path, R_OK) == 0) TN_RETURN_IF(tn_inputs_add(&part->labels, path, TN_FORMAT_IDX));
+        if (access(path, R_OK) == 0) TN_RETURN_IF(tn_input_files_add(&part->labels, path, TN_FORMAT_IDX));
     }
     return TN_OK;
 }
 
 static tn_status check_kinds(tn_preparing *w)
 {
-    const tn_input *first = &w->part[TN_TRAIN].in.v[0];
+    const tn_input_file *first = &w->part[TN_TRAIN].in.v[0];
     w->kind = tn_format_kind(first->format);
     for (int k = 0; k < TN_SPLITS; k++)
         for (size_t i = 0; i < w->part[k].in.n; i++) {
-            const tn_input *in = &w->part[k].in.v[i];
+            const tn_input_file *in = &w->part[k].in.v[i];
             if (tn_format_kind(in->format) != w->kind)
                 return tn_error(TN_USAGE,
                                 "%.400s is %s and %.400s is %s: prepare them apart, or say format=", first->path,
@@ -98,12 +98,13 @@ static tn_status find_inputs(tn_preparing *w)
     static const char *const label_keys[] = { "labels", "valid_labels", "test_labels" };
     const tn_settings *st = w->p->settings;
     const tn_format format = tn_format_parse(tn_settings_text(st, "format"));
-    for (size_t i = 0; i < w->p->n; i++) TN_RETURN_IF(tn_inputs_add(&w->part[TN_TRAIN].in, w->p->inputs[i], format));
+    for (size_t i = 0; i < w->p->n; i++)
+        TN_RETURN_IF(tn_input_files_add(&w->part[TN_TRAIN].in, w->p->inputs[i], format));
     for (int k = TN_VALID; k < TN_SPLITS; k++) {
         const char *path = tn_settings_text(st, tn_data_split_names[k]);
         w->part[k].fixed = true;
         w->part[k].split = (tn_data_split)k;
-        if (*path) TN_RETURN_IF(tn_inputs_add(&w->part[k].in, path, format));
+        if (*path) TN_RETURN_IF(tn_input_files_add(&w->part[k].in, path, format));
     }
     TN_RETURN_IF(check_kinds(w));
     for (int k = 0; k < TN_SPLITS; k++) {
@@ -121,7 +122,7 @@ static tn_status find_inputs(tn_preparing *w)
 
 /* --- whether it is there already ------------------------------------------------------------------------------------------ */
 
-static void hash_inputs(tn_hash *h, const tn_inputs *in)
+static void hash_inputs(tn_hash *h, const tn_input_files *in)
 {
     for (size_t i = 0; i < in->n; i++) {
         const uint64_t facts[3] = { in->v[i].bytes, (uint64_t)in->v[i].changed_ns, (uint64_t)in->v[i].format };
@@ -282,8 +283,8 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
     out->seconds = tn_clock_s() - w.start;
 done:
     for (int k = 0; k < TN_SPLITS; k++) {
-        tn_inputs_free(&w.part[k].in);
-        tn_inputs_free(&w.part[k].labels);
+        tn_input_files_free(&w.part[k].in);
+        tn_input_files_free(&w.part[k].labels);
     }
     tn_tokenizer_free(w.tokenizer);
     tn_manifest_free(&w.manifest);

@@ -14,11 +14,11 @@ typedef struct trial {
 
 /* --- counting -------------------------------------------------------------------------------------------------------- */
 
-static void count(void *ctx, tn_ran what, tn_bound *b, double seconds)
+static void count(void *ctx, tn_trainer_event what, tn_bound *b, double seconds)
 {
     trial *t = ctx;
-    if (what == TN_RAN_APPLY) t->to->optimizer_s += seconds;
-    if (what == TN_RAN_DATA) t->data_s += seconds;
+    if (what == TN_EVENT_APPLY) t->to->optimizer_s += seconds;
+    if (what == TN_EVENT_DATA) t->data_s += seconds;
     tn_costs_add(&t->costs, what, b);
 }
 

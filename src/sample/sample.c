@@ -121,10 +121,10 @@ void tn_sampler_clear(tn_sampler *s)
     s->logits = NULL;
 }
 
-int64_t tn_sampler_room(const tn_sampler *s)
+int64_t tn_sampler_tokens_left(const tn_sampler *s)
 {
-    const int64_t room = tn_decoder_room(s->decoder);
-    return room == INT64_MAX || !s->pending ? room : room - 1;
+    const int64_t left = tn_decoder_tokens_left(s->decoder);
+    return left == INT64_MAX || !s->pending ? left : left - 1;
 }
 
 /* --- prompts ---------------------------------------------------------------------------------------------------------- */
@@ -239,12 +239,12 @@ static tn_status draw_row(tn_sampler *s, const tn_sample_options *o, int64_t b)
     r->drawn.ids[r->drawn.n++] = id;
     TN_RETURN_IF(take_text(s, o, b, id));
     if (r->end == TN_SAMPLE_RUNNING && (int64_t)r->drawn.n == o->max_tokens) r->end = TN_SAMPLE_LENGTH;
-    if (r->end == TN_SAMPLE_RUNNING && tn_decoder_room(s->decoder) == 0) r->end = TN_SAMPLE_FULL;
+    if (r->end == TN_SAMPLE_RUNNING && tn_decoder_tokens_left(s->decoder) == 0) r->end = TN_SAMPLE_FULL;
     return r->end == TN_SAMPLE_LENGTH || r->end == TN_SAMPLE_FULL ? finish_text(o, b, r) : TN_OK;
 }
 
 /* Ids are counted from max_tokens, but memory is only taken as they come. */
-static tn_status make_room(tn_sampler *s)
+static tn_status reserve_tokens(tn_sampler *s)
 {
     for (int64_t b = 0; b < s->batch; b++) {
         tn_tokens *t = &s->row[b].drawn;
@@ -257,7 +257,7 @@ static tn_status make_room(tn_sampler *s)
 static tn_status draw_all(tn_sampler *s, const tn_sample_options *o, int64_t *running)
 {
     *running = 0;
-    TN_RETURN_IF(make_room(s));
+    TN_RETURN_IF(reserve_tokens(s));
     for (int64_t b = 0; b < s->batch; b++) {
         if (s->row[b].end == TN_SAMPLE_RUNNING) TN_RETURN_IF(draw_row(s, o, b));
         *running += s->row[b].end == TN_SAMPLE_RUNNING;

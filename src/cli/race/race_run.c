@@ -246,7 +246,7 @@ static tn_status train_all(tn_race *r, tn_racer *x, tn_session *on)
         tn_race_trial *t = &x->trial[k];
         TN_RETURN_IF(open_racer(r, x, t, on));
         if (k == 0) tn_session_describe(on, r->c->err);
-        if (!tn_model_cuts(on->model) && r->contexts.n)
+        if (!tn_model_reads_sequences(on->model) && r->contexts.n)
             return tn_error(
                 TN_USAGE,
                 "--contexts is for models that learn from sequences, and %s learns from samples: leave it out",

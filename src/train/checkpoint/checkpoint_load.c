@@ -28,18 +28,18 @@ static tn_status verify_file(const char *dir, const char *name, const json_t *v)
     return TN_OK;
 }
 
-bool tn__ckpt_see(const char *path, tn_ckpt_seen *out)
+bool tn__ckpt_id_read(const char *path, tn_ckpt_id *out)
 {
     struct stat st;
     if (stat(path, &st) != 0) return false;
-    *out = (tn_ckpt_seen){ (uint64_t)st.st_dev, (uint64_t)st.st_ino };
+    *out = (tn_ckpt_id){ (uint64_t)st.st_dev, (uint64_t)st.st_ino };
     return true;
 }
 
-bool tn__ckpt_gone(const char *path, const tn_ckpt_seen *was)
+bool tn__ckpt_gone(const char *path, const tn_ckpt_id *was)
 {
-    tn_ckpt_seen now;
-    return !tn__ckpt_see(path, &now) || now.dev != was->dev || now.ino != was->ino;
+    tn_ckpt_id now;
+    return !tn__ckpt_id_read(path, &now) || now.dev != was->dev || now.ino != was->ino;
 }
 
 static tn_status verify_once(const char *path)
@@ -57,9 +57,9 @@ done:
 tn_status tn_ckpt_verify(const char *path)
 {
     enum { TRIES = 20 };
-    tn_ckpt_seen was;
+    tn_ckpt_id was;
     for (int i = 0; i < TRIES; i++) { /* once, unless it is replaced meanwhile by another of its name */
-        const bool seen = tn__ckpt_see(path, &was);
+        const bool seen = tn__ckpt_id_read(path, &was);
         const tn_status s = verify_once(path);
         if (s != TN_BAD_FILE || !seen || !tn__ckpt_gone(path, &was)) return s;
     }
@@ -221,10 +221,10 @@ tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_C
     char found[TN_PATH_BYTES];
     bool is_file;
     tn_status s = tn_ckpt_resolve(path, "best", found, &is_file, note);
-    tn_ckpt_seen seen = s == TN_OK ? tn_ckpt_look(found) : (tn_ckpt_seen){ 0 };
+    tn_ckpt_id seen = s == TN_OK ? tn_ckpt_id_of(found) : (tn_ckpt_id){ 0 };
     if (s == TN_OK) do
             s = load_found(found, is_file, store);
-        while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found, &seen));
+        while (s == TN_BAD_FILE && tn_ckpt_replaced(path, "best", found, &seen));
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     return s;
 }

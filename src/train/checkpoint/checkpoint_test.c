@@ -289,7 +289,7 @@ static void prune_rule(void **state)
     char kept[8] = "";
     for (; l.n < 6 && !isinf(r->heldout[l.n]); l.n++) {
         const char digit = (char)('1' + l.n);
-        entry[l.n] = (tn_ckpt_entry){ .step = (int64_t)l.n + 1, .whole = !strchr(r->broken, digit) };
+        entry[l.n] = (tn_ckpt_entry){ .step = (int64_t)l.n + 1, .complete = !strchr(r->broken, digit) };
         tn_scores_put(&entry[l.n].scores, "loss", r->heldout[l.n]);
     }
     tn_ckpt_list_mark(&l, r->latest, r->best, r->upto);
@@ -565,14 +565,14 @@ static void read_beside(tn_tempdir *d, rig *r, int round)
         break;
     default: /* as `ckpt inspect` does */
         assert_ok(tn_ckpt_find(d->path, "latest", found, NULL, 0));
-        tn_ckpt_seen seen = tn_ckpt_look(found);
+        tn_ckpt_id seen = tn_ckpt_id_of(found);
         tn_status s;
         do {
             s = tn_ckpt_read_manifest(found, &manifest);
             if (s == TN_OK) json_decref(manifest);
             if (s == TN_OK) s = tn_ckpt_read_state(found, &st);
             if (s == TN_OK) tn_ckpt_state_free(&st);
-        } while (s == TN_BAD_FILE && tn_ckpt_another(d->path, "latest", found, &seen));
+        } while (s == TN_BAD_FILE && tn_ckpt_replaced(d->path, "latest", found, &seen));
         assert_ok(s);
     }
 }

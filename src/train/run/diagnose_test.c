@@ -78,9 +78,9 @@ static void open_rig(rig *r, const char *policy, const char *accumulate)
                                                     .settings = r->settings,
                                                     .batch = B,
                                                     .length = 1,
-                                                    .supply = TN_MLP_SUPPLY(1, 20),
+                                                    .input_spec = TN_MLP_SUPPLY(1, 20),
                                                     .logits = true,
-                                                    .ahead = 1 },
+                                                    .queue_depth = 1 },
                              &r->trainer));
     assert_ok(tn_source_samples_open(
         &r->set, 3, &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = 1, .heldout = TN_VALID },

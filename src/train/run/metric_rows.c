@@ -94,7 +94,7 @@ void tn_metric_rows(const tn_model *m, tn_metric_list *out)
 
 tn_status tn_metric_list_of(const tn_model *m, const tn_source *source, tn_metric_list *out)
 {
-    tn_metric_list all, there = { 0 };
+    tn_metric_list all, usable = { 0 };
     tn_metric_rows(m, &all);
     if (m->n_metrics > TN_METRICS_MAX)
         return tn_error(TN_USAGE, "model %s has %zu metrics, and a run has at most %d: leave some out", m->name,
@@ -102,8 +102,8 @@ tn_status tn_metric_list_of(const tn_model *m, const tn_source *source, tn_metri
     TN_RETURN_IF(check_rows(m, &all));
     for (size_t i = 0; i < all.n; i++)
         if (!all.row[i]->needs || !isnan(tn_source_number_of(source, all.row[i]->needs)))
-            there.row[there.n++] = all.row[i];
-    *out = there;
+            usable.row[usable.n++] = all.row[i];
+    *out = usable;
     return TN_OK;
 }
 
@@ -133,9 +133,9 @@ bool tn_metric_is_other_unit(const tn_metric_row *r) { return r->how == TN_MEAN_
 
 bool tn_metric_is_nats(const tn_metric_row *r) { return strcmp(tn_metric_unit(r), "nats") == 0; }
 
-bool tn_metric_is_part(const tn_metric_row *r) { return r->how == TN_ADDED && !r->make && !*tn_metric_unit(r); }
+bool tn_metric_is_fraction(const tn_metric_row *r) { return r->how == TN_ADDED && !r->make && !*tn_metric_unit(r); }
 
-const tn_metric_row *tn_metric_beside(const tn_metric_list *l, const tn_metric_row *select)
+const tn_metric_row *tn_metric_second(const tn_metric_list *l, const tn_metric_row *select)
 {
     if (select && l->n && select != l->row[0]) return select;
     for (size_t i = 1; i < l->n; i++)
@@ -172,7 +172,7 @@ static tn_status no_such(const tn_model *m, const tn_metric_list *l, const char 
                     m->name, names);
 }
 
-tn_status tn_metric_settle(const tn_source *source, tn_trainer *t, tn_settings *st)
+tn_status tn_metric_resolve(const tn_source *source, tn_trainer *t, tn_settings *st)
 {
     tn_metric_list l;
     tn_evaluator *e = NULL;

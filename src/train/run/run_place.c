@@ -20,7 +20,7 @@ static bool is_own_run(const char *source, const char *run)
     return stat(dir, &a) == 0 && stat(run, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-tn_status tn__run_may_be(const tn_settings *st)
+tn_status tn__run_check_path(const tn_settings *st)
 {
     const char *run = tn_settings_text(st, "run"), *source = tn_settings_source(st, "run");
     const char *colon = strrchr(source, ':');

@@ -25,8 +25,8 @@ static const char *file_text(tn_tempdir *d, const char *name)
 typedef struct place {
     tn_tempdir d;
     char data[TN_PATH_BYTES];
-    int ahead;    /* steps that run b queues; run a: one */
-    int64_t ruin; /* as in stopper */
+    int queue_depth; /* steps that run b queues; run a: one */
+    int64_t ruin;    /* as in stopper */
 } place;
 
 /* A file of one document, or of many. */
@@ -35,7 +35,7 @@ static void open_place(place *p, bool documents)
     char text[3000];
     size_t n = 0;
     const char *name = documents ? "text.jsonl" : "text";
-    p->ahead = 0;
+    p->queue_depth = 0;
     p->ruin = 0;
     tn_tempdir_make_quick(&p->d);
     for (int i = 0; documents && i < 30; i++)
@@ -101,10 +101,11 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
                                                  .settings = st,
                                                  .batch = 2,
                                                  .length = 8,
-                                                 .supply = &(tn_supply){ .optional = tn_source_marks_documents(mode) },
+                                                 .input_spec =
+                                                     &(tn_input_spec){ .optional = tn_source_marks_documents(mode) },
                                                  .widths = widths,
                                                  .n_widths = mode == TN_LOADER_BUCKET ? tn_loader_widths(8, widths) : 0,
-                                                 .ahead = strcmp(run, "b") == 0 ? p->ahead : 0 },
+                                                 .queue_depth = strcmp(run, "b") == 0 ? p->queue_depth : 0 },
                           &t));
     TN_TRY(tn_source_text_open(
         &(tn_source_text_options){
@@ -197,7 +198,7 @@ static void sessions(void **state)
 }
 
 /* Steps queued ahead, and the run stopped between them: lines, evaluations and checkpoints are those of one by one. */
-static void ahead(void **state)
+static void queue_depth(void **state)
 {
     (void)state;
     const char *const set[] = { "train.steps=37", "ckpt.every=7", "train.eval_every=9", "log.every=2",
@@ -206,7 +207,7 @@ static void ahead(void **state)
     tn_progress_report whole, last;
     int64_t from;
     open_place(&p, false);
-    p.ahead = TN_TRAINER_AHEAD;
+    p.queue_depth = TN_TRAINER_QUEUE_MAX;
     assert_ok(session(&p, "a", set, 5, false, -1, &whole, &from));
     assert_int_equal(session(&p, "b", set, 5, false, 12, &last, &from), TN_INTERRUPTED);
     assert_true(last.step == 12);
@@ -226,7 +227,7 @@ static void ahead_of_a_bad_step(void **state)
     tn_progress_report one, late;
     int64_t from;
     open_place(&p, false);
-    p.ahead = TN_TRAINER_AHEAD;
+    p.queue_depth = TN_TRAINER_QUEUE_MAX;
     p.ruin = 6;
     assert_int_equal(session(&p, "a", set, 3, false, -1, &one, &from), TN_DIVERGED);
     assert_int_equal(session(&p, "b", set, 3, false, -1, &late, &from), TN_DIVERGED);
@@ -622,7 +623,7 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, sessions, "compute=f16", "run: in sessions, half precision");
     tn_test_add(l, sessions, "loader.mode=pack", "run: in sessions, documents in a row");
     tn_test_add(l, sessions, "loader.mode=bucket", "run: in sessions, documents by length");
-    tn_test_add(l, ahead, NULL, "run: steps queued ahead");
+    tn_test_add(l, queue_depth, NULL, "run: steps queued ahead");
     tn_test_add(l, ahead_of_a_bad_step, NULL, "run: a bad step with others queued behind it");
     tn_test_add(l, prolonged, NULL, "run: prolonged");
     tn_test_add(l, patience, NULL, "run: patience");

@@ -108,7 +108,7 @@ static int32_t label(int64_t row) { return row % 3 == 0; }
 
 static tn_status heldout(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
-    const tn_feed f = tn_feed_whole(to);
+    const tn_feed f = tn_feed_full(to);
     (void)ctx;
     *count = i < BATCHES ? (i + 1 < BATCHES ? B : ROWS - B * (BATCHES - 1)) : 0;
     for (int64_t b = 0; b < *count; b++) {
@@ -346,7 +346,7 @@ static tn_status open_wrong(const tn_metric_row *rows, size_t n)
                              TN_INPUTS(toy_inputs), .metrics = rows,    .n_metrics = n };
     rig r;
     assert_ok(open_rig(&wrong, &r));
-    const tn_status s = tn_metric_settle(&r.source, r.trainer, r.settings); /* as a session does at opening */
+    const tn_status s = tn_metric_resolve(&r.source, r.trainer, r.settings); /* as a session does at opening */
     close_rig(&r);
     return s;
 }
@@ -482,21 +482,21 @@ static void selects(void **state)
     (void)state;
     rig r;
     assert_ok(open_rig(&toy, &r));
-    assert_ok(tn_metric_settle(&r.source, r.trainer, r.settings));
+    assert_ok(tn_metric_resolve(&r.source, r.trainer, r.settings));
     assert_string_equal(tn_settings_text(r.settings, "train.select"), "hits"); /* the first that needs answers */
     assert_ok(tn_settings_set(r.settings, "train.select", "psnr", "test"));
-    assert_ok(tn_metric_settle(&r.source, r.trainer, r.settings));
+    assert_ok(tn_metric_resolve(&r.source, r.trainer, r.settings));
     assert_string_equal(tn_settings_text(r.settings, "train.select"), "psnr");
     assert_ok(tn_settings_set(r.settings, "train.select", "pnsr", "test"));
-    assert_fails(tn_metric_settle(&r.source, r.trainer, r.settings), TN_USAGE,
+    assert_fails(tn_metric_resolve(&r.source, r.trainer, r.settings), TN_USAGE,
                  "train.select=pnsr: toy has no such metric on these data: there are auto, loss, mean_first");
     assert_ok(tn_settings_set(r.settings, "train.select", "rare", "test")); /* which these data have not */
-    assert_fails(tn_metric_settle(&r.source, r.trainer, r.settings), TN_USAGE,
+    assert_fails(tn_metric_resolve(&r.source, r.trainer, r.settings), TN_USAGE,
                  "train.select=rare: toy has no such metric on these data");
     assert_ok(tn_settings_set(r.settings, "train.select", "auto", "test"));
     r.source.train_samples = 0;
     r.source.n_numbers = 0;
-    assert_ok(tn_metric_settle(&r.source, r.trainer, r.settings));
+    assert_ok(tn_metric_resolve(&r.source, r.trainer, r.settings));
     assert_string_equal(tn_settings_text(r.settings, "train.select"), "auto"); /* the loss */
     close_rig(&r);
 }

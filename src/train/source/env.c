@@ -218,7 +218,7 @@ static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64
 {
     (void)step;
     env_source *s = ctx;
-    const tn_feed f = tn_feed_whole(to);
+    const tn_feed f = tn_feed_full(to);
     double sum = 0;
     TN_RETURN_IF(play(s, &(match){ .first = s->episode, .begin = s->train_begin, .act = s->train_act }));
     for (int64_t e = 0; e < s->E; e++) {
@@ -243,7 +243,8 @@ static double recent_mean(const env_source *s)
     return n ? sum / (double)n : NAN;
 }
 
-static void source_look(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit), void *to)
+static void source_report(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit),
+                          void *to)
 {
     const env_source *s = ctx;
     report(to, "episodes", (double)s->episode, "episodes");
@@ -365,12 +366,12 @@ static tn_status check_map(const env_source *s, const tn_feed_map *m)
 static tn_status source_start(tn_source *self, const tn_source_start *how)
 {
     env_source *e = self->ctx;
-    const tn_supply supply = tn_source_supply(self);
+    const tn_input_spec input_spec = tn_source_input_spec(self);
     const tn_trainer_options actor = { .model = e->model,
                                        .settings = e->settings,
                                        .batch = e->E,
                                        .length = 1,
-                                       .supply = &supply,
+                                       .input_spec = &input_spec,
                                        .logits = true,
                                        .forward_only = true,
                                        .store = tn_trainer_store(how->trainer),
@@ -409,7 +410,7 @@ bool tn_source_takes_env(const tn_source_open *o)
 
 tn_status tn_source_open_env(const tn_source_open *o, tn_source *out)
 {
-    enum { ENV_LOOKS = 30 };
+    enum { ENV_EVALUATIONS = 30 };
     const tn_task *task;
     const tn_settings *st = o->settings;
     TN_RETURN_IF(tn_task_find(tn_settings_text(st, "task.name"), &task));
@@ -438,15 +439,15 @@ tn_status tn_source_open_env(const tn_source_open *o, tn_source *out)
                         .next = source_next,
                         .save = source_save,
                         .load = source_load,
-                        .look = source_look,
+                        .report = source_report,
                         .play = source_play,
                         .count = source_count,
                         .about = source_about,
                         .close = source_close,
                         .rows = rows,
                         .n_rows = ROWS,
-                        .waits = true,
-                        .looks = ENV_LOOKS,
+                        .on_policy = true,
+                        .evaluations = ENV_EVALUATIONS,
                         .train_tokens = ENDLESS,
                         .train_samples = ENDLESS,
                         .bits = NAN,

@@ -80,7 +80,7 @@ static void open_rig(rig *r, bool bytes, int64_t labels, uint64_t seed, tn_data_
                                                     .settings = r->settings,
                                                     .batch = B,
                                                     .length = TOKENS,
-                                                    .supply = TN_MLP_SUPPLY(labels, TRAIN),
+                                                    .input_spec = TN_MLP_SUPPLY(labels, TRAIN),
                                                     .logits = true },
                              &r->trainer));
     assert_ok(open_samples(&r->w.set, r->trainer, B, seed, heldout, &r->source));
@@ -420,7 +420,7 @@ static tn_status session(const tn_tempdir *d, const char *run, int64_t stop_afte
                                                  .settings = st,
                                                  .batch = B,
                                                  .length = TOKENS,
-                                                 .supply = TN_MLP_SUPPLY(1, TRAIN),
+                                                 .input_spec = TN_MLP_SUPPLY(1, TRAIN),
                                                  .logits = true },
                           &t));
     TN_TRY(open_samples(&w.set, t, B, 3, TN_VALID, &source));

@@ -38,7 +38,7 @@ static tn_status set_number(tn_settings *st, const char *key, int64_t value, con
     return tn_settings_set(st, key, text, "%s", source);
 }
 
-tn_status tn_task_assume(const tn_model *model, tn_settings *st)
+tn_status tn_task_defaults(const tn_model *model, tn_settings *st)
 {
     for (size_t i = 0; i < model->n_assumes; i++) {
         const tn_source_number *a = &model->assumes[i];

@@ -113,9 +113,9 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     tn_graph_options o = setup->options;
     tn_inputs own;
     const tn_inputs *in = shape->inputs ? shape->inputs : &own;
-    if (!shape->inputs) TN_RETURN_IF(tn_inputs_match(model, st, shape->supply, &own));
+    if (!shape->inputs) TN_RETURN_IF(tn_inputs_match(model, st, shape->input_spec, &own));
     o.training = shape->training;
-    o.look = shape->look;
+    o.look = shape->instruments;
     TN_TRY(tn_graph_new(&o, &g));
     g->expect = shape->expect;
     g->expect_ctx = shape->expect_ctx;

@@ -220,7 +220,8 @@ static tenon_status give_tensor(const tenon_net *net, const tn_entry *e, tenon_t
 
 tenon_status tenon_tensor_at(const tenon_net *net, size_t i, tenon_tensor *out)
 {
-    if (i >= tenon_tensors(net)) TN_API_USAGE("there are %zu tensors, none of number %zu", tenon_tensors(net), i);
+    if (i >= tenon_tensors(net))
+        TN_API_USAGE("the model has %zu tensors: index %zu is out of range", tenon_tensors(net), i);
     return give_tensor(net, tn_store_at(net->store, i), out);
 }
 
@@ -228,8 +229,7 @@ static tn_status find_entry(const tenon_net *net, const char *name, const tn_ent
 {
     TN_RETURN_IF(tn__api_need(name, "name"));
     *out = tn_store_find(net->store, name);
-    return *out ? TN_OK
-                : tn_error(TN_USAGE, "the model has no tensor %.200s: tenon_tensor_at lists those there are", name);
+    return *out ? TN_OK : tn_error(TN_USAGE, "the model has no tensor %.200s: tenon_tensor_at lists them", name);
 }
 
 tenon_status tenon_tensor_find(const tenon_net *net, const char *name, tenon_tensor *out)
@@ -251,7 +251,7 @@ static tn_status find_part(const tenon_net *net, const char *name, tenon_part pa
     const size_t need =
         (size_t)tn_dims_count(e->dims) * (part == TENON_DATA ? tn_dtype_bytes(e->dtype) : sizeof(float));
     if (bytes != need)
-        return tn_error(TN_USAGE, "%.200s has %zu bytes, not %zu: give room for all of it", name, need, bytes);
+        return tn_error(TN_USAGE, "%.200s has %zu bytes, not %zu: pass a buffer of its size", name, need, bytes);
     *out = part == TENON_DATA ? e->data : e->grad;
     return TN_OK;
 }

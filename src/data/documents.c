@@ -351,14 +351,14 @@ static tn_status list_step(tn_documents *d)
     size_t n;
     TN_RETURN_IF(skip_space(d, d->list_open && d->line > 0 && !d->list_end, &c));
     if (d->list_end) {
-        if (c) return bad_json(d, "something follows the list; give one list of strings a file, or use .jsonl");
+        if (c) return bad_json(d, "data follows the list; give one list of strings per file, or use .jsonl");
         close_file(d);
         return TN_OK;
     }
     if (!d->list_open) {
         if (c != '[')
-            return bad_json(d,
-                            "the file is no list of strings; for one object a line name it .jsonl or say format=jsonl");
+            return bad_json(
+                d, "the file is not a list of strings; for one object per line name it .jsonl or set format=jsonl");
         d->list_open = true;
         d->begin++;
         return TN_OK;

@@ -82,7 +82,7 @@ static tn_status sniff(const tn_input_files *in, const char *path, tn_format *ou
     tn_stream_close(s);
     TN_RETURN_IF(st);
     if (memchr(head, 0, got))
-        return tn_error(TN_BAD_FILE, "%.300s is not text and its name names no format (%s): %s", path,
+        return tn_error(TN_BAD_FILE, "%.300s is not text and its name has no known format (%s): %s", path,
                         tn_format_choices + strlen("auto|"), tn_input_files_hint(in, "format=FORMAT", say));
     *out = TN_FORMAT_TEXT;
     return TN_OK;
@@ -157,11 +157,10 @@ tn_status tn_input_files_add(tn_input_files *in, const char *path, tn_format for
             return tn_error(TN_USAGE, "%.640s is a prepared data set already: name the files it was made from", path);
         TN_RETURN_IF(add_folder(in, path, format, 0));
         if (in->n == before)
-            return tn_error(
-                TN_BAD_FILE,
-                "%.300s holds no file whose name we read (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
-                "and .zst): name the files, or %s",
-                path, tn_input_files_hint(in, "format=FORMAT", say));
+            return tn_error(TN_BAD_FILE,
+                            "%.300s holds no file of a known type (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
+                            "and .zst): name the files, or %s",
+                            path, tn_input_files_hint(in, "format=FORMAT", say));
         qsort(in->v + before, in->n - before, sizeof *in->v, by_path);
         return TN_OK;
     }

@@ -83,8 +83,8 @@ static tn_status samples_open(tn_preparing *w, const tn_prepare_part *part, size
     const tn_array_info *about = tn_array_about(s->features);
     TN_RETURN_IF(label_column(w, in, about, &s->column));
     if (!same_shape(&w->manifest, about, s->column))
-        return tn_error(TN_BAD_FILE, "%.640s has samples of another shape than %.300s; prepare them apart", in->path,
-                        w->part[TN_TRAIN].in.v[0].path);
+        return tn_error(TN_BAD_FILE, "%.640s has samples of another shape than %.300s; prepare them separately",
+                        in->path, w->part[TN_TRAIN].in.v[0].path);
     s->n = about->sample - (s->column >= 0);
     s->values = tn_alloc(about->sample * sizeof *s->values);
     s->packed = tn_alloc(s->n * sizeof(float));
@@ -125,7 +125,7 @@ static tn_status next_sample(samples *s, tn_item item, bool *got, double *label)
         const double x = s->values[i];
         if (item == TN_ITEM_U8 && !(x >= 0 && x <= 255 && x == floor(x)))
             return tn_error(TN_BAD_FILE,
-                            "%.640s: sample %lld holds %g, which is no whole number of 0..255; use dtype=f32", s->path,
+                            "%.640s: sample %lld holds %g, which is not an integer of 0..255; use dtype=f32", s->path,
                             (long long)s->row, x);
         if (!isfinite((double)(float)x))
             return tn_error(TN_BAD_FILE, "%.640s: sample %lld holds %g; clean the data first", s->path,
@@ -134,7 +134,7 @@ static tn_status next_sample(samples *s, tn_item item, bool *got, double *label)
         else ((float *)s->packed)[k++] = (float)x;
     }
     if (!(*label >= 0 && *label < INT32_MAX / 2 && *label == floor(*label)))
-        return tn_error(TN_BAD_FILE, "%.640s: sample %lld has label %g; labels are whole numbers from 0",
+        return tn_error(TN_BAD_FILE, "%.640s: sample %lld has label %g; labels are integers from 0",
                         s->label_path ? s->label_path : s->path, (long long)s->row, *label);
     return TN_OK;
 }

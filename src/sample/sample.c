@@ -7,17 +7,19 @@
 #include <string.h>
 
 static const tn_setting rows[] = {
-    TN_SETTING_FLOAT("temperature", "0.8", TN_RANGE_MIN(0), "", "0: always the likeliest token; 1: as the model says"),
-    TN_SETTING_INT("top_k", "0", TN_RANGE(0, 1e9), "tokens", "draw from so many of the likeliest only (0: no limit)"),
+    TN_SETTING_FLOAT("temperature", "0.8", TN_RANGE_MIN(0), "",
+                     "0: always the most likely token; 1: the model's own distribution"),
+    TN_SETTING_INT("top_k", "0", TN_RANGE(0, 1e9), "tokens",
+                   "sample from the so many most likely tokens only (0: no limit)"),
     TN_SETTING_FLOAT("top_p", "0.95", TN_RANGE_LO_OPEN(0, 1), "",
-                     "draw from the likeliest that together have this probability (1: no limit)"),
-    TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "seed of the draws"),
+                     "sample from the most likely tokens that together have this probability (1: no limit)"),
+    TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed"),
     TN_SETTING_INT("max_tokens", "256", TN_RANGE(0, 1e9), "tokens", "length of the text"),
-    TN_SETTING_INT("n", "1", TN_RANGE(1, 65536), "samples", "texts drawn side by side"),
-    TN_SETTING_TEXT("stop", "", "end where this text appears (may be given several times)"),
+    TN_SETTING_INT("n", "1", TN_RANGE(1, 65536), "samples", "texts generated in parallel"),
+    TN_SETTING_TEXT("stop", "", "stop when this text appears (may be given several times)"),
     TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the one of the run's data)"),
     TN_SETTING_AUTO_INT("context", "auto", TN_RANGE(1, 1e9), "tokens",
-                        "what attention can look back on (auto: prompt and max_tokens; with --chat train.context)"),
+                        "context that attention keeps (auto: prompt and max_tokens; with --chat train.context)"),
 };
 
 tn_status tn_sample_settings(tn_settings **out)
@@ -281,7 +283,7 @@ tn_status tn_sampler_run(tn_sampler *s, const tn_sample_options *o, tn_sample_re
 {
     tn_sample_report r = { 0 };
     const double start = tn_clock_s();
-    if (!s->logits || s->pending) return tn_error(TN_USAGE, "there is no prompt to go on from");
+    if (!s->logits || s->pending) return tn_error(TN_USAGE, "there is no prompt to continue from");
     start_rows(s, o);
     for (int64_t running = o->max_tokens > 0; running;) {
         TN_RETURN_IF(draw_all(s, o, &running));

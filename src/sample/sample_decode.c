@@ -60,11 +60,11 @@ static tn_status check_graph(tn_decoder *d, const tn_graph *g)
 {
     const tn_gtensor *logits = find_output(g, "logits");
     if (!has_cache(g))
-        return tn_error(TN_USAGE,
-                        "model %s carries no state from token to token, so it cannot be sampled from: where "
-                        "tn_batch.carry is set its build begins with a "
-                        "tn_cache and leaves its state there with tn_assign, as what `tenon new model` writes does",
-                        d->o.model->name);
+        return tn_error(
+            TN_USAGE,
+            "model %s keeps no state from token to token, so it cannot be sampled from: where tn_batch.carry is set, "
+            "read the state with tn_cache and store it with tn_assign, as the model of `tenon new model` does",
+            d->o.model->name);
     if (!logits)
         return tn_error(TN_USAGE, "model %s puts out no \"logits\" where tn_wants(b, \"logits\") asks for them",
                         d->o.model->name);
@@ -96,10 +96,10 @@ static tn_status check_memory(const tn_decoder *d, const tn_graph *g)
         available = (double)left;
     }
     if (need <= 0.95 * available) return TN_OK;
-    return tn_error(
-        TN_MEMORY,
-        "what %s keeps of %lld tokens at batch %lld takes %.1f GB, and %.1f are free: use a smaller context or batch",
-        d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, available / 1e9);
+    return tn_error(TN_MEMORY,
+                    "the decode cache of %s for %lld tokens at batch %lld needs %.1f GB, and %.1f GB are free: use a "
+                    "smaller context or batch",
+                    d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, available / 1e9);
 }
 
 /* How often the plan of a single token may count on its weights: where there is no room for them twice, they are not packed. */
@@ -258,7 +258,7 @@ static tn_status choose_piece(tn_decoder *d, int64_t left, int *out)
 
 tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits)
 {
-    if (n < 1) return tn_error(TN_USAGE, "no tokens to go on from");
+    if (n < 1) return tn_error(TN_USAGE, "no tokens to continue from");
     TN_RETURN_IF(check_tokens(d, tokens, n));
     for (int64_t at = 0; at < n;) {
         int i;
@@ -275,8 +275,7 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
 
 static tn_status not_a_number(void)
 {
-    return tn_error(TN_DIVERGED,
-                    "a logit is NaN: the weights are broken; `tenon ckpt verify` looks at a checkpoint's numbers");
+    return tn_error(TN_DIVERGED, "a logit is NaN: the weights are damaged; check them with `tenon ckpt verify`");
 }
 
 /* The first largest of n logits, or -1. */
@@ -406,7 +405,7 @@ tn_status tn_decoder_fill_to(tn_decoder *d, int64_t position, uint64_t seed)
     const tn_rng rng = { .seed = seed, .stream = tn_rng_stream("pretend") };
     float *numbers = NULL, *block = NULL;
     if (position < 0 || (d->attends && position >= d->o.capacity))
-        TN_FAIL(TN_USAGE, "%lld tokens leave no room in a context of %lld: use a larger one", (long long)position,
+        TN_FAIL(TN_USAGE, "%lld tokens fill a context of %lld: use a larger one", (long long)position,
                 (long long)d->o.capacity);
     numbers = tn_alloc(sizeof *numbers * RANDOM_NUMBERS);
     block = tn_alloc(sizeof *block * RANDOM_NUMBERS);

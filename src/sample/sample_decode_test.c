@@ -363,7 +363,7 @@ static void pretends(void **state)
     tn_decoder *d = open_decoder(&s, 2, 100, 2);
     assert_ok(tn_decoder_feed(d, tokens, 1, &logits));
     memcpy(fresh, logits, sizeof fresh);
-    assert_fails(tn_decoder_fill_to(d, 100, 1), TN_USAGE, "leave no room in a context of 100");
+    assert_fails(tn_decoder_fill_to(d, 100, 1), TN_USAGE, "fill a context of 100");
     assert_ok(tn_decoder_fill_to(d, 99, 1));
     assert_ok(tn_decoder_greedy(d, tokens, 40, out)); /* more than fit behind it */
     assert_ok(tn_decoder_feed(d, tokens, 1, &logits));

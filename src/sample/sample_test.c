@@ -172,7 +172,7 @@ static void model_without_state(void **state)
     assert_fails(tn_decoder_new(
                      &(tn_decoder_options){ .model = &m, .settings = s.st, .store = store, .batch = 1, .capacity = 8 },
                      &d),
-                 TN_USAGE, "model bare carries no state");
+                 TN_USAGE, "model bare keeps no state");
     tn_store_free(store);
     close_stage(&s);
 }

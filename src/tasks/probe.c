@@ -25,7 +25,7 @@ tn_status tn__probe_list(const tn_settings *st, const char *key, const char *oth
         char *end = NULL;
         const long long x = *p >= '0' && *p <= '9' ? strtoll(p, &end, 10) : 0;
         if (x <= last || x > 1000000000 || (*end != ',' && *end != 0))
-            return tn_error(TN_USAGE, "%s=%.80s is not a list of growing numbers: write it as 8,16,32", key, text);
+            return tn_error(TN_USAGE, "%s=%.80s is not a list of ascending numbers: write it as 8,16,32", key, text);
         if (*n == most)
             return tn_error(TN_USAGE, "%s=%.80s has more than %lld numbers: leave some out", key, text,
                             (long long)most);

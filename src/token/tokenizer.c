@@ -72,8 +72,8 @@ static tn_status open_file(const char *path, tn_tokenizer **out)
     if (ends_with(path, ".json")) return tn__load_hf(path, out);
     if (ends_with(path, ".bin")) return tn__load_llama2c(path, out);
     return tn_error(TN_USAGE,
-                    "%.400s: no tokenizer is read from such a name; give \"bytes\", tokenizer.json, FILE.tiktoken, "
-                    "tokenizer.bin, vocab.bpe, encoder.json or their folder",
+                    "%.400s: unknown kind of tokenizer; give \"bytes\", tokenizer.json, FILE.tiktoken, tokenizer.bin, "
+                    "vocab.bpe, encoder.json or their folder",
                     path);
 }
 

@@ -145,7 +145,7 @@ static tn_status compare_outputs(against *a)
     TN_RETURN_IF(tn_trainer_eval(a->trainer, &loss));
     if (tn_safetensors_has(a->file, "output.logits")) {
         const float *logits = tn_trainer_output(a->trainer, "logits", &count);
-        if (!logits) return tn_error(TN_USAGE, "the file has logits and the model puts out none");
+        if (!logits) return tn_error(TN_USAGE, "the file has logits, but the model outputs none");
         TN_RETURN_IF(compare(a, "output.logits", logits, count, output_tolerance, "logits of the first batch"));
     }
     return compare(a, "output.loss", &loss, 1, output_tolerance, "loss of the first batch");

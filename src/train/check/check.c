@@ -49,7 +49,7 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     int64_t count, V;
     if (!tn_model_reads_sequences(c->model) || !tn_model_reads(c->model, "tokens")) {
         r->verdict = TN_SKIPPED;
-        snprintf(r->detail, sizeof r->detail, "samples have no future: for models that learn from sequences of tokens");
+        snprintf(r->detail, sizeof r->detail, "needs sequences of tokens; this model learns from samples");
         return TN_OK;
     }
     TN_TRY(tn__check_open(c, (tn_trainer_options){ .logits = true, .forward_only = true }, &t));
@@ -330,7 +330,7 @@ tn_status tn_check_run(const tn_check *c)
     if (failed) return tn_error(TN_DIVERGED, "%d of %d checks failed", failed, done);
     if (!done)
         return tn_error(TN_USAGE,
-                        "--only=%s names no check: parameters, memory, gradients, leak, overfit, determinism, "
+                        "--only=%s: unknown check; choose parameters, memory, gradients, leak, overfit, determinism, "
                         "allocations, speed or spectrum",
                         c->only);
     return TN_OK;

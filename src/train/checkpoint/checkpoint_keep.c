@@ -267,7 +267,7 @@ static tn_status find_once(const char *run, const char *link, char path[TN_PATH_
         goto done;
     }
     if (why && is_gone(&l, run, link, named) && failed++ == 0)
-        snprintf(why, bytes, "%.640s/step-%lld, which %s names, is not there", run, (long long)named, link);
+        snprintf(why, bytes, "%.640s/step-%lld, the target of %s, does not exist", run, (long long)named, link);
     for (int64_t i; (i = next_choice(&l, link, tried)) >= 0;) {
         tried[i] = true;
         TN_TRY(step_path(run, l.entry[i].step, path));
@@ -277,8 +277,8 @@ static tn_status find_once(const char *run, const char *link, char path[TN_PATH_
         if (s != TN_BAD_FILE || *again) goto done;
         if (why && failed++ == 0) snprintf(why, bytes, "%s", tn_error_text());
     }
-    TN_FAIL(TN_BAD_FILE, "no checkpoint of %.640s is whole: `tenon ckpt verify %.200s` says what is wrong with each",
-            run, run);
+    TN_FAIL(TN_BAD_FILE, "no valid checkpoint in %.640s: `tenon ckpt verify %.200s` says what is wrong with each", run,
+            run);
 done:
     tn_free(tried);
     tn_ckpt_list_free(&l);
@@ -291,8 +291,8 @@ void tn_ckpt_note(const char *link, const char *why, const char *used, char note
     note[0] = 0;
     if (!why[0]) return;
     snprintf(note, TN_CKPT_NOTE,
-             "the %s checkpoint cannot be used (%.*s): %.640s is used instead; put the file back, or name %.300s if it "
-             "will do",
+             "the %s checkpoint cannot be used (%.*s): using %.640s instead; restore the file, or name %.300s to "
+             "accept this one",
              link, (int)strcspn(why, ";"), why, used, used);
 }
 

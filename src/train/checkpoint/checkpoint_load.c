@@ -24,7 +24,7 @@ static tn_status verify_file(const char *dir, const char *name, const json_t *v)
     TN_RETURN_IF(tn_hash_file(path, hash));
     if (strcmp(hash, json_string_value(json_object_get(v, "xxh3"))) != 0)
         return tn_error(TN_BAD_FILE,
-                        "%.640s is damaged: its checksum is not the one of its manifest; use another checkpoint", path);
+                        "%.640s is damaged: its checksum differs from its manifest; use another checkpoint", path);
     return TN_OK;
 }
 
@@ -106,8 +106,9 @@ static tn_status take(const tn_tensor_file *f, const tn_store *st, const char *l
     snprintf(whole, sizeof whole, "%s%s", lead, name);
     TN_RETURN_IF(tn_safetensors_find(f->tensors, whole, &t));
     if (t->dtype != dtype || !tn_dims_equal(t->dims, dims))
-        return tn_error(TN_BAD_FILE, "the checkpoint's %.200s is %s %s and the model's is %s %s: another model made it",
-                        whole, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has), tn_dtype_name(dtype),
+        return tn_error(TN_BAD_FILE,
+                        "the checkpoint's %.200s is %s %s and the model's is %s %s: it belongs to another model", whole,
+                        tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has), tn_dtype_name(dtype),
                         tn_dims_text(dims, wants, sizeof wants));
     if (to && st) return tn_store_write(st, to, t->data, t->bytes);
     if (to) memcpy(to, t->data, t->bytes);
@@ -124,7 +125,7 @@ static tn_status take_params(const tn_tensor_file *f, const tn_store *st, bool c
         n++;
     }
     if (n != tn_safetensors_count(f->tensors))
-        return tn_error(TN_BAD_FILE, "the checkpoint has %zu parameters and the model %zu: another model made it",
+        return tn_error(TN_BAD_FILE, "the checkpoint has %zu parameters and the model %zu: it belongs to another model",
                         tn_safetensors_count(f->tensors), n);
     return TN_OK;
 }
@@ -192,7 +193,7 @@ static tn_status take_any_float(const tn_tensor_file *f, const tn_store *st, boo
         if (!e->weight) continue;
         TN_RETURN_IF(tn_safetensors_find(f->tensors, e->name, &t));
         if (!tn_dtype_is_float(t->dtype) || !tn_dims_equal(t->dims, e->dims))
-            return tn_error(TN_BAD_FILE, "%.200s is %s %s in the file and %s in the model: another model made it",
+            return tn_error(TN_BAD_FILE, "%.200s is %s %s in the file and %s in the model: it belongs to another model",
                             e->name, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
                             tn_dims_text(e->dims, wants, sizeof wants));
         if (copy) TN_RETURN_IF(tn_store_take_floats(st, e, t));

@@ -16,12 +16,12 @@ static tn_status expect(const void *file, const char *name, tn_dims dims)
     char has[128], wants[128];
     const tn_file_tensor *t;
     if (!tn_safetensors_has(f, name))
-        return tn_error(TN_BAD_FILE, "there is no tensor %.200s: another model made it, or other settings", name);
+        return tn_error(TN_BAD_FILE, "tensor %.200s is missing: it belongs to another model or other settings", name);
     TN_RETURN_IF(tn_safetensors_find(f, name, &t));
     if (tn_dtype_is_float(t->dtype) && tn_dims_equal(t->dims, dims)) return TN_OK;
     return tn_error(TN_BAD_FILE,
-                    "%.200s is %s %s in the file and %s in the model: another model made it, or other settings", name,
-                    tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
+                    "%.200s is %s %s in the file and %s in the model: it belongs to another model or other settings",
+                    name, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
                     tn_dims_text(dims, wants, sizeof wants));
 }
 

@@ -228,7 +228,7 @@ static void looks_change_nothing(void **state)
         if (blind) assert_int_equal(r.notes, 0);
         else {
             assert_in_range(r.notes, 4, 10);
-            assert_non_null(strstr(r.note, "was left out, the loss or the gradient is not finite (first: the input "
+            assert_non_null(strstr(r.note, "was skipped: the loss or the gradient is not finite (first: the input "
                                            "features, f32 (4,1,6): NaN at ("));
             assert_non_null(strstr(r.note, ", sample 7 (row "));
         }

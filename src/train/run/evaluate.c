@@ -109,7 +109,7 @@ static tn_status keep_rows(tn_evaluator *e, const metric *m, int64_t batch)
         if (!x || each * B != n || (to->rows && each != to->each))
             return tn_error(
                 TN_USAGE,
-                "metric %s: the output %s does not have the same numbers for every row: keep one of (B, each)",
+                "metric %s: the output %s must have the same number of values for every row: keep one of (B, each)",
                 m->row->name, to->output);
         const size_t before = (size_t)(to->rows * each), more = (size_t)(rows * each);
         TN_RETURN_IF(tn_grow((void **)&to->x, &to->capacity, before + more, sizeof *to->x));

@@ -238,15 +238,15 @@ static tn_status end_line(const tn_metrics *m, int64_t step)
     const tn_jsonl_backlog now = tn_jsonl_backlog_of(t->metrics);
     if (!t->warn) return s;
     if (s == TN_OK && was.waiting)
-        tn_training_warn(t, "the %zu lines of metrics.jsonl that waited are written", was.waiting);
+        tn_training_warn(t, "the %zu buffered lines of metrics.jsonl are now written", was.waiting);
     if (s != TN_DISK) return s;
     if (!was.waiting && now.waiting)
         tn_training_warn(
-            t, "%s; training goes on, its lines wait in memory (at most %d KiB) and are tried again with each new one",
+            t, "%s; training continues, lines are buffered in memory (at most %d KiB) and retried with each new one",
             tn_error_text(), KEPT_BYTES >> 10);
     if (now.lost > was.lost && (was.lost == 0 || !was.waiting))
-        tn_training_warn(t, "%s; there is no room in memory for more lines: those from step %lld on are lost",
-                         tn_error_text(), (long long)step);
+        tn_training_warn(t, "%s; the buffer is full: lines from step %lld on are lost", tn_error_text(),
+                         (long long)step);
     return TN_OK;
 }
 
@@ -256,7 +256,7 @@ tn_status tn_metrics_flush(const tn_metrics *m)
     if (!w) return TN_OK;
     const tn_status s = tn_jsonl_flush(w);
     const tn_jsonl_backlog b = tn_jsonl_backlog_of(w);
-    if (s != TN_OK && b.waiting) tn_error_prefix("%zu lines of the metrics wait", b.waiting);
+    if (s != TN_OK && b.waiting) tn_error_prefix("%zu lines of metrics.jsonl are buffered", b.waiting);
     return s;
 }
 

@@ -399,7 +399,7 @@ static tn_status load_cursor(const json_t *cursor, const tn_source *source, cons
 {
     if (!extra) return tn_source_load(source, cursor);
     const json_t *own = json_object_get(cursor, extra->name);
-    if (!own) return tn_error(TN_USAGE, "the checkpoint is not one of a %s", extra->name);
+    if (!own) return tn_error(TN_USAGE, "the checkpoint has no %s state", extra->name);
     TN_RETURN_IF(extra->load(extra->ctx, own));
     return tn_source_load(source, json_object_get(cursor, "data"));
 }

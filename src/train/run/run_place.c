@@ -26,9 +26,8 @@ tn_status tn__run_check_path(const tn_settings *st)
     const char *colon = strrchr(source, ':');
     const bool from_file = colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1);
     if (!run[0] || !from_file || tn_path_is_below(run) || is_own_run(source, run)) return TN_OK;
-    return tn_error(
-        TN_USAGE,
-        "run: %.300s says %.300s, which is not below the current directory: a file may not choose that; type "
-        "run=%.300s if you mean it",
-        source, run, run);
+    return tn_error(TN_USAGE,
+                    "run: %.300s says %.300s, which is outside the current directory: a file may not choose that; type "
+                    "run=%.300s to allow it",
+                    source, run, run);
 }

@@ -186,7 +186,7 @@ static void sessions(void **state)
         assert_true(from == (done ? done : -1));
         done = last.step;
         if (done < 23) assert_int_equal(s, TN_INTERRUPTED);
-        if (done < 23 && done > 0) assert_non_null(strstr(tn_error_text(), "saved: the same command continues"));
+        if (done < 23 && done > 0) assert_non_null(strstr(tn_error_text(), "saved: rerun this command to resume"));
     }
     assert_true(last.step == 23 && tn_scores_first(&last.last) == tn_scores_first(&whole.last) &&
                 last.loss == whole.loss);
@@ -403,7 +403,7 @@ static const struct change_row {
     { "train.eval_every=5", "train.eval_every=50", "" },
     { "train.nonfinite=stop", "train.nonfinite=skip", "" },
     { "plan.recompute=none", "plan.recompute=layer", "" },
-    { "train.steps=10", "train.steps=20", "train.schedule=cosine has come down" },
+    { "train.steps=10", "train.steps=20", "train.schedule=cosine cannot be extended" },
 };
 
 static void change(void **state)
@@ -542,7 +542,7 @@ static const struct hostile_row {
     const char *says;
 } hostile_rows[] = {
     { "ln -s ../mine a/old", "a/old is a link" },
-    { "cp -r mine a/old", "a/old/photo is nothing that tenon wrote" },
+    { "cp -r mine a/old", "a/old/photo was not written by tenon" },
     { "ln -s /nowhere a/old", "a/old is a link" },
     { "rm a/metrics.jsonl; ln -s ../mine/photo a/metrics.jsonl", "a/metrics.jsonl is a link" },
     { "rm a/metrics.jsonl; mkfifo a/metrics.jsonl", "a/metrics.jsonl is no file" },
@@ -550,10 +550,10 @@ static const struct hostile_row {
     { "echo > a/step-9", "a/step-9 is a file" },
     { "rm a/config.yaml; mkdir a/config.yaml", "a/config.yaml is no file" },
     { "rm a/latest; mkdir a/latest", "a/latest is no file" },
-    { "rm -r a/step-* a/latest a/best; echo > a/notes.txt", "a holds notes.txt and no checkpoint" },
-    { "rm -r a/step-* a/latest a/best; sed -i 1d a/config.yaml", "holds files that no run of tenon wrote" },
-    { "rm -r a; mkdir a; echo > a/metrics.jsonl", "holds files that no run of tenon wrote" },
-    { "rm -r a; cp -r mine a", "a holds photo and no checkpoint" },
+    { "rm -r a/step-* a/latest a/best; echo > a/notes.txt", "a holds notes.txt but no checkpoint" },
+    { "rm -r a/step-* a/latest a/best; sed -i 1d a/config.yaml", "holds files that tenon did not write" },
+    { "rm -r a; mkdir a; echo > a/metrics.jsonl", "holds files that tenon did not write" },
+    { "rm -r a; cp -r mine a", "a holds photo but no checkpoint" },
 };
 
 static void hostile(void **state)

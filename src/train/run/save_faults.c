@@ -28,9 +28,8 @@ tn_status tn_warn_disk_space(const tn_training *t)
     const double space = (double)v.f_bavail * (double)v.f_frsize;
     if (v.f_blocks > 0 && space < 2.0 * (double)bytes)
         tn_training_warn(t,
-                         "%.640s has %.1f MB of free space and a checkpoint takes %.1f MB, a new one beside the old "
-                         "one: free some space or "
-                         "choose another disk with run=DIR",
+                         "%.640s has %.1f MB of free space, and two checkpoints of %.1f MB must fit, the old and the "
+                         "new one: free some space or choose another disk with run=DIR",
                          t->dir, space / 1e6, (double)bytes / 1e6);
     return TN_OK;
 }

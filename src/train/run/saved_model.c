@@ -179,12 +179,14 @@ static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e
     char has[128], wants[128];
     const tn_file_tensor *t = find_tensor(f, e->name);
     if (!t)
-        return tn_error(TN_BAD_FILE, "there is no tensor %.200s: another model made it, or other settings", e->name);
+        return tn_error(TN_BAD_FILE, "tensor %.200s is missing: it belongs to another model or other settings",
+                        e->name);
     if (!tn_dtype_is_float(t->dtype) || !tn_dims_equal(t->dims, e->dims))
-        return tn_error(TN_BAD_FILE,
-                        "%.200s is %s %s in the file and %s in the model: another model made it, or other settings",
-                        e->name, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
-                        tn_dims_text(e->dims, wants, sizeof wants));
+        return tn_error(
+            TN_BAD_FILE,
+            "%.200s is %s %s in the file and %s in the model: it belongs to another model or other settings", e->name,
+            tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
+            tn_dims_text(e->dims, wants, sizeof wants));
     return copy ? tn_store_take_floats(st, e, t) : TN_OK;
 }
 
@@ -300,7 +302,7 @@ static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32
     if (tn_settings_vocab(m->settings) != 256 && (!data[0] || !has_file("", data))) /* there: text, which is bytes */
         return tn_error(TN_USAGE,
                         "the model's tokenizer is not known%s%.300s%s: name it with tokenizer=FILE, or tokenizer=bytes",
-                        data[0] ? " (data=" : "", data, data[0] ? " is not there)" : "");
+                        data[0] ? " (data=" : "", data, data[0] ? " does not exist)" : "");
     snprintf(spec, TN_PATH_BYTES, "bytes");
     return TN_OK;
 }

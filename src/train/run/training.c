@@ -227,8 +227,8 @@ static tn_status save_or_warn(loop *l)
     char kept[64], next[64];
     const tn_status s = save(l);
     if (s != TN_DISK || !l->t->warn) return s;
-    tn_training_warn(l->t, "%s; training goes on in memory, %s, the next try is %s", tn_error_text(),
-                     kept_text(l, kept), next_try(l, next));
+    tn_training_warn(l->t, "%s; training continues, %s, next try %s", tn_error_text(), kept_text(l, kept),
+                     next_try(l, next));
     return TN_OK;
 }
 
@@ -240,9 +240,9 @@ static tn_status ended_unsaved(const loop *l)
         return tn_error(TN_DISK, "%s; the run ended at step %lld, which is saved", text, (long long)l->at.step);
     if (l->t->once) return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld", text, (long long)l->at.step);
     if (l->saved > 0)
-        return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then goes on from step %lld",
+        return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: rerun this command to resume from step %lld",
                         text, (long long)l->at.step, (long long)l->saved);
-    return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then starts over", text,
+    return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: rerun this command to start over", text,
                     (long long)l->at.step);
 }
 
@@ -261,9 +261,8 @@ static tn_status save_last(loop *l, bool hurry)
         const double left = until - tn_clock_s();
         if (tries >= AT_ONCE && left <= 0) return ended_unsaved(l);
         if (tries == AT_ONCE)
-            tn_training_warn(t, "%s; the run is at its end and tries for %.0f s more (ckpt.wait_s)", tn_error_text(),
-                             left);
-        if (tries == 1) tn_training_warn(t, "%s; tried again at once", tn_error_text());
+            tn_training_warn(t, "%s; the run has ended and retries for %.0f s (ckpt.wait_s)", tn_error_text(), left);
+        if (tries == 1) tn_training_warn(t, "%s; retrying now", tn_error_text());
         if (tries < AT_ONCE) continue;
         char text[1024]; /* of the failure, which what is asked in the pause might replace */
         snprintf(text, sizeof text, "%s", tn_error_text());
@@ -299,7 +298,7 @@ static tn_status save_timed(loop *l)
     l->said_cost = true;
     snprintf(
         text, sizeof text,
-        "saving every new best has taken %.0f %% of the time: a larger train.eval_every looks, and saves, less often",
+        "saving new best checkpoints took %.0f %% of the time: raise train.eval_every to evaluate and save less often",
         100 * part);
     note(l, text);
     return TN_OK;
@@ -376,10 +375,10 @@ static void watch_evaluation(loop *l, bool best)
     l->r.worse = l->watch.worse;
     if (!first || !l->t->note) return;
     const bool kept = l->t->dir && tn__ckpt_pointed(l->t->dir, "best") == l->at.best_step;
-    snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout help against it%s",
+    snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout may help%s",
              tn_training_rise(&l->r, 1, rise), kept ? "the best checkpoint is step-" : "the best was step ",
              (long long)l->at.best_step,
-             tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 ends such a run");
+             tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 stops early");
     note(l, text);
 }
 
@@ -429,7 +428,7 @@ static void look_into(loop *l, const pending *p, tn_status s)
     else if (s == TN_DIVERGED)
         (void)tn_error(s, "%.*s (first: %s; %s)%s", (int)(rest - text), text, l->bad.tensor, l->bad.batch, rest);
     else if (l->bad.tensor[0]) {
-        snprintf(text, sizeof text, "step %lld was left out, the loss or the gradient is not finite (first: %s; %s)",
+        snprintf(text, sizeof text, "step %lld was skipped: the loss or the gradient is not finite (first: %s; %s)",
                  (long long)l->at.step, l->bad.tensor, l->bad.batch);
         note(l, text);
     }
@@ -580,7 +579,7 @@ static tn_status interrupted(loop *l)
                     (long long)l->steps,
                     !l->t->dir || l->saved != l->at.step ? ""
                     : l->t->once                         ? ", saved"
-                                                         : ", saved: the same command continues");
+                                                         : ", saved: rerun this command to resume");
 }
 
 static bool has_states(const tn_store *st)
@@ -602,8 +601,7 @@ static tn_status data_failed(loop *l)
         return tn_error(TN_BAD_FILE, "%.480s; and not saved: %.480s", text, tn_error_text());
     if (l->saved <= 0) return tn_error(TN_BAD_FILE, "%s", text);
     if (l->t->once) return tn_error(TN_BAD_FILE, "%s; step %lld is saved", text, (long long)l->saved);
-    return tn_error(TN_BAD_FILE, "%s; step %lld is saved, from which the same command then goes on", text,
-                    (long long)l->saved);
+    return tn_error(TN_BAD_FILE, "%s; step %lld is saved: rerun this command to resume", text, (long long)l->saved);
 }
 
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)

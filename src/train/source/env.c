@@ -14,9 +14,9 @@ enum { RECENT = 100 };              /* episodes over which a mean reward is take
 static const double ENDLESS = 1e18; /* samples of an epoch: there is always another episode */
 
 const tn_setting tn_rl_settings[] = {
-    TN_SETTING_INT("rl.episodes", "1", TN_RANGE(1, 1024), "episodes", "episodes of one step (environments)"),
-    TN_SETTING_FLOAT("rl.discount", "0.99", TN_RANGE(0, 1), "", "worth of the next step's reward today"),
-    TN_SETTING_BOOL("rl.standardise", "on", "returns of a step are brought to mean 0 and deviation 1"),
+    TN_SETTING_INT("rl.episodes", "1", TN_RANGE(1, 1024), "episodes", "episodes per step (environments)"),
+    TN_SETTING_FLOAT("rl.discount", "0.99", TN_RANGE(0, 1), "", "discount factor of rewards"),
+    TN_SETTING_BOOL("rl.standardise", "on", "normalise the returns of a step to mean 0 and deviation 1"),
 };
 const size_t tn_rl_settings_n = sizeof tn_rl_settings / sizeof *tn_rl_settings;
 
@@ -314,7 +314,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     for (size_t i = 0; i < RECENT && numbers; i++) numbers = json_is_number(json_array_get(recent, i));
     if (!numbers)
         return tn_error(TN_BAD_FILE,
-                        "the checkpoint's cursor is damaged: take an older checkpoint, or start over with --fresh");
+                        "the checkpoint's cursor is damaged: use an older checkpoint, or start over with --fresh");
     s->episode = episode;
     s->steps = steps;
     s->last = json_number_value(json_object_get(cursor, "last"));

@@ -238,8 +238,7 @@ static tn_status begin_thread(tn_prefetch *a)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     a->begun = pthread_create(&a->thread, NULL, work, a) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return a->begun ? TN_OK
-                    : tn_error(TN_MEMORY, "the system gives no thread for loader.prefetch: set loader.workers=0");
+    return a->begun ? TN_OK : tn_error(TN_MEMORY, "cannot start the prefetch thread: set loader.workers=0");
 }
 
 tn_status tn_prefetch_new(const tn_source *source, const tn_source_start *how, int depth, tn_prefetch **out)

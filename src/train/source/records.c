@@ -126,7 +126,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     TN_RETURN_IF(tn_cursor_count(cursor, "next", &next));
     TN_RETURN_IF(tn_cursor_count(cursor, "batches", &batches));
     if (next > s->set.count[TN_TRAIN])
-        return tn_error(TN_BAD_FILE, "the place in the %ss is impossible: use another checkpoint", s->set.noun);
+        return tn_error(TN_BAD_FILE, "the position in the %ss is invalid: use another checkpoint", s->set.noun);
     s->epoch = epoch;
     s->next = next;
     s->batches = batches;

@@ -155,11 +155,10 @@ tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out)
 {
     const json_t *v = json_object_get(cursor, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > TN_CURSOR_MAX)
-        return tn_error(
-            TN_BAD_FILE,
-            "the checkpoint's place in the data is impossible (%s is no count): use another checkpoint, or start "
-            "over with --fresh",
-            key);
+        return tn_error(TN_BAD_FILE,
+                        "the checkpoint's position in the data is invalid (%s is not a count): use another checkpoint, "
+                        "or start over with --fresh",
+                        key);
     *out = json_integer_value(v);
     return TN_OK;
 }

@@ -210,9 +210,8 @@ static tn_status check_same_data(const dataset_source *s, const json_t *cursor)
             info->is_raw ? "text (or its tokenizer) has" : "data set has");
     }
     if (strcmp(was ? was : "", info->fingerprint) != 0)
-        return tn_error(
-            TN_USAGE, "the data set was prepared anew from other files or settings since the run began: prepare it as "
-                      "before, or start over with --fresh or run=OTHER");
+        return tn_error(TN_USAGE, "the data set was prepared again from other files or settings since the run began: "
+                                  "prepare it as before, or start over with --fresh or run=OTHER");
     return TN_OK;
 }
 
@@ -424,7 +423,7 @@ static tn_status open_dataset(const tn_source_open *o, const char *path, tn_data
         return tn_error(TN_USAGE, "%.640s holds arrays, and %s learns from tokens: prepare text instead", path,
                         o->model->name);
     if (!info->is_raw && tokenizer[0])
-        return tn_error(TN_USAGE, "%.640s is prepared and has its own tokenizer: leave tokenizer= out", path);
+        return tn_error(TN_USAGE, "%.640s is prepared and has its own tokenizer: remove tokenizer=", path);
     return TN_OK;
 }
 

@@ -126,7 +126,7 @@ static tn_status check_states(const tn_chunks *c, const tn_graph *g)
     for (size_t i = 0; i < g->n_outputs; i++) any |= strncmp(g->output[i].name, "next.", 5) == 0;
     if (!any)
         return tn_error(TN_USAGE,
-                        "plan.recompute=chunk: model %s carries no state from token to token: use plan.recompute=layer",
+                        "plan.recompute=chunk: model %s keeps no state from token to token: use plan.recompute=layer",
                         c->model->name);
     if (!tn_graph_output(g, "loss").id) return tn_error(TN_USAGE, "model %s puts out no \"loss\"", c->model->name);
     return TN_OK;

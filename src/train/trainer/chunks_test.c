@@ -400,7 +400,7 @@ static void stateless(void **state)
     tn_trainer *t;
     assert_ok(tn_settings_resolve("ten", set, 4, &st, &m));
     assert_fails(tn_trainer_new(&(tn_trainer_options){ .model = &model, .settings = st, .batch = B, .length = T }, &t),
-                 TN_USAGE, "carries no state");
+                 TN_USAGE, "keeps no state");
     tn_settings_free(st);
 }
 

@@ -76,7 +76,8 @@ static tn_status size_of(const matching *m, const tn_input_row *row, const char 
     if (isdigit((unsigned char)name[0])) {
         *out = strtoll(name, &end, 10);
         if (*end)
-            return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is no number: write digits, TN_B, TN_T or a name",
+            return tn_error(TN_USAGE,
+                            "model %s, input %s: dim \"%s\" is not a number: write digits, TN_B, TN_T or a name",
                             m->model->name, row->name, name);
     } else if (known && !is_auto && !(m->theirs && !isnan(number))) *out = tn_settings_int(m->st, name);
     else if (!isnan(number)) *out = number >= 1 && number <= (double)MOST ? (int64_t)number : 0;
@@ -88,11 +89,10 @@ static tn_status size_of(const matching *m, const tn_input_row *row, const char 
                         "task=NAME or data=FILE, or set %s",
                         m->model->name, row->name, name, name);
     else
-        return tn_error(
-            TN_USAGE,
-            "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, a setting of whole numbers nor a number of "
-            "its data: add the setting, or correct the row",
-            m->model->name, row->name, name);
+        return tn_error(TN_USAGE,
+                        "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, an integer setting nor a number "
+                        "of its data: add the setting, or correct the row",
+                        m->model->name, row->name, name);
     if (*out >= 1 && *out <= MOST) return TN_OK;
     return tn_error(TN_USAGE, "model %s, input %s: %s is %lld, and a size is at least 1: set it, or correct the row",
                     m->model->name, row->name, name, (long long)*out);
@@ -222,7 +222,8 @@ static tn_status check_losses(const tn_model *m)
             return tn_error(TN_USAGE, "model %s has a loss row without an output or a count: complete it", m->name);
         if (!is(row->count, TN_T) && !tn_model_reads(m, row->count))
             return tn_error(
-                TN_USAGE, "model %s, loss %s: its count is \"%s\", which is no input: name one of the model's, or TN_T",
+                TN_USAGE,
+                "model %s, loss %s: its count is \"%s\", which is not an input: name one of the model's, or TN_T",
                 m->name, row->output, row->count);
     }
     return TN_OK;
@@ -237,8 +238,7 @@ tn_status tn_inputs_check(const tn_model *model, const tn_settings *st)
     if (model->n_inputs > TN_INPUTS_MAX)
         return tn_error(TN_USAGE, "model %s has more than %d inputs: join some", model->name, TN_INPUTS_MAX);
     if (model->time && !tn_inputs_setting(st, model->time))
-        return tn_error(TN_USAGE,
-                        "model %s: .time is \"%s\", which is no setting of whole numbers: add it, or remove .time",
+        return tn_error(TN_USAGE, "model %s: .time is \"%s\", which is not an integer setting: add it, or remove .time",
                         model->name, model->time);
     TN_RETURN_IF(check_names(model, model->inputs, model->n_inputs));
     return check_losses(model);

@@ -139,7 +139,8 @@ static void mistakes(void **state)
     m = toy;
     m.n_losses = 1;
     m.losses = unknown;
-    assert_fails(open_toy(&m, st, &t), TN_USAGE, "model toy, loss loss: its count is \"labels\", which is no input");
+    assert_fails(open_toy(&m, st, &t), TN_USAGE,
+                 "model toy, loss loss: its count is \"labels\", which is not an input");
     m.losses = empty;
     assert_fails(open_toy(&m, st, &t), TN_USAGE, "model toy has a loss row without an output or a count");
     static const tn_cost_row cost[] = { { "looks", "seen", .eval = false } };

@@ -27,7 +27,7 @@ double tn__trainer_memory_limit(const tn_trainer *t)
 /* For messages: whose memory it is, and how much of it. */
 static const char *where_text(const tn_trainer *t)
 {
-    return t->setup.device == TN_CPU ? "the machine has" : "the GPU has room for";
+    return t->setup.device == TN_CPU ? "the machine has" : "the GPU has";
 }
 
 /* The caller is told that nothing was asked for. */
@@ -88,13 +88,11 @@ tn_status tn__trainer_fits(const tn_trainer *t)
     const double need = (double)m.total, limit = t->memory_limit, data = (double)(m.data + m.host),
                  machine = 0.9 * tn_memory_limit();
     if (data > machine || (need > limit && data > need / 2))
-        return tn__trainer_refuse(
-            t->refused,
-            tn_error(
-                TN_MEMORY,
-                "the plan needs %.4g GB for data and batches made ahead and the machine has %.4g GB: use a smaller "
-                "loader.prefetch, train.batch or train.context",
-                data / 1e9, machine / 0.9e9));
+        return tn__trainer_refuse(t->refused,
+                                  tn_error(TN_MEMORY,
+                                           "the plan needs %.4g GB for data and prefetched batches and the machine has "
+                                           "%.4g GB: use a smaller loader.prefetch, train.batch or train.context",
+                                           data / 1e9, machine / 0.9e9));
     if (need <= limit) return TN_OK;
     return tn__trainer_refuse(
         t->refused, tn_error(TN_MEMORY,
@@ -256,7 +254,7 @@ tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
     if (chunk && t->n_train > 1)
         return tn_error(
             TN_USAGE,
-            "plan.recompute=chunk: model %s has %zu training steps, and chunks know one: use plan.recompute=layer",
+            "plan.recompute=chunk: model %s has %zu training steps, and chunks support one: use plan.recompute=layer",
             t->model->name, t->n_train);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
     t->sealed = !t->forward_only;

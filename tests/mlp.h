@@ -12,8 +12,8 @@
 #include <string.h>
 
 static const tn_setting tn_mlp_rows[] = {
-    TN_SETTING_AUTO_INT("inputs", "auto", TN_RANGE(1, 1e6), "", "numbers of a token (auto: the task's)"),
-    TN_SETTING_AUTO_INT("tokens", "auto", TN_RANGE(1, 1e6), "", "tokens of a sample (auto: the task's)"),
+    TN_SETTING_AUTO_INT("inputs", "auto", TN_RANGE(1, 1e6), "", "features per token (auto: the task's)"),
+    TN_SETTING_AUTO_INT("tokens", "auto", TN_RANGE(1, 1e6), "", "tokens per sample (auto: the task's)"),
     TN_SETTING_AUTO_INT("classes", "auto", TN_RANGE(2, 1e6), "", "classes (auto: the task's)"),
     TN_SETTING_INT("dim", "16", TN_RANGE(1, 65536), "", "width"),
 };
@@ -36,7 +36,7 @@ static const tn_source_number tn_mlp_assumes[] = {
 
 /* For a trainer without a source: labels of a sample, samples of the training set. */
 #define TN_MLP_SUPPLY(L, N, ...)                                                                                       \
-    &(tn_supply)                                                                                                       \
+    &(tn_input_spec)                                                                                                   \
     {                                                                                                                  \
         .numbers = (const tn_source_number[]){ { "labels", (double)(L) }, { "samples", (double)(N) } },                \
         .n_numbers = 2, __VA_ARGS__                                                                                    \

@@ -82,11 +82,11 @@ static tn_status open_run(const struct row *row, int which, int dim, char *const
     return tn_settings_set(s->settings, "train.eval_every", text, "w2");
 }
 
-static void count(void *ctx, tn_ran what, tn_bound *b, double seconds)
+static void count(void *ctx, tn_trainer_event what, tn_bound *b, double seconds)
 {
     run *r = ctx;
-    if (what == TN_RAN_APPLY) r->optimizer_s += seconds;
-    if (what == TN_RAN_DATA) r->data_s += seconds;
+    if (what == TN_EVENT_APPLY) r->optimizer_s += seconds;
+    if (what == TN_EVENT_DATA) r->data_s += seconds;
     tn_costs_add(&r->costs, what, b);
 }
 

@@ -41,7 +41,7 @@ def _load():
             return C.CDLL(place, mode=C.RTLD_GLOBAL)  # a model of your own (a .so) finds its calls in it
         except OSError as error:
             tried.append(f"  {error}")
-    raise ImportError("libtenon.so is not there: run `make` in Tenon's checkout (then its build folder is found), `make install`, "
+    raise ImportError("libtenon.so was not found: run `make` in Tenon's checkout (then its build folder is found), `make install`, "
                       "or set TENON_LIBRARY to the file. Tried:\n" + "\n".join(tried))
 
 
@@ -69,7 +69,7 @@ _FUNCTIONS = {
 for _name, (_result, *_arguments) in _FUNCTIONS.items():
     _f = getattr(lib, _name, None)
     if _f is None:
-        raise ImportError(f"{lib._name} has no {_name}: it is another version of Tenon than this package; build and install both anew")
+        raise ImportError(f"{lib._name} has no {_name}: it is another version of Tenon than this package; build and install both again")
     _f.restype = None if _result == "void" else C.c_int if _result is None else _result
     _f.argtypes = _arguments
 if lib.tenon_api_version() != API_VERSION:

@@ -114,7 +114,8 @@ static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
             net->n_wants = 0;
             drop(net, TN_NET_WANTS);
             if (before && n <= TN_BATCH_WANTS) return want(net, outputs, n);
-            return tn_error(TN_USAGE, "output %.60s: at most %d are asked for, each with a name of up to %d letters",
+            return tn_error(TN_USAGE,
+                            "output %.60s: at most %d outputs can be asked for, with names of at most %d letters",
                             outputs[i], TN_BATCH_WANTS, TN_NET_NAME - 1);
         }
         strcpy(net->want[net->n_wants++], outputs[i]);
@@ -248,7 +249,7 @@ tenon_status tenon_step(tenon_net *net, tenon_step_report *report)
 {
     tn_trainer *t;
     tn_applied a;
-    if (report) TN_API_TRY(tn__api_room(report, "tenon_step_report")); /* before anything changes */
+    if (report) TN_API_TRY(tn__api_check_size(report, "tenon_step_report")); /* before anything changes */
     TN_API_TRY(need_part(net, TN_NET_GRAD, &t));
     const double mean = net->added ? net->loss / net->added : 0;
     const tn_status s = tn_trainer_apply(t, net->steps, net->added, (float)mean, &a);
@@ -286,7 +287,7 @@ tenon_status tenon_evaluate(tenon_net *net, const int32_t *tokens, size_t many, 
     double sum = 0, loss;
     atomic_store(&net->interrupted, false);
     TN_API_TRY(tn__api_need(nats, "nats"));
-    if (n < 2) TN_API_USAGE("%lld tokens: the first is not predicted, so two are needed", (long long)n);
+    if (n < 2) TN_API_USAGE("%lld tokens: at least 2 are needed, since the first is not predicted", (long long)n);
     TN_API_TRY(tn__api_check_values(net, "tokens", tokens, many));
     tenon_clear(net);
     TN_API_TRY(need_part(net, TN_NET_EVAL, &t));

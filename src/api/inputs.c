@@ -12,18 +12,18 @@
 
 /* --- sizes ------------------------------------------------------------------------------------------------------------ */
 
-tn_supply tn__api_supply(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX])
+tn_input_spec tn__api_input_spec(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX])
 {
     size_t n = 0;
     for (size_t i = 0; i < net->inputs.n; i++)
         if (!net->inputs.slot[i].row->optional || net->input[i].filled) rows[n++] = *net->inputs.slot[i].row;
-    return (tn_supply){ .rows = rows, .n_rows = n, .numbers = net->number, .n_numbers = net->n_numbers };
+    return (tn_input_spec){ .rows = rows, .n_rows = n, .numbers = net->number, .n_numbers = net->n_numbers };
 }
 
 /* Optional ones whose sizes nobody knows are as if they were not there. */
 static tn_status find_sizes(tenon_net *net)
 {
-    tn_supply s = { .optional = true, .numbers = net->number, .n_numbers = net->n_numbers };
+    tn_input_spec s = { .optional = true, .numbers = net->number, .n_numbers = net->n_numbers };
     if (tn_inputs_match(net->saved.model, net->saved.settings, &s, &net->inputs) == TN_OK) return TN_OK;
     s.optional = false;
     return tn_inputs_match(net->saved.model, net->saved.settings, &s, &net->inputs);
@@ -61,7 +61,7 @@ tn_status tn__api_set_number(tenon_net *net, const char *name, const char *value
     errno = 0;
     const long long x = strtoll(value, &end, 10);
     if (errno || end == value || *end || x < 1 || x > (long long)1 << 40)
-        return tn_error(TN_USAGE, "%s=%.40s: a size is a whole number from 1", name, value);
+        return tn_error(TN_USAGE, "%s=%.40s: a size is an integer from 1", name, value);
     while (i < net->n_numbers && strcmp(net->number[i].name, name) != 0) i++;
     if (i == TN_BATCH_NUMBERS) return tn_error(TN_USAGE, "%s: there are more than %d numbers", name, TN_BATCH_NUMBERS);
     const tn_source_number before = net->number[i];
@@ -102,14 +102,14 @@ size_t tenon_inputs(const tenon_net *net) { return net->inputs.n; }
 
 tenon_status tenon_input_at(const tenon_net *net, size_t i, tenon_input *out)
 {
-    if (i >= net->inputs.n) TN_API_USAGE("there are %zu inputs, none of number %zu", net->inputs.n, i);
+    if (i >= net->inputs.n) TN_API_USAGE("the model has %zu inputs: index %zu is out of range", net->inputs.n, i);
     const tn_input_slot *s = &net->inputs.slot[i];
     const tn_dims d = dims_of(net, s);
     tenon_input in = { .name = s->row->name,
                        .dtype = (tenon_dtype)s->row->type,
                        .rank = s->rank,
                        .batch = s->each > 0,
-                       .time = s->timed,
+                       .time = s->has_time,
                        .below = s->below,
                        .pad = s->row->pad,
                        .optional = s->row->optional,

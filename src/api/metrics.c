@@ -62,7 +62,7 @@ size_t tenon_metrics(const tenon_net *net) { return net->scores.n; }
 
 tenon_status tenon_metric_at(const tenon_net *net, size_t i, tenon_metric *out)
 {
-    if (i >= net->scores.n) TN_API_USAGE("there are %zu metrics, none of number %zu", net->scores.n, i);
+    if (i >= net->scores.n) TN_API_USAGE("there are %zu metrics: index %zu is out of range", net->scores.n, i);
     const tn_metric_row *r = tn_metric_find(&net->metrics, net->scores.at[i].name);
     const tenon_metric m = { .name = net->scores.at[i].name,
                              .unit = r && r->unit ? r->unit : "",
@@ -80,5 +80,5 @@ tenon_status tenon_metric_find(const tenon_net *net, const char *name, tenon_met
         tn__api_list(names, net->scores.at[i].name);
     }
     if (!names[0]) TN_API_USAGE("no metrics are known yet: call tenon_measure first");
-    TN_API_USAGE("there is no metric %.60s: there are %s", name, names);
+    TN_API_USAGE("unknown metric %.60s: choose %s", name, names);
 }

@@ -205,7 +205,7 @@ static void mistakes_by_name(void **state)
     tenon_tokenizer *bytes = NULL;
     tenon_sample_init(&sampling);
     assert_fine(tenon_tokenizer_open("bytes", &bytes));
-    refused(tenon_sample(net, bytes, &sampling), "model tep learns from samples and writes no text");
+    refused(tenon_sample(net, bytes, &sampling), "model tep learns from samples and cannot generate text");
     refused(tenon_sample(net, NULL, &sampling), "tokenizer is NULL");
     tenon_tokenizer_close(bytes);
     refused(tenon_tensor_find(net, "w_inn", &out), "no tensor w_inn: tenon_tensor_at lists");
@@ -233,14 +233,14 @@ static void mistakes_by_name(void **state)
     refused(tenon_output_find(net, "loss", &out), "call tenon_run");
     refused(tenon_input_at(net, 0, &in), "tenon_input.size is 0");
     in.size = sizeof in;
-    refused(tenon_input_at(net, 6, &in), "none of number 6");
+    refused(tenon_input_at(net, 6, &in), "index 6 is out of range");
     refused(tenon_input_find(net, "reset", &in), "no input reset");
     refused(tenon_forward(net, labels, features), "model tep has no input tokens");
     refused(tenon_evaluate(net, labels, SAMPLES, &x, NULL), "model tep has no input tokens");
-    refused(tenon_set(net, "labels", "0"), "a size is a whole number");
+    refused(tenon_set(net, "labels", "0"), "a size is an integer");
     refused(tenon_set(net, "inputs", "7"), "cannot be changed");
     static const char *const nine[] = { "a", "b", "c", "d", "e", "f", "g", "h", "i" };
-    refused(tenon_run(net, "eval", nine, 9, NULL), "at most 8 are asked for");
+    refused(tenon_run(net, "eval", nine, 9, NULL), "at most 8 outputs can be asked for");
     refused(tenon_run(net, "eval", nine, 8, NULL), "puts out no a");
     assert_fine(tenon_run(net, "eval", (const char *const[]){ "state", "logits" }, 2, NULL));
     assert_fine(tenon_set(net, "labels", "2")); /* of each sample; nothing is filled any more */

@@ -23,7 +23,7 @@ const char *tenon_error(void) { return tn_error_text(); }
 
 tn_status tn__api_need(const void *p, const char *what) { return p ? TN_OK : tn_error(TN_USAGE, "%s is NULL", what); }
 
-tn_status tn__api_room(const void *to, const char *type)
+tn_status tn__api_check_size(const void *to, const char *type)
 {
     size_t size;
     TN_RETURN_IF(tn__api_need(to, type));
@@ -35,7 +35,7 @@ tn_status tn__api_room(const void *to, const char *type)
 tenon_status tn__api_give(const void *from, size_t bytes, void *to, const char *type)
 {
     size_t size;
-    TN_API_TRY(tn__api_room(to, type));
+    TN_API_TRY(tn__api_check_size(to, type));
     memcpy(&size, to, sizeof size);
     memcpy(to, from, size < bytes ? size : bytes);
     memcpy(to, &size, sizeof size);
@@ -73,7 +73,7 @@ tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, 
 {
     const tn_model *m = net->saved.model;
     tn_input_row rows[TN_INPUTS_MAX];
-    const tn_supply supply = tn__api_supply(net, rows);
+    const tn_input_spec input_spec = tn__api_input_spec(net, rows);
     const char *steps[TN_STEPS_MAX + 1] = { NULL };
     const bool chunks = strcmp(tn_settings_text(net->saved.settings, "plan.recompute"), "chunk") ==
                         0; /* have none: running one says so */
@@ -81,7 +81,7 @@ tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, 
         if (all || !m->steps[i].gradients) steps[n++] = m->steps[i].name;
     o.model = m;
     o.settings = net->saved.settings;
-    o.supply = &supply;
+    o.input_spec = &input_spec;
     o.steps = steps;
     o.store = net->store;
     return tn_trainer_new(&o, out);
@@ -99,11 +99,11 @@ static tn_status adopt(tenon_net *n, tn_device device)
     if (length < 1)
         return tn_error(TN_USAGE, "model %s: %s is auto, and there are no data to take it from: set it", m->name,
                         m->time);
-    const tn_supply supply = tn__api_supply(n, rows);
-    if (n->saved.weights[0] && !tn_model_cuts(m))
-        TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &supply, length));
+    const tn_input_spec input_spec = tn__api_input_spec(n, rows);
+    if (n->saved.weights[0] && !tn_model_reads_sequences(m))
+        TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &input_spec, length));
     TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
-    const int64_t few = tn_model_cuts(m) && length > 8 ? 8 : length;
+    const int64_t few = tn_model_reads_sequences(m) && length > 8 ? 8 : length;
     const tn_trainer_options o = { .batch = 1, .length = few, .logits = true, .forward_only = true, .threads = 1 };
     TN_RETURN_IF(tn__api_trainer(n, o, true, &t));
     n->vocab = vocab_of(t);
@@ -220,7 +220,8 @@ static tenon_status give_tensor(const tenon_net *net, const tn_entry *e, tenon_t
 
 tenon_status tenon_tensor_at(const tenon_net *net, size_t i, tenon_tensor *out)
 {
-    if (i >= tenon_tensors(net)) TN_API_USAGE("there are %zu tensors, none of number %zu", tenon_tensors(net), i);
+    if (i >= tenon_tensors(net))
+        TN_API_USAGE("the model has %zu tensors: index %zu is out of range", tenon_tensors(net), i);
     return give_tensor(net, tn_store_at(net->store, i), out);
 }
 
@@ -228,8 +229,7 @@ static tn_status find_entry(const tenon_net *net, const char *name, const tn_ent
 {
     TN_RETURN_IF(tn__api_need(name, "name"));
     *out = tn_store_find(net->store, name);
-    return *out ? TN_OK
-                : tn_error(TN_USAGE, "the model has no tensor %.200s: tenon_tensor_at lists those there are", name);
+    return *out ? TN_OK : tn_error(TN_USAGE, "the model has no tensor %.200s: tenon_tensor_at lists them", name);
 }
 
 tenon_status tenon_tensor_find(const tenon_net *net, const char *name, tenon_tensor *out)
@@ -251,7 +251,7 @@ static tn_status find_part(const tenon_net *net, const char *name, tenon_part pa
     const size_t need =
         (size_t)tn_dims_count(e->dims) * (part == TENON_DATA ? tn_dtype_bytes(e->dtype) : sizeof(float));
     if (bytes != need)
-        return tn_error(TN_USAGE, "%.200s has %zu bytes, not %zu: give room for all of it", name, need, bytes);
+        return tn_error(TN_USAGE, "%.200s has %zu bytes, not %zu: pass a buffer of its size", name, need, bytes);
     *out = part == TENON_DATA ? e->data : e->grad;
     return TN_OK;
 }

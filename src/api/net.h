@@ -68,7 +68,7 @@ tn_status tn__api_inputs(tenon_net *net);
 const char *tn__api_number(const tenon_net *net, const char *name);
 tn_status tn__api_set_number(tenon_net *net, const char *name, const char *value);
 /* For a trainer: what callers fill, of optional inputs those that are filled. rows outlive the supply. */
-tn_supply tn__api_supply(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX]);
+tn_input_spec tn__api_input_spec(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX]);
 /* A trainer for it; o says what differs between them. all: with every step of the model's own, else with those that do not train. */
 tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, tn_trainer **out);
 /* The copy of an input, which then counts as filled. */
@@ -85,7 +85,7 @@ void tn__api_recorded(tenon_net *net);
 /* What the caller gives may be NULL by mistake. */
 tn_status tn__api_need(const void *p, const char *what);
 /* A struct of the caller's that begins with its size: whether that is set; then so much of `from` as there is room for. */
-tn_status tn__api_room(const void *to, const char *type);
+tn_status tn__api_check_size(const void *to, const char *type);
 tenon_status tn__api_give(const void *from, size_t bytes, void *to, const char *type);
 /* Adds to "a, b" for a message. */
 void tn__api_list(char names[TN_NET_NAMES], const char *name);

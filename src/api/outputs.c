@@ -49,7 +49,8 @@ size_t tenon_outputs(const tenon_net *net) { return net->ran ? graph_of(net)->n_
 
 tenon_status tenon_output_at(tenon_net *net, size_t i, tenon_tensor *out)
 {
-    if (i >= tenon_outputs(net)) TN_API_USAGE("there are %zu outputs, none of number %zu", tenon_outputs(net), i);
+    if (i >= tenon_outputs(net))
+        TN_API_USAGE("there are %zu outputs: index %zu is out of range", tenon_outputs(net), i);
     const tenon_tensor t = output_at(net, graph_of(net), i);
     return tn__api_give(&t, sizeof t, out, "tenon_tensor");
 }

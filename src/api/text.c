@@ -51,7 +51,7 @@ int32_t tenon_tokenizer_end(const tenon_tokenizer *t) { return tn_tokenizer_spec
 
 static tn_status too_small(const char *what, size_t capacity, size_t need)
 {
-    return tn_error(TN_USAGE, "%s has room for %zu, %zu are needed: ask for the number first", what, capacity, need);
+    return tn_error(TN_USAGE, "%s holds %zu, but %zu are needed: query the size first", what, capacity, need);
 }
 
 tenon_status tenon_encode(tenon_tokenizer *t, const char *text, size_t bytes, int special, int32_t *ids,
@@ -91,8 +91,9 @@ void tenon_sample_init(tenon_sample_options *o)
 static tn_status pass_on(void *ctx, int64_t sample, const char *text, size_t bytes)
 {
     const tenon_sample_options *o = ctx;
-    return o->text && o->text(o->user, sample, text, bytes) ? tn_error(TN_INTERRUPTED, "the caller ended sampling")
-                                                            : TN_OK;
+    return o->text && o->text(o->user, sample, text, bytes)
+               ? tn_error(TN_INTERRUPTED, "sampling was stopped by the caller")
+               : TN_OK;
 }
 
 static bool interrupted(void *net) { return atomic_load(&((tenon_net *)net)->interrupted); }
@@ -106,8 +107,9 @@ static int64_t capacity_of(const tenon_net *net, const tenon_sample_options *o)
 
 static tn_status check_options(const tenon_net *net, const tenon_sample_options *o)
 {
-    if (!tn_model_cuts(net->saved.model))
-        return tn_error(TN_USAGE, "model %s learns from samples and writes no text: tenon_measure evaluates it",
+    if (!tn_model_reads_sequences(net->saved.model))
+        return tn_error(TN_USAGE,
+                        "model %s learns from samples and cannot generate text: evaluate it with tenon_measure",
                         net->saved.model->name);
     if (o->samples < 1 || o->samples > 65536)
         return tn_error(TN_USAGE, "samples=%lld is outside 1 to 65536", (long long)o->samples);
@@ -151,7 +153,7 @@ tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample
     for (int64_t i = 0; o.done && i < o.samples; i++) {
         const tn_sampled r = tn_sampler_result(sampler, i);
         if (o.done(o.user, i, r.ids, (size_t)r.n, tn_sample_end_name(r.end)))
-            TN_FAIL(TN_INTERRUPTED, "the caller ended sampling");
+            TN_FAIL(TN_INTERRUPTED, "sampling was stopped by the caller");
     }
 done:
     tn_sampler_free(sampler);

@@ -100,10 +100,9 @@ static tn_status tree(const char *path, const char *as, tn_tree_owns *owns, bool
     if (!err || err == ENOENT) return TN_OK;
     if (err == OTHER) {
         char name[200];
-        return tn_error(
-            TN_USAGE,
-            "%.640s/%s is nothing that tenon wrote, and would be lost: move it away, or name another directory", path,
-            tn_text_quote(w.name + w.root_bytes, name, sizeof name));
+        return tn_error(TN_USAGE,
+                        "%.640s/%s was not written by tenon and would be lost: move it away, or name another directory",
+                        path, tn_text_quote(w.name + w.root_bytes, name, sizeof name));
     }
     if (err == ELOOP || err == ENOTDIR)
         return tn_error(

@@ -172,7 +172,7 @@ static tn_status parse_int(const tn_setting *row, const char *text, const char *
 {
     static const char *const wrong[] = {
         [INT_SYNTAX] = "is not an integer: write 64, 64k or 1e6",
-        [INT_FRACTION] = "is not a whole number",
+        [INT_FRACTION] = "is not an integer",
         [INT_OVERFLOW] = "does not fit 64 bits",
     };
     char quoted[QUOTE_BYTES];

@@ -23,7 +23,7 @@ typedef struct table {
 static void print_head(const tn_cli *c, const tn_ablate *a)
 {
     fprintf(c->out, "median of %d alternating runs of %lld", a->runs, (long long)a->batch);
-    if (!tn_model_cuts(a->model)) fprintf(c->out, " samples; +- is the spread\n");
+    if (!tn_model_reads_sequences(a->model)) fprintf(c->out, " samples; +- is the spread\n");
     else fprintf(c->out, " x %lld tokens; +- is the spread\n", (long long)a->length);
     fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s loss after %d steps\n", "switch", "off", "on", "gain", "memory",
             a->steps);
@@ -71,7 +71,7 @@ tn_status tn_cmd_ablate(tn_cli *c)
     a.settings = st;
     a.source = &source;
     a.length = tn_inputs_length(a.model, st);
-    if (!tn_model_cuts(a.model)) a.batch = TN_SESSION_SAMPLES;
+    if (!tn_model_reads_sequences(a.model)) a.batch = TN_SESSION_SAMPLES;
     if (!tn_settings_is_auto(st, "train.batch")) a.batch = tn_settings_int(st, "train.batch");
     if (s == TN_OK) s = tn_ablate_run(&a);
     tn_source_close(&source);

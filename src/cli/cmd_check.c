@@ -84,7 +84,7 @@ tn_status tn_cmd_check(tn_cli *c)
                                                          .overrides = c->args.overrides,
                                                          .n = c->args.overrides_n },
                                     &st, &k.model));
-    if (!tn_model_cuts(k.model)) k.batch = SAMPLES;
+    if (!tn_model_reads_sequences(k.model)) k.batch = SAMPLES;
     if (!tn_settings_is_auto(st, "train.batch"))
         k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */
     TN_TRY(tn_source_find(&(tn_source_open){ .model = k.model, .settings = st }, &source));
@@ -95,7 +95,7 @@ tn_status tn_cmd_check(tn_cli *c)
     const char *who = tn_settings_source(st, "train.context");
     const bool given = strcmp(who, "command line") == 0 || (against && strcmp(who, against) == 0);
     if (given || context < k.length) k.length = context;
-    if (!tn_model_cuts(k.model)) k.length = tn_inputs_length(k.model, st);
+    if (!tn_model_reads_sequences(k.model)) k.length = tn_inputs_length(k.model, st);
     s = against ? tn_check_against(&k, against) : tn_check_run(&k);
 done:
     tn_source_close(&source);

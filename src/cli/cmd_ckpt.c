@@ -31,7 +31,7 @@ static tn_status emit_entry(tn_cli *c, const tn_ckpt_entry *e)
     json_t *row =
         json_pack("{s:s, s:I, s:o, s:s, s:I, s:b, s:b, s:b}", "name", "checkpoint", "step", (json_int_t)e->step,
                   "heldout", tn_number_or_null(tn_scores_first(&e->scores)), "unit", unit, "bytes",
-                  (json_int_t)e->bytes, "whole", e->whole, "latest", e->latest, "best", e->best);
+                  (json_int_t)e->bytes, "whole", e->complete, "latest", e->latest, "best", e->best);
     int bad = !row;
     for (size_t i = 1; i < e->scores.n && !bad; i++)
         bad = json_object_set_new(row, e->scores.at[i].name, tn_number_or_null(e->scores.at[i].value));
@@ -51,7 +51,7 @@ static tn_status show_list(tn_cli *c, const char *run, const tn_ckpt_list *l)
         }
         fprintf(c->out, "checkpoint  step-%-10lld held out %-14s %10s%s%s%s\n", (long long)e->step,
                 scores_text(e, heldout, sizeof heldout), tn_bytes_text((double)e->bytes, size),
-                e->latest ? "  latest" : "", e->best ? "  best" : "", e->whole ? "" : "  damaged");
+                e->latest ? "  latest" : "", e->best ? "  best" : "", e->complete ? "" : "  damaged");
     }
     return TN_OK;
 }
@@ -169,9 +169,9 @@ tn_status tn_cmd_ckpt_inspect(tn_cli *c)
     TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
     TN_RETURN_IF(tn_ckpt_resolve(path, "latest", found, &is_file, note));
     TN_RETURN_IF(tn_cli_warn(c, note));
-    tn_ckpt_seen seen = tn_ckpt_look(found);
+    tn_ckpt_id seen = tn_ckpt_id_of(found);
     do s = read_all(found, is_file, &x);
-    while (s == TN_BAD_FILE && tn_ckpt_another(path, "latest", found, &seen));
+    while (s == TN_BAD_FILE && tn_ckpt_replaced(path, "latest", found, &seen));
     TN_TRY(s);
     if (!is_file && strcmp(found, path) != 0) { /* a run: its list, then its newest */
         TN_TRY(tn_ckpt_list_read(path, &l));
@@ -203,12 +203,12 @@ static tn_status verify_list(tn_cli *c, const char *run, size_t *said)
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
     char first[1024] = "", path[TN_PATH_BYTES], name[TN_CKPT_NAME];
-    tn_ckpt_seen was;
+    tn_ckpt_id was;
     TN_TRY(tn_ckpt_list_read(run, &l));
     if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
     for (size_t i = 0; i < l.n; i++) {
         TN_TRY(tn_path_join(run, tn_ckpt_name(l.entry[i].step, name), path, sizeof path));
-        const bool seen = tn__ckpt_see(path, &was);
+        const bool seen = tn__ckpt_id_read(path, &was);
         const tn_status verdict = tn_ckpt_verify(path);
         if (verdict == TN_BAD_FILE && (!seen || tn__ckpt_gone(path, &was)))
             continue; /* removed by its run, not damaged */
@@ -271,16 +271,16 @@ static tn_status say_pruned(tn_cli *c, const char *run, const tn_ckpt_entry *e, 
     char size[24];
     if (c->json)
         return tn_cli_emit(c, json_pack("{s:s, s:I, s:b, s:b, s:I, s:b}", "name", "checkpoint", "step",
-                                        (json_int_t)e->step, "kept", e->keep, "whole", e->whole, "bytes",
+                                        (json_int_t)e->step, "kept", e->keep, "whole", e->complete, "bytes",
                                         (json_int_t)e->bytes, "dry_run", dry));
     fprintf(c->out, "%-13s %s/step-%lld  %s%s\n",
             e->keep ? "kept"
             : dry   ? "would remove"
                     : "removed",
             run, (long long)e->step, tn_bytes_text((double)e->bytes, size),
-            !e->whole  ? "  damaged: not removed"
-            : e->other ? "  contains other files: not removed"
-                       : "");
+            !e->complete ? "  damaged: not removed"
+            : e->other   ? "  contains other files: not removed"
+                         : "");
     return TN_OK;
 }
 
@@ -307,7 +307,7 @@ tn_status tn_cmd_ckpt_prune(tn_cli *c)
     TN_TRY(tn_run_folder_check(run));
     for (size_t i = 0; i < l.n; i++) {
         TN_TRY(tn_path_join(run, tn_ckpt_name(l.entry[i].step, name), path, sizeof path));
-        l.entry[i].whole = tn_ckpt_verify(path) == TN_OK;
+        l.entry[i].complete = tn_ckpt_verify(path) == TN_OK;
     }
     tn_ckpt_list_mark(&l, tn_settings_int(st, "keep_latest"), tn_settings_int(st, "keep_best"), INT64_MAX);
     if (!dry) TN_TRY(tn_ckpt_list_prune(run, &l, INT64_MAX));

@@ -62,7 +62,7 @@ static tn_status find_model(session *s)
                                      tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
     TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));
-    if (!tn_model_cuts(s->model.model))
+    if (!tn_model_reads_sequences(s->model.model))
         return tn_error(TN_USAGE, "%s is trained on samples and generates no text: use `tenon eval`",
                         s->model.model->name);
     if (!s->model.weights[0])
@@ -208,7 +208,8 @@ static tn_status chat(session *s)
     if (!line) return TN_MEMORY;
     while (st == TN_OK && !tn_interrupted(NULL) && fgets(line, LINE_BYTES, stdin)) {
         const size_t bytes = strlen(line);
-        if (tn_sampler_room(s->sampler) != INT64_MAX && tn_sampler_room(s->sampler) < (int64_t)bytes + 2) {
+        if (tn_sampler_tokens_left(s->sampler) != INT64_MAX &&
+            tn_sampler_tokens_left(s->sampler) < (int64_t)bytes + 2) {
             fprintf(s->c->err, "note: the context is full; the conversation starts over\n");
             tn_sampler_clear(s->sampler);
         }

@@ -34,7 +34,7 @@ void tn_session_describe(tn_session *s, FILE *f)
     fprintf(f, "model   %s, %s parameters", s->model->name,
             tn_count_text((double)tn_trainer_parameters(s->trainer), count));
     if (s->width.text[0]) fprintf(f, " (%s)", s->width.text);
-    if (!tn_model_cuts(s->model)) fprintf(f, ", %lld samples a step\n", (long long)s->batch);
+    if (!tn_model_reads_sequences(s->model)) fprintf(f, ", %lld samples a step\n", (long long)s->batch);
     else fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
     if (s->source.ctx) s->source.about(s->source.ctx, f);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));

@@ -93,7 +93,7 @@ static tn_status too_large(const tn_dataset *d)
                     d->path, TN_DATASET_RAW_BYTES >> 20, d->path);
 }
 
-static tn_status read_documents(tn_dataset *d, const tn_inputs *in, const tn_dataset_options *o)
+static tn_status read_documents(tn_dataset *d, const tn_input_files *in, const tn_dataset_options *o)
 {
     tn_status s = TN_OK;
     raw_split r[TN_SPLITS] = { { 0 } };
@@ -243,7 +243,7 @@ done:
 tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
 {
     tn_status s = TN_OK;
-    tn_inputs in = { .as_is = d->path };
+    tn_input_files in = { .as_is = d->path };
     d->info = (tn_dataset_info){ .kind = TN_SHARD_TOKENS,
                                  .is_raw = true,
                                  .vocab = 256,
@@ -254,7 +254,7 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
     if (o->test_frac > 0 && o->holdout_frac + o->test_frac >= 1)
         TN_FAIL(TN_USAGE, "train.holdout_frac and train.test_frac together leave nothing of %.640s to train on",
                 d->path);
-    TN_TRY(tn_inputs_add(&in, d->path, TN_FORMAT_AUTO));
+    TN_TRY(tn_input_files_add(&in, d->path, TN_FORMAT_AUTO));
     for (size_t i = 0; i < in.n; i++)
         if (tn_format_kind(in.v[i].format) != TN_KIND_TEXT)
             TN_FAIL(TN_BAD_FILE, "%.640s is %s, which has to be prepared first: tenon data prepare %.200s out=DIR",
@@ -268,6 +268,6 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
     if (o->content) TN_TRY(hash_text(d, in.v[0].path));
     if (is_tokenized(o)) TN_TRY(encode_all(d, o->tokenizer));
 done:
-    tn_inputs_free(&in);
+    tn_input_files_free(&in);
     return s;
 }

@@ -14,7 +14,7 @@ enum { READ_BYTES = 256 << 10 };
 typedef enum separator { SEP_NONE, SEP_LINE, SEP_BLANK, SEP_WIKITEXT, SEP_TEXT } separator;
 
 struct tn_documents {
-    const tn_inputs *in;
+    const tn_input_files *in;
     tn_documents_options o;
     separator sep;
     size_t file;       /* index of the open file */
@@ -61,7 +61,7 @@ static size_t piece_of(const tn_documents *d, const char *text, size_t bytes)
     return space ? space : cut_anywhere(text, TN_PIECE_BYTES);
 }
 
-tn_status tn_documents_open(const tn_inputs *in, const tn_documents_options *o, tn_documents **out)
+tn_status tn_documents_open(const tn_input_files *in, const tn_documents_options *o, tn_documents **out)
 {
     static const char *const words[] = { "none", "line", "blank", "wikitext" };
     tn_documents *d = tn_alloc(sizeof *d);
@@ -307,7 +307,7 @@ static tn_status no_text(const tn_documents *d, size_t at, size_t n)
             if (found) snprintf(set, sizeof set, "text_key=%s", key);
             else (void)tn_json_skip(&r);
         }
-    snprintf(why, sizeof why, "no text under \"%.64s\": %s", d->o.text_key, tn_inputs_say(d->in, set, say));
+    snprintf(why, sizeof why, "no text under \"%.64s\": %s", d->o.text_key, tn_input_files_hint(d->in, set, say));
     return bad_json(d, why);
 }
 
@@ -351,14 +351,14 @@ static tn_status list_step(tn_documents *d)
     size_t n;
     TN_RETURN_IF(skip_space(d, d->list_open && d->line > 0 && !d->list_end, &c));
     if (d->list_end) {
-        if (c) return bad_json(d, "something follows the list; give one list of strings a file, or use .jsonl");
+        if (c) return bad_json(d, "data follows the list; give one list of strings per file, or use .jsonl");
         close_file(d);
         return TN_OK;
     }
     if (!d->list_open) {
         if (c != '[')
-            return bad_json(d,
-                            "the file is no list of strings; for one object a line name it .jsonl or say format=jsonl");
+            return bad_json(
+                d, "the file is not a list of strings; for one object per line name it .jsonl or set format=jsonl");
         d->list_open = true;
         d->begin++;
         return TN_OK;

@@ -7,7 +7,7 @@
 #ifndef TN_DATA_DOCUMENTS_H
 #define TN_DATA_DOCUMENTS_H
 
-#include "data/inputs.h"
+#include "data/input_files.h"
 
 enum {
     TN_PIECE_BYTES = 1 << 20,   /* of text, about */
@@ -34,7 +34,7 @@ typedef struct tn_piece {
 typedef struct tn_documents tn_documents;
 
 /* `in` and the texts of the options stay borrowed. */
-tn_status tn_documents_open(const tn_inputs *in, const tn_documents_options *o, tn_documents **out);
+tn_status tn_documents_open(const tn_input_files *in, const tn_documents_options *o, tn_documents **out);
 /* The next piece; text is NULL at the end. */
 tn_status tn_documents_next(tn_documents *d, tn_piece *out);
 uint64_t tn_documents_consumed(const tn_documents *d); /* bytes of files read, of in->total_bytes */

@@ -31,7 +31,7 @@ static const hostile inputs[] = {
     { "jsonl with bad UTF-8", "a.jsonl", BYTES("{\"text\":\"\xff\xfe\"}\n"), "", "line 1" },
     { "jsonl with control bytes in its error", "a.jsonl", BYTES("\x1b[31m\n"), "", "line 1" },
     { "jsonl of brackets", "a.jsonl", BYTES("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\n"), "", "line 1" },
-    { "json that is no list", "a.json", BYTES("{\"text\":\"a\"}"), "", "no list" },
+    { "json that is no list", "a.json", BYTES("{\"text\":\"a\"}"), "", "not a list" },
     { "json cut in a string", "a.json", BYTES("[\"abc\",\"de"), "", "cut short" },
     { "json cut in the list", "a.json", BYTES("[\"abc\""), "", "cut short" },
     { "json with more behind", "a.json", BYTES("[\"abc\"] x"), "", "follows the list" },

@@ -23,7 +23,7 @@ typedef struct slot {
 struct tn_loader {
     tn_walk walk;
     pthread_mutex_t lock;
-    pthread_cond_t room, ready;
+    pthread_cond_t not_full, ready;
     bool stop, ended;                  /* ended: the plan has come to its end or failed; no more batches are planned */
     uint64_t planned, taken, released; /* batch numbers */
     bool holds;                        /* the caller has batch taken - 1 */
@@ -75,7 +75,7 @@ static void *worker_main(void *arg)
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         if (l->ended || l->planned - l->released >= (uint64_t)l->depth) {
-            pthread_cond_wait(&l->room, &l->lock);
+            pthread_cond_wait(&l->not_full, &l->lock);
             continue;
         }
         slot *s = plan_next(l);
@@ -243,7 +243,7 @@ tn_status tn_loader_open(const tn_loader_options *o, tn_loader **out)
     tn_loader *l = tn_alloc(sizeof *l);
     if (!l) return TN_MEMORY;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->room, NULL);
+    pthread_cond_init(&l->not_full, NULL);
     pthread_cond_init(&l->ready, NULL);
     set_walk(l, o, &counts);
     TN_TRY(restore(l, o->from));
@@ -272,7 +272,7 @@ void tn_loader_free(tn_loader *l)
     if (!l) return;
     pthread_mutex_lock(&l->lock);
     l->stop = true;
-    pthread_cond_broadcast(&l->room);
+    pthread_cond_broadcast(&l->not_full);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->started; i++) pthread_join(l->thread[i], NULL);
     for (int i = 0; l->slots && i < l->depth; i++) {
@@ -286,7 +286,7 @@ void tn_loader_free(tn_loader *l)
     }
     tn_free(l->walk.window.v);
     pthread_cond_destroy(&l->ready);
-    pthread_cond_destroy(&l->room);
+    pthread_cond_destroy(&l->not_full);
     pthread_mutex_destroy(&l->lock);
     tn_free(l->slots);
     tn_free(l->thread);
@@ -331,7 +331,7 @@ tn_status tn_loader_next(tn_loader *l, const tn_loader_batch **out)
     if (l->holds) {
         l->released++;
         l->holds = false;
-        pthread_cond_broadcast(&l->room);
+        pthread_cond_broadcast(&l->not_full);
     }
     slot *s = wait_for(l);
     if (s->status != TN_OK) st = tn_error(s->status, "%s", s->error); /* stays there: every later call says the same */

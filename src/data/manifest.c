@@ -41,14 +41,14 @@ static bool is_tokenizer_name(const char *name)
     return false;
 }
 
-bool tn_manifest_names(const char *name)
+bool tn_manifest_is_file(const char *name)
 {
     return strcmp(name, TN_MANIFEST_NAME) == 0 || is_tokenizer_name(name) || is_shard_name(name);
 }
 
 bool tn_manifest_owns(const char *name, mode_t mode)
 {
-    return S_ISREG(mode) && (tn_manifest_names(name) || tn_is_temp_of(name, tn_manifest_names));
+    return S_ISREG(mode) && (tn_manifest_is_file(name) || tn_is_temp_of(name, tn_manifest_is_file));
 }
 
 void tn_manifest_free(tn_manifest *m)
@@ -142,7 +142,7 @@ static uint64_t get_count(reader *r, const json_t *o, const char *key, uint64_t 
 {
     const json_t *v = json_object_get(o, key);
     const json_int_t x = json_integer_value(v);
-    if (!json_is_integer(v) || x < 0 || (uint64_t)x > most) bad(r, key, "is missing or no possible number");
+    if (!json_is_integer(v) || x < 0 || (uint64_t)x > most) bad(r, key, "is missing or not a valid number");
     return r->status == TN_OK ? (uint64_t)x : 0;
 }
 
@@ -150,7 +150,7 @@ static const char *get_text(reader *r, const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
     char *copy = s ? tn_arena_strdup(&r->m->arena, s) : NULL;
-    if (!s) bad(r, key, "is missing or no text");
+    if (!s) bad(r, key, "is missing or not a string");
     else if (!copy && r->status == TN_OK) r->status = TN_MEMORY;
     return copy ? copy : "";
 }
@@ -161,7 +161,7 @@ static tn_item get_item(reader *r, const json_t *o)
     const char *name = get_text(r, o, "item");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(tn_item_name(all[i]), name) == 0) return all[i];
-    bad(r, "item", "is no type of number");
+    bad(r, "item", "is not a number type");
     return TN_ITEM_U8;
 }
 
@@ -182,7 +182,7 @@ static void read_shards(reader *r, tn_data_split which, tn_json *from)
 {
     if (!tn_json_enter(from, '[')) {
         (void)tn_json_skip(from);
-        bad(r, "shards", "is no list");
+        bad(r, "shards", "is not a list");
         return;
     }
     while (r->status == TN_OK && tn_json_item(from)) {
@@ -193,7 +193,7 @@ static void read_shards(reader *r, tn_data_split which, tn_json *from)
         if (tn_json_extent(from, &text, &bytes) && bytes <= SHARD_TEXT)
             h = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
         if (h) read_shard(r, which, h);
-        else bad(r, "shards", "holds something that is no shard");
+        else bad(r, "shards", "holds an entry that is not a shard");
         json_decref(h);
     }
 }
@@ -205,12 +205,12 @@ static void take_small(reader *r, tn_json *from, json_t *to)
     const char *text;
     size_t bytes;
     json_error_t err;
-    if (from->bytes >= sizeof key) bad(r, "a key", "is longer than any of ours");
+    if (from->bytes >= sizeof key) bad(r, "a key", "is too long");
     else tn_json_copy(from, key);
     if (!tn_json_extent(from, &text, &bytes) || r->status != TN_OK) return;
     json_t *v = bytes <= SMALL_TEXT ? json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &err) : NULL;
     if (!v) bad(r, "a value", "is too long, or damaged");
-    else if (json_object_get(to, key)) bad(r, "a key", "is there twice");
+    else if (json_object_get(to, key)) bad(r, "a key", "appears twice");
     else if (json_object_set(to, key, v) != 0)
         r->status = tn_error(TN_MEMORY, "out of memory while reading %.640s", r->path);
     json_decref(v);
@@ -224,7 +224,7 @@ static void read_split(reader *r, tn_data_split which, tn_json *from)
     else
         while (r->status == TN_OK && tn_json_key(from)) {
             if (!tn_json_is(from, "shards")) take_small(r, from, sums);
-            else if (shards) bad(r, "shards", "is there twice");
+            else if (shards) bad(r, "shards", "appears twice");
             else read_shards(r, which, from), shards = true;
         }
     if (!from->why) { /* what is no JSON is said as such */
@@ -250,7 +250,7 @@ static void read_splits(reader *r, tn_json *from)
         int i = 0;
         while (i < TN_SPLITS && !tn_json_is(from, tn_data_split_names[i])) i++;
         if (i == TN_SPLITS) (void)tn_json_skip(from);
-        else if (seen[i]) bad(r, tn_data_split_names[i], "is there twice");
+        else if (seen[i]) bad(r, tn_data_split_names[i], "appears twice");
         else seen[i] = true, read_split(r, (tn_data_split)i, from);
     }
 }
@@ -260,7 +260,7 @@ static void read_arrays(reader *r, const json_t *j)
     const json_t *shape = json_object_get(j, "shape");
     size_t sample = 1;
     if (!json_is_array(shape) || json_array_size(shape) > TN_SHARD_RANK_MAX)
-        bad(r, "shape", "is no list of at most 8 numbers");
+        bad(r, "shape", "is not a list of at most 8 numbers");
     for (size_t i = 0; r->status == TN_OK && i < json_array_size(shape); i++) {
         const json_int_t d = json_integer_value(json_array_get(shape, i));
         if (d < 1 || d > INT32_MAX || !tn_mul_ok(sample, (size_t)d, &sample) || sample > INT32_MAX)
@@ -279,10 +279,9 @@ static void read_tokens(reader *r, const json_t *j)
     m->tokenizer_hash = get_text(r, t, "hash");
     m->tokenizer_file = get_text(r, t, "file");
     if (!json_is_integer(eot) || json_integer_value(eot) < -1 || json_integer_value(eot) >= m->vocab)
-        bad(r, "eot", "is no token");
+        bad(r, "eot", "is not a token");
     else m->eot = (int32_t)json_integer_value(eot);
-    if (*m->tokenizer_file && !is_tokenizer_name(m->tokenizer_file))
-        bad(r, "tokenizer", "names a file that is none of ours");
+    if (*m->tokenizer_file && !is_tokenizer_name(m->tokenizer_file)) bad(r, "tokenizer", "names an unknown file");
     if (m->vocab == 0) bad(r, "vocab", "is 0");
 }
 
@@ -315,7 +314,7 @@ static tn_status read_small(reader *r, const char *text, size_t bytes, tn_json *
         while (r->status == TN_OK && tn_json_key(&from)) {
             const char *begin = from.at;
             if (tn_json_is(&from, "splits")) {
-                if (found) bad(r, "splits", "is there twice");
+                if (found) bad(r, "splits", "appears twice");
                 found = true;
                 *splits = from;
                 (void)tn_json_skip(&from);

@@ -15,14 +15,14 @@
 
 /* clang-format off */
 static const tn_setting rows[] = {
-    TN_SETTING_TEXT("out", "", "the folder to make"),
+    TN_SETTING_TEXT("out", "", "output folder"),
     TN_SETTING_TEXT("tokenizer", "", "bytes, a tokenizer file or folder, or train:VOCAB (byte-level BPE on the train split)"),
-    { "format", TN_TYPE_CHOICE, "auto", TN_RANGE_ANY, tn_format_choices, "", "what the files are; auto: by their names" },
+    { "format", TN_TYPE_CHOICE, "auto", TN_RANGE_ANY, tn_format_choices, "", "file format; auto: by the names" },
     TN_SETTING_TEXT("doc_sep", "none", "documents in .txt: none, line, blank, wikitext, or a separator line's text"),
     TN_SETTING_AUTO_INT("doc_bytes", "auto", TN_RANGE_MIN(0), "bytes", "cut longer .txt documents at a line end; 0: never; auto: where the files are too few to hold one out"),
     TN_SETTING_TEXT("text_key", "text", "key of the text in JSON objects"),
-    TN_SETTING_FLOAT("valid_frac", "0.05", TN_RANGE_HI_OPEN(0, 1), "", "part of the documents held out for validation"),
-    TN_SETTING_FLOAT("test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "", "part of the documents held out for the test"),
+    TN_SETTING_FLOAT("valid_frac", "0.05", TN_RANGE_HI_OPEN(0, 1), "", "fraction of the documents held out for validation"),
+    TN_SETTING_FLOAT("test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "", "fraction of the documents held out for the test"),
     TN_SETTING_TEXT("valid", "", "a file or folder for validation (valid_frac is then 0)"),
     TN_SETTING_TEXT("test", "", "a file or folder for the test (test_frac is then 0)"),
     TN_SETTING_TEXT("labels", "", "file of the labels of arrays"),
@@ -33,7 +33,7 @@ static const tn_setting rows[] = {
     TN_SETTING_INT("vocab", "0", TN_RANGE(0, 2147483647), "tokens", "vocabulary of .bin token files without tokenizer=; 0: 50257 or 128256"),
     TN_SETTING_AUTO_INT("bin_eot", "auto", TN_RANGE(-1, 2147483647), "", "token between documents of .bin files; -1: none"),
     TN_SETTING_INT("train_bytes", "0", TN_RANGE_MIN(0), "bytes", "most text that train:VOCAB reads; 0: all"),
-    TN_SETTING_INT("shard_tokens", "100M", TN_RANGE(1, 4e9), "tokens", "a new shard begins after so many"),
+    TN_SETTING_INT("shard_tokens", "100M", TN_RANGE(1, 4e9), "tokens", "size of a shard"),
     TN_SETTING_INT("seed", "1", TN_RANGE_MIN(0), "", "of the split"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 256), "", "tokenizing threads; auto: one per core"),
 };
@@ -64,7 +64,7 @@ tn_status tn__prepare_tell(tn_preparing *w, const char *phase, uint64_t done, ui
 static tn_status find_labels(tn_prepare_part *part, const char *given)
 {
     char path[TN_PATH_BYTES];
-    if (*given) return tn_inputs_add(&part->labels, given, TN_FORMAT_AUTO);
+    if (*given) return tn_input_files_add(&part->labels, given, TN_FORMAT_AUTO);
     for (size_t i = 0; i < part->in.n; i++) {
         const char *from = part->in.v[i].path, *at = NULL;
         for (const char *p = from; (p = strstr(p, "images")); p++) at = p;
@@ -73,21 +73,21 @@ static tn_status find_labels(tn_prepare_part *part, const char *given)
         memcpy(path + (at - from), "labels", 6);
         char *rank = strstr(path + (at - from), "idx3");
         if (rank) rank[3] = '1';
-        if (access(path, R_OK) == 0) TN_RETURN_IF(tn_inputs_add(&part->labels, path, TN_FORMAT_IDX));
+        if (access(path, R_OK) == 0) TN_RETURN_IF(tn_input_files_add(&part->labels, path, TN_FORMAT_IDX));
     }
     return TN_OK;
 }
 
 static tn_status check_kinds(tn_preparing *w)
 {
-    const tn_input *first = &w->part[TN_TRAIN].in.v[0];
+    const tn_input_file *first = &w->part[TN_TRAIN].in.v[0];
     w->kind = tn_format_kind(first->format);
     for (int k = 0; k < TN_SPLITS; k++)
         for (size_t i = 0; i < w->part[k].in.n; i++) {
-            const tn_input *in = &w->part[k].in.v[i];
+            const tn_input_file *in = &w->part[k].in.v[i];
             if (tn_format_kind(in->format) != w->kind)
                 return tn_error(TN_USAGE,
-                                "%.400s is %s and %.400s is %s: prepare them apart, or say format=", first->path,
+                                "%.400s is %s and %.400s is %s: prepare them separately, or set format=", first->path,
                                 tn_format_name(first->format), in->path, tn_format_name(in->format));
         }
     return TN_OK;
@@ -98,12 +98,13 @@ static tn_status find_inputs(tn_preparing *w)
     static const char *const label_keys[] = { "labels", "valid_labels", "test_labels" };
     const tn_settings *st = w->p->settings;
     const tn_format format = tn_format_parse(tn_settings_text(st, "format"));
-    for (size_t i = 0; i < w->p->n; i++) TN_RETURN_IF(tn_inputs_add(&w->part[TN_TRAIN].in, w->p->inputs[i], format));
+    for (size_t i = 0; i < w->p->n; i++)
+        TN_RETURN_IF(tn_input_files_add(&w->part[TN_TRAIN].in, w->p->inputs[i], format));
     for (int k = TN_VALID; k < TN_SPLITS; k++) {
         const char *path = tn_settings_text(st, tn_data_split_names[k]);
         w->part[k].fixed = true;
         w->part[k].split = (tn_data_split)k;
-        if (*path) TN_RETURN_IF(tn_inputs_add(&w->part[k].in, path, format));
+        if (*path) TN_RETURN_IF(tn_input_files_add(&w->part[k].in, path, format));
     }
     TN_RETURN_IF(check_kinds(w));
     for (int k = 0; k < TN_SPLITS; k++) {
@@ -121,7 +122,7 @@ static tn_status find_inputs(tn_preparing *w)
 
 /* --- whether it is there already ------------------------------------------------------------------------------------------ */
 
-static void hash_inputs(tn_hash *h, const tn_inputs *in)
+static void hash_inputs(tn_hash *h, const tn_input_files *in)
 {
     for (size_t i = 0; i < in->n; i++) {
         const uint64_t facts[3] = { in->v[i].bytes, (uint64_t)in->v[i].changed_ns, (uint64_t)in->v[i].format };
@@ -265,7 +266,7 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
     tn_preparing w = { .p = p, .start = tn_clock_s() };
     if (p->n == 0)
         return tn_error(TN_USAGE, "no inputs: name files or folders, for example tenon data prepare book.txt out=book");
-    if (!*dir) return tn_error(TN_USAGE, "out is not set: name the folder to make, for example out=book");
+    if (!*dir) return tn_error(TN_USAGE, "out is not set: name output folder, for example out=book");
     TN_RETURN_IF(check_place(dir));
     w.trains_tokenizer = strncmp(tn_settings_text(st, "tokenizer"), "train:", 6) == 0;
     w.threads = threads_of(st);
@@ -282,8 +283,8 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
     out->seconds = tn_clock_s() - w.start;
 done:
     for (int k = 0; k < TN_SPLITS; k++) {
-        tn_inputs_free(&w.part[k].in);
-        tn_inputs_free(&w.part[k].labels);
+        tn_input_files_free(&w.part[k].in);
+        tn_input_files_free(&w.part[k].labels);
     }
     tn_tokenizer_free(w.tokenizer);
     tn_manifest_free(&w.manifest);

@@ -14,7 +14,8 @@ static tn_array_format array_format(tn_format f)
 }
 
 /* The column of a table that holds the label, from 0; negative where labels have a file of their own. */
-static tn_status label_column(const tn_preparing *w, const tn_input *in, const tn_array_info *about, int64_t *column)
+static tn_status label_column(const tn_preparing *w, const tn_input_file *in, const tn_array_info *about,
+                              int64_t *column)
 {
     const char *word = tn_settings_text(w->p->settings, "label_col");
     char *end;
@@ -36,7 +37,7 @@ tn_status tn__prepare_arrays_about(tn_preparing *w)
     tn_array *a = NULL;
     int64_t column;
     tn_manifest *m = &w->manifest;
-    const tn_input *in = &w->part[TN_TRAIN].in.v[0];
+    const tn_input_file *in = &w->part[TN_TRAIN].in.v[0];
     const char *wanted = tn_settings_text(w->p->settings, "dtype");
     TN_RETURN_IF(tn_array_open(in->path, array_format(in->format), &a));
     const tn_array_info info = *tn_array_about(a);
@@ -76,14 +77,14 @@ static bool same_shape(const tn_manifest *m, const tn_array_info *a, int64_t col
 
 static tn_status samples_open(tn_preparing *w, const tn_prepare_part *part, size_t i, samples *s)
 {
-    const tn_input *in = &part->in.v[i];
+    const tn_input_file *in = &part->in.v[i];
     s->path = in->path;
     TN_RETURN_IF(tn_array_open(in->path, array_format(in->format), &s->features));
     const tn_array_info *about = tn_array_about(s->features);
     TN_RETURN_IF(label_column(w, in, about, &s->column));
     if (!same_shape(&w->manifest, about, s->column))
-        return tn_error(TN_BAD_FILE, "%.640s has samples of another shape than %.300s; prepare them apart", in->path,
-                        w->part[TN_TRAIN].in.v[0].path);
+        return tn_error(TN_BAD_FILE, "%.640s has samples of another shape than %.300s; prepare them separately",
+                        in->path, w->part[TN_TRAIN].in.v[0].path);
     s->n = about->sample - (s->column >= 0);
     s->values = tn_alloc(about->sample * sizeof *s->values);
     s->packed = tn_alloc(s->n * sizeof(float));
@@ -94,7 +95,7 @@ static tn_status samples_open(tn_preparing *w, const tn_prepare_part *part, size
                         part->split == TN_VALID  ? "valid_"
                         : part->split == TN_TEST ? "test_"
                                                  : "");
-    const tn_input *labels = &part->labels.v[i];
+    const tn_input_file *labels = &part->labels.v[i];
     s->label_path = labels->path;
     TN_RETURN_IF(tn_array_open(labels->path, array_format(labels->format), &s->labels));
     if (tn_array_about(s->labels)->sample != 1)
@@ -124,7 +125,7 @@ static tn_status next_sample(samples *s, tn_item item, bool *got, double *label)
         const double x = s->values[i];
         if (item == TN_ITEM_U8 && !(x >= 0 && x <= 255 && x == floor(x)))
             return tn_error(TN_BAD_FILE,
-                            "%.640s: sample %lld holds %g, which is no whole number of 0..255; use dtype=f32", s->path,
+                            "%.640s: sample %lld holds %g, which is not an integer of 0..255; use dtype=f32", s->path,
                             (long long)s->row, x);
         if (!isfinite((double)(float)x))
             return tn_error(TN_BAD_FILE, "%.640s: sample %lld holds %g; clean the data first", s->path,
@@ -133,7 +134,7 @@ static tn_status next_sample(samples *s, tn_item item, bool *got, double *label)
         else ((float *)s->packed)[k++] = (float)x;
     }
     if (!(*label >= 0 && *label < INT32_MAX / 2 && *label == floor(*label)))
-        return tn_error(TN_BAD_FILE, "%.640s: sample %lld has label %g; labels are whole numbers from 0",
+        return tn_error(TN_BAD_FILE, "%.640s: sample %lld has label %g; labels are integers from 0",
                         s->label_path ? s->label_path : s->path, (long long)s->row, *label);
     return TN_OK;
 }

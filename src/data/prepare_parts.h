@@ -9,7 +9,7 @@
 
 /* Inputs of one part: the positional files are split by document, those of valid= and test= are not. */
 typedef struct tn_prepare_part {
-    tn_inputs in, labels;
+    tn_input_files in, labels;
     bool fixed;
     tn_data_split split;
 } tn_prepare_part;

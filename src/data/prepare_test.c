@@ -272,8 +272,7 @@ static void cleans_leftovers_and_keeps_others(void **state)
     assert_int_equal(tn_tempdir_entries(&d, false), 3);
     snprintf(path, sizeof path, "%s/notes.txt", out); /* a folder with something else in it is left alone */
     tn_put_text(path, "mine");
-    assert_fails(tn_prepare_try(in, out, "valid_frac=0 seed=5", NULL), TN_USAGE,
-                 "/notes.txt is nothing that tenon wrote");
+    assert_fails(tn_prepare_try(in, out, "valid_frac=0 seed=5", NULL), TN_USAGE, "/notes.txt was not written by tenon");
     assert_fails(tn_prepare_try(in, in, "valid_frac=0 seed=5", NULL), TN_DISK, "it is a file");
     assert_int_equal(access(path, R_OK), 0);
     tn_tempdir_clear(&d);

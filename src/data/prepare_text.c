@@ -158,7 +158,7 @@ tn_status tn__prepare_tokenizer(tn_preparing *w)
     const long long vocab = strtoll(spec + strlen("train:"), &end, 10);
     if (*end || vocab < 257 || vocab > 10000000)
         return tn_error(TN_USAGE,
-                        "tokenizer=%.64s: the number behind train: is the size of the vocabulary, 257 to 10000000, for "
+                        "tokenizer=%.64s: the number after train: is the size of the vocabulary, 257 to 10000000, for "
                         "example train:8192",
                         spec);
     if (w->kind == TN_KIND_TOKENS)

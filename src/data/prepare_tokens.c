@@ -79,8 +79,8 @@ static tn_status token_file_next(token_file *f, int32_t *ids, size_t *n)
     const bool counted = f->left != UINT64_MAX, at_end = *n < BLOCK;
     if (got % f->item_bytes || (counted && (*n > f->left || (at_end && *n < f->left))))
         return tn_error(TN_BAD_FILE,
-                        "%.640s does not end with the last of its tokens (%zu bytes each); it was cut short or is no "
-                        "file of tokens",
+                        "%.640s does not end with the last of its tokens (%zu bytes each); it was cut short or is not "
+                        "a file of tokens",
                         f->path, f->item_bytes);
     if (counted) f->left -= *n;
     for (size_t i = 0; i < *n; i++) ids[i] = f->item_bytes == 2 ? f->raw.narrow[i] : (int32_t)f->raw.wide[i];
@@ -145,8 +145,8 @@ static tn_status put_block(tn_preparing *w, state *st, const char *path, const i
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= w->manifest.vocab)
             return tn_error(TN_BAD_FILE,
-                            "%.640s: token %u is beyond the vocabulary of %lld; say which with vocab= or tokenizer=",
-                            path, (unsigned)ids[i], (long long)w->manifest.vocab);
+                            "%.640s: token %u is beyond the vocabulary of %lld; set vocab= or tokenizer=", path,
+                            (unsigned)ids[i], (long long)w->manifest.vocab);
         if (ids[i] != eot) continue;
         TN_RETURN_IF(put_run(w, st, ids + from, i - from));
         st->inside = false;

@@ -37,7 +37,7 @@ static tn_status put(tn_shard_writer *w, const void *data, size_t bytes)
 {
     const unsigned char *p = data;
     while (bytes) {
-        const size_t room = BUFFER_BYTES - w->used, n = bytes < room ? bytes : room;
+        const size_t left = BUFFER_BYTES - w->used, n = bytes < left ? bytes : left;
         memcpy(w->buffer + w->used, p, n);
         w->used += n;
         p += n;
@@ -50,7 +50,7 @@ static tn_status put(tn_shard_writer *w, const void *data, size_t bytes)
 tn_status tn_shard_writer_open(const char *path, const tn_shard_info *info, tn_shard_writer **out)
 {
     tn_status s = TN_OK;
-    static const unsigned char room[TN_SHARD_HEADER_BYTES];
+    static const unsigned char zeros[TN_SHARD_HEADER_BYTES];
     tn_shard_writer *w = tn_alloc(sizeof *w);
     if (!w) return TN_MEMORY;
     w->info = *info;
@@ -62,7 +62,7 @@ tn_status tn_shard_writer_open(const char *path, const tn_shard_info *info, tn_s
     if (!w->buffer) TN_TRY(TN_MEMORY);
     TN_TRY(tn_hash_begin(&w->hash));
     TN_TRY(tn_atomic_open(path, &w->file));
-    TN_TRY(tn_atomic_write(&w->file, room, sizeof room));
+    TN_TRY(tn_atomic_write(&w->file, zeros, sizeof zeros));
     *out = w;
     w = NULL;
 done:

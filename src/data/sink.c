@@ -59,7 +59,7 @@ static tn_status open_shard(tn_sink *k, tn_data_split split)
 }
 
 /* The split's shard with room for one more document. */
-static tn_status make_room(tn_sink *k, tn_data_split split)
+static tn_status next_shard(tn_sink *k, tn_data_split split)
 {
     uint64_t documents;
     if (k->open[split] &&
@@ -71,7 +71,7 @@ static tn_status make_room(tn_sink *k, tn_data_split split)
 tn_status tn_sink_tokens(tn_sink *k, tn_data_split split, bool first, const int32_t *ids, size_t n, uint64_t text_bytes)
 {
     if (first) {
-        TN_RETURN_IF(make_room(k, split));
+        TN_RETURN_IF(next_shard(k, split));
         TN_RETURN_IF(tn_shard_writer_document(k->open[split], text_bytes));
         if (k->manifest->eot >= 0) TN_RETURN_IF(tn_shard_writer_tokens(k->open[split], &k->manifest->eot, 1));
     } else tn_shard_writer_text(k->open[split], text_bytes);
@@ -80,7 +80,7 @@ tn_status tn_sink_tokens(tn_sink *k, tn_data_split split, bool first, const int3
 
 tn_status tn_sink_sample(tn_sink *k, tn_data_split split, const void *features, int32_t label)
 {
-    TN_RETURN_IF(make_room(k, split));
+    TN_RETURN_IF(next_shard(k, split));
     return tn_shard_writer_sample(k->open[split], features, label);
 }
 

@@ -139,7 +139,7 @@ tn_status tn__csv_next(tn_array *a, double *row, bool *got)
     if (!line) return TN_OK;
     const size_t fields = parse_line(a, line, n, row, &wrong);
     if (wrong)
-        return tn_error(TN_BAD_FILE, "%.640s:%lld: field %zu is no finite number; correct it or remove the line",
+        return tn_error(TN_BAD_FILE, "%.640s:%lld: field %zu is not a finite number; correct it or remove the line",
                         tn_stream_path(a->stream), (long long)a->row, wrong);
     if (fields != a->info.sample)
         return tn_error(TN_BAD_FILE, "%.640s:%lld: %zu fields, the first line has %zu; correct it or remove the line",

@@ -55,8 +55,7 @@ static tn_status idx_header(tn_array *a)
     TN_RETURN_IF(tn__array_read_exact(a, head, 4, "its header"));
     while (t < sizeof types / sizeof *types && types[t].code != head[2]) t++;
     if (head[0] || head[1] || t == sizeof types / sizeof *types)
-        return tn_error(TN_BAD_FILE,
-                        "%.640s is not an IDX file (it begins %02x %02x %02x %02x); say what it is with format=",
+        return tn_error(TN_BAD_FILE, "%.640s is not an IDX file (it begins %02x %02x %02x %02x); set format=",
                         tn_stream_path(a->stream), head[0], head[1], head[2], head[3]);
     for (int i = 0; i < head[3] && i < TN_ARRAY_RANK_MAX; i++) {
         TN_RETURN_IF(tn__array_read_exact(a, d, 4, "its header"));

@@ -115,15 +115,15 @@ static bool scan_text(tn_json *r)
         p += n;
         bytes += n;
         r->at = p;
-        if (p == r->end) return tn_json_fail(r, "a text does not end");
+        if (p == r->end) return tn_json_fail(r, "a string does not end");
         if (*p == '"') break;
         uint32_t code;
         char utf8[4];
         const size_t left = (size_t)(r->end - p),
                      k = *p == '\\' ? escape_at(p, left, &code) : utf8_bytes((const unsigned char *)p, left);
-        if (k == 0) return tn_json_fail(r, *p == '\\' ? "an escape that is none" : "a text is not UTF-8");
-        if (*p == '\\' && code == 0 && !r->nul) return tn_json_fail(r, "a NUL in a text");
-        if ((unsigned char)*p < 0x20) return tn_json_fail(r, "a control byte in a text");
+        if (k == 0) return tn_json_fail(r, *p == '\\' ? "an invalid escape" : "a string is not UTF-8");
+        if (*p == '\\' && code == 0 && !r->nul) return tn_json_fail(r, "a NUL in a string");
+        if ((unsigned char)*p < 0x20) return tn_json_fail(r, "a control byte in a string");
         bytes += *p == '\\' ? put_utf8(code, utf8) : k;
         p += k;
     }
@@ -252,14 +252,13 @@ static bool skip_number(tn_json *r, bool *whole)
         *whole = false;
     }
     r->at = p;
-    return ok || tn_json_fail(r, "a number that is none");
+    return ok || tn_json_fail(r, "an invalid number");
 }
 
 static bool skip_word(tn_json *r, const char *word)
 {
     const size_t n = strlen(word);
-    if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0)
-        return tn_json_fail(r, "a word that JSON does not know");
+    if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0) return tn_json_fail(r, "a word that is not JSON");
     r->at += n;
     return true;
 }
@@ -315,12 +314,12 @@ bool tn_json_integer(tn_json *r, int64_t *out)
     if (!skip_number(r, &whole)) return false;
     const size_t n = (size_t)(r->at - from);
     if (!whole) return false;
-    if (n >= sizeof text) return tn_json_fail(r, "a whole number is too big");
+    if (n >= sizeof text) return tn_json_fail(r, "an integer is too large");
     memcpy(text, from, n);
     text[n] = 0;
     errno = 0;
     const long long x = strtoll(text, NULL, 10);
-    if (errno) return tn_json_fail(r, "a whole number is too big");
+    if (errno) return tn_json_fail(r, "an integer is too large");
     *out = x;
     return true;
 }
@@ -337,7 +336,7 @@ bool tn_json_end(tn_json *r)
 {
     if (r->why) return false;
     skip_space(r);
-    return r->at == r->end || tn_json_fail(r, "something follows the end");
+    return r->at == r->end || tn_json_fail(r, "data follows the end");
 }
 
 /* --- a tree, within bounds ------------------------------------------------------------------------------------------------ */

@@ -227,7 +227,7 @@ static void keep_line(tn_jsonl *w, size_t bytes)
     w->behind.waiting++;
 }
 
-tn_status tn_jsonl_keep(tn_jsonl *w, size_t bytes)
+tn_status tn_jsonl_buffer(tn_jsonl *w, size_t bytes)
 {
     if (w->kept) return TN_OK;
     w->kept = tn_alloc(bytes);
@@ -236,7 +236,7 @@ tn_status tn_jsonl_keep(tn_jsonl *w, size_t bytes)
     return TN_OK;
 }
 
-tn_jsonl_backlog tn_jsonl_behind(const tn_jsonl *w) { return w->behind; }
+tn_jsonl_backlog tn_jsonl_backlog_of(const tn_jsonl *w) { return w->behind; }
 
 tn_status tn_jsonl_flush(tn_jsonl *w)
 {

@@ -33,11 +33,11 @@ void tn_jsonl_flag(tn_jsonl *w, const char *key, bool x);
 tn_status tn_jsonl_end(tn_jsonl *w);
 /* From here on a line that cannot be written waits in memory, up to so many bytes of them, and goes out before the next one;
  * tn_jsonl_end still fails. Lines for which there is no room are lost, and counted. */
-tn_status tn_jsonl_keep(tn_jsonl *w, size_t bytes);
+tn_status tn_jsonl_buffer(tn_jsonl *w, size_t bytes);
 typedef struct tn_jsonl_backlog {
     size_t waiting, lost; /* lines */
 } tn_jsonl_backlog;
-tn_jsonl_backlog tn_jsonl_behind(const tn_jsonl *w);
+tn_jsonl_backlog tn_jsonl_backlog_of(const tn_jsonl *w);
 tn_status tn_jsonl_flush(tn_jsonl *w); /* tries to write what waits */
 tn_status tn_jsonl_sync(tn_jsonl *w);  /* to the disk; after a failure lines may be lost, do not repeat it */
 tn_status tn_jsonl_close(tn_jsonl *w); /* frees; takes NULL */

@@ -214,7 +214,7 @@ static tn_status numbered(tn_jsonl *w, int i)
 
 static bool is_behind(const tn_jsonl *w, size_t waiting, size_t lost)
 {
-    const tn_jsonl_backlog b = tn_jsonl_behind(w);
+    const tn_jsonl_backlog b = tn_jsonl_backlog_of(w);
     return b.waiting == waiting && b.lost == lost;
 }
 
@@ -226,7 +226,7 @@ static int waiting_lines(const char *path)
     struct stat st;
     if (signal(SIGXFSZ, SIG_IGN) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 100, RLIM_INFINITY }) != 0)
         return 1;
-    if (tn_jsonl_open(path, false, &w) != TN_OK || tn_jsonl_keep(w, 130) != TN_OK) return 2;
+    if (tn_jsonl_open(path, false, &w) != TN_OK || tn_jsonl_buffer(w, 130) != TN_OK) return 2;
     for (int i = 0; i < 7; i++) /* two fit the file, three the memory */
         if (numbered(w, i) != (i < 2 ? TN_OK : TN_DISK)) return 3;
     if (!is_behind(w, 3, 2) || stat(path, &st) != 0 || st.st_size != 76) return 4;

@@ -3,7 +3,7 @@
 #include "base/fs.h"
 #include "io/llama2c.h"
 #include "io/safetensors.h"
-#include "models/carry.h"
+#include "models/decode_cache.h"
 #include "tempdir.h"
 #include "train/run/train_settings.h"
 #include "world.h"

@@ -158,7 +158,7 @@ static tn_status read_block(unpacking *u, bool *more)
     *more = bytes || packed;
     if (!*more) {
         u->at += BLOCK_HEAD;
-        return u->at == u->map.bytes ? TN_OK : damaged(u, "something follows the end");
+        return u->at == u->map.bytes ? TN_OK : damaged(u, "data follows the end");
     }
     if (bytes == 0 || bytes > u->block) return damaged(u, "a block has an impossible size");
     if (packed > u->map.bytes - u->at - BLOCK_HEAD) return damaged(u, "it ends too early");

@@ -78,7 +78,7 @@ static void damage(void **state)
         assert_fails(tn_packed_read(bad, 1 << 20, &out, &n), TN_BAD_FILE, "bad.zst");
     }
     assert_ok(tn_file_write_atomic(bad, file, bytes + 1)); /* with its NUL */
-    assert_fails(tn_packed_read(bad, 1 << 20, &out, &n), TN_BAD_FILE, "something follows the end");
+    assert_fails(tn_packed_read(bad, 1 << 20, &out, &n), TN_BAD_FILE, "data follows the end");
     tn_free(file);
     tn_free(in);
     tn_tempdir_remove(&d);

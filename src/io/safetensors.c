@@ -69,7 +69,7 @@ static tn_status parse_shape(const tn_safetensors *f, tn_json *r, tn_file_tensor
     if (!tn_json_enter(r, '[')) return BAD_TENSOR(f, t->name, " has %s", "no shape list");
     for (; tn_json_item(r); rank++) {
         if (!tn_json_integer(r, &x))
-            return r->why ? bad_json(f, r) : BAD_TENSOR(f, t->name, ": dimension %zu is not a whole number", rank);
+            return r->why ? bad_json(f, r) : BAD_TENSOR(f, t->name, ": dimension %zu is not an integer", rank);
         if (x < 0 || x > TN__DIM_MAX)
             return BAD_TENSOR(f, t->name, ": dimension %zu is %lld, outside 0..2^53", rank, (long long)x);
         if (rank < TN_MAX_RANK) t->dims.dim[rank] = x;
@@ -105,7 +105,7 @@ static tn_status parse_offsets(const tn_safetensors *f, tn_json *r, tn_file_tens
     else
         for (; tn_json_item(r); n++) whole = tn_json_integer(r, n < 2 ? &x[n] : &unused) && whole;
     if (r->why) return bad_json(f, r);
-    if (!whole || n != 2) return BAD_TENSOR(f, t->name, ": data_offsets is not %s", "a list of two whole numbers");
+    if (!whole || n != 2) return BAD_TENSOR(f, t->name, ": data_offsets is not %s", "a list of two integers");
     if (x[0] < 0 || x[1] < x[0] || (uint64_t)x[1] > f->data_bytes)
         return BAD_TENSOR(f, t->name, ": data_offsets [%lld,%lld] lie outside the %zu bytes of data", (long long)x[0],
                           (long long)x[1], f->data_bytes);
@@ -122,7 +122,7 @@ static tn_status parse_keys(const tn_safetensors *f, tn_json *r, tn_file_tensor 
         tn_status (*parse)(const tn_safetensors *f, tn_json *r, tn_file_tensor *t);
     } rows[] = { { "dtype", " has no dtype text", parse_type },
                  { "shape", " has no shape list", parse_shape },
-                 { "data_offsets", ": data_offsets is not a list of two whole numbers", parse_offsets } };
+                 { "data_offsets", ": data_offsets is not a list of two integers", parse_offsets } };
     bool seen[3] = { false };
     size_t keys = 0;
     for (const bool is_object = tn_json_enter(r, '{'); is_object && tn_json_key(r); keys++) {
@@ -254,7 +254,7 @@ static tn_status make_index(tn_safetensors *f)
     if (f->all) qsort(f->by_name, f->all, sizeof *f->by_name, by_name);
     for (size_t i = 1; i < f->all; i++)
         if (strcmp(f->by_name[i - 1]->name, f->by_name[i]->name) == 0)
-            return BAD_TENSOR(f, f->by_name[i]->name, " is there %s: a duplicate name", "twice");
+            return BAD_TENSOR(f, f->by_name[i]->name, " appears %s: a duplicate name", "twice");
     return TN_OK;
 }
 

@@ -54,7 +54,8 @@ tn_status tn__yaml_document(const yaml_event_t *e, const char *name, size_t *doc
 
 tn_status tn__yaml_too_large(const char *name)
 {
-    return tn_error(TN_BAD_FILE, "%s is larger than %d KiB: that is no settings file", name, TN_YAML_MAX_BYTES >> 10);
+    return tn_error(TN_BAD_FILE, "%s is larger than %d KiB: that is not a settings file", name,
+                    TN_YAML_MAX_BYTES >> 10);
 }
 
 tn_status tn__yaml_load(const char *path, char **text, size_t *bytes)

@@ -62,8 +62,7 @@ static tn_status check_new(reader *r, size_t line)
 {
     for (size_t i = 0; i < r->seen_count; i++)
         if (strcmp(r->seen[i].path, r->path) == 0)
-            return READER_FAIL(r, TN_BAD_FILE, line, "%s is there twice: line %zu has it too", r->path,
-                               r->seen[i].line);
+            return READER_FAIL(r, TN_BAD_FILE, line, "%s appears twice: line %zu has it too", r->path, r->seen[i].line);
     TN_RETURN_IF(tn_grow((void **)&r->seen, &r->seen_capacity, r->seen_count + 1, sizeof *r->seen));
     const char *copy = tn_arena_strdup(&r->arena, r->path);
     if (!copy) return TN_MEMORY;

@@ -39,7 +39,7 @@ static tn_status take_key(builder *b, const yaml_event_t *e)
         return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "\"%s\" is not a key: write a word", quoted);
     for (const tn_yaml *c = b->open[b->depth - 1]->first; c; c = c->next)
         if (strcmp(c->key, key) == 0)
-            return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "%s is there twice: line %zu has it too",
+            return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "%s appears twice: line %zu has it too",
                                  quoted, c->line);
     b->key = copy_scalar(b, e);
     return b->key ? TN_OK : out_of_memory(b);
@@ -49,7 +49,7 @@ static tn_status take_key(builder *b, const yaml_event_t *e)
 static tn_status add(builder *b, const yaml_event_t *e, tn_yaml_kind kind)
 {
     if (++b->nodes > TN_YAML_MAX_NODES)
-        return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "more than %d values: that is no study",
+        return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "more than %d values: that is not a study",
                              TN_YAML_MAX_NODES);
     if (kind != TN_YAML_TEXT && b->depth == TN_YAML_MAX_DEPTH)
         return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "maps and lists are nested more than %d deep",

@@ -78,7 +78,7 @@ static const refuse refuses[] = {
     { "tag", "a:\n  - !!int 3\n", "tags are not read: the key gives the type  (study.yaml:2)" },
     { "list tag", "a: !!seq [1]\n", "tags are not read" },
     { "documents", "a: 1\n---\nb: 1\n", "a second document: keep one per file  (study.yaml:2)" },
-    { "duplicate", "a: 1\nb: 2\na: 3\n", "a is there twice: line 1 has it too  (study.yaml:3)" },
+    { "duplicate", "a: 1\nb: 2\na: 3\n", "a appears twice: line 1 has it too  (study.yaml:3)" },
     { "map as key", "{a: 1}: 1\n", "a map or list cannot be a key" },
     { "empty key", "\"\": 1\n", "\"\" is not a key" },
     { "nul in key", "\"a\\0b\": 1\n", "\"a\" is not a key" },

@@ -1,7 +1,7 @@
 /* Pieces that several models share. They name their parameters in the open scope and know no model. */
 #include "models/blocks.h"
 
-#include "models/carry.h"
+#include "models/decode_cache.h"
 
 #include <stdio.h>
 
@@ -47,12 +47,12 @@ tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b)
 {
     if (!taps) return x;
     const int64_t C = tn_ref_dim(g, x, -1);
-    const tn_ref tail = tn_carry_state(g, b, "conv_state", tn_shape(b->batch, taps - 1, C));
+    const tn_ref tail = tn_decode_cache_state(g, b, "conv_state", tn_shape(b->batch, taps - 1, C));
     const tn_ref w = tn_param(g, "conv", tn_shape(taps, C), tn_uniform(-0.5f, 0.5f), .no_decay = true);
     tn_ref after = TN_NONE;
     const tn_ref y =
         tn_conv_causal(g, x, w, .reset = tn_in(b, "reset"), .state = tail, .final = b->carry ? &after : NULL);
-    tn_carry_keep(g, b, tail, after);
+    tn_decode_cache_store(g, b, tail, after);
     return y;
 }
 
@@ -71,7 +71,8 @@ static tn_ref remember(tn_graph *g, tn_ref x, const char *name, const tn_batch *
 {
     if (!b->carry) return x;
     const tn_dims dims = tn_shape(b->batch, tn_ref_dim(g, x, 2), b->capacity, tn_ref_dim(g, x, 3));
-    return tn_cache_write(g, tn_transpose(g, tn_carry_cache(g, b, name, dims), 0, 2, 1, 3), x, tn_in(b, "position"));
+    return tn_cache_write(g, tn_transpose(g, tn_decode_cache_kv(g, b, name, dims), 0, 2, 1, 3), x,
+                          tn_in(b, "position"));
 }
 
 /* Queries, keys and values beside each other: (B,T,(H+2KV) D). */

@@ -199,7 +199,7 @@ tn_status tn_model_load(const char *name, const tn_asked *asked, const tn_model 
     if (!m) {
         char quoted[80];
         return tn_error(TN_USAGE,
-                        "there is no model %s: `tenon presets` lists the models; one of your own is a path to its .so",
+                        "unknown model %s: `tenon presets` lists the models; one of your own is a path to its .so",
                         tn_text_quote(name, quoted, sizeof quoted));
     }
     *out = m;

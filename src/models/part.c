@@ -71,7 +71,7 @@ static tn_status find_model(const char *scope, const char *name, const tn_model 
     *preset = tn_preset_named(name, model);
     if (!*preset) *model = tn_model_named(name);
     if (!*model)
-        return tn_error(TN_USAGE, "part %s: there is no model or preset %s: `tenon presets` lists them", scope,
+        return tn_error(TN_USAGE, "part %s: unknown model or preset %s: `tenon presets` lists them", scope,
                         tn_text_quote(name, quoted, sizeof quoted));
     if ((*model)->forward) return TN_OK;
     return tn_error(TN_USAGE, "part %s: model %s has no forward pass that another model can call (tn_model.forward)",

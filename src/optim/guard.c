@@ -109,8 +109,8 @@ static tn_status diverged(const tn_guard *g, int64_t step)
     static const char advice[] = "lower train.lr, raise train.warmup or lower train.clip";
     if (g->policy == TN_NONFINITE_STOP)
         return tn_error(TN_DIVERGED,
-                        "step %lld: the loss or the gradient is not finite: %s; train.nonfinite=skip or "
-                        "rollback goes on after single bad steps",
+                        "step %lld: the loss or the gradient is not finite: %s; train.nonfinite=skip or rollback "
+                        "continues after single bad steps",
                         (long long)step, advice);
     return tn_error(TN_DIVERGED,
                     "step %lld: the loss or the gradient is not finite, %d steps in a row although "

@@ -22,10 +22,10 @@ tn_loss_scale tn_loss_scale_start(const tn_loss_scale_options *o)
 bool tn_loss_scale_update(tn_loss_scale *s, bool ok)
 {
     if (!ok) {
-        const bool room = s->scale > s->lowest;
-        if (room) s->scale *= 0.5f;
+        const bool fits = s->scale > s->lowest;
+        if (fits) s->scale *= 0.5f;
         s->good = 0;
-        return room;
+        return fits;
     }
     if (++s->good >= s->grow_after) {
         s->good = 0;

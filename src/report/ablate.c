@@ -35,19 +35,19 @@ static void fill(const tn_ablate *a, side *s)
 {
     const tn_feed f = tn_trainer_feed(s->trainer);
     if (a->source->example) a->source->example(a->source->ctx, &f);
-    else tn_feed_made_up(&f, (tn_rng){ 5, 1 });
+    else tn_feed_random(&f, (tn_rng){ 5, 1 });
 }
 
 static tn_status open_side(const tn_ablate *a, const char *off, side *s)
 {
     TN_RETURN_IF(tn_settings_clone(a->settings, &s->settings));
     if (off) TN_RETURN_IF(set_off(s->settings, off));
-    const tn_supply supply = tn_source_supply(a->source);
+    const tn_input_spec input_spec = tn_source_input_spec(a->source);
     const tn_trainer_options o = { .model = a->model,
                                    .settings = s->settings,
                                    .batch = a->batch,
                                    .length = a->length,
-                                   .supply = a->source->ctx ? &supply : NULL };
+                                   .input_spec = a->source->ctx ? &input_spec : NULL };
     TN_RETURN_IF(tn_trainer_new(&o, &s->trainer));
     tn_trainer_steady(s->trainer, true);
     fill(a, s);

@@ -45,7 +45,7 @@ static tn_status open_it(const tn_at_context_options *o, tn_at_context *a)
                                                  .length = o->context,
                                                  .forward_only = !o->trains,
                                                  .store = o->store,
-                                                 .supply = &(tn_supply){ .optional = o->documents },
+                                                 .input_spec = &(tn_input_spec){ .optional = o->documents },
                                                  .nll = o->nll },
                           &a->trainer);
 }

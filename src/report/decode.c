@@ -33,7 +33,7 @@ static tn_status open_runner(const tn_decode_side *side, const tn_decode_point *
     r->out = tn_alloc(sizeof *r->out * (size_t)at->batch * MOST_TOKENS);
     if (!r->first || !r->out) return tn_error(TN_MEMORY, "out of memory");
     for (int64_t b = 0; b < at->batch; b++) r->first[b] = (int32_t)(b % tn_decoder_vocab(r->decoder));
-    return tn_decoder_pretend(r->decoder, at->context - 1, 1);
+    return tn_decoder_fill_to(r->decoder, at->context - 1, 1);
 }
 
 static void close_runner(runner *r)

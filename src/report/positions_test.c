@@ -34,7 +34,7 @@ static void make_trainer(rig *r, const char *model, const char *const *more, boo
                                                     .length = T,
                                                     .logits = true,
                                                     .forward_only = true,
-                                                    .supply = &(tn_supply){ .optional = documents } },
+                                                    .input_spec = &(tn_input_spec){ .optional = documents } },
                              &r->trainer));
     const tn_entry *e = tn_store_find(tn_trainer_store(r->trainer), "embed"); /* so that labels differ */
     for (int64_t i = 0; i < tn_dims_count(e->dims); i++) ((float *)e->data)[i] *= 20;

@@ -7,17 +7,19 @@
 #include <string.h>
 
 static const tn_setting rows[] = {
-    TN_SETTING_FLOAT("temperature", "0.8", TN_RANGE_MIN(0), "", "0: always the likeliest token; 1: as the model says"),
-    TN_SETTING_INT("top_k", "0", TN_RANGE(0, 1e9), "tokens", "draw from so many of the likeliest only (0: no limit)"),
+    TN_SETTING_FLOAT("temperature", "0.8", TN_RANGE_MIN(0), "",
+                     "0: always the most likely token; 1: the model's own distribution"),
+    TN_SETTING_INT("top_k", "0", TN_RANGE(0, 1e9), "tokens",
+                   "sample from the so many most likely tokens only (0: no limit)"),
     TN_SETTING_FLOAT("top_p", "0.95", TN_RANGE_LO_OPEN(0, 1), "",
-                     "draw from the likeliest that together have this probability (1: no limit)"),
-    TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "seed of the draws"),
+                     "sample from the most likely tokens that together have this probability (1: no limit)"),
+    TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed"),
     TN_SETTING_INT("max_tokens", "256", TN_RANGE(0, 1e9), "tokens", "length of the text"),
-    TN_SETTING_INT("n", "1", TN_RANGE(1, 65536), "samples", "texts drawn side by side"),
-    TN_SETTING_TEXT("stop", "", "end where this text appears (may be given several times)"),
+    TN_SETTING_INT("n", "1", TN_RANGE(1, 65536), "samples", "texts generated in parallel"),
+    TN_SETTING_TEXT("stop", "", "stop when this text appears (may be given several times)"),
     TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the one of the run's data)"),
     TN_SETTING_AUTO_INT("context", "auto", TN_RANGE(1, 1e9), "tokens",
-                        "what attention can look back on (auto: prompt and max_tokens; with --chat train.context)"),
+                        "context that attention keeps (auto: prompt and max_tokens; with --chat train.context)"),
 };
 
 tn_status tn_sample_settings(tn_settings **out)
@@ -121,10 +123,10 @@ void tn_sampler_clear(tn_sampler *s)
     s->logits = NULL;
 }
 
-int64_t tn_sampler_room(const tn_sampler *s)
+int64_t tn_sampler_tokens_left(const tn_sampler *s)
 {
-    const int64_t room = tn_decoder_room(s->decoder);
-    return room == INT64_MAX || !s->pending ? room : room - 1;
+    const int64_t left = tn_decoder_tokens_left(s->decoder);
+    return left == INT64_MAX || !s->pending ? left : left - 1;
 }
 
 /* --- prompts ---------------------------------------------------------------------------------------------------------- */
@@ -239,12 +241,12 @@ static tn_status draw_row(tn_sampler *s, const tn_sample_options *o, int64_t b)
     r->drawn.ids[r->drawn.n++] = id;
     TN_RETURN_IF(take_text(s, o, b, id));
     if (r->end == TN_SAMPLE_RUNNING && (int64_t)r->drawn.n == o->max_tokens) r->end = TN_SAMPLE_LENGTH;
-    if (r->end == TN_SAMPLE_RUNNING && tn_decoder_room(s->decoder) == 0) r->end = TN_SAMPLE_FULL;
+    if (r->end == TN_SAMPLE_RUNNING && tn_decoder_tokens_left(s->decoder) == 0) r->end = TN_SAMPLE_FULL;
     return r->end == TN_SAMPLE_LENGTH || r->end == TN_SAMPLE_FULL ? finish_text(o, b, r) : TN_OK;
 }
 
 /* Ids are counted from max_tokens, but memory is only taken as they come. */
-static tn_status make_room(tn_sampler *s)
+static tn_status reserve_tokens(tn_sampler *s)
 {
     for (int64_t b = 0; b < s->batch; b++) {
         tn_tokens *t = &s->row[b].drawn;
@@ -257,7 +259,7 @@ static tn_status make_room(tn_sampler *s)
 static tn_status draw_all(tn_sampler *s, const tn_sample_options *o, int64_t *running)
 {
     *running = 0;
-    TN_RETURN_IF(make_room(s));
+    TN_RETURN_IF(reserve_tokens(s));
     for (int64_t b = 0; b < s->batch; b++) {
         if (s->row[b].end == TN_SAMPLE_RUNNING) TN_RETURN_IF(draw_row(s, o, b));
         *running += s->row[b].end == TN_SAMPLE_RUNNING;
@@ -281,7 +283,7 @@ tn_status tn_sampler_run(tn_sampler *s, const tn_sample_options *o, tn_sample_re
 {
     tn_sample_report r = { 0 };
     const double start = tn_clock_s();
-    if (!s->logits || s->pending) return tn_error(TN_USAGE, "there is no prompt to go on from");
+    if (!s->logits || s->pending) return tn_error(TN_USAGE, "there is no prompt to continue from");
     start_rows(s, o);
     for (int64_t running = o->max_tokens > 0; running;) {
         TN_RETURN_IF(draw_all(s, o, &running));

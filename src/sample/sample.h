@@ -68,6 +68,6 @@ typedef struct tn_sample_report {
 /* Draws until every sample has ended. */
 tn_status tn_sampler_run(tn_sampler *s, const tn_sample_options *o, tn_sample_report *out);
 tn_sampled tn_sampler_result(const tn_sampler *s, int64_t sample);
-int64_t tn_sampler_room(const tn_sampler *s);
+int64_t tn_sampler_tokens_left(const tn_sampler *s);
 
 #endif

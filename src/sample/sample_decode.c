@@ -5,7 +5,7 @@
 
 #include "backend/backend.h"
 #include "base/rng.h"
-#include "models/carry.h"
+#include "models/decode_cache.h"
 #include "models/models.h"
 #include "train/trainer/graph_setup.h"
 #include "train/trainer/memory_limit.h"
@@ -34,7 +34,7 @@ struct tn_decoder {
     int64_t position; /* tokens fed so far */
     int64_t vocab;
     bool attends;
-    bool stays;       /* position is that of every token: tn_decoder_pretend */
+    bool stays;       /* position is that of every token: tn_decoder_fill_to */
     bool warm;        /* parameters are as they were when a plan ran last */
     bool chooses;     /* the plan of a token puts out "next" */
     bool ahead;       /* ... and feeds it to the next run without the host */
@@ -60,11 +60,11 @@ static tn_status check_graph(tn_decoder *d, const tn_graph *g)
 {
     const tn_gtensor *logits = find_output(g, "logits");
     if (!has_cache(g))
-        return tn_error(TN_USAGE,
-                        "model %s carries no state from token to token, so it cannot be sampled from: where "
-                        "tn_batch.carry is set its build begins with a "
-                        "tn_cache and leaves its state there with tn_assign, as what `tenon new model` writes does",
-                        d->o.model->name);
+        return tn_error(
+            TN_USAGE,
+            "model %s keeps no state from token to token, so it cannot be sampled from: where tn_batch.carry is set, "
+            "read the state with tn_cache and store it with tn_assign, as the model of `tenon new model` does",
+            d->o.model->name);
     if (!logits)
         return tn_error(TN_USAGE, "model %s puts out no \"logits\" where tn_wants(b, \"logits\") asks for them",
                         d->o.model->name);
@@ -85,21 +85,21 @@ static double cache_bytes(const tn_decoder *d, const tn_graph *g)
 }
 
 /* Memory that a system promises may not be there when it is touched: a cache that cannot fit is refused before. */
-static tn_status check_room(const tn_decoder *d, const tn_graph *g)
+static tn_status check_memory(const tn_decoder *d, const tn_graph *g)
 {
     const double need = cache_bytes(d, g);
-    double room = tn_memory_available();
+    double available = tn_memory_available();
     size_t left, all;
     const tn_backend *b = tn_backend_get(d->setup.device);
     if (!b->host_memory) {
         TN_RETURN_IF(b->memory(&left, &all));
-        room = (double)left;
+        available = (double)left;
     }
-    if (need <= 0.95 * room) return TN_OK;
-    return tn_error(
-        TN_MEMORY,
-        "what %s keeps of %lld tokens at batch %lld takes %.1f GB, and %.1f are free: use a smaller context or batch",
-        d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, room / 1e9);
+    if (need <= 0.95 * available) return TN_OK;
+    return tn_error(TN_MEMORY,
+                    "the decode cache of %s for %lld tokens at batch %lld needs %.1f GB, and %.1f GB are free: use a "
+                    "smaller context or batch",
+                    d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, available / 1e9);
 }
 
 /* How often the plan of a single token may count on its weights: where there is no room for them twice, they are not packed. */
@@ -124,12 +124,12 @@ static tn_status make_piece(tn_decoder *d, int i)
                            .n_wants = i == LAST } };
     TN_TRY(tn_graph_new(&d->setup.options, &g));
     tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(d->o.batch, lengths[i]), TN_I32));
-    tn_carry_inputs(g, &p.batch, d->o.capacity);
+    tn_decode_cache_inputs(g, &p.batch, d->o.capacity);
     TN_TRY(tn_model_build(d->o.model, g, d->o.settings, &p.batch));
     TN_TRY(tn_graph_status(g));
     if (i == LAST) TN_TRY(check_graph(d, g));
     if (i == LAST && d->chooses) tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));
-    TN_TRY(check_room(d, g));
+    TN_TRY(check_memory(d, g));
     TN_TRY(tn_store_adopt(d->o.store, g));
     const int64_t repeats = i == LAST ? repeats_of(d, g) : 1;
     const bool token = i == LAST && d->o.batch == 1;
@@ -194,18 +194,18 @@ int64_t tn_decoder_vocab(const tn_decoder *d) { return d->vocab; }
 
 int64_t tn_decoder_batch(const tn_decoder *d) { return d->o.batch; }
 
-int64_t tn_decoder_room(const tn_decoder *d) { return d->attends ? d->o.capacity - d->position : INT64_MAX; }
+int64_t tn_decoder_tokens_left(const tn_decoder *d) { return d->attends ? d->o.capacity - d->position : INT64_MAX; }
 
 void tn_decoder_clear(tn_decoder *d)
 {
-    tn_carry_clear(d->o.store);
+    tn_decode_cache_clear(d->o.store);
     d->position = 0;
     d->stays = d->warm = false;
 }
 
 static tn_status check_tokens(const tn_decoder *d, const int32_t *tokens, int64_t n)
 {
-    if (n > tn_decoder_room(d) && !d->stays)
+    if (n > tn_decoder_tokens_left(d) && !d->stays)
         return tn_error(
             TN_USAGE,
             "%lld tokens after %lld do not fit into a context of %lld: use a shorter prompt or a larger context",
@@ -221,7 +221,7 @@ static tn_status check_tokens(const tn_decoder *d, const int32_t *tokens, int64_
 static tn_status run_here(tn_decoder *d, int i)
 {
     piece *p = &d->piece[i];
-    tn_carry_set(p->bound, &p->batch, d->position);
+    tn_decode_cache_position(p->bound, &p->batch, d->position);
     TN_RETURN_IF(i == LAST && d->warm ? tn_run_again(p->bound) : tn_run(p->bound));
     d->warm = true;
     if (!d->stays) d->position += lengths[i];
@@ -258,7 +258,7 @@ static tn_status choose_piece(tn_decoder *d, int64_t left, int *out)
 
 tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits)
 {
-    if (n < 1) return tn_error(TN_USAGE, "no tokens to go on from");
+    if (n < 1) return tn_error(TN_USAGE, "no tokens to continue from");
     TN_RETURN_IF(check_tokens(d, tokens, n));
     for (int64_t at = 0; at < n;) {
         int i;
@@ -275,8 +275,7 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
 
 static tn_status not_a_number(void)
 {
-    return tn_error(TN_DIVERGED,
-                    "a logit is NaN: the weights are broken; `tenon ckpt verify` looks at a checkpoint's numbers");
+    return tn_error(TN_DIVERGED, "a logit is NaN: the weights are damaged; check them with `tenon ckpt verify`");
 }
 
 /* The first largest of n logits, or -1. */
@@ -336,7 +335,7 @@ static tn_status queue_ahead(tn_decoder *d, int64_t n)
                              .counter = { "carry.position", "carry.keys", "carry.positions" },
                              .step = !d->stays,
                              .log = d->history };
-    tn_carry_set(p->bound, &p->batch, d->position);
+    tn_decode_cache_position(p->bound, &p->batch, d->position);
     TN_RETURN_IF(tn_bound_chain(p->bound, &chain));
     TN_RETURN_IF(d->warm ? tn_run_again(p->bound) : tn_run(p->bound));
     d->warm = true;
@@ -370,7 +369,7 @@ tn_status tn_decoder_greedy(tn_decoder *d, const int32_t *tokens, int64_t n, int
 {
     if (n < 1) return tn_error(TN_USAGE, "no tokens are asked for");
     TN_RETURN_IF(check_tokens(d, tokens, 1));
-    if (n > tn_decoder_room(d) && !d->stays)
+    if (n > tn_decoder_tokens_left(d) && !d->stays)
         return tn_error(
             TN_USAGE,
             "%lld tokens after %lld do not fit into a context of %lld: ask for fewer, or use a larger context",
@@ -400,13 +399,13 @@ static tn_status fill_random(tn_decoder *d, const tn_entry *e, const float *numb
     return TN_OK;
 }
 
-tn_status tn_decoder_pretend(tn_decoder *d, int64_t position, uint64_t seed)
+tn_status tn_decoder_fill_to(tn_decoder *d, int64_t position, uint64_t seed)
 {
     tn_status s = TN_OK;
     const tn_rng rng = { .seed = seed, .stream = tn_rng_stream("pretend") };
     float *numbers = NULL, *block = NULL;
     if (position < 0 || (d->attends && position >= d->o.capacity))
-        TN_FAIL(TN_USAGE, "%lld tokens leave no room in a context of %lld: use a larger one", (long long)position,
+        TN_FAIL(TN_USAGE, "%lld tokens fill a context of %lld: use a larger one", (long long)position,
                 (long long)d->o.capacity);
     numbers = tn_alloc(sizeof *numbers * RANDOM_NUMBERS);
     block = tn_alloc(sizeof *block * RANDOM_NUMBERS);

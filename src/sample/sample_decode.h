@@ -1,4 +1,4 @@
-/* Decoding: tokens in, logits of the next one out, with the state carried from call to call (models/carry.h). A prompt goes
+/* Decoding: tokens in, logits of the next one out, with the state carried from call to call (models/decode_cache.h). A prompt goes
  * through in pieces of many tokens whose logits nobody needs; its last token, and every one after it, goes alone.
  * Recurrent layers cost the same at every position; attention looks back on a cache of `capacity` tokens.
  *
@@ -32,7 +32,7 @@ void tn_decoder_free(tn_decoder *d); /* takes NULL */
 int64_t tn_decoder_vocab(const tn_decoder *d);
 int64_t tn_decoder_batch(const tn_decoder *d);
 /* Tokens that still fit; INT64_MAX for a model without attention. */
-int64_t tn_decoder_room(const tn_decoder *d);
+int64_t tn_decoder_tokens_left(const tn_decoder *d);
 
 /* Forgets all that was fed. Between two calls of it the parameters stay as they are: what was packed of them is kept. */
 void tn_decoder_clear(tn_decoder *d);
@@ -48,7 +48,7 @@ tn_status tn_decoder_greedy(tn_decoder *d, const int32_t *tokens, int64_t n, int
 
 /* As if `position` tokens had been fed: caches and states get random numbers. From then on every token stands at this position,
  * however many are fed. TN_USAGE: they do not fit. */
-tn_status tn_decoder_pretend(tn_decoder *d, int64_t position, uint64_t seed);
+tn_status tn_decoder_fill_to(tn_decoder *d, int64_t position, uint64_t seed);
 const tn_plan *tn_decoder_plan(const tn_decoder *d); /* of a single token */
 
 #endif

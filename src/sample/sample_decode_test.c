@@ -257,7 +257,7 @@ static void fused_logits(const fused_row *r, bool half, bool on, float *out)
     stage s = { .w = tn_world_open_on(tn_test_device(), 3, 2) };
     assert_ok(tn_settings_resolve(r->model, list, n, &s.st, &s.model));
     tn_decoder *d = open_decoder(&s, 1, 40, 2);
-    assert_ok(tn_decoder_pretend(d, 21, 5));
+    assert_ok(tn_decoder_fill_to(d, 21, 5));
     for (int32_t i = 0; i < FUSED_TOKENS; i++) { /* queued, recorded, replayed */
         const float *logits;
         const int32_t token = 31 * i % words;
@@ -363,8 +363,8 @@ static void pretends(void **state)
     tn_decoder *d = open_decoder(&s, 2, 100, 2);
     assert_ok(tn_decoder_feed(d, tokens, 1, &logits));
     memcpy(fresh, logits, sizeof fresh);
-    assert_fails(tn_decoder_pretend(d, 100, 1), TN_USAGE, "leave no room in a context of 100");
-    assert_ok(tn_decoder_pretend(d, 99, 1));
+    assert_fails(tn_decoder_fill_to(d, 100, 1), TN_USAGE, "fill a context of 100");
+    assert_ok(tn_decoder_fill_to(d, 99, 1));
     assert_ok(tn_decoder_greedy(d, tokens, 40, out)); /* more than fit behind it */
     assert_ok(tn_decoder_feed(d, tokens, 1, &logits));
     assert_true(tn_world_distance(logits, fresh, 2 * V) > 1e-3);

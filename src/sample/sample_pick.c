@@ -45,9 +45,8 @@ double tn_pick_uniform(tn_rng r, uint64_t index)
 static tn_status check_options(const tn_pick_options *o)
 {
     if (!(o->temperature >= 0) || isinf(o->temperature))
-        return tn_error(
-            TN_USAGE, "temperature=%g is below 0 or no number: 0 takes the likeliest token, 1 draws as the model says",
-            o->temperature);
+        return tn_error(TN_USAGE, "temperature=%g is below 0 or no number: 0 is greedy, 1 the model's own distribution",
+                        o->temperature);
     if (o->top_k < 0) return tn_error(TN_USAGE, "top_k=%lld is below 0: 0 means no limit", (long long)o->top_k);
     if (!(o->top_p > 0 && o->top_p <= 1))
         return tn_error(TN_USAGE, "top_p=%g is outside (0, 1]: 1 means no limit", o->top_p);

@@ -172,7 +172,7 @@ static void model_without_state(void **state)
     assert_fails(tn_decoder_new(
                      &(tn_decoder_options){ .model = &m, .settings = s.st, .store = store, .batch = 1, .capacity = 8 },
                      &d),
-                 TN_USAGE, "model bare carries no state");
+                 TN_USAGE, "model bare keeps no state");
     tn_store_free(store);
     close_stage(&s);
 }
@@ -275,7 +275,7 @@ static void contexts_end(void **state)
     o.max_tokens = 0;
     draw(&s, "", &o); /* an empty prompt is a line's end */
     assert_int_equal(tn_sampler_result(s.sampler, 0).end, TN_SAMPLE_LENGTH);
-    assert_int_equal(tn_sampler_room(s.sampler), 15);
+    assert_int_equal(tn_sampler_tokens_left(s.sampler), 15);
     close_stage(&s);
     open_stage(&s, "ten", ten, 1, 1, 1); /* a recurrence has no end */
     o = options(&s, 1, 700);

@@ -28,8 +28,8 @@ static void observe(const acrobot *a, float *obs)
 static void reset(void *state, const tn_rng *rng, float *obs)
 {
     acrobot *a = state;
-    tn_dice d = { *rng, 0 };
-    for (int i = 0; i < 4; i++) a->s[i] = tn__dice_between(&d, -0.1, 0.1);
+    tn_task_draws d = { *rng, 0 };
+    for (int i = 0; i < 4; i++) a->s[i] = tn__draw_between(&d, -0.1, 0.1);
     a->step = 0;
     observe(a, obs);
 }

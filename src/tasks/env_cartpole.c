@@ -23,11 +23,11 @@ static void observe(const cartpole *c, float *obs)
 static void reset(void *state, const tn_rng *rng, float *obs)
 {
     cartpole *c = state;
-    tn_dice d = { *rng, 0 };
-    c->x = tn__dice_between(&d, -0.05, 0.05);
-    c->v = tn__dice_between(&d, -0.05, 0.05);
-    c->angle = tn__dice_between(&d, -0.05, 0.05);
-    c->spin = tn__dice_between(&d, -0.05, 0.05);
+    tn_task_draws d = { *rng, 0 };
+    c->x = tn__draw_between(&d, -0.05, 0.05);
+    c->v = tn__draw_between(&d, -0.05, 0.05);
+    c->angle = tn__draw_between(&d, -0.05, 0.05);
+    c->spin = tn__draw_between(&d, -0.05, 0.05);
     c->step = 0;
     observe(c, obs);
 }

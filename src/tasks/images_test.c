@@ -154,7 +154,7 @@ typedef struct wrong {
 
 static const wrong mnist_gallery[] = {
     { "no training images", "train-images-idx3-ubyte", NULL, 0, "holds no train-images-idx3-ubyte: task=mnist needs" },
-    { "no test labels", "t10k-labels-idx1-ubyte", NULL, 0, "to be had from" },
+    { "no test labels", "t10k-labels-idx1-ubyte", NULL, 0, "download: " },
     { "an empty file", "train-images-idx3-ubyte", BYTES(""), "ends inside its header" },
     { "a text", "train-images-idx3-ubyte", BYTES("<html>404</html>"), "is not an IDX file" },
     { "images that are cut", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"),
@@ -206,7 +206,7 @@ static void mnist_promises(void **state)
     tn_put_file(tn_tempdir_file(&d, "train-images-idx3-ubyte"), "\0\0\x08\x03\0\x0f\x42\x40\0\0\0\x1c\0\0\0\x1c", 16);
     tn_put_file(tn_tempdir_file(&d, "train-labels-idx1-ubyte"), "\0\0\x08\x01\0\x0f\x42\x40", 8);
     assert_fails(tn_task_try("mnist", words_for(d.path, ""), &s), TN_BAD_FILE,
-                 "promises 784000000 bytes of samples in a file of 16");
+                 "claims 784000000 bytes of samples in a file of 16");
     put_mnist(&d, ".gz");
     const char *packed = tn_tempdir_file(&d, "t10k-images-idx3-ubyte.gz");
     static const char *const plain[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
@@ -232,7 +232,7 @@ static void places(void **state)
         snprintf(says, sizeof says, "task=%s needs its files: give task.data=FOLDER", names[i]);
         assert_fails(tn_task_try(names[i], "", &s), TN_USAGE, says);
         assert_fails(tn_task_try(names[i], words_for("/nowhere/at/all", ""), &s), TN_BAD_FILE, "/nowhere/at/all");
-        assert_fails(tn_task_try(names[i], words_for(d.path, ""), &s), TN_BAD_FILE, "to be had from");
+        assert_fails(tn_task_try(names[i], words_for(d.path, ""), &s), TN_BAD_FILE, "download: ");
         if (i > 0) assert_fails(tn_task_try(names[i], words_for(file, ""), &s), TN_USAGE, "is not a folder");
     }
     assert_null(s);
@@ -281,12 +281,12 @@ typedef struct table_wrong {
 } table_wrong;
 
 static const table_wrong digits_gallery[] = {
-    { "too much ink", 3, 5, "17", "row 4: field 6 is 17, not a whole number of 0..16" },
+    { "too much ink", 3, 5, "17", "row 4: field 6 is 17, not an integer of 0..16" },
     { "half a pixel", 3, 5, "1.5", "row 4: field 6 is 1.5" },
     { "less than no ink", 0, 0, "-1", "row 1: field 1 is -1" },
-    { "a digit of 10", 9, 64, "10", "row 10: field 65 is 10, not a whole number of 0..9" },
+    { "a digit of 10", 9, 64, "10", "row 10: field 65 is 10, not an integer of 0..9" },
     { "a huge number", 9, 64, "1e300", "row 10: field 65 is 1e+300" },
-    { "a word", 3, 5, "ink", "field 6 is no finite number" },
+    { "a word", 3, 5, "ink", "field 6 is not a finite number" },
     { "a field more", 3, 5, "1,1", "66 fields, the first line has 65" },
     { "too many columns", 0, 5, "1,1", "has 66 columns instead of 64 pixels and a digit" },
 };

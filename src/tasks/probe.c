@@ -25,7 +25,7 @@ tn_status tn__probe_list(const tn_settings *st, const char *key, const char *oth
         char *end = NULL;
         const long long x = *p >= '0' && *p <= '9' ? strtoll(p, &end, 10) : 0;
         if (x <= last || x > 1000000000 || (*end != ',' && *end != 0))
-            return tn_error(TN_USAGE, "%s=%.80s is not a list of growing numbers: write it as 8,16,32", key, text);
+            return tn_error(TN_USAGE, "%s=%.80s is not a list of ascending numbers: write it as 8,16,32", key, text);
         if (*n == most)
             return tn_error(TN_USAGE, "%s=%.80s has more than %lld numbers: leave some out", key, text,
                             (long long)most);
@@ -150,7 +150,7 @@ int64_t tn_probe_train(const tn_probe *p, uint64_t seed, const tn_probe_which *w
                        int32_t *scratch, int32_t *tokens, int32_t *labels)
 {
     const int64_t turn = p->mixed ? w->before * rows + row : w->before, group = w->first + turn % w->groups;
-    tn_dice d = { { seed, tn_rng_stream("probe.train") + (uint64_t)(w->batch * rows + row) }, 0 };
+    tn_task_draws d = { { seed, tn_rng_stream("probe.train") + (uint64_t)(w->batch * rows + row) }, 0 };
     p->draw(p, &p->group[group], true, &d, scratch, tokens, labels);
     return group;
 }
@@ -159,17 +159,17 @@ void tn_probe_held(const tn_probe *p, tn_data_split split, int64_t group, int64_
                    int32_t *tokens, int32_t *labels)
 {
     const uint64_t part = tn_rng_stream(split == TN_TEST ? "probe.test" : "probe.valid");
-    tn_dice d = { { p->seed, part + (uint64_t)number * TN_PROBE_GROUPS + (uint64_t)group }, 0 };
+    tn_task_draws d = { { p->seed, part + (uint64_t)number * TN_PROBE_GROUPS + (uint64_t)group }, 0 };
     p->draw(p, &p->group[group], false, &d, scratch, tokens, labels);
 }
 
 /* --- random numbers ------------------------------------------------------------------------------------------------------------ */
 
-void tn__dice_choose(tn_dice *d, int64_t n, int64_t of, int32_t *scratch)
+void tn__draw_distinct(tn_task_draws *d, int64_t n, int64_t of, int32_t *scratch)
 {
     for (int64_t i = 0; i < of; i++) scratch[i] = (int32_t)i;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t k = i + tn__dice_below(d, of - i);
+        const int64_t k = i + tn__draw_below(d, of - i);
         const int32_t x = scratch[i];
         scratch[i] = scratch[k];
         scratch[k] = x;
@@ -177,7 +177,7 @@ void tn__dice_choose(tn_dice *d, int64_t n, int64_t of, int32_t *scratch)
 }
 
 /* Four tokens to a block of random words: sequences may be long. */
-void tn__dice_fill(tn_dice *d, int32_t *tokens, int64_t n, int64_t first, int64_t of)
+void tn__draw_tokens(tn_task_draws *d, int32_t *tokens, int64_t n, int64_t first, int64_t of)
 {
     enum { BLOCKS = 64 };
     uint32_t word[4 * BLOCKS];

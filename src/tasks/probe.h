@@ -38,7 +38,7 @@ typedef struct tn_probe {
     size_t text_bytes;
     /* One sequence of a group: tokens and labels (length each), labels -1 where nothing is asked. `training`: of a training batch.
      * scratch (tn_probe_scratch): for drawing without repetition. */
-    void (*draw)(const struct tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch,
+    void (*draw)(const struct tn_probe *p, const tn_probe_group *g, bool training, tn_task_draws *d, int32_t *scratch,
                  int32_t *tokens, int32_t *labels);
 } tn_probe;
 
@@ -76,8 +76,8 @@ tn_status tn__probe_lengths(const tn_settings *st, tn_probe *p);
 /* task.keys or task.values, or `otherwise` while it is auto. */
 int64_t tn__probe_size(const tn_settings *st, const char *key, int64_t otherwise);
 /* n different numbers of 0..of-1 in random order, in scratch[0..n-1]. */
-void tn__dice_choose(tn_dice *d, int64_t n, int64_t of, int32_t *scratch);
+void tn__draw_distinct(tn_task_draws *d, int64_t n, int64_t of, int32_t *scratch);
 /* n tokens first..first+of-1, uniform. */
-void tn__dice_fill(tn_dice *d, int32_t *tokens, int64_t n, int64_t first, int64_t of);
+void tn__draw_tokens(tn_task_draws *d, int32_t *tokens, int64_t n, int64_t first, int64_t of);
 
 #endif

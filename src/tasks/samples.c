@@ -62,10 +62,10 @@ void tn_samples_read(const tn_samples *set, int64_t row, float *x)
 
 /* --- drawn samples ------------------------------------------------------------------------------------------------------ */
 
-int64_t tn__dice_below(tn_dice *d, int64_t n) { return (int64_t)tn_rng_below(d->rng, d->next++, (uint64_t)n); }
+int64_t tn__draw_below(tn_task_draws *d, int64_t n) { return (int64_t)tn_rng_below(d->rng, d->next++, (uint64_t)n); }
 
 /* From 53 bits, so that the same number comes out as a double everywhere. */
-double tn__dice_between(tn_dice *d, double low, double high)
+double tn__draw_between(tn_task_draws *d, double low, double high)
 {
     const double u = (double)tn_rng_below(d->rng, d->next++, (uint64_t)1 << 53) * 0x1p-53;
     return fma(high - low, u, low); /* rounded once, whether or not the compiler contracts */
@@ -99,7 +99,7 @@ tn_status tn__samples_draw(const tn_settings *st, const tn_recipe *r, tn_samples
     TN_TRY(tn__samples_new(&shape, false, &b));
     const int64_t k = shape.tokens * shape.features;
     for (int64_t i = 0; i < shape.n; i++) {
-        tn_dice d = {
+        tn_task_draws d = {
             rng, (uint64_t)i << 20
         }; /* a sample uses less than 2^20 numbers: task.length and task.bits are bounded */
         r->draw(r, &d, b->x_f32 + i * k, b->y + i * shape.labels);

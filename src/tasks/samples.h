@@ -31,12 +31,12 @@ tn_status tn__split_in_parts(const tn_settings *st, tn_sample_set *b);
 tn_status tn__split_by_class(const tn_settings *st, tn_sample_set *b, int64_t own_test);
 
 /* Random numbers of one sample, one after the other. */
-typedef struct tn_dice {
+typedef struct tn_task_draws {
     tn_rng rng;
     uint64_t next;
-} tn_dice;
-int64_t tn__dice_below(tn_dice *d, int64_t n);                /* 0..n-1 */
-double tn__dice_between(tn_dice *d, double low, double high); /* uniform */
+} tn_task_draws;
+int64_t tn__draw_below(tn_task_draws *d, int64_t n);                /* 0..n-1 */
+double tn__draw_between(tn_task_draws *d, double low, double high); /* uniform */
 
 /* A task whose samples are drawn independently. */
 typedef struct tn_recipe {
@@ -44,7 +44,7 @@ typedef struct tn_recipe {
     int64_t tokens, features, labels, classes; /* of a sample */
     int64_t size;                              /* training samples where task.size is auto */
     int64_t width;                             /* bits, symbols or digits: what `draw` needs to know of the settings */
-    void (*draw)(const struct tn_recipe *r, tn_dice *d, float *x,
+    void (*draw)(const struct tn_recipe *r, tn_task_draws *d, float *x,
                  int32_t *y); /* x (tokens, features), zero; y (labels) */
 } tn_recipe;
 

@@ -7,9 +7,9 @@
 
 enum { FLAT_DIGITS_MAX = 4, DIGITS_MAX = 4096 };
 
-static void draw_addition(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
+static void draw_addition(const tn_recipe *r, tn_task_draws *d, float *x, int32_t *y)
 {
-    const int64_t n = r->width, a = tn__dice_below(d, r->classes), b = tn__dice_below(d, r->classes);
+    const int64_t n = r->width, a = tn__draw_below(d, r->classes), b = tn__draw_below(d, r->classes);
     for (int64_t i = n - 1, p = a, q = b; i >= 0; i--, p /= 10, q /= 10) {
         x[i] = (float)(p % 10) / 9;
         x[n + i] = (float)(q % 10) / 9;
@@ -17,11 +17,11 @@ static void draw_addition(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
     *y = (int32_t)((a + b) % r->classes);
 }
 
-static void draw_seq_addition(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
+static void draw_seq_addition(const tn_recipe *r, tn_task_draws *d, float *x, int32_t *y)
 {
     int64_t carry = 0;
     for (int64_t i = r->width - 1; i >= 0; i--) {
-        const int64_t a = tn__dice_below(d, 10), b = tn__dice_below(d, 10);
+        const int64_t a = tn__draw_below(d, 10), b = tn__draw_below(d, 10);
         x[2 * i] = (float)a / 9;
         x[2 * i + 1] = (float)b / 9;
         y[i] = (int32_t)((a + b + carry) % 10);

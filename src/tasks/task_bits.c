@@ -4,36 +4,36 @@
 
 enum { BITS_MAX = 1024 };
 
-static int64_t draw_bits(const tn_recipe *r, tn_dice *d, float *x)
+static int64_t draw_bits(const tn_recipe *r, tn_task_draws *d, float *x)
 {
     int64_t ones = 0;
     for (int64_t i = 0; i < r->width; i++) {
-        const int64_t bit = tn__dice_below(d, 2);
+        const int64_t bit = tn__draw_below(d, 2);
         x[i] = (float)bit;
         ones += bit;
     }
     return ones;
 }
 
-static void draw_parity(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
+static void draw_parity(const tn_recipe *r, tn_task_draws *d, float *x, int32_t *y)
 {
     *y = (int32_t)(draw_bits(r, d, x) % 2);
 }
 
-static void draw_majority(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
+static void draw_majority(const tn_recipe *r, tn_task_draws *d, float *x, int32_t *y)
 {
     *y = 2 * draw_bits(r, d, x) > r->width;
 }
 
 /* One bit of the width is set, the label says which. */
-static void draw_identity(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
+static void draw_identity(const tn_recipe *r, tn_task_draws *d, float *x, int32_t *y)
 {
-    *y = (int32_t)tn__dice_below(d, r->width);
+    *y = (int32_t)tn__draw_below(d, r->width);
     x[*y] = 1;
 }
 
 static tn_status open_bits(const tn_settings *st, const char *name, int64_t bits, int64_t classes, int64_t size,
-                           void (*draw)(const tn_recipe *, tn_dice *, float *, int32_t *), tn_samples **out)
+                           void (*draw)(const tn_recipe *, tn_task_draws *, float *, int32_t *), tn_samples **out)
 {
     const tn_recipe r = { .name = name,
                           .tokens = 1,

@@ -48,9 +48,9 @@ done:
 static int64_t rank_bytes(const text *t, int32_t *rank)
 {
     int32_t classes = 0;
-    bool there[256] = { false };
-    for (size_t i = 0; i < t->n; i++) there[t->bytes[i]] = true;
-    for (int b = 0; b < 256; b++) rank[b] = there[b] ? classes++ : -1;
+    bool present[256] = { false };
+    for (size_t i = 0; i < t->n; i++) present[t->bytes[i]] = true;
+    for (int b = 0; b < 256; b++) rank[b] = present[b] ? classes++ : -1;
     return classes;
 }
 

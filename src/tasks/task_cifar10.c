@@ -13,7 +13,7 @@ static const tn_image_files files = { .task = "cifar10",
                                       .from = "www.cs.toronto.edu/~kriz/cifar.html, the binary version, unpacked" };
 
 /* Hands the records of a file to x (n, PIXELS) and y (n); counts them only where these are NULL. */
-static tn_status read_records(const char *path, unsigned char *chunk, uint8_t *x, int32_t *y, int64_t room, int64_t *n)
+static tn_status read_records(const char *path, unsigned char *chunk, uint8_t *x, int32_t *y, int64_t limit, int64_t *n)
 {
     tn_status s = TN_OK;
     tn_stream *in = NULL;
@@ -22,10 +22,10 @@ static tn_status read_records(const char *path, unsigned char *chunk, uint8_t *x
     TN_TRY(tn_stream_open(path, &in));
     while (got == CHUNK) {
         TN_TRY(tn_stream_read(in, chunk, CHUNK, &got));
-        if (*n + (int64_t)(got / RECORD) > room)
+        if (*n + (int64_t)(got / RECORD) > limit)
             TN_FAIL(TN_BAD_FILE,
                     "%.640s holds more than %lld images, which is not what it should: get it again from %s", path,
-                    (long long)room, files.from);
+                    (long long)limit, files.from);
         if (got % RECORD != 0)
             TN_FAIL(TN_BAD_FILE,
                     "%.640s is no file of records of %d bytes (it ends %zu bytes into one); it was cut short or is "

@@ -5,18 +5,18 @@
 #include <math.h>
 
 /* Push the cart to the side to which the pole leans. */
-static void draw_cartpole(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
+static void draw_cartpole(const tn_recipe *r, tn_task_draws *d, float *x, int32_t *y)
 {
-    for (int64_t i = 0; i < r->features; i++) x[i] = (float)tn__dice_between(d, -0.2, 0.2);
+    for (int64_t i = 0; i < r->features; i++) x[i] = (float)tn__draw_between(d, -0.2, 0.2);
     *y = x[2] >= 0;
 }
 
 /* No torque while the end hangs low, else torque along the motion. */
-static void draw_acrobot(const tn_recipe *r, tn_dice *d, float *x, int32_t *y)
+static void draw_acrobot(const tn_recipe *r, tn_task_draws *d, float *x, int32_t *y)
 {
     const double pi = 3.14159265358979323846;
-    const double a = tn__dice_between(d, -pi, pi), b = tn__dice_between(d, -pi, pi);
-    const double va = tn__dice_between(d, -4, 4), vb = tn__dice_between(d, -9, 9);
+    const double a = tn__draw_between(d, -pi, pi), b = tn__draw_between(d, -pi, pi);
+    const double va = tn__draw_between(d, -4, 4), vb = tn__draw_between(d, -9, 9);
     const double obs[6] = { cos(a), sin(a), cos(b), sin(b), va, vb };
     for (int64_t i = 0; i < r->features; i++) x[i] = (float)obs[i];
     *y = cos(a) + cos(a + b) > 0.5 ? 1 : va + vb > 0 ? 2 : 0;

@@ -31,7 +31,7 @@ static tn_status keep_row(const char *path, const double *row, table *t)
         const double most = i < PIXELS ? INK : DIGITS - 1;
         if (!(row[i] >= 0 && row[i] <= most) || row[i] != (double)(int)row[i])
             return tn_error(TN_BAD_FILE,
-                            "%.640s: row %zu: field %d is %g, not a whole number of 0..%g; is it the table of digits?",
+                            "%.640s: row %zu: field %d is %g, not an integer of 0..%g; is it the table of digits?",
                             path, t->rows, i + 1, row[i], most);
         to[i] = (uint8_t)row[i];
     }

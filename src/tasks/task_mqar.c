@@ -5,19 +5,19 @@
 
 #include <stdio.h>
 
-static void draw_mqar(const tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch,
+static void draw_mqar(const tn_probe *p, const tn_probe_group *g, bool training, tn_task_draws *d, int32_t *scratch,
                       int32_t *tokens, int32_t *labels)
 {
     const int64_t n = g->pairs, T = g->length;
     (void)training;
-    tn__dice_fill(d, tokens + 2 * n, T - 2 * n, p->keys + p->values, p->noise);
+    tn__draw_tokens(d, tokens + 2 * n, T - 2 * n, p->keys + p->values, p->noise);
     for (int64_t t = 0; t < T; t++) labels[t] = -1;
-    tn__dice_choose(d, n, p->keys, scratch);
+    tn__draw_distinct(d, n, p->keys, scratch);
     for (int64_t i = 0; i < n; i++) {
         tokens[2 * i] = scratch[i];
-        tokens[2 * i + 1] = (int32_t)(p->keys + tn__dice_below(d, p->values));
+        tokens[2 * i + 1] = (int32_t)(p->keys + tn__draw_below(d, p->values));
     }
-    tn__dice_choose(d, n, T - 2 * n, scratch);
+    tn__draw_distinct(d, n, T - 2 * n, scratch);
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = 2 * n + scratch[i];
         tokens[at] = tokens[2 * i];

@@ -6,30 +6,30 @@
 
 #include <stdio.h>
 
-static void draw_text(const tn_probe *p, int64_t T, bool training, tn_dice *d, int32_t *tokens)
+static void draw_text(const tn_probe *p, int64_t T, bool training, tn_task_draws *d, int32_t *tokens)
 {
     const int64_t base = p->keys + p->values, all = (int64_t)p->text_bytes, cut = all - all / 10;
-    const int64_t from = training ? tn__dice_below(d, cut - T + 1) : cut + tn__dice_below(d, all - cut - T + 1);
+    const int64_t from = training ? tn__draw_below(d, cut - T + 1) : cut + tn__draw_below(d, all - cut - T + 1);
     for (int64_t t = 0; t < T; t++) tokens[t] = (int32_t)(base + p->text[from + t]);
 }
 
 /* Places are pairs of tokens in front of the last token; where one token is left over, it is the first or the last but one. */
-static void draw_needle(const tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch,
+static void draw_needle(const tn_probe *p, const tn_probe_group *g, bool training, tn_task_draws *d, int32_t *scratch,
                         int32_t *tokens, int32_t *labels)
 {
-    const int64_t T = g->length, n = g->pairs, places = (T - 1) / 2, shift = T % 2 ? 0 : tn__dice_below(d, 2);
+    const int64_t T = g->length, n = g->pairs, places = (T - 1) / 2, shift = T % 2 ? 0 : tn__draw_below(d, 2);
     const int64_t low = g->depth * places / p->depths, high = (g->depth + 1) * places / p->depths;
-    const int64_t mine = low + tn__dice_below(d, high - low);
+    const int64_t mine = low + tn__draw_below(d, high - low);
     int32_t *place = scratch, *key = scratch + p->length;
     if (p->text) draw_text(p, T, training, d, tokens);
-    else tn__dice_fill(d, tokens, T, p->keys + p->values, p->noise);
-    tn__dice_choose(d, n - 1, places - 1, place); /* of the places but mine */
+    else tn__draw_tokens(d, tokens, T, p->keys + p->values, p->noise);
+    tn__draw_distinct(d, n - 1, places - 1, place); /* of the places but mine */
     for (int64_t i = 0; i < n - 1; i++) place[i] += place[i] >= mine;
     place[n - 1] = (int32_t)mine;
-    tn__dice_choose(d, n, p->keys, key);
+    tn__draw_distinct(d, n, p->keys, key);
     for (int64_t i = 0; i < n; i++) {
         tokens[shift + 2 * place[i]] = key[i];
-        tokens[shift + 2 * place[i] + 1] = (int32_t)(p->keys + tn__dice_below(d, p->values));
+        tokens[shift + 2 * place[i] + 1] = (int32_t)(p->keys + tn__draw_below(d, p->values));
     }
     for (int64_t t = 0; t < T; t++) labels[t] = -1;
     tokens[T - 1] = key[n - 1];

@@ -5,12 +5,12 @@
 
 #include <stdio.h>
 
-static void draw_copy(const tn_probe *p, const tn_probe_group *g, bool training, tn_dice *d, int32_t *scratch,
+static void draw_copy(const tn_probe *p, const tn_probe_group *g, bool training, tn_task_draws *d, int32_t *scratch,
                       int32_t *tokens, int32_t *labels)
 {
     const int64_t T = g->length, S = p->segment;
     (void)scratch;
-    tn__dice_fill(d, tokens, T, 0, p->values);
+    tn__draw_tokens(d, tokens, T, 0, p->values);
     for (int64_t t = 0; t < T; t++) labels[t] = S == 1 && training && t > 0 ? tokens[0] : -1;
     for (int64_t i = 0; i < S; i++) {
         labels[T - S + i] = tokens[i];

@@ -16,25 +16,25 @@ static const tn_task *const table[] = {
 };
 
 const tn_setting tn_task_settings[] = {
-    TN_SETTING_TEXT("task.name", "",
-                    "what is learnt from samples, an environment or a probe instead of text (empty: none)"),
+    TN_SETTING_TEXT("task.name", "", "what to learn instead of text: samples, an environment or a probe (empty: none)"),
     TN_SETTING_TEXT("task.data", "",
                     "folder or file of the samples (digits, mnist, cifar10), or a text (char, needle)"),
     TN_SETTING_AUTO_INT("task.size", "auto", TN_RANGE(1, 1e8), "samples",
-                        "training samples of a made-up task, held-out ones come on top; characters that char reads "
+                        "training samples of a synthetic task, held-out ones are extra; characters that char reads "
                         "(auto: the task's own)"),
     TN_SETTING_AUTO_INT("task.bits", "auto", TN_RANGE(1, 1024), "bits",
                         "inputs of parity, majority and identity (auto: 8, 5, 4)"),
     TN_SETTING_AUTO_INT("task.length", "auto", TN_RANGE(1, 4096), "symbols",
-                        "symbols or digits of a sequence task; characters that char looks back (auto: the task's own)"),
-    TN_SETTING_FLOAT("task.valid_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "", "part kept for validation (0: none)"),
+                        "symbols or digits of a sequence task; characters of context for char (auto: the task's own)"),
+    TN_SETTING_FLOAT("task.valid_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "",
+                     "fraction held out for validation (0: none)"),
     TN_SETTING_FLOAT("task.test_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "",
-                     "part kept for the test (mnist and cifar10 have their own)"),
+                     "fraction held out for the test (mnist and cifar10 have their own)"),
     TN_SETTING_INT("task.split_seed", "0", TN_RANGE(0, 9007199254740992.0), "",
-                   "which samples are made up, and which are kept; which sequences of a probe are held out"),
+                   "seed of generated samples, of splits and of a probe's held-out sequences"),
     TN_SETTING_TEXT("task.split", "", "file that lists the rows of train, valid and test, instead of the fractions"),
     TN_SETTING_TEXT("task.pairs", "auto",
-                    "pairs of a sequence, as 8,16,32,64: batches take them in turn (auto: mqar those, needle 1)"),
+                    "pairs per sequence, such as 8,16,32,64, taken in turn by batches (auto: mqar those, needle 1)"),
     TN_SETTING_TEXT("task.lengths", "auto",
                     "tokens of a sequence, as 64,256,1024, each trained with as many tokens (needle, tokens_copy; "
                     "auto: train.context)"),
@@ -44,7 +44,7 @@ const tn_setting tn_task_settings[] = {
     TN_SETTING_INT("task.noise", "64", TN_RANGE(1, 1e6), "tokens",
                    "different tokens between pairs and questions (mqar, needle without a text)"),
     TN_SETTING_INT("task.depths", "5", TN_RANGE(1, 20), "",
-                   "equal parts of a sequence of needle that are measured apart"),
+                   "equal parts of a needle sequence that are measured separately"),
     TN_SETTING_INT("task.segment", "1", TN_RANGE(1, 4096), "tokens",
                    "first tokens that tokens_copy asks for at the end"),
     TN_SETTING_INT("task.heldout", "128", TN_RANGE(1, 1e6), "sequences",
@@ -72,9 +72,9 @@ tn_status tn_task_find(const char *name, const tn_task **out)
     }
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) tn_nearest_try(&near, table[i]->name);
     tn_text_quote(name, quoted, sizeof quoted);
-    if (near.best) return tn_error(TN_USAGE, "there is no task %s: did you mean %s?", quoted, near.best);
+    if (near.best) return tn_error(TN_USAGE, "unknown task %s: did you mean %s?", quoted, near.best);
     char names[400] = "";
     for (size_t i = 0, at = 0; i < sizeof table / sizeof *table && at < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", table[i]->name);
-    return tn_error(TN_USAGE, "there is no task %s: they are %s", quoted, names);
+    return tn_error(TN_USAGE, "unknown task %s: choose %s", quoted, names);
 }

@@ -240,8 +240,8 @@ static void table(void **state)
     assert_string_equal(tn_settings_text(st, "task"), "parity");
     assert_ok(tn_task_find("mnist", &t));
     assert_string_equal(t->name, "mnist");
-    assert_fails(tn_task_find("digit", &t), TN_USAGE, "no task digit: did you mean digits?");
-    assert_fails(tn_task_find("", &t), TN_USAGE, "they are xor, xor3,");
+    assert_fails(tn_task_find("digit", &t), TN_USAGE, "unknown task digit: did you mean digits?");
+    assert_fails(tn_task_find("", &t), TN_USAGE, "choose xor, xor3,");
     assert_fails(tn_task_find("imagenet22k", &t), TN_USAGE, "cartpole, acrobot, mqar");
     assert_fails(tn_settings_override(st, "task.valid_frac=1"), TN_USAGE, "task.valid_frac");
     tn_settings_free(st);

@@ -68,7 +68,7 @@ static void trainer_free(trainer *r)
 }
 
 /* One more item at the end of a growable array. */
-static tn_status room(void **p, size_t *capacity, size_t n, size_t item)
+static tn_status reserve(void **p, size_t *capacity, size_t n, size_t item)
 {
     return n < *capacity ? TN_OK : tn_grow(p, capacity, n ? 2 * n : 1024, item);
 }
@@ -84,7 +84,7 @@ static bool comes_before(const candidate *a, const candidate *b)
 static tn_status heap_push(trainer *r, candidate c)
 {
     void *p = r->heap;
-    TN_RETURN_IF(room(&p, &r->heap_capacity, r->heap_n, sizeof *r->heap));
+    TN_RETURN_IF(reserve(&p, &r->heap_capacity, r->heap_n, sizeof *r->heap));
     r->heap = p;
     size_t i = r->heap_n++;
     for (; i > 0 && comes_before(&c, &r->heap[(i - 1) / 2]); i = (i - 1) / 2) r->heap[i] = r->heap[(i - 1) / 2];
@@ -145,10 +145,10 @@ static tn_status change(trainer *r, int32_t left, int32_t right, int64_t count, 
     }
     x->count += count;
     if (count < 0 || (x->places && r->place[x->places - 1].word == word)) return TN_OK;
-    TN_RETURN_IF(room(&q, &r->place_capacity, r->n_places, sizeof *r->place));
+    TN_RETURN_IF(reserve(&q, &r->place_capacity, r->n_places, sizeof *r->place));
     r->place = q;
     if (!x->places) {
-        TN_RETURN_IF(room(&p, &r->touched_capacity, r->n_touched, sizeof *r->touched));
+        TN_RETURN_IF(reserve(&p, &r->touched_capacity, r->n_touched, sizeof *r->touched));
         r->touched = p;
         r->touched[r->n_touched++] = i;
     }
@@ -230,7 +230,7 @@ static tn_status merge_step(trainer *r, const candidate *c)
     void *p = r->merge;
     TN_RETURN_IF(token_of(r, c, &id));
     if (id < 0) return TN_OK;
-    TN_RETURN_IF(room(&p, &r->merge_capacity, r->n_merges, sizeof *r->merge));
+    TN_RETURN_IF(reserve(&p, &r->merge_capacity, r->n_merges, sizeof *r->merge));
     r->merge = p;
     r->merge[r->n_merges++] = (merge_row){ c->left, c->right, id };
     for (size_t i = 0; i < c->n; i++) symbols += r->words.word[c->words[i]].bytes;

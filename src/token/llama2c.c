@@ -96,9 +96,9 @@ static void find_bytes(tn_tokenizer *t)
     for (int b = 0; b < 256; b++) {
         const size_t id = FIRST_BYTE + (size_t)b;
         snprintf(name, sizeof name, "<0x%02X>", b);
-        const bool there = id < t->vocab.n && t->vocab.piece[id].bytes == 6 &&
-                           memcmp(tn_vocab_bytes(&t->vocab, (int32_t)id), name, 6) == 0;
-        t->byte_id[b] = there ? (int32_t)id : UNKNOWN;
+        const bool present = id < t->vocab.n && t->vocab.piece[id].bytes == 6 &&
+                             memcmp(tn_vocab_bytes(&t->vocab, (int32_t)id), name, 6) == 0;
+        t->byte_id[b] = present ? (int32_t)id : UNKNOWN;
     }
 }
 

@@ -67,8 +67,7 @@ static tn_status put_token(tn_tokenizer *t, tn_json *r)
     else snprintf(key, sizeof key, "%.*s", 64, r->raw);
     if (!tn_json_integer(r, &id) || !fits) {
         if (r->why) return bad_number(r);
-        return tn_error(TN_BAD_FILE,
-                        "model.vocab: \"%s\" is too long or its id is no whole number; the file is damaged",
+        return tn_error(TN_BAD_FILE, "model.vocab: \"%s\" is too long or its id is not an integer; the file is damaged",
                         tn_text_quote(key, buf, sizeof buf));
     }
     const bool ours = tn__bytes_from_alphabet(key, n, bytes, &n);

@@ -26,7 +26,7 @@ static const char *file_name(const char *path)
 }
 
 /* "NAME" beside the file at `path`. */
-static tn_status beside(const char *path, const char *name, char out[TN_PATH_BYTES])
+static tn_status sibling_path(const char *path, const char *name, char out[TN_PATH_BYTES])
 {
     const size_t dir = (size_t)(file_name(path) - path);
     const int n = snprintf(out, TN_PATH_BYTES, "%.*s%s", (int)dir, path, name);
@@ -38,8 +38,8 @@ static tn_status open_gpt2(const char *path, tn_tokenizer **out)
     char encoder[TN_PATH_BYTES], merges[TN_PATH_BYTES];
     const bool hub =
         ends_with(path, "vocab.json") || ends_with(path, "merges.txt"); /* the same files by their later names */
-    TN_RETURN_IF(beside(path, hub ? "vocab.json" : "encoder.json", encoder));
-    TN_RETURN_IF(beside(path, hub ? "merges.txt" : "vocab.bpe", merges));
+    TN_RETURN_IF(sibling_path(path, hub ? "vocab.json" : "encoder.json", encoder));
+    TN_RETURN_IF(sibling_path(path, hub ? "merges.txt" : "vocab.bpe", merges));
     return tn__load_gpt2(encoder, merges, out);
 }
 
@@ -72,8 +72,8 @@ static tn_status open_file(const char *path, tn_tokenizer **out)
     if (ends_with(path, ".json")) return tn__load_hf(path, out);
     if (ends_with(path, ".bin")) return tn__load_llama2c(path, out);
     return tn_error(TN_USAGE,
-                    "%.400s: no tokenizer is read from such a name; give \"bytes\", tokenizer.json, FILE.tiktoken, "
-                    "tokenizer.bin, vocab.bpe, encoder.json or their folder",
+                    "%.400s: unknown kind of tokenizer; give \"bytes\", tokenizer.json, FILE.tiktoken, tokenizer.bin, "
+                    "vocab.bpe, encoder.json or their folder",
                     path);
 }
 

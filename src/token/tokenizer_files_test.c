@@ -53,13 +53,13 @@ static const attack attacks[] = {
     { "no vocab", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}"), 0,
       "byte 0x00 has no token" },
     { "id of text", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":\"7\"},\"merges\":[]}"), 0,
-      "no whole number" },
+      "not an integer" },
     { "id negative", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":-1},\"merges\":[]}"), 0,
       "id -1 is outside" },
     { "id huge", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":4611686018427387904},\"merges\":[]}"),
       0, "is outside" },
     { "id past int64", "tokenizer.json",
-      WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":99999999999999999999},\"merges\":[]}"), 0, "too big" },
+      WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":99999999999999999999},\"merges\":[]}"), 0, "too large" },
     { "id twice", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":7},\"merges\":[]}"), 0,
       "id 7 is used twice" },
     { "merge of unknown", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[\"a zz\"]}"), 0,
@@ -106,7 +106,7 @@ static const attack attacks[] = {
       "a",
       13, "no finite score" },
     { "gpt2 without merges", "encoder.json", "{@V}", 0, "vocab.bpe" },
-    { "unknown name", "tokenizer.model", "x", 0, "no tokenizer is read from such a name" },
+    { "unknown name", "tokenizer.model", "x", 0, "unknown kind of tokenizer" },
 };
 
 static void put_vocab(char *out, size_t *n)

@@ -73,7 +73,7 @@ static tn_status grow_slots(tn_vocab *v)
 }
 
 /* Whether so many bytes more stay in what the tables may take. */
-static tn_status check_room(const tn_vocab *v, size_t more)
+static tn_status check_size(const tn_vocab *v, size_t more)
 {
     const size_t bytes = v->text.n + v->n * sizeof *v->piece + v->slots * sizeof *v->slot +
                          v->n_pairs * sizeof *v->pair + v->pair_slots * sizeof *v->pair_slot;
@@ -101,7 +101,7 @@ tn_status tn_vocab_put(tn_vocab *v, int64_t id, const char *bytes, size_t n, boo
     if (v->text.n + n > UINT32_MAX) return tn_error(TN_BAD_FILE, "the tokens have more than 4 GiB in all");
     const bool full = 2 * (v->filled + 1) > v->slots;
     const size_t gap = (size_t)id < v->n ? 0 : ((size_t)id - v->n) * sizeof *v->piece;
-    TN_RETURN_IF(check_room(v, n + gap + (full ? v->slots * sizeof *v->slot : 0)));
+    TN_RETURN_IF(check_size(v, n + gap + (full ? v->slots * sizeof *v->slot : 0)));
     if ((size_t)id >= v->piece_capacity) {
         TN_RETURN_IF(tn_grow(&p, &v->piece_capacity, (size_t)id + (size_t)id / 2 + 1024, sizeof *v->piece));
         v->piece = p;
@@ -153,7 +153,7 @@ tn_status tn_vocab_pair_put(tn_vocab *v, int32_t left, int32_t right, uint32_t r
     const bool full = 2 * (v->n_pairs + 1) > v->pair_slots;
     if (v->n_pairs >= TN_PAIRS_MAX)
         return tn_error(TN_BAD_FILE, "more than %d merges; the file is damaged", TN_PAIRS_MAX);
-    TN_RETURN_IF(check_room(v, sizeof *v->pair + (full ? v->pair_slots * sizeof *v->pair_slot : 0)));
+    TN_RETURN_IF(check_size(v, sizeof *v->pair + (full ? v->pair_slots * sizeof *v->pair_slot : 0)));
     TN_RETURN_IF(tn_grow(&list, &v->pair_capacity, v->n_pairs + 1, sizeof *v->pair));
     v->pair = list;
     if (full) TN_RETURN_IF(grow_pairs(v));

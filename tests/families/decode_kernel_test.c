@@ -4,7 +4,7 @@
  * rehearsed too. */
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "models/carry.h"
+#include "models/decode_cache.h"
 #include "plan/plan_internal.h"
 #include "decode_machine.h"
 #include "train/run/train_settings.h"
@@ -66,7 +66,7 @@ static tn_graph *build_token(const tn_model *model, const tn_settings *st, bool 
     tn_batch b = { .size = sizeof b, .batch = 1, .length = 1, .want = { "logits" }, .n_wants = 1 };
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 1, .off = off });
     tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(1, 1), TN_I32));
-    tn_carry_inputs(g, &b, CAPACITY);
+    tn_decode_cache_inputs(g, &b, CAPACITY);
     assert_ok(model->build(g, st, &b));
     tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));
     assert_ok(tn_graph_status(g));

@@ -32,12 +32,12 @@ static tn_status open_rig(const tn_model *m, bool forward_only, const char *cons
     for (const char *const *w = defaults; *w; w++) assert_ok(tn_settings_override(r->settings, *w));
     const tn_source_open how = { .model = m, .settings = r->settings, .needed = true, .trains = !forward_only };
     assert_ok(tn_source_find(&how, &r->source));
-    const tn_supply supply = tn_source_supply(&r->source);
+    const tn_input_spec input_spec = tn_source_input_spec(&r->source);
     const tn_status s = tn_trainer_new(&(tn_trainer_options){ .model = m,
                                                               .settings = r->settings,
                                                               .batch = B,
                                                               .length = 1,
-                                                              .supply = &supply,
+                                                              .input_spec = &input_spec,
                                                               .logits = true,
                                                               .steps = asks,
                                                               .forward_only = forward_only,

@@ -351,7 +351,7 @@ static void settings_and_mistakes(void **state)
     static const char *const bad_key[] = { "widht=9", NULL }, *const no_value[] = { "dim", NULL },
                              *const range[] = { "heads=0", NULL };
     static const char *const odd[] = { "dim=9", "heads=2", NULL };
-    assert_fails(forward_alone(st, "a", "gpt3", NULL), TN_USAGE, "part a: there is no model or preset gpt3");
+    assert_fails(forward_alone(st, "a", "gpt3", NULL), TN_USAGE, "part a: unknown model or preset gpt3");
     assert_fails(forward_alone(st, "a", "tep", NULL), TN_USAGE, "part a: model tep has no forward pass");
     assert_fails(forward_alone(st, "a", "gpt", bad_key), TN_USAGE, "unknown key widht");
     assert_fails(forward_alone(st, "a", "gpt", bad_key), TN_USAGE, "part a");

@@ -5,11 +5,11 @@
 
 static void documents(const char *path, const char *doc_sep)
 {
-    tn_inputs in = { 0 };
+    tn_input_files in = { 0 };
     tn_documents *d = NULL;
     tn_piece piece = { 0 };
     const tn_documents_options o = { .doc_sep = doc_sep, .doc_bytes = 64 };
-    tn_status s = tn_inputs_add(&in, path, TN_FORMAT_AUTO);
+    tn_status s = tn_input_files_add(&in, path, TN_FORMAT_AUTO);
     if (s == TN_OK) s = tn_documents_open(&in, &o, &d);
     while (s == TN_OK) {
         s = tn_documents_next(d, &piece);
@@ -18,7 +18,7 @@ static void documents(const char *path, const char *doc_sep)
     }
     if (s != TN_OK) fuzz_refused(s);
     tn_documents_close(d);
-    tn_inputs_free(&in);
+    tn_input_files_free(&in);
 }
 
 static void lines(const char *path)

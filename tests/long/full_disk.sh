@@ -56,9 +56,9 @@ wait "$pid"
 result $? "the disk was freed: exit code"
 grep -q '^warning: .* of free space and a checkpoint takes' err
 result $? "too little room is not said at the start"
-grep -qE '^warning: checkpoint step-[0-9]+: .*No space left on device; .*; training goes on in memory, step-[0-9]+ is kept, the next try is (after step [0-9]+|at the end)$' err
+grep -qE '^warning: checkpoint step-[0-9]+: .*No space left on device; .*; training continues, step-[0-9]+ is kept, next try (after step [0-9]+|at the end)$' err
 result $? "no warning says what failed, what is kept and when the next try is"
-grep -q '^warning: the [0-9]* lines of metrics.jsonl that waited are written$' err
+grep -q '^warning: the [0-9]* buffered lines of metrics.jsonl are now written$' err
 result $? "lines that waited are not said to be written"
 ! grep -q '^error' err
 result $? "an error is printed though the run ended well"
@@ -73,7 +73,7 @@ fill 1300000 part
 train train.steps=200 ckpt.wait_s=1 run="$disk/r"
 [ $? = 6 ]
 result $? "the disk stays full: exit code"
-[ "$(grep -c '^error: ' err)" = 1 ] && grep -q '^error: .*No space left on device; .*; the run ended unsaved at step 200: the same command then goes on from step 50$' err
+[ "$(grep -c '^error: ' err)" = 1 ] && grep -q '^error: .*No space left on device; .*; the run ended unsaved at step 200: rerun this command to resume from step 50$' err
 result $? "the error does not say what is kept"
 [ "$(readlink "$disk/r/latest")" = step-50 ] && "$tenon" ckpt verify "$disk/r" >/dev/null && ! compgen -G "$disk/r/.tmp-*" >/dev/null
 result $? "the last good checkpoint is not there, or a temporary is"

@@ -51,7 +51,7 @@ static tn_status open_side(decode_bench *b, const char *word)
     b->n++;
     TN_RETURN_IF(tn_settings_resolve_asked(&b->c->asked, t.target, t.overrides, t.n, &b->settings[i], &x->model));
     TN_RETURN_IF(tn_settings_fix_sizes(x->model, b->settings[i]));
-    if (!tn_model_cuts(x->model))
+    if (!tn_model_reads_sequences(x->model))
         return tn_error(TN_USAGE, "%s is trained on samples, and decode needs a model of tokens: remove it",
                         x->model->name);
     TN_RETURN_IF(tn_graph_setup_read(b->settings[i], NULL, b->threads, &setup));

@@ -57,11 +57,11 @@ static tn_status open_runner(tn_cli *c, const char *target, runner *r)
     TN_RETURN_IF(
         tn_session_open_with(&(tn_session_options){ .asked = &c->asked, .target = target, .overrides = list, .n = n },
                              &r->session));
-    if (!tn_model_cuts(r->session.model))
+    if (!tn_model_reads_sequences(r->session.model))
         return tn_error(TN_USAGE, "--lengths needs a model of sequences, and %s is trained on samples: remove it",
                         r->session.model->name);
     const tn_feed f = tn_trainer_feed(r->session.trainer);
-    tn_feed_made_up(&f, (tn_rng){ .seed = 1, .stream = 1 });
+    tn_feed_random(&f, (tn_rng){ .seed = 1, .stream = 1 });
     return TN_OK;
 }
 

@@ -37,7 +37,7 @@ static void fill_tokens(tn_session *s)
 {
     const tn_feed f = tn_trainer_feed(s->trainer);
     if (s->source.example) s->source.example(s->source.ctx, &f);
-    else tn_feed_made_up(&f, (tn_rng){ .seed = 1, .stream = 1 });
+    else tn_feed_random(&f, (tn_rng){ .seed = 1, .stream = 1 });
 }
 
 /* --- where the time goes ---------------------------------------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ static tn_status time_steps(tn_session *s, double seconds, double *times, size_t
     *runs = 0;
     for (int64_t queued = 0; *runs < MOST_STEPS && (*runs < 4 || tn_clock_s() - start < seconds); queued++) {
         TN_RETURN_IF(queue_step(s, queued));
-        if (tn_trainer_queued(t) < tn_trainer_ahead(t)) continue;
+        if (tn_trainer_queued(t) < tn_trainer_queue_depth(t)) continue;
         TN_RETURN_IF(tn_trainer_collect(t, &x));
         const double now = tn_clock_s();
         times[(*runs)++] = now - last;
@@ -172,7 +172,7 @@ static tn_status traced_steps(tn_session *s, double *wall_s)
     const double start = tn_clock_s();
     for (int64_t i = 0; i < TRACED_STEPS; i++) {
         TN_RETURN_IF(queue_step(s, i));
-        if (tn_trainer_queued(s->trainer) == tn_trainer_ahead(s->trainer))
+        if (tn_trainer_queued(s->trainer) == tn_trainer_queue_depth(s->trainer))
             TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
     }
     while (tn_trainer_queued(s->trainer)) TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
@@ -242,7 +242,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     if (!isnan(flops)) r.gflops = flops / r.ms * 1e-6;
     r.of_ceiling = r.gflops / peak;
     tn_bench_print_row(c, &r);
-    if (!tn_model_cuts(s->model))
+    if (!tn_model_reads_sequences(s->model))
         TN_RETURN_IF(print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
     else if (gpu) TN_RETURN_IF(print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
     if (gpu && idle) TN_RETURN_IF(print_memory(c, name, s, idle));

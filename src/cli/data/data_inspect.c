@@ -95,7 +95,7 @@ done:
     return s;
 }
 
-static tn_status inspect_array(tn_cli *c, const tn_input *in)
+static tn_status inspect_array(tn_cli *c, const tn_input_file *in)
 {
     tn_array *a = NULL;
     const tn_array_format f = in->format == TN_FORMAT_NPY   ? TN_ARRAY_NPY
@@ -116,7 +116,7 @@ static tn_status inspect_array(tn_cli *c, const tn_input *in)
     return tn_data_emit(c, "sample", i.sample, "numbers");
 }
 
-static tn_status inspect_tokens(tn_cli *c, const tn_input *in)
+static tn_status inspect_tokens(tn_cli *c, const tn_input_file *in)
 {
     tn_stream *s = NULL;
     int32_t head[3] = { 0 };
@@ -133,7 +133,7 @@ static tn_status inspect_tokens(tn_cli *c, const tn_input *in)
     return tn_data_emit(c, "tokens", n, "tokens");
 }
 
-static tn_status inspect_text(tn_cli *c, const tn_inputs *in, const tn_settings *st)
+static tn_status inspect_text(tn_cli *c, const tn_input_files *in, const tn_settings *st)
 {
     tn_status s = TN_OK;
     tn_documents *d = NULL;
@@ -166,11 +166,11 @@ done:
 static tn_status inspect_raw(tn_cli *c, const char *path)
 {
     tn_status s = TN_OK;
-    tn_inputs in = { 0 };
+    tn_input_files in = { 0 };
     tn_settings *st = NULL;
     TN_TRY(tn_prepare_settings(&st));
     for (size_t i = 0; i < c->args.overrides_n; i++) TN_TRY(tn_settings_override(st, c->args.overrides[i]));
-    TN_TRY(tn_inputs_add(&in, path, tn_format_parse(tn_settings_text(st, "format"))));
+    TN_TRY(tn_input_files_add(&in, path, tn_format_parse(tn_settings_text(st, "format"))));
     const tn_data_kind kind = tn_format_kind(in.v[0].format);
     if (kind == TN_KIND_TEXT) {
         for (size_t i = 1; i < in.n; i++)
@@ -183,7 +183,7 @@ static tn_status inspect_raw(tn_cli *c, const char *path)
             TN_TRY(kind == TN_KIND_ARRAYS ? inspect_array(c, &in.v[i]) : inspect_tokens(c, &in.v[i]));
 done:
     tn_settings_free(st);
-    tn_inputs_free(&in);
+    tn_input_files_free(&in);
     return s;
 }
 

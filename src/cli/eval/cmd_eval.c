@@ -199,12 +199,12 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
             "%.640s is trained on samples: --positions, --contexts, --effective and --spectrum need a model of text",
             target);
     if (!s->source.play) TN_RETURN_IF(check_split(s, split));
-    tn_ckpt_seen seen = tn_ckpt_look(checkpoint);
+    tn_ckpt_id seen = tn_ckpt_id_of(checkpoint);
     tn_status st;
     do
         st = is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
                      : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note);
-    while (st == TN_BAD_FILE && tn_ckpt_another(target, "best", checkpoint, &seen));
+    while (st == TN_BAD_FILE && tn_ckpt_replaced(target, "best", checkpoint, &seen));
     TN_RETURN_IF(st);
     tn_session_describe(s, c->err);
     char shown[512]; /* a file's name may have lines of its own */
@@ -239,8 +239,8 @@ tn_status tn_cmd_eval(tn_cli *c)
     if (st == TN_OK) st = find_settings(e.target, run, &arena, &o);
     o.overrides = settings;
     o.weights = e.target;
-    o.looks = e.view == TN_EVAL_SPECTRUM;
-    if (o.looks) settings[o.n++] = "plan.recompute=none"; /* chunks put out nothing for instruments */
+    o.instruments = e.view == TN_EVAL_SPECTRUM;
+    if (o.instruments) settings[o.n++] = "plan.recompute=none"; /* chunks put out nothing for instruments */
     e.split = o.split;
     if (st == TN_OK) st = tn_session_open_with(&o, &s);
     if (st == TN_OK) st = evaluate(&e, &s);

@@ -70,7 +70,7 @@ tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t
                 "memory", "s/step", "s/trial", p->parameters ? "width" : "");
     for (size_t i = 0; i < p->n_sides && s == TN_OK; i++)
         if (tn_side_in(sides, i)) s = probe_side(&k, &h, i, trials);
-    tn_seat_free(&h.seat);
+    tn_context_slot_free(&h.context_slot);
     tn_shared_free(h.shared);
     if (s != TN_OK || c->json) return s;
     tn_campaign_crew(p, k.device, workers, lanes, &crew);

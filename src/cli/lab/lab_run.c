@@ -74,7 +74,7 @@ static tn_status try_sides(const tn_study_plan *p, const char *db, tn_side_set s
                             p->sides[i].name);
         tn_free(x);
     }
-    tn_seat_free(&h.seat);
+    tn_context_slot_free(&h.context_slot);
     tn_shared_free(h.shared);
     return s;
 }

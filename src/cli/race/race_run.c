@@ -242,7 +242,7 @@ static tn_status train_all(tn_race *r, tn_racer *x, tn_session *on)
         tn_race_trial *t = &x->trial[k];
         TN_RETURN_IF(open_racer(r, x, t, on));
         if (k == 0) tn_session_describe(on, r->c->err);
-        if (!tn_model_cuts(on->model) && r->contexts.n)
+        if (!tn_model_reads_sequences(on->model) && r->contexts.n)
             return tn_error(TN_USAGE, "--contexts needs a model of sequences, and %s is trained on samples: remove it",
                             on->model->name);
         const tn_status s = train(r, x, t, on);

@@ -27,12 +27,12 @@ const char *tn_race_loss_text(double loss, double bits, char buf[24])
 /* What says most of an evaluation: the metric beside the loss where there is one. */
 static const char *score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24])
 {
-    const tn_metric_row *r = tn_metric_beside(&l->metrics, l->select);
+    const tn_metric_row *r = tn_metric_second(&l->metrics, l->select);
     double x = r ? tn_scores_get(s, r->name) : NAN;
     if (isnan(x)) r = l->metrics.row[0], x = tn_scores_first(s);
     if (tn_metric_is_nats(r) && r == l->metrics.row[0]) return tn_race_loss_text(x, bits, buf);
     if (isnan(x)) snprintf(buf, 24, "-");
-    else if (tn_metric_is_part(r)) snprintf(buf, 24, "%.2f %%", 100 * x);
+    else if (tn_metric_is_fraction(r)) snprintf(buf, 24, "%.2f %%", 100 * x);
     else snprintf(buf, 24, "%.4g%s%.8s", x, *tn_metric_unit(r) ? " " : "", tn_metric_unit(r));
     return buf;
 }
@@ -88,7 +88,7 @@ static const char *edge_of(const tn_race *r, const tn_racer *x)
 {
     const tn_race_trial *t = tn_race_chosen(x);
     if (!t || isnan(tn_scores_first(&t->last.best))) return "";
-    if (tn_metric_is_part(t->last.select) && tn_scores_get(&t->last.best, t->last.select->name) == 1) return "";
+    if (tn_metric_is_fraction(t->last.select) && tn_scores_get(&t->last.best, t->last.select->name) == 1) return "";
     if (x->chosen + 1 == r->n_rates) return "best at the largest rate tried: try a larger one";
     return x->chosen == 0 ? "best at the smallest rate tried: try a smaller one" : "";
 }

@@ -243,7 +243,7 @@ static tn_status train_in_memory(tn_cli *c, tn_session *on, const tn_run_dir *ru
 {
     tn_status s = train(c, on, run, from, last);
     while (s == TN_MEMORY && !from && last->step == 0) {
-        TN_RETURN_IF(tn_session_halve(on));
+        TN_RETURN_IF(tn_session_halve_batch(on));
         TN_RETURN_IF(tn_run_record(run, on->settings));
         tn_session_describe_halving(on, c->err);
         s = train(c, on, run, from, last);
@@ -277,7 +277,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     else TN_TRY(train_in_memory(c, on, run, from, &last));
     last.bits = on->source.bits;
     last.counts = tn_metric_counts(&on->source);
-    if (test.own) on->source.look(on->source.ctx, keep_own, &test);
+    if (test.own) on->source.report(on->source.ctx, keep_own, &test);
     if (on->source.train_samples > 0)
         last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
     TN_TRY(run_test(c, on, run, &test));

@@ -10,7 +10,7 @@
 
 static tn_status check_readable(const tn_session *on, const char *remedy)
 {
-    if (!on->source.text && tn_model_cuts(on->model))
+    if (!on->source.text && tn_model_reads_sequences(on->model))
         return tn_error(TN_USAGE, "the tokens of the task %s are not text: %s",
                         tn_settings_text(on->settings, "task.name"), remedy);
     if (!on->source.text)

@@ -56,7 +56,7 @@ double tn_bits_of(const tn_progress_report *r) { return tn_score_scale(&r->metri
 static const char *held_text(const tn_progress_report *r, char *buf, size_t bytes)
 {
     const double first = tn_scores_first(&r->last);
-    const tn_metric_row *beside = tn_metric_beside(&r->metrics, r->select);
+    const tn_metric_row *beside = tn_metric_second(&r->metrics, r->select);
     buf[0] = 0;
     if (isnan(first)) return buf;
     size_t n = (size_t)snprintf(buf, bytes, "  held out %.3f", first);

@@ -176,7 +176,7 @@ void tn_compare_outcome(const tn_study *s, const tn_paired *r, double p_adjusted
 {
     static const double PART = 0.005, SHARE = 0.005;
     const tn_metric_row *row = tn_study_metric(s->objectives[0].name);
-    const double usual = row && tn_metric_is_part(row) ? PART : SHARE * (fabs(r->mean_a) + fabs(r->mean_b)) / 2;
+    const double usual = row && tn_metric_is_fraction(row) ? PART : SHARE * (fabs(r->mean_a) + fabs(r->mean_b)) / 2;
     tn_judged v = { .effect = isnan(effect) ? usual : effect, .comparisons = comparisons };
     tn_power sight;
     tn_power_of(r->n, comparisons, &sight);

@@ -27,7 +27,7 @@ static bool better(const tn_study *s, size_t k, double a, double b)
 static bool counts(const tn_study *s, const tn_selection *e, size_t i)
 {
     const tn_metric_row *r = tn_study_metric(s->objectives[0].name);
-    return e->front[i] && !(r && tn_metric_is_part(r) && !(e->trial[i]->y[0] > 0));
+    return e->front[i] && !(r && tn_metric_is_fraction(r) && !(e->trial[i]->y[0] > 0));
 }
 
 static bool is_dominated(const tn_study *s, const tn_selection *e, size_t i)

@@ -52,7 +52,7 @@ static tn_status read_value(const tn_study_reader *r, const tn_yaml *v, const tn
     if (v->kind != TN_YAML_TEXT || !v->text[0] || *end || !isfinite(x))
         return TN__STUDY_FAIL(r, v, "published: %s: \"%.60s\" is not a number", v->key, v->text);
     const tn_metric_row *row = tn_study_metric(o->name);
-    if (row && tn_metric_is_part(row) && (x < 0 || x > 1))
+    if (row && tn_metric_is_fraction(row) && (x < 0 || x > 1))
         return TN__STUDY_FAIL(r, v, "published: %s: %s is outside 0..1: write 0.9667, not 96.67", o->name, v->text);
     *out = x;
     return TN_OK;

@@ -362,7 +362,7 @@ static void what_is_probed(void **state)
     assert_true(fabs((double)p.parameters - 2e4) <= 0.03 * 2e4 && p.steps == 12 && p.tokens == 12 * 2 * 16);
     assert_non_null(strstr(p.width.text, "ffn="));
     assert_true(p.step_s > 0 && p.seconds > 12 * p.step_s && p.memory_bytes > 2e4 * 16);
-    tn_seat_free(&h.seat);
+    tn_context_slot_free(&h.context_slot);
     tn_study_world_end(&w, true);
 }
 

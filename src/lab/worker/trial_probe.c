@@ -10,7 +10,7 @@ enum { PROBED_BATCHES = 2 };
 
 static double batches_of(const tn_session *on, tn_data_split split)
 {
-    if (on->source.waits) return 0;
+    if (on->source.on_policy) return 0;
     const double each = on->source.epoch_batches ? (double)on->batch : (double)(on->batch * on->length);
     return ceil((double)tn_session_count(on, split) / each);
 }
@@ -89,7 +89,7 @@ tn_status tn_trial_probe_side(tn_trial_host *h, const tn_claim *c, const double 
     const double batches =
         evaluated(&on, tn_settings_int(on.settings, "train.eval_every"),
                   tn_settings_int(on.settings, "train.eval_batches"), p.steps, c->kind == TN_TRIAL_COMPARE);
-    tn_status s = on.source.waits ? TN_OK : time_it(&on, seconds, &p.step_s, &eval_s);
+    tn_status s = on.source.on_policy ? TN_OK : time_it(&on, seconds, &p.step_s, &eval_s);
     p.seconds = (double)p.steps * p.step_s + batches * eval_s;
     tn_session_close(&on);
     if (s == TN_OK) *out = p;

@@ -24,7 +24,7 @@ typedef struct trial {
     const tn_study_side *side;
     uint64_t seed;
     tn_session on;
-    tn_keeper keeper; /* of the trial's own state, in its checkpoints */
+    tn_ckpt_extra keeper; /* of the trial's own state, in its checkpoints */
     tn_trial_log log;
     tn_run_dir run;
     char dir[TN_PATH_BYTES];
@@ -89,7 +89,8 @@ static tn_status set_rungs(trial *t)
         every = source->epoch_batches / tn_settings_int(st, "train.accumulate");
         if (every < 1) every = 1;
     }
-    if (source->looks) every = (tn_settings_int(st, "train.steps") + source->looks - 1) / source->looks;
+    if (source->evaluations)
+        every = (tn_settings_int(st, "train.steps") + source->evaluations - 1) / source->evaluations;
     if (every && !is_set(st, "train.eval_every")) {
         snprintf(text, sizeof text, "%lld", (long long)every);
         TN_RETURN_IF(tn_settings_set(st, "train.eval_every", text, "study"));
@@ -140,7 +141,7 @@ static tn_status open_session(trial *t, const double *x)
                                        .n = n,
                                        .needs_data = true,
                                        .shared = t->h->shared,
-                                       .seat = &t->h->seat,
+                                       .context_slot = &t->h->context_slot,
                                        .parameters = wanted,
                                        .width = t->h->plan->width };
         s = tn_session_open_with(&o, &t->on);
@@ -194,7 +195,7 @@ static void keep_metric(void *to, const char *name, double value, const char *un
 
 static void look(trial *t)
 {
-    if (t->on.source.look) t->on.source.look(t->on.source.ctx, keep_metric, t);
+    if (t->on.source.report) t->on.source.report(t->on.source.ctx, keep_metric, t);
     (void)tn_trainer_instruments(t->on.trainer, keep_metric, NULL, t);
 }
 
@@ -249,8 +250,8 @@ static void report(void *ctx, const tn_progress_report *r)
     trial *t = ctx;
     const tn_study_plan *p = t->h->plan;
     t->log.step = r->step;
-    const bool rung =
-        r->evaluated || (t->on.source.waits && t->look_every && (r->step % t->look_every == 0 || r->step == r->steps));
+    const bool rung = r->evaluated || (t->on.source.on_policy && t->look_every &&
+                                       (r->step % t->look_every == 0 || r->step == r->steps));
     t->working_s = r->working_s;
     t->log.tokens_per_s = r->tokens_per_s;
     if (p->n_rules) {
@@ -276,11 +277,11 @@ static bool interrupted(void *ctx)
     return t->h->interrupted && t->h->interrupted(t->h->ctx);
 }
 
-static void ran(void *ctx, tn_ran what, tn_bound *b, double seconds)
+static void ran(void *ctx, tn_trainer_event what, tn_bound *b, double seconds)
 {
     trial *t = ctx;
     tn_costs_add(&t->log.costs, what, b);
-    if (what == TN_RAN_EVAL) t->log.eval_s += seconds;
+    if (what == TN_EVENT_EVAL) t->log.eval_s += seconds;
 }
 
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
@@ -377,7 +378,7 @@ static tn_status train(trial *t)
     const tn_training job = { .trainer = t->on.trainer,
                               .settings = t->on.settings,
                               .source = &t->on.source,
-                              .keeper = &t->keeper,
+                              .extra = &t->keeper,
                               .undiagnosed = true, /* a trial that goes wrong has failed */
                               .dir = t->dir,
                               .batch = t->on.batch,
@@ -485,7 +486,7 @@ static tn_status open_trial(trial *t, const double *x)
     TN_RETURN_IF(open_session(t, x));
     TN_RETURN_IF(tn_trial_log_open(t->h->plan, t->on.settings, t->on.model, &t->on.source, t->on.batch, &t->log));
     t->log.memory_bytes = (double)tn_trainer_memory(t->on.trainer).total;
-    t->keeper = (tn_keeper){ .name = "trial", .ctx = t, .save = save_own, .load = load_own };
+    t->keeper = (tn_ckpt_extra){ .name = "trial", .ctx = t, .save = save_own, .load = load_own };
     return TN_OK;
 }
 

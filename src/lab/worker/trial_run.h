@@ -15,10 +15,10 @@ typedef struct tn_trial_host {
     tn_lab *lab;
     int64_t study;
     const tn_study_plan *plan;
-    const char *runs;         /* folder */
-    tn_shared *shared;        /* samples and plans, of all lanes; NULL: each session makes its own */
-    tn_seat seat;             /* of this one */
-    int64_t first_parameters; /* of the first side, where `parameters: first` asks; 0: not counted yet */
+    const char *runs;             /* folder */
+    tn_shared *shared;            /* samples and plans, of all lanes; NULL: each session makes its own */
+    tn_context_slot context_slot; /* of this one */
+    int64_t first_parameters;     /* of the first side, where `parameters: first` asks; 0: not counted yet */
     void *ctx;
     bool (*interrupted)(void *ctx); /* asked between steps, or NULL: true puts the trial back with a checkpoint */
 } tn_trial_host;

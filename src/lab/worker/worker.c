@@ -142,13 +142,14 @@ static tn_status open_lane(worker *w, lane *l, size_t dims)
     l->w = w;
     l->x = tn_arena_alloc(&w->arena, sizeof *l->x * dims);
     if (!l->x) return TN_MEMORY;
-    l->host = (tn_trial_host){ .study = w->study->id,
-                               .plan = &w->plan,
-                               .runs = w->runs,
-                               .shared = w->shared,
-                               .seat = { .among = true }, /* also alone: the table is the same with any number */
-                               .ctx = l,
-                               .interrupted = asked_to_stop };
+    l->host =
+        (tn_trial_host){ .study = w->study->id,
+                         .plan = &w->plan,
+                         .runs = w->runs,
+                         .shared = w->shared,
+                         .context_slot = { .shared = true }, /* also alone: the table is the same with any number */
+                         .ctx = l,
+                         .interrupted = asked_to_stop };
     TN_RETURN_IF(tn_lab_open(w->o->db, true, &l->host.lab));
     return tn_lab_join(l->host.lab, &l->id);
 }
@@ -186,7 +187,7 @@ static void close_worker(worker *w)
     for (int i = 0; i < w->n; i++) {
         lane *l = &w->lane[i];
         if (l->id) (void)tn_lab_leave(l->host.lab, l->id);
-        tn_seat_free(&l->host.seat);
+        tn_context_slot_free(&l->host.context_slot);
         tn_lab_close(l->host.lab);
     }
     tn_shared_free(w->shared);

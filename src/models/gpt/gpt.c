@@ -27,19 +27,18 @@ static const tn_setting settings[] = {
     TN_SETTING_AUTO_INT("kv_heads", "auto", TN_RANGE(1, 1024), "", "key and value heads (auto: heads)"),
     TN_SETTING_AUTO_INT("ffn", "auto", TN_RANGE(1, 1e6), "", "inner width (auto: 4 dim, or 8/3 dim for llama)"),
     TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "",
-                        "tokens of the vocabulary (auto: the data's, 50257 without data)"),
-    TN_SETTING_BOOL("tied", "true", "the head is the embedding (false: a matrix of its own)"),
+                        "size of the vocabulary (auto: the data's, 50257 without data)"),
+    TN_SETTING_BOOL("tied", "true", "tie the head to the embedding (false: a matrix of its own)"),
     TN_SETTING_BOOL("qkv_bias", "false", "biases on queries, keys and values (llama; gpt2 always has them)"),
     TN_SETTING_INT("conv", "0", TN_RANGE(0, 8), "tokens",
                    "taps of a causal convolution on queries, keys and values, channel by channel (0: none)"),
-    TN_SETTING_CHOICE("conv_act", "none", "none|silu", "what follows that convolution"),
-    TN_SETTING_CHOICE("gate", "none", "none|silu", "silu: what attention reads is multiplied by silu(w_z u)"),
-    TN_SETTING_FLOAT("norm_eps", "0", TN_RANGE_HI_OPEN(0, 1), "",
-                     "added under the root of norms (0: 1e-6, or 1e-5 for gpt2)"),
-    TN_SETTING_FLOAT("rope_base", "10000", TN_RANGE_ABOVE(1), "", "slowest rotation (llama)"),
-    TN_SETTING_CHOICE("rope_pairs", "half", "half|interleaved",
-                      "numbers that turn together: j and j+D/2, or 2j and 2j+1 (llama)"),
-    TN_SETTING_FLOAT("rope_stretch", "0", TN_RANGE_MIN(0), "", "divides slow rotations, as Llama 3 does (0: none)"),
+    TN_SETTING_CHOICE("conv_act", "none", "none|silu", "activation after that convolution"),
+    TN_SETTING_CHOICE("gate", "none", "none|silu", "silu: attention's output is multiplied by silu(w_z u)"),
+    TN_SETTING_FLOAT("norm_eps", "0", TN_RANGE_HI_OPEN(0, 1), "", "epsilon of norms (0: 1e-6, or 1e-5 for gpt2)"),
+    TN_SETTING_FLOAT("rope_base", "10000", TN_RANGE_ABOVE(1), "", "base of the rotary frequencies (llama)"),
+    TN_SETTING_CHOICE("rope_pairs", "half", "half|interleaved", "rotary pairs: j and j+D/2, or 2j and 2j+1 (llama)"),
+    TN_SETTING_FLOAT("rope_stretch", "0", TN_RANGE_MIN(0), "",
+                     "divides low rotary frequencies, as Llama 3 does (0: none)"),
     TN_SETTING_FLOAT("rope_stretch_context", "8192", TN_RANGE_MIN(1), "tokens", "context before the stretch"),
 };
 
@@ -110,7 +109,7 @@ static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_confi
                               c->llama ? ", and dim/heads even for rotary positions" : "");
     if (c->llama && c->dim / c->heads > 1024)
         return tn_model_error(
-            "dim=%lld with heads=%lld makes heads of %lld, rotary positions take 1024: use more heads",
+            "dim=%lld with heads=%lld makes heads of %lld, and rotary positions take at most 1024: use more heads",
             (long long)c->dim, (long long)c->heads, (long long)(c->dim / c->heads));
     if (c->heads % c->kv_heads)
         return tn_model_error("heads=%lld must be a multiple of kv_heads=%lld", (long long)c->heads,

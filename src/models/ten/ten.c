@@ -74,20 +74,20 @@ static tn_status check_batch(const ten_config *c, const tn_batch *b)
     if (c->tbptt && b->length > c->tbptt && b->length % c->tbptt)
         return tn_model_error("tbptt=%lld must divide the %lld tokens of a sequence", (long long)c->tbptt, T);
     if (c->n_scales && tn_in(b, "reset").id)
-        return tn_model_error("hten layers know no document starts: use hten=off here");
+        return tn_model_error("hten does not support document boundaries: use hten=off");
     const bool carries = c->n_scales && b->carry;
     if (carries && ((b->length != 1 && !b->chunk) || c->rotate || strchr(c->pattern, 'W')))
-        return tn_model_error(
-            "hten layers carry on token by token, and without W or rotate: use pieces of one token, or hten=off");
+        return tn_model_error("hten decodes token by token, without W or rotate: use pieces of one token, or hten=off");
     for (int i = 0; carries && b->chunk && i < c->n_scales; i++)
         if (b->chunk % c->scale[i])
-            return tn_model_error("chunks of %lld tokens do not hold whole averages of %lld: use a multiple",
+            return tn_model_error("chunks of %lld tokens are not a multiple of the scale %lld: use a multiple",
                                   (long long)b->chunk, (long long)c->scale[i]);
     if (carries && c->energy > 0 && b->chunk && b->length != b->chunk)
         return tn_model_error("hten with energy=%g takes chunks of one length: %lld does not divide the sequence",
                               (double)c->energy, (long long)b->chunk);
     if (c->tbptt && b->chunk)
-        return tn_model_error("tbptt cuts the gradient that chunks carry on: use tbptt=0, or sequences in one piece");
+        return tn_model_error(
+            "tbptt cannot be combined with plan.recompute=chunk: use tbptt=0, or plan.recompute=none");
     return TN_OK;
 }
 

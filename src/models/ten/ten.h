@@ -6,7 +6,7 @@
 #define TN_MODELS_TEN_TEN_H
 
 #include "models/blocks.h"
-#include "models/carry.h"
+#include "models/decode_cache.h"
 
 enum { TEN_SCALES = 8 };
 
@@ -117,12 +117,12 @@ tn_init ten_init_blocks(void);                /* I + 0.01 N(0,1)/sqrt(k) */
 tn_init ten_init_identity(void);
 tn_init ten_init_sinusoids(void); /* position table */
 
-/* Instruments (ten_instruments.c). Where ten_looks, a layer puts out the decay of its states, log|lambda| (n) as the mean over
+/* Instruments (ten_instruments.c). Where ten_is_instrumented, a layer puts out the decay of its states, log|lambda| (n) as the mean over
  * tokens, and of its states (B,T,2K), or those after the last token, the mean square after the last token. */
-bool ten_looks(const ten_net *n, const tn_batch *b);
-void ten_look(ten_net *n, char kind, tn_ref decay, tn_ref states);
-tn_ref ten_look_mean(tn_graph *g, tn_ref x);                 /* (B,T,n) -> (n) f32; (n) stays */
-tn_ref ten_look_gated(tn_graph *g, tn_ref gates, tn_ref nu); /* the decay by gates [r | i] (B,T,2K) and nu (K) */
+bool ten_is_instrumented(const ten_net *n, const tn_batch *b);
+void ten_put_instruments(ten_net *n, char kind, tn_ref decay, tn_ref states);
+tn_ref ten_time_mean(tn_graph *g, tn_ref x);                  /* (B,T,n) -> (n) f32; (n) stays */
+tn_ref ten_gated_decay(tn_graph *g, tn_ref gates, tn_ref nu); /* the decay by gates [r | i] (B,T,2K) and nu (K) */
 void ten_instruments(const tn_settings *st, const tn_instruments *in);
 extern const tn_view_row ten_views[1];
 

@@ -22,9 +22,9 @@ static const tn_setting settings[] = {
                         "rows and columns of an O layer's state (auto: dim/heads)"),
     TN_SETTING_AUTO_INT("ffn", "auto", TN_RANGE(1, 1e6), "", "inner width (auto: 5/2 dim for swiglu, else 4 dim)"),
     TN_SETTING_INT("chunk", "64", TN_RANGE(1, 4096), "tokens", "block of the O layers' evaluation; changes no result"),
-    TN_SETTING_INT("window", "256", TN_RANGE(1, 1e9), "tokens", "tokens a token of a W layer sees"),
+    TN_SETTING_INT("window", "256", TN_RANGE(1, 1e9), "tokens", "attention window of W layers"),
     TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "",
-                        "tokens of the vocabulary (auto: the data's, 50257 without data)"),
+                        "size of the vocabulary (auto: the data's, 50257 without data)"),
     TN_SETTING_CHOICE("norm", "pre", "pre|post", "normalise before a branch, or after its sum"),
     TN_SETTING_CHOICE("norm_kind", "rms", "rms|layer", "rms, or layer norm with gain and offset"),
     TN_SETTING_CHOICE("act", "swiglu", "swiglu|silu|gelu_tanh", "feed-forward network; the last two have biases"),
@@ -38,29 +38,28 @@ static const tn_setting settings[] = {
     TN_SETTING_FLOAT("energy", "0", TN_RANGE(0, 1e6), "",
                      "adds this times the mean |c|^2 of D and E layers to the loss"),
     TN_SETTING_INT("tbptt", "0", TN_RANGE(0, 1e9), "tokens",
-                   "E layers cut the gradient every so many tokens (0: exact)"),
+                   "E layers truncate the gradient every so many tokens (0: exact)"),
 
     TN_SETTING_INT("conv", "4", TN_RANGE(0, 8), "tokens",
                    "taps of the short causal convolution of D, O and E layers (0: none)"),
-    TN_SETTING_BOOL("skip", "true", "D, O, E: what is written is added to what is read, with a learned factor"),
+    TN_SETTING_BOOL("skip", "true", "D, O, E: skip connection around the recurrence, with a learned factor"),
     TN_SETTING_CHOICE("gate", "silu", "none|sigmoid|silu",
                       "D, O, E: silu branch before the output matrix, or sigmoid on its output"),
     TN_SETTING_CHOICE("omega", "learned", "learned|fixed|zero",
                       "D, E: phases of the eigenvalues (zero: they are real)"),
     TN_SETTING_FLOAT("ring_min", "0.9", TN_RANGE_OPEN(0, 1), "",
-                     "smallest |lambda| at first, of D layers (gate open) and of E layers with spectrum=ring"),
+                     "smallest initial |lambda| of D layers (gate open) and of E layers with spectrum=ring"),
     TN_SETTING_FLOAT("ring_max", "0.999", TN_RANGE_OPEN(0, 1), "", "... and the largest"),
 
-    TN_SETTING_CHOICE(
-        "rotate", "false", "false|true|learned|token",
-        "O: keys and queries turn with the position, at fixed or learned speeds, or as far as each token says"),
-    TN_SETTING_CHOICE("rotate_pairs", "all", "all|half", "O: how many of a head's pairs turn"),
+    TN_SETTING_CHOICE("rotate", "false", "false|true|learned|token",
+                      "O: keys and queries rotate with the position, at fixed, learned or token-dependent speeds"),
+    TN_SETTING_CHOICE("rotate_pairs", "all", "all|half", "O: how many of a head's pairs rotate"),
     TN_SETTING_CHOICE(
         "write", "sigmoid", "sigmoid|normed|decay|delta",
         "O: strength of writing, a gate, the gate times sqrt(1-rho^2), or 1-rho; delta: the gate, on what is missing"),
-    TN_SETTING_CHOICE("forget", "token", "token|fixed", "O: decay by the token, or one number per head"),
-    TN_SETTING_BOOL("qk_norm", "false", "O: keys and queries have length 1"),
-    TN_SETTING_CHOICE("conv_act", "silu", "none|silu", "O: what follows the convolution"),
+    TN_SETTING_CHOICE("forget", "token", "token|fixed", "O: decay by token, or one number per head"),
+    TN_SETTING_BOOL("qk_norm", "false", "O: normalise keys and queries to length 1"),
+    TN_SETTING_CHOICE("conv_act", "silu", "none|silu", "O: activation after the convolution"),
 
     TN_SETTING_BOOL("beta_complex", "true", "E: the input drives real and imaginary parts"),
     TN_SETTING_CHOICE("readout", "re+im", "re|re+im", "E: parts of the state that are read"),
@@ -75,9 +74,10 @@ static const tn_setting settings[] = {
     TN_SETTING_CHOICE(
         "gamma_norm", "true", "false|true|free",
         "E: the input is scaled by sqrt(1-rho^2) and a learned factor; free: by a factor that starts as that root"),
-    TN_SETTING_CHOICE("spectrum", "log", "log|ring|uniform",
-                      "E: first moduli, by log-uniform time constants 4 to 4096, uniform on a ring, or alpha uniform"),
-    TN_SETTING_FLOAT("alpha_min", "-3", TN_RANGE_ANY, "", "E: first alpha of spectrum=uniform, from"),
+    TN_SETTING_CHOICE(
+        "spectrum", "log", "log|ring|uniform",
+        "E: initial moduli, by log-uniform time constants 4 to 4096, uniform on a ring, or alpha uniform"),
+    TN_SETTING_FLOAT("alpha_min", "-3", TN_RANGE_ANY, "", "E: initial alpha of spectrum=uniform, from"),
     TN_SETTING_FLOAT("alpha_max", "-0.1", TN_RANGE_ANY, "", "E: to"),
     TN_SETTING_INT("n_cells", "1", TN_RANGE(1, 64), "", "E: cells whose outputs are averaged"),
 };
@@ -97,7 +97,7 @@ static const tn_setting settings[] = {
 static const tn_preset presets[] = {
     { "ten_tiny", "a network that trains in a minute on two cores",
       VALUES("dim=64", "layers=2", "heads=2", "train.context=128") },
-    { "recall", "outer-product layers only: for work that looks things up", VALUES("pattern=O") },
+    { "recall", "outer-product layers only, for associative recall", VALUES("pattern=O") },
     { "ten_hybrid", "outer-product layers and one window attention in four", VALUES("pattern=OOOW") },
     { "ten_static", "eigenstates with fixed eigenvalues, convolution, skip and silu branch",
       VALUES("pattern=E", "gamma_norm=free") },
@@ -208,7 +208,7 @@ static tn_status read_scales(const tn_settings *st, ten_config *c)
         if (end == p || v < 1 || v > 65536 || (*end && *end != ',') || c->n_scales == TEN_SCALES)
             return tn_model_error("hten=%.40s: off, or at most %d scales such as 1,2,4", text, TEN_SCALES);
         for (int i = 0; i < c->n_scales; i++)
-            if (c->scale[i] == v) return tn_model_error("hten=%.40s: scale %ld stands there twice", text, v);
+            if (c->scale[i] == v) return tn_model_error("hten=%.40s: scale %ld appears twice", text, v);
         c->scale[c->n_scales++] = v;
         if (!*end) return TN_OK;
         p = end;
@@ -219,26 +219,26 @@ static tn_status check(const ten_config *c)
 {
     const long long d = c->dim, heads = c->heads, k = c->k;
     if (!c->pattern[0] || strspn(c->pattern, "DOEW") != strlen(c->pattern))
-        return tn_model_error("pattern=%.40s: a word of D, O, E and W, such as DO or OOOW", c->pattern);
+        return tn_model_error("pattern=%.40s: use the letters D, O, E and W, such as DO or OOOW", c->pattern);
     if (c->head_dim < 1) return tn_model_error("heads=%lld is more than dim=%lld", heads, d);
     if (strchr(c->pattern, 'W') && (c->dim % c->heads || c->dim / c->heads % 2))
-        return tn_model_error("W layers take a dim (%lld) that is heads (%lld) times an even number", d, heads);
+        return tn_model_error("W layers need a dim (%lld) that is heads (%lld) times an even number", d, heads);
     if (c->rotate && c->head_dim % (c->rotate_half ? 4 : 2))
-        return tn_model_error("rotating takes a head_dim that %d divides, it is %lld", c->rotate_half ? 4 : 2,
+        return tn_model_error("rotate needs a head_dim divisible by %d, it is %lld", c->rotate_half ? 4 : 2,
                               (long long)c->head_dim);
     if (c->ring_min >= c->ring_max)
         return tn_model_error("ring_min=%g must be below ring_max=%g", (double)c->ring_min, (double)c->ring_max);
     if (c->write == TEN_WRITE_DELTA && !c->qk_norm)
-        return tn_model_error("write=delta takes keys of length 1: set qk_norm=true too");
+        return tn_model_error("write=delta needs normalised keys: set qk_norm=true");
     if (c->select == TEN_SELECT_BOUNDED && c->omega == TEN_OMEGA_ZERO)
-        return tn_model_error("select=bounded moves phases, omega=zero has none: use select=none or rg");
+        return tn_model_error("select=bounded changes phases, omega=zero has none: use select=none or rg");
     if (c->resonance == TEN_RESONANCE_BLOCKS && c->k % c->heads)
-        return tn_model_error("resonance=blockdiag takes a k (%lld) that heads=%lld divides", k, heads);
+        return tn_model_error("resonance=blockdiag needs a k (%lld) divisible by heads=%lld", k, heads);
     if (c->rho_min >= c->rho_max)
         return tn_model_error("rho_min=%g must be below rho_max=%g", (double)c->rho_min, (double)c->rho_max);
     if (c->tbptt && strspn(c->pattern, "E") != strlen(c->pattern))
         return tn_model_error("tbptt is for E layers only: use pattern=E");
-    if (c->xmem && c->n_scales) return tn_model_error("xmem=true and hten=... do not go together: switch one off");
+    if (c->xmem && c->n_scales) return tn_model_error("xmem=true and hten=... cannot be combined: switch one off");
     return TN_OK;
 }
 

@@ -10,7 +10,7 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
     tn_graph *g = n->g;
     const ten_config *c = n->c;
     const int64_t d = c->dim, K = c->k, parts = c->gate == TEN_GATE_SILU ? 2 : 1;
-    const tn_ref state = tn_carry_state(g, b, "state", tn_shape(b->batch, 2 * K));
+    const tn_ref state = tn_decode_cache_state(g, b, "state", tn_shape(b->batch, 2 * K));
     tn_ref after = TN_NONE;
     const tn_ref xz = tn_linear(g, u, tn_param(g, "w_in", tn_shape(parts * 2 * K, d), tn_normal(0.02f)));
     const tn_ref x = tn_block_conv(g, tn_slice(g, xz, -1, 0, 2 * K), c->conv, b);
@@ -19,9 +19,9 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
     const tn_ref nu = tn_param(g, "nu", tn_shape(K), ten_init_nu(c), .lr = c->spectrum_lr);
     const tn_ref states = tn_scan_gated(g, x, ri, nu, ten_phase(n, K, ten_init_omega()), .reset = tn_in(b, "reset"),
                                         .state = state, .final = b->carry ? &after : NULL);
-    tn_carry_keep(g, b, state, after);
+    tn_decode_cache_store(g, b, state, after);
     ten_note_energy(n, states);
-    if (ten_looks(n, b)) ten_look(n, 'D', ten_look_gated(g, ri, nu), states);
+    if (ten_is_instrumented(n, b)) ten_put_instruments(n, 'D', ten_gated_decay(g, ri, nu), states);
     return ten_read_out(n, u,
                         &(ten_read){ .c = states,
                                      .x = x,

@@ -122,13 +122,13 @@ static tn_ref cut_scan(ten_net *n, tn_ref x, const spectrum *s, tn_ref c, const 
 static tn_ref states(ten_net *n, tn_ref x, const spectrum *s, const tn_batch *b, int64_t K)
 {
     tn_graph *g = n->g;
-    const tn_ref state = tn_carry_state(g, b, "state", tn_shape(b->batch, 2 * K));
+    const tn_ref state = tn_decode_cache_state(g, b, "state", tn_shape(b->batch, 2 * K));
     tn_ref after = TN_NONE, *last = b->carry ? &after : NULL;
     const tn_ref c = s->gates.id ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state,
                                                  .reset = tn_in(b, "reset"), .final = last)
                                  : tn_scan(g, x, s->rho, s->omega, .gamma = s->gamma, .state = state,
                                            .reset = tn_in(b, "reset"), .final = last);
-    tn_carry_keep(g, b, state, after);
+    tn_decode_cache_store(g, b, state, after);
     const bool cut = n->c->tbptt && tn_graph_get_options(g)->training && b->length > n->c->tbptt;
     return cut ? cut_scan(n, x, s, c, b) : c;
 }
@@ -160,8 +160,9 @@ tn_ref ten_e_layer(ten_net *n, tn_ref u, const tn_batch *b)
     const tn_ref c = states(n, x, &s, b, K);
     const tn_ref resonance = ten_resonance_param(n);
     ten_note_energy(n, c);
-    if (ten_looks(n, b))
-        ten_look(n, 'E', s.gates.id ? ten_look_gated(g, s.gates, s.nu) : ten_look_mean(g, tn_log(g, s.rho)), c);
+    if (ten_is_instrumented(n, b))
+        ten_put_instruments(n, 'E', s.gates.id ? ten_gated_decay(g, s.gates, s.nu) : ten_time_mean(g, tn_log(g, s.rho)),
+                            c);
     n->memory = c;
     n->memory_resonance = resonance;
     tn_ref y = n->c->skip ? tn_add(g, c, tn_mul(g, x, tn_param(g, "skip", tn_shape(2 * K), tn_ones))) : c;

@@ -10,7 +10,7 @@
 
 /* --- in the graph --------------------------------------------------------------------------------------------------- */
 
-bool ten_looks(const ten_net *n, const tn_batch *b) { return tn_graph_get_options(n->g)->look && !b->carry; }
+bool ten_is_instrumented(const ten_net *n, const tn_batch *b) { return tn_graph_get_options(n->g)->look && !b->carry; }
 
 /* "layer3.D", or "layer3.scale4.D" */
 static void name_layer(char *name, size_t bytes, int64_t layer, int64_t scale, char kind)
@@ -30,18 +30,18 @@ static void put_out(ten_net *n, char kind, const char *what, tn_ref x)
 
 static tn_ref as_f32(tn_graph *g, tn_ref x) { return tn_ref_dtype(g, x) == TN_F32 ? x : tn_cast(g, x, TN_F32); }
 
-tn_ref ten_look_mean(tn_graph *g, tn_ref x)
+tn_ref ten_time_mean(tn_graph *g, tn_ref x)
 {
     x = as_f32(g, x);
     return tn_ref_dims(g, x).rank == 3 ? tn_mean(g, tn_mean(g, x, 0), 0) : x;
 }
 
-tn_ref ten_look_gated(tn_graph *g, tn_ref gates, tn_ref nu)
+tn_ref ten_gated_decay(tn_graph *g, tn_ref gates, tn_ref nu)
 {
-    return tn_scale(g, tn_mul(g, ten_look_mean(g, tn_part(g, gates, 0, 2)), tn_softplus(g, as_f32(g, nu))), -8);
+    return tn_scale(g, tn_mul(g, ten_time_mean(g, tn_part(g, gates, 0, 2)), tn_softplus(g, as_f32(g, nu))), -8);
 }
 
-void ten_look(ten_net *n, char kind, tn_ref decay, tn_ref states)
+void ten_put_instruments(ten_net *n, char kind, tn_ref decay, tn_ref states)
 {
     tn_graph *g = n->g;
     if (tn_ref_dims(g, states).rank == 3) states = tn_slice(g, states, 1, tn_ref_dim(g, states, 1) - 1, 1);

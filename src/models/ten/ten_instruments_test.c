@@ -54,7 +54,7 @@ static const tn_histogram *spread_of(const said *s, const char *name)
     return NULL;
 }
 
-static rig open_rig(const char *pattern, const char *more, bool look)
+static rig open_rig(const char *pattern, const char *more, bool instruments)
 {
     const char *const set[] = { pattern,    "layers=1",         "dim=8",     "k=6", "heads=2",
                                 "vocab=11", "train.context=12", "threads=1", more };
@@ -62,7 +62,8 @@ static rig open_rig(const char *pattern, const char *more, bool look)
     const tn_model *model;
     assert_ok(tn_settings_resolve("ten", set, sizeof set / sizeof *set, &r.settings, &model));
     assert_ok(tn_trainer_new(
-        &(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T, .look = look },
+        &(tn_trainer_options){
+            .model = model, .settings = r.settings, .batch = B, .length = T, .instruments = instruments },
         &r.trainer));
     for (int i = 0; i < B * T; i++) {
         ((int32_t *)tn_trainer_input(r.trainer, "tokens"))[i] = i * 7 % V;
@@ -89,7 +90,7 @@ static void evaluate(rig *r, said *s)
     float loss;
     *s = (said){ 0 };
     assert_ok(tn_trainer_eval(r->trainer, &loss));
-    tn_trainer_keep_look(r->trainer);
+    tn_trainer_keep_outputs(r->trainer);
     tn_trainer_instruments(r->trainer, take, take_spread, s);
 }
 

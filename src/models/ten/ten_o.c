@@ -58,9 +58,9 @@ static tn_ref recur(ten_net *n, tn_ref u, tn_ref qkv, const tn_batch *b)
     tn_graph *g = n->g;
     const int64_t H = n->c->heads, N = n->c->head_dim;
     const tn_ref turns = ten_turns(n, u, b), ab = decide(n, u);
-    const bool looks = ten_looks(n, b);
-    tn_ref after = TN_NONE, *last = b->carry || looks ? &after : NULL;
-    ten_written x = { .state = tn_carry_state(g, b, "state", tn_shape(b->batch, H, N, N)),
+    const bool instrumented = ten_is_instrumented(n, b);
+    tn_ref after = TN_NONE, *last = b->carry || instrumented ? &after : NULL;
+    ten_written x = { .state = tn_decode_cache_state(g, b, "state", tn_shape(b->batch, H, N, N)),
                       .v = tn_slice(g, qkv, 2, 2 * H, H) };
     x.q = prepared(n, tn_slice(g, qkv, 2, 0, H), turns, b);
     x.k = prepared(n, tn_slice(g, qkv, 2, H, H), turns, b);
@@ -68,9 +68,10 @@ static tn_ref recur(ten_net *n, tn_ref u, tn_ref qkv, const tn_batch *b)
     x.write = strength(n, ab, x.alpha);
     if (n->c->write == TEN_WRITE_DELTA) x.k = tn_scale(g, x.k, 1.f / sqrtf((float)N));
     const tn_ref o = n->c->write == TEN_WRITE_DELTA ? ten_delta(n, &x, b, last) : add_up(n, &x, b, last);
-    tn_carry_keep(g, b, x.state, after);
+    tn_decode_cache_store(g, b, x.state, after);
     /* a second alpha, so that the first has one reader and can be made inside the recurrence */
-    if (looks) ten_look(n, 'O', ten_look_mean(g, n->c->forget_fixed ? x.alpha : log_decay(n, ab, b)), after);
+    if (instrumented)
+        ten_put_instruments(n, 'O', ten_time_mean(g, n->c->forget_fixed ? x.alpha : log_decay(n, ab, b)), after);
     return o;
 }
 

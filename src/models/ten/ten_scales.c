@@ -10,7 +10,7 @@ static tn_ref at_scale(ten_net *n, tn_ref x, const tn_batch *b, char kind, int64
 {
     tn_graph *g = n->g;
     const int64_t B = b->batch, T = b->length, m = T < s ? 1 : T / s, d = n->c->dim;
-    const tn_ref held = tn_carry_state(g, b, "held", tn_shape(B, 1, d));
+    const tn_ref held = tn_decode_cache_state(g, b, "held", tn_shape(B, 1, d));
     tn_batch few = *b;
     few.length = m;
     if (T < s) {
@@ -23,7 +23,7 @@ static tn_ref at_scale(ten_net *n, tn_ref x, const tn_batch *b, char kind, int64
     const tn_ref known[] = { held.id ? held : tn_fill(g, tn_shape(B, 1, d), TN_F32, 0), y };
     const tn_ref apart = tn_reshape(g, tn_concat(g, known, 2, 1), tn_shape(B, m + 1, 1, d));
     const tn_ref repeated = tn_add(g, tn_fill(g, tn_shape(B, m + 1, s, d), TN_F32, 0), apart);
-    tn_carry_keep(g, b, held, tn_slice(g, y, 1, m - 1, 1));
+    tn_decode_cache_store(g, b, held, tn_slice(g, y, 1, m - 1, 1));
     return tn_slice(g, tn_reshape(g, repeated, tn_shape(B, (m + 1) * s, d)), 1, 1, T);
 }
 
@@ -33,9 +33,9 @@ static tn_ref at_scale_step(ten_net *n, tn_ref x, const tn_batch *b, char kind, 
 {
     tn_graph *g = n->g;
     const int64_t B = b->batch, d = n->c->dim;
-    const tn_ref count = tn_carry_state(g, b, "count", tn_shape(B, 1)),
-                 sum = tn_carry_state(g, b, "sum", tn_shape(B, 1, d));
-    const tn_ref held = tn_carry_state(g, b, "held", tn_shape(B, 1, d));
+    const tn_ref count = tn_decode_cache_state(g, b, "count", tn_shape(B, 1)),
+                 sum = tn_decode_cache_state(g, b, "sum", tn_shape(B, 1, d));
+    const tn_ref held = tn_decode_cache_state(g, b, "held", tn_shape(B, 1, d));
     const tn_ref counted = tn_affine(g, count, 1, 1), summed = tn_add(g, sum, x);
     const tn_ref full = tn_clamp_min(g, tn_affine(g, counted, 1, (float)(1 - s)), 0); /* 1 at the last token, else 0 */
     const tn_ref open = tn_affine(g, full, -1, 1), shape3 = tn_reshape(g, full, tn_shape(B, 1, 1));

@@ -254,17 +254,17 @@ static void bad_settings(void **state)
     static const struct {
         const char *more[3], *says;
     } rows[] = {
-        { { "pattern=DX" }, "pattern=DX: a word of D, O, E and W" },
-        { { "hten=1,2,1" }, "scale 1 stands there twice" },
+        { { "pattern=DX" }, "pattern=DX: use the letters D, O, E and W" },
+        { { "hten=1,2,1" }, "scale 1 appears twice" },
         { { "hten=2,x" }, "at most 8 scales" },
         { { "tbptt=8" }, "tbptt is for E layers only" },
         { { "pattern=E", "tbptt=7" }, "must divide the 24 tokens" },
         { { "rho=sigmoid", "rho_min=0.6", "rho_max=0.5" }, "must be below" },
-        { { "xmem=true", "hten=1,2" }, "do not go together" },
-        { { "resonance=blockdiag", "k=6" }, "that heads=4 divides" },
+        { { "xmem=true", "hten=1,2" }, "cannot be combined" },
+        { { "resonance=blockdiag", "k=6" }, "divisible by heads=4" },
         { { "pattern=W", "dim=26" }, "times an even number" },
-        { { "rotate=learned", "head_dim=5" }, "rotating takes a head_dim that 2 divides" },
-        { { "rotate=true", "rotate_pairs=half" }, "that 4 divides, it is 6" },
+        { { "rotate=learned", "head_dim=5" }, "rotate needs a head_dim divisible by 2" },
+        { { "rotate=true", "rotate_pairs=half" }, "divisible by 4, it is 6" },
         { { "ring_min=0.9", "ring_max=0.8" }, "ring_min=0.9 must be below" },
         { { "write=delta" }, "set qk_norm=true too" },
         { { "pattern=E", "select=bounded", "omega=zero" }, "use select=none or rg" },

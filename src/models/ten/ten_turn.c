@@ -39,12 +39,12 @@ tn_ref ten_turns(ten_net *n, tn_ref u, const tn_batch *b)
     const int64_t pairs = pairs_of(n->c), K = n->c->heads * pairs, T = b->length;
     const int64_t R = n->c->rotate == TEN_ROTATE_TOKEN ? b->batch : 1;
     if (n->c->rotate < TEN_ROTATE_LEARNED) return TN_NONE;
-    const tn_ref one = start_of(g, R, K), carried = tn_carry_state(g, b, "turn", tn_shape(R, 2 * K));
+    const tn_ref one = start_of(g, R, K), carried = tn_decode_cache_state(g, b, "turn", tn_shape(R, 2 * K));
     tn_ref after = TN_NONE;
     const tn_ref p =
         tn_scan(g, tn_fill(g, tn_shape(R, T, 2 * K), TN_F32, 0), tn_fill(g, tn_shape(K), TN_F32, 1), speeds(n, u, b, R),
                 .state = carried.id ? tn_add(g, carried, one) : one, .final = b->carry ? &after : NULL);
-    if (carried.id) tn_carry_keep(g, b, carried, tn_sub(g, after, one));
+    if (carried.id) tn_decode_cache_store(g, b, carried, tn_sub(g, after, one));
     return tn_reshape(g, p, tn_shape(R, T, 2 * n->c->heads, pairs));
 }
 

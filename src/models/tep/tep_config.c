@@ -4,9 +4,9 @@
 #include <string.h>
 
 static const tn_setting settings[] = {
-    TN_SETTING_AUTO_INT("inputs", "auto", TN_RANGE(1, 1e8), "", "numbers of a token (auto: the task's)"),
-    TN_SETTING_AUTO_INT("tokens", "auto", TN_RANGE(1, 65536), "", "tokens of a sample (auto: the task's)"),
-    TN_SETTING_AUTO_INT("classes", "auto", TN_RANGE(2, 1e6), "", "what a label can be (auto: the task's)"),
+    TN_SETTING_AUTO_INT("inputs", "auto", TN_RANGE(1, 1e8), "", "features per token (auto: the task's)"),
+    TN_SETTING_AUTO_INT("tokens", "auto", TN_RANGE(1, 65536), "", "tokens per sample (auto: the task's)"),
+    TN_SETTING_AUTO_INT("classes", "auto", TN_RANGE(2, 1e6), "", "number of classes (auto: the task's)"),
     TN_SETTING_INT("dim", "64", TN_RANGE(1, 65536), "", "width of the state"),
     TN_SETTING_AUTO_INT("ff", "auto", TN_RANGE(1, 1e6), "", "inner width of the map (auto: 4 dim)"),
     TN_SETTING_CHOICE("mode", "block", "block|energy|toroidal|hopfield",
@@ -16,40 +16,43 @@ static const tn_setting settings[] = {
                       "faithful: the prototype's block with its nudge by beta/count, proxy gradient, absolute tol and "
                       "dead parameters"),
     TN_SETTING_CHOICE("grad", "auto", "auto|ep|ep_centred|implicit|one_step|bptt",
-                      "how the gradient passes the equilibrium (auto: ep_centred; faithful: ep)"),
+                      "gradient method (auto: ep_centred; faithful: ep)"),
     TN_SETTING_FLOAT("beta", "0.1", TN_RANGE_LO_OPEN(0, 10), "", "strength of the nudge (ep, ep_centred)"),
     TN_SETTING_CHOICE("anchor", "auto", "auto|state|rest",
-                      "ep, ep_centred: nudge f itself, or f less what it leaves at the free state, which is then at "
-                      "rest (auto: rest for ep)"),
+                      "ep, ep_centred: nudge f, or f less its residual at the free state, which is then a fixed point "
+                      "(auto: rest for ep)"),
     TN_SETTING_FLOAT("nudge_rtol", "0", TN_RANGE(0, 1), "",
-                     "nudged samples are there when a step changes how far they have moved by this part of it (0: by "
-                     "rtol, as free ones)"),
-    TN_SETTING_FLOAT("damping", "0.9", TN_RANGE_LO_OPEN(0, 1), "", "part of each step that is taken: 1 is undamped"),
+                     "nudged samples have converged when a step changes their displacement by this fraction (0: rtol, "
+                     "as free ones)"),
+    TN_SETTING_FLOAT("damping", "0.9", TN_RANGE_LO_OPEN(0, 1), "", "fraction of each step that is taken (1: undamped)"),
     TN_SETTING_INT("iterations", "20", TN_RANGE(1, 1e6), "steps", "most steps of a solve"),
-    TN_SETTING_FLOAT("rtol", "1e-2", TN_RANGE_OPEN(0, 1), "", "a sample is there when |f(h)-h| is this part of |f(h)|"),
-    TN_SETTING_FLOAT("tol", "1e-4", TN_RANGE_ABOVE(0), "", "faithful: a batch is there when a step moves it by less"),
+    TN_SETTING_FLOAT("rtol", "1e-2", TN_RANGE_OPEN(0, 1), "",
+                     "a sample has converged when |f(h)-h| is this fraction of |f(h)|"),
+    TN_SETTING_FLOAT("tol", "1e-4", TN_RANGE_ABOVE(0), "",
+                     "faithful: a batch has converged when a step moves it by less"),
     TN_SETTING_CHOICE("solver", "picard", "picard|anderson", "damped iteration, or Anderson's extrapolation"),
-    TN_SETTING_INT("memory", "5", TN_RANGE(2, 16), "steps", "steps that anderson looks back on"),
-    TN_SETTING_CHOICE("attention", "linear", "linear|softmax", "block: of states to inputs (several tokens)"),
+    TN_SETTING_INT("memory", "5", TN_RANGE(2, 16), "steps", "history of anderson"),
+    TN_SETTING_CHOICE("attention", "linear", "linear|softmax", "block: attention of states to inputs (several tokens)"),
     TN_SETTING_AUTO_INT("heads", "auto", TN_RANGE(1, 1024), "",
                         "block: attention heads (auto: the largest of 8, 4, 2, 1 that divides dim)"),
     TN_SETTING_CHOICE("pos", "learned", "none|learned",
-                      "block: what is added to the tokens of a sample (several tokens)"),
+                      "block: positions added to the tokens of a sample (several tokens)"),
     TN_SETTING_FLOAT("kappa", "0.7", TN_RANGE_OPEN(0, 1), "", "energy, hopfield: bound on the map's slope"),
     TN_SETTING_FLOAT("radius", "0.95", TN_RANGE_OPEN(0, 1), "", "toroidal: bound on the map's slope"),
     TN_SETTING_BOOL("through_sigma", "false",
                     "energy, toroidal, hopfield: gradients also see the factor that keeps the map contracting (exact, "
                     "but not local)"),
-    TN_SETTING_FLOAT("alpha", "0.5", TN_RANGE_LO_OPEN(0, 1), "", "toroidal: part of the state that a step renews"),
+    TN_SETTING_FLOAT("alpha", "0.5", TN_RANGE_LO_OPEN(0, 1), "", "toroidal: fraction of the state that a step updates"),
     TN_SETTING_INT("buffer", "3", TN_RANGE(0, 8), "steps", "toroidal: earlier states that a step sees"),
-    TN_SETTING_FLOAT("buffer_fade", "0.9", TN_RANGE(0, 1), "", "toroidal: weight of each of them beside the next one"),
+    TN_SETTING_FLOAT("buffer_fade", "0.9", TN_RANGE(0, 1), "",
+                     "toroidal: decay of their weights, from each to the next"),
     TN_SETTING_FLOAT("jacobian", "0", TN_RANGE(0, 1e6), "",
-                     "adds this times |J v|^2 per number of the state to the loss: a map of small slope J settles soon "
-                     "(v: +-1 at random)"),
+                     "adds this times |J v|^2 per element of the state to the loss: a small slope J converges sooner "
+                     "(v: random +-1)"),
     TN_SETTING_FLOAT("head_scale", "1", TN_RANGE_LO_OPEN(0, 10), "",
-                     "first weights of the head times this: a policy that starts near 0 tries all actions alike"),
+                     "scale of the head's initial weights: near 0, a policy starts uniform"),
     TN_SETTING_BOOL("value", "false", "a second head for one number, such as the value of a position in a game"),
-    TN_SETTING_BOOL("cache", "false", "training solves start at the last epoch's equilibria of their samples"),
+    TN_SETTING_BOOL("cache", "false", "training solves start from the equilibria of the last epoch"),
 };
 
 /* --- presets ------------------------------------------------------------------------------------------------------ */
@@ -136,16 +139,15 @@ static void read_all(const tn_settings *st, tep_config *c)
 static tn_status check(const tep_config *c)
 {
     if (c->mode != TEP_BLOCK && c->faithful)
-        return tn_model_error("variant=faithful is of mode=block alone: leave one of them out");
+        return tn_model_error("variant=faithful needs mode=block: remove one of them");
     if (c->mode != TEP_BLOCK && c->tokens > 1)
-        return tn_model_error("only mode=block takes samples of several tokens, these have %lld: use it",
-                              (long long)c->tokens);
+        return tn_model_error("samples of several tokens (here %lld) need mode=block", (long long)c->tokens);
     if (c->faithful && c->grad != TEP_EP && c->grad != TEP_BPTT)
-        return tn_model_error("variant=faithful has the gradients grad=ep (its proxy) and grad=bptt");
+        return tn_model_error("variant=faithful supports grad=ep (its proxy) and grad=bptt only");
     if (c->dim % c->heads)
         return tn_model_error("heads=%lld must divide dim=%lld", (long long)c->heads, (long long)c->dim);
     if (c->anderson && c->grad == TEP_BPTT)
-        return tn_model_error("grad=bptt follows the damped iteration: use solver=picard, or another gradient");
+        return tn_model_error("grad=bptt needs the damped iteration: use solver=picard, or another gradient");
     return TN_OK;
 }
 
@@ -156,8 +158,7 @@ tn_status tep_config_read(const tn_settings *st, tn_graph *g, const tn_batch *b,
         const int64_t F = tn_ref_dim(g, tn_in(b, "features"), -1);
         if (!c->inputs) c->inputs = F;
         if (!c->tokens) c->tokens = b->length;
-        if (!c->classes)
-            return tn_model_error("classes is auto and there is no task that says it: give task=NAME or classes=N");
+        if (!c->classes) return tn_model_error("classes is auto and no task is set: give task=NAME or classes=N");
         if (c->inputs != F || c->tokens != b->length)
             return tn_model_error(
                 "the samples have %lld tokens of %lld numbers, the settings say tokens=%lld inputs=%lld",
@@ -219,7 +220,7 @@ static const tn_instrument_row reported[] = {
 const tn_model tn_model_tep = {
     TN_MODEL_HEAD,
     .name = "tep",
-    .summary = "equilibrium network: a state that a block leaves unchanged, trained by equilibrium propagation",
+    .summary = "equilibrium network: the state is a fixed point of a learned map; five gradient methods",
     .settings = settings,
     .n_settings = sizeof settings / sizeof *settings,
     .presets = presets,

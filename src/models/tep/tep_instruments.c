@@ -17,7 +17,7 @@ static void report(const tn_instruments *in, const char *phase, const char *what
 /* Mean, 90th percentile and maximum of the evaluations of each sample in one phase, and their sum. */
 static void report_steps(const tn_instruments *in, const char *output, const char *phase)
 {
-    int64_t n = 0, there = 0, below = 0;
+    int64_t n = 0, counted = 0, below = 0;
     const float *steps = in->output(in->ctx, output, &n);
     int32_t histogram[MOST_STEPS + 1] = { 0 };
     double sum = 0;
@@ -26,13 +26,13 @@ static void report_steps(const tn_instruments *in, const char *output, const cha
         if (!(steps[i] > 0)) continue;
         const int k = steps[i] < (float)MOST_STEPS ? (int)steps[i] : MOST_STEPS;
         histogram[k]++;
-        there++;
+        counted++;
         sum += (double)steps[i];
         if (k > most) most = k;
     }
-    if (!there) return;
-    while (p90 <= MOST_STEPS && (below += histogram[p90]) < (9 * there + 9) / 10) p90++;
-    report(in, phase, "steps", sum / (double)there, "");
+    if (!counted) return;
+    while (p90 <= MOST_STEPS && (below += histogram[p90]) < (9 * counted + 9) / 10) p90++;
+    report(in, phase, "steps", sum / (double)counted, "");
     report(in, phase, "steps_p90", p90, "");
     report(in, phase, "steps_max", most, "");
     report(in, phase, "evaluations", sum, "");
@@ -42,13 +42,13 @@ static void report_steps(const tn_instruments *in, const char *output, const cha
  * the residual 1 at its first evaluation; undamped, the factor is (q - 1 + damping) / damping. */
 static void report_residuals(const tn_instruments *in, const tep_config *c)
 {
-    int64_t n = 0, m = 0, there = 0, late = 0, timed = 0;
+    int64_t n = 0, m = 0, counted = 0, late = 0, timed = 0;
     const float *residual = in->output(in->ctx, "residuals", &n), *steps = in->output(in->ctx, "steps", &m);
     const double damping = c->mode == TEP_TOROIDAL ? 1 : (double)c->damping;
     double sum = 0, worst = 0, factor = 0;
     for (int64_t i = 0; residual && steps && i < n && i < m; i++) {
         if (!(steps[i] > 0)) continue;
-        there++;
+        counted++;
         late += !(residual[i] < c->rtol);
         sum += (double)residual[i];
         worst = fmax(worst, (double)residual[i]);
@@ -56,10 +56,10 @@ static void report_residuals(const tn_instruments *in, const tep_config *c)
         timed++;
         factor += pow((double)residual[i], 1 / ((double)steps[i] - 1));
     }
-    if (!there) return;
-    in->report(in->ctx, "residual", sum / (double)there, "");
+    if (!counted) return;
+    in->report(in->ctx, "residual", sum / (double)counted, "");
     in->report(in->ctx, "residual_max", worst, "");
-    if (!c->faithful) in->report(in->ctx, "unconverged", (double)late / (double)there, "");
+    if (!c->faithful) in->report(in->ctx, "unconverged", (double)late / (double)counted, "");
     if (timed && !c->cache && !c->anderson)
         in->report(in->ctx, "contraction", (factor / (double)timed - 1 + damping) / damping, "");
 }

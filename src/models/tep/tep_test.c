@@ -558,8 +558,8 @@ static void bad_settings(void **state)
         int64_t S, L;
         bool weights;
     } rows[] = {
-        { { "mode=energy", "variant=faithful" }, "variant=faithful is of mode=block alone", 1, 1, false },
-        { { "mode=energy" }, "several tokens, these have 4: use it", 4, 1, false },
+        { { "mode=energy", "variant=faithful" }, "variant=faithful needs mode=block", 1, 1, false },
+        { { "mode=energy" }, "several tokens (here 4) need mode=block", 4, 1, false },
         { { "variant=faithful", "grad=implicit" }, "grad=ep (its proxy) and grad=bptt", 1, 1, false },
         { { "dim=10", "heads=4" }, "heads=4 must divide dim=10", 1, 1, false },
         { { "solver=anderson", "grad=bptt" }, "use solver=picard", 1, 1, false },

@@ -100,7 +100,7 @@ static bool may_be_left_out(const tn_input_row *row) { return row->type == TN_I3
 static tn_status load_batch(const against *a, int64_t step)
 {
     const tn_feed f = tn_trainer_feed(a->trainer);
-    tn_feed_made_up(&f, (tn_rng){ .seed = 1 });
+    tn_feed_random(&f, (tn_rng){ .seed = 1 });
     for (size_t i = 0; i < f.inputs->n; i++) {
         const tn_input_slot *s = &f.inputs->slot[i];
         char name[128];
@@ -145,7 +145,7 @@ static tn_status compare_outputs(against *a)
     TN_RETURN_IF(tn_trainer_eval(a->trainer, &loss));
     if (tn_safetensors_has(a->file, "output.logits")) {
         const float *logits = tn_trainer_output(a->trainer, "logits", &count);
-        if (!logits) return tn_error(TN_USAGE, "the file has logits and the model puts out none");
+        if (!logits) return tn_error(TN_USAGE, "the file has logits, but the model outputs none");
         TN_RETURN_IF(compare(a, "output.logits", logits, count, output_tolerance, "logits of the first batch"));
     }
     return compare(a, "output.loss", &loss, 1, output_tolerance, "loss of the first batch");
@@ -252,13 +252,14 @@ tn_status tn_check_against(const tn_check *given, const char *path)
     int64_t labels = 0;
     TN_TRY(tn_safetensors_open(path, &a.file));
     TN_TRY(read_shape(&a, &c, &labels));
-    const tn_trainer_options o = { .model = c.model,
-                                   .settings = c.settings,
-                                   .batch = c.batch,
-                                   .length = c.length,
-                                   .supply = &(tn_supply){ .numbers = &(tn_source_number){ "labels", (double)labels },
-                                                           .n_numbers = 1 },
-                                   .logits = tn_safetensors_has(a.file, "output.logits") };
+    const tn_trainer_options o = {
+        .model = c.model,
+        .settings = c.settings,
+        .batch = c.batch,
+        .length = c.length,
+        .input_spec = &(tn_input_spec){ .numbers = &(tn_source_number){ "labels", (double)labels }, .n_numbers = 1 },
+        .logits = tn_safetensors_has(a.file, "output.logits")
+    };
     TN_TRY(tn_trainer_new(&o, &a.trainer));
     TN_TRY(check_sizes(&a));
     TN_TRY(load_weights(&a));

@@ -19,18 +19,18 @@ static void fill(const tn_check *c, tn_trainer *t)
 {
     const tn_feed f = tn_trainer_feed(t);
     if (c->source && c->source->example) c->source->example(c->source->ctx, &f);
-    else tn_feed_made_up(&f, (tn_rng){ .seed = 1, .stream = 11 });
+    else tn_feed_random(&f, (tn_rng){ .seed = 1, .stream = 11 });
 }
 
 /* Samples are small and of one size: a model that learns from them is always checked on the same batch. */
 tn_status tn__check_open(const tn_check *c, tn_trainer_options o, tn_trainer **t)
 {
-    const tn_supply supply = c->source ? tn_source_supply(c->source) : (tn_supply){ 0 };
-    const bool samples = !tn_model_cuts(c->model);
+    const tn_input_spec input_spec = c->source ? tn_source_input_spec(c->source) : (tn_input_spec){ 0 };
+    const bool samples = !tn_model_reads_sequences(c->model);
     o.model = c->model;
     o.settings = c->settings;
     o.step = c->step;
-    o.supply = c->source && c->source->ctx ? &supply : NULL;
+    o.input_spec = c->source && c->source->ctx ? &input_spec : NULL;
     if (!o.batch || samples) o.batch = c->batch;
     if (!o.length || samples) o.length = c->length;
     TN_RETURN_IF(tn_trainer_new(&o, t));
@@ -47,9 +47,9 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     float *before = NULL, loss;
     const int64_t B = c->batch, T = c->length, at = T / 2;
     int64_t count, V;
-    if (!tn_model_cuts(c->model) || !tn_model_reads(c->model, "tokens")) {
+    if (!tn_model_reads_sequences(c->model) || !tn_model_reads(c->model, "tokens")) {
         r->verdict = TN_SKIPPED;
-        snprintf(r->detail, sizeof r->detail, "samples have no future: for models that learn from sequences of tokens");
+        snprintf(r->detail, sizeof r->detail, "needs sequences of tokens; this model learns from samples");
         return TN_OK;
     }
     TN_TRY(tn__check_open(c, (tn_trainer_options){ .logits = true, .forward_only = true }, &t));
@@ -284,8 +284,8 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
         TN_TRY(tn_trainer_apply(t, i, 1, loss, &a));
         best = fmin(best, tn_clock_s() - start);
     }
-    r->value = (double)(tn_model_cuts(c->model) ? c->batch * c->length : c->batch) / best;
-    r->unit = tn_model_cuts(c->model) ? "tokens/s" : "samples/s";
+    r->value = (double)(tn_model_reads_sequences(c->model) ? c->batch * c->length : c->batch) / best;
+    r->unit = tn_model_reads_sequences(c->model) ? "tokens/s" : "samples/s";
     const double flops = tn_trainer_flops(t);
     char rate[32] = "";
     if (!isnan(flops)) snprintf(rate, sizeof rate, ", %.1f GFLOP/s", flops / best * 1e-9);
@@ -330,7 +330,7 @@ tn_status tn_check_run(const tn_check *c)
     if (failed) return tn_error(TN_DIVERGED, "%d of %d checks failed", failed, done);
     if (!done)
         return tn_error(TN_USAGE,
-                        "--only=%s names no check: parameters, memory, gradients, leak, overfit, determinism, "
+                        "--only=%s: unknown check; choose parameters, memory, gradients, leak, overfit, determinism, "
                         "allocations, speed or spectrum",
                         c->only);
     return TN_OK;

@@ -79,9 +79,9 @@ tn_status tn__check_spectrum(const tn_check *c, tn_check_row *r)
     heard *h = tn_alloc(sizeof *h);
     if (!h) return TN_MEMORY;
     *h = (heard){ .view = view, .least = NAN, .most = NAN };
-    TN_TRY(tn__check_open(c, (tn_trainer_options){ .look = true, .forward_only = true }, &t));
+    TN_TRY(tn__check_open(c, (tn_trainer_options){ .instruments = true, .forward_only = true }, &t));
     TN_TRY(tn_trainer_eval(t, &loss));
-    tn_trainer_keep_look(t);
+    tn_trainer_keep_outputs(t);
     TN_TRY(tn_trainer_instruments(t, hear, hear_spread, h));
     judge(h, r);
 done:

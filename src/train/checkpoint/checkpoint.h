@@ -65,7 +65,7 @@ typedef struct tn_ckpt_entry {
         select[TN_SCORE_NAME]; /* of them the one that decides what is best, "" is the first; of equal ones the first */
     bool lower;                /* less of it is better */
     char unit[24];             /* of the first */
-    bool whole;                /* manifest readable, all files there with their sizes */
+    bool complete;             /* manifest readable, all files there with their sizes */
     bool latest, best;         /* what RUN/latest and RUN/best name */
     bool other;                /* something that no run wrote lies in it, so that it stays */
     bool keep;                 /* the rules' answer */
@@ -104,12 +104,12 @@ void tn_ckpt_note(const char *link, const char *why, const char *used, char note
 /* A run removes checkpoints, and writes others under the same names, while they are read. Where reading `found` of the run `path` failed
  * because it is no longer the one that `seen` is of, the one to read now is put there, and what it is into `seen`; false: it is still the
  * same, or no other is there, or `path` is not a run but that checkpoint. */
-typedef struct tn_ckpt_seen {
+typedef struct tn_ckpt_id {
     uint64_t dev, ino;
-} tn_ckpt_seen;
+} tn_ckpt_id;
 
-tn_ckpt_seen tn_ckpt_look(const char *found); /* before it is read */
-bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES], tn_ckpt_seen *seen);
+tn_ckpt_id tn_ckpt_id_of(const char *found); /* before it is read */
+bool tn_ckpt_replaced(const char *path, const char *link, char found[TN_PATH_BYTES], tn_ckpt_id *seen);
 
 /* --- reading --------------------------------------------------------------------------------------------------------- */
 
@@ -129,8 +129,8 @@ tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_
 /* --- used by the files of this module -------------------------------------------------------------------------------- */
 
 /* A checkpoint's directory, to know afterwards whether it is still the same. */
-bool tn__ckpt_see(const char *path, tn_ckpt_seen *out);        /* false: it is not there */
-bool tn__ckpt_gone(const char *path, const tn_ckpt_seen *was); /* or another has its name */
+bool tn__ckpt_id_read(const char *path, tn_ckpt_id *out);    /* false: it is not there */
+bool tn__ckpt_gone(const char *path, const tn_ckpt_id *was); /* or another has its name */
 
 json_t *tn__ckpt_state_json(const tn_ckpt_state *st);
 /* Scores among the numbers of a file; lead: of their keys. False: something is missing, or no number. */

@@ -27,7 +27,7 @@ static tn_status step_path(const char *run, int64_t step, char path[TN_PATH_BYTE
 }
 
 /* Sizes only: checksums are tn_ckpt_verify's. */
-static bool files_there(const char *path, const json_t *manifest, uint64_t *bytes)
+static bool files_exist(const char *path, const json_t *manifest, uint64_t *bytes)
 {
     const char *name;
     json_t *v;
@@ -56,8 +56,8 @@ static tn_status look_at(const char *run, tn_ckpt_entry *e)
     snprintf(e->select, sizeof e->select, "%s", select ? select : "");
     snprintf(e->unit, sizeof e->unit, "%s", unit ? unit : "nats");
     e->lower = json_is_true(json_object_get(metrics, "lower"));
-    e->whole =
-        files_there(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
+    e->complete =
+        files_exist(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
     json_decref(manifest);
     const tn_status s = tn_tree_check(path, "step-0/", tn_run_owns);
     e->other = s == TN_USAGE;
@@ -82,7 +82,7 @@ static tn_status read_list(const char *run, tn_ckpt_list *out, bool *again)
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
     char path[TN_PATH_BYTES];
-    tn_ckpt_seen here;
+    tn_ckpt_id here;
     const int64_t latest = tn__ckpt_pointed(run, "latest"), best = tn__ckpt_pointed(run, "best");
     DIR *d = opendir(run);
     if (!d && errno != ENOENT) return tn_fs_error(TN_BAD_FILE, errno, "read directory", run);
@@ -99,7 +99,7 @@ static tn_status read_list(const char *run, tn_ckpt_list *out, bool *again)
         tn_ckpt_entry e = l.entry[i];
         TN_TRY(look_at(run, &e));
         TN_TRY(step_path(run, e.step, path));
-        if (tn__ckpt_see(path, &here)) l.entry[l.n++] = e; /* or it went while it was looked at: no damage */
+        if (tn__ckpt_id_read(path, &here)) l.entry[l.n++] = e; /* or it went while it was looked at: no damage */
     }
     *again = seen > 0 && l.n == 0;
     *out = l;
@@ -131,7 +131,7 @@ void tn_ckpt_list_free(tn_ckpt_list *l)
 
 /* --- what stays ------------------------------------------------------------------------------------------------------ */
 
-static bool counts(const tn_ckpt_entry *e, int64_t upto) { return e->whole && e->step <= upto; }
+static bool counts(const tn_ckpt_entry *e, int64_t upto) { return e->complete && e->step <= upto; }
 
 static bool is_evaluated(const tn_ckpt_entry *e) { return !isnan(tn_scores_first(&e->scores)); }
 
@@ -249,7 +249,7 @@ static tn_status find_once(const char *run, const char *link, char path[TN_PATH_
 {
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
-    tn_ckpt_seen was;
+    tn_ckpt_id was;
     bool *tried = NULL;
     size_t failed = 0;
     const int64_t named = tn__ckpt_pointed(run, link);
@@ -267,18 +267,18 @@ static tn_status find_once(const char *run, const char *link, char path[TN_PATH_
         goto done;
     }
     if (why && is_gone(&l, run, link, named) && failed++ == 0)
-        snprintf(why, bytes, "%.640s/step-%lld, which %s names, is not there", run, (long long)named, link);
+        snprintf(why, bytes, "%.640s/step-%lld, the target of %s, does not exist", run, (long long)named, link);
     for (int64_t i; (i = next_choice(&l, link, tried)) >= 0;) {
         tried[i] = true;
         TN_TRY(step_path(run, l.entry[i].step, path));
-        const bool seen = tn__ckpt_see(path, &was);
+        const bool seen = tn__ckpt_id_read(path, &was);
         s = tn_ckpt_verify(path);
         *again = s == TN_BAD_FILE && (!seen || tn__ckpt_gone(path, &was));
         if (s != TN_BAD_FILE || *again) goto done;
         if (why && failed++ == 0) snprintf(why, bytes, "%s", tn_error_text());
     }
-    TN_FAIL(TN_BAD_FILE, "no checkpoint of %.640s is whole: `tenon ckpt verify %.200s` says what is wrong with each",
-            run, run);
+    TN_FAIL(TN_BAD_FILE, "no valid checkpoint in %.640s: `tenon ckpt verify %.200s` says what is wrong with each", run,
+            run);
 done:
     tn_free(tried);
     tn_ckpt_list_free(&l);
@@ -291,8 +291,8 @@ void tn_ckpt_note(const char *link, const char *why, const char *used, char note
     note[0] = 0;
     if (!why[0]) return;
     snprintf(note, TN_CKPT_NOTE,
-             "the %s checkpoint cannot be used (%.*s): %.640s is used instead; put the file back, or name %.300s if it "
-             "will do",
+             "the %s checkpoint cannot be used (%.*s): using %.640s instead; restore the file, or name %.300s to "
+             "accept this one",
              link, (int)strcspn(why, ";"), why, used, used);
 }
 
@@ -306,17 +306,17 @@ tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTE
     return s;
 }
 
-tn_ckpt_seen tn_ckpt_look(const char *found)
+tn_ckpt_id tn_ckpt_id_of(const char *found)
 {
-    tn_ckpt_seen seen = { 0 };
-    return tn__ckpt_see(found, &seen) ? seen : (tn_ckpt_seen){ 0 };
+    tn_ckpt_id seen = { 0 };
+    return tn__ckpt_id_read(found, &seen) ? seen : (tn_ckpt_id){ 0 };
 }
 
-bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES], tn_ckpt_seen *seen)
+bool tn_ckpt_replaced(const char *path, const char *link, char found[TN_PATH_BYTES], tn_ckpt_id *seen)
 {
     if (strcmp(path, found) == 0 || !tn__ckpt_gone(found, seen)) return false;
     if (tn_ckpt_find(path, link, found, NULL, 0) != TN_OK) return false;
-    *seen = tn_ckpt_look(found);
+    *seen = tn_ckpt_id_of(found);
     return true;
 }
 

@@ -24,22 +24,22 @@ static tn_status verify_file(const char *dir, const char *name, const json_t *v)
     TN_RETURN_IF(tn_hash_file(path, hash));
     if (strcmp(hash, json_string_value(json_object_get(v, "xxh3"))) != 0)
         return tn_error(TN_BAD_FILE,
-                        "%.640s is damaged: its checksum is not the one of its manifest; use another checkpoint", path);
+                        "%.640s is damaged: its checksum differs from its manifest; use another checkpoint", path);
     return TN_OK;
 }
 
-bool tn__ckpt_see(const char *path, tn_ckpt_seen *out)
+bool tn__ckpt_id_read(const char *path, tn_ckpt_id *out)
 {
     struct stat st;
     if (stat(path, &st) != 0) return false;
-    *out = (tn_ckpt_seen){ (uint64_t)st.st_dev, (uint64_t)st.st_ino };
+    *out = (tn_ckpt_id){ (uint64_t)st.st_dev, (uint64_t)st.st_ino };
     return true;
 }
 
-bool tn__ckpt_gone(const char *path, const tn_ckpt_seen *was)
+bool tn__ckpt_gone(const char *path, const tn_ckpt_id *was)
 {
-    tn_ckpt_seen now;
-    return !tn__ckpt_see(path, &now) || now.dev != was->dev || now.ino != was->ino;
+    tn_ckpt_id now;
+    return !tn__ckpt_id_read(path, &now) || now.dev != was->dev || now.ino != was->ino;
 }
 
 static tn_status verify_once(const char *path)
@@ -57,9 +57,9 @@ done:
 tn_status tn_ckpt_verify(const char *path)
 {
     enum { TRIES = 20 };
-    tn_ckpt_seen was;
+    tn_ckpt_id was;
     for (int i = 0; i < TRIES; i++) { /* once, unless it is replaced meanwhile by another of its name */
-        const bool seen = tn__ckpt_see(path, &was);
+        const bool seen = tn__ckpt_id_read(path, &was);
         const tn_status s = verify_once(path);
         if (s != TN_BAD_FILE || !seen || !tn__ckpt_gone(path, &was)) return s;
     }
@@ -106,8 +106,9 @@ static tn_status take(const tn_tensor_file *f, const tn_store *st, const char *l
     snprintf(whole, sizeof whole, "%s%s", lead, name);
     TN_RETURN_IF(tn_safetensors_find(f->tensors, whole, &t));
     if (t->dtype != dtype || !tn_dims_equal(t->dims, dims))
-        return tn_error(TN_BAD_FILE, "the checkpoint's %.200s is %s %s and the model's is %s %s: another model made it",
-                        whole, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has), tn_dtype_name(dtype),
+        return tn_error(TN_BAD_FILE,
+                        "the checkpoint's %.200s is %s %s and the model's is %s %s: it belongs to another model", whole,
+                        tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has), tn_dtype_name(dtype),
                         tn_dims_text(dims, wants, sizeof wants));
     if (to && st) return tn_store_write(st, to, t->data, t->bytes);
     if (to) memcpy(to, t->data, t->bytes);
@@ -124,7 +125,7 @@ static tn_status take_params(const tn_tensor_file *f, const tn_store *st, bool c
         n++;
     }
     if (n != tn_safetensors_count(f->tensors))
-        return tn_error(TN_BAD_FILE, "the checkpoint has %zu parameters and the model %zu: another model made it",
+        return tn_error(TN_BAD_FILE, "the checkpoint has %zu parameters and the model %zu: it belongs to another model",
                         tn_safetensors_count(f->tensors), n);
     return TN_OK;
 }
@@ -192,7 +193,7 @@ static tn_status take_any_float(const tn_tensor_file *f, const tn_store *st, boo
         if (!e->weight) continue;
         TN_RETURN_IF(tn_safetensors_find(f->tensors, e->name, &t));
         if (!tn_dtype_is_float(t->dtype) || !tn_dims_equal(t->dims, e->dims))
-            return tn_error(TN_BAD_FILE, "%.200s is %s %s in the file and %s in the model: another model made it",
+            return tn_error(TN_BAD_FILE, "%.200s is %s %s in the file and %s in the model: it belongs to another model",
                             e->name, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
                             tn_dims_text(e->dims, wants, sizeof wants));
         if (copy) TN_RETURN_IF(tn_store_take_floats(st, e, t));
@@ -221,10 +222,10 @@ tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_C
     char found[TN_PATH_BYTES];
     bool is_file;
     tn_status s = tn_ckpt_resolve(path, "best", found, &is_file, note);
-    tn_ckpt_seen seen = s == TN_OK ? tn_ckpt_look(found) : (tn_ckpt_seen){ 0 };
+    tn_ckpt_id seen = s == TN_OK ? tn_ckpt_id_of(found) : (tn_ckpt_id){ 0 };
     if (s == TN_OK) do
             s = load_found(found, is_file, store);
-        while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found, &seen));
+        while (s == TN_BAD_FILE && tn_ckpt_replaced(path, "best", found, &seen));
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     return s;
 }

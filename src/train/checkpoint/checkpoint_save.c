@@ -92,7 +92,7 @@ static tn_status add(item_list *l, const char *lead, const char *name, tn_dtype 
     TN_RETURN_IF(tn_grow((void **)&l->item, &l->capacity, l->n + 1, sizeof *l->item));
     item *it = &l->item[l->n++];
     if (snprintf(it->name, sizeof it->name, "%s%s", lead, name) >= (int)sizeof it->name)
-        return tn_error(TN_USAGE, "the tensor %.100s... has too long a name to be saved", name);
+        return tn_error(TN_USAGE, "the name of tensor %.100s... is too long to be saved", name);
     it->dtype = dtype;
     it->dims = dims;
     it->data = data;

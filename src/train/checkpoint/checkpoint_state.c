@@ -155,7 +155,7 @@ static tn_status get_row(const json_t *root, const struct row *r, const char *na
     const bool ok =
         r->kind == INTEGER ? json_is_integer(v) : json_is_number(v) || (json_is_null(v) && r->kind != SECONDS);
     if (!ok)
-        return tn_error(TN_BAD_FILE, "%.640s: %s%s%s is missing or no number; use another checkpoint", name,
+        return tn_error(TN_BAD_FILE, "%.640s: %s%s%s is missing or not a number; use another checkpoint", name,
                         r->group ? r->group : "", r->group ? "." : "", r->key);
     const double x = json_is_null(v) ? NAN : json_number_value(v);
     if (x < r->least || x > r->most)
@@ -175,7 +175,7 @@ static tn_status check_counters(const tn_ckpt_state *st, const char *name)
     for (size_t i = 0; i < sizeof upto / sizeof *upto; i++)
         if (upto[i] > st->step)
             return tn_error(TN_BAD_FILE,
-                            "%.640s: a counter says %lld after %lld steps, which is impossible; use another checkpoint",
+                            "%.640s: a counter is %lld after %lld steps, which is impossible; use another checkpoint",
                             name, (long long)upto[i], (long long)st->step);
     return TN_OK;
 }
@@ -207,8 +207,8 @@ tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_sta
     for (size_t i = 0; i < SETS; i++)
         if (!tn__ckpt_scores(json_object_get(root, sets[i].group), sets[i].lead,
                              (tn_scores *)((char *)&st + sets[i].at)))
-            return tn_error(TN_BAD_FILE, "%.640s: a score in %s is missing or no number; use another checkpoint", name,
-                            sets[i].group);
+            return tn_error(TN_BAD_FILE, "%.640s: a score in %s is missing or not a number; use another checkpoint",
+                            name, sets[i].group);
     st.guard.lr_factor = (float)json_number_value(factor);
     memcpy(st.settings, settings, strlen(settings) + 1);
     json_t *cursor = json_object_get(root, "data");
@@ -290,17 +290,16 @@ static tn_status check_manifest(const json_t *root, const char *path)
     char hash[TN_HASH_BYTES];
     const json_t *format = json_object_get(root, "format");
     const char *self = json_string_value(json_object_get(root, "self"));
-    if (!json_is_integer(format)) return tn_error(TN_BAD_FILE, "%.640s is no manifest of a checkpoint", path);
+    if (!json_is_integer(format)) return tn_error(TN_BAD_FILE, "%.640s is not the manifest of a checkpoint", path);
     if (json_integer_value(format) > TN_CKPT_FORMAT)
         return tn_error(TN_BAD_FILE, "%.640s has format %lld and this tenon reads up to %d: use a newer tenon", path,
                         (long long)json_integer_value(format), TN_CKPT_FORMAT);
     if (!self_hash(root, hash)) return tn_error(TN_MEMORY, "out of memory while reading %.640s", path);
     if (!self || strcmp(self, hash) != 0)
-        return tn_error(TN_BAD_FILE, "%.640s is damaged: it does not have its own checksum; use another checkpoint",
-                        path);
+        return tn_error(TN_BAD_FILE, "%.640s is damaged: its checksum does not match; use another checkpoint", path);
     const json_t *step = json_object_get(root, "step");
     if (!json_is_integer(step) || json_integer_value(step) < 0 || json_number_value(step) > STEPS_MAX)
-        return tn_error(TN_BAD_FILE, "%.640s names no step", path);
+        return tn_error(TN_BAD_FILE, "%.640s has no step", path);
     return check_files(root, path);
 }
 

@@ -188,7 +188,7 @@ static void weights_alone(void **state)
     assert_memory_equal(p->param, q->param, sizeof(float) * (size_t)p->count);
     const float before = tn_store_bucket(tn_trainer_store(other.trainer), 0)->param[0];
     assert_fails(tn_ckpt_load_weights(d.path, tn_trainer_store(other.trainer), note), TN_BAD_FILE,
-                 "another model made it");
+                 "it belongs to another model");
     assert_true(tn_store_bucket(tn_trainer_store(other.trainer), 0)->param[0] == before);
     tn_tempdir_remove_all(&d);
     close_rig(&a);
@@ -289,7 +289,7 @@ static void prune_rule(void **state)
     char kept[8] = "";
     for (; l.n < 6 && !isinf(r->heldout[l.n]); l.n++) {
         const char digit = (char)('1' + l.n);
-        entry[l.n] = (tn_ckpt_entry){ .step = (int64_t)l.n + 1, .whole = !strchr(r->broken, digit) };
+        entry[l.n] = (tn_ckpt_entry){ .step = (int64_t)l.n + 1, .complete = !strchr(r->broken, digit) };
         tn_scores_put(&entry[l.n].scores, "loss", r->heldout[l.n]);
     }
     tn_ckpt_list_mark(&l, r->latest, r->best, r->upto);
@@ -385,20 +385,20 @@ static const struct made_row {
 } made_rows[] = {
     { NULL, "step", "-1", "step=-1 is impossible" },
     { NULL, "step", "9223372036854775807", "impossible" },
-    { NULL, "step", "3.5", "step is missing or no number" },
-    { NULL, "step", "1e3", "step is missing or no number" },
-    { NULL, "step", "\"3\"", "step is missing or no number" },
-    { NULL, "step", "null", "step is missing or no number" },
+    { NULL, "step", "3.5", "step is missing or not a number" },
+    { NULL, "step", "1e3", "step is missing or not a number" },
+    { NULL, "step", "\"3\"", "step is missing or not a number" },
+    { NULL, "step", "null", "step is missing or not a number" },
     { NULL, "tokens", "9223372036854775807", "tokens=" },
     { NULL, "batch", "0", "batch=0 is impossible" },
     { NULL, "batch", "4294967297", "batch=" },
     { NULL, "length", "-8", "length=-8" },
     { NULL, "seed", "-1", "seed=-1" },
     { "best", "step", "9223372036854775807", "best.step=" },
-    { "best", "step", "7", "a counter says 7 after 5 steps" },
-    { "best", "stale", "6", "a counter says 6 after 5 steps" },
+    { "best", "step", "7", "a counter is 7 after 5 steps" },
+    { "best", "stale", "6", "a counter is 6 after 5 steps" },
     { "best", "accuracy", "\"much\"", "a score in best" },
-    { "guard", "applied", "6", "a counter says 6" },
+    { "guard", "applied", "6", "a counter is 6" },
     { "guard", "good", "9000000000000000000", "guard.good" },
     { "guard", "bad", "2147483648", "guard.bad" },
     { "guard", "snapshot_step", "-2", "guard.snapshot_step" },
@@ -495,9 +495,8 @@ static void find_another(void **state)
     bool is_file;
     tn_ckpt_note("latest", why, found, note);
     assert_non_null(strstr(note, "the latest checkpoint cannot be used ("));
-    assert_non_null(
-        strstr(note, "step-2/model.safetensors is damaged: its checksum is not the one of its manifest): "));
-    assert_non_null(strstr(note, "/step-3 is used instead; put the file back, or name "));
+    assert_non_null(strstr(note, "step-2/model.safetensors is damaged: its checksum differs from its manifest): "));
+    assert_non_null(strstr(note, "/step-3 instead; restore the file, or name "));
     assert_ok(tn__ckpt_point(d.path, "best", 2)); /* the same for whoever wants the best one */
     assert_ok(tn_ckpt_resolve(d.path, "best", found, &is_file, note));
     assert_true(strstr(found, "step-3") && strstr(note, "the best checkpoint cannot be used"));
@@ -506,12 +505,12 @@ static void find_another(void **state)
     assert_string_equal(note, "");
     assert_ok(tn__ckpt_point(d.path, "best", 7)); /* removed by hand */
     assert_ok(tn_ckpt_resolve(d.path, "best", found, &is_file, note));
-    assert_true(strstr(found, "step-3") && strstr(note, "/step-7, which best names, is not there): "));
+    assert_true(strstr(found, "step-3") && strstr(note, "/step-7, the target of best, does not exist): "));
     flip(tn_tempdir_file(&d, "step-3/state.json"), 5);
     assert_ok(tn_ckpt_find(d.path, "latest", found, why, sizeof why));
     assert_non_null(strstr(found, "step-1"));
     flip(tn_tempdir_file(&d, "step-1/manifest.json"), 50);
-    assert_fails(tn_ckpt_find(d.path, "latest", found, why, sizeof why), TN_BAD_FILE, "no checkpoint of");
+    assert_fails(tn_ckpt_find(d.path, "latest", found, why, sizeof why), TN_BAD_FILE, "no valid checkpoint in");
     tn_tempdir_remove_all(&d);
     close_rig(&a);
 }
@@ -565,14 +564,14 @@ static void read_beside(tn_tempdir *d, rig *r, int round)
         break;
     default: /* as `ckpt inspect` does */
         assert_ok(tn_ckpt_find(d->path, "latest", found, NULL, 0));
-        tn_ckpt_seen seen = tn_ckpt_look(found);
+        tn_ckpt_id seen = tn_ckpt_id_of(found);
         tn_status s;
         do {
             s = tn_ckpt_read_manifest(found, &manifest);
             if (s == TN_OK) json_decref(manifest);
             if (s == TN_OK) s = tn_ckpt_read_state(found, &st);
             if (s == TN_OK) tn_ckpt_state_free(&st);
-        } while (s == TN_BAD_FILE && tn_ckpt_another(d->path, "latest", found, &seen));
+        } while (s == TN_BAD_FILE && tn_ckpt_replaced(d->path, "latest", found, &seen));
         assert_ok(s);
     }
 }

@@ -101,8 +101,7 @@ static tn_status look_at(const char *dir, int fd, const char *name, contents *c)
         if (is_any(name) && !tn_is_temp_of(name, is_any))
             return tn_error(
                 TN_USAGE,
-                "run: %.640s/%s is %s, which no run of tenon has there: move it away, or name another run with "
-                "run=OTHER",
+                "run: %.640s/%s is %s, which is not part of a run: move it away, or name another run with run=OTHER",
                 dir, name,
                 S_ISLNK(st.st_mode)   ? "a link"
                 : S_ISREG(st.st_mode) ? "a file"
@@ -151,16 +150,13 @@ tn_status tn_run_folder_check(const char *dir)
     if (c.checkpoint || aside.checkpoint) return TN_OK;
     if (c.other[0])
         return tn_error(
-            TN_USAGE,
-            "run: %.640s holds %s and no checkpoint of a run: name a new directory with run=OTHER, or move that "
-            "away",
+            TN_USAGE, "run: %.640s holds %s but no checkpoint: name a new directory with run=OTHER, or move that away",
             dir, c.other);
     if (c.config) TN_RETURN_IF(read_mark(dir, &marked));
     if (c.files && !marked)
-        return tn_error(
-            TN_USAGE,
-            "run: %.640s holds files that no run of tenon wrote (its config.yaml would begin with \"%s\"): name a "
-            "new directory with run=OTHER",
-            dir, TN_RUN_MARK);
+        return tn_error(TN_USAGE,
+                        "run: %.640s holds files that tenon did not write (its config.yaml would begin with \"%s\"): "
+                        "name a new directory with run=OTHER",
+                        dir, TN_RUN_MARK);
     return TN_OK;
 }

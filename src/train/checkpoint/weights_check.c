@@ -16,12 +16,12 @@ static tn_status expect(const void *file, const char *name, tn_dims dims)
     char has[128], wants[128];
     const tn_file_tensor *t;
     if (!tn_safetensors_has(f, name))
-        return tn_error(TN_BAD_FILE, "there is no tensor %.200s: another model made it, or other settings", name);
+        return tn_error(TN_BAD_FILE, "tensor %.200s is missing: it belongs to another model or other settings", name);
     TN_RETURN_IF(tn_safetensors_find(f, name, &t));
     if (tn_dtype_is_float(t->dtype) && tn_dims_equal(t->dims, dims)) return TN_OK;
     return tn_error(TN_BAD_FILE,
-                    "%.200s is %s %s in the file and %s in the model: another model made it, or other settings", name,
-                    tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
+                    "%.200s is %s %s in the file and %s in the model: it belongs to another model or other settings",
+                    name, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
                     tn_dims_text(dims, wants, sizeof wants));
 }
 
@@ -32,7 +32,7 @@ static bool ends_with(const char *s, const char *end)
 }
 
 static tn_status check_found(const char *found, bool is_file, const tn_model *model, const tn_settings *st,
-                             const tn_supply *supply, int64_t length)
+                             const tn_input_spec *input_spec, int64_t length)
 {
     tn_status s = TN_OK;
     tn_tensor_file f = { 0 };
@@ -45,7 +45,7 @@ static tn_status check_found(const char *found, bool is_file, const tn_model *mo
         return TN_OK; /* llama2.c: its settings are its header, whose sizes add up to the file's */
     TN_TRY(tn_tensor_file_open(file, tn_packed_most(file), &f));
     const tn_graph_shape shape = {
-        .batch = 1, .length = length, .supply = supply, .expect = expect, .expect_ctx = f.tensors
+        .batch = 1, .length = length, .input_spec = input_spec, .expect = expect, .expect_ctx = f.tensors
     };
     TN_TRY(tn_graph_setup_build(&setup, model, st, &shape, &g));
 done:
@@ -54,16 +54,16 @@ done:
     return s;
 }
 
-tn_status tn_weights_check(const char *path, const tn_model *model, const tn_settings *st, const tn_supply *supply,
-                           int64_t length)
+tn_status tn_weights_check(const char *path, const tn_model *model, const tn_settings *st,
+                           const tn_input_spec *input_spec, int64_t length)
 {
     char found[TN_PATH_BYTES], none[TN_CKPT_NOTE]; /* whoever loads them says what stands in for what */
     bool is_file;
     tn_status s = tn_ckpt_resolve(path, "best", found, &is_file, none);
-    tn_ckpt_seen seen = s == TN_OK ? tn_ckpt_look(found) : (tn_ckpt_seen){ 0 };
+    tn_ckpt_id seen = s == TN_OK ? tn_ckpt_id_of(found) : (tn_ckpt_id){ 0 };
     if (s == TN_OK) do
-            s = check_found(found, is_file, model, st, supply, length);
-        while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found, &seen));
+            s = check_found(found, is_file, model, st, input_spec, length);
+        while (s == TN_BAD_FILE && tn_ckpt_replaced(path, "best", found, &seen));
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     return s;
 }

@@ -152,10 +152,10 @@ tn_status tn_tensors_open(const char *path, tn_tensors *out)
     bool is_file;
     char note[TN_CKPT_NOTE];
     TN_RETURN_IF(tn_ckpt_resolve(path, "best", found, &is_file, note));
-    tn_ckpt_seen seen = tn_ckpt_look(found);
+    tn_ckpt_id seen = tn_ckpt_id_of(found);
     tn_status s;
     do s = open_found(found, is_file, out);
-    while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found, &seen));
+    while (s == TN_BAD_FILE && tn_ckpt_replaced(path, "best", found, &seen));
     if (s == TN_OK) memcpy(out->note, note, sizeof note);
     return s;
 }

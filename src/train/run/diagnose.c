@@ -102,10 +102,10 @@ static tn_status diagnose(const tn_training *t, int64_t step, tn_diagnosis *out)
     tn_trainer_check(t->trainer, NULL);
     if (s == TN_OK && f.found) snprintf(out->tensor, sizeof out->tensor, "%s", f.text);
     else if (s == TN_OK && bad)
-        snprintf(out->tensor, sizeof out->tensor, "the state %.200s, which is carried from step to step", bad->name);
+        snprintf(out->tensor, sizeof out->tensor, "the state %.200s, kept from step to step", bad->name);
     else if (s == TN_OK)
         snprintf(out->tensor, sizeof out->tensor,
-                 "none when the step was computed again: later steps have changed the weights, or the norm alone "
+                 "none found when the step was recomputed: later steps have changed the weights, or the norm alone "
                  "overflowed");
     tn_store_zero_grad(st);
     const tn_status back = put_states_back(st, kept);

@@ -78,9 +78,9 @@ static void open_rig(rig *r, const char *policy, const char *accumulate)
                                                     .settings = r->settings,
                                                     .batch = B,
                                                     .length = 1,
-                                                    .supply = TN_MLP_SUPPLY(1, 20),
+                                                    .input_spec = TN_MLP_SUPPLY(1, 20),
                                                     .logits = true,
-                                                    .ahead = 1 },
+                                                    .queue_depth = 1 },
                              &r->trainer));
     assert_ok(tn_source_samples_open(
         &r->set, 3, &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = 1, .heldout = TN_VALID },
@@ -228,7 +228,7 @@ static void looks_change_nothing(void **state)
         if (blind) assert_int_equal(r.notes, 0);
         else {
             assert_in_range(r.notes, 4, 10);
-            assert_non_null(strstr(r.note, "was left out, the loss or the gradient is not finite (first: the input "
+            assert_non_null(strstr(r.note, "was skipped: the loss or the gradient is not finite (first: the input "
                                            "features, f32 (4,1,6): NaN at ("));
             assert_non_null(strstr(r.note, ", sample 7 (row "));
         }

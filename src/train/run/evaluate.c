@@ -109,7 +109,7 @@ static tn_status keep_rows(tn_evaluator *e, const metric *m, int64_t batch)
         if (!x || each * B != n || (to->rows && each != to->each))
             return tn_error(
                 TN_USAGE,
-                "metric %s: the output %s does not have the same numbers for every row: keep one of (B, each)",
+                "metric %s: the output %s must have the same number of values for every row: keep one of (B, each)",
                 m->row->name, to->output);
         const size_t before = (size_t)(to->rows * each), more = (size_t)(rows * each);
         TN_RETURN_IF(tn_grow((void **)&to->x, &to->capacity, before + more, sizeof *to->x));
@@ -161,7 +161,7 @@ static tn_status evaluate_batch(tn_evaluator *e, int64_t batch, int64_t count)
 {
     float loss;
     TN_RETURN_IF(tn_trainer_eval(e->trainer, &loss));
-    if (batch == 0) tn_trainer_keep_look(e->trainer); /* its rows are full */
+    if (batch == 0) tn_trainer_keep_outputs(e->trainer); /* its rows are full */
     TN_RETURN_IF(add_step(e, "eval", batch, count));
     for (size_t i = 0; i < e->list.n; i++) {
         const char *step = step_of(e->list.row[i]);
@@ -243,7 +243,7 @@ static tn_status no_output(const tn_evaluator *e, const metric *m, const char *n
                     tn_trainer_model(e->trainer)->name, m->row->name, step_of(m->row), kind, name, name, call);
 }
 
-static bool is_there(tn_evaluator *e, const char *name, bool one)
+static bool find_numbers(tn_evaluator *e, const char *name, bool one)
 {
     int64_t n;
     const tn_graph *g = tn_plan_graph(tn_trainer_plan(e->trainer, false)); /* of chunks: of one of them */
@@ -261,10 +261,10 @@ static tn_status find_sums(tn_evaluator *e, metric *m)
     for (int k = 0; k < TN_SUMS_MAX && (k < 2 || r->how == TN_FROM_SUMS); k++) m->from[k] = r->sums[k];
     for (int k = 0; k < 3 && r->how == TN_MEAN_BY_COUNT; k++) {
         if (means[k]) m->from[0] = means[k];
-        if (means[k] && is_there(e, means[k], false)) break;
+        if (means[k] && find_numbers(e, means[k], false)) break;
     }
     for (int k = 0; k < TN_SUMS_MAX; k++)
-        if (m->from[k] && !is_there(e, m->from[k], true)) return no_output(e, m, m->from[k], "sum", "one number");
+        if (m->from[k] && !find_numbers(e, m->from[k], true)) return no_output(e, m, m->from[k], "sum", "one number");
     return TN_OK;
 }
 
@@ -279,7 +279,7 @@ static kept *kept_of(tn_evaluator *e, const char *step, const char *output)
 static tn_status find_kept(tn_evaluator *e, metric *m)
 {
     for (int k = 0; k < KEEPS && m->row->how == TN_OF_WHOLE && m->row->keep[k]; k++) {
-        if (!is_there(e, m->row->keep[k], false))
+        if (!find_numbers(e, m->row->keep[k], false))
             return no_output(e, m, m->row->keep[k], "output", "(B, each) numbers");
         m->kept[k] = kept_of(e, step_of(m->row), m->row->keep[k]);
     }

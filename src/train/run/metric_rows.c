@@ -23,8 +23,8 @@ static tn_status check_name(const tn_model *m, const tn_metric_row *r, bool firs
     if (!p || !isalpha((unsigned char)*p)) return mistake(m, r, "give it a name that begins with a letter");
     if (strlen(p) > TN_SCORE_NAME / 2) return mistake(m, r, "the name is too long: use at most 24 letters");
     while (isalnum((unsigned char)*p) || (*p && strchr("_.@", *p))) p++;
-    if (*p) return mistake(m, r, "a name has letters, digits, _, . and @ only: choose another");
-    if (tn_score_taken(r->name)) return mistake(m, r, "the name is that of another number of a run: choose another");
+    if (*p) return mistake(m, r, "a name may have letters, digits, _, . and @ only: choose another");
+    if (tn_score_taken(r->name)) return mistake(m, r, "the name is taken by another value of a run: choose another");
     if (!first && strcmp(r->name, "loss") == 0)
         return mistake(m, r, "the loss is what training minimises: make it the first row");
     return TN_OK;
@@ -38,11 +38,11 @@ static tn_status check_how(const tn_model *m, const tn_metric_row *r)
         return r->sums[0] && r->sums[1] ? TN_OK : mistake(m, r, "a quotient is of two outputs: name both in .sums");
     case TN_FROM_SUMS:
         if (!r->sums[0]) return mistake(m, r, "it has no sums: name the outputs that are added up in .sums");
-        return r->make ? TN_OK : mistake(m, r, ".make is missing: the function that makes the number of the sums");
-    case TN_ADDED: return r->add ? TN_OK : mistake(m, r, ".add is missing: the function that is given every batch");
+        return r->make ? TN_OK : mistake(m, r, ".make is missing: the function that computes the metric from the sums");
+    case TN_ADDED: return r->add ? TN_OK : mistake(m, r, ".add is missing: the function called with every batch");
     case TN_OF_WHOLE:
         if (!r->keep[0]) return mistake(m, r, "nothing is kept for it: name the outputs in .keep");
-        if (r->by_group) return mistake(m, r, "a metric of the whole set has no groups: leave .by_group out");
+        if (r->by_group) return mistake(m, r, "a metric of the whole set has no groups: remove .by_group");
         return r->whole ? TN_OK : mistake(m, r, ".whole is missing: the function of all that was kept");
     }
     return mistake(m, r, ".how is none of those in rows.h");
@@ -54,7 +54,7 @@ static tn_status check_step(const tn_model *m, const tn_metric_row *r)
     if (!r->runs || strcmp(r->runs, "eval") == 0) return TN_OK;
     for (size_t i = 0; i < m->n_steps; i++)
         if (strcmp(m->steps[i].name, r->runs) == 0) return TN_OK;
-    snprintf(what, sizeof what, "there is no step %.60s: add it to the model's steps, or leave .runs out", r->runs);
+    snprintf(what, sizeof what, "unknown step %.60s: add it to the model's steps, or remove .runs", r->runs);
     return mistake(m, r, what);
 }
 
@@ -67,7 +67,7 @@ static tn_status check_rows(const tn_model *m, const tn_metric_list *l)
         TN_RETURN_IF(check_how(m, r));
         TN_RETURN_IF(check_step(m, r));
         if (r->key && (strcmp(r->key, "loss") == 0 || (i && tn_score_taken(r->key))))
-            return mistake(m, r, "its .key is that of another number of a run: choose another");
+            return mistake(m, r, "its .key is taken by another value of a run: choose another");
         for (size_t k = 0; k < i; k++) {
             if (strcmp(l->row[k]->name, r->name) == 0)
                 return mistake(m, r, "two rows have this name: give one of them another");
@@ -94,7 +94,7 @@ void tn_metric_rows(const tn_model *m, tn_metric_list *out)
 
 tn_status tn_metric_list_of(const tn_model *m, const tn_source *source, tn_metric_list *out)
 {
-    tn_metric_list all, there = { 0 };
+    tn_metric_list all, usable = { 0 };
     tn_metric_rows(m, &all);
     if (m->n_metrics > TN_METRICS_MAX)
         return tn_error(TN_USAGE, "model %s has %zu metrics, and a run has at most %d: leave some out", m->name,
@@ -102,8 +102,8 @@ tn_status tn_metric_list_of(const tn_model *m, const tn_source *source, tn_metri
     TN_RETURN_IF(check_rows(m, &all));
     for (size_t i = 0; i < all.n; i++)
         if (!all.row[i]->needs || !isnan(tn_source_number_of(source, all.row[i]->needs)))
-            there.row[there.n++] = all.row[i];
-    *out = there;
+            usable.row[usable.n++] = all.row[i];
+    *out = usable;
     return TN_OK;
 }
 
@@ -133,9 +133,9 @@ bool tn_metric_is_other_unit(const tn_metric_row *r) { return r->how == TN_MEAN_
 
 bool tn_metric_is_nats(const tn_metric_row *r) { return strcmp(tn_metric_unit(r), "nats") == 0; }
 
-bool tn_metric_is_part(const tn_metric_row *r) { return r->how == TN_ADDED && !r->make && !*tn_metric_unit(r); }
+bool tn_metric_is_fraction(const tn_metric_row *r) { return r->how == TN_ADDED && !r->make && !*tn_metric_unit(r); }
 
-const tn_metric_row *tn_metric_beside(const tn_metric_list *l, const tn_metric_row *select)
+const tn_metric_row *tn_metric_second(const tn_metric_list *l, const tn_metric_row *select)
 {
     if (select && l->n && select != l->row[0]) return select;
     for (size_t i = 1; i < l->n; i++)
@@ -168,11 +168,11 @@ static tn_status no_such(const tn_model *m, const tn_metric_list *l, const char 
     size_t at = 0;
     for (size_t i = 0; i < l->n; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", l->row[i]->name);
-    return tn_error(TN_USAGE, "train.select=%.60s: %s has no such metric on these data: there are auto, %s", name,
-                    m->name, names);
+    return tn_error(TN_USAGE, "train.select=%.60s: %s has no such metric on these data: choose auto, %s", name, m->name,
+                    names);
 }
 
-tn_status tn_metric_settle(const tn_source *source, tn_trainer *t, tn_settings *st)
+tn_status tn_metric_resolve(const tn_source *source, tn_trainer *t, tn_settings *st)
 {
     tn_metric_list l;
     tn_evaluator *e = NULL;

@@ -30,9 +30,9 @@ bool tn_metric_is_other_unit(const tn_metric_row *r);
 static inline const char *tn_metric_unit(const tn_metric_row *r) { return r->unit ? r->unit : ""; }
 bool tn_metric_is_nats(const tn_metric_row *r);
 /* Whether it is a part of what counts, from 0 to 1. */
-bool tn_metric_is_part(const tn_metric_row *r);
+bool tn_metric_is_fraction(const tn_metric_row *r);
 /* Beside the first: the one that is selected by, else the next that says something else. NULL: there is none. */
-const tn_metric_row *tn_metric_beside(const tn_metric_list *l, const tn_metric_row *select);
+const tn_metric_row *tn_metric_second(const tn_metric_list *l, const tn_metric_row *select);
 /* What evaluations on the source count: "tokens", "samples" or "questions". */
 const char *tn_metric_counts(const struct tn_source *source);
 
@@ -41,6 +41,6 @@ const tn_metric_row *tn_metric_selected(const tn_metric_list *l, const tn_settin
 /* When a run is opened: checks the rows against what the trainer puts out, and makes train.select the name of a metric where it is auto
  * and the data ask for answers. TN_USAGE, in one line: a mistake in a row, or no such metric. */
 struct tn_trainer;
-tn_status tn_metric_settle(const struct tn_source *source, struct tn_trainer *t, tn_settings *st);
+tn_status tn_metric_resolve(const struct tn_source *source, struct tn_trainer *t, tn_settings *st);
 
 #endif

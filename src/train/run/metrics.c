@@ -36,7 +36,7 @@ tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
         tn_metrics_close(&m);
         return TN_MEMORY;
     }
-    const tn_status kept = t->metrics && t->warn ? tn_jsonl_keep(t->metrics, KEPT_BYTES) : TN_OK;
+    const tn_status kept = t->metrics && t->warn ? tn_jsonl_buffer(t->metrics, KEPT_BYTES) : TN_OK;
     if (kept != TN_OK) {
         tn_metrics_close(&m);
         return kept;
@@ -55,9 +55,9 @@ void tn_metrics_close(tn_metrics *m)
     m->spreads = NULL;
 }
 
-bool tn_metrics_looks(const tn_metrics *m)
+bool tn_metrics_has_instruments(const tn_metrics *m)
 {
-    return m->level >= TN_LOG_PERFORMANCE || m->t->source->look ||
+    return m->level >= TN_LOG_PERFORMANCE || m->t->source->report ||
            (m->level >= TN_LOG_TRAINING && tn_trainer_has_instruments(m->t->trainer));
 }
 
@@ -151,7 +151,7 @@ static void instruments(const tn_metrics *m, tn_jsonl *w, tn_progress_report *r)
     instrument_line l = { w, r, m->spreads };
     const bool counts = m->spreads && w;
     r->instrument[0] = 0;
-    if (m->t->source->look) m->t->source->look(m->t->source->ctx, write_instrument, &l);
+    if (m->t->source->report) m->t->source->report(m->t->source->ctx, write_instrument, &l);
     if (counts) tn_histograms_clear(m->spreads);
     if (m->level >= TN_LOG_TRAINING)
         (void)tn_trainer_instruments(m->t->trainer, write_instrument, counts ? count_instrument : NULL, &l);
@@ -233,20 +233,20 @@ static const char *const actions[] = {
 static tn_status end_line(const tn_metrics *m, int64_t step)
 {
     const tn_training *t = m->t;
-    const tn_jsonl_backlog was = tn_jsonl_behind(t->metrics);
+    const tn_jsonl_backlog was = tn_jsonl_backlog_of(t->metrics);
     const tn_status s = tn_jsonl_end(t->metrics);
-    const tn_jsonl_backlog now = tn_jsonl_behind(t->metrics);
+    const tn_jsonl_backlog now = tn_jsonl_backlog_of(t->metrics);
     if (!t->warn) return s;
     if (s == TN_OK && was.waiting)
-        tn_training_warn(t, "the %zu lines of metrics.jsonl that waited are written", was.waiting);
+        tn_training_warn(t, "the %zu buffered lines of metrics.jsonl are now written", was.waiting);
     if (s != TN_DISK) return s;
     if (!was.waiting && now.waiting)
         tn_training_warn(
-            t, "%s; training goes on, its lines wait in memory (at most %d KiB) and are tried again with each new one",
+            t, "%s; training continues, lines are buffered in memory (at most %d KiB) and retried with each new one",
             tn_error_text(), KEPT_BYTES >> 10);
     if (now.lost > was.lost && (was.lost == 0 || !was.waiting))
-        tn_training_warn(t, "%s; there is no room in memory for more lines: those from step %lld on are lost",
-                         tn_error_text(), (long long)step);
+        tn_training_warn(t, "%s; the buffer is full: lines from step %lld on are lost", tn_error_text(),
+                         (long long)step);
     return TN_OK;
 }
 
@@ -255,21 +255,21 @@ tn_status tn_metrics_flush(const tn_metrics *m)
     tn_jsonl *w = m->t->metrics;
     if (!w) return TN_OK;
     const tn_status s = tn_jsonl_flush(w);
-    const tn_jsonl_backlog b = tn_jsonl_behind(w);
-    if (s != TN_OK && b.waiting) tn_error_prefix("%zu lines of the metrics wait", b.waiting);
+    const tn_jsonl_backlog b = tn_jsonl_backlog_of(w);
+    if (s != TN_OK && b.waiting) tn_error_prefix("%zu lines of metrics.jsonl are buffered", b.waiting);
     return s;
 }
 
-void tn_metrics_settle(const tn_metrics *m)
+void tn_metrics_finish(const tn_metrics *m)
 {
     char text[1024];
     if (!m->t || !m->t->metrics || !m->t->warn) return;
-    tn_jsonl_backlog b = tn_jsonl_behind(m->t->metrics);
+    tn_jsonl_backlog b = tn_jsonl_backlog_of(m->t->metrics);
     if (b.waiting) { /* the error that ended the run keeps its text */
         snprintf(text, sizeof text, "%s", tn_error_text());
         (void)tn_jsonl_flush(m->t->metrics);
         tn_error(TN_OK, "%s", text);
-        b = tn_jsonl_behind(m->t->metrics);
+        b = tn_jsonl_backlog_of(m->t->metrics);
     }
     if (b.waiting + b.lost)
         tn_training_warn(m->t, "%zu lines of metrics.jsonl could not be written and are lost", b.waiting + b.lost);

@@ -41,7 +41,7 @@ tn_status tn_metrics_open(const tn_training *t, tn_metrics *out);
 void tn_metrics_close(tn_metrics *m);
 
 /* Whether a line holds more than the step itself says: instruments look at the parameters as they are then. */
-bool tn_metrics_looks(const tn_metrics *m);
+bool tn_metrics_has_instruments(const tn_metrics *m);
 /* Whether this step has a line by its number. */
 bool tn_metrics_due(const tn_metrics *m, int64_t step, int64_t steps);
 /* Around a step; inside it, the clock, or 0 where that level is off. */
@@ -54,7 +54,7 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
 /* Writes the lines that wait. TN_DISK: some still do. */
 tn_status tn_metrics_flush(const tn_metrics *m);
 /* At the end of a run, whatever ended it: tries once more, and warns of how many are lost. */
-void tn_metrics_settle(const tn_metrics *m);
+void tn_metrics_finish(const tn_metrics *m);
 void tn_metrics_untime(tn_metrics *m); /* when the step's line is written, or it has none */
 /* profiling: the memory plan, once, when a run begins; memory.csv in its directory, whenever it begins or goes on. */
 tn_status tn_metrics_plan(const tn_metrics *m, bool begins);

@@ -30,16 +30,17 @@ static tn_status write_config(const tn_settings *st, const char *dir)
 {
     tn_status s = TN_OK;
     char path[TN_RUN_PATH], *text = NULL, *now = NULL;
-    size_t bytes = 0, there = 0;
+    size_t bytes = 0, now_bytes = 0;
     TN_RETURN_IF(tn_path_join(dir, "config.yaml", path, sizeof path));
     FILE *f = open_memstream(&text, &bytes);
     if (!f) return tn_error(TN_MEMORY, "out of memory while writing %s", path);
     fprintf(f, "%s its settings, each with where it came from\n", TN_RUN_MARK);
     s = tn_settings_write_yaml(st, f);
     if (fclose(f) != 0 && s == TN_OK) s = tn_error(TN_MEMORY, "out of memory while writing %s", path);
-    if (s == TN_OK && exists(dir, "config.yaml") && tn_file_read_all(path, TN_YAML_MAX_BYTES, &now, &there) != TN_OK)
+    if (s == TN_OK && exists(dir, "config.yaml") &&
+        tn_file_read_all(path, TN_YAML_MAX_BYTES, &now, &now_bytes) != TN_OK)
         now = NULL;
-    if (s == TN_OK && !(now && there == bytes && memcmp(now, text, bytes) == 0))
+    if (s == TN_OK && !(now && now_bytes == bytes && memcmp(now, text, bytes) == 0))
         s = tn_file_write_atomic(path, text, bytes);
     tn_free(now);
     free(text);
@@ -312,7 +313,7 @@ tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_r
 {
     tn_status s = TN_OK;
     tn_run_dir r = { .lock = -1 };
-    TN_TRY(tn__run_may_be(st));
+    TN_TRY(tn__run_check_path(st));
     TN_TRY(take_dir(st, model, fresh, &r));
     TN_TRY(tn_run_folder_check(r.dir));
     if (!fresh) TN_TRY(go_on(st, &r));
@@ -394,12 +395,12 @@ done:
 }
 
 /* Where the data go on, and what whoever runs it has kept beside that. */
-static tn_status load_cursor(const json_t *cursor, const tn_source *source, const tn_keeper *keeper)
+static tn_status load_cursor(const json_t *cursor, const tn_source *source, const tn_ckpt_extra *extra)
 {
-    if (!keeper) return tn_source_load(source, cursor);
-    const json_t *own = json_object_get(cursor, keeper->name);
-    if (!own) return tn_error(TN_USAGE, "the checkpoint is not one of a %s", keeper->name);
-    TN_RETURN_IF(keeper->load(keeper->ctx, own));
+    if (!extra) return tn_source_load(source, cursor);
+    const json_t *own = json_object_get(cursor, extra->name);
+    if (!own) return tn_error(TN_USAGE, "the checkpoint has no %s state", extra->name);
+    TN_RETURN_IF(extra->load(extra->ctx, own));
     return tn_source_load(source, json_object_get(cursor, "data"));
 }
 
@@ -418,7 +419,7 @@ tn_status tn_run_resume(const tn_run_dir *r, const tn_training *how, tn_ckpt_sta
                 "train.batch=%lld, start over with --fresh, or name another run with run=OTHER",
                 (long long)st.batch, (long long)st.length, (long long)batch, (long long)length, (long long)st.batch);
     tn_trainer_resume_loss_scale(t, &st.scaling);
-    s = load_cursor(st.cursor, how->source, how->keeper);
+    s = load_cursor(st.cursor, how->source, how->extra);
     if (s != TN_OK) {
         tn_error_prefix("data");
         goto done;

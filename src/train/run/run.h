@@ -25,7 +25,7 @@ typedef struct tn_run_dir {
  * search, and what a named run holds moves to RUN/old. */
 tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_run_dir *out);
 /* Whether `run` may be what it is: see run_place.c. */
-tn_status tn__run_may_be(const tn_settings *st);
+tn_status tn__run_check_path(const tn_settings *st);
 /* config.yaml again, where settings changed after it was opened. */
 tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st);
 void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */

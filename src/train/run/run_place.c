@@ -20,15 +20,14 @@ static bool is_own_run(const char *source, const char *run)
     return stat(dir, &a) == 0 && stat(run, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-tn_status tn__run_may_be(const tn_settings *st)
+tn_status tn__run_check_path(const tn_settings *st)
 {
     const char *run = tn_settings_text(st, "run"), *source = tn_settings_source(st, "run");
     const char *colon = strrchr(source, ':');
     const bool from_file = colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1);
     if (!run[0] || !from_file || tn_path_is_below(run) || is_own_run(source, run)) return TN_OK;
-    return tn_error(
-        TN_USAGE,
-        "run: %.300s says %.300s, which is not below the current directory: a file may not choose that; type "
-        "run=%.300s if you mean it",
-        source, run, run);
+    return tn_error(TN_USAGE,
+                    "run: %.300s says %.300s, which is outside the current directory: a file may not choose that; type "
+                    "run=%.300s to allow it",
+                    source, run, run);
 }

@@ -25,8 +25,8 @@ static const char *file_text(tn_tempdir *d, const char *name)
 typedef struct place {
     tn_tempdir d;
     char data[TN_PATH_BYTES];
-    int ahead;    /* steps that run b queues; run a: one */
-    int64_t ruin; /* as in stopper */
+    int queue_depth; /* steps that run b queues; run a: one */
+    int64_t ruin;    /* as in stopper */
 } place;
 
 /* A file of one document, or of many. */
@@ -35,7 +35,7 @@ static void open_place(place *p, bool documents)
     char text[3000];
     size_t n = 0;
     const char *name = documents ? "text.jsonl" : "text";
-    p->ahead = 0;
+    p->queue_depth = 0;
     p->ruin = 0;
     tn_tempdir_make_quick(&p->d);
     for (int i = 0; documents && i < 30; i++)
@@ -101,10 +101,11 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
                                                  .settings = st,
                                                  .batch = 2,
                                                  .length = 8,
-                                                 .supply = &(tn_supply){ .optional = tn_source_marks_documents(mode) },
+                                                 .input_spec =
+                                                     &(tn_input_spec){ .optional = tn_source_marks_documents(mode) },
                                                  .widths = widths,
                                                  .n_widths = mode == TN_LOADER_BUCKET ? tn_loader_widths(8, widths) : 0,
-                                                 .ahead = strcmp(run, "b") == 0 ? p->ahead : 0 },
+                                                 .queue_depth = strcmp(run, "b") == 0 ? p->queue_depth : 0 },
                           &t));
     TN_TRY(tn_source_text_open(
         &(tn_source_text_options){
@@ -185,7 +186,7 @@ static void sessions(void **state)
         assert_true(from == (done ? done : -1));
         done = last.step;
         if (done < 23) assert_int_equal(s, TN_INTERRUPTED);
-        if (done < 23 && done > 0) assert_non_null(strstr(tn_error_text(), "saved: the same command continues"));
+        if (done < 23 && done > 0) assert_non_null(strstr(tn_error_text(), "saved: rerun this command to resume"));
     }
     assert_true(last.step == 23 && tn_scores_first(&last.last) == tn_scores_first(&whole.last) &&
                 last.loss == whole.loss);
@@ -197,7 +198,7 @@ static void sessions(void **state)
 }
 
 /* Steps queued ahead, and the run stopped between them: lines, evaluations and checkpoints are those of one by one. */
-static void ahead(void **state)
+static void queue_depth(void **state)
 {
     (void)state;
     const char *const set[] = { "train.steps=37", "ckpt.every=7", "train.eval_every=9", "log.every=2",
@@ -206,7 +207,7 @@ static void ahead(void **state)
     tn_progress_report whole, last;
     int64_t from;
     open_place(&p, false);
-    p.ahead = TN_TRAINER_AHEAD;
+    p.queue_depth = TN_TRAINER_QUEUE_MAX;
     assert_ok(session(&p, "a", set, 5, false, -1, &whole, &from));
     assert_int_equal(session(&p, "b", set, 5, false, 12, &last, &from), TN_INTERRUPTED);
     assert_true(last.step == 12);
@@ -226,7 +227,7 @@ static void ahead_of_a_bad_step(void **state)
     tn_progress_report one, late;
     int64_t from;
     open_place(&p, false);
-    p.ahead = TN_TRAINER_AHEAD;
+    p.queue_depth = TN_TRAINER_QUEUE_MAX;
     p.ruin = 6;
     assert_int_equal(session(&p, "a", set, 3, false, -1, &one, &from), TN_DIVERGED);
     assert_int_equal(session(&p, "b", set, 3, false, -1, &late, &from), TN_DIVERGED);
@@ -402,7 +403,7 @@ static const struct change_row {
     { "train.eval_every=5", "train.eval_every=50", "" },
     { "train.nonfinite=stop", "train.nonfinite=skip", "" },
     { "plan.recompute=none", "plan.recompute=layer", "" },
-    { "train.steps=10", "train.steps=20", "train.schedule=cosine has come down" },
+    { "train.steps=10", "train.steps=20", "train.schedule=cosine cannot be extended" },
 };
 
 static void change(void **state)
@@ -541,7 +542,7 @@ static const struct hostile_row {
     const char *says;
 } hostile_rows[] = {
     { "ln -s ../mine a/old", "a/old is a link" },
-    { "cp -r mine a/old", "a/old/photo is nothing that tenon wrote" },
+    { "cp -r mine a/old", "a/old/photo was not written by tenon" },
     { "ln -s /nowhere a/old", "a/old is a link" },
     { "rm a/metrics.jsonl; ln -s ../mine/photo a/metrics.jsonl", "a/metrics.jsonl is a link" },
     { "rm a/metrics.jsonl; mkfifo a/metrics.jsonl", "a/metrics.jsonl is no file" },
@@ -549,10 +550,10 @@ static const struct hostile_row {
     { "echo > a/step-9", "a/step-9 is a file" },
     { "rm a/config.yaml; mkdir a/config.yaml", "a/config.yaml is no file" },
     { "rm a/latest; mkdir a/latest", "a/latest is no file" },
-    { "rm -r a/step-* a/latest a/best; echo > a/notes.txt", "a holds notes.txt and no checkpoint" },
-    { "rm -r a/step-* a/latest a/best; sed -i 1d a/config.yaml", "holds files that no run of tenon wrote" },
-    { "rm -r a; mkdir a; echo > a/metrics.jsonl", "holds files that no run of tenon wrote" },
-    { "rm -r a; cp -r mine a", "a holds photo and no checkpoint" },
+    { "rm -r a/step-* a/latest a/best; echo > a/notes.txt", "a holds notes.txt but no checkpoint" },
+    { "rm -r a/step-* a/latest a/best; sed -i 1d a/config.yaml", "holds files that tenon did not write" },
+    { "rm -r a; mkdir a; echo > a/metrics.jsonl", "holds files that tenon did not write" },
+    { "rm -r a; cp -r mine a", "a holds photo but no checkpoint" },
 };
 
 static void hostile(void **state)
@@ -622,7 +623,7 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, sessions, "compute=f16", "run: in sessions, half precision");
     tn_test_add(l, sessions, "loader.mode=pack", "run: in sessions, documents in a row");
     tn_test_add(l, sessions, "loader.mode=bucket", "run: in sessions, documents by length");
-    tn_test_add(l, ahead, NULL, "run: steps queued ahead");
+    tn_test_add(l, queue_depth, NULL, "run: steps queued ahead");
     tn_test_add(l, ahead_of_a_bad_step, NULL, "run: a bad step with others queued behind it");
     tn_test_add(l, prolonged, NULL, "run: prolonged");
     tn_test_add(l, patience, NULL, "run: patience");

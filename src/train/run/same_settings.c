@@ -97,12 +97,10 @@ static tn_status read_old(const tn_settings *now, const char *config, tn_setting
 static tn_status check_steps(const tn_settings *now, const tn_settings *old)
 {
     if (strcmp(tn_settings_text(now, "train.schedule"), "cosine") != 0) return TN_OK;
-    return tn_error(
-        TN_USAGE,
-        "train.steps: the run has train.steps=%s, the command says %s, and train.schedule=cosine has come down "
-        "for the former already (constant and wsd can be prolonged): start over with --fresh, or name another "
-        "run with run=OTHER",
-        tn_settings_text(old, "train.steps"), tn_settings_text(now, "train.steps"));
+    return tn_error(TN_USAGE,
+                    "train.steps: the run has train.steps=%s, the command says %s, and train.schedule=cosine cannot be "
+                    "extended (constant and wsd can): start over with --fresh, or name another run with run=OTHER",
+                    tn_settings_text(old, "train.steps"), tn_settings_text(now, "train.steps"));
 }
 
 static void list_change(const char *key, const char *was, const char *is, char *changed, size_t bytes)

@@ -18,24 +18,23 @@ void tn_training_warn(const tn_training *t, const char *fmt, ...)
     t->warn(t->ctx, text);
 }
 
-tn_status tn_warn_of_room(const tn_training *t)
+tn_status tn_warn_disk_space(const tn_training *t)
 {
     struct statvfs v;
     uint64_t bytes;
     if (!t->dir || !t->warn || t->unsaved_end || statvfs(t->dir, &v) != 0) return TN_OK;
     const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer), .guard = tn_trainer_guard(t->trainer) };
     TN_RETURN_IF(tn_ckpt_bytes(&what, &bytes));
-    const double room = (double)v.f_bavail * (double)v.f_frsize;
-    if (v.f_blocks > 0 && room < 2.0 * (double)bytes)
+    const double space = (double)v.f_bavail * (double)v.f_frsize;
+    if (v.f_blocks > 0 && space < 2.0 * (double)bytes)
         tn_training_warn(t,
-                         "%.640s has %.1f MB of free space and a checkpoint takes %.1f MB, a new one beside the old "
-                         "one: free some space or "
-                         "choose another disk with run=DIR",
-                         t->dir, room / 1e6, (double)bytes / 1e6);
+                         "%.640s has %.1f MB of free space, and two checkpoints of %.1f MB must fit, the old and the "
+                         "new one: free some space or choose another disk with run=DIR",
+                         t->dir, space / 1e6, (double)bytes / 1e6);
     return TN_OK;
 }
 
-bool tn_pause(const tn_training *t, double seconds)
+bool tn_training_pause(const tn_training *t, double seconds)
 {
     const struct timespec piece = { .tv_nsec = 50 * 1000 * 1000 };
     const double until = tn_clock_s() + seconds;

@@ -8,8 +8,8 @@
 /* One line to t->warn, which must be there. */
 void tn_training_warn(const tn_training *t, const char *fmt, ...) TN_PRINTF(2, 3);
 /* A warning where the disk has not room for two checkpoints: the new one is written beside the old one. */
-tn_status tn_warn_of_room(const tn_training *t);
+tn_status tn_warn_disk_space(const tn_training *t);
 /* Stands still; false: somebody asked for the end meanwhile. */
-bool tn_pause(const tn_training *t, double seconds);
+bool tn_training_pause(const tn_training *t, double seconds);
 
 #endif

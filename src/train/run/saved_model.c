@@ -140,14 +140,15 @@ tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const c
     tn_status s = TN_OK;
     struct stat st;
     tn_saved_model m = { .weights = "" };
-    const bool there = stat(target, &st) == 0;
+    const bool exists = stat(target, &st) == 0;
     const bool weights = tn_is_weights_file(target);
-    if (weights && !there) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", target));
+    if (weights && !exists) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", target));
     if (weights) TN_TRY(find_file(asked, target, overrides, n, &m));
-    else if (there && S_ISDIR(st.st_mode)) TN_TRY(find_run(asked, target, overrides, n, link, &m));
+    else if (exists && S_ISDIR(st.st_mode)) TN_TRY(find_run(asked, target, overrides, n, link, &m));
     else TN_TRY(tn_settings_resolve_asked(asked, target, overrides, n, &m.settings, &m.model));
     TN_TRY(tn_settings_fix_sizes(m.model, m.settings));
-    if (m.weights[0] && tn_model_cuts(m.model)) { /* samples: their sizes are the task's, which is not here */
+    if (m.weights[0] &&
+        tn_model_reads_sequences(m.model)) { /* samples: their sizes are the task's, which is not here */
         const int64_t context = tn_settings_int(m.settings, "train.context");
         TN_TRY(tn_weights_check(m.weights, m.model, m.settings, NULL, context < 8 ? context : 8));
     }
@@ -178,12 +179,14 @@ static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e
     char has[128], wants[128];
     const tn_file_tensor *t = find_tensor(f, e->name);
     if (!t)
-        return tn_error(TN_BAD_FILE, "there is no tensor %.200s: another model made it, or other settings", e->name);
+        return tn_error(TN_BAD_FILE, "tensor %.200s is missing: it belongs to another model or other settings",
+                        e->name);
     if (!tn_dtype_is_float(t->dtype) || !tn_dims_equal(t->dims, e->dims))
-        return tn_error(TN_BAD_FILE,
-                        "%.200s is %s %s in the file and %s in the model: another model made it, or other settings",
-                        e->name, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
-                        tn_dims_text(e->dims, wants, sizeof wants));
+        return tn_error(
+            TN_BAD_FILE,
+            "%.200s is %s %s in the file and %s in the model: it belongs to another model or other settings", e->name,
+            tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
+            tn_dims_text(e->dims, wants, sizeof wants));
     return copy ? tn_store_take_floats(st, e, t) : TN_OK;
 }
 
@@ -205,10 +208,10 @@ done:
 tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store)
 {
     char none[TN_CKPT_NOTE]; /* weights name a checkpoint or a file, which nothing stands in for */
-    tn_ckpt_seen seen = tn_ckpt_look(m->weights);
+    tn_ckpt_id seen = tn_ckpt_id_of(m->weights);
     tn_status s;
     do s = tn_weights_load(m->weights, store, none);
-    while (s == TN_BAD_FILE && m->link && tn_ckpt_another(m->config, m->link, m->weights, &seen));
+    while (s == TN_BAD_FILE && m->link && tn_ckpt_replaced(m->config, m->link, m->weights, &seen));
     return s;
 }
 
@@ -299,7 +302,7 @@ static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32
     if (tn_settings_vocab(m->settings) != 256 && (!data[0] || !has_file("", data))) /* there: text, which is bytes */
         return tn_error(TN_USAGE,
                         "the model's tokenizer is not known%s%.300s%s: name it with tokenizer=FILE, or tokenizer=bytes",
-                        data[0] ? " (data=" : "", data, data[0] ? " is not there)" : "");
+                        data[0] ? " (data=" : "", data, data[0] ? " does not exist)" : "");
     snprintf(spec, TN_PATH_BYTES, "bytes");
     return TN_OK;
 }

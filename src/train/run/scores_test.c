@@ -108,7 +108,7 @@ static int32_t label(int64_t row) { return row % 3 == 0; }
 
 static tn_status heldout(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
-    const tn_feed f = tn_feed_whole(to);
+    const tn_feed f = tn_feed_full(to);
     (void)ctx;
     *count = i < BATCHES ? (i + 1 < BATCHES ? B : ROWS - B * (BATCHES - 1)) : 0;
     for (int64_t b = 0; b < *count; b++) {
@@ -321,20 +321,20 @@ static const struct mistake_row {
       "metric a: a metric of the whole set has no groups" },
     { { "a", .how = (tn_metric_how)77 }, "metric a: .how is none" },
     { { "a", .how = TN_MEAN_BY_COUNT, .runs = "dream" },
-      "model wrong: metric a: there is no step dream: add it to the model's steps" },
+      "model wrong: metric a: unknown step dream: add it to the model's steps" },
     { { "loss", .how = TN_MEAN_BY_COUNT }, "metric loss: the loss is what training minimises: make it the first row" },
-    { { "lr", .how = TN_MEAN_BY_COUNT }, "metric lr: the name is that of another number of a run: choose another" },
-    { { "best", .how = TN_MEAN_BY_COUNT }, "metric best: the name is that of another number" },
+    { { "lr", .how = TN_MEAN_BY_COUNT }, "metric lr: the name is taken by another value of a run: choose another" },
+    { { "best", .how = TN_MEAN_BY_COUNT }, "metric best: the name is taken by another value" },
     { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "loss" },
-      "metric a: its .key is that of another number of a run" },
+      "metric a: its .key is taken by another value of a run" },
     { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout" },
-      "metric a: its .key is that of another number of a run" },
+      "metric a: its .key is taken by another value of a run" },
     { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout_loss" },
       "metric a: two rows have its .key" },
     { { "seconds", .how = TN_MEAN_BY_COUNT },
-      "metric seconds: the name is that of another number" }, /* an objective of studies */
-    { { "last_a", .how = TN_MEAN_BY_COUNT }, "metric last_a: the name is that of another number" },
-    { { "a b", .how = TN_MEAN_BY_COUNT }, "metric a b: a name has letters, digits" },
+      "metric seconds: the name is taken by another value" }, /* an objective of studies */
+    { { "last_a", .how = TN_MEAN_BY_COUNT }, "metric last_a: the name is taken by another value" },
+    { { "a b", .how = TN_MEAN_BY_COUNT }, "metric a b: a name may have letters, digits" },
     { { NULL, .how = TN_MEAN_BY_COUNT }, "metric without a name: give it a name" },
     { { "a_metric_with_a_very_long_name", .how = TN_MEAN_BY_COUNT }, "the name is too long" },
 };
@@ -346,7 +346,7 @@ static tn_status open_wrong(const tn_metric_row *rows, size_t n)
                              TN_INPUTS(toy_inputs), .metrics = rows,    .n_metrics = n };
     rig r;
     assert_ok(open_rig(&wrong, &r));
-    const tn_status s = tn_metric_settle(&r.source, r.trainer, r.settings); /* as a session does at opening */
+    const tn_status s = tn_metric_resolve(&r.source, r.trainer, r.settings); /* as a session does at opening */
     close_rig(&r);
     return s;
 }
@@ -394,7 +394,7 @@ static void uneven(void **state)
     tn_evaluation e;
     assert_ok(open_rig(&model, &r));
     assert_fails(tn_evaluate(r.trainer, &r.source, 0, &e), TN_USAGE,
-                 "metric a: the output few does not have the same numbers for every row");
+                 "metric a: the output few must have the same number of values for every row");
     close_rig(&r);
 }
 
@@ -482,21 +482,21 @@ static void selects(void **state)
     (void)state;
     rig r;
     assert_ok(open_rig(&toy, &r));
-    assert_ok(tn_metric_settle(&r.source, r.trainer, r.settings));
+    assert_ok(tn_metric_resolve(&r.source, r.trainer, r.settings));
     assert_string_equal(tn_settings_text(r.settings, "train.select"), "hits"); /* the first that needs answers */
     assert_ok(tn_settings_set(r.settings, "train.select", "psnr", "test"));
-    assert_ok(tn_metric_settle(&r.source, r.trainer, r.settings));
+    assert_ok(tn_metric_resolve(&r.source, r.trainer, r.settings));
     assert_string_equal(tn_settings_text(r.settings, "train.select"), "psnr");
     assert_ok(tn_settings_set(r.settings, "train.select", "pnsr", "test"));
-    assert_fails(tn_metric_settle(&r.source, r.trainer, r.settings), TN_USAGE,
-                 "train.select=pnsr: toy has no such metric on these data: there are auto, loss, mean_first");
+    assert_fails(tn_metric_resolve(&r.source, r.trainer, r.settings), TN_USAGE,
+                 "train.select=pnsr: toy has no such metric on these data: choose auto, loss, mean_first");
     assert_ok(tn_settings_set(r.settings, "train.select", "rare", "test")); /* which these data have not */
-    assert_fails(tn_metric_settle(&r.source, r.trainer, r.settings), TN_USAGE,
+    assert_fails(tn_metric_resolve(&r.source, r.trainer, r.settings), TN_USAGE,
                  "train.select=rare: toy has no such metric on these data");
     assert_ok(tn_settings_set(r.settings, "train.select", "auto", "test"));
     r.source.train_samples = 0;
     r.source.n_numbers = 0;
-    assert_ok(tn_metric_settle(&r.source, r.trainer, r.settings));
+    assert_ok(tn_metric_resolve(&r.source, r.trainer, r.settings));
     assert_string_equal(tn_settings_text(r.settings, "train.select"), "auto"); /* the loss */
     close_rig(&r);
 }

@@ -42,48 +42,48 @@ static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1
 }
 
 /* Batches that are made ahead by a thread. Trials of a study have the cores for themselves. */
-static int ahead_of(const tn_session *s)
+static int prefetch_of(const tn_session *s)
 {
     if (tn_settings_int(s->settings, "loader.workers") == 0) return 0;
     if (!tn_settings_is_auto(s->settings, "loader.prefetch"))
         return (int)tn_settings_int(s->settings, "loader.prefetch");
-    return s->shared ? 0 : s->source.prefers_ahead;
+    return s->shared ? 0 : s->source.prefetch_depth;
 }
 
 static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused,
                               tn_trainer **out)
 {
     const tn_source *src = &s->source;
-    const bool looks = o->looks || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
+    const bool instruments = o->instruments || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
     const tn_source_start how = start_of(s, heldout_of(o), o->evaluates, batch);
-    const tn_supply supply = tn_source_supply(src);
+    const tn_input_spec input_spec = tn_source_input_spec(src);
     const char *wants[TN_BATCH_WANTS + 1], *steps[TN_METRICS_MAX + 1];
-    size_t beside = 0;
+    size_t reserved_bytes = 0;
     list_needs(s, wants, steps);
-    if (src->ctx) TN_RETURN_IF(tn_source_bytes(src, s->model, s->settings, &how, ahead_of(s), &beside));
-    const tn_trainer_options t = { .look = looks,
+    if (src->ctx) TN_RETURN_IF(tn_source_bytes(src, s->model, s->settings, &how, prefetch_of(s), &reserved_bytes));
+    const tn_trainer_options t = { .instruments = instruments,
                                    .model = s->model,
                                    .settings = s->settings,
                                    .batch = batch,
                                    .length = s->length,
-                                   .supply = src->ctx ? &supply : NULL,
-                                   .waits = src->waits,
+                                   .input_spec = src->ctx ? &input_spec : NULL,
+                                   .on_policy = src->on_policy,
                                    .wants = wants,
                                    .steps = steps,
                                    .widths = src->width,
                                    .n_widths = src->n_widths,
                                    .forward_only = o->evaluates,
-                                   .beside = beside,
+                                   .reserved_bytes = reserved_bytes,
                                    .refused = refused,
                                    .shared = s->shared,
-                                   .seat = s->seat,
+                                   .context_slot = s->context_slot,
                                    .store = o->store };
     return tn_trainer_new(&t, out);
 }
 
 static int64_t first_batch(const tn_session *s)
 {
-    if (!tn_model_cuts(s->model)) return TN_SESSION_SAMPLES;
+    if (!tn_model_reads_sequences(s->model)) return TN_SESSION_SAMPLES;
     return TN_SESSION_TOKENS / s->length > 0 ? TN_SESSION_TOKENS / s->length : 1;
 }
 
@@ -112,7 +112,7 @@ static bool halve_settings(tn_session *s)
 {
     char batch[32], times[32];
     const int64_t n = tn_settings_int(s->settings, "train.accumulate");
-    if (s->batch < 2 || s->batch % 2 || s->source.waits || n > 500000) return false;
+    if (s->batch < 2 || s->batch % 2 || s->source.on_policy || n > 500000) return false;
     snprintf(batch, sizeof batch, "%lld", (long long)(s->batch / 2));
     snprintf(times, sizeof times, "%lld", (long long)(2 * n));
     if (tn_settings_set(s->settings, "train.batch", batch, "out of memory") != TN_OK) return false;
@@ -141,19 +141,19 @@ static tn_status open_trainer(tn_session *s, const tn_session_options *o)
     const tn_status st = halve_until_it_fits(s, o);
     /* What is evaluated was perhaps trained on a larger machine, and its loss does not depend on how many rows are looked at together. */
     const bool typed = strcmp(tn_settings_source(s->settings, "train.batch"), "command line") == 0;
-    return st == TN_MEMORY && o->evaluates && !s->source.waits && !typed ? find_batch(s, o) : st;
+    return st == TN_MEMORY && o->evaluates && !s->source.on_policy && !typed ? find_batch(s, o) : st;
 }
 
 static tn_status start_source(tn_session *s, const tn_session_options *o)
 {
     if (!s->source.ctx) return TN_OK;
     const tn_source_start how = start_of(s, heldout_of(o), o->evaluates, s->batch);
-    const tn_status st = tn_source_begin(&s->source, &how, ahead_of(s));
+    const tn_status st = tn_source_begin(&s->source, &how, prefetch_of(s));
     if (st != TN_OK) tn_error_prefix("%s", s->source.what);
     return st;
 }
 
-tn_status tn_session_halve(tn_session *s)
+tn_status tn_session_halve_batch(tn_session *s)
 {
     const tn_session_options o = { 0 };
     char why[512];
@@ -169,7 +169,7 @@ tn_status tn_session_halve(tn_session *s)
 tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out)
 {
     const tn_source_start how = start_of(s, split, true, s->batch);
-    const tn_status st = s->source.apart(s->source.ctx, &how, out);
+    const tn_status st = s->source.open_heldout(s->source.ctx, &how, out);
     if (st != TN_OK) tn_error_prefix("%s", s->source.what);
     return st;
 }
@@ -193,7 +193,7 @@ static tn_status find_source(tn_session *s, const tn_session_options *o)
 
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 {
-    tn_session s = { .shared = o->shared, .seat = o->seat };
+    tn_session s = { .shared = o->shared, .context_slot = o->context_slot };
     const tn_settings_from from = { .asked = o->asked,
                                     .target = o->target,
                                     .file = o->file,
@@ -206,15 +206,15 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     if (o->settings) s.model = o->model;
     if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
     if (st == TN_OK) st = find_source(&s, o);
-    const tn_supply supply = tn_source_supply(&s.source);
+    const tn_input_spec input_spec = tn_source_input_spec(&s.source);
     if (st == TN_OK && o->parameters)
-        st = tn_width_fit(s.model, s.settings, s.source.ctx ? &supply : NULL, o->width, o->parameters, &s.width);
+        st = tn_width_fit(s.model, s.settings, s.source.ctx ? &input_spec : NULL, o->width, o->parameters, &s.width);
     if (st == TN_OK && o->weights)
-        st = tn_weights_check(o->weights, s.model, s.settings, s.source.ctx ? &supply : NULL,
-                              tn_model_cuts(s.model) && s.length > 8 ? 8 : s.length);
+        st = tn_weights_check(o->weights, s.model, s.settings, s.source.ctx ? &input_spec : NULL,
+                              tn_model_reads_sequences(s.model) && s.length > 8 ? 8 : s.length);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = start_source(&s, o);
-    if (st == TN_OK && s.source.ctx) st = tn_metric_settle(&s.source, s.trainer, s.settings);
+    if (st == TN_OK && s.source.ctx) st = tn_metric_resolve(&s.source, s.trainer, s.settings);
     if (st != TN_OK) tn_session_close(&s);
     else *out = s;
     return st;

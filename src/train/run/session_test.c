@@ -85,11 +85,11 @@ static void halved_later(void **state)
     tn_session s;
     (void)state;
     assert_ok(open_batch("train.batch=6", NULL, &s));
-    assert_ok(tn_session_halve(&s));
+    assert_ok(tn_session_halve_batch(&s));
     assert_true(s.batch == 3 && s.asked == 6 && s.trainer);
     assert_int_equal(tn_settings_int(s.settings, "train.accumulate"), 6);
     (void)tn_error(TN_MEMORY, "none left");
-    assert_fails(tn_session_halve(&s), TN_MEMORY, "none left");
+    assert_fails(tn_session_halve_batch(&s), TN_MEMORY, "none left");
     assert_non_null(s.trainer);
     tn_session_close(&s);
 }
@@ -102,7 +102,7 @@ static void same_step(void **state)
     (void)state;
     assert_ok(open_batch("train.batch=4", "train.accumulate=1", &s[0]));
     assert_ok(open_batch("train.batch=4", "train.accumulate=1", &s[1]));
-    assert_ok(tn_session_halve(&s[1]));
+    assert_ok(tn_session_halve_batch(&s[1]));
     for (int k = 0; k < 2; k++) {
         const int64_t n = k + 1, each = 4 / n * T;
         for (int64_t i = 0; i < n; i++) {

@@ -15,22 +15,21 @@
 #include <sys/stat.h>
 
 const tn_setting tn_train_settings[] = {
-    TN_SETTING_TEXT("model", "ten", "family to train, or the path of a model's .so"),
-    TN_SETTING_TEXT("preset", "", "named set of values the run starts from"),
+    TN_SETTING_TEXT("model", "ten", "model to train, or the path of a model's .so"),
+    TN_SETTING_TEXT("preset", "", "preset that the run starts from"),
     TN_SETTING_TEXT("data", "", "file or prepared folder to train on"),
-    TN_SETTING_TEXT("tokenizer", "", "of raw text (empty: bytes; a prepared folder has its own)"),
-    TN_SETTING_CHOICE(
-        "loader.mode", "auto", "auto|window|pack|bucket",
-        "rows are random places, documents in a row, or one document each (auto: pack; one raw file: window)"),
+    TN_SETTING_TEXT("tokenizer", "", "tokenizer of raw text (empty: bytes; a prepared folder has its own)"),
+    TN_SETTING_CHOICE("loader.mode", "auto", "auto|window|pack|bucket",
+                      "how rows are filled: random windows, packed documents, or one document each (auto: pack; one "
+                      "raw file: window)"),
     TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads",
-                   "threads that make batches ahead (0: made when needed)"),
-    TN_SETTING_AUTO_INT(
-        "loader.prefetch", "auto", TN_RANGE(1, 4096), "batches",
-        "batches made ahead (auto: of text 4, or as many as 256 MB hold; of made-up data 2; of samples none)"),
+                   "threads that prefetch batches (0: made when needed)"),
+    TN_SETTING_AUTO_INT("loader.prefetch", "auto", TN_RANGE(1, 4096), "batches",
+                        "batches to prefetch (auto: text 4, or as many as fit 256 MB; synthetic data 2; samples none)"),
     TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME)"),
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),
-    TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "seed of every random number of the run"),
+    TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed of the run"),
     TN_SETTING_CHOICE("compute", "auto", "auto|f32|tf32|bf16|f16|bf16x3",
                       "operands of matrix products (auto: f32, on a GPU bf16; sums are always f32; tf32: a GPU's f32 "
                       "operands rounded inside the product; bf16x3: f32's precision from bf16 instructions)"),
@@ -41,52 +40,50 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_AUTO_INT("train.batch", "auto", TN_RANGE(1, 1e9), "seq",
                         "sequences or samples per step (auto: the largest that fits the memory plan; a task: 64)"),
     TN_SETTING_INT("train.context", "256", TN_RANGE(1, 1e9), "tokens", "length of a sequence"),
-    TN_SETTING_INT("train.accumulate", "1", TN_RANGE(1, 1e6), "batches", "batches whose gradients make one step"),
+    TN_SETTING_INT("train.accumulate", "1", TN_RANGE(1, 1e6), "batches", "batches accumulated into one step"),
     TN_SETTING_FLOAT("train.lr", "1e-3", TN_RANGE_LO_OPEN(0, 1), "", "peak learning rate"),
-    TN_SETTING_FLOAT("train.lr_min_frac", "0.1", TN_RANGE(0, 1), "", "last learning rate as a part of the peak"),
-    TN_SETTING_INT("train.warmup", "100", TN_RANGE(0, 1e12), "steps", "steps in which the learning rate rises"),
-    TN_SETTING_CHOICE("train.schedule", "cosine", "cosine|wsd|constant", "shape of the learning rate after warmup"),
-    TN_SETTING_FLOAT("train.cooldown_frac", "0.2", TN_RANGE(0, 1), "", "part of the steps in which wsd comes down"),
-    TN_SETTING_FLOAT("train.decay", "0.1", TN_RANGE(0, 1), "", "weight decay, apart from the gradient"),
+    TN_SETTING_FLOAT("train.lr_min_frac", "0.1", TN_RANGE(0, 1), "", "final learning rate as a fraction of the peak"),
+    TN_SETTING_INT("train.warmup", "100", TN_RANGE(0, 1e12), "steps", "warm-up of the learning rate"),
+    TN_SETTING_CHOICE("train.schedule", "cosine", "cosine|wsd|constant", "learning-rate schedule after the warm-up"),
+    TN_SETTING_FLOAT("train.cooldown_frac", "0.2", TN_RANGE(0, 1), "", "fraction of the steps in which wsd decays"),
+    TN_SETTING_FLOAT("train.decay", "0.1", TN_RANGE(0, 1), "", "decoupled weight decay"),
     TN_SETTING_CHOICE("train.decay_on", "matrices", "matrices|all",
                       "what weight decay acts on (all: norms, biases, convolutions and spectra too)"),
-    TN_SETTING_FLOAT("train.beta1", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "memory of the mean gradient (adamw)"),
-    TN_SETTING_FLOAT("train.beta2", "0.95", TN_RANGE_HI_OPEN(0, 1), "", "memory of the squared gradient (adamw)"),
-    TN_SETTING_FLOAT("train.eps", "1e-8", TN_RANGE_LO_OPEN(0, 1), "",
-                     "added to the root of the squared gradient (adamw)"),
-    TN_SETTING_FLOAT("train.clip", "1", TN_RANGE_MIN(0), "", "largest norm of the gradient (0: no limit)"),
-    TN_SETTING_FLOAT("train.dropout", "0", TN_RANGE_HI_OPEN(0, 1), "", "part of the activations dropped"),
-    TN_SETTING_CHOICE("train.nonfinite", "stop", "stop|skip|rollback", "what a NaN or infinite gradient leads to"),
-    TN_SETTING_AUTO_INT_OFF(
-        "optim.loss_scale", "auto", TN_RANGE(1, 1152921504606846976.0), "",
-        "first scale of the loss for its gradients, halved when they overflow (auto: 65536 with compute=f16)"),
+    TN_SETTING_FLOAT("train.beta1", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "decay of the first moment (adamw)"),
+    TN_SETTING_FLOAT("train.beta2", "0.95", TN_RANGE_HI_OPEN(0, 1), "", "decay of the second moment (adamw)"),
+    TN_SETTING_FLOAT("train.eps", "1e-8", TN_RANGE_LO_OPEN(0, 1), "", "epsilon of the denominator (adamw)"),
+    TN_SETTING_FLOAT("train.clip", "1", TN_RANGE_MIN(0), "", "gradient clipping norm (0: no clipping)"),
+    TN_SETTING_FLOAT("train.dropout", "0", TN_RANGE_HI_OPEN(0, 1), "", "dropout rate"),
+    TN_SETTING_CHOICE("train.nonfinite", "stop", "stop|skip|rollback", "what to do about a NaN or infinite gradient"),
+    TN_SETTING_AUTO_INT_OFF("optim.loss_scale", "auto", TN_RANGE(1, 1152921504606846976.0), "",
+                            "initial loss scale, halved when gradients overflow (auto: 65536 with compute=f16)"),
     TN_SETTING_INT("optim.loss_scale_growth", "2000", TN_RANGE(0, 1e9), "steps",
-                   "good steps in a row that double the loss scale (0: it never grows)"),
-    TN_SETTING_CHOICE("train.optimizer", "adamw", "adamw|sgd", "rule of the step"),
-    TN_SETTING_FLOAT("train.momentum", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "memory of the gradient (sgd)"),
+                   "finite steps in a row that double the loss scale (0: never)"),
+    TN_SETTING_CHOICE("train.optimizer", "adamw", "adamw|sgd", "update rule"),
+    TN_SETTING_FLOAT("train.momentum", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "momentum (sgd)"),
     TN_SETTING_INT("train.eval_every", "200", TN_RANGE(0, 1e12), "steps",
                    "steps between evaluations (0: only at the end; a task, unless set: once per epoch)"),
     TN_SETTING_INT("train.eval_batches", "16", TN_RANGE(0, 1e9), "batches",
-                   "held-out batches of one evaluation (0: all there are; a task, unless set: 0)"),
-    TN_SETTING_TEXT("train.select", "auto",
-                    "the held-out metric that makes a checkpoint the best (auto: loss; where answers are counted, "
-                    "which are right)"),
+                   "held-out batches per evaluation (0: all; a task, unless set: 0)"),
+    TN_SETTING_TEXT(
+        "train.select", "auto",
+        "held-out metric that selects the best checkpoint (auto: loss; where answers are counted, their accuracy)"),
     TN_SETTING_BOOL("train.test", "off",
                     "at the end, evaluate the best checkpoint on the test split (a task that has one, unless set: on)"),
     TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
-                   "end the run after so many without a better result (0: never)"),
-    TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "", "part of the data kept for evaluation"),
-    TN_SETTING_FLOAT("train.test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "",
-                     "part of raw text kept as a test split, beside it"),
+                   "stop early after so many without a better result (0: never)"),
+    TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "",
+                     "fraction of the data held out for validation"),
+    TN_SETTING_FLOAT("train.test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "", "fraction of raw text kept as a test split"),
 
     TN_SETTING_INT("ckpt.every", "500", TN_RANGE(0, 1e12), "steps", "steps between checkpoints (0: only at the end)"),
     TN_SETTING_FLOAT("ckpt.every_s", "0", TN_RANGE_MIN(0), "s",
-                     "seconds between checkpoints, beside ckpt.every (0: no limit)"),
-    TN_SETTING_INT("ckpt.keep_latest", "2", TN_RANGE(1, 1e9), "checkpoints", "how many of the newest stay"),
-    TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the best by train.select stay"),
+                     "seconds between checkpoints, in addition to ckpt.every (0: no limit)"),
+    TN_SETTING_INT("ckpt.keep_latest", "2", TN_RANGE(1, 1e9), "checkpoints", "newest checkpoints to keep"),
+    TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "best checkpoints to keep, by train.select"),
     TN_SETTING_FLOAT("ckpt.wait_s", "300", TN_RANGE_MIN(0), "s",
-                     "how long the end of a run waits for a disk that takes no checkpoint before it ends unsaved"),
-    TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "whether checkpoints are packed"),
+                     "how long to retry the last checkpoint on a failing disk before the run ends unsaved"),
+    TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "compression of checkpoints"),
 
     TN_SETTING_CHOICE("log.level", "training", "info|training|performance|profiling",
                       "how much is measured: loss and time; speed, memory, instruments; parts of the model; kernels "
@@ -94,11 +91,11 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_INT("log.every", "10", TN_RANGE(1, 1e12), "steps", "steps between lines of metrics.jsonl"),
     TN_SETTING_BOOL("log.csv", "off", "also write metrics.csv, at checkpoints and at the end"),
     TN_SETTING_INT("sample.every", "0", TN_RANGE(0, 1e12), "steps", "steps between samples of text (0: none)"),
-    TN_SETTING_INT("sample.tokens", "64", TN_RANGE(1, 1e9), "tokens", "length of such a sample"),
-    TN_SETTING_TEXT("sample.prompt", "", "what such a sample begins with"),
+    TN_SETTING_INT("sample.tokens", "64", TN_RANGE(1, 1e9), "tokens", "length of each sample"),
+    TN_SETTING_TEXT("sample.prompt", "", "prompt of each sample"),
 
     TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
-                      "activations computed again to save memory: inside layers, or chunks of time (recurrent models)"),
+                      "activations recomputed to save memory: inside layers, or in chunks of time (recurrent models)"),
     TN_SETTING_AUTO_INT(
         "plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
         "length of a chunk (auto: equal parts in which the batch has at most 4096 tokens, on a GPU 16384)"),
@@ -159,10 +156,10 @@ static tn_status read_target(const char *target, choice *c)
         return keep(c->file, sizeof c->file, target);
     if (tn_preset_named(target, &owner)) return keep(c->preset, sizeof c->preset, target);
     if (tn_model_named(target)) return keep(c->model, sizeof c->model, target);
-    return tn_error(TN_USAGE,
-                    "%s is neither a preset nor a model (`tenon presets` lists them); a config file is named with "
-                    ".yaml or a path",
-                    tn_text_quote(target, quoted, sizeof quoted));
+    return tn_error(
+        TN_USAGE,
+        "%s is neither a preset nor a model (`tenon presets` lists them); a config file ends in .yaml or has a path",
+        tn_text_quote(target, quoted, sizeof quoted));
 }
 
 /* "key=value" that stands in a file. */
@@ -209,7 +206,7 @@ static tn_status find_preset(choice *c, const tn_preset **preset)
     *preset = NULL;
     if (!c->preset[0]) return TN_OK;
     *preset = tn_preset_named(c->preset, &owner);
-    if (!*preset) return tn_error(TN_USAGE, "there is no preset %s: `tenon presets` lists them", c->preset);
+    if (!*preset) return tn_error(TN_USAGE, "unknown preset %s: `tenon presets` lists them", c->preset);
     if (!c->model[0]) return keep(c->model, sizeof c->model, owner->name);
     if (strcmp(c->model, owner->name) != 0)
         return tn_error(TN_USAGE, "preset %s belongs to model %s, not to %s", c->preset, owner->name, c->model);
@@ -289,7 +286,7 @@ tn_status tn_settings_resolve(const char *target, const char *const *overrides, 
     return tn_settings_resolve_asked(NULL, target, overrides, n, out, model);
 }
 
-tn_status tn_settings_fix_sizes(const tn_model *model, tn_settings *st) { return tn_task_assume(model, st); }
+tn_status tn_settings_fix_sizes(const tn_model *model, tn_settings *st) { return tn_task_defaults(model, st); }
 
 int64_t tn_settings_vocab(const tn_settings *st)
 {

@@ -1,7 +1,7 @@
 /* The training run. A step touches no file; metrics and checkpoints are written between steps. All that a later process
  * needs to go on alike is in the tn_ckpt_state: whatever decides about the future of the run has to be kept there.
  *
- * Steps are queued, and finished some steps later in their order (tn_trainer_ahead; one on the CPU): a device is not kept waiting
+ * Steps are queued, and finished some steps later in their order (tn_trainer_queue_depth; one on the CPU): a device is not kept waiting
  * for its own numbers. Whatever looks at the parameters (evaluation, checkpoints, samples, instruments) waits until all that
  * was queued is finished, so that lines and files are those of a run that waits after every step. */
 #include "train/run/training.h"
@@ -41,10 +41,10 @@ typedef struct loop {
     tn_ckpt_state at; /* of the last step that is finished; cursor and tokens: of the last that is queued */
     int64_t queued;   /* steps */
     int ahead;        /* of them may be unfinished */
-    pending pending[TN_TRAINER_AHEAD]; /* by step */
-    int64_t from;                      /* the steps of earlier sessions */
-    double first_step_s;               /* until a line has said it */
-    double finished_s;                 /* clock, of the last step */
+    pending pending[TN_TRAINER_QUEUE_MAX]; /* by step */
+    int64_t from;                          /* the steps of earlier sessions */
+    double first_step_s;                   /* until a line has said it */
+    double finished_s;                     /* clock, of the last step */
     tn_progress_report r;
     tn_metrics m;
     int64_t steps, saved;  /* how many, and at which the last checkpoint stands */
@@ -73,7 +73,7 @@ static tn_status next_batch(loop *l, int64_t *count)
     return TN_OK;
 }
 
-static pending *pending_of(loop *l, int64_t step) { return &l->pending[step % TN_TRAINER_AHEAD]; }
+static pending *pending_of(loop *l, int64_t step) { return &l->pending[step % TN_TRAINER_QUEUE_MAX]; }
 
 /* One optimizer step: train.accumulate batches, then apply. */
 static tn_status queue_step(loop *l)
@@ -149,10 +149,10 @@ static tn_status sync_metrics(const tn_training *t)
 static json_t *make_cursor(const tn_training *t)
 {
     json_t *own =
-        t->keeper ? t->keeper->save(t->keeper->ctx) : NULL; /* first: it may write down what the checkpoint builds on */
-    if (t->keeper && !own) return NULL;
+        t->extra ? t->extra->save(t->extra->ctx) : NULL; /* first: it may write down what the checkpoint builds on */
+    if (t->extra && !own) return NULL;
     json_t *data = tn_source_save(t->source);
-    return t->keeper ? json_pack("{s:o*, s:o*}", "data", data, t->keeper->name, own) : data;
+    return t->extra ? json_pack("{s:o*, s:o*}", "data", data, t->extra->name, own) : data;
 }
 
 static tn_status write_state(loop *l)
@@ -227,8 +227,8 @@ static tn_status save_or_warn(loop *l)
     char kept[64], next[64];
     const tn_status s = save(l);
     if (s != TN_DISK || !l->t->warn) return s;
-    tn_training_warn(l->t, "%s; training goes on in memory, %s, the next try is %s", tn_error_text(),
-                     kept_text(l, kept), next_try(l, next));
+    tn_training_warn(l->t, "%s; training continues, %s, next try %s", tn_error_text(), kept_text(l, kept),
+                     next_try(l, next));
     return TN_OK;
 }
 
@@ -240,9 +240,9 @@ static tn_status ended_unsaved(const loop *l)
         return tn_error(TN_DISK, "%s; the run ended at step %lld, which is saved", text, (long long)l->at.step);
     if (l->t->once) return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld", text, (long long)l->at.step);
     if (l->saved > 0)
-        return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then goes on from step %lld",
+        return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: rerun this command to resume from step %lld",
                         text, (long long)l->at.step, (long long)l->saved);
-    return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then starts over", text,
+    return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: rerun this command to start over", text,
                     (long long)l->at.step);
 }
 
@@ -261,13 +261,12 @@ static tn_status save_last(loop *l, bool hurry)
         const double left = until - tn_clock_s();
         if (tries >= AT_ONCE && left <= 0) return ended_unsaved(l);
         if (tries == AT_ONCE)
-            tn_training_warn(t, "%s; the run is at its end and tries for %.0f s more (ckpt.wait_s)", tn_error_text(),
-                             left);
-        if (tries == 1) tn_training_warn(t, "%s; tried again at once", tn_error_text());
+            tn_training_warn(t, "%s; the run has ended and retries for %.0f s (ckpt.wait_s)", tn_error_text(), left);
+        if (tries == 1) tn_training_warn(t, "%s; retrying now", tn_error_text());
         if (tries < AT_ONCE) continue;
         char text[1024]; /* of the failure, which what is asked in the pause might replace */
         snprintf(text, sizeof text, "%s", tn_error_text());
-        if (!tn_pause(t, pause < left ? pause : left)) {
+        if (!tn_training_pause(t, pause < left ? pause : left)) {
             tn_error(TN_DISK, "%s", text);
             return ended_unsaved(l);
         }
@@ -299,7 +298,7 @@ static tn_status save_timed(loop *l)
     l->said_cost = true;
     snprintf(
         text, sizeof text,
-        "saving every new best has taken %.0f %% of the time: a larger train.eval_every looks, and saves, less often",
+        "saving new best checkpoints took %.0f %% of the time: raise train.eval_every to evaluate and save less often",
         100 * part);
     note(l, text);
     return TN_OK;
@@ -376,10 +375,10 @@ static void watch_evaluation(loop *l, bool best)
     l->r.worse = l->watch.worse;
     if (!first || !l->t->note) return;
     const bool kept = l->t->dir && tn__ckpt_pointed(l->t->dir, "best") == l->at.best_step;
-    snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout help against it%s",
+    snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout may help%s",
              tn_training_rise(&l->r, 1, rise), kept ? "the best checkpoint is step-" : "the best was step ",
              (long long)l->at.best_step,
-             tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 ends such a run");
+             tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 stops early");
     note(l, text);
 }
 
@@ -429,7 +428,7 @@ static void look_into(loop *l, const pending *p, tn_status s)
     else if (s == TN_DIVERGED)
         (void)tn_error(s, "%.*s (first: %s; %s)%s", (int)(rest - text), text, l->bad.tensor, l->bad.batch, rest);
     else if (l->bad.tensor[0]) {
-        snprintf(text, sizeof text, "step %lld was left out, the loss or the gradient is not finite (first: %s; %s)",
+        snprintf(text, sizeof text, "step %lld was skipped: the loss or the gradient is not finite (first: %s; %s)",
                  (long long)l->at.step, l->bad.tensor, l->bad.batch);
         note(l, text);
     }
@@ -508,7 +507,7 @@ static bool looked_at(const loop *l)
     const int64_t n = l->queued;
     return n == l->from + 1 || due(n, l->steps, l->often.eval_every) || every(n, l->often.ckpt_every) ||
            (l->t->sample && every(n, l->often.sample_every)) ||
-           (tn_metrics_looks(&l->m) && tn_metrics_due(&l->m, n, l->steps));
+           (tn_metrics_has_instruments(&l->m) && tn_metrics_due(&l->m, n, l->steps));
 }
 
 static tn_status advance(loop *l)
@@ -560,9 +559,9 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->r.bits = l->t->source->bits;
     l->r.counts = tn_metric_counts(l->t->source);
     TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
-    l->ahead = l->t->seconds > 0 || l->m.level >= TN_LOG_PERFORMANCE ? 1 : tn_trainer_ahead(l->t->trainer);
+    l->ahead = l->t->seconds > 0 || l->m.level >= TN_LOG_PERFORMANCE ? 1 : tn_trainer_queue_depth(l->t->trainer);
     TN_RETURN_IF(tn_metrics_plan(&l->m, !from));
-    TN_RETURN_IF(tn_warn_of_room(l->t));
+    TN_RETURN_IF(tn_warn_disk_space(l->t));
     return tn_settings_same_hash(st, l->at.settings);
 }
 
@@ -580,7 +579,7 @@ static tn_status interrupted(loop *l)
                     (long long)l->steps,
                     !l->t->dir || l->saved != l->at.step ? ""
                     : l->t->once                         ? ", saved"
-                                                         : ", saved: the same command continues");
+                                                         : ", saved: rerun this command to resume");
 }
 
 static bool has_states(const tn_store *st)
@@ -602,8 +601,7 @@ static tn_status data_failed(loop *l)
         return tn_error(TN_BAD_FILE, "%.480s; and not saved: %.480s", text, tn_error_text());
     if (l->saved <= 0) return tn_error(TN_BAD_FILE, "%s", text);
     if (l->t->once) return tn_error(TN_BAD_FILE, "%s; step %lld is saved", text, (long long)l->saved);
-    return tn_error(TN_BAD_FILE, "%s; step %lld is saved, from which the same command then goes on", text,
-                    (long long)l->saved);
+    return tn_error(TN_BAD_FILE, "%s; step %lld is saved: rerun this command to resume", text, (long long)l->saved);
 }
 
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)
@@ -626,7 +624,7 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     if (begun && s == TN_BAD_FILE) s = data_failed(&l);
     for (tn_stepped x; tn_trainer_queued(t->trainer);)
         (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
-    tn_metrics_settle(&l.m);
+    tn_metrics_finish(&l.m);
     tn_metrics_close(&l.m);
     tn_evaluator_free(l.evaluator);
     *last = l.r;

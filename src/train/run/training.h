@@ -46,21 +46,21 @@ typedef struct tn_progress_report {
 } tn_progress_report;
 
 /* What whoever runs a training keeps with each of its checkpoints, beside the cursor of the data. */
-typedef struct tn_keeper {
+typedef struct tn_ckpt_extra {
     const char *name; /* its key */
     void *ctx;
     json_t *(*save)(void *ctx); /* a new object; NULL: failed, with the error's text */
     tn_status (*load)(void *ctx, const json_t *own);
-} tn_keeper;
+} tn_ckpt_extra;
 
 typedef struct tn_training {
     tn_trainer *trainer;
     const tn_settings *settings;
     const tn_source *source;
-    const tn_keeper *keeper; /* or NULL */
-    bool undiagnosed;        /* a step that is not finite is not looked into */
-    tn_jsonl *metrics;       /* or NULL */
-    const char *dir;         /* of the run: checkpoints go there; NULL: none are made */
+    const tn_ckpt_extra *extra; /* or NULL */
+    bool undiagnosed;           /* a step that is not finite is not looked into */
+    tn_jsonl *metrics;          /* or NULL */
+    const char *dir;            /* of the run: checkpoints go there; NULL: none are made */
     int64_t batch, length;
     double
         seconds; /* > 0: the run ends with the step after which its steps have taken about so long, instead of at train.steps;

@@ -14,9 +14,9 @@ enum { RECENT = 100 };              /* episodes over which a mean reward is take
 static const double ENDLESS = 1e18; /* samples of an epoch: there is always another episode */
 
 const tn_setting tn_rl_settings[] = {
-    TN_SETTING_INT("rl.episodes", "1", TN_RANGE(1, 1024), "episodes", "episodes of one step (environments)"),
-    TN_SETTING_FLOAT("rl.discount", "0.99", TN_RANGE(0, 1), "", "worth of the next step's reward today"),
-    TN_SETTING_BOOL("rl.standardise", "on", "returns of a step are brought to mean 0 and deviation 1"),
+    TN_SETTING_INT("rl.episodes", "1", TN_RANGE(1, 1024), "episodes", "episodes per step (environments)"),
+    TN_SETTING_FLOAT("rl.discount", "0.99", TN_RANGE(0, 1), "", "discount factor of rewards"),
+    TN_SETTING_BOOL("rl.standardise", "on", "normalise the returns of a step to mean 0 and deviation 1"),
 };
 const size_t tn_rl_settings_n = sizeof tn_rl_settings / sizeof *tn_rl_settings;
 
@@ -218,7 +218,7 @@ static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64
 {
     (void)step;
     env_source *s = ctx;
-    const tn_feed f = tn_feed_whole(to);
+    const tn_feed f = tn_feed_full(to);
     double sum = 0;
     TN_RETURN_IF(play(s, &(match){ .first = s->episode, .begin = s->train_begin, .act = s->train_act }));
     for (int64_t e = 0; e < s->E; e++) {
@@ -243,7 +243,8 @@ static double recent_mean(const env_source *s)
     return n ? sum / (double)n : NAN;
 }
 
-static void source_look(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit), void *to)
+static void source_report(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit),
+                          void *to)
 {
     const env_source *s = ctx;
     report(to, "episodes", (double)s->episode, "episodes");
@@ -313,7 +314,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     for (size_t i = 0; i < RECENT && numbers; i++) numbers = json_is_number(json_array_get(recent, i));
     if (!numbers)
         return tn_error(TN_BAD_FILE,
-                        "the checkpoint's cursor is damaged: take an older checkpoint, or start over with --fresh");
+                        "the checkpoint's cursor is damaged: use an older checkpoint, or start over with --fresh");
     s->episode = episode;
     s->steps = steps;
     s->last = json_number_value(json_object_get(cursor, "last"));
@@ -365,12 +366,12 @@ static tn_status check_map(const env_source *s, const tn_feed_map *m)
 static tn_status source_start(tn_source *self, const tn_source_start *how)
 {
     env_source *e = self->ctx;
-    const tn_supply supply = tn_source_supply(self);
+    const tn_input_spec input_spec = tn_source_input_spec(self);
     const tn_trainer_options actor = { .model = e->model,
                                        .settings = e->settings,
                                        .batch = e->E,
                                        .length = 1,
-                                       .supply = &supply,
+                                       .input_spec = &input_spec,
                                        .logits = true,
                                        .forward_only = true,
                                        .store = tn_trainer_store(how->trainer),
@@ -409,7 +410,7 @@ bool tn_source_takes_env(const tn_source_open *o)
 
 tn_status tn_source_open_env(const tn_source_open *o, tn_source *out)
 {
-    enum { ENV_LOOKS = 30 };
+    enum { ENV_EVALUATIONS = 30 };
     const tn_task *task;
     const tn_settings *st = o->settings;
     TN_RETURN_IF(tn_task_find(tn_settings_text(st, "task.name"), &task));
@@ -438,15 +439,15 @@ tn_status tn_source_open_env(const tn_source_open *o, tn_source *out)
                         .next = source_next,
                         .save = source_save,
                         .load = source_load,
-                        .look = source_look,
+                        .report = source_report,
                         .play = source_play,
                         .count = source_count,
                         .about = source_about,
                         .close = source_close,
                         .rows = rows,
                         .n_rows = ROWS,
-                        .waits = true,
-                        .looks = ENV_LOOKS,
+                        .on_policy = true,
+                        .evaluations = ENV_EVALUATIONS,
                         .train_tokens = ENDLESS,
                         .train_samples = ENDLESS,
                         .bits = NAN,

@@ -63,11 +63,11 @@ static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64
     if (first >= p->heldout) return TN_OK;
     const tn_feed f = tn_feed_for(to, T);
     for (int64_t b = 0; b < s->at.batch; b++) {
-        const bool there = first + b < p->heldout;
+        const bool valid = first + b < p->heldout;
         int32_t *labels = row_of(s, &f, LABELS, b);
-        if (there) tn_probe_held(p, s->at.heldout, group, first + b, s->scratch, row_of(s, &f, TOKENS, b), labels);
-        if (!there || T < f.length) tn_feed_pad_row(&f, b, there ? T : 0);
-        for (int64_t t = 0; there && t < T; t++) *count += labels[t] >= 0;
+        if (valid) tn_probe_held(p, s->at.heldout, group, first + b, s->scratch, row_of(s, &f, TOKENS, b), labels);
+        if (!valid || T < f.length) tn_feed_pad_row(&f, b, valid ? T : 0);
+        for (int64_t t = 0; valid && t < T; t++) *count += labels[t] >= 0;
     }
     return TN_OK;
 }
@@ -157,7 +157,7 @@ static void source_about(void *ctx, FILE *f)
     fprintf(f, "\n");
 }
 
-static tn_status source_apart(void *ctx, const tn_source_start *how, tn_source *out)
+static tn_status source_open_heldout(void *ctx, const tn_source_start *how, tn_source *out)
 {
     const probe_source *s = ctx;
     return tn_source_probe_open(s->probe, s->seed, how, out);
@@ -194,7 +194,7 @@ static tn_status make(const tn_probe *p, uint64_t seed, tn_probe *own, tn_source
                         .mark = source_mark,
                         .back = source_back,
                         .describe = source_describe,
-                        .apart = source_apart,
+                        .open_heldout = source_open_heldout,
                         .count = source_count,
                         .about = source_about,
                         .close = source_close,
@@ -202,7 +202,7 @@ static tn_status make(const tn_probe *p, uint64_t seed, tn_probe *own, tn_source
                         .n_rows = ROWS,
                         .bits = NAN,
                         .train_tokens = NAN,
-                        .prefers_ahead = 2,
+                        .prefetch_depth = 2,
                         .groups = p->groups,
                         .group_name = s->name,
                         .n_widths = p->n_lengths };

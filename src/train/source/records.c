@@ -48,7 +48,7 @@ static int64_t put(const tn_record_set *set, const tn_feed_map *m, const tn_feed
         const int slot = m->slot[k];
         const tn_input_slot *s = slot < 0 ? NULL : &f->inputs->slot[slot];
         at[k] = s && f->at[slot] && s->each
-                    ? (char *)f->at[slot] + sizeof(float) * (size_t)(b * s->each * (s->timed ? f->length : 1))
+                    ? (char *)f->at[slot] + sizeof(float) * (size_t)(b * s->each * (s->has_time ? f->length : 1))
                     : NULL;
     }
     return set->read(set->data, split, i, step, at);
@@ -57,7 +57,7 @@ static int64_t put(const tn_record_set *set, const tn_feed_map *m, const tn_feed
 static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64_t *count)
 {
     record_source *s = ctx;
-    const tn_feed f = tn_feed_whole(to);
+    const tn_feed f = tn_feed_full(to);
     if (s->next == s->set.count[TN_TRAIN]) {
         s->epoch++;
         s->next = 0;
@@ -77,7 +77,7 @@ static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64
 static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
     record_source *s = ctx;
-    const tn_feed f = tn_feed_whole(to);
+    const tn_feed f = tn_feed_full(to);
     const int64_t all = s->set.count[s->at.heldout];
     if (i == 0) s->shown = 0;
     *count = 0;
@@ -126,7 +126,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     TN_RETURN_IF(tn_cursor_count(cursor, "next", &next));
     TN_RETURN_IF(tn_cursor_count(cursor, "batches", &batches));
     if (next > s->set.count[TN_TRAIN])
-        return tn_error(TN_BAD_FILE, "the place in the %ss is impossible: use another checkpoint", s->set.noun);
+        return tn_error(TN_BAD_FILE, "the position in the %ss is invalid: use another checkpoint", s->set.noun);
     s->epoch = epoch;
     s->next = next;
     s->batches = batches;
@@ -233,7 +233,7 @@ static void source_example(void *ctx, const tn_feed *f)
     tn_feed_end(f, f->batch);
 }
 
-static tn_status source_apart(void *ctx, const tn_source_start *how, tn_source *out)
+static tn_status source_open_heldout(void *ctx, const tn_source_start *how, tn_source *out)
 {
     tn_record_set set = ((const record_source *)ctx)->set;
     set.close = NULL;
@@ -261,7 +261,7 @@ tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
                         .mark = source_mark,
                         .back = source_back,
                         .describe = source_describe,
-                        .apart = source_apart,
+                        .open_heldout = source_open_heldout,
                         .count = source_count,
                         .about = source_about,
                         .example = n > 0 ? source_example : NULL,
@@ -399,6 +399,6 @@ tn_status tn_source_open_records(const tn_source_open *o, tn_source *out)
                           .seed = (uint64_t)tn_settings_int(o->settings, "seed") };
     memcpy(set.count, own->about.count, sizeof set.count);
     TN_RETURN_IF(tn_source_records_make(&set, out));
-    out->prefers_ahead = 2;
+    out->prefetch_depth = 2;
     return TN_OK;
 }

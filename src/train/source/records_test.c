@@ -150,10 +150,10 @@ static tn_status try_rig(rig *r, const char *const *set, size_t n, tn_data_split
 {
     *r = (rig){ .settings = settings_of(set, n) };
     TN_RETURN_IF(find(r->settings, &r->source));
-    const tn_supply supply = tn_source_supply(&r->source);
+    const tn_input_spec input_spec = tn_source_input_spec(&r->source);
     TN_RETURN_IF(tn_trainer_new(
         &(tn_trainer_options){
-            .model = &toy, .settings = r->settings, .batch = B, .length = 1, .supply = &supply, .threads = 1 },
+            .model = &toy, .settings = r->settings, .batch = B, .length = 1, .input_spec = &input_spec, .threads = 1 },
         &r->trainer));
     TN_RETURN_IF(r->source.start(&r->source,
                                  &(tn_source_start){ .trainer = r->trainer,
@@ -382,14 +382,14 @@ static void sizes(void **state)
 }
 
 /* The same records once more, for another split: closed alone, the data stay. */
-static void apart(void **state)
+static void open_heldout(void **state)
 {
     (void)state;
     rig r;
     tn_source test;
     int64_t count;
     open_rig(&r, NULL);
-    assert_ok(r.source.apart(
+    assert_ok(r.source.open_heldout(
         r.source.ctx,
         &(tn_source_start){ .trainer = r.trainer, .batch = B, .length = 1, .heldout = TN_TEST, .heldout_only = true },
         &test));
@@ -564,7 +564,7 @@ void tn_tests_records(tn_test_list *l)
     tn_test_add(l, refuses_rows, NULL, "records: mistakes in their row");
     tn_test_add(l, too_many, NULL, "records: a count that cannot be");
     tn_test_add(l, sizes, NULL, "records: what settings become");
-    tn_test_add(l, apart, NULL, "records: another split apart");
+    tn_test_add(l, open_heldout, NULL, "records: another split apart");
     tn_test_add(l, runs, NULL, "records: a run in sessions of 0, 1, 2, ... steps");
     tn_test_add(l, checks, NULL, "records: checks of a model on them");
 }

@@ -2,7 +2,7 @@
  * the loop knowing. What a source can do is in it: functions that it lacks are NULL. A source counts for itself how far it is; its cursor, a
  * JSON object that only it understands, goes into every checkpoint, and a source that loaded it goes on with the very next batch.
  *
- *     tn_source_find (settings learn the sizes of the data) -> a trainer for tn_source_supply -> source.start -> next, heldout, ... -> tn_source_close */
+ *     tn_source_find (settings learn the sizes of the data) -> a trainer for tn_source_input_spec -> source.start -> next, heldout, ... -> tn_source_close */
 #ifndef TN_TRAIN_SOURCE_H
 #define TN_TRAIN_SOURCE_H
 
@@ -64,9 +64,9 @@ struct tn_source {
     tn_status (*back)(void *ctx, const tn_source_mark *to);
     void (*describe)(void *ctx, int64_t row, char *buf, size_t bytes);
     /* Numbers of its own for the lines of metrics. */
-    void (*look)(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit), void *to);
+    void (*report)(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit), void *to);
     /* The same data once more, started for held-out batches alone; it does not outlive this one. */
-    tn_status (*apart)(void *ctx, const tn_source_start *how, tn_source *out);
+    tn_status (*open_heldout)(void *ctx, const tn_source_start *how, tn_source *out);
     int64_t (*count)(void *ctx, tn_data_split split); /* tokens, samples or sequences of a split */
     void (*about)(void *ctx, FILE *f);                /* a line for people */
     void (*example)(void *ctx,
@@ -77,9 +77,9 @@ struct tn_source {
 
     const tn_dataset *text; /* what it reads, where that is a data set of tokens; else NULL */
     tn_loader_mode mode;    /* and how its rows are filled */
-    bool waits;             /* batches depend on the parameters: none is made ahead */
-    int prefers_ahead; /* batches worth making ahead where nobody says how many; 0: they are there at once, or it does that itself */
-    struct tn_ahead *ahead;          /* who makes them, or NULL */
+    bool on_policy;         /* batches depend on the parameters: none is made ahead */
+    int prefetch_depth; /* batches worth making ahead where nobody says how many; 0: they are there at once, or it does that itself */
+    struct tn_prefetch *prefetch;    /* who makes them, or NULL */
     int64_t width[TN_LOADER_WIDTHS]; /* (n_widths): of rows that are narrower than T, ascending */
     int64_t n_widths;
     double train_tokens;  /* labels of an epoch; NaN: there is always more */
@@ -88,7 +88,7 @@ struct tn_source {
     double weigh_by,
         weigh_of;          /* a batch among those of its step counts as count * weigh_by / weigh_of; weigh_of 0: as 1 */
     int64_t epoch_batches; /* of the training part, as it was started; 0: it has no epochs */
-    int64_t looks;         /* evaluations that show how a training on it goes, where epochs do not say; 0: none */
+    int64_t evaluations;   /* evaluations that show how a training on it goes, where epochs do not say; 0: none */
     /* Where answers of several kinds are counted apart: held-out batch i is of kind i % groups; else 0. */
     int64_t groups;                /* TN_SOURCE_GROUPS at most */
     const char *const *group_name; /* (groups) */
@@ -119,10 +119,10 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out);
 void tn_source_close(tn_source *s);                                    /* takes a zeroed one */
 tn_status tn_source_started(tn_source *s, const tn_source_start *how); /* started, or closed where that fails */
 /* Starts it, with so many batches made ahead (0: in the call). */
-tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead);
+tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int prefetch);
 /* Memory that it takes when it is begun so; how->trainer is not asked for. */
 tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how,
-                          int ahead, size_t *out);
+                          int prefetch, size_t *out);
 void tn_source_stop(tn_source *s); /* no batch is made ahead any more: before its trainer goes */
 /* The functions above, for a run: whoever watches the trainer is told, and what is made ahead is taken or undone. */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
@@ -138,7 +138,7 @@ static inline float tn_source_weight(const tn_source *s, int64_t count)
     return s->weigh_of > 0 ? (float)((double)count * s->weigh_by / s->weigh_of) : 1;
 }
 /* For a trainer: what it fills, while it stays where it is. */
-tn_supply tn_source_supply(const tn_source *s);
+tn_input_spec tn_source_input_spec(const tn_source *s);
 void tn_source_add_number(tn_source *s, const char *name, double value); /* or says it anew */
 double tn_source_number_of(const tn_source *s, const char *name);        /* NaN: it has none */
 

@@ -25,7 +25,7 @@ static void open_rig(rig *r, const char *const *set, size_t n)
     assert_ok(
         tn_source_find(&(tn_source_open){ .model = model, .settings = r->settings, .needed = true, .trains = true },
                        &r->source));
-    assert_true(r->source.play && r->source.waits && !r->source.apart);
+    assert_true(r->source.play && r->source.on_policy && !r->source.open_heldout);
     assert_ok(tn_task_find(tn_settings_text(r->settings, "task.name"), &task));
     r->env = task->env;
     assert_non_null(r->env);
@@ -33,7 +33,7 @@ static void open_rig(rig *r, const char *const *set, size_t n)
                                                     .settings = r->settings,
                                                     .batch = tn_source_env_rows(r->env, r->settings),
                                                     .length = 1,
-                                                    .supply = TN_MLP_SUPPLY(1, 1, .optional = true),
+                                                    .input_spec = TN_MLP_SUPPLY(1, 1, .optional = true),
                                                     .threads = 1 },
                              &r->learner));
     assert_ok(tn_source_started(&r->source, &(tn_source_start){ .trainer = r->learner,

@@ -228,7 +228,7 @@ static void other_cursors(void **state)
     assert_fails(c.source.load(c.source.ctx, cursor), TN_USAGE, "put the old task.* settings");
     assert_fails(a.source.load(a.source.ctx, text), TN_USAGE, "not trained on the task mqar");
     assert_int_equal(json_object_set_new(cursor, "batches", json_integer(-1)), 0);
-    assert_fails(a.source.load(a.source.ctx, cursor), TN_BAD_FILE, "impossible");
+    assert_fails(a.source.load(a.source.ctx, cursor), TN_BAD_FILE, "invalid");
     json_decref(cursor);
     json_decref(text);
     close_rig(&a);
@@ -249,7 +249,7 @@ static const struct setup_row {
     { "task=tokens_copy task.lengths=64,512 train.context=512", "train.context", "512" },
     { "task=tokens_copy task.lengths=64,512 train.context=256", NULL, "set train.context=512" },
     { "task=mqar vocab=100", NULL, "vocab=100 is too small for the task mqar, which has 1088" },
-    { "task=mqar data=book.txt", NULL, "leave one of them out" },
+    { "task=mqar data=book.txt", NULL, "remove one of them" },
     { "task=mqar train.epochs=2", NULL, "set train.steps instead" },
     { "task=mqar loader.mode=bucket", NULL, "leave it at auto" },
     { "task=mqar train.context=100", NULL, "task.pairs=64 needs 192 tokens" },

@@ -80,7 +80,7 @@ static void open_rig(rig *r, bool bytes, int64_t labels, uint64_t seed, tn_data_
                                                     .settings = r->settings,
                                                     .batch = B,
                                                     .length = TOKENS,
-                                                    .supply = TN_MLP_SUPPLY(labels, TRAIN),
+                                                    .input_spec = TN_MLP_SUPPLY(labels, TRAIN),
                                                     .logits = true },
                              &r->trainer));
     assert_ok(open_samples(&r->w.set, r->trainer, B, seed, heldout, &r->source));
@@ -312,7 +312,7 @@ static const struct setup_row {
     { { "task=xor", "train.epochs=3", "train.batch=63" }, "train.steps", "96" },
     { { "task=xor", "train.epochs=1", "train.accumulate=5" }, "train.steps", "7" },
     { { "task=xor" }, "train.steps", "2000" },
-    { { "task=xor", "train.epochs=3", "train.steps=9" }, NULL, "set one of them" },
+    { { "task=xor", "train.epochs=3", "train.steps=9" }, NULL, "remove one of them" },
     { { "task=xor", "inputs=3" }, NULL, "inputs=3 does not fit the task xor, which has 2: leave inputs at auto" },
     { { "task=xor", "classes=1" }, NULL, NULL },
     { { "task=xor", "train.test=on", "task.test_frac=0" }, NULL, "make task.test_frac larger than 0" },
@@ -420,7 +420,7 @@ static tn_status session(const tn_tempdir *d, const char *run, int64_t stop_afte
                                                  .settings = st,
                                                  .batch = B,
                                                  .length = TOKENS,
-                                                 .supply = TN_MLP_SUPPLY(1, TRAIN),
+                                                 .input_spec = TN_MLP_SUPPLY(1, TRAIN),
                                                  .logits = true },
                           &t));
     TN_TRY(open_samples(&w.set, t, B, 3, TN_VALID, &source));

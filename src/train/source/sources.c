@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "train/source/ahead.h"
+#include "train/source/prefetch.h"
 #include "train/source/task_setup.h"
 
 #include <string.h>
@@ -28,13 +28,13 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out)
         if (s != TN_OK) tn_source_close(out);
         return s;
     }
-    return o->needed ? tn_task_missing(o->model) : tn_task_assume(o->model, o->settings);
+    return o->needed ? tn_task_missing(o->model) : tn_task_defaults(o->model, o->settings);
 }
 
 void tn_source_stop(tn_source *s)
 {
-    tn_ahead_free(s->ahead);
-    s->ahead = NULL;
+    tn_prefetch_free(s->prefetch);
+    s->prefetch = NULL;
 }
 
 void tn_source_close(tn_source *s)
@@ -53,27 +53,27 @@ tn_status tn_source_started(tn_source *s, const tn_source_start *how)
 
 /* --- a run's calls -------------------------------------------------------------------------------------------------------- */
 
-static bool can_be_ahead(const tn_source *s, const tn_source_start *how)
+static bool can_prefetch(const tn_source *s, const tn_source_start *how)
 {
-    return !s->waits && !s->text && s->mark && !how->heldout_only;
+    return !s->on_policy && !s->text && s->mark && !how->heldout_only;
 }
 
-tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead)
+tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int prefetch)
 {
     tn_source_stop(s);
     TN_RETURN_IF(s->start(s, how));
-    return ahead > 0 && can_be_ahead(s, how) ? tn_ahead_new(s, how, ahead, &s->ahead) : TN_OK;
+    return prefetch > 0 && can_prefetch(s, how) ? tn_prefetch_new(s, how, prefetch, &s->prefetch) : TN_OK;
 }
 
 tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how,
-                          int ahead, size_t *out)
+                          int prefetch, size_t *out)
 {
-    const tn_supply supply = tn_source_supply(s);
+    const tn_input_spec input_spec = tn_source_input_spec(s);
     tn_inputs in;
     *out = s->bytes ? s->bytes(s->ctx, how) : 0;
-    if (ahead < 1 || !can_be_ahead(s, how)) return TN_OK;
-    TN_RETURN_IF(tn_inputs_match(model, st, &supply, &in));
-    if (!tn_add_ok(*out, tn_ahead_bytes(&in, how->batch, how->length, ahead), out)) *out = SIZE_MAX;
+    if (prefetch < 1 || !can_prefetch(s, how)) return TN_OK;
+    TN_RETURN_IF(tn_inputs_match(model, st, &input_spec, &in));
+    if (!tn_add_ok(*out, tn_prefetch_bytes(&in, how->batch, how->length, prefetch), out)) *out = SIZE_MAX;
     return TN_OK;
 }
 
@@ -81,7 +81,8 @@ tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64
 {
     const double begun = tn_trainer_watch_clock(to);
     const tn_feeder feeder = tn_trainer_feeder(to);
-    TN_RETURN_IF(s->ahead ? tn_ahead_next(s->ahead, step, &feeder, count) : s->next(s->ctx, step, &feeder, count));
+    TN_RETURN_IF(s->prefetch ? tn_prefetch_next(s->prefetch, step, &feeder, count)
+                             : s->next(s->ctx, step, &feeder, count));
     tn_trainer_watch_data(to, begun);
     return TN_OK;
 }
@@ -92,47 +93,47 @@ tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64
     const tn_feeder feeder = tn_trainer_feeder(to);
     *count = 0;
     if (!s->heldout) return TN_OK;
-    if (s->ahead) tn_ahead_pause(s->ahead);
+    if (s->prefetch) tn_prefetch_pause(s->prefetch);
     const tn_status st = s->heldout(s->ctx, i, &feeder, count);
-    if (s->ahead) tn_ahead_go_on(s->ahead);
+    if (s->prefetch) tn_prefetch_resume(s->prefetch);
     tn_trainer_watch_data(to, begun);
     return st;
 }
 
 json_t *tn_source_save(const tn_source *s)
 {
-    return s->ahead && tn_ahead_settle(s->ahead, false) != TN_OK ? NULL : s->save(s->ctx);
+    return s->prefetch && tn_prefetch_sync(s->prefetch, false) != TN_OK ? NULL : s->save(s->ctx);
 }
 
 tn_status tn_source_load(const tn_source *s, const json_t *cursor)
 {
-    if (s->ahead) TN_RETURN_IF(tn_ahead_settle(s->ahead, false));
+    if (s->prefetch) TN_RETURN_IF(tn_prefetch_sync(s->prefetch, false));
     return s->load(s->ctx, cursor);
 }
 
 void tn_source_mark_here(const tn_source *s, tn_source_mark *out)
 {
-    if (s->ahead) tn_ahead_mark(s->ahead, out);
+    if (s->prefetch) tn_prefetch_mark(s->prefetch, out);
     else s->mark(s->ctx, out);
 }
 
 tn_status tn_source_back(const tn_source *s, const tn_source_mark *to)
 {
-    if (s->ahead) TN_RETURN_IF(tn_ahead_settle(s->ahead, false));
+    if (s->prefetch) TN_RETURN_IF(tn_prefetch_sync(s->prefetch, false));
     return s->back(s->ctx, to);
 }
 
 void tn_source_describe(const tn_source *s, int64_t row, char *buf, size_t bytes)
 {
     buf[0] = 0;
-    if (!s->ahead || tn_ahead_settle(s->ahead, true) == TN_OK) s->describe(s->ctx, row, buf, bytes);
+    if (!s->prefetch || tn_prefetch_sync(s->prefetch, true) == TN_OK) s->describe(s->ctx, row, buf, bytes);
 }
 
 /* --- numbers --------------------------------------------------------------------------------------------------------------- */
 
-tn_supply tn_source_supply(const tn_source *s)
+tn_input_spec tn_source_input_spec(const tn_source *s)
 {
-    return (tn_supply){ .rows = s->rows, .n_rows = s->n_rows, .numbers = s->number, .n_numbers = s->n_numbers };
+    return (tn_input_spec){ .rows = s->rows, .n_rows = s->n_rows, .numbers = s->number, .n_numbers = s->n_numbers };
 }
 
 void tn_source_add_number(tn_source *s, const char *name, double value)
@@ -146,19 +147,18 @@ void tn_source_add_number(tn_source *s, const char *name, double value)
 
 double tn_source_number_of(const tn_source *s, const char *name)
 {
-    const tn_supply has = tn_source_supply(s);
-    return tn_supply_number(&has, name);
+    const tn_input_spec has = tn_source_input_spec(s);
+    return tn_input_spec_number(&has, name);
 }
 
 tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out)
 {
     const json_t *v = json_object_get(cursor, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > TN_CURSOR_MAX)
-        return tn_error(
-            TN_BAD_FILE,
-            "the checkpoint's place in the data is impossible (%s is no count): use another checkpoint, or start "
-            "over with --fresh",
-            key);
+        return tn_error(TN_BAD_FILE,
+                        "the checkpoint's position in the data is invalid (%s is not a count): use another checkpoint, "
+                        "or start over with --fresh",
+                        key);
     *out = json_integer_value(v);
     return TN_OK;
 }

@@ -38,7 +38,7 @@ static tn_status set_number(tn_settings *st, const char *key, int64_t value, con
     return tn_settings_set(st, key, text, "%s", source);
 }
 
-tn_status tn_task_assume(const tn_model *model, tn_settings *st)
+tn_status tn_task_defaults(const tn_model *model, tn_settings *st)
 {
     for (size_t i = 0; i < model->n_assumes; i++) {
         const tn_source_number *a = &model->assumes[i];
@@ -84,7 +84,7 @@ static tn_status take_epochs(tn_settings *st, int64_t batches)
     const int64_t epochs = tn_settings_int(st, "train.epochs"), accumulate = tn_settings_int(st, "train.accumulate");
     if (epochs == 0) return TN_OK;
     if (from_command(st, "train.steps") && from_command(st, "train.epochs"))
-        return tn_error(TN_USAGE, "train.steps and train.epochs both say how long the run is: set one of them");
+        return tn_error(TN_USAGE, "train.steps and train.epochs are both set: remove one of them");
     if (from_command(st, "train.steps")) return tn_settings_set(st, "train.epochs", "0", "train.steps");
     snprintf(source, sizeof source, "train.epochs=%lld", (long long)epochs);
     return set_number(st, "train.steps", (epochs * batches + accumulate - 1) / accumulate, source);
@@ -166,9 +166,8 @@ static tn_status check_for_records(const tn_model *model, const tn_settings *st)
                            tn_model_reads(model, "tokens") || tn_model_reads(model, "features") };
     for (int i = 0; i < 2; i++)
         if (tn_settings_text(st, key[i])[0] && !reads[i])
-            return tn_error(TN_USAGE,
-                            "%s=%.200s: model %s reads none of that, it has data of its own (%s): leave %s out",
-                            said[i], tn_settings_text(st, key[i]), model->name, model->records->name, said[i]);
+            return tn_error(TN_USAGE, "%s=%.200s: model %s reads its own data (%s) instead: remove %s", said[i],
+                            tn_settings_text(st, key[i]), model->name, model->records->name, said[i]);
     return TN_OK;
 }
 
@@ -227,16 +226,16 @@ tn_status tn_task_fit_probe(tn_settings *st)
     const tn_task *task;
     TN_RETURN_IF(tn_task_find(tn_settings_text(st, "task.name"), &task));
     if (tn_settings_text(st, "data")[0])
-        return tn_error(TN_USAGE, "data=%.200s and task=%s both say what is learnt: leave one of them out",
+        return tn_error(TN_USAGE, "data=%.200s and task=%s are both set: remove one of them",
                         tn_settings_text(st, "data"), task->name);
     if (tn_settings_int(st, "train.epochs"))
         return tn_error(TN_USAGE,
-                        "train.epochs is for samples, and %s has sequences without end: set train.steps instead",
+                        "train.epochs is for samples, and %s generates sequences without end: set train.steps instead",
                         task->name);
     if (strcmp(tn_settings_text(st, "loader.mode"), "bucket") == 0)
-        return tn_error(
-            TN_USAGE, "loader.mode=bucket is for text, and %s says itself how long its sequences are: leave it at auto",
-            task->name);
+        return tn_error(TN_USAGE,
+                        "loader.mode=bucket is for text, and %s sets the length of its sequences: leave it at auto",
+                        task->name);
     snprintf(source, sizeof source, "task %s", task->name);
     TN_RETURN_IF(take_context(st, source));
     TN_RETURN_IF(tn_probe_open(st, &p));
@@ -270,8 +269,7 @@ tn_status tn_task_fit_env(tn_settings *st, const tn_task *task)
             (long long)tn_settings_int(st, "train.batch"), (long long)together, task->name, env->max_steps);
     TN_RETURN_IF(set_number(st, "train.batch", rows, source));
     if (tn_settings_int(st, "train.epochs"))
-        return tn_error(TN_USAGE,
-                        "train.epochs is for samples, and %s always has another episode: set train.steps instead",
+        return tn_error(TN_USAGE, "train.epochs is for samples, and %s has no epochs: set train.steps instead",
                         task->name);
     if (is_unset(st, "train.steps"))
         TN_RETURN_IF(set_number(st, "train.steps", (TN_TASK_EPISODES + together - 1) / together, source));

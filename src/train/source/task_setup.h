@@ -42,6 +42,6 @@ tn_status tn_task_missing(const tn_model *model);
 enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };
 
 /* Settings that are auto become what the model assumes without data. */
-tn_status tn_task_assume(const tn_model *model, tn_settings *st);
+tn_status tn_task_defaults(const tn_model *model, tn_settings *st);
 
 #endif

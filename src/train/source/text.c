@@ -210,9 +210,8 @@ static tn_status check_same_data(const dataset_source *s, const json_t *cursor)
             info->is_raw ? "text (or its tokenizer) has" : "data set has");
     }
     if (strcmp(was ? was : "", info->fingerprint) != 0)
-        return tn_error(
-            TN_USAGE, "the data set was prepared anew from other files or settings since the run began: prepare it as "
-                      "before, or start over with --fresh or run=OTHER");
+        return tn_error(TN_USAGE, "the data set was prepared again from other files or settings since the run began: "
+                                  "prepare it as before, or start over with --fresh or run=OTHER");
     return TN_OK;
 }
 
@@ -357,7 +356,7 @@ static void source_about(void *ctx, FILE *f)
     fprintf(f, ", %s\n", modes[s->o.mode]);
 }
 
-static tn_status source_apart(void *ctx, const tn_source_start *how, tn_source *out)
+static tn_status source_open_heldout(void *ctx, const tn_source_start *how, tn_source *out)
 {
     return tn_source_text_open(&((const dataset_source *)ctx)->o, how, out);
 }
@@ -365,7 +364,7 @@ static tn_status source_apart(void *ctx, const tn_source_start *how, tn_source *
 /* own: closed with the source, or NULL. */
 static tn_status make(const tn_source_text_options *o, tn_dataset *own, int64_t length, tn_source *out)
 {
-    enum { TEXT_LOOKS = 10 };
+    enum { TEXT_EVALUATIONS = 10 };
     dataset_source *s = tn_alloc(sizeof *s);
     if (!s) {
         tn_dataset_close(own);
@@ -383,7 +382,7 @@ static tn_status make(const tn_source_text_options *o, tn_dataset *own, int64_t 
                         .mark = source_mark,
                         .back = source_back,
                         .describe = source_describe,
-                        .apart = source_apart,
+                        .open_heldout = source_open_heldout,
                         .count = source_count,
                         .about = source_about,
                         .close = source_close,
@@ -391,7 +390,7 @@ static tn_status make(const tn_source_text_options *o, tn_dataset *own, int64_t 
                         .mode = o->mode,
                         .train_tokens = (double)tn_dataset_count(o->data, TN_TRAIN).tokens,
                         .bits = NAN,
-                        .looks = TEXT_LOOKS,
+                        .evaluations = TEXT_EVALUATIONS,
                         .rows = rows,
                         .n_rows = o->mode == TN_LOADER_PACK ? ROWS : UNMARKED };
     if (o->mode == TN_LOADER_BUCKET) out->n_widths = tn_loader_widths(length, out->width);
@@ -424,7 +423,7 @@ static tn_status open_dataset(const tn_source_open *o, const char *path, tn_data
         return tn_error(TN_USAGE, "%.640s holds arrays, and %s learns from tokens: prepare text instead", path,
                         o->model->name);
     if (!info->is_raw && tokenizer[0])
-        return tn_error(TN_USAGE, "%.640s is prepared and has its own tokenizer: leave tokenizer= out", path);
+        return tn_error(TN_USAGE, "%.640s is prepared and has its own tokenizer: remove tokenizer=", path);
     return TN_OK;
 }
 

@@ -40,7 +40,7 @@ static tn_trainer *trainer_of(rig *r, const char *model, const char *const *set,
                                                     .settings = r->settings,
                                                     .batch = B,
                                                     .length = T,
-                                                    .supply = &(tn_supply){ .optional = documents } },
+                                                    .input_spec = &(tn_input_spec){ .optional = documents } },
                              &t));
     return t;
 }

@@ -8,7 +8,7 @@
 #include "train/trainer/chunks.h"
 
 #include "backend/backend.h"
-#include "models/carry.h"
+#include "models/decode_cache.h"
 #include "models/models.h"
 #include "train/trainer/shared.h"
 
@@ -126,7 +126,7 @@ static tn_status check_states(const tn_chunks *c, const tn_graph *g)
     for (size_t i = 0; i < g->n_outputs; i++) any |= strncmp(g->output[i].name, "next.", 5) == 0;
     if (!any)
         return tn_error(TN_USAGE,
-                        "plan.recompute=chunk: model %s carries no state from token to token: use plan.recompute=layer",
+                        "plan.recompute=chunk: model %s keeps no state from token to token: use plan.recompute=layer",
                         c->model->name);
     if (!tn_graph_output(g, "loss").id) return tn_error(TN_USAGE, "model %s puts out no \"loss\"", c->model->name);
     return TN_OK;
@@ -155,7 +155,7 @@ static tn_status build(tn_chunks *c, role r, tn_graph **out)
                      .chunk = c->chunk,
                      .step = o.training ? "train" : "eval" };
     for (size_t i = 0; c->wants && !o.training && c->wants[i]; i++) tn_batch_want(b, c->wants[i]);
-    tn_carry_inputs(g, b, c->length);
+    tn_decode_cache_inputs(g, b, c->length);
     tn_inputs_build(c->inputs, g, b);
     if (r == ADVANCE) leave_out_losses(c, b);
     s = tn_model_build(c->model, g, c->settings, b);
@@ -229,7 +229,7 @@ static tn_status find_counts(tn_chunks *c)
         for (size_t i = 0; i < c->inputs->n; i++)
             if (c->inputs->slot[i].read && strcmp(c->inputs->slot[i].row->name, c->loss[k].count) == 0)
                 c->counts[k] = (int)i;
-        if (c->counts[k] >= 0 && !c->inputs->slot[c->counts[k]].timed)
+        if (c->counts[k] >= 0 && !c->inputs->slot[c->counts[k]].has_time)
             return tn_error(
                 TN_USAGE,
                 "plan.recompute=chunk: model %s, loss %s is a mean over the input %s, which is not cut along time: use "
@@ -408,8 +408,8 @@ static void give(const tn_chunks *c, const piece *p, size_t which, int64_t start
     int32_t *to = p->input[which];
     const int32_t *from = c->input[which];
     if (!to) return;
-    if (!s->timed) memcpy(to, from, sizeof *to * (size_t)tn_input_items(s, c->batch, c->length));
-    for (int64_t b = 0; s->timed && b < c->batch; b++)
+    if (!s->has_time) memcpy(to, from, sizeof *to * (size_t)tn_input_items(s, c->batch, c->length));
+    for (int64_t b = 0; s->has_time && b < c->batch; b++)
         memcpy(to + b * p->length * each, from + (b * c->length + start) * each,
                sizeof *to * (size_t)(p->length * each));
 }
@@ -428,7 +428,7 @@ static tn_status load(tn_chunks *c, piece *p, int64_t i, int64_t slot)
 {
     const int64_t start = i * c->chunk;
     for (size_t k = 0; k < c->inputs->n; k++) give(c, p, k, start);
-    tn_carry_set(p->bound, &p->batch, start);
+    tn_decode_cache_position(p->bound, &p->batch, start);
     return copy_states(c, NULL, p->state, c->slot + c->slot_bytes * (size_t)slot);
 }
 

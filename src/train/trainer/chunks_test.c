@@ -77,7 +77,7 @@ static tn_status try_rig(const char *model, const setup *s, rig *r)
                                                  .settings = r->settings,
                                                  .batch = B,
                                                  .length = T,
-                                                 .supply = &(tn_supply){ .optional = s->documents },
+                                                 .input_spec = &(tn_input_spec){ .optional = s->documents },
                                                  .logits = s->logits,
                                                  .threads = s->threads ? s->threads : 1 },
                           &r->trainer);
@@ -289,7 +289,7 @@ static void queued_steps(void **state)
     for (int64_t i = 0; i < STEPS; i++) {
         for (int k = 0; k < 2; k++) assert_ok(tn_trainer_queue_grad(queues.trainer, 2 * i + k, 1, false));
         assert_ok(tn_trainer_queue_apply(queues.trainer, i));
-        if (tn_trainer_queued(queues.trainer) == tn_trainer_ahead(queues.trainer))
+        if (tn_trainer_queued(queues.trainer) == tn_trainer_queue_depth(queues.trainer))
             assert_ok(tn_trainer_collect(queues.trainer, &found[collected++]));
     }
     while (tn_trainer_queued(queues.trainer)) assert_ok(tn_trainer_collect(queues.trainer, &found[collected++]));
@@ -400,7 +400,7 @@ static void stateless(void **state)
     tn_trainer *t;
     assert_ok(tn_settings_resolve("ten", set, 4, &st, &m));
     assert_fails(tn_trainer_new(&(tn_trainer_options){ .model = &model, .settings = st, .batch = B, .length = T }, &t),
-                 TN_USAGE, "carries no state");
+                 TN_USAGE, "keeps no state");
     tn_settings_free(st);
 }
 

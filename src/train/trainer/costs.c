@@ -25,30 +25,30 @@ tn_status tn_costs_open(const tn_model *m, const tn_settings *st, int64_t batch,
 }
 
 /* The counts of all samples of the batch that just ran; *there: samples that took part. */
-static double count(const tn_costs *c, tn_bound *b, const char *output, int64_t *there)
+static double count(const tn_costs *c, tn_bound *b, const char *output, int64_t *counted)
 {
     const int32_t *each = b ? tn_bound_data(b, output) : NULL;
     double sum = 0;
-    *there = 0;
+    *counted = 0;
     for (int64_t i = 0; each && i < c->batch; i++) {
         sum += each[i];
-        *there += each[i] > 0;
+        *counted += each[i] > 0;
     }
     return sum;
 }
 
-void tn_costs_add(tn_costs *c, tn_ran what, tn_bound *b)
+void tn_costs_add(tn_costs *c, tn_trainer_event what, tn_bound *b)
 {
-    const bool eval = what == TN_RAN_EVAL;
+    const bool eval = what == TN_EVENT_EVAL;
     bool first = true;
-    if (what == TN_RAN_APPLY || what == TN_RAN_DATA) return;
+    if (what == TN_EVENT_APPLY || what == TN_EVENT_DATA) return;
     for (size_t i = 0; i < c->n; i++) {
-        int64_t there;
+        int64_t counted;
         if (c->row[i].eval != eval) continue;
-        const double sum = count(c, b, c->row[i].output, &there);
-        c->sum[i] += c->by_sample[i] ? (double)there : sum;
-        if (c->like[i] == i) c->calls += there > 0;
-        if (first) *(eval ? &c->eval_samples : &c->samples) += there;
+        const double sum = count(c, b, c->row[i].output, &counted);
+        c->sum[i] += c->by_sample[i] ? (double)counted : sum;
+        if (c->like[i] == i) c->calls += counted > 0;
+        if (first) *(eval ? &c->eval_samples : &c->samples) += counted;
         first = false;
     }
 }

@@ -19,7 +19,7 @@ typedef struct tn_costs {
 
 tn_status tn_costs_open(const tn_model *m, const tn_settings *st, int64_t batch, tn_costs *out);
 /* What just ran, with its outputs still there. */
-void tn_costs_add(tn_costs *c, tn_ran what, tn_bound *b);
+void tn_costs_add(tn_costs *c, tn_trainer_event what, tn_bound *b);
 /* All of it in units. NaN: nothing was counted. */
 double tn_costs_units(const tn_costs *c);
 /* The sum of a row; 0 where the model has none of that name. */

@@ -45,7 +45,7 @@ static tn_training training_of(tn_session *s)
     };
 }
 
-static void count(void *ctx, tn_ran what, tn_bound *b, double seconds)
+static void count(void *ctx, tn_trainer_event what, tn_bound *b, double seconds)
 {
     (void)seconds;
     tn_costs_add(ctx, what, b);

@@ -65,8 +65,8 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
     if (out->device == TN_CUDA && strcmp(compute, "bf16") != 0 && strcmp(compute, "f32") != 0 && !tf32)
         return tn_error(TN_USAGE, "compute=%s is for the CPU: on the GPU use compute=bf16, tf32 or f32", compute);
     if (out->device == TN_CPU && tf32)
-        return tn_error(TN_USAGE, "compute=tf32 is what a GPU does inside its products: on the CPU use compute=f32, "
-                                  "bf16 or bf16x3, or set device=cuda");
+        return tn_error(TN_USAGE,
+                        "compute=tf32 needs a GPU: on the CPU use compute=f32, bf16 or bf16x3, or set device=cuda");
     out->options =
         (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
                             .off = out->off,
@@ -113,9 +113,9 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     tn_graph_options o = setup->options;
     tn_inputs own;
     const tn_inputs *in = shape->inputs ? shape->inputs : &own;
-    if (!shape->inputs) TN_RETURN_IF(tn_inputs_match(model, st, shape->supply, &own));
+    if (!shape->inputs) TN_RETURN_IF(tn_inputs_match(model, st, shape->input_spec, &own));
     o.training = shape->training;
-    o.look = shape->look;
+    o.look = shape->instruments;
     TN_TRY(tn_graph_new(&o, &g));
     g->expect = shape->expect;
     g->expect_ctx = shape->expect_ctx;

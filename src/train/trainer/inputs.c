@@ -12,7 +12,7 @@
 
 static const int64_t MOST = (int64_t)1 << 40; /* items of a row: far beyond any machine, far below overflow */
 
-double tn_supply_number(const tn_supply *s, const char *name)
+double tn_input_spec_number(const tn_input_spec *s, const char *name)
 {
     for (size_t i = 0; s && i < s->n_numbers; i++)
         if (strcmp(s->numbers[i].name, name) == 0) return s->numbers[i].value;
@@ -31,7 +31,7 @@ bool tn_model_reads(const tn_model *model, const char *input)
     return find(model->inputs, model->n_inputs, input) != NULL;
 }
 
-bool tn_model_cuts(const tn_model *model)
+bool tn_model_reads_sequences(const tn_model *model)
 {
     for (size_t i = 0; i < model->n_inputs; i++)
         if (model->inputs[i].cut) return true;
@@ -61,7 +61,7 @@ int64_t tn_inputs_length(const tn_model *model, const tn_settings *st)
 typedef struct matching {
     const tn_model *model;
     const tn_settings *st;
-    const tn_supply *supply;
+    const tn_input_spec *input_spec;
     bool theirs; /* the row is the supplier's: its numbers say what it holds, whatever is set */
 } matching;
 
@@ -69,30 +69,30 @@ typedef struct matching {
 static tn_status size_of(const matching *m, const tn_input_row *row, const char *name, int64_t *out)
 {
     char *end;
-    const tn_supply assumes = { .numbers = m->model->assumes,
-                                .n_numbers = m->supply->rows ? 0 : m->model->n_assumes }; /* nobody has data */
-    const double number = tn_supply_number(m->supply, name), assumed = tn_supply_number(&assumes, name);
+    const tn_input_spec assumes = { .numbers = m->model->assumes,
+                                    .n_numbers = m->input_spec->rows ? 0 : m->model->n_assumes }; /* nobody has data */
+    const double number = tn_input_spec_number(m->input_spec, name), assumed = tn_input_spec_number(&assumes, name);
     const bool known = tn_inputs_setting(m->st, name), is_auto = known && tn_settings_is_auto(m->st, name);
     if (isdigit((unsigned char)name[0])) {
         *out = strtoll(name, &end, 10);
         if (*end)
-            return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is no number: write digits, TN_B, TN_T or a name",
+            return tn_error(TN_USAGE,
+                            "model %s, input %s: dim \"%s\" is not a number: write digits, TN_B, TN_T or a name",
                             m->model->name, row->name, name);
     } else if (known && !is_auto && !(m->theirs && !isnan(number))) *out = tn_settings_int(m->st, name);
     else if (!isnan(number)) *out = number >= 1 && number <= (double)MOST ? (int64_t)number : 0;
     else if (!known && !isnan(assumed))
-        *out = (int64_t)assumed; /* a setting has it from tn_task_assume: the model reads it there */
+        *out = (int64_t)assumed; /* a setting has it from tn_task_defaults: the model reads it there */
     else if (is_auto)
         return tn_error(TN_USAGE,
                         "model %s, input %s: %s is auto and there are no data to take it from: name them with "
                         "task=NAME or data=FILE, or set %s",
                         m->model->name, row->name, name, name);
     else
-        return tn_error(
-            TN_USAGE,
-            "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, a setting of whole numbers nor a number of "
-            "its data: add the setting, or correct the row",
-            m->model->name, row->name, name);
+        return tn_error(TN_USAGE,
+                        "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, an integer setting nor a number "
+                        "of its data: add the setting, or correct the row",
+                        m->model->name, row->name, name);
     if (*out >= 1 && *out <= MOST) return TN_OK;
     return tn_error(TN_USAGE, "model %s, input %s: %s is %lld, and a size is at least 1: set it, or correct the row",
                     m->model->name, row->name, name, (long long)*out);
@@ -115,7 +115,7 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
                 TN_USAGE,
                 "model %s, input %s: TN_B is the first dim and TN_T the second, behind it: order the row's dims so",
                 m->model->name, row->name);
-        s.timed |= is(dim, TN_T);
+        s.has_time |= is(dim, TN_T);
         if (is(dim, TN_B) || is(dim, TN_T)) continue;
         TN_RETURN_IF(size_of(m, row, dim, &s.dim[s.rank]));
         if (items > MOST / s.dim[s.rank])
@@ -125,7 +125,7 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
     if (!s.rank)
         return tn_error(TN_USAGE, "model %s, input %s has no dims: write for example { TN_B, \"inputs\" }",
                         m->model->name, row->name);
-    if (row->cut && !s.timed)
+    if (row->cut && !s.has_time)
         return tn_error(TN_USAGE, "model %s, input %s is cut along time and has no TN_T: add it, or remove .cut",
                         m->model->name, row->name);
     if (row->below) TN_RETURN_IF(size_of(m, row, row->below, &s.below));
@@ -163,7 +163,7 @@ static const char *shape_text(const tn_input_slot *s, char *buf, size_t bytes)
 
 static bool alike(const tn_input_slot *a, const tn_input_slot *b)
 {
-    return a->row->type == b->row->type && a->rank == b->rank && a->timed == b->timed && !a->each == !b->each &&
+    return a->row->type == b->row->type && a->rank == b->rank && a->has_time == b->has_time && !a->each == !b->each &&
            memcmp(a->dim, b->dim, sizeof a->dim) == 0;
 }
 
@@ -177,7 +177,7 @@ static tn_status match_row(const matching *m, const tn_input_row *given, tn_inpu
     }
     tn_input_slot filled;
     TN_RETURN_IF(resolve(m, own, out));
-    const matching data = { m->model, m->st, m->supply, .theirs = m->supply->rows != NULL };
+    const matching data = { m->model, m->st, m->input_spec, .theirs = m->input_spec->rows != NULL };
     TN_RETURN_IF(resolve(&data, given, &filled));
     out->read = true;
     if (alike(out, &filled)) return TN_OK;
@@ -222,7 +222,8 @@ static tn_status check_losses(const tn_model *m)
             return tn_error(TN_USAGE, "model %s has a loss row without an output or a count: complete it", m->name);
         if (!is(row->count, TN_T) && !tn_model_reads(m, row->count))
             return tn_error(
-                TN_USAGE, "model %s, loss %s: its count is \"%s\", which is no input: name one of the model's, or TN_T",
+                TN_USAGE,
+                "model %s, loss %s: its count is \"%s\", which is not an input: name one of the model's, or TN_T",
                 m->name, row->output, row->count);
     }
     return TN_OK;
@@ -237,20 +238,19 @@ tn_status tn_inputs_check(const tn_model *model, const tn_settings *st)
     if (model->n_inputs > TN_INPUTS_MAX)
         return tn_error(TN_USAGE, "model %s has more than %d inputs: join some", model->name, TN_INPUTS_MAX);
     if (model->time && !tn_inputs_setting(st, model->time))
-        return tn_error(TN_USAGE,
-                        "model %s: .time is \"%s\", which is no setting of whole numbers: add it, or remove .time",
+        return tn_error(TN_USAGE, "model %s: .time is \"%s\", which is not an integer setting: add it, or remove .time",
                         model->name, model->time);
     TN_RETURN_IF(check_names(model, model->inputs, model->n_inputs));
     return check_losses(model);
 }
 
-tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn_supply *supply, tn_inputs *out)
+tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn_input_spec *input_spec, tn_inputs *out)
 {
-    static const tn_supply none = { 0 };
-    const matching m = { .model = model, .st = st, .supply = supply ? supply : &none };
-    const bool own = !m.supply->rows;
-    const tn_input_row *rows = own ? model->inputs : m.supply->rows;
-    const size_t n = own ? model->n_inputs : m.supply->n_rows;
+    static const tn_input_spec none = { 0 };
+    const matching m = { .model = model, .st = st, .input_spec = input_spec ? input_spec : &none };
+    const bool own = !m.input_spec->rows;
+    const tn_input_row *rows = own ? model->inputs : m.input_spec->rows;
+    const size_t n = own ? model->n_inputs : m.input_spec->n_rows;
     tn_inputs in = { 0 };
     TN_RETURN_IF(tn_inputs_check(model, st));
     if (n > TN_INPUTS_MAX)
@@ -258,13 +258,13 @@ tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn
     TN_RETURN_IF(check_names(model, rows, n));
     if (!own) TN_RETURN_IF(check_filled(&m, rows, n));
     for (size_t i = 0; i < n; i++) {
-        if (own && (rows[i].from == TN_TRAINER || (rows[i].optional && !m.supply->optional))) continue;
+        if (own && (rows[i].from == TN_TRAINER || (rows[i].optional && !m.input_spec->optional))) continue;
         TN_RETURN_IF(match_row(&m, &rows[i], &in.slot[in.n]));
         in.cut |= in.slot[in.n].row->cut;
         in.n++;
     }
-    for (size_t i = 0; i < m.supply->n_numbers && i < TN_BATCH_NUMBERS; i++)
-        in.number[in.n_numbers++] = m.supply->numbers[i];
+    for (size_t i = 0; i < m.input_spec->n_numbers && i < TN_BATCH_NUMBERS; i++)
+        in.number[in.n_numbers++] = m.input_spec->numbers[i];
     *out = in;
     return TN_OK;
 }
@@ -306,7 +306,7 @@ tn_status tn_inputs_hash(const tn_inputs *in, const char *const *wants, char has
 
 int64_t tn_input_items(const tn_input_slot *s, int64_t B, int64_t T)
 {
-    return s->each ? B * (s->timed ? T : 1) * s->each : s->all;
+    return s->each ? B * (s->has_time ? T : 1) * s->each : s->all;
 }
 
 void *tn_feed_at(const tn_feed *f, const char *name)
@@ -329,7 +329,7 @@ void tn_feed_end(const tn_feed *f, int64_t n)
     *f->valid = n;
     for (size_t i = 0; i < f->inputs->n; i++) {
         const tn_input_slot *s = &f->inputs->slot[i];
-        const int64_t each = s->each * (s->timed ? f->length : 1);
+        const int64_t each = s->each * (s->has_time ? f->length : 1);
         if (f->at[i] && s->each) fill(f->at[i], s->row->type, n * each, f->batch * each, s->row->pad);
         if (f->at[i] && s->row->valid_rows) ((int32_t *)f->at[i])[0] = (int32_t)n;
     }
@@ -347,7 +347,7 @@ void tn_feed_pad_row(const tn_feed *f, int64_t b, int64_t width)
 /* What is drawn token by token: sequences side by side have one stream. */
 static bool is_sequence(const tn_input_slot *s) { return s->row->cut && s->row->type == TN_I32 && s->below; }
 
-void tn_feed_made_up(const tn_feed *f, tn_rng rng)
+void tn_feed_random(const tn_feed *f, tn_rng rng)
 {
     uint64_t beside = 0, at = 0;
     for (size_t i = 0; i < f->inputs->n; i++) beside += is_sequence(&f->inputs->slot[i]);

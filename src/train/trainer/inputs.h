@@ -9,21 +9,21 @@
 #include <tenon/model.h>
 
 /* What somebody fills inputs with. A source states its own; who has none (checks, benchmarks, a caller's arrays) takes the model's. */
-typedef struct tn_supply {
+typedef struct tn_input_spec {
     const tn_input_row *rows; /* (n_rows), or NULL: the model's own */
     size_t n_rows;
     bool optional;                   /* of the model's own: the optional ones too */
     const tn_source_number *numbers; /* (n_numbers) */
     size_t n_numbers;
-} tn_supply;
+} tn_input_spec;
 
 /* NaN: it has none of that name. */
-double tn_supply_number(const tn_supply *s, const char *name);
+double tn_input_spec_number(const tn_input_spec *s, const char *name);
 
 typedef struct tn_input_slot {
     const tn_input_row *row; /* the model's; the supplier's where the model has none */
     bool read;               /* the model has it */
-    bool timed;              /* its second dim is T */
+    bool has_time;           /* its second dim is T */
     int rank;
     int64_t dim[TN_INPUT_RANK]; /* B and T are 0 here */
     int64_t each; /* items of a row of the batch, of one token where it is timed; 0: it has no B, and `all` items */
@@ -43,11 +43,12 @@ typedef struct tn_inputs {
 tn_status tn_inputs_check(const tn_model *model, const tn_settings *st);
 /* TN_USAGE, with model, row and remedy: a dim nobody knows, an input that nobody fills, types or sizes that differ, two of one name.
  * supply NULL: the model's own rows without the optional ones. */
-tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn_supply *supply, tn_inputs *out);
+tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn_input_spec *input_spec,
+                          tn_inputs *out);
 /* Whether the model's rows have an input of that name. */
 bool tn_model_reads(const tn_model *model, const char *input);
 /* Whether it reads sequences that can be cut along time (tokens), not samples. */
-bool tn_model_cuts(const tn_model *model);
+bool tn_model_reads_sequences(const tn_model *model);
 /* T as the settings have it: the model's own setting for it, or train.context; 1 where no input has it. */
 int64_t tn_inputs_length(const tn_model *model, const tn_settings *st);
 
@@ -77,7 +78,7 @@ typedef struct tn_feeder {
 } tn_feeder;
 
 static inline tn_feed tn_feed_for(const tn_feeder *f, int64_t width) { return f->feed(f->ctx, width); }
-static inline tn_feed tn_feed_whole(const tn_feeder *f) { return f->feed(f->ctx, INT64_MAX); }
+static inline tn_feed tn_feed_full(const tn_feeder *f) { return f->feed(f->ctx, INT64_MAX); }
 
 /* Which slots somebody's rows are: found once, used in every step. */
 typedef struct tn_feed_map {
@@ -97,6 +98,6 @@ void tn_feed_end(const tn_feed *f, int64_t n);
 /* Row b of all cut inputs has its first `width` tokens; those behind become padding. */
 void tn_feed_pad_row(const tn_feed *f, int64_t b, int64_t width);
 /* Numbers nobody has seen: normal ones, and whole ones below their bound; where there is none, a row's own number. All rows are valid. */
-void tn_feed_made_up(const tn_feed *f, tn_rng rng);
+void tn_feed_random(const tn_feed *f, tn_rng rng);
 
 #endif

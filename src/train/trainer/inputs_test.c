@@ -57,15 +57,15 @@ static const struct mistake {
     { "a dim that nobody knows",
       { F32("x", TN_B, "colour") },
       OWN,
-      { "model toy, input x: dim \"colour\"", "a setting of whole numbers nor a number of its data",
+      { "model toy, input x: dim \"colour\"", "an integer setting nor a number of its data",
         "add the setting, or correct the row" } },
     { "a dim that nobody knows, of the data", { X4 }, { F32("x", TN_B, "colour") }, { "input x: dim \"colour\"" } },
-    { "digits and more", { F32("x", TN_B, "4x") }, OWN, { "dim \"4x\" is no number: write digits" } },
+    { "digits and more", { F32("x", TN_B, "4x") }, OWN, { "dim \"4x\" is not a number: write digits" } },
     { "a size of 0", { F32("x", TN_B, "0") }, OWN, { "input x: 0 is 0, and a size is at least 1" } },
     { "a setting that is no count",
       { F32("x", TN_B, "rate") },
       OWN,
-      { "input x: dim \"rate\"", "a setting of whole numbers", "correct the row" } },
+      { "input x: dim \"rate\"", "an integer setting", "correct the row" } },
     { "sizes beyond any machine",
       { F32("x", TN_B, "1000000", "1000000", "1000000") },
       OWN,
@@ -145,11 +145,11 @@ static size_t named(const tn_input_row *rows)
     return n;
 }
 
-static void assert_refused(const tn_model *model, const tn_settings *st, const tn_supply *supply,
+static void assert_refused(const tn_model *model, const tn_settings *st, const tn_input_spec *input_spec,
                            const char *const says[3])
 {
     tn_inputs in = { .n = 77 };
-    assert_int_equal(tn_inputs_match(model, st, supply, &in), TN_USAGE);
+    assert_int_equal(tn_inputs_match(model, st, input_spec, &in), TN_USAGE);
     for (int i = 0; i < 3 && says[i]; i++)
         if (!strstr(tn_error_text(), says[i])) fail_msg("\"%s\" does not say \"%s\"", tn_error_text(), says[i]);
     assert_null(strchr(tn_error_text(), '\n'));
@@ -160,7 +160,7 @@ static void refused(void **state)
 {
     const struct mistake *m = *state;
     const tn_model model = { TN_MODEL_HEAD, .name = "toy", .inputs = m->own, .n_inputs = named(m->own) };
-    const tn_supply given = { .rows = m->given, .n_rows = named(m->given) };
+    const tn_input_spec given = { .rows = m->given, .n_rows = named(m->given) };
     tn_settings *st = settings_of(NULL);
     assert_refused(&model, st, given.n_rows ? &given : NULL, m->says);
     tn_settings_free(st);
@@ -174,13 +174,13 @@ static void refused_others(void **state)
     static const char *const names[MOST] = { "a", "b", "c", "d", "e", "f", "g", "h", "i",
                                              "j", "k", "l", "m", "n", "o", "p", "q" };
     tn_model model = { TN_MODEL_HEAD, .name = "toy", .inputs = rows, .n_inputs = 1 };
-    const tn_supply nameless = { .rows = rows, .n_rows = 1 };
+    const tn_input_spec nameless = { .rows = rows, .n_rows = 1 };
     tn_settings *st = settings_of(NULL);
     assert_refused(&model, st, NULL, (const char *const[3]){ "an input without a name" });
     model.inputs = &x4;
     assert_refused(&model, st, &nameless, (const char *const[3]){ "an input without a name" });
     for (int i = 0; i < MOST; i++) rows[i] = (tn_input_row){ names[i], TN_F32, .dims = { TN_B } };
-    const tn_supply many = { .rows = rows, .n_rows = MOST };
+    const tn_input_spec many = { .rows = rows, .n_rows = MOST };
     assert_refused(&model, st, &many, (const char *const[3]){ "its data have more than 16 inputs: join some" });
     model.inputs = rows;
     model.n_inputs = MOST;
@@ -199,7 +199,7 @@ static void refused_others(void **state)
     static const double bad[] = { 0, -3, 1e300, INFINITY, 0.4 };
     model.inputs = &wide;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) { /* numbers of data that are no sizes */
-        const tn_supply s = {
+        const tn_input_spec s = {
             .rows = &wide, .n_rows = 1, .numbers = &(tn_source_number){ "width", bad[i] }, .n_numbers = 1
         };
         assert_refused(&model, st, &s, (const char *const[3]){ "input x: width is 0, and a size is at least 1" });
@@ -226,7 +226,7 @@ static const tn_input_row their_rows[] = {
 };
 
 static const tn_source_number numbers[] = { { "width", 5 }, { "columns", 4 }, { "kinds", 11 }, { "samples", 70 } };
-static const tn_supply theirs = { .rows = their_rows, .n_rows = 5, .numbers = numbers, .n_numbers = 4 };
+static const tn_input_spec theirs = { .rows = their_rows, .n_rows = 5, .numbers = numbers, .n_numbers = 4 };
 static const tn_model toy = { TN_MODEL_HEAD, .name = "toy", TN_INPUTS(own_rows), .time = "frames" };
 
 static void slots(void **state)
@@ -242,15 +242,15 @@ static void slots(void **state)
     for (size_t i = 0; i < 5; i++) assert_true(in.slot[i].read == read[i]);
     assert_ptr_equal(in.slot[0].row, &own_rows[1]); /* how it is padded and cut is the model's to say */
     const tn_input_slot *words = &in.slot[0], *table = &in.slot[2], *picture = &in.slot[4];
-    assert_true(words->timed && words->rank == 2 && words->each == 1 && words->below == 11);
-    assert_true(!table->timed && table->rank == 2 && table->each == 0 && table->all == 12 && table->dim[0] == 3 &&
+    assert_true(words->has_time && words->rank == 2 && words->each == 1 && words->below == 11);
+    assert_true(!table->has_time && table->rank == 2 && table->each == 0 && table->all == 12 && table->dim[0] == 3 &&
                 table->dim[1] == 4);
-    assert_true(!picture->timed && picture->rank == 4 && picture->each == 60 && picture->dim[0] == 0 &&
+    assert_true(!picture->has_time && picture->rank == 4 && picture->each == 60 && picture->dim[0] == 0 &&
                 picture->dim[2] == 5);
     assert_true(tn_input_items(words, 3, 7) == 21 && tn_input_items(table, 3, 7) == 12 &&
                 tn_input_items(picture, 3, 7) == 180);
-    assert_true(tn_supply_number(&theirs, "samples") == 70 && isnan(tn_supply_number(&theirs, "nothing")) &&
-                isnan(tn_supply_number(NULL, "width")));
+    assert_true(tn_input_spec_number(&theirs, "samples") == 70 && isnan(tn_input_spec_number(&theirs, "nothing")) &&
+                isnan(tn_input_spec_number(NULL, "width")));
     const tn_feed_map m = tn_feed_map_of(&in, own_rows, 5);
     assert_true(m.slot[0] == 4 && m.slot[1] == 0 && m.slot[2] == 2 && m.slot[3] == -1 && m.slot[4] == -1 &&
                 m.slot[5] == -1);
@@ -263,8 +263,8 @@ static void settings_and_numbers(void **state)
     (void)state;
     static const tn_input_row row = { "x", TN_F32, .dims = { TN_B, "width" } };
     const tn_model model = { TN_MODEL_HEAD, .name = "toy", .inputs = &row, .n_inputs = 1 };
-    const tn_supply data = { .rows = &row, .n_rows = 1, .numbers = numbers, .n_numbers = 4 },
-                    own = { .numbers = numbers, .n_numbers = 4 };
+    const tn_input_spec data = { .rows = &row, .n_rows = 1, .numbers = numbers, .n_numbers = 4 },
+                        own = { .numbers = numbers, .n_numbers = 4 };
     tn_inputs in;
     tn_settings *st = settings_of("width=5");
     assert_ok(tn_inputs_match(&model, st, &data, &in));
@@ -294,17 +294,17 @@ static void own_inputs(void **state)
     assert_ok(tn_inputs_match(&model, st, NULL, &in));
     assert_true(in.n == 3 && in.slot[0].each == 24 && in.slot[1].below == 9 && in.n_numbers == 0);
     for (size_t i = 0; i < 3; i++) assert_true(in.slot[i].read && in.slot[i].row == &own_rows[i]);
-    assert_ok(tn_inputs_match(&model, st, &(tn_supply){ .optional = true }, &in));
+    assert_ok(tn_inputs_match(&model, st, &(tn_input_spec){ .optional = true }, &in));
     assert_true(in.n == 4 && in.slot[3].row == &own_rows[3]);
     assert_ok(tn_settings_override(st, "width=auto")); /* the model would read 0 there: settings are assumed before */
     assert_fails(tn_inputs_match(&model, st, NULL, &in), TN_USAGE, "width is auto");
-    assert_true(tn_model_reads(&model, "words") && !tn_model_reads(&model, "word") && tn_model_cuts(&model));
+    assert_true(tn_model_reads(&model, "words") && !tn_model_reads(&model, "word") && tn_model_reads_sequences(&model));
     assert_true(tn_inputs_length(&model, st) == 6);
     model.time = NULL;
     assert_true(tn_inputs_length(&model, st) == tn_settings_int(st, "train.context"));
     model.inputs = &x4;
     model.n_inputs = 1;
-    assert_true(tn_inputs_length(&model, st) == 1 && !tn_model_cuts(&model));
+    assert_true(tn_inputs_length(&model, st) == 1 && !tn_model_reads_sequences(&model));
     tn_settings_free(st);
 }
 
@@ -319,7 +319,7 @@ static void hashes(void **state)
     tn_settings *st = settings_of(NULL);
     assert_ok(tn_inputs_match(&toy, st, &theirs, &in));
     assert_ok(tn_inputs_hash(&in, NULL, hash[0]));
-    tn_supply s = theirs;
+    tn_input_spec s = theirs;
     s.rows =
         (const tn_input_row[]){ their_rows[0], their_rows[2], their_rows[4] }; /* without those that nobody reads */
     s.n_rows = 3;
@@ -380,13 +380,14 @@ static void open_rig(rig *r)
     static const tn_model model = { TN_MODEL_HEAD, .name = "toy", .build = build_feed, TN_INPUTS(feed_rows),
                                     .time = "frames" };
     *r = (rig){ .settings = settings_of("threads=1") };
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &model,
-                                                    .settings = r->settings,
-                                                    .batch = B,
-                                                    .length = T,
-                                                    .forward_only = true,
-                                                    .supply = &(tn_supply){ .numbers = numbers, .n_numbers = 4 } },
-                             &r->trainer));
+    assert_ok(
+        tn_trainer_new(&(tn_trainer_options){ .model = &model,
+                                              .settings = r->settings,
+                                              .batch = B,
+                                              .length = T,
+                                              .forward_only = true,
+                                              .input_spec = &(tn_input_spec){ .numbers = numbers, .n_numbers = 4 } },
+                       &r->trainer));
     r->f = tn_trainer_feed(r->trainer);
     assert_int_equal(r->f.inputs->n, ROWS);
     for (int i = 0; i < ROWS; i++) r->real[i] = tn_feed_at(&r->f, feed_rows[i].name);
@@ -467,7 +468,7 @@ static void makes_up(void **state)
     double sum = 0, squares = 0;
     open_rig(&r);
     scribble(&r);
-    tn_feed_made_up(&r.f, (tn_rng){ .seed = 3, .stream = 5 });
+    tn_feed_random(&r.f, (tn_rng){ .seed = 3, .stream = 5 });
     for (int k = 0; k < B * T; k++) {
         for (int i = TOKENS; i <= LABELS; i++) assert_true(r.whole[i][k] >= 0 && r.whole[i][k] < 7);
         seen[r.whole[TOKENS][k]]++;
@@ -484,10 +485,10 @@ static void makes_up(void **state)
     assert_true(r.real[TABLE][0] != 44 && r.real[TABLE][0] != r.real[FEATURES][0]);
     memcpy(kept, r.real[FEATURES], sizeof kept);
     memcpy(tokens, r.whole[TOKENS], sizeof tokens);
-    tn_feed_made_up(&r.f, (tn_rng){ .seed = 3, .stream = 6 });
+    tn_feed_random(&r.f, (tn_rng){ .seed = 3, .stream = 6 });
     assert_true(memcmp(kept, r.real[FEATURES], sizeof kept) != 0 &&
                 memcmp(tokens, r.whole[TOKENS], sizeof tokens) != 0);
-    tn_feed_made_up(&r.f, (tn_rng){ .seed = 3, .stream = 5 });
+    tn_feed_random(&r.f, (tn_rng){ .seed = 3, .stream = 5 });
     assert_memory_equal(kept, r.real[FEATURES], sizeof kept);
     assert_memory_equal(tokens, r.whole[TOKENS], sizeof tokens);
     close_rig(&r);

@@ -15,7 +15,7 @@ typedef struct rig {
     tn_trainer *trainer;
 } rig;
 
-static rig open_rig(int ahead, const char *extra)
+static rig open_rig(int queue_depth, const char *extra)
 {
     const char *const set[] = { "vocab=20",           "dim=16",    "layers=1",       "heads=2",
                                 "train.context=8",    "threads=1", "train.warmup=2", "train.steps=20",
@@ -24,7 +24,8 @@ static rig open_rig(int ahead, const char *extra)
     const tn_model *model;
     assert_ok(tn_settings_resolve("gpt", set, extra ? 10 : 9, &r.settings, &model));
     assert_ok(tn_trainer_new(
-        &(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T, .ahead = ahead },
+        &(tn_trainer_options){
+            .model = model, .settings = r.settings, .batch = B, .length = T, .queue_depth = queue_depth },
         &r.trainer));
     return r;
 }
@@ -58,7 +59,7 @@ static void train(rig *r, tn_stepped *found)
     int64_t collected = 0;
     for (int64_t i = 0; i < STEPS; i++) {
         assert_ok(queue(r, i));
-        if (tn_trainer_queued(r->trainer) == tn_trainer_ahead(r->trainer))
+        if (tn_trainer_queued(r->trainer) == tn_trainer_queue_depth(r->trainer))
             assert_ok(tn_trainer_collect(r->trainer, &found[collected++]));
     }
     while (tn_trainer_queued(r->trainer)) assert_ok(tn_trainer_collect(r->trainer, &found[collected++]));
@@ -68,10 +69,10 @@ static void train(rig *r, tn_stepped *found)
 static void the_same_steps(void **state)
 {
     tn_stepped now[STEPS], late[STEPS];
-    rig one = open_rig(0, NULL), four = open_rig(TN_TRAINER_AHEAD, NULL), plain = open_rig(0, NULL);
+    rig one = open_rig(0, NULL), four = open_rig(TN_TRAINER_QUEUE_MAX, NULL), plain = open_rig(0, NULL);
     (void)state;
-    assert_int_equal(tn_trainer_ahead(one.trainer), 1);
-    assert_int_equal(tn_trainer_ahead(four.trainer), TN_TRAINER_AHEAD);
+    assert_int_equal(tn_trainer_queue_depth(one.trainer), 1);
+    assert_int_equal(tn_trainer_queue_depth(four.trainer), TN_TRAINER_QUEUE_MAX);
     train(&one, now);
     train(&four, late);
     for (int i = 0; i < STEPS; i++) {
@@ -134,8 +135,8 @@ static void one_by_one(void **state)
     static const char *const extra[] = { "train.nonfinite=skip", "train.nonfinite=rollback", "optim.loss_scale=8" };
     (void)state;
     for (size_t i = 0; i < sizeof extra / sizeof *extra; i++) {
-        rig r = open_rig(TN_TRAINER_AHEAD, extra[i]);
-        assert_int_equal(tn_trainer_ahead(r.trainer), 1);
+        rig r = open_rig(TN_TRAINER_QUEUE_MAX, extra[i]);
+        assert_int_equal(tn_trainer_queue_depth(r.trainer), 1);
         close_rig(&r);
     }
 }

@@ -42,7 +42,7 @@ static rig open_rig(int64_t batch, int64_t labels, bool weighted)
                                                     .settings = r.settings,
                                                     .batch = batch,
                                                     .length = T,
-                                                    .supply = TN_MLP_SUPPLY(labels, 100, .optional = weighted),
+                                                    .input_spec = TN_MLP_SUPPLY(labels, 100, .optional = weighted),
                                                     .logits = true },
                              &r.trainer));
     find_feed(&r);
@@ -155,7 +155,7 @@ static void weights(void **state)
                                                     .settings = r.settings,
                                                     .batch = 3,
                                                     .length = T,
-                                                    .supply = TN_MLP_SUPPLY(1, 100, .optional = true) },
+                                                    .input_spec = TN_MLP_SUPPLY(1, 100, .optional = true) },
                              &r.trainer));
     find_feed(&r);
     float *weight = tn_feed_at(&r.feed, "weights"), *target = tn_feed_at(&r.feed, "targets");

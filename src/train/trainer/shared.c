@@ -252,7 +252,7 @@ void tn_plan_scalars(const tn_model *model, const tn_settings *st, tn_bound *b)
 
 /* --- seats ------------------------------------------------------------------------------------------------------------------------ */
 
-tn_status tn_seat_context(tn_seat *s, tn_device device, int threads, tn_context **out)
+tn_status tn_context_slot_open(tn_context_slot *s, tn_device device, int threads, tn_context **out)
 {
     if (s->context && (s->device != device || tn_context_threads(s->context) != threads)) {
         tn_context_free(s->context);
@@ -260,14 +260,14 @@ tn_status tn_seat_context(tn_seat *s, tn_device device, int threads, tn_context 
     }
     if (!s->context) {
         TN_RETURN_IF(tn_context_new(device, threads, &s->context));
-        if (s->among) TN_RETURN_IF(tn_context_share(s->context));
+        if (s->shared) TN_RETURN_IF(tn_context_share(s->context));
         s->device = device;
     }
     *out = s->context;
     return TN_OK;
 }
 
-void tn_seat_free(tn_seat *s)
+void tn_context_slot_free(tn_context_slot *s)
 {
     tn_context_free(s->context);
     s->context = NULL;

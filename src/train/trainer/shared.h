@@ -36,14 +36,14 @@ void tn_plan_scalars(const tn_model *model, const tn_settings *st, tn_bound *b);
 float *tn_plan_scalar(tn_bound *b, const char *name);
 
 /* Starts zeroed. */
-typedef struct tn_seat {
+typedef struct tn_context_slot {
     tn_context *context;
     tn_device device;
-    bool among; /* there may be others beside it: its context is told (tn_context_share) */
-} tn_seat;
+    bool shared; /* there may be others beside it: its context is told (tn_context_share) */
+} tn_context_slot;
 
 /* The seat's context, made anew where the last one was for another device or other threads. */
-tn_status tn_seat_context(tn_seat *s, tn_device device, int threads, tn_context **out);
-void tn_seat_free(tn_seat *s);
+tn_status tn_context_slot_open(tn_context_slot *s, tn_device device, int threads, tn_context **out);
+void tn_context_slot_free(tn_context_slot *s);
 
 #endif

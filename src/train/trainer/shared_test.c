@@ -32,16 +32,19 @@ typedef struct result {
     double loss, accuracy;
 } result;
 
-static tn_status train(const point *p, tn_shared *shared, tn_seat *seat, result *r)
+static tn_status train(const point *p, tn_shared *shared, tn_context_slot *context_slot, result *r)
 {
     tn_session on = { 0 };
     tn_progress_report last;
     size_t n = 0;
     while (p->set[n]) n++;
-    TN_RETURN_IF(tn_session_open_with(
-        &(tn_session_options){
-            .target = "xor_tep", .overrides = p->set, .n = n, .needs_data = true, .shared = shared, .seat = seat },
-        &on));
+    TN_RETURN_IF(tn_session_open_with(&(tn_session_options){ .target = "xor_tep",
+                                                             .overrides = p->set,
+                                                             .n = n,
+                                                             .needs_data = true,
+                                                             .shared = shared,
+                                                             .context_slot = context_slot },
+                                      &on));
     const tn_training job = {
         .trainer = on.trainer, .settings = on.settings, .source = &on.source, .batch = on.batch, .length = on.length
     };
@@ -70,13 +73,13 @@ static void by_turns(void **state)
     (void)state;
     result own[TRIALS], common;
     tn_shared *shared;
-    tn_seat seat = { 0 };
+    tn_context_slot context_slot = { 0 };
     assert_ok(tn_shared_new(&shared));
     for (int i = 0; i < TRIALS; i++) assert_ok(train(&points[i], NULL, NULL, &own[i]));
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < TRIALS; i++) {
             const int k = round ? TRIALS - 1 - i : i;
-            assert_ok(train(&points[k], shared, &seat, &common));
+            assert_ok(train(&points[k], shared, &context_slot, &common));
             assert_same(&own[k], &common);
             tn_free(common.param);
         }
@@ -84,7 +87,7 @@ static void by_turns(void **state)
         assert_true(own[i].n != own[0].n || memcmp(own[i].param, own[0].param, sizeof(float) * (size_t)own[0].n) != 0);
     assert_int_equal(tn_shared_plans_made(shared), 3 * FILES); /* grad, eval, apply of three shapes */
     for (int i = 0; i < TRIALS; i++) tn_free(own[i].param);
-    tn_seat_free(&seat);
+    tn_context_slot_free(&context_slot);
     tn_shared_free(shared);
 }
 
@@ -99,12 +102,12 @@ typedef struct thread {
 static void *thread_main(void *ctx)
 {
     thread *t = ctx;
-    tn_seat seat = { .among = true };
+    tn_context_slot context_slot = { .shared = true };
     for (int i = 0; i < TRIALS && t->status == TN_OK; i++) {
         const int k = (t->first + i) % TRIALS;
-        t->status = train(&points[k], t->shared, &seat, &t->r[k]);
+        t->status = train(&points[k], t->shared, &context_slot, &t->r[k]);
     }
-    tn_seat_free(&seat);
+    tn_context_slot_free(&context_slot);
     return NULL;
 }
 

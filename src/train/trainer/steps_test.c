@@ -91,10 +91,10 @@ static void hear(void *ctx, const char *name, double value, const char *unit)
     (void)ctx, (void)name, (void)value, (void)unit;
 }
 
-static void told(void *ctx, tn_ran what, tn_bound *b, double seconds)
+static void told(void *ctx, tn_trainer_event what, tn_bound *b, double seconds)
 {
     (void)seconds;
-    if (what == TN_RAN_GRAD) *(bool *)ctx = tn_graph_output(tn_plan_graph(tn_bound_plan(b)), "only").id != 0;
+    if (what == TN_EVENT_GRAD) *(bool *)ctx = tn_graph_output(tn_plan_graph(tn_bound_plan(b)), "only").id != 0;
 }
 
 static void each_has_its_own(void **state)
@@ -106,7 +106,7 @@ static void each_has_its_own(void **state)
     assert_ok(open_toy(&toy, st, &t));
     tn_trainer_watch(t, (tn_watch){ .ctx = &narrow, .ran = told });
     const tn_feed f = tn_trainer_feed(t);
-    tn_feed_made_up(&f, (tn_rng){ .seed = 1 });
+    tn_feed_random(&f, (tn_rng){ .seed = 1 });
     for (int64_t step = 0; step < 4; step++) {
         float loss;
         tn_applied a;
@@ -139,7 +139,8 @@ static void mistakes(void **state)
     m = toy;
     m.n_losses = 1;
     m.losses = unknown;
-    assert_fails(open_toy(&m, st, &t), TN_USAGE, "model toy, loss loss: its count is \"labels\", which is no input");
+    assert_fails(open_toy(&m, st, &t), TN_USAGE,
+                 "model toy, loss loss: its count is \"labels\", which is not an input");
     m.losses = empty;
     assert_fails(open_toy(&m, st, &t), TN_USAGE, "model toy has a loss row without an output or a count");
     static const tn_cost_row cost[] = { { "looks", "seen", .eval = false } };
@@ -209,7 +210,7 @@ static void schedules_in_chunks(void **state)
         tn_trainer *t;
         assert_ok(open_carrying(&carrying, how[k], &st, &t));
         const tn_feed f = tn_trainer_feed(t);
-        tn_feed_made_up(&f, (tn_rng){ .seed = 1 });
+        tn_feed_random(&f, (tn_rng){ .seed = 1 });
         for (int i = 0; i < 3; i++) assert_ok(tn_trainer_grad(t, i, &loss[k][i]));
         assert_ok(tn_trainer_eval(t, &loss[k][3]));
         tn_trainer_free(t);

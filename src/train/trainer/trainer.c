@@ -60,7 +60,7 @@ static tn_status make_kept_of(tn_trainer_step *s, const char *lead)
         if ((type != TN_F32 && type != TN_I32) || strncmp(g->output[i].name, lead, strlen(lead)) != 0) continue;
         tn_kept_output *k = &s->kept[s->n_kept];
         *k = (tn_kept_output){ .name = g->output[i].name,
-                               .whole_numbers = type == TN_I32,
+                               .is_i32 = type == TN_I32,
                                .count = tn_dims_count(tn_ref_dims(g, x)) };
         k->value = tn_alloc(sizeof *k->value * (size_t)k->count);
         if (!k->value) return TN_MEMORY;
@@ -74,7 +74,7 @@ static tn_status make_kept(tn_trainer *t)
 {
     if (!t->model->instruments || t->chunks) return TN_OK;
     for (size_t i = 0; i < t->n_train; i++) TN_RETURN_IF(make_kept_of(&t->step[i], ""));
-    return t->look ? make_kept_of(t->eval, "look.") : TN_OK;
+    return t->instruments ? make_kept_of(t->eval, "look.") : TN_OK;
 }
 
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
@@ -132,17 +132,17 @@ static void list_wants(tn_trainer *t, const tn_trainer_options *o)
 static tn_status settle(tn_trainer *t, const tn_trainer_options *o, const tn_trainer *whole)
 {
     if (whole) {
-        t->room = whole->room;
+        t->memory_limit = whole->memory_limit;
         t->context = whole->context;
         t->plans = whole->plans;
         t->shared = whole->shared;
         memcpy(t->key, whole->key, sizeof t->key);
         return TN_OK;
     }
-    t->seated = o->seat != NULL;
-    TN_RETURN_IF(t->seated ? tn_seat_context(o->seat, t->setup.device, t->threads, &t->context)
-                           : tn_context_new(t->setup.device, t->threads, &t->context));
-    t->room = tn__trainer_room(t);
+    t->borrowed_context = o->context_slot != NULL;
+    TN_RETURN_IF(t->borrowed_context ? tn_context_slot_open(o->context_slot, t->setup.device, t->threads, &t->context)
+                                     : tn_context_new(t->setup.device, t->threads, &t->context));
+    t->memory_limit = tn__trainer_memory_limit(t);
     t->shared = t->borrowed ? NULL : o->shared;
     if (t->shared) return tn_plan_key(t->model, t->settings, t->key);
     return tn_plan_cache_new(&t->plans);
@@ -158,19 +158,19 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
                        .settings = o->settings,
                        .batch = o->batch,
                        .length = o->length,
-                       .waits = o->waits,
+                       .on_policy = o->on_policy,
                        .nll = o->nll,
-                       .look = o->look,
+                       .instruments = o->instruments,
                        .forward_only = o->forward_only,
                        .weight = 1,
                        .part = whole != NULL,
                        .refused = o->refused,
-                       .beside = whole ? 0 : o->beside,
+                       .reserved_bytes = whole ? 0 : o->reserved_bytes,
                        .store = whole ? whole->store : o->store };
     t->borrowed = t->store != NULL;
     t->now = t;
     if (whole) t->inputs = whole->inputs;
-    else TN_TRY(tn_inputs_match(o->model, o->settings, o->supply, &t->inputs));
+    else TN_TRY(tn_inputs_match(o->model, o->settings, o->input_spec, &t->inputs));
     TN_TRY(check_shape(o, &t->inputs));
     TN_TRY(tn__steps_list(t, o->step));
     tn_trainer_reread(t);
@@ -184,7 +184,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!whole) TN_TRY(make_narrower(t, o));
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
     if (!whole) start_loss_scale(t);
-    if (!whole && !t->forward_only) TN_TRY(tn__ring_new(t, o->ahead, &t->ring));
+    if (!whole && !t->forward_only) TN_TRY(tn__ring_new(t, o->queue_depth, &t->ring));
     find_inputs(t);
     TN_TRY(tn__steps_check(t));
     TN_TRY(make_kept(t));
@@ -213,7 +213,7 @@ void tn_trainer_free(tn_trainer *t)
     tn_chunks_free(t->chunks);
     if (t->shared) tn_shared_return_plan(t->shared, t->apply);
     if (!t->part) tn_plan_cache_free(t->plans);
-    if (!t->part && !t->seated) tn_context_free(t->context);
+    if (!t->part && !t->borrowed_context) tn_context_free(t->context);
     if (!t->borrowed) tn_store_free(t->store);
     tn_free(t);
 }
@@ -293,7 +293,7 @@ static const tn_trainer_step *keep_outputs(const tn_trainer_step *s)
         const tn_kept_output *k = &s->kept[i];
         const void *from = tn_bound_data(s->bound, k->name);
         if (!from) continue; /* a device did not give it */
-        if (!k->whole_numbers) memcpy(k->value, from, sizeof *k->value * (size_t)k->count);
+        if (!k->is_i32) memcpy(k->value, from, sizeof *k->value * (size_t)k->count);
         else
             for (int64_t n = 0; n < k->count; n++) k->value[n] = (float)((const int32_t *)from)[n];
     }
@@ -302,7 +302,7 @@ static const tn_trainer_step *keep_outputs(const tn_trainer_step *s)
 
 void tn__trainer_keep(tn_trainer *t) { t->stepped = keep_outputs(t->now->grad); }
 
-void tn_trainer_keep_look(tn_trainer *t) { t->evaluated = keep_outputs(t->now->eval); }
+void tn_trainer_keep_outputs(tn_trainer *t) { t->evaluated = keep_outputs(t->now->eval); }
 
 void tn_trainer_watch(tn_trainer *t, tn_watch w) { t->watch = w; }
 
@@ -310,10 +310,10 @@ double tn_trainer_watch_clock(const tn_trainer *t) { return t->watch.ran ? tn_cl
 
 void tn_trainer_watch_data(const tn_trainer *t, double begun)
 {
-    if (t->watch.ran) t->watch.ran(t->watch.ctx, TN_RAN_DATA, NULL, tn_clock_s() - begun);
+    if (t->watch.ran) t->watch.ran(t->watch.ctx, TN_EVENT_DATA, NULL, tn_clock_s() - begun);
 }
 
-static tn_status tell_watch(const tn_trainer *t, tn_ran what, tn_bound *b, double begun, tn_status s)
+static tn_status tell_watch(const tn_trainer *t, tn_trainer_event what, tn_bound *b, double begun, tn_status s)
 {
     if (t->watch.ran && s == TN_OK) t->watch.ran(t->watch.ctx, what, b, tn_clock_s() - begun);
     return s;
@@ -349,7 +349,7 @@ tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
     const double begun = tn_trainer_watch_clock(t);
     const tn_status s = grad_batch(t, step, loss); /* which chooses the step */
-    return tell_watch(t, TN_RAN_GRAD, t->now->grad->bound, begun, s);
+    return tell_watch(t, TN_EVENT_GRAD, t->now->grad->bound, begun, s);
 }
 
 static tn_status eval_batch(tn_trainer *t, float *loss)
@@ -365,7 +365,7 @@ static tn_status eval_batch(tn_trainer *t, float *loss)
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
     const double begun = tn_trainer_watch_clock(t);
-    return tell_watch(t, TN_RAN_EVAL, t->now->eval->bound, begun, eval_batch(t, loss));
+    return tell_watch(t, TN_EVENT_EVAL, t->now->eval->bound, begun, eval_batch(t, loss));
 }
 
 void tn_trainer_schedule(tn_trainer *t, int64_t steps) { t->steps = steps; }
@@ -406,7 +406,7 @@ tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_app
     return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
 }
 
-tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int ahead, tn_applied *out)
+tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int queue_depth, tn_applied *out)
 {
     tn_schedule schedule = t->rate;
     tn_optim_scalars v = t->fixed;
@@ -414,16 +414,16 @@ tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int 
     if (t->steps) schedule.steps = t->steps;
     v.lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard);
     v.scale = 1.f / (scaled * (batches > 0 ? batches : 1));
-    v.opt_step = tn_guard_applied(t->guard) + ahead + 1;
+    v.opt_step = tn_guard_applied(t->guard) + queue_depth + 1;
     t->unscaled = false;
     *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN };
     return tn_optim_set(t->apply_bound, &v);
 }
 
-static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float loss, int ahead, tn_applied *out)
+static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float loss, int queue_depth, tn_applied *out)
 {
     tn_bound *b = t->apply_bound;
-    TN_RETURN_IF(tn__trainer_set_apply(t, step, batches, ahead, out));
+    TN_RETURN_IF(tn__trainer_set_apply(t, step, batches, queue_depth, out));
     TN_RETURN_IF(tn_bound_take(b, "loss", NULL));
     *(float *)tn_bound_data(b, "loss") = loss;
     TN_RETURN_IF(tn_run(b));
@@ -432,10 +432,11 @@ static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float lo
     return TN_OK;
 }
 
-tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int ahead, tn_applied *out)
+tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int queue_depth,
+                                tn_applied *out)
 {
     const double begun = tn_trainer_watch_clock(t);
-    return tell_watch(t, TN_RAN_APPLY, t->apply_bound, begun, apply_step(t, step, batches, loss, ahead, out));
+    return tell_watch(t, TN_EVENT_APPLY, t->apply_bound, begun, apply_step(t, step, batches, loss, queue_depth, out));
 }
 
 tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)

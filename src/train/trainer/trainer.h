@@ -14,21 +14,21 @@
 #include <tenon/model.h>
 
 struct tn_shared;
-struct tn_seat;
+struct tn_context_slot;
 typedef struct tn_trainer tn_trainer;
 
 typedef struct tn_trainer_options {
     const tn_model *model;
-    const tn_settings *settings; /* borrowed */
-    int64_t batch, length;       /* B, T */
-    const tn_supply *supply;     /* who fills its inputs; NULL: the model's own rows, without the optional ones */
-    bool waits; /* the next batch depends on the parameters: no step is queued before the last is finished */
+    const tn_settings *settings;     /* borrowed */
+    int64_t batch, length;           /* B, T */
+    const tn_input_spec *input_spec; /* who fills its inputs; NULL: the model's own rows, without the optional ones */
+    bool on_policy; /* the next batch depends on the parameters: no step is queued before the last is finished */
     const char *const *wants; /* outputs that evaluation puts out beside its own, NULL at the end; or NULL */
     bool logits;              /* "logits" among them */
     const char *const *
         steps; /* of the model's own that will be run: planned at once, so that what fits is known; NULL at the end; or NULL */
     bool nll;          /* evaluation also puts out "nll" (B,T); not in chunks (plan.recompute=chunk) */
-    bool look;         /* evaluation also puts out what the model's instruments ask for; not in chunks */
+    bool instruments;  /* evaluation also puts out what the model's instruments ask for; not in chunks */
     bool forward_only; /* no gradients, no optimizer */
     const char *step;  /* the only one of the model's steps that trains; NULL: those that it chooses */
     const int64_t *
@@ -36,13 +36,14 @@ typedef struct tn_trainer_options {
     int64_t n_widths;
     int threads; /* 0: as the settings say */
     size_t
-        beside; /* bytes of the machine's memory that whoever runs it needs beside it: data, batches ahead. Part of the plan */
-    bool *refused; /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
-    int ahead;     /* steps that may be queued before the oldest is collected; 0: what suits the device */
+        reserved_bytes; /* bytes of the machine's memory that whoever runs it needs beside it: data, batches ahead. Part of the plan */
+    bool *refused;   /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
+    int queue_depth; /* steps that may be queued before the oldest is collected; 0: what suits the device */
     struct tn_shared
-        *shared;          /* borrowed: plans come from it where one store has them alone (shared.h); NULL: its own */
-    struct tn_seat *seat; /* borrowed: its context is taken, by one trainer at a time; NULL: one of its own */
-    tn_store *store;      /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
+        *shared; /* borrowed: plans come from it where one store has them alone (shared.h); NULL: its own */
+    struct tn_context_slot
+        *context_slot; /* borrowed: its context is taken, by one trainer at a time; NULL: one of its own */
+    tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
 
 /* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has (a GPU: more than is free), or where
@@ -107,13 +108,13 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float los
  *
  *     tn_trainer_queue_grad (train.accumulate times) -> tn_trainer_queue_apply -> ... -> tn_trainer_collect
  *
- * The same step as above, bit for bit, at most tn_trainer_ahead of them not collected. */
+ * The same step as above, bit for bit, at most tn_trainer_queue_depth of them not collected. */
 
-enum { TN_TRAINER_AHEAD = 4 };
+enum { TN_TRAINER_QUEUE_MAX = 4 };
 
 /* 1 where the host computes, or where what a step finds out decides about the next one: train.nonfinite=skip or rollback, a loss
  * scale, an environment. Under train.nonfinite=stop the steps queued behind a bad one are computed for nothing. */
-int tn_trainer_ahead(const tn_trainer *t);
+int tn_trainer_queue_depth(const tn_trainer *t);
 int tn_trainer_queued(const tn_trainer *t); /* steps that are not collected */
 /* keep: instruments may ask for the outputs of this batch, which waits for the device. */
 tn_status tn_trainer_queue_grad(tn_trainer *t, int64_t step, float weight, bool keep);
@@ -164,10 +165,15 @@ double tn_trainer_flops(const tn_trainer *t); /* of one batch; NaN: the numbers 
 
 /* For who counts or times what a trainer runs: told after every batch and every update, while the outputs of plan b are still
  * there (batches in chunks: NULL). */
-typedef enum tn_ran { TN_RAN_GRAD, TN_RAN_EVAL, TN_RAN_APPLY, TN_RAN_DATA } tn_ran; /* DATA: its inputs were filled */
+typedef enum tn_trainer_event {
+    TN_EVENT_GRAD,
+    TN_EVENT_EVAL,
+    TN_EVENT_APPLY,
+    TN_EVENT_DATA
+} tn_trainer_event; /* DATA: its inputs were filled */
 typedef struct tn_watch {
     void *ctx;
-    void (*ran)(void *ctx, tn_ran what, tn_bound *b, double seconds);
+    void (*ran)(void *ctx, tn_trainer_event what, tn_bound *b, double seconds);
 } tn_watch;
 
 void tn_trainer_watch(tn_trainer *t, tn_watch w); /* a zeroed one: nobody any more */
@@ -180,7 +186,7 @@ void tn_trainer_check(tn_trainer *t, tn_finding *f);
 
 bool tn_trainer_has_instruments(const tn_trainer *t);
 /* After tn_trainer_eval: instruments may ask for the "look." outputs of this batch until the next training step. */
-void tn_trainer_keep_look(tn_trainer *t);
+void tn_trainer_keep_outputs(tn_trainer *t);
 
 typedef void tn_instrument_report(void *ctx, const char *name, double value, const char *unit);
 /* The model's instruments, each given to `report`; numbers that are one of many to `spread`, which may be NULL.

@@ -1,4 +1,4 @@
-/* The trainer's own structure, shared by running it (trainer.c) and looking at it (trainer_look.c). */
+/* The trainer's own structure, shared by running it (trainer.c) and looking at it (trainer_info.c). */
 #ifndef TN_TRAIN_TRAINER_INTERNAL_H
 #define TN_TRAIN_TRAINER_INTERNAL_H
 
@@ -13,7 +13,7 @@
 /* An output as it was when its step ended: the memory it lay in is used again by whatever runs next. */
 typedef struct tn_kept_output {
     const char *name; /* the graph's */
-    bool whole_numbers;
+    bool is_i32;
     int64_t count;
     float *value; /* (count) */
 } tn_kept_output;
@@ -36,11 +36,11 @@ struct tn_trainer {
     const tn_model *model;
     const tn_settings *settings;
     int64_t batch, length;
-    bool *refused; /* the caller's, or NULL */
-    size_t beside; /* bytes of the machine's memory that the caller needs beside it */
-    double room;   /* bytes that all it needs may take */
+    bool *refused;         /* the caller's, or NULL */
+    size_t reserved_bytes; /* bytes of the machine's memory that the caller needs beside it */
+    double memory_limit;   /* bytes that all it needs may take */
     tn_inputs inputs;
-    bool waits, nll, look, forward_only;
+    bool on_policy, nll, instruments, forward_only;
     const char *want[TN_BATCH_WANTS + 1]; /* of evaluations, NULL at the end */
     int threads;
     tn_graph_setup setup;
@@ -48,7 +48,7 @@ struct tn_trainer {
     bool borrowed; /* the store */
     bool sealed;   /* it has all weights that it will have */
     tn_context *context;
-    bool seated; /* the context is a seat's */
+    bool borrowed_context; /* the context is a seat's */
     tn_plan_cache *plans;
     tn_shared *shared;       /* where grad, eval and apply are from instead, or NULL */
     char key[TN_HASH_BYTES]; /* of the settings, in there */
@@ -87,7 +87,7 @@ struct tn_trainer {
 
 /* Plans (trainer_plans.c). */
 
-double tn__trainer_room(const tn_trainer *t); /* bytes that all it needs may take */
+double tn__trainer_memory_limit(const tn_trainer *t); /* bytes that all it needs may take */
 /* Sets *refused: the caller is told that nothing was asked for. Returns s. */
 tn_status tn__trainer_refuse(bool *refused, tn_status s);
 /* Before the arena is allocated. */
@@ -117,13 +117,14 @@ tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step);
 /* Outputs of that run, for instruments; waits. */
 void tn__trainer_keep(tn_trainer *t);
 /* Scalars of the update, with `ahead` steps before it that are not collected; fills what is known of it. */
-tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int ahead, tn_applied *out);
+tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int queue_depth, tn_applied *out);
 /* The update as a whole, but for the guard. */
-tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int ahead, tn_applied *out);
+tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int queue_depth,
+                                tn_applied *out);
 /* The guard, or the loss scale, about a step. */
 tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out);
 
-tn_status tn__ring_new(tn_trainer *t, int ahead, tn_ring **out);
+tn_status tn__ring_new(tn_trainer *t, int queue_depth, tn_ring **out);
 void tn__ring_free(tn_ring *r);
 int64_t tn__ring_losses(const tn_trainer *t); /* of the optimizer's plan */
 

@@ -15,7 +15,7 @@ static bool is_sgd(const tn_trainer *t) { return strcmp(tn_settings_text(t->sett
 
 /* What all that a trainer needs may take. The last tenth is left to the system and to what is not planned; on a GPU, of what is
  * free and what a borrowed store, or the context of a seat, has of it already, a little to the workspaces and the code of kernels. */
-double tn__trainer_room(const tn_trainer *t)
+double tn__trainer_memory_limit(const tn_trainer *t)
 {
     size_t left, all;
     if (t->setup.device == TN_CPU) return 0.9 * tn_memory_limit();
@@ -27,7 +27,7 @@ double tn__trainer_room(const tn_trainer *t)
 /* For messages: whose memory it is, and how much of it. */
 static const char *where_text(const tn_trainer *t)
 {
-    return t->setup.device == TN_CPU ? "the machine has" : "the GPU has room for";
+    return t->setup.device == TN_CPU ? "the machine has" : "the GPU has";
 }
 
 /* The caller is told that nothing was asked for. */
@@ -47,7 +47,10 @@ static double in_all(const tn_trainer *t, double limit)
 static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 {
     const tn_trainer *t = trainer;
-    const double copies = t->forward_only ? 2 : is_sgd(t) ? 3 : 4, limit = t->room; /* parameters, gradients, moments */
+    const double copies = t->forward_only ? 2
+                          : is_sgd(t)     ? 3
+                                          : 4,
+                 limit = t->memory_limit; /* parameters, gradients, moments */
     double store = 0, largest = 0;
     size_t at = 0;
     for (size_t i = 1; i < g->n_tensors; i++) {
@@ -82,16 +85,14 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 tn_status tn__trainer_fits(const tn_trainer *t)
 {
     const tn_memory_plan m = tn_trainer_memory(t);
-    const double need = (double)m.total, limit = t->room, data = (double)(m.data + m.host),
+    const double need = (double)m.total, limit = t->memory_limit, data = (double)(m.data + m.host),
                  machine = 0.9 * tn_memory_limit();
     if (data > machine || (need > limit && data > need / 2))
-        return tn__trainer_refuse(
-            t->refused,
-            tn_error(
-                TN_MEMORY,
-                "the plan needs %.4g GB for data and batches made ahead and the machine has %.4g GB: use a smaller "
-                "loader.prefetch, train.batch or train.context",
-                data / 1e9, machine / 0.9e9));
+        return tn__trainer_refuse(t->refused,
+                                  tn_error(TN_MEMORY,
+                                           "the plan needs %.4g GB for data and prefetched batches and the machine has "
+                                           "%.4g GB: use a smaller loader.prefetch, train.batch or train.context",
+                                           data / 1e9, machine / 0.9e9));
     if (need <= limit) return TN_OK;
     return tn__trainer_refuse(
         t->refused, tn_error(TN_MEMORY,
@@ -126,7 +127,7 @@ static tn_status build_graph(tn_trainer *t, bool training, const char *step, tn_
                                    .step = step,
                                    .wants = training ? NULL : t->want,
                                    .nll = t->nll && !training,
-                                   .look = t->look && !training,
+                                   .instruments = t->instruments && !training,
                                    .inputs = &t->inputs };
     TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
     TN_TRY(check_graph_fits(t, g));
@@ -191,7 +192,7 @@ static tn_status get_plan(tn_trainer *t, const char *what, const char *step, tn_
     char inputs[TN_HASH_BYTES];
     TN_RETURN_IF(tn_inputs_hash(&t->inputs, t->want, inputs));
     snprintf(key, sizeof key, "%s %s %s %lld %lld %s %d%d%d %d %d", t->key, what, step, (long long)t->batch,
-             (long long)t->length, inputs, t->nll, t->look, t->forward_only, t->threads, (int)t->setup.device);
+             (long long)t->length, inputs, t->nll, t->instruments, t->forward_only, t->threads, (int)t->setup.device);
     return tn_shared_plan(t->shared, key, make, &m, out);
 }
 
@@ -253,7 +254,7 @@ tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
     if (chunk && t->n_train > 1)
         return tn_error(
             TN_USAGE,
-            "plan.recompute=chunk: model %s has %zu training steps, and chunks know one: use plan.recompute=layer",
+            "plan.recompute=chunk: model %s has %zu training steps, and chunks support one: use plan.recompute=layer",
             t->model->name, t->n_train);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
     t->sealed = !t->forward_only;

@@ -25,13 +25,13 @@ typedef struct place {
 struct tn_ring {
     const tn_backend *backend;
     void *queue;
-    int ahead, first, n; /* n places from `first` on are queued */
-    int64_t batches;     /* of a step */
-    int64_t parts;       /* losses of a batch, at most */
-    float *memory;       /* of all weights and losses */
-    double *factors;     /* of all places */
-    float *losses;       /* (batches, parts), of the device: of the step that is being queued */
-    place place[TN_TRAINER_AHEAD];
+    int queue_depth, first, n; /* n places from `first` on are queued */
+    int64_t batches;           /* of a step */
+    int64_t parts;             /* losses of a batch, at most */
+    float *memory;             /* of all weights and losses */
+    double *factors;           /* of all places */
+    float *losses;             /* (batches, parts), of the device: of the step that is being queued */
+    place place[TN_TRAINER_QUEUE_MAX];
 };
 
 static int64_t parts_of(const tn_trainer *t)
@@ -47,16 +47,16 @@ int64_t tn__ring_losses(const tn_trainer *t)
 /* Whether nothing a step finds out, but for its end, changes what is done next. */
 static bool steps_are_alike(const tn_trainer *t)
 {
-    return strcmp(tn_settings_text(t->settings, "train.nonfinite"), "stop") == 0 && !t->scales && !t->waits;
+    return strcmp(tn_settings_text(t->settings, "train.nonfinite"), "stop") == 0 && !t->scales && !t->on_policy;
 }
 
 static tn_status open_places(tn_ring *r)
 {
     const size_t n = (size_t)r->batches, all = n * (size_t)r->parts, reply = sizeof(float) * (all + 2);
-    r->memory = tn_alloc(sizeof *r->memory * 2 * n * TN_TRAINER_AHEAD);
-    r->factors = tn_alloc(sizeof *r->factors * all * TN_TRAINER_AHEAD);
+    r->memory = tn_alloc(sizeof *r->memory * 2 * n * TN_TRAINER_QUEUE_MAX);
+    r->factors = tn_alloc(sizeof *r->factors * all * TN_TRAINER_QUEUE_MAX);
     if (!r->memory || !r->factors) return TN_MEMORY;
-    for (size_t i = 0; i < TN_TRAINER_AHEAD; i++) {
+    for (size_t i = 0; i < TN_TRAINER_QUEUE_MAX; i++) {
         r->place[i].weight = r->memory + 2 * n * i;
         r->place[i].loss = r->place[i].weight + n;
         r->place[i].factor = r->factors + all * i;
@@ -66,7 +66,7 @@ static tn_status open_places(tn_ring *r)
     return TN_OK;
 }
 
-tn_status tn__ring_new(tn_trainer *t, int ahead, tn_ring **out)
+tn_status tn__ring_new(tn_trainer *t, int queue_depth, tn_ring **out)
 {
     tn_ring *r = tn_alloc(sizeof *r);
     if (!r) return TN_MEMORY;
@@ -74,9 +74,9 @@ tn_status tn__ring_new(tn_trainer *t, int ahead, tn_ring **out)
                     .queue = tn_context_queue(t->context),
                     .batches = tn_settings_int(t->settings, "train.accumulate"),
                     .parts = parts_of(t) };
-    r->ahead = ahead > 0 ? ahead : r->backend->host_memory ? 1 : TN_TRAINER_AHEAD;
-    if (!steps_are_alike(t) || r->ahead < 1) r->ahead = 1;
-    if (r->ahead > TN_TRAINER_AHEAD) r->ahead = TN_TRAINER_AHEAD;
+    r->queue_depth = queue_depth > 0 ? queue_depth : r->backend->host_memory ? 1 : TN_TRAINER_QUEUE_MAX;
+    if (!steps_are_alike(t) || r->queue_depth < 1) r->queue_depth = 1;
+    if (r->queue_depth > TN_TRAINER_QUEUE_MAX) r->queue_depth = TN_TRAINER_QUEUE_MAX;
     const tn_status s = open_places(r);
     if (s == TN_OK) *out = r;
     else tn__ring_free(r);
@@ -87,7 +87,7 @@ void tn__ring_free(tn_ring *r)
 {
     if (!r) return;
     (void)r->backend->wait(r->queue);
-    for (int i = 0; i < TN_TRAINER_AHEAD; i++)
+    for (int i = 0; i < TN_TRAINER_QUEUE_MAX; i++)
         if (r->place[i].reply) r->backend->reply_free(r->place[i].reply);
     if (r->losses) r->backend->free(r->losses);
     tn_free(r->memory);
@@ -95,20 +95,20 @@ void tn__ring_free(tn_ring *r)
     tn_free(r);
 }
 
-int tn_trainer_ahead(const tn_trainer *t) { return t->ring->ahead; }
+int tn_trainer_queue_depth(const tn_trainer *t) { return t->ring->queue_depth; }
 
 int tn_trainer_queued(const tn_trainer *t) { return t->ring->n; }
 
 /* --- queueing --------------------------------------------------------------------------------------------------------------- */
 
-static tn_status check_room(const tn_ring *r)
+static tn_status check_free(const tn_ring *r)
 {
-    if (r->n < r->ahead) return TN_OK;
+    if (r->n < r->queue_depth) return TN_OK;
     return tn_error(TN_INTERNAL, "%d steps are queued already: collect the oldest first", r->n);
 }
 
 /* Of the step that is being queued. */
-static place *next_place(tn_ring *r) { return &r->place[(r->first + r->n) % TN_TRAINER_AHEAD]; }
+static place *next_place(tn_ring *r) { return &r->place[(r->first + r->n) % TN_TRAINER_QUEUE_MAX]; }
 
 static tn_status queue_loss(tn_trainer *t, const place *p)
 {
@@ -131,7 +131,7 @@ tn_status tn_trainer_queue_grad(tn_trainer *t, int64_t step, float weight, bool 
 {
     tn_ring *r = t->ring;
     place *p = next_place(r);
-    TN_RETURN_IF(check_room(r));
+    TN_RETURN_IF(check_free(r));
     if (p->n == r->batches) return tn_error(TN_INTERNAL, "a step has %lld batches", (long long)r->batches);
     p->known = r->backend->host_memory;
     p->weight[p->n] = weight;
@@ -180,7 +180,7 @@ tn_status tn_trainer_queue_apply(tn_trainer *t, int64_t step)
 {
     tn_ring *r = t->ring;
     place *p = next_place(r);
-    TN_RETURN_IF(check_room(r));
+    TN_RETURN_IF(check_free(r));
     p->step = step;
     if (p->known)
         TN_RETURN_IF(
@@ -222,7 +222,7 @@ tn_status tn_trainer_collect(tn_trainer *t, tn_stepped *out)
     if (!p->known) TN_RETURN_IF(read_reply(r, p));
     *out = (tn_stepped){ .loss = mean_of(p, p->loss), .applied = p->applied };
     p->n = 0;
-    r->first = (r->first + 1) % TN_TRAINER_AHEAD;
+    r->first = (r->first + 1) % TN_TRAINER_QUEUE_MAX;
     r->n--;
     return tn__trainer_after_step(t, p->step, (float)out->loss, &out->applied);
 }

@@ -99,10 +99,10 @@ static tn_status find_training(const tn_trainer *t, int64_t step, size_t *out)
     const size_t row = m->choose(t->settings, step);
     for (size_t k = 0; k < t->n_train; k++)
         if (t->step[k].row == (int)row) return *out = k, TN_OK;
-    return tn_error(TN_USAGE,
-                    "model %s: choose says %zu at step %lld, and that is no step with gradients: return the place of "
-                    "one in its steps",
-                    m->name, row, (long long)step);
+    return tn_error(
+        TN_USAGE,
+        "model %s: choose returned %zu at step %lld, which is not a step with gradients: return the index of one",
+        m->name, row, (long long)step);
 }
 
 /* A run should not end in the middle by what could be known before: all its steps are looked at, of a long one many. */
@@ -130,10 +130,10 @@ static tn_status check_costs(const tn_trainer *t)
             const tn_cost_row *row = &t->model->costs[i];
             const tn_ref x = tn_graph_output(g, row->output);
             if (x.id && (tn_ref_dtype(g, x) != TN_I32 || tn_dims_count(tn_ref_dims(g, x)) != t->batch))
-                return tn_error(TN_USAGE,
-                                "model %s, cost %s: its output %s is not i32 (B): put out one whole number for each "
-                                "row of the batch",
-                                t->model->name, row->name, row->output);
+                return tn_error(
+                    TN_USAGE,
+                    "model %s, cost %s: its output %s is not i32 (B): output one integer for each row of the batch",
+                    t->model->name, row->name, row->output);
         }
     return TN_OK;
 }
@@ -194,7 +194,7 @@ static tn_status plan_it(tn_trainer *t, const char *name)
     if (t->chunks)
         return tn_error(
             TN_USAGE,
-            "model %s, step %s: plan.recompute=chunk has none but training and evaluation: use plan.recompute=layer",
+            "model %s, step %s: plan.recompute=chunk supports training and evaluation only: use plan.recompute=layer",
             t->model->name, name);
     tn_trainer_step *s = &t->step[t->n_steps++];
     *s = (tn_trainer_step){ .name = row->name, .row = (int)(row - t->model->steps) };

@@ -11,14 +11,14 @@
 
 enum { ROUND = 8, LEAPS = 32 }; /* widths that machines like; refused values in a row that are stepped over */
 
-tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *parameters,
-                           int64_t *frozen)
+tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_input_spec *input_spec,
+                           int64_t *parameters, int64_t *frozen)
 {
     tn_graph_setup setup;
     tn_graph *g = NULL;
     int64_t n = 0, still = 0;
     const tn_graph_shape shape = {
-        .batch = 1, .length = tn_inputs_length(model, st), .training = true, .supply = supply
+        .batch = 1, .length = tn_inputs_length(model, st), .training = true, .input_spec = input_spec
     };
     TN_RETURN_IF(tn_graph_setup_read(st, &(tn_device){ TN_CPU }, 1, &setup));
     TN_RETURN_IF(tn_graph_setup_build(&setup, model, st, &shape, &g));
@@ -36,7 +36,7 @@ tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const t
 typedef struct search {
     const tn_model *model;
     tn_settings *st; /* changed at every try */
-    const tn_supply *supply;
+    const tn_input_spec *input_spec;
     const char *key;
     int64_t unit, most; /* values tried are multiples of the unit */
     int64_t wanted;
@@ -57,7 +57,7 @@ static tn_status try_width(search *s, int64_t value, int64_t *count)
 {
     *count = 0;
     TN_RETURN_IF(set_width(s, value));
-    const tn_status st = tn_tensors_count(s->model, s->st, s->supply, count, NULL);
+    const tn_status st = tn_tensors_count(s->model, s->st, s->input_spec, count, NULL);
     if (st != TN_OK) return st == TN_USAGE ? TN_OK : st;
     if (s->best && distance(*count, s->wanted) >= distance(s->best_count, s->wanted)) return TN_OK;
     s->best = value;
@@ -102,7 +102,7 @@ static tn_status search_key(search *s, const char *key, int64_t unit)
     s->best = s->best_count = 0;
     TN_RETURN_IF(bisect(s));
     if (s->best) return set_width(s, s->best);
-    return tn_tensors_count(s->model, s->st, s->supply, &s->best_count, NULL); /* for the model's own words */
+    return tn_tensors_count(s->model, s->st, s->input_spec, &s->best_count, NULL); /* for the model's own words */
 }
 
 static bool near_enough(const search *s)
@@ -138,12 +138,12 @@ static tn_status search_widths(search *s, const char *key, tn_width *w)
     return TN_OK;
 }
 
-tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_supply *supply, const char *key,
+tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_input_spec *input_spec, const char *key,
                        int64_t parameters, tn_width *out)
 {
     tn_status s = TN_OK;
     tn_width w = { 0 };
-    search k = { .model = model, .supply = supply, .wanted = parameters };
+    search k = { .model = model, .input_spec = input_spec, .wanted = parameters };
     TN_RETURN_IF(tn_settings_clone(st, &k.st));
     TN_TRY(search_widths(&k, key, &w));
     w.parameters = k.best_count;

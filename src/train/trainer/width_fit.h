@@ -7,8 +7,8 @@
 
 /* Of the model as the settings stand, fed by `supply` (NULL: nobody; an automatic vocabulary is that of no data). frozen, or NULL: numbers
  * that are never trained, such as a table of positions. */
-tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *parameters,
-                           int64_t *frozen);
+tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_input_spec *input_spec,
+                           int64_t *parameters, int64_t *frozen);
 
 #define TN_WIDTH_TOLERANCE 0.03 /* part of the wanted number that the result may differ by */
 
@@ -21,7 +21,7 @@ typedef struct tn_width {
  * first, then the nearest of them with another ffn, where the model has that setting, then any dim. Values that the model
  * refuses (dim no multiple of heads) are left out. TN_USAGE, with the nearest count there is: it is not within the tolerance;
  * the settings are then as they were. */
-tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_supply *supply, const char *key,
+tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_input_spec *input_spec, const char *key,
                        int64_t parameters, tn_width *out);
 
 #endif

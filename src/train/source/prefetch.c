@@ -1,7 +1,7 @@
 /* A thread that is ahead of the run. It has the source to itself while it fills; others wait until it stands still. Batches wait in a ring of
  * buffers, each with the place that it came from: whatever looks back (a cursor, a batch in words) first puts the source where the run is,
  * and the thread begins anew there. Which step a batch is for follows from the one that was asked for: so many batches each. */
-#include "train/source/ahead.h"
+#include "train/source/prefetch.h"
 
 #include "base/alloc.h"
 #include "base/status.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef struct buffer {
-    tn_ahead *of;
+    tn_prefetch *of;
     char *memory;
     tn_feed feed; /* of the width that was asked for */
     int64_t valid, count, step;
@@ -21,7 +21,7 @@ typedef struct buffer {
     char error[512];
 } buffer;
 
-struct tn_ahead {
+struct tn_prefetch {
     tn_source source; /* its functions: whoever has it may move it */
     const tn_trainer *trainer;
     const tn_inputs *inputs;
@@ -46,7 +46,7 @@ struct tn_ahead {
 static tn_feed lend(void *ctx, int64_t width)
 {
     buffer *b = ctx;
-    const tn_ahead *a = b->of;
+    const tn_prefetch *a = b->of;
     b->valid = a->batch;
     b->feed = (tn_feed){
         .inputs = a->inputs, .batch = a->batch, .length = tn_trainer_width(a->trainer, width), .valid = &b->valid
@@ -56,7 +56,7 @@ static tn_feed lend(void *ctx, int64_t width)
     return b->feed;
 }
 
-static void fill(const tn_ahead *a, buffer *b)
+static void fill(const tn_prefetch *a, buffer *b)
 {
     const tn_feeder to = { b, lend };
     a->source.mark(a->source.ctx, &b->from);
@@ -64,7 +64,7 @@ static void fill(const tn_ahead *a, buffer *b)
     if (b->status != TN_OK) snprintf(b->error, sizeof b->error, "%s", tn_error_text());
 }
 
-static bool may_fill(const tn_ahead *a)
+static bool may_fill(const tn_prefetch *a)
 {
     const bool failed = a->n && a->buffer[(a->first + a->n - 1) % a->depth].status != TN_OK;
     return a->armed && !a->held && !failed && a->n < a->depth;
@@ -72,7 +72,7 @@ static bool may_fill(const tn_ahead *a)
 
 static void *work(void *ctx)
 {
-    tn_ahead *a = ctx;
+    tn_prefetch *a = ctx;
     pthread_mutex_lock(&a->lock);
     for (;;) {
         while (!a->ends && !may_fill(a)) pthread_cond_wait(&a->changed, &a->lock);
@@ -92,20 +92,20 @@ static void *work(void *ctx)
 }
 
 /* With the lock. */
-static void stand_still(tn_ahead *a)
+static void stand_still(tn_prefetch *a)
 {
     a->held = true;
     while (a->filling) pthread_cond_wait(&a->changed, &a->lock);
 }
 
-static void go_on(tn_ahead *a)
+static void go_on(tn_prefetch *a)
 {
     a->held = false;
     pthread_cond_broadcast(&a->changed);
 }
 
 /* Standing still: what is filled is forgotten, and the source is where the run is. */
-static tn_status forget(tn_ahead *a)
+static tn_status forget(tn_prefetch *a)
 {
     const tn_status s = a->n ? a->source.back(a->source.ctx, &a->buffer[a->first].from) : TN_OK;
     a->n = 0;
@@ -115,13 +115,13 @@ static tn_status forget(tn_ahead *a)
 
 /* --- for the run --------------------------------------------------------------------------------------------------------- */
 
-static int64_t next_step(const tn_ahead *a)
+static int64_t next_step(const tn_prefetch *a)
 {
     return a->n ? a->buffer[a->first].step : a->step + a->filled / a->accumulate;
 }
 
 /* A step that nobody counted on: a diagnosis, a run that goes on elsewhere. */
-static tn_status arm(tn_ahead *a, int64_t step)
+static tn_status arm(tn_prefetch *a, int64_t step)
 {
     stand_still(a);
     const tn_status s = forget(a);
@@ -132,7 +132,7 @@ static tn_status arm(tn_ahead *a, int64_t step)
     return s;
 }
 
-static void copy(const tn_ahead *a, const buffer *b, const tn_feed *to)
+static void copy(const tn_prefetch *a, const buffer *b, const tn_feed *to)
 {
     for (size_t i = 0; i < a->inputs->n; i++)
         if (b->feed.at[i] && to->at[i])
@@ -141,7 +141,7 @@ static void copy(const tn_ahead *a, const buffer *b, const tn_feed *to)
     *to->valid = b->valid;
 }
 
-static tn_status hand_out(tn_ahead *a, buffer *b, const tn_feeder *to, int64_t *count)
+static tn_status hand_out(tn_prefetch *a, buffer *b, const tn_feeder *to, int64_t *count)
 {
     if (b->status != TN_OK) return tn_error(b->status, "%s", b->error);
     const tn_feed feed = tn_feed_for(to, b->feed.length);
@@ -152,7 +152,7 @@ static tn_status hand_out(tn_ahead *a, buffer *b, const tn_feeder *to, int64_t *
     return TN_OK;
 }
 
-tn_status tn_ahead_next(tn_ahead *a, int64_t step, const tn_feeder *to, int64_t *count)
+tn_status tn_prefetch_next(tn_prefetch *a, int64_t step, const tn_feeder *to, int64_t *count)
 {
     tn_status s = TN_OK;
     pthread_mutex_lock(&a->lock);
@@ -171,7 +171,7 @@ tn_status tn_ahead_next(tn_ahead *a, int64_t step, const tn_feeder *to, int64_t 
     return s;
 }
 
-void tn_ahead_mark(tn_ahead *a, tn_source_mark *out)
+void tn_prefetch_mark(tn_prefetch *a, tn_source_mark *out)
 {
     pthread_mutex_lock(&a->lock);
     while (!a->n && a->filling) pthread_cond_wait(&a->changed, &a->lock);
@@ -184,7 +184,7 @@ void tn_ahead_mark(tn_ahead *a, tn_source_mark *out)
     pthread_mutex_unlock(&a->lock);
 }
 
-tn_status tn_ahead_settle(tn_ahead *a, bool last)
+tn_status tn_prefetch_sync(tn_prefetch *a, bool last)
 {
     pthread_mutex_lock(&a->lock);
     stand_still(a);
@@ -200,14 +200,14 @@ tn_status tn_ahead_settle(tn_ahead *a, bool last)
     return s;
 }
 
-void tn_ahead_pause(tn_ahead *a)
+void tn_prefetch_pause(tn_prefetch *a)
 {
     pthread_mutex_lock(&a->lock);
     stand_still(a);
     pthread_mutex_unlock(&a->lock);
 }
 
-void tn_ahead_go_on(tn_ahead *a)
+void tn_prefetch_resume(tn_prefetch *a)
 {
     pthread_mutex_lock(&a->lock);
     go_on(a);
@@ -219,42 +219,41 @@ void tn_ahead_go_on(tn_ahead *a)
 static size_t padded(int64_t items) { return (sizeof(float) * (size_t)items + 63) / 64 * 64; }
 
 /* Before anybody has looked whether they fit: in double, so that nothing here can overflow. */
-size_t tn_ahead_bytes(const tn_inputs *in, int64_t batch, int64_t length, int depth)
+size_t tn_prefetch_bytes(const tn_inputs *in, int64_t batch, int64_t length, int depth)
 {
     double n = 0;
     for (size_t i = 0; i < in->n; i++)
         if (in->slot[i].read)
             n += (double)in->slot[i].all * (in->slot[i].each ? (double)batch : 1) *
-                 (in->slot[i].timed ? (double)length : 1);
+                 (in->slot[i].has_time ? (double)length : 1);
     n *= (double)sizeof(float) * depth;
     return n < 1e18 ? (size_t)n : SIZE_MAX;
 }
 
 /* Signals are the main thread's. */
-static tn_status begin_thread(tn_ahead *a)
+static tn_status begin_thread(tn_prefetch *a)
 {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     a->begun = pthread_create(&a->thread, NULL, work, a) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return a->begun ? TN_OK
-                    : tn_error(TN_MEMORY, "the system gives no thread for loader.prefetch: set loader.workers=0");
+    return a->begun ? TN_OK : tn_error(TN_MEMORY, "cannot start the prefetch thread: set loader.workers=0");
 }
 
-tn_status tn_ahead_new(const tn_source *source, const tn_source_start *how, int depth, tn_ahead **out)
+tn_status tn_prefetch_new(const tn_source *source, const tn_source_start *how, int depth, tn_prefetch **out)
 {
     tn_status s = TN_OK;
     size_t each = 0;
-    tn_ahead *a = tn_alloc(sizeof *a);
+    tn_prefetch *a = tn_alloc(sizeof *a);
     if (!a) return TN_MEMORY;
-    *a = (tn_ahead){ .source = *source,
-                     .trainer = how->trainer,
-                     .inputs = tn_trainer_inputs(how->trainer),
-                     .batch = how->batch,
-                     .length = how->length,
-                     .accumulate = how->accumulate > 0 ? how->accumulate : 1,
-                     .depth = depth };
+    *a = (tn_prefetch){ .source = *source,
+                        .trainer = how->trainer,
+                        .inputs = tn_trainer_inputs(how->trainer),
+                        .batch = how->batch,
+                        .length = how->length,
+                        .accumulate = how->accumulate > 0 ? how->accumulate : 1,
+                        .depth = depth };
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     for (size_t i = 0; i < a->inputs->n; i++) {
@@ -271,11 +270,11 @@ tn_status tn_ahead_new(const tn_source *source, const tn_source_start *how, int 
     s = begin_thread(a);
 done:
     if (s == TN_OK) *out = a;
-    else tn_ahead_free(a);
+    else tn_prefetch_free(a);
     return s;
 }
 
-void tn_ahead_free(tn_ahead *a)
+void tn_prefetch_free(tn_prefetch *a)
 {
     if (!a) return;
     pthread_mutex_lock(&a->lock);

@@ -5,12 +5,12 @@
 
 #include <string.h>
 
-static tn_session open_run(const char *const *row, const char *ahead)
+static tn_session open_run(const char *const *row, const char *prefetch)
 {
-    const char *const set[] = { row[1], row[2], row[3], ahead, "threads=1", "train.batch=4" };
+    const char *const set[] = { row[1], row[2], row[3], prefetch, "threads=1", "train.batch=4" };
     tn_session on;
     assert_ok(tn_session_open(row[0], set, sizeof set / sizeof *set, true, &on));
-    assert_true((on.source.ahead != NULL) == (strcmp(ahead, "loader.workers=0") != 0));
+    assert_true((on.source.prefetch != NULL) == (strcmp(prefetch, "loader.workers=0") != 0));
     return on;
 }
 
@@ -91,13 +91,13 @@ static void none_by_default(void **state)
     for (size_t i = 0; i < 2; i++) {
         tn_session on;
         assert_ok(tn_session_open(tasks[i][0], &tasks[i][1], 1, true, &on));
-        assert_null(on.source.ahead);
+        assert_null(on.source.prefetch);
         tn_session_close(&on);
     }
     tn_session env;
     const char *const set[] = { "task=cartpole", "loader.prefetch=3" };
     assert_ok(tn_session_open("tep", set, 2, true, &env));
-    assert_null(env.source.ahead); /* an environment acts with the weights of now */
+    assert_null(env.source.prefetch); /* an environment acts with the weights of now */
     tn_session_close(&env);
 }
 
@@ -114,8 +114,8 @@ static void memory_and_halves(void **state)
     assert_int_equal(tn_trainer_memory(b.trainer).data - tn_trainer_memory(a.trainer).data, 3 * each);
     for (int i = 0; i < 2; i++) {
         assert_ok(tn_source_next(&b.source, 0, b.trainer, &n));
-        assert_ok(tn_session_halve(&b));
-        assert_true(b.source.ahead && b.batch == 2 >> i);
+        assert_ok(tn_session_halve_batch(&b));
+        assert_true(b.source.prefetch && b.batch == 2 >> i);
     }
     assert_ok(tn_source_next(&b.source, 0, b.trainer, &n));
     tn_session_close(&a);
@@ -128,7 +128,7 @@ static const char *const rows[][4] = {
     { "tep", "task=xor", "train.accumulate=3", "seed=4" },                            /* short last batches */
 };
 
-void tn_tests_ahead(tn_test_list *l)
+void tn_tests_prefetch(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         tn_test_add(l, same_batches, rows[i], "ahead: %s %s", rows[i][0], rows[i][1]);

@@ -1,6 +1,6 @@
 /* Expanding files and folders. Sorting by bytes of the path makes the list, and so the data set, independent of the
  * order in which a filesystem lists its entries. */
-#include "data/inputs.h"
+#include "data/input_files.h"
 
 #include "base/fs.h"
 #include "data/manifest.h"
@@ -61,7 +61,7 @@ static tn_format by_name(const char *path)
     return TN_FORMAT_AUTO;
 }
 
-const char *tn_inputs_say(const tn_inputs *in, const char *key_value, char buf[512])
+const char *tn_input_files_hint(const tn_input_files *in, const char *key_value, char buf[512])
 {
     if (in->as_is)
         snprintf(buf, 512, "run `tenon data prepare %.300s %.100s out=DIR`, then train with data=DIR", in->as_is,
@@ -71,7 +71,7 @@ const char *tn_inputs_say(const tn_inputs *in, const char *key_value, char buf[5
 }
 
 /* A file that somebody named and whose name says nothing: text, unless its first bytes hold a NUL. */
-static tn_status sniff(const tn_inputs *in, const char *path, tn_format *out)
+static tn_status sniff(const tn_input_files *in, const char *path, tn_format *out)
 {
     char say[512];
     char head[SNIFF_BYTES];
@@ -82,13 +82,13 @@ static tn_status sniff(const tn_inputs *in, const char *path, tn_format *out)
     tn_stream_close(s);
     TN_RETURN_IF(st);
     if (memchr(head, 0, got))
-        return tn_error(TN_BAD_FILE, "%.300s is not text and its name names no format (%s): %s", path,
-                        tn_format_choices + strlen("auto|"), tn_inputs_say(in, "format=FORMAT", say));
+        return tn_error(TN_BAD_FILE, "%.300s is not text and its name has no known format (%s): %s", path,
+                        tn_format_choices + strlen("auto|"), tn_input_files_hint(in, "format=FORMAT", say));
     *out = TN_FORMAT_TEXT;
     return TN_OK;
 }
 
-static tn_status add_file(tn_inputs *in, const char *path, const struct stat *st, tn_format format)
+static tn_status add_file(tn_input_files *in, const char *path, const struct stat *st, tn_format format)
 {
     void *p = in->v;
     TN_RETURN_IF(tn_grow(&p, &in->capacity, in->n + 1, sizeof *in->v));
@@ -96,7 +96,8 @@ static tn_status add_file(tn_inputs *in, const char *path, const struct stat *st
     char *copy = tn_arena_strdup(&in->arena, path);
     if (!copy) return TN_MEMORY;
     const int64_t ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-    in->v[in->n++] = (tn_input){ .path = copy, .format = format, .bytes = (uint64_t)st->st_size, .changed_ns = ns };
+    in->v[in->n++] =
+        (tn_input_file){ .path = copy, .format = format, .bytes = (uint64_t)st->st_size, .changed_ns = ns };
     in->total_bytes += (uint64_t)st->st_size;
     return TN_OK;
 }
@@ -108,9 +109,9 @@ static bool is_prepared(const char *dir)
     return tn_path_join(dir, TN_MANIFEST_NAME, path, sizeof path) == TN_OK && access(path, F_OK) == 0;
 }
 
-static tn_status add_folder(tn_inputs *in, const char *dir, tn_format format, int depth);
+static tn_status add_folder(tn_input_files *in, const char *dir, tn_format format, int depth);
 
-static tn_status add_entry(tn_inputs *in, const char *dir, const char *name, tn_format format, int depth)
+static tn_status add_entry(tn_input_files *in, const char *dir, const char *name, tn_format format, int depth)
 {
     char path[TN_PATH_BYTES];
     struct stat st, link;
@@ -126,7 +127,7 @@ static tn_status add_entry(tn_inputs *in, const char *dir, const char *name, tn_
     return add_file(in, path, &st, known);
 }
 
-static tn_status add_folder(tn_inputs *in, const char *dir, tn_format format, int depth)
+static tn_status add_folder(tn_input_files *in, const char *dir, tn_format format, int depth)
 {
     tn_status s = TN_OK;
     if (depth > DEPTH_MAX) return tn_error(TN_BAD_FILE, "%.640s: folders are nested more than %d deep", dir, DEPTH_MAX);
@@ -142,10 +143,10 @@ static tn_status add_folder(tn_inputs *in, const char *dir, tn_format format, in
 
 static int by_path(const void *a, const void *b)
 {
-    return strcmp(((const tn_input *)a)->path, ((const tn_input *)b)->path);
+    return strcmp(((const tn_input_file *)a)->path, ((const tn_input_file *)b)->path);
 }
 
-tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format)
+tn_status tn_input_files_add(tn_input_files *in, const char *path, tn_format format)
 {
     struct stat st;
     char say[512];
@@ -156,11 +157,10 @@ tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format)
             return tn_error(TN_USAGE, "%.640s is a prepared data set already: name the files it was made from", path);
         TN_RETURN_IF(add_folder(in, path, format, 0));
         if (in->n == before)
-            return tn_error(
-                TN_BAD_FILE,
-                "%.300s holds no file whose name we read (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
-                "and .zst): name the files, or %s",
-                path, tn_inputs_say(in, "format=FORMAT", say));
+            return tn_error(TN_BAD_FILE,
+                            "%.300s holds no file of a known type (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
+                            "and .zst): name the files, or %s",
+                            path, tn_input_files_hint(in, "format=FORMAT", say));
         qsort(in->v + before, in->n - before, sizeof *in->v, by_path);
         return TN_OK;
     }
@@ -171,9 +171,9 @@ tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format)
     return add_file(in, path, &st, format);
 }
 
-void tn_inputs_free(tn_inputs *in)
+void tn_input_files_free(tn_input_files *in)
 {
     tn_free(in->v);
     tn_arena_free(&in->arena);
-    *in = (tn_inputs){ 0 };
+    *in = (tn_input_files){ 0 };
 }

@@ -1,6 +1,6 @@
 /* Carried state: a prompt at once and then token by token, or a prompt in pieces, gives the logits of the whole sequence,
  * for every kind of layer and every shape; a mark starts a document afresh. */
-#include "models/carry.h"
+#include "models/decode_cache.h"
 #include "ten_variants.h"
 #include "train/run/train_settings.h"
 #include "world.h"
@@ -95,7 +95,7 @@ static piece add_piece(stage *s, int64_t T, bool carry)
     piece p = { .batch = { .size = sizeof p.batch, .batch = B, .length = T, .want = { "logits" }, .n_wants = 1 } };
     tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(B, T), TN_I32));
     if (s->marks) tn_batch_add(&p.batch, "reset", tn_input(g, "reset", tn_shape(B, T), TN_I32));
-    if (carry) tn_carry_inputs(g, &p.batch, 32);
+    if (carry) tn_decode_cache_inputs(g, &p.batch, 32);
     assert_ok(s->model->build(g, s->st, &p.batch));
     p.bound = tn_world_add(&s->w, g, NULL);
     return p;
@@ -107,7 +107,7 @@ static void run(const stage *s, const piece *p, int64_t first, int64_t position,
     const int64_t T = p->batch.length;
     int32_t *in = tn_world_data(p->bound, "tokens");
     for (int64_t i = 0; i < B * T; i++) in[i] = s->tokens[i / T][first + i % T];
-    if (p->batch.carry) tn_carry_set(p->bound, &p->batch, position);
+    if (p->batch.carry) tn_decode_cache_position(p->bound, &p->batch, position);
     assert_ok(tn_run(p->bound));
     const float *logits = tn_world_data(p->bound, "logits"); /* (B,T,V) */
     for (int64_t b = 0; b < B; b++)
@@ -121,7 +121,7 @@ static void prompt_then_steps(stage *s, const piece *step, const float *whole)
     static float got[B * S * V];
     for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
         const piece prompt = add_piece(s, prompts[i], true);
-        tn_carry_clear(s->w.store);
+        tn_decode_cache_clear(s->w.store);
         memset(got, 0, sizeof got);
         run(s, &prompt, 0, 0, got);
         for (int t = prompts[i]; t < S; t++) run(s, step, t, t, got);
@@ -142,13 +142,13 @@ static void whole_equals_steps(void **state)
     run(&s, &all, 0, 0, whole);
     const piece step = add_piece(&s, 1, true);
     prompt_then_steps(&s, &step, whole);
-    tn_carry_clear(s.w.store); /* it is the state that does it */
+    tn_decode_cache_clear(s.w.store); /* it is the state that does it */
     memcpy(got, whole, sizeof got);
     run(&s, &step, S - 1, S - 1, got);
     assert_true(tn_world_distance(got, whole, B * S * V) > 1e-2);
     if (!p->single) { /* a prompt in two pieces */
         const piece left = add_piece(&s, 8, true), right = add_piece(&s, S - 8, true);
-        tn_carry_clear(s.w.store);
+        tn_decode_cache_clear(s.w.store);
         run(&s, &left, 0, 0, got);
         run(&s, &right, 8, 8, got);
         assert_true(tn_world_distance(got, whole, B * S * V) < 1e-4);
@@ -237,7 +237,7 @@ static void scales_go_token_by_token(void **state)
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
     tn_batch b = { .size = sizeof b, .batch = B, .length = 2, .want = { "logits" }, .n_wants = 1 };
     tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(B, 2), TN_I32));
-    tn_carry_inputs(g, &b, 32);
+    tn_decode_cache_inputs(g, &b, 32);
     assert_fails(s.model->build(g, s.st, &b), TN_USAGE, "token by token");
     tn_graph_free(g);
     close_stage(&s);
@@ -261,7 +261,7 @@ static void add_variants(tn_test_list *l)
     }
 }
 
-void tn_tests_carry(tn_test_list *l)
+void tn_tests_decode_cache(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof pupils / sizeof *pupils; i++) {
         const pupil *p = &pupils[i];

@@ -1,7 +1,7 @@
 /* Which files a data set is made of: names and folders expanded into one sorted list, each with its size, time of change and
  * format. Opens nothing but folders (and the first bytes of files whose name says nothing). */
-#ifndef TN_DATA_INPUTS_H
-#define TN_DATA_INPUTS_H
+#ifndef TN_DATA_INPUT_FILES_H
+#define TN_DATA_INPUT_FILES_H
 
 #include "base/alloc.h"
 #include "base/status.h"
@@ -20,29 +20,29 @@ typedef enum tn_format {
 
 typedef enum tn_data_kind { TN_KIND_TEXT = 0, TN_KIND_TOKENS = 1, TN_KIND_ARRAYS = 2 } tn_data_kind;
 
-typedef struct tn_input {
+typedef struct tn_input_file {
     const char *path;
     tn_format format;
     uint64_t bytes;
     int64_t changed_ns;
-} tn_input;
+} tn_input_file;
 
-typedef struct tn_inputs {
+typedef struct tn_input_files {
     tn_arena arena;
-    tn_input *v; /* (n) */
+    tn_input_file *v; /* (n) */
     size_t n, capacity;
     size_t skipped;       /* files in folders whose names say nothing we read */
     uint64_t total_bytes; /* packed, as they lie on the disk */
     const char *
         as_is; /* what a training was given to read as it is, or NULL: then the keys of `tenon data prepare` mean something here */
-} tn_inputs;
+} tn_input_files;
 
 /* Adds a file, or all files below a folder whose names are known, sorted by path. Names that begin with a dot and links
  * to folders are passed over, and so are prepared data sets. TN_BAD_FILE where there is nothing. */
-tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format);
-void tn_inputs_free(tn_inputs *in);
+tn_status tn_input_files_add(tn_input_files *in, const char *path, tn_format format);
+void tn_input_files_free(tn_input_files *in);
 /* "say KEY=VALUE", or the command that says it, where nobody could here: for the ends of messages. */
-const char *tn_inputs_say(const tn_inputs *in, const char *key_value, char buf[512]);
+const char *tn_input_files_hint(const tn_input_files *in, const char *key_value, char buf[512]);
 
 tn_data_kind tn_format_kind(tn_format f);
 const char *tn_format_name(tn_format f);

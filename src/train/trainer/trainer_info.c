@@ -33,8 +33,8 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
     }
     tn_memory_plan_add(&m, t->apply, &arena);
     m.other += t->guard ? tn_guard_bytes(t->guard) : 0;
-    m.data = t->setup.device == TN_CPU ? t->beside : 0;
-    m.host = t->beside - m.data;
+    m.data = t->setup.device == TN_CPU ? t->reserved_bytes : 0;
+    m.host = t->reserved_bytes - m.data;
     m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
     if (!tn_add_ok(m.total, m.data, &m.total)) m.total = SIZE_MAX;
     return m;

@@ -1,9 +1,9 @@
 /* Inputs and states of plans that carry on. States are caches: a store's checkpoint does not hold them. */
-#include "models/carry.h"
+#include "models/decode_cache.h"
 
 #include <string.h>
 
-void tn_carry_inputs(tn_graph *g, tn_batch *b, int64_t capacity)
+void tn_decode_cache_inputs(tn_graph *g, tn_batch *b, int64_t capacity)
 {
     b->carry = true;
     b->capacity = capacity;
@@ -13,7 +13,7 @@ void tn_carry_inputs(tn_graph *g, tn_batch *b, int64_t capacity)
 }
 
 /* An input that the model does not read is not part of its plan. */
-void tn_carry_set(tn_bound *bound, const tn_batch *b, int64_t position)
+void tn_decode_cache_position(tn_bound *bound, const tn_batch *b, int64_t position)
 {
     int32_t *first = tn_bound_data(bound, "carry.position"), *keys = tn_bound_data(bound, "carry.keys");
     int32_t *each = tn_bound_data(bound, "carry.positions"); /* (B,T) */
@@ -22,7 +22,7 @@ void tn_carry_set(tn_bound *bound, const tn_batch *b, int64_t position)
     for (int64_t i = 0; each && i < b->batch * b->length; i++) each[i] = (int32_t)(position + i % b->length);
 }
 
-void tn_carry_clear(tn_store *st)
+void tn_decode_cache_clear(tn_store *st)
 {
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
@@ -31,17 +31,17 @@ void tn_carry_clear(tn_store *st)
     }
 }
 
-tn_ref tn_carry_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims)
+tn_ref tn_decode_cache_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims)
 {
     return b->carry ? tn_cache(g, name, dims, TN_F32) : TN_NONE;
 }
 
-tn_ref tn_carry_cache(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims)
+tn_ref tn_decode_cache_kv(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims)
 {
     return b->carry ? tn_cache(g, name, dims, g->options.round == TN_BF16 ? TN_BF16 : TN_F32) : TN_NONE;
 }
 
-void tn_carry_keep(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after)
+void tn_decode_cache_store(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after)
 {
     if (!state.id) return;
     if (tn_in(b, "commit").id) {

@@ -10,7 +10,7 @@ static const tn_setting rows[] = {
     TN_SETTING_FLOAT("temperature", "0.8", TN_RANGE_MIN(0), "",
                      "0: always the most likely token; 1: the model's own distribution"),
     TN_SETTING_INT("top_k", "0", TN_RANGE(0, 1e9), "tokens",
-                   "sample from the so many most likely tokens only (0: no limit)"),
+                   "sample from this many most likely tokens only (0: no limit)"),
     TN_SETTING_FLOAT("top_p", "0.95", TN_RANGE_LO_OPEN(0, 1), "",
                      "sample from the most likely tokens that together have this probability (1: no limit)"),
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed"),

@@ -49,7 +49,7 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     int64_t count, V;
     if (!tn_model_reads_sequences(c->model) || !tn_model_reads(c->model, "tokens")) {
         r->verdict = TN_SKIPPED;
-        snprintf(r->detail, sizeof r->detail, "needs sequences of tokens; this model learns from samples");
+        snprintf(r->detail, sizeof r->detail, "samples have no future: for models that learn from sequences of tokens");
         return TN_OK;
     }
     TN_TRY(tn__check_open(c, (tn_trainer_options){ .logits = true, .forward_only = true }, &t));

@@ -17,7 +17,7 @@ enum { TN_PATH_BYTES = 4096 }; /* longest path with its NUL */
 /* "dir/name" into buf; an empty dir or an absolute name leaves the name alone. Too long for buf: TN_USAGE. */
 tn_status tn_path_join(const char *dir, const char *name, char *buf, size_t bytes);
 bool tn_path_is_below(const char *path); /* relative, and without ".." */
-/* The directory and its missing parents, each durable before the next is made. One that is there already is fine. */
+/* The directory and its missing parents, each durable before the next is made. An existing one is fine. */
 tn_status tn_dir_make(const char *path);
 /* Makes the names in a directory durable: what was made, renamed or removed there. */
 tn_status tn_dir_sync(const char *path);

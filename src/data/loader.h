@@ -62,7 +62,7 @@ typedef struct tn_loader_batch {
     const int32_t *tokens;  /* (rows,width) */
     const int32_t *targets; /* (rows,width), -1: none */
     const int32_t *reset;   /* (rows,width), 1: nothing of an earlier token passes */
-    int64_t count;          /* targets that are not -1; arrays: samples that are there */
+    int64_t count;          /* targets that are not -1; arrays: valid rows */
     const float *features;  /* arrays: (rows,sample) */
     const int32_t *labels;  /* arrays: (rows), -1 behind the last sample of an evaluation */
     uint64_t step, epoch;

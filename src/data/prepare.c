@@ -120,7 +120,7 @@ static tn_status find_inputs(tn_preparing *w)
     return TN_OK;
 }
 
-/* --- whether it is there already ------------------------------------------------------------------------------------------ */
+/* --- whether it was prepared before ------------------------------------------------------------------------------------------ */
 
 static void hash_inputs(tn_hash *h, const tn_input_files *in)
 {

@@ -382,7 +382,7 @@ tn_status tn_decoder_greedy(tn_decoder *d, const int32_t *tokens, int64_t n, int
 
 enum { RANDOM_NUMBERS = 1 << 16 };
 
-/* A piece of random numbers, and copies of what is there already, twice as many each time: a cache may be most of the memory. */
+/* A piece of random numbers, and copies of what was written, twice as many each time: a cache may be most of the memory. */
 static tn_status fill_random(tn_decoder *d, const tn_entry *e, const float *numbers, void *block)
 {
     const tn_backend *b = tn_context_backend(d->context);

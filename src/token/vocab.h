@@ -40,7 +40,7 @@ void tn_vocab_free(tn_vocab *v);
 /* The piece of an id that has none yet; findable: tn_vocab_find sees it, and no other findable piece has its bytes. */
 tn_status tn_vocab_put(tn_vocab *v, int64_t id, const char *bytes, size_t n, bool findable);
 int32_t tn_vocab_find(const tn_vocab *v, const char *bytes, size_t n); /* -1: none */
-/* A pair that is there already gets the new rank, as in the reference. */
+/* A known pair gets the new rank, as in the reference. */
 tn_status tn_vocab_pair_put(tn_vocab *v, int32_t left, int32_t right, uint32_t rank, int32_t id);
 /* Every split of every piece into two pieces becomes a pair; rank (n) by the id of the whole, NULL: the id.
  * UINT32_MAX: never made. */

@@ -45,7 +45,7 @@ static void any_lanes(void **state)
     tn_study_world_end(&one, true);
 }
 
-/* Every stop ends all lanes with a checkpoint each; what they had is gone on with. */
+/* Every stop ends all lanes with a checkpoint each; their trials are resumed. */
 static void stopped_often(void **state)
 {
     (void)state;

@@ -82,7 +82,7 @@ typedef struct tep_target {
 } tep_target;
 tn_ref tep_cost(const tep_net *n, tn_graph *g, tn_ref h, const tep_target *t, tn_ref count, bool nudges);
 tep_target tep_target_of(const tep_net *n);
-tn_ref tep_sample_count(const tep_net *n); /* samples that are there, f32 (1) */
+tn_ref tep_sample_count(const tep_net *n); /* valid rows, f32 (1) */
 tn_ref tep_label_count(const tep_net *n);  /* labels that count, f32 (1), at least 1 */
 
 #endif

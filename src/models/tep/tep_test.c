@@ -129,7 +129,7 @@ static void order_is_nothing(void **state)
 
 enum { MOST = 4096 };
 
-/* Padding behind the samples that are there changes no gradient: a batch of 4 in room for 6 is a batch of 4. */
+/* Padding behind the valid rows changes no gradient: a batch of 4 in room for 6 is a batch of 4. */
 static void padding_is_nothing(void **state)
 {
     const variation *v = *state;

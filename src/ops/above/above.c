@@ -31,7 +31,7 @@ const tn_op tn_op_above = {
     .attr_bytes = sizeof(tn_above_attr),
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE,
     .infer = above_infer,
-    .kernel = { [TN_CPU] = { .forward = above_forward }, [TN_CUDA] = { tn_above_forward_cuda, NULL, NULL } },
+    .kernel = { [TN_CPU] = { .forward = above_forward }, [TN_CUDA] = { .forward = tn_above_forward_cuda } },
 };
 
 tn_ref tn_above_(tn_graph *g, const char *file, int line, tn_ref x, float threshold, bool invert)

@@ -22,5 +22,5 @@ const tn_op tn_op_adamw = {
     .infer = adamw_infer,
     .cost = adamw_cost,
     .kernel = { [TN_CPU] = { .forward = tn_adamw_forward_cpu },
-                [TN_CUDA] = { tn_adamw_forward_cuda, NULL, tn_adamw_work_cuda } },
+                [TN_CUDA] = { .forward = tn_adamw_forward_cuda, .work = tn_adamw_work_cuda } },
 };

@@ -29,7 +29,7 @@ const tn_op tn_op_argmax = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE,
     .infer = argmax_infer,
     .cost = argmax_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_argmax_forward_cpu }, [TN_CUDA] = { tn_argmax_forward_cuda, NULL, NULL } },
+    .kernel = { [TN_CPU] = { .forward = tn_argmax_forward_cpu }, [TN_CUDA] = { .forward = tn_argmax_forward_cuda } },
 };
 
 tn_ref tn_argmax_(tn_graph *g, const char *file, int line, tn_ref x)

@@ -134,7 +134,9 @@ const tn_op tn_op_attention = {
     .kernel = { [TN_CPU] = { .forward = tn_attention_forward_cpu,
                              .backward = tn_attention_backward_cpu,
                              .work = tn_attention_work_cpu },
-                [TN_CUDA] = { tn_attention_forward_cuda, tn_attention_backward_cuda, tn_attention_work_cuda } },
+                [TN_CUDA] = { .forward = tn_attention_forward_cuda,
+                              .backward = tn_attention_backward_cuda,
+                              .work = tn_attention_work_cuda } },
     TN_OP_SWITCH("opt.flash", "attention in tiles (off: whole matrices, probabilities kept for the backward pass)"),
     .plain = attention_as_plain,
 };
@@ -150,8 +152,9 @@ const tn_op tn_op_attention_plain = {
     .kernel = { [TN_CPU] = { .forward = tn_attention_plain_forward_cpu,
                              .backward = tn_attention_plain_backward_cpu,
                              .work = tn_attention_plain_work_cpu },
-                [TN_CUDA] = { tn_attention_plain_forward_cuda, tn_attention_plain_backward_cuda,
-                              tn_attention_plain_work_cuda } },
+                [TN_CUDA] = { .forward = tn_attention_plain_forward_cuda,
+                              .backward = tn_attention_plain_backward_cuda,
+                              .work = tn_attention_plain_work_cuda } },
 };
 
 tn_ref tn_attention_(tn_graph *g, const char *file, int line, tn_ref q, tn_ref k, tn_ref v, tn_attention_options o)

@@ -74,7 +74,9 @@ const tn_op tn_op_binary = {
     .kernel = { [TN_CPU] = { .forward = tn_binary_forward_cpu,
                              .backward = tn_binary_backward_cpu,
                              .work = binary_work },
-                [TN_CUDA] = { tn_binary_forward_cuda, tn_binary_backward_cuda, tn_binary_work_cuda } },
+                [TN_CUDA] = { .forward = tn_binary_forward_cuda,
+                              .backward = tn_binary_backward_cuda,
+                              .work = tn_binary_work_cuda } },
     .fusion = { .function = binary_function },
 };
 

@@ -34,7 +34,7 @@ const tn_op tn_op_cache_write = {
     .infer = cache_write_infer,
     .cost = cache_write_cost,
     .kernel = { [TN_CPU] = { .forward = tn_cache_write_forward_cpu },
-                [TN_CUDA] = { tn_cache_write_forward_cuda, NULL, NULL } },
+                [TN_CUDA] = { .forward = tn_cache_write_forward_cuda } },
 };
 
 tn_ref tn_cache_write_(tn_graph *g, const char *file, int line, tn_ref cache, tn_ref x, tn_ref position)

@@ -26,7 +26,7 @@ const tn_op tn_op_clipnorm = {
     .name = "clipnorm",
     .infer = clipnorm_infer,
     .kernel = { [TN_CPU] = { .forward = tn_clipnorm_forward_cpu },
-                [TN_CUDA] = { tn_clipnorm_forward_cuda, NULL, NULL } },
+                [TN_CUDA] = { .forward = tn_clipnorm_forward_cuda } },
 };
 
 tn_clipnorm_result tn_clipnorm_(tn_graph *g, const char *file, int line, tn_ref sumsq, tn_ref clip, tn_ref scale,

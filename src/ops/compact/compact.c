@@ -32,7 +32,7 @@ static tn_status compact_forward_cpu(const tn_call *c)
 const tn_op tn_op_compact = {
     .name = "compact",
     .infer = compact_infer,
-    .kernel = { [TN_CPU] = { .forward = compact_forward_cpu }, [TN_CUDA] = { tn_compact_forward_cuda, NULL, NULL } },
+    .kernel = { [TN_CPU] = { .forward = compact_forward_cpu }, [TN_CUDA] = { .forward = tn_compact_forward_cuda } },
 };
 
 void tn_compact_(tn_graph *g, const char *file, int line, tn_ref keep, tn_ref *index, tn_ref *count)

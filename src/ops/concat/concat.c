@@ -44,7 +44,7 @@ const tn_op tn_op_concat = {
     .grad = concat_grad,
     .cost = concat_cost,
     .kernel = { [TN_CPU] = { .forward = tn_concat_forward_cpu, .backward = tn_concat_backward_cpu },
-                [TN_CUDA] = { tn_concat_forward_cuda, tn_concat_backward_cuda, NULL } },
+                [TN_CUDA] = { .forward = tn_concat_forward_cuda, .backward = tn_concat_backward_cuda } },
 };
 
 tn_ref tn_concat_(tn_graph *g, const char *file, int line, const tn_ref *refs, int n, int axis)

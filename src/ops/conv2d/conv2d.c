@@ -56,7 +56,9 @@ const tn_op tn_op_conv2d = {
     .kernel = { [TN_CPU] = { .forward = tn_conv2d_forward_cpu,
                              .backward = tn_conv2d_backward_cpu,
                              .work = tn_conv2d_work_cpu },
-                [TN_CUDA] = { tn_conv2d_forward_cuda, tn_conv2d_backward_cuda, tn_conv2d_work_cuda } },
+                [TN_CUDA] = { .forward = tn_conv2d_forward_cuda,
+                              .backward = tn_conv2d_backward_cuda,
+                              .work = tn_conv2d_work_cuda } },
 };
 
 tn_ref tn_conv2d_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv2d_options o)

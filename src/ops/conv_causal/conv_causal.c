@@ -78,7 +78,9 @@ const tn_op tn_op_conv_causal = {
     .kernel = { [TN_CPU] = { .forward = tn_conv_causal_forward_cpu,
                              .backward = tn_conv_causal_backward_cpu,
                              .work = conv_work },
-                [TN_CUDA] = { tn_conv_causal_forward_cuda, tn_conv_causal_backward_cuda, tn_conv_causal_work_cuda } },
+                [TN_CUDA] = { .forward = tn_conv_causal_forward_cuda,
+                              .backward = tn_conv_causal_backward_cuda,
+                              .work = tn_conv_causal_work_cuda } },
     .fusion = { .absorbs = rules },
 };
 

@@ -34,7 +34,7 @@ const tn_op tn_op_copy = {
     .grad = copy_grad,
     .cost = copy_cost,
     .kernel = { [TN_CPU] = { .forward = tn_copy_forward_cpu, .backward = tn_copy_backward_cpu },
-                [TN_CUDA] = { tn_copy_forward_cuda, tn_copy_backward_cuda, NULL } },
+                [TN_CUDA] = { .forward = tn_copy_forward_cuda, .backward = tn_copy_backward_cuda } },
 };
 
 tn_ref tn_copy_(tn_graph *g, const char *file, int line, tn_ref x, tn_dtype dtype)

@@ -30,7 +30,7 @@ const tn_op tn_op_dropout = {
     .infer = dropout_infer,
     .grad = dropout_grad,
     .kernel = { [TN_CPU] = { .forward = tn_dropout_forward_cpu, .backward = tn_dropout_backward_cpu },
-                [TN_CUDA] = { tn_dropout_forward_cuda, tn_dropout_backward_cuda, NULL } },
+                [TN_CUDA] = { .forward = tn_dropout_forward_cuda, .backward = tn_dropout_backward_cuda } },
 };
 
 tn_ref tn_dropout_(tn_graph *g, const char *file, int line, tn_ref x, float p)

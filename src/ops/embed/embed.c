@@ -38,7 +38,9 @@ const tn_op tn_op_embed = {
     .grad = embed_grad,
     .cost = embed_cost,
     .kernel = { [TN_CPU] = { .forward = tn_embed_forward_cpu, .backward = tn_embed_backward_cpu, .work = NULL },
-                [TN_CUDA] = { tn_embed_forward_cuda, tn_embed_backward_cuda, tn_embed_work_cuda } },
+                [TN_CUDA] = { .forward = tn_embed_forward_cuda,
+                              .backward = tn_embed_backward_cuda,
+                              .work = tn_embed_work_cuda } },
     .fusion = { .some_rows = 1 << 1 },
 };
 

@@ -54,7 +54,7 @@ const tn_op tn_op_fill = {
     .flags = TN_OP_STRIDED,
     .infer = fill_infer,
     .cost = fill_cost,
-    .kernel = { [TN_CPU] = { .forward = fill_forward_cpu }, [TN_CUDA] = { tn_fill_forward_cuda, NULL, NULL } },
+    .kernel = { [TN_CPU] = { .forward = fill_forward_cpu }, [TN_CUDA] = { .forward = tn_fill_forward_cuda } },
 };
 
 tn_ref tn_fill_(tn_graph *g, const char *file, int line, tn_dims dims, tn_dtype dtype, float value)

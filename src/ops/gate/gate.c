@@ -55,7 +55,7 @@ const tn_op tn_op_gate = {
     .grad = gate_grad,
     .cost = gate_cost,
     .kernel = { [TN_CPU] = { .forward = tn_gate_forward_cpu, .backward = tn_gate_backward_cpu },
-                [TN_CUDA] = { tn_gate_forward_cuda, tn_gate_backward_cuda, NULL } },
+                [TN_CUDA] = { .forward = tn_gate_forward_cuda, .backward = tn_gate_backward_cuda } },
     TN_OP_SWITCH("opt.gate", "x act(z) in one pass (off: the activation is stored, then multiplied)"),
     .plain = gate_plain,
 };

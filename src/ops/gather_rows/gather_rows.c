@@ -36,7 +36,9 @@ const tn_op tn_op_gather_rows = {
     .grad = gather_rows_grad,
     .cost = gather_rows_cost,
     .kernel = { [TN_CPU] = { .forward = tn_gather_rows_forward_cpu, .backward = tn_gather_rows_backward_cpu },
-                [TN_CUDA] = { tn_gather_rows_forward_cuda, tn_gather_rows_backward_cuda, tn_gather_rows_work_cuda } },
+                [TN_CUDA] = { .forward = tn_gather_rows_forward_cuda,
+                              .backward = tn_gather_rows_backward_cuda,
+                              .work = tn_gather_rows_work_cuda } },
 };
 
 tn_ref tn_gather_rows_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref index)

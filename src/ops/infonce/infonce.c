@@ -53,7 +53,9 @@ const tn_op tn_op_infonce = {
     .kernel = { [TN_CPU] = { .forward = tn_infonce_forward_cpu,
                              .backward = tn_infonce_backward_cpu,
                              .work = tn_infonce_work_cpu },
-                [TN_CUDA] = { tn_infonce_forward_cuda, tn_infonce_backward_cuda, tn_infonce_work_cuda } },
+                [TN_CUDA] = { .forward = tn_infonce_forward_cuda,
+                              .backward = tn_infonce_backward_cuda,
+                              .work = tn_infonce_work_cuda } },
 };
 
 tn_ref tn_infonce_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_infonce_options o)

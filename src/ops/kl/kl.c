@@ -53,7 +53,9 @@ const tn_op tn_op_kl = {
     .grad = kl_grad,
     .cost = kl_cost,
     .kernel = { [TN_CPU] = { .forward = tn_kl_forward_cpu, .backward = tn_kl_backward_cpu, .work = tn_kl_work_cpu },
-                [TN_CUDA] = { tn_kl_forward_cuda, tn_kl_backward_cuda, tn_kl_work_cuda } },
+                [TN_CUDA] = { .forward = tn_kl_forward_cuda,
+                              .backward = tn_kl_backward_cuda,
+                              .work = tn_kl_work_cuda } },
 };
 
 tn_ref tn_kl_(tn_graph *g, const char *file, int line, tn_ref teacher, tn_ref student, tn_kl_options o)

@@ -40,7 +40,7 @@ const tn_op tn_op_l2norm = {
     .grad = l2norm_grad,
     .cost = l2norm_cost,
     .kernel = { [TN_CPU] = { .forward = tn_l2norm_forward_cpu, .backward = tn_l2norm_backward_cpu },
-                [TN_CUDA] = { tn_l2norm_forward_cuda, tn_l2norm_backward_cuda, NULL } },
+                [TN_CUDA] = { .forward = tn_l2norm_forward_cuda, .backward = tn_l2norm_backward_cuda } },
 };
 
 tn_ref tn_l2_normalize_(tn_graph *g, const char *file, int line, tn_ref x, float eps)

@@ -40,7 +40,7 @@ const tn_op tn_op_masked_mean = {
     .grad = masked_mean_grad,
     .cost = masked_mean_cost,
     .kernel = { [TN_CPU] = { .forward = tn_masked_mean_forward_cpu, .backward = tn_masked_mean_backward_cpu },
-                [TN_CUDA] = { tn_masked_mean_forward_cuda, tn_masked_mean_backward_cuda, NULL } },
+                [TN_CUDA] = { .forward = tn_masked_mean_forward_cuda, .backward = tn_masked_mean_backward_cuda } },
 };
 
 tn_ref tn_masked_mean_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref mask)

@@ -39,7 +39,9 @@ const tn_op tn_op_mse = {
     .grad = mse_grad,
     .cost = mse_cost,
     .kernel = { [TN_CPU] = { .forward = tn_mse_forward_cpu, .backward = tn_mse_backward_cpu, .work = tn_mse_work_cpu },
-                [TN_CUDA] = { tn_mse_forward_cuda, tn_mse_backward_cuda, tn_mse_work_cuda } },
+                [TN_CUDA] = { .forward = tn_mse_forward_cuda,
+                              .backward = tn_mse_backward_cuda,
+                              .work = tn_mse_work_cuda } },
 };
 
 tn_ref tn_mse_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_mse_options o)

@@ -151,7 +151,9 @@ static tn_status outer_plain(tn_graph *g, const void *attr, const tn_ref *in, in
     .grad = outer_grad, .cost = outer_cost,                                                                            \
     .kernel = {                                                                                                        \
         [TN_CPU] = { .forward = tn_outer_forward_cpu, .backward = tn_outer_backward_cpu, .work = tn_outer_work_cpu },  \
-        [TN_CUDA] = { tn_outer_forward_cuda, tn_outer_backward_cuda, tn_outer_work_cuda }                              \
+        [TN_CUDA] = { .forward = tn_outer_forward_cuda,                                                                \
+                      .backward = tn_outer_backward_cuda,                                                              \
+                      .work = tn_outer_work_cuda }                                                                     \
     }
 
 const tn_op tn_op_outer = {

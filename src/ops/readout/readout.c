@@ -98,7 +98,9 @@ const tn_op tn_op_readout = {
     .kernel = { [TN_CPU] = { .forward = tn_readout_forward_cpu,
                              .backward = tn_readout_backward_cpu,
                              .work = readout_work },
-                [TN_CUDA] = { tn_readout_forward_cuda, tn_readout_backward_cuda, tn_readout_work_cuda } },
+                [TN_CUDA] = { .forward = tn_readout_forward_cuda,
+                              .backward = tn_readout_backward_cuda,
+                              .work = tn_readout_work_cuda } },
     .switch_name = "opt.readout",
     .switch_row = &(
         const tn_setting)TN_SETTING_SWITCH("opt.readout", "on",

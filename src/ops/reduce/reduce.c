@@ -53,7 +53,9 @@ const tn_op tn_op_reduce = {
     .kernel = { [TN_CPU] = { .forward = tn_reduce_forward_cpu,
                              .backward = tn_reduce_backward_cpu,
                              .work = reduce_work },
-                [TN_CUDA] = { tn_reduce_forward_cuda, tn_reduce_backward_cuda, tn_reduce_work_cuda } },
+                [TN_CUDA] = { .forward = tn_reduce_forward_cuda,
+                              .backward = tn_reduce_backward_cuda,
+                              .work = tn_reduce_work_cuda } },
 };
 
 tn_ref tn_reduce_(tn_graph *g, const char *file, int line, tn_reduce_kind kind, tn_ref x, int axis, bool all)

@@ -46,7 +46,9 @@ const tn_op tn_op_rope = {
     .grad = rope_grad,
     .cost = rope_cost,
     .kernel = { [TN_CPU] = { .forward = tn_rope_forward_cpu, .backward = tn_rope_backward_cpu, .work = NULL },
-                [TN_CUDA] = { tn_rope_forward_cuda, tn_rope_backward_cuda, tn_rope_work_cuda } },
+                [TN_CUDA] = { .forward = tn_rope_forward_cuda,
+                              .backward = tn_rope_backward_cuda,
+                              .work = tn_rope_work_cuda } },
 };
 
 tn_ref tn_rope_(tn_graph *g, const char *file, int line, tn_ref x, tn_rope_options o)

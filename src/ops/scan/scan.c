@@ -89,7 +89,8 @@ static tn_status scan_backward_cpu(const tn_call *c)
     .name = "scan", .attr_bytes = sizeof(tn_scan_attr), .flags = TN_OP_ROWWISE, .strided_in = 1u << TN_SCAN_X,         \
     .infer = scan_infer, .grad = scan_grad, .cost = scan_cost,                                                         \
     .kernel = { [TN_CPU] = { .forward = scan_forward_cpu, .backward = scan_backward_cpu, .work = scan_work },          \
-                [TN_CUDA] = { tn_scan_forward_cuda, tn_scan_backward_cuda, tn_scan_work_cuda } }
+                [TN_CUDA] = {                                                                                          \
+                    .forward = tn_scan_forward_cuda, .backward = tn_scan_backward_cuda, .work = tn_scan_work_cuda } }
 
 static const tn_op step_op = { SCAN_ROW };
 

@@ -66,7 +66,9 @@ const tn_op tn_op_scan_gated = {
     .kernel = { [TN_CPU] = { .forward = tn_scan_gated_forward_cpu,
                              .backward = tn_scan_gated_backward_cpu,
                              .work = tn_scan_gated_work_cpu },
-                [TN_CUDA] = { tn_scan_gated_forward_cuda, tn_scan_gated_backward_cuda, tn_scan_gated_work_cuda } },
+                [TN_CUDA] = { .forward = tn_scan_gated_forward_cuda,
+                              .backward = tn_scan_gated_backward_cuda,
+                              .work = tn_scan_gated_work_cuda } },
     TN_OP_SWITCH("opt.scan_gated", "gates and scan in one op (off: element-wise ops, then scan)"),
     .plain = gated_as_ops,
 };

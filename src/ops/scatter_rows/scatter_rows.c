@@ -37,8 +37,9 @@ const tn_op tn_op_scatter_rows = {
     .grad = scatter_rows_grad,
     .cost = scatter_rows_cost,
     .kernel = { [TN_CPU] = { .forward = tn_scatter_rows_forward_cpu, .backward = tn_scatter_rows_backward_cpu },
-                [TN_CUDA] = { tn_scatter_rows_forward_cuda, tn_scatter_rows_backward_cuda,
-                              tn_scatter_rows_work_cuda } },
+                [TN_CUDA] = { .forward = tn_scatter_rows_forward_cuda,
+                              .backward = tn_scatter_rows_backward_cuda,
+                              .work = tn_scatter_rows_work_cuda } },
 };
 
 tn_ref tn_scatter_rows_(tn_graph *g, const char *file, int line, tn_ref rows, tn_ref index, int64_t count)

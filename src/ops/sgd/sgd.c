@@ -22,5 +22,5 @@ const tn_op tn_op_sgd = {
     .infer = sgd_infer,
     .cost = sgd_cost,
     .kernel = { [TN_CPU] = { .forward = tn_sgd_forward_cpu },
-                [TN_CUDA] = { tn_sgd_forward_cuda, NULL, tn_sgd_work_cuda } },
+                [TN_CUDA] = { .forward = tn_sgd_forward_cuda, .work = tn_sgd_work_cuda } },
 };

@@ -48,7 +48,7 @@ const tn_op tn_op_softmax = {
     .grad = softmax_grad,
     .cost = softmax_cost,
     .kernel = { [TN_CPU] = { .forward = tn_softmax_forward_cpu, .backward = tn_softmax_backward_cpu },
-                [TN_CUDA] = { tn_softmax_forward_cuda, tn_softmax_backward_cuda, NULL } },
+                [TN_CUDA] = { .forward = tn_softmax_forward_cuda, .backward = tn_softmax_backward_cuda } },
 };
 
 tn_ref tn_softmax_(tn_graph *g, const char *file, int line, tn_ref x, bool log, tn_softmax_options o)

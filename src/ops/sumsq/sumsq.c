@@ -35,7 +35,7 @@ const tn_op tn_op_sumsq = {
     .infer = sumsq_infer,
     .cost = sumsq_cost,
     .kernel = { [TN_CPU] = { .forward = tn_sumsq_forward_cpu, .backward = NULL, .work = sumsq_work },
-                [TN_CUDA] = { tn_sumsq_forward_cuda, NULL, tn_sumsq_work_cuda } },
+                [TN_CUDA] = { .forward = tn_sumsq_forward_cuda, .work = tn_sumsq_work_cuda } },
 };
 
 tn_ref tn_sumsq_(tn_graph *g, const char *file, int line, const tn_ref *xs, int n)

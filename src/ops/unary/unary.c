@@ -59,7 +59,7 @@ const tn_op tn_op_unary = {
     .infer = unary_infer,
     .grad = unary_grad,
     .kernel = { [TN_CPU] = { .forward = tn_unary_forward_cpu, .backward = tn_unary_backward_cpu },
-                [TN_CUDA] = { tn_unary_forward_cuda, tn_unary_backward_cuda, NULL } },
+                [TN_CUDA] = { .forward = tn_unary_forward_cuda, .backward = tn_unary_backward_cuda } },
     .fusion = { .function = unary_function },
 };
 

@@ -48,7 +48,9 @@ const tn_op tn_op_xent = {
     .grad = xent_grad,
     .cost = xent_cost,
     .kernel = { [TN_CPU] = { .forward = tn_xent_forward_cpu, .backward = tn_xent_backward_cpu, .work = xent_work },
-                [TN_CUDA] = { tn_xent_forward_cuda, tn_xent_backward_cuda, tn_xent_work_cuda } },
+                [TN_CUDA] = { .forward = tn_xent_forward_cuda,
+                              .backward = tn_xent_backward_cuda,
+                              .work = tn_xent_work_cuda } },
 };
 
 tn_ref tn_xent_(tn_graph *g, const char *file, int line, tn_ref logits, tn_ref labels, tn_xent_options o)

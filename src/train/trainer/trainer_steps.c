@@ -208,7 +208,7 @@ static tn_trainer_step *planned(tn_trainer *t, const char *name)
     return NULL;
 }
 
-/* Where there is none of a name, whoever runs it says so. The evaluation's is there already. */
+/* Where there is none of a name, whoever runs it says so. The evaluation's exists. */
 tn_status tn__steps_plan(tn_trainer *t, const char *const *names)
 {
     for (; names && *names; names++)
@@ -217,7 +217,7 @@ tn_status tn__steps_plan(tn_trainer *t, const char *const *names)
     return TN_OK;
 }
 
-/* The batch is there already: what only this step reads, nobody has filled. */
+/* The batch is filled, except for inputs that only this step reads. */
 static tn_status check_fed(const tn_trainer *t, const tn_trainer_step *s)
 {
     for (size_t i = 0; i < t->inputs.n; i++)

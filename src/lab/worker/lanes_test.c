@@ -85,12 +85,13 @@ typedef struct wrecker {
     tn_lab *lab;
 } wrecker;
 
-/* After some questions the database loses a table. */
+/* After some questions the database loses a table; asked again where a lane was writing. */
 static bool wreck(void *ctx)
 {
     wrecker *w = ctx;
-    if (atomic_fetch_sub(&w->left, 1) == 1)
-        (void)sqlite3_exec(w->lab->db, "ALTER TABLE report RENAME TO gone", NULL, NULL, NULL);
+    if (atomic_fetch_sub(&w->left, 1) == 1 &&
+        sqlite3_exec(w->lab->db, "ALTER TABLE report RENAME TO gone", NULL, NULL, NULL) != SQLITE_OK)
+        atomic_store(&w->left, 1);
     return false;
 }
 

@@ -59,7 +59,8 @@ const tn_op tn_op_grouped_matmul = {
     .kernel = { [TN_CPU] = { .forward = tn_grouped_matmul_forward_cpu,
                              .backward = tn_grouped_matmul_backward_cpu,
                              .work = grouped_work },
-                [TN_CUDA] = { tn_grouped_matmul_forward_cuda, tn_grouped_matmul_backward_cuda } },
+                [TN_CUDA] = { .forward = tn_grouped_matmul_forward_cuda,
+                              .backward = tn_grouped_matmul_backward_cuda } },
 };
 
 tn_ref tn_grouped_matmul_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_ref offsets)

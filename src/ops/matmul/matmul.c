@@ -85,8 +85,10 @@ const tn_op tn_op_matmul = {
     .kernel = { [TN_CPU] = { .forward = tn_matmul_forward_cpu,
                              .backward = tn_matmul_backward_cpu,
                              .work = matmul_work },
-                [TN_CUDA] = { tn_matmul_forward_cuda, tn_matmul_backward_cuda, tn_matmul_work_cuda,
-                              TN_LAYOUT_MATRIX } },
+                [TN_CUDA] = { .forward = tn_matmul_forward_cuda,
+                              .backward = tn_matmul_backward_cuda,
+                              .work = tn_matmul_work_cuda,
+                              .layout = TN_LAYOUT_MATRIX } },
 };
 
 tn_ref tn_matmul_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_matmul_options o)

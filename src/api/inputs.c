@@ -151,7 +151,7 @@ tn_status tn__api_input(tenon_net *net, const char *name, void **out)
     tn_net_input *in = &net->input[i];
     if (in->items < n) {
         if (!tn_mul_ok(n, sizeof(float), &bytes))
-            return tn_error(TN_MEMORY, "input %s has too many numbers: set a smaller shape", name);
+            return tn_error(TN_MEMORY, "input %s has too many elements: reduce its shape", name);
         tn_free(in->data);
         *in = (tn_net_input){ .data = tn_alloc(bytes) };
         if (!in->data) return TN_MEMORY;

@@ -51,7 +51,7 @@ int32_t tenon_tokenizer_end(const tenon_tokenizer *t) { return tn_tokenizer_spec
 
 static tn_status too_small(const char *what, size_t capacity, size_t need)
 {
-    return tn_error(TN_USAGE, "%s holds %zu, but %zu are needed: query the size first", what, capacity, need);
+    return tn_error(TN_USAGE, "%s holds %zu of %zu: pass NULL first to get the size", what, capacity, need);
 }
 
 tenon_status tenon_encode(tenon_tokenizer *t, const char *text, size_t bytes, int special, int32_t *ids,

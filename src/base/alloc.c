@@ -107,7 +107,7 @@ tn_status tn_grow(void **p, size_t *capacity, size_t count, size_t item_bytes)
     if (count <= *capacity) return TN_OK;
     size_t want = *capacity ? *capacity : 8, bytes;
     while (want < count) want *= 2;
-    if (!tn_mul_ok(want, item_bytes, &bytes)) return tn_error(TN_MEMORY, "a table of %zu items overflows", count);
+    if (!tn_mul_ok(want, item_bytes, &bytes)) return tn_error(TN_MEMORY, "%zu items are too many", count);
     const bool mapped = is_mapped(*p);
     void *q = mapped ? grow_mapped(*p, bytes) : tn_alloc(bytes);
     if (!q) return TN_MEMORY;

@@ -330,7 +330,7 @@ static tn_status open_temp(tn_atomic_file *f)
         if (f->fd >= 0) return TN_OK;
         if (errno != EEXIST) return tn_fs_error(TN_DISK, errno, "write", f->path);
     }
-    return tn_error(TN_DISK, "cannot write %.640s: too many files .tmp-* beside it; remove them", f->path);
+    return tn_error(TN_DISK, "cannot write %.640s: too many .tmp-* files beside it; remove them", f->path);
 }
 
 tn_status tn_atomic_open(const char *path, tn_atomic_file *f)

@@ -31,7 +31,7 @@ tn_status tn_hash_begin(tn_hash **out)
     h->state = XXH3_createState();
     if (!h->state || XXH3_128bits_reset(h->state) != XXH_OK) {
         tn_hash_free(h);
-        return tn_error(TN_MEMORY, "out of memory for a checksum; end other programs and try again");
+        return tn_error(TN_MEMORY, "out of memory for a checksum; free memory and try again");
     }
     *out = h;
     return TN_OK;

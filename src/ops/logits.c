@@ -84,7 +84,7 @@ tn_status tn_labels_infer(const tn_type *x, const tn_type *labels, const tn_type
         return tn_error(TN_USAGE, "labels must be i32, not %s",
                         labels->absent ? "absent" : tn_dtype_name(labels->dtype));
     if (!tn_dims_equal(labels->dims, tokens))
-        return tn_error(TN_USAGE, "labels have shape %s, the rows are %s: one label per row",
+        return tn_error(TN_USAGE, "labels have shape %s, expected %s: one label per row",
                         tn_dims_text(labels->dims, a, sizeof a), tn_dims_text(tokens, b, sizeof b));
     if (!weights->absent && (!tn_dims_equal(weights->dims, tokens) || !tn_dtype_is_float(weights->dtype)))
         return tn_error(TN_USAGE, "weights are %s %s: one float per label, %s", tn_dtype_name(weights->dtype),

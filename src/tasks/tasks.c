@@ -19,9 +19,9 @@ const tn_setting tn_task_settings[] = {
     TN_SETTING_TEXT("task.name", "", "what to learn instead of text: samples, an environment or a probe (empty: none)"),
     TN_SETTING_TEXT("task.data", "",
                     "folder or file of the samples (digits, mnist, cifar10), or a text (char, needle)"),
-    TN_SETTING_AUTO_INT("task.size", "auto", TN_RANGE(1, 1e8), "samples",
-                        "training samples of a synthetic task, held-out ones are extra; characters that char reads "
-                        "(auto: the task's own)"),
+    TN_SETTING_AUTO_INT(
+        "task.size", "auto", TN_RANGE(1, 1e8), "samples",
+        "training samples of a synthetic task (held-out ones are extra); task=char: characters read (auto: per task)"),
     TN_SETTING_AUTO_INT("task.bits", "auto", TN_RANGE(1, 1024), "bits",
                         "inputs of parity, majority and identity (auto: 8, 5, 4)"),
     TN_SETTING_AUTO_INT("task.length", "auto", TN_RANGE(1, 4096), "symbols",
@@ -29,7 +29,7 @@ const tn_setting tn_task_settings[] = {
     TN_SETTING_FLOAT("task.valid_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "",
                      "fraction held out for validation (0: none)"),
     TN_SETTING_FLOAT("task.test_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "",
-                     "fraction held out for the test (mnist and cifar10 have their own)"),
+                     "fraction held out as test split (mnist and cifar10 have their own)"),
     TN_SETTING_INT("task.split_seed", "0", TN_RANGE(0, 9007199254740992.0), "",
                    "seed of generated samples, of splits and of a probe's held-out sequences"),
     TN_SETTING_TEXT("task.split", "", "file that lists the rows of train, valid and test, instead of the fractions"),

@@ -382,7 +382,7 @@ static tn_status find_model(loader *l, tn_json *r)
         return tn_error(TN_BAD_FILE, "a duplicate key \"model\"; get the file again");
     json_t *model = json_object();
     if (!model || json_object_set_new(l->root, "model", model) != 0)
-        return tn_error(TN_MEMORY, "out of memory for a tokenizer; end other programs and try again");
+        return tn_error(TN_MEMORY, "out of memory for a tokenizer; free memory and try again");
     if (!tn_json_enter(r, '{')) {
         (void)tn_json_skip(r);
         return json_object_set_new(l->root, "model", json_null()) == 0 ? TN_OK : TN_MEMORY;
@@ -418,7 +418,7 @@ tn_status tn__load_hf(const char *path, tn_tokenizer **out)
     char *text = NULL;
     size_t bytes;
     loader l = { .root = json_object() };
-    if (!l.root) TN_FAIL(TN_MEMORY, "out of memory for a tokenizer; end other programs and try again");
+    if (!l.root) TN_FAIL(TN_MEMORY, "out of memory for a tokenizer; free memory and try again");
     TN_TRY(tn__tokenizer_new(TN_KIND_BPE, &l.t));
     TN_TRY(tn_file_read_all(path, TN_TOKENIZER_FILE_MAX_BYTES, &text, &bytes));
     l.t->vocab.most_bytes = bytes + TN_TABLES_BYTES;

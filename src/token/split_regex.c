@@ -34,7 +34,7 @@ tn_status tn_regex_new(const char *pattern, tn_regex **out)
     tn_status s = TN_OK;
     tn_regex *r = tn_alloc(sizeof *r);
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-    if (!r || !context) TN_FAIL(TN_MEMORY, "out of memory for a regular expression; end other programs and try again");
+    if (!r || !context) TN_FAIL(TN_MEMORY, "out of memory for a regular expression; free memory and try again");
     pcre2_set_max_pattern_length(context, PATTERN_LIMIT_BYTES);
     r->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &err, &where, context);
@@ -70,7 +70,7 @@ tn_status tn_regex_match_new(const tn_regex *r, tn_regex_match **out)
     m->stack = pcre2_jit_stack_create(STACK_BYTES, STACK_LIMIT_BYTES, NULL);
     if (!m->data || !m->limits || !m->stack) {
         tn_regex_match_free(m);
-        return tn_error(TN_MEMORY, "out of memory for a regular expression; end other programs and try again");
+        return tn_error(TN_MEMORY, "out of memory for a regular expression; free memory and try again");
     }
     pcre2_jit_stack_assign(m->limits, NULL, m->stack);
     pcre2_set_match_limit(m->limits, MATCH_LIMIT);

@@ -230,7 +230,7 @@ static uint64_t hash_pairs(const tn_vocab *v)
 static tn_status hash_all(tn_tokenizer *t)
 {
     XXH64_state_t *h = XXH64_createState();
-    if (!h) return tn_error(TN_MEMORY, "out of memory for a checksum; end other programs and try again");
+    if (!h) return tn_error(TN_MEMORY, "out of memory for a checksum; free memory and try again");
     (void)XXH64_reset(h, 0);
     hash_number(h, (uint64_t)t->kind << 8 | (uint64_t)t->nfc << 3 | (uint64_t)t->prefix_space << 2 |
                        (uint64_t)t->whole_first << 1);

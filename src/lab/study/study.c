@@ -316,9 +316,7 @@ static tn_status read_parameters(const tn_study_reader *r, const tn_yaml *v, tn_
 {
     const tn_field number = { "parameters", TN_FIELD_COUNT, 0, 1, 1e15 };
     double x = 0;
-    if (out->width && !v)
-        return tn_error(TN_USAGE, "%s: width needs `parameters`: add a number of them, or `parameters: first`",
-                        r->file);
+    if (out->width && !v) return tn_error(TN_USAGE, "%s: width needs `parameters`: a number, or `first`", r->file);
     if (!v) return TN_OK;
     if (v->kind != TN_YAML_TEXT)
         return TN__STUDY_FAIL(r, v, "%s", "parameters takes a number, or first (as many as the first side has)");

@@ -37,9 +37,8 @@ static const tn_setting settings[] = {
     TN_SETTING_FLOAT("norm_eps", "0", TN_RANGE_HI_OPEN(0, 1), "", "epsilon of norms (0: 1e-6, or 1e-5 for gpt2)"),
     TN_SETTING_FLOAT("rope_base", "10000", TN_RANGE_ABOVE(1), "", "base of the rotary frequencies (llama)"),
     TN_SETTING_CHOICE("rope_pairs", "half", "half|interleaved", "rotary pairs: j and j+D/2, or 2j and 2j+1 (llama)"),
-    TN_SETTING_FLOAT("rope_stretch", "0", TN_RANGE_MIN(0), "",
-                     "divides low rotary frequencies, as Llama 3 does (0: none)"),
-    TN_SETTING_FLOAT("rope_stretch_context", "8192", TN_RANGE_MIN(1), "tokens", "context before the stretch"),
+    TN_SETTING_FLOAT("rope_stretch", "0", TN_RANGE_MIN(0), "", "RoPE scaling factor, as in Llama 3 (0: no scaling)"),
+    TN_SETTING_FLOAT("rope_stretch_context", "8192", TN_RANGE_MIN(1), "tokens", "original context length"),
 };
 
 #define GPT2(d, l, h) "shape=gpt2", "dim=" #d, "layers=" #l, "heads=" #h, "vocab=50257", "train.context=1024"

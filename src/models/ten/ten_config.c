@@ -21,7 +21,7 @@ static const tn_setting settings[] = {
     TN_SETTING_AUTO_INT("head_dim", "auto", TN_RANGE(1, 1024), "",
                         "rows and columns of an O layer's state (auto: dim/heads)"),
     TN_SETTING_AUTO_INT("ffn", "auto", TN_RANGE(1, 1e6), "", "inner width (auto: 5/2 dim for swiglu, else 4 dim)"),
-    TN_SETTING_INT("chunk", "64", TN_RANGE(1, 4096), "tokens", "block of the O layers' evaluation; changes no result"),
+    TN_SETTING_INT("chunk", "64", TN_RANGE(1, 4096), "tokens", "block size in O layers; does not affect results"),
     TN_SETTING_INT("window", "256", TN_RANGE(1, 1e9), "tokens", "attention window of W layers"),
     TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "",
                         "size of the vocabulary (auto: the data's, 50257 without data)"),

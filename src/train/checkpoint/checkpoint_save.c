@@ -240,7 +240,7 @@ static tn_status free_name(const char *run, const char *what, int from, char pat
         TN_RETURN_IF(tn_path_join(run, base, path, TN_PATH_BYTES));
         if (lstat(path, &st) != 0) return TN_OK;
     }
-    return tn_error(TN_DISK, "cannot write to %.640s: too many files .tmp-* in it; remove them", run);
+    return tn_error(TN_DISK, "cannot write to %.640s: too many .tmp-* files in it; remove them", run);
 }
 
 tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)

@@ -23,7 +23,7 @@ const tn_setting tn_train_settings[] = {
                       "how rows are filled: random windows, packed documents, or one document each (auto: pack; one "
                       "raw file: window)"),
     TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads",
-                   "threads that prefetch batches (0: made when needed)"),
+                   "threads that prefetch batches (0: no prefetch)"),
     TN_SETTING_AUTO_INT("loader.prefetch", "auto", TN_RANGE(1, 4096), "batches",
                         "batches to prefetch (auto: text 4, or as many as fit 256 MB; synthetic data 2; samples none)"),
     TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME)"),
@@ -62,32 +62,32 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("train.optimizer", "adamw", "adamw|sgd", "update rule"),
     TN_SETTING_FLOAT("train.momentum", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "momentum (sgd)"),
     TN_SETTING_INT("train.eval_every", "200", TN_RANGE(0, 1e12), "steps",
-                   "steps between evaluations (0: only at the end; a task, unless set: once per epoch)"),
+                   "steps between evaluations (0: only at the end; default for tasks: once per epoch)"),
     TN_SETTING_INT("train.eval_batches", "16", TN_RANGE(0, 1e9), "batches",
-                   "held-out batches per evaluation (0: all; a task, unless set: 0)"),
+                   "held-out batches per evaluation (0: all; default for tasks: 0)"),
     TN_SETTING_TEXT(
         "train.select", "auto",
-        "held-out metric that selects the best checkpoint (auto: loss; where answers are counted, their accuracy)"),
+        "held-out metric that selects the best checkpoint (auto: accuracy where the task has one, else loss)"),
     TN_SETTING_BOOL("train.test", "off",
-                    "at the end, evaluate the best checkpoint on the test split (a task that has one, unless set: on)"),
+                    "at the end, evaluate the best checkpoint on the test split (default for tasks that have one: on)"),
     TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
-                   "stop early after so many without a better result (0: never)"),
+                   "stop after this many without improvement (0: never)"),
     TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "",
                      "fraction of the data held out for validation"),
     TN_SETTING_FLOAT("train.test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "", "fraction of raw text kept as a test split"),
 
     TN_SETTING_INT("ckpt.every", "500", TN_RANGE(0, 1e12), "steps", "steps between checkpoints (0: only at the end)"),
     TN_SETTING_FLOAT("ckpt.every_s", "0", TN_RANGE_MIN(0), "s",
-                     "seconds between checkpoints, in addition to ckpt.every (0: no limit)"),
+                     "seconds between checkpoints, in addition to ckpt.every (0: off)"),
     TN_SETTING_INT("ckpt.keep_latest", "2", TN_RANGE(1, 1e9), "checkpoints", "newest checkpoints to keep"),
     TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "best checkpoints to keep, by train.select"),
     TN_SETTING_FLOAT("ckpt.wait_s", "300", TN_RANGE_MIN(0), "s",
                      "how long to retry the last checkpoint on a failing disk before the run ends unsaved"),
     TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "compression of checkpoints"),
 
-    TN_SETTING_CHOICE("log.level", "training", "info|training|performance|profiling",
-                      "how much is measured: loss and time; speed, memory, instruments; parts of the model; kernels "
-                      "and memory layout"),
+    TN_SETTING_CHOICE(
+        "log.level", "training", "info|training|performance|profiling",
+        "info: loss, time; training: speed, memory, instruments; performance: model parts; profiling: kernels, layout"),
     TN_SETTING_INT("log.every", "10", TN_RANGE(1, 1e12), "steps", "steps between lines of metrics.jsonl"),
     TN_SETTING_BOOL("log.csv", "off", "also write metrics.csv, at checkpoints and at the end"),
     TN_SETTING_INT("sample.every", "0", TN_RANGE(0, 1e12), "steps", "steps between samples of text (0: none)"),
@@ -96,9 +96,8 @@ const tn_setting tn_train_settings[] = {
 
     TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
                       "activations recomputed to save memory: inside layers, or in chunks of time (recurrent models)"),
-    TN_SETTING_AUTO_INT(
-        "plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
-        "length of a chunk (auto: equal parts in which the batch has at most 4096 tokens, on a GPU 16384)"),
+    TN_SETTING_AUTO_INT("plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
+                        "length of a chunk (auto: equal chunks of at most 4096 tokens per batch; GPU: 16384)"),
 };
 const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_settings;
 

@@ -16,7 +16,8 @@ static const double ENDLESS = 1e18; /* samples of an epoch: there is always anot
 const tn_setting tn_rl_settings[] = {
     TN_SETTING_INT("rl.episodes", "1", TN_RANGE(1, 1024), "episodes", "episodes per step (environments)"),
     TN_SETTING_FLOAT("rl.discount", "0.99", TN_RANGE(0, 1), "", "discount factor of rewards"),
-    TN_SETTING_BOOL("rl.standardise", "on", "normalise the returns of a step to mean 0 and deviation 1"),
+    TN_SETTING_BOOL("rl.standardise", "on",
+                    "normalise each training step's returns to mean 0 and standard deviation 1"),
 };
 const size_t tn_rl_settings_n = sizeof tn_rl_settings / sizeof *tn_rl_settings;
 

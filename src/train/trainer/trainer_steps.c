@@ -26,7 +26,7 @@ static tn_status check_rows(const tn_model *m)
     for (size_t i = 0; i < m->n_steps; i++) {
         const tn_step_row *row = &m->steps[i];
         if (!row->name || !row->name[0] || !row->build)
-            return tn_error(TN_USAGE, "model %s, step %s: it has no %s: add it to the row", m->name,
+            return tn_error(TN_USAGE, "model %s: step %s has no %s: add it to its row", m->name,
                             row->name ? row->name : "?", row->build ? "name" : "build");
         if (find_row(m, row->name) != row)
             return tn_error(TN_USAGE, "model %s has two steps called %s: rename one of the rows", m->name, row->name);

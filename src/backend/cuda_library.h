@@ -12,9 +12,9 @@ struct loop_device;
 struct loop_runner;
 struct tn_atomic_file;
 struct tn_cuda_kernels;
-struct tn_token_builder;
-struct tn_token_program;
-struct tn_token_space;
+struct tn_decode_builder;
+struct tn_decode_program;
+struct tn_decode_space;
 
 #define TN_HOST(type, name, parameters, arguments) type name parameters;
 #include "backend/host.def"

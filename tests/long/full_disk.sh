@@ -54,7 +54,7 @@ until_line '^warning: cannot append to .*metrics.jsonl'
 rm "$disk/part" "$disk/rest"
 wait "$pid"
 result $? "the disk was freed: exit code"
-grep -q '^warning: .* of free space and a checkpoint takes' err
+grep -q '^warning: .* of free space, and two checkpoints of ' err
 result $? "too little room is not said at the start"
 grep -qE '^warning: checkpoint step-[0-9]+: .*No space left on device; .*; training continues, step-[0-9]+ is kept, next try (after step [0-9]+|at the end)$' err
 result $? "no warning says what failed, what is kept and when the next try is"

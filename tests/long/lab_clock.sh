@@ -49,13 +49,13 @@ disturbed() { # NAME SHIFT...: the clock is set to each, a third of a second apa
 }
 
 check 'a study with a clock that is right' "$tenon" lab run s.yaml --workers=3 >s.out 2>s.err
-check 'it ended' grep -q '^16 done, 0 pruned, 0 failed, 0 over time' s.out
+check 'it ended' grep -q '^16 done, 0 pruned, 0 failed, 0 timed out' s.out
 table s >s.table
 for way in 'back 3600 0' 'forth 0 3600' 'both 0 3600 -3600'; do
     # shellcheck disable=SC2086
     check "$way: the study ends" disturbed $way
     name=${way%% *}
-    check "$way: nothing failed, nothing was over time" grep -q '^16 done, 0 pruned, 0 failed, 0 over time' "$name.out"
+    check "$way: nothing failed, nothing was over time" grep -q '^16 done, 0 pruned, 0 failed, 0 timed out' "$name.out"
     table "$name" >"$name.table"
     check "$way: the same table" cmp -s s.table "$name.table"
     check "$way: each trial was begun once" test "$("$tenon" lab export "$name.db" --format=jsonl | grep -c '"attempt":[2-9]')" = 0

@@ -115,8 +115,8 @@ typedef struct tn_model {
      * counts, and what else its data have); the first row is what training minimises. Steps: NULL is `build` with gradients as "train" and without as "eval". */
     const tn_input_row *inputs;
     size_t n_inputs;
-    const tn_source_number
-        *assumes; /* sizes, and settings that are auto, where there are no data: checks and benchmarks; or NULL */
+    /* sizes, and settings that are auto, where there are no data: checks and benchmarks; or NULL */
+    const tn_source_number *assumes;
     size_t n_assumes;
     const char *time; /* the setting that says what TN_T is; NULL: train.context */
     /* Parts of "loss", in the order in which they are added up. Where a graph does not put out all of them, "loss" counts as a whole, by

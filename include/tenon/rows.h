@@ -54,8 +54,8 @@ typedef struct tn_input_row {
     bool optional; /* it is there only where the source has it (marks of documents); tn_in is TN_NONE elsewhere */
     tn_input_from from;
     bool valid_rows; /* i32 {"1"}: how many rows of the batch are valid, which whoever fills the others says */
-    const char
-        *below; /* i32: its numbers are 0 .. below-1, or pad; a setting, a number of the source or digits. NULL: any */
+    /* i32: its numbers are 0 .. below-1, or pad; a setting, a number of the source or digits. NULL: any */
+    const char *below;
 } tn_input_row;
 
 /* A part of the loss, and what it is a mean over: where a step is done in parts (chunks of time), each counts by it. */
@@ -99,8 +99,8 @@ typedef struct tn_metric_row {
     const char *reads; /* an output that is made only where somebody asks (tn_wants), such as "logits", or NULL */
     const char *runs;  /* the step whose outputs these are; NULL: "eval" */
     const char *needs; /* a number of the source without which the metric is not there; NULL: none */
-    bool
-        by_group; /* where held-out batches come in groups: the mean of the groups' values, each shown as NAME_GROUP too */
+    /* where held-out batches come in groups: the mean of the groups' values, each shown as NAME_GROUP too */
+    bool by_group;
     const char *key; /* in metrics.jsonl and reports; NULL: heldout_NAME */
 } tn_metric_row;
 

@@ -30,7 +30,7 @@ static const tn_cuda_host host = {
 #undef TN_HOST
 };
 
-const tn_cuda_library *tn_cuda_library_loaded(void) { return atomic_load(&library); }
+const tn_cuda_library *tn_cuda_library_loaded(void) { return atomic_load_explicit(&library, memory_order_acquire); }
 
 /* The folder of the program or library that this code is in, links resolved. A library that was opened by a relative name is
  * where it was then, whatever the working directory is now. */

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "report/ablate.h"
 #include "train/run/session.h"
+#include "train/source/task_setup.h"
 #include "train/run/train_settings.h"
 
 #include <math.h>
@@ -67,7 +68,7 @@ tn_status tn_cmd_ablate(tn_cli *c)
     TN_RETURN_IF(tn_settings_resolve_asked(&c->asked, tn_args_positional(&c->args, 0), c->args.overrides,
                                            c->args.overrides_n, &st, &a.model));
     tn_status s = tn_source_find(&(tn_source_open){ .model = a.model, .settings = st }, &source);
-    if (s == TN_OK) s = tn_settings_fix_sizes(a.model, st);
+    if (s == TN_OK) s = tn_task_defaults(a.model, st);
     a.settings = st;
     a.source = &source;
     a.length = tn_inputs_length(a.model, st);

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "io/safetensors.h"
 #include "train/check/check.h"
+#include "train/source/task_setup.h"
 #include "train/run/session.h"
 #include "train/run/train_settings.h"
 
@@ -88,7 +89,7 @@ tn_status tn_cmd_check(tn_cli *c)
     if (!tn_settings_is_auto(st, "train.batch"))
         k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */
     TN_TRY(tn_source_find(&(tn_source_open){ .model = k.model, .settings = st }, &source));
-    TN_TRY(tn_settings_fix_sizes(k.model, st));
+    TN_TRY(tn_task_defaults(k.model, st));
     k.settings = st;
     k.source = &source;
     const int64_t context = tn_settings_int(st, "train.context");

@@ -33,8 +33,8 @@ typedef struct tn_input_files {
     size_t n, capacity;
     size_t skipped;       /* files in folders whose names say nothing we read */
     uint64_t total_bytes; /* packed, as they lie on the disk */
-    const char *
-        as_is; /* what a training was given to read as it is, or NULL: then the keys of `tenon data prepare` mean something here */
+    /* what a training was given to read as it is, or NULL: then the keys of `tenon data prepare` mean something here */
+    const char *as_is;
 } tn_input_files;
 
 /* Adds a file, or all files below a folder whose names are known, sorted by path. Names that begin with a dot and links

@@ -174,8 +174,6 @@ tn_status tn_stream_read(tn_stream *s, void *data, size_t bytes, size_t *got)
     return TN_OK;
 }
 
-bool tn_stream_is_packed(const tn_stream *s) { return s->packing != PLAIN; }
-
 uint64_t tn_stream_position(const tn_stream *s) { return s->position; }
 
 uint64_t tn_stream_consumed(const tn_stream *s) { return s->read_bytes; }

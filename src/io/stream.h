@@ -25,7 +25,6 @@ void tn_stream_close(tn_stream *s); /* takes NULL */
 /* Up to `bytes` bytes into data; *got is less than asked for at the end only, 0 after it. A file cut short fails. */
 tn_status tn_stream_read(tn_stream *s, void *data, size_t bytes, size_t *got);
 
-bool tn_stream_is_packed(const tn_stream *s);
 uint64_t tn_stream_position(const tn_stream *s); /* bytes handed out so far */
 uint64_t tn_stream_consumed(const tn_stream *s); /* bytes of the file read so far, for progress */
 const char *tn_stream_path(const tn_stream *s);

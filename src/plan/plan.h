@@ -107,8 +107,8 @@ tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memor
  * and other inputs go on. The first run takes inputs as the host wrote them; later ones take nothing from the host. */
 typedef struct tn_chain {
     const char *input, *output;
-    const char *
-        counter[TN_TICK_COUNTERS]; /* inputs of integers that go on by step; those that the plan has not are left out */
+    /* inputs of integers that go on by step; those that the plan has not are left out */
+    const char *counter[TN_TICK_COUNTERS];
     int32_t step;
     int32_t *log; /* (1 + runs n): device memory; how many runs there were, then the output (n) of each */
 } tn_chain;

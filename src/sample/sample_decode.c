@@ -192,8 +192,6 @@ void tn_decoder_free(tn_decoder *d)
 
 int64_t tn_decoder_vocab(const tn_decoder *d) { return d->vocab; }
 
-int64_t tn_decoder_batch(const tn_decoder *d) { return d->o.batch; }
-
 int64_t tn_decoder_tokens_left(const tn_decoder *d) { return d->attends ? d->o.capacity - d->position : INT64_MAX; }
 
 void tn_decoder_clear(tn_decoder *d)

@@ -30,7 +30,6 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out);
 void tn_decoder_free(tn_decoder *d); /* takes NULL */
 
 int64_t tn_decoder_vocab(const tn_decoder *d);
-int64_t tn_decoder_batch(const tn_decoder *d);
 /* Tokens that still fit; INT64_MAX for a model without attention. */
 int64_t tn_decoder_tokens_left(const tn_decoder *d);
 

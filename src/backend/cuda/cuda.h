@@ -28,10 +28,10 @@ typedef struct tn_cuda_queue {
     cudaStream_t stream;
     int multiprocessors, major; /* major: of the compute capability */
     int shared_bytes;           /* shared memory that a block may ask for */
-    void *
-        barrier; /* device memory of the grid barrier of one kernel: 64 counters, then TN_CUDA_BARRIER_FLOATS (plan/decode) */
-    void *
-        message; /* (TN_CUDA_MESSAGE_WORDS) of 64 bits, what blocks of one kernel send each other, 0 at first (plan/decode) */
+    /* device memory of the grid barrier of one kernel: 64 counters, then TN_CUDA_BARRIER_FLOATS (plan/decode) */
+    void *barrier;
+    /* (TN_CUDA_MESSAGE_WORDS) of 64 bits, what blocks of one kernel send each other, 0 at first (plan/decode) */
+    void *message;
     struct tn_cuda_stage { /* pinned memory on the way to the device; they take turns */
         void *memory;
         size_t bytes;

@@ -7,6 +7,7 @@
 #include "cli/train/train_view.h"
 #include "report/decode.h"
 #include "train/trainer/graph_setup.h"
+#include "train/source/task_setup.h"
 #include "train/run/train_settings.h"
 
 #include <string.h>
@@ -50,7 +51,7 @@ static tn_status open_side(decode_bench *b, const char *word)
     b->name[i] = word;
     b->n++;
     TN_RETURN_IF(tn_settings_resolve_asked(&b->c->asked, t.target, t.overrides, t.n, &b->settings[i], &x->model));
-    TN_RETURN_IF(tn_settings_fix_sizes(x->model, b->settings[i]));
+    TN_RETURN_IF(tn_task_defaults(x->model, b->settings[i]));
     if (!tn_model_reads_sequences(x->model))
         return tn_error(TN_USAGE, "%s is trained on samples, and decode needs a model of tokens: remove it",
                         x->model->name);

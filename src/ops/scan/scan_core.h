@@ -73,8 +73,8 @@ typedef struct tn_scan_job {
     float *dstate;          /* to write, or NULL */
     bool add_x, add_state;  /* add instead of overwriting */
     bool want_m, want_e;
-    bool
-        fixed; /* lambda and gain per channel: m (re, im) and e are summed into rows 0..2 of sums, and sink is not called */
+    /* lambda and gain per channel: m (re, im) and e are summed into rows 0..2 of sums, and sink is not called */
+    bool fixed;
     const void *self;
     void (*coef)(const void *self, const tn_scan_at *at, tn_scan_coef *q);
     void (*sink)(const void *self, const tn_scan_at *at, const tn_scan_coef *q, const tn_scan_found *f,

@@ -45,8 +45,8 @@ typedef struct tn_tile_frame {
     int64_t B, T;
     int K, groups, chunks; /* groups: of 32 V channels */
     bool reverse;          /* step 0 is the last token */
-    bool
-        direct; /* what is read and written of all tokens are words as they lie in memory, in rows of 16-byte vectors */
+    /* what is read and written of all tokens are words as they lie in memory, in rows of 16-byte vectors */
+    bool direct;
     const int32_t *reset; /* (B,T) or NULL */
     const int32_t *live;  /* rows alive, or NULL: all */
     tn_tile_tensor first; /* (B,2K): what enters step 0 */

@@ -61,14 +61,14 @@ tn_status tn_ckpt_bytes(const tn_ckpt_what *what, uint64_t *bytes);
 typedef struct tn_ckpt_entry {
     int64_t step;
     tn_scores scores; /* empty: not evaluated */
-    char
-        select[TN_SCORE_NAME]; /* of them the one that decides what is best, "" is the first; of equal ones the first */
-    bool lower;                /* less of it is better */
-    char unit[24];             /* of the first */
-    bool complete;             /* manifest readable, all files there with their sizes */
-    bool latest, best;         /* what RUN/latest and RUN/best name */
-    bool other;                /* something that no run wrote lies in it, so that it stays */
-    bool keep;                 /* the rules' answer */
+    /* of them the one that decides what is best, "" is the first; of equal ones the first */
+    char select[TN_SCORE_NAME];
+    bool lower;        /* less of it is better */
+    char unit[24];     /* of the first */
+    bool complete;     /* manifest readable, all files there with their sizes */
+    bool latest, best; /* what RUN/latest and RUN/best name */
+    bool other;        /* something that no run wrote lies in it, so that it stays */
+    bool keep;         /* the rules' answer */
     uint64_t bytes;
 } tn_ckpt_entry;
 

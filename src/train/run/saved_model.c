@@ -1,5 +1,6 @@
 /* Finding a model on the disk. Every way ends in the same settings table that training uses. */
 #include "train/run/saved_model.h"
+#include "train/source/task_setup.h"
 
 #include "base/alloc.h"
 #include "data/manifest.h"
@@ -146,7 +147,7 @@ tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const c
     if (weights) TN_TRY(find_file(asked, target, overrides, n, &m));
     else if (exists && S_ISDIR(st.st_mode)) TN_TRY(find_run(asked, target, overrides, n, link, &m));
     else TN_TRY(tn_settings_resolve_asked(asked, target, overrides, n, &m.settings, &m.model));
-    TN_TRY(tn_settings_fix_sizes(m.model, m.settings));
+    TN_TRY(tn_task_defaults(m.model, m.settings));
     if (m.weights[0] &&
         tn_model_reads_sequences(m.model)) { /* samples: their sizes are the task's, which is not here */
         const int64_t context = tn_settings_int(m.settings, "train.context");

@@ -31,8 +31,8 @@ typedef struct tn_session_options {
     const tn_settings *settings; /* instead: as they were resolved, with their model */
     const tn_model *model;
     tn_store *store; /* borrowed: its tensors are the trainer's; NULL: its own */
-    const char
-        *file; /* instead of a target: a file of weights, with the words that stand in it (see tn_settings_from) */
+    /* instead of a target: a file of weights, with the words that stand in it (see tn_settings_from) */
+    const char *file;
     const char *const *said;
     size_t n_said;
     const char *const *overrides;

@@ -285,8 +285,6 @@ tn_status tn_settings_resolve(const char *target, const char *const *overrides, 
     return tn_settings_resolve_asked(NULL, target, overrides, n, out, model);
 }
 
-tn_status tn_settings_fix_sizes(const tn_model *model, tn_settings *st) { return tn_task_defaults(model, st); }
-
 int64_t tn_settings_vocab(const tn_settings *st)
 {
     if (tn_settings_find(st, "vocab") == tn_settings_count(st)) return 256;

@@ -33,9 +33,6 @@ tn_status tn_settings_resolve_asked(const tn_asked *asked, const char *target, c
 tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
                               const tn_model **model);
 
-/* Gives an automatic vocabulary, and automatic sizes of samples, what they are without data, so that the model and whoever
- * makes up tokens or samples agree. */
-tn_status tn_settings_fix_sizes(const tn_model *model, tn_settings *st);
 /* How many different tokens may be made up for a model: its vocabulary, or 256 where it has no such setting. */
 int64_t tn_settings_vocab(const tn_settings *st);
 

@@ -32,8 +32,8 @@ typedef struct tn_progress_report {
     double loss_scale;    /* of this step; NaN where the loss is not scaled */
     double epoch;         /* how often the data were seen */
     double step_ms;       /* of the last step */
-    double
-        first_step_s; /* from the start of the process to the end of its first step; NaN in all reports but the first */
+    /* from the start of the process to the end of its first step; NaN in all reports but the first */
+    double first_step_s;
     double utilisation;         /* part of the machine's measured peak, 0..1 */
     double stall_s, stall_frac; /* waiting for data, of this session; as a part of the time inside its steps */
     double memory_bytes;        /* most the process has had */
@@ -62,9 +62,9 @@ typedef struct tn_training {
     tn_jsonl *metrics;          /* or NULL */
     const char *dir;            /* of the run: checkpoints go there; NULL: none are made */
     int64_t batch, length;
-    double
-        seconds; /* > 0: the run ends with the step after which its steps have taken about so long, instead of at train.steps;
-                     * the schedule's length is then, at every step, the number of steps that the speed so far promises */
+    /* > 0: the run ends with the step after which its steps have taken about so long, instead of at train.steps; the
+     * schedule's length is then, at every step, the number of steps that the speed so far promises */
+    double seconds;
     void *ctx;
     void (*report)(void *ctx, const tn_progress_report *r); /* after every step, or NULL */
     bool (*interrupted)(void *ctx);                         /* asked between steps, or NULL */

@@ -21,8 +21,8 @@ typedef struct tn_source_mark {
 
 /* How it is used from now on. */
 typedef struct tn_source_start {
-    tn_trainer *
-        trainer; /* whose parameters act, where batches depend on them; borrowed. NULL where only bytes are asked for */
+    /* whose parameters act, where batches depend on them; borrowed. NULL where only bytes are asked for */
+    tn_trainer *trainer;
     int64_t batch, length; /* B, T */
     int64_t accumulate;    /* batches of a step; 0: 1 */
     tn_data_split heldout; /* an empty one: no held-out batches */

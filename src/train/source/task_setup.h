@@ -41,7 +41,7 @@ tn_status tn_task_missing(const tn_model *model);
 
 enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };
 
-/* Settings that are auto become what the model assumes without data. */
+/* Settings that are auto become what the model assumes without data, so that it agrees with whoever makes up tokens or samples. */
 tn_status tn_task_defaults(const tn_model *model, tn_settings *st);
 
 #endif

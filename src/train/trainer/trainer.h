@@ -31,19 +31,19 @@ typedef struct tn_trainer_options {
     bool instruments;  /* evaluation also puts out what the model's instruments ask for; not in chunks */
     bool forward_only; /* no gradients, no optimizer */
     const char *step;  /* the only one of the model's steps that trains; NULL: those that it chooses */
-    const int64_t *
-        widths; /* (n_widths), ascending: batches may be narrower than `length`. Plans for these widths too, on the same memory */
+    /* (n_widths), ascending: batches may be narrower than `length`. Plans for these widths too, on the same memory */
+    const int64_t *widths;
     int64_t n_widths;
     int threads; /* 0: as the settings say */
-    size_t
-        reserved_bytes; /* bytes of the machine's memory that whoever runs it needs beside it: data, batches ahead. Part of the plan */
+    /* bytes of the machine's memory that whoever runs it needs beside it: data, batches ahead. Part of the plan */
+    size_t reserved_bytes;
     bool *refused;   /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
     int queue_depth; /* steps that may be queued before the oldest is collected; 0: what suits the device */
-    struct tn_shared
-        *shared; /* borrowed: plans come from it where one store has them alone (shared.h); NULL: its own */
-    struct tn_context_slot
-        *context_slot; /* borrowed: its context is taken, by one trainer at a time; NULL: one of its own */
-    tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
+    /* borrowed: plans come from it where one store has them alone (shared.h); NULL: its own */
+    struct tn_shared *shared;
+    /* borrowed: its context is taken, by one trainer at a time; NULL: one of its own */
+    struct tn_context_slot *context_slot;
+    tn_store *store; /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
 
 /* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has (a GPU: more than is free), or where

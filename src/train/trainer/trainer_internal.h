@@ -52,14 +52,14 @@ struct tn_trainer {
     tn_plan_cache *plans;
     tn_shared *shared;       /* where grad, eval and apply are from instead, or NULL */
     char key[TN_HASH_BYTES]; /* of the settings, in there */
-    tn_trainer_step
-        step[2 * TN_STEPS_MAX + 1]; /* (n_steps): n_train with gradients, the evaluation, those asked for by name */
+    /* (n_steps): n_train with gradients, the evaluation, those asked for by name */
+    tn_trainer_step step[2 * TN_STEPS_MAX + 1];
     size_t n_train, n_steps;
     tn_trainer_step *grad, *eval; /* of those: the training step at work, the evaluation */
     int64_t accumulate, seed,
         last_step; /* batches of an optimizer's step; of random numbers; the run's, for schedules */
-    tn_schedule
-        rate; /* of the learning rate, and the other scalars of the optimizer, as the settings had them when they were read */
+    /* of the learning rate, and the other scalars of the optimizer, as the settings had them when they were read */
+    tn_schedule rate;
     tn_optim_scalars fixed;
     const tn_plan *apply;
     tn_bound *apply_bound;
@@ -70,8 +70,8 @@ struct tn_trainer {
     bool unscaled;
     tn_loss_scale loss_scale;
     float weight; /* of the batches to come */
-    tn_trainer
-        *narrower; /* the next of them: a trainer without an optimizer on the same store, context and cache; or NULL */
+    /* the next of them: a trainer without an optimizer on the same store, context and cache; or NULL */
+    tn_trainer *narrower;
     tn_trainer *now; /* the one whose inputs were filled last: itself or a narrower one */
     bool part;       /* it is such a narrower one */
     bool steady,
@@ -80,8 +80,8 @@ struct tn_trainer {
     tn_watch watch;
     int64_t valid; /* rows of the feed */
     tn_feed feed;  /* inputs of the training plan, or of the other where that has no use for them */
-    const tn_trainer_step
-        *evaluated; /* whose `kept` ("look." outputs) are of an evaluation since the last training step, or NULL */
+    /* whose `kept` ("look." outputs) are of an evaluation since the last training step, or NULL */
+    const tn_trainer_step *evaluated;
     const tn_trainer_step *stepped; /* whose `kept` are of the last training step, or NULL */
 };
 

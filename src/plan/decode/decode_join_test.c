@@ -2,15 +2,8 @@
  * blocks in many orders, against what the calls make one after the other. */
 #include "decode_made.h"
 
-enum {
-    K = 8 /* numbers of a product's x */,
-    ROWS = 96,
-    HALF = ROWS / 2,
-    FIRST = 16 /* row of a conv of HALF channels */
-};
-enum { CALLS = 8, SEEDS = 6, SLOTS = 4096 };
-
-/* --- scenes ------------------------------------------------------------------------------------------------------------------------- */
+/* K: numbers of a product's x; FIRST: row of a conv of HALF channels */
+enum { K = 8, ROWS = 96, HALF = ROWS / 2, FIRST = 16, CALLS = 8, SEEDS = 6, SLOTS = 4096 };
 
 /* Calls, and what most of them lie in. */
 typedef struct scene {
@@ -408,8 +401,6 @@ static void refuses_own_inputs(void **given)
     }
 }
 
-/* --- fetches ------------------------------------------------------------------------------------------------------------------------------ */
-
 static job norm_of(const scene *s, float *x, int64_t n)
 {
     static const tn_norm_attr rms = { TN_NORM_RMS, 1e-6f };
@@ -524,8 +515,6 @@ static void leaves_fetches_alone(void **given)
     fetched(rows_before(scan_scene(ROWS), true), TN_DECODE_SCAN, 2, 0); /* x comes after the gates */
     fetched(without_message(scan_scene(ROWS)), TN_DECODE_SCAN, 0, 0);
 }
-
-/* --- slots ------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Parameters and states are read from memory: one computed in this program needs a barrier. */
 static void barrier_for_parameters(void **given)

@@ -1,6 +1,5 @@
-/* The steps of a token's kernel (decode_cuda.cu): what a block does of each. Numbers that other blocks may have made are read past the
- * L1 cache, which does not see their writes. All steps are inlined, and nothing of a thread's may lie in local memory: a barrier empties the
- * L1 cache, and what was there would come from far away after each. */
+/* The steps of a token's kernel (decode_cuda.cu), as one block runs them. What other blocks wrote is read past the L1 cache, which does not
+ * see their writes. All steps are inlined and use no local memory: a barrier empties the L1 cache. */
 #ifndef TN_PLAN_DECODE_STEPS_CUH
 #define TN_PLAN_DECODE_STEPS_CUH
 
@@ -16,9 +15,7 @@
 
 enum { TN_DECODE_WARPS = TN_DECODE_FRONT / 32 + TN_DECODE_BACK, TN_DECODE_THREADS = TN_DECODE_WARPS * 32 };
 enum { TN_DECODE_SUMS = TN_DECODE_WARPS * (256 + 2) /* of attention, 256 wide */ };
-enum {
-    TN_DECODE_PATIENCE = 1 << 24
-}; /* looks, some ten seconds: a launch in which one block waits for ever ends as an error */
+enum { TN_DECODE_PATIENCE = 1 << 24 }; /* polls, about ten seconds: a block that waits for ever ends as an error */
 
 /* Threads wait for each other: all, the front, and those that make products. */
 __device__ __forceinline__ void tn_decode_sync()
@@ -116,8 +113,7 @@ struct tn_decode_out {
     }
 };
 
-/* --- message: a number and its launch in one word of 64 bits, which is there as a whole or not at all. Nothing else has to be visible, so
- * loads and stores are relaxed; they go past the L1 cache. An epoch comes again after 2^32 launches only. ---------------------- */
+/* --- message: a number and its launch's epoch in one 64-bit word, so that relaxed loads and stores are enough --------- */
 
 __device__ __forceinline__ void tn_decode_post(uint64_t *to, uint32_t epoch, float x)
 {
@@ -125,11 +121,10 @@ __device__ __forceinline__ void tn_decode_post(uint64_t *to, uint32_t epoch, flo
                  : "memory");
 }
 
-struct tn_decode_words {
+struct tn_decode_words { /* 16 bytes, aligned */
     uint64_t a, b;
 };
 
-/* Two words that lie beside each other at 16 bytes. */
 __device__ __forceinline__ tn_decode_words tn_decode_peek(const uint64_t *from)
 {
     tn_decode_words w;
@@ -272,7 +267,7 @@ struct tn_decode_param {
     }
 };
 
-/* What the step was joined to comes now, to its slot. */
+/* Fetches what the step was joined to, to its slot. */
 __device__ __forceinline__ void tn_decode_bring(const tn_decode_room &r)
 {
     if (!r.fetch) return;
@@ -280,7 +275,6 @@ __device__ __forceinline__ void tn_decode_bring(const tn_decode_room &r)
     tn_decode_front_sync();
 }
 
-/* Between its loops a thread's numbers lie in the slot of y. */
 __device__ __forceinline__ void tn_decode_norm(const tn_decode_step &s, const tn_decode_room &r)
 {
     const int n = s.n;

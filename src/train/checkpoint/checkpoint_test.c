@@ -258,46 +258,6 @@ static void damage(void **state)
 
 /* --- which stay ------------------------------------------------------------------------------------------------------ */
 
-typedef struct prune_row {
-    const char *what;
-    double heldout[6]; /* of steps 1, 2, ...; INFINITY ends; NAN: not evaluated */
-    int64_t latest, best, upto;
-    const char *kept;
-    const char *broken; /* steps that are not whole */
-} prune_row;
-
-static const prune_row prune_rows[] = {
-    { "the newest", { 1, 2, 3, 4, INFINITY }, 2, 0, 9, "34", "" },
-    { "and the best", { 1, 2, 3, 4, INFINITY }, 2, 1, 9, "134", "" },
-    { "one may be both", { 4, 3, 2, 1, INFINITY }, 2, 1, 9, "34", "" },
-    { "two best", { 3, 1, 2, 4, INFINITY }, 1, 2, 9, "234", "" },
-    { "the earlier of equals", { 2, 1, 1, 4, INFINITY }, 1, 1, 9, "24", "" },
-    { "not evaluated is not best", { NAN, 5, NAN, NAN, INFINITY }, 1, 3, 9, "24", "" },
-    { "more than there are", { 1, 2, INFINITY }, 9, 9, 9, "12", "" },
-    { "never the last", { NAN, NAN, NAN, INFINITY }, 0, 0, 9, "3", "" },
-    { "the best can be the only one", { 1, 2, 3, INFINITY }, 0, 1, 9, "1", "" },
-    { "what is not whole does not count and is left", { 1, 2, 3, 4, INFINITY }, 1, 1, 9, "1234", "14" },
-    { "the only whole one", { 1, 2, 3, INFINITY }, 0, 0, 9, "123", "13" },
-    { "what lies ahead is left", { 5, 4, 3, 2, 1, INFINITY }, 1, 1, 3, "345", "" },
-};
-
-static void prune_rule(void **state)
-{
-    const prune_row *r = *state;
-    tn_ckpt_entry entry[6];
-    tn_ckpt_list l = { .entry = entry };
-    char kept[8] = "";
-    for (; l.n < 6 && !isinf(r->heldout[l.n]); l.n++) {
-        const char digit = (char)('1' + l.n);
-        entry[l.n] = (tn_ckpt_entry){ .step = (int64_t)l.n + 1, .complete = !strchr(r->broken, digit) };
-        tn_scores_put(&entry[l.n].scores, "loss", r->heldout[l.n]);
-    }
-    tn_ckpt_list_mark(&l, r->latest, r->best, r->upto);
-    for (size_t i = 0, n = 0; i < l.n; i++)
-        if (entry[i].keep) kept[n++] = (char)('1' + i);
-    assert_string_equal(kept, r->kept);
-}
-
 /* train.select=accuracy: the highest accuracy, of equals the lower loss, then the earlier; through the files. */
 static void prune_accuracy(void **state)
 {
@@ -605,8 +565,6 @@ void tn_tests_checkpoint(tn_test_list *l)
     tn_test_add(l, weights_alone, NULL, "checkpoint: weights alone");
     tn_test_add(l, damage, NULL, "checkpoint: damage");
     tn_test_add(l, damage, &ways[2], "checkpoint: damage, packed");
-    for (size_t i = 0; i < sizeof prune_rows / sizeof *prune_rows; i++)
-        tn_test_add(l, prune_rule, &prune_rows[i], "checkpoint: keep %s", prune_rows[i].what);
     tn_test_add(l, prune_accuracy, NULL, "checkpoint: the best by accuracy");
     tn_test_add(l, prune_any_metric, NULL, "checkpoint: the best by any metric");
     for (size_t i = 0; i < sizeof made_rows / sizeof *made_rows; i++)

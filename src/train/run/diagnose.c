@@ -1,5 +1,5 @@
 /* A step computed again. What the bad step has left in states is not what it began with: a state that is not finite is taken as zero. */
-#include "train/run/diagnose.h"
+#include "train/run/training_internal.h"
 
 #include "train/trainer/trainer_internal.h"
 

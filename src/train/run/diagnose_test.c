@@ -1,6 +1,6 @@
 /* What is said of a step that was not finite: in a weight, in the data, in an activation, in a gradient alone, with the sample that did it.
  * Nothing is changed by the refusal or by looking into it; healthy steps of all models have nothing to find. */
-#include "train/run/diagnose.h"
+#include "train/run/training_internal.h"
 
 #include "base/rng.h"
 #include "mlp.h"

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "train/run/save_faults.h"
+#include "train/run/training_internal.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Warnings of a run about its disk. */
-#include "train/run/save_faults.h"
+#include "train/run/training_internal.h"
 
 #include "base/clock.h"
 

@@ -7,12 +7,11 @@
 #include "train/run/training.h"
 
 #include "base/clock.h"
-#include "train/run/diagnose.h"
 #include "train/run/metrics.h"
 #include "train/run/overfit_watch.h"
 #include "train/run/run.h"
 #include "train/run/same_settings.h"
-#include "train/run/save_faults.h"
+#include "train/run/training_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -306,67 +305,6 @@ static tn_status save_timed(loop *l)
 
 /* --- the loop -------------------------------------------------------------------------------------------------------- */
 
-static bool out_of_patience(const tn_settings *st, const tn_ckpt_state *state)
-{
-    const int64_t patience = tn_settings_int(st, "train.stop_patience");
-    return patience > 0 && state->stale >= patience;
-}
-
-bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state)
-{
-    return state->step >= tn_settings_int(st, "train.steps") || out_of_patience(st, state);
-}
-
-/* A checkpoint does not say what its first score is called. */
-static tn_scores named(const tn_scores *s, const tn_metric_list *l)
-{
-    tn_scores out = *s;
-    if (out.n) snprintf(out.at[0].name, sizeof out.at[0].name, "%s", l->row[0]->name);
-    return out;
-}
-
-tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics,
-                                         const tn_ckpt_state *state)
-{
-    tn_progress_report r = { .step = state->step,
-                             .steps = tn_settings_int(st, "train.steps"),
-                             .loss = state->loss,
-                             .tokens = state->tokens,
-                             .working_s = state->working,
-                             .metrics = *metrics,
-                             .select = tn_metric_selected(metrics, st),
-                             .last = named(&state->last, metrics),
-                             .best = named(&state->best, metrics),
-                             .best_step = state->best_step,
-                             .samples_per_s = NAN,
-                             .lr = state->lr,
-                             .grad_norm = state->grad_norm,
-                             .stopped = out_of_patience(st, state),
-                             .seconds = state->seconds,
-                             .bits = NAN,
-                             .epoch = NAN,
-                             .step_ms = NAN,
-                             .first_step_s = NAN,
-                             .utilisation = NAN,
-                             .stall_s = NAN,
-                             .stall_frac = NAN,
-                             .memory_bytes = NAN,
-                             .loss_scale = NAN,
-                             .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
-    if (!r.select) r.select = metrics->row[0];
-    return r;
-}
-
-const char *tn_training_rise(const tn_progress_report *r, double unit, char buf[TN_RISE_TEXT])
-{
-    const tn_metric_row *by = r->select;
-    const double in = by == r->metrics.row[0] ? unit : 1;
-    snprintf(buf, TN_RISE_TEXT, "held-out %s has %s since step %lld (%.4f -> %.4f)", by->name,
-             by->better == TN_HIGHER ? "fallen" : "risen", (long long)r->best_step,
-             in * tn_scores_get(&r->best, by->name), in * tn_scores_get(&r->last, by->name));
-    return buf;
-}
-
 /* Said when it first shows, with what can be done about it. */
 static void watch_evaluation(loop *l, bool best)
 {
@@ -486,7 +424,7 @@ static tn_status finish_step(loop *l)
     if (looks_into(l, s)) look_into(l, p, s);
     r->evaluated = s == TN_OK && due(r->step, l->steps, l->often.eval_every);
     if (r->evaluated) s = evaluate(l);
-    r->stopped = r->evaluated && out_of_patience(t->settings, &l->at);
+    r->stopped = r->evaluated && tn__out_of_patience(t->settings, &l->at);
     r->seconds = tn_clock_s() - l->start;
     s = write_line(l, p->line, s);
     if (t->report) t->report(t->ctx, r);

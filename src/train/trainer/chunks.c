@@ -1,10 +1,8 @@
-/* Chunks of time: the plans (forward, forward+backward, evaluation; each at the length of a chunk and of the last one), the
- * states at the boundaries, and the walk over them. The plans take states as inputs and put out the next ones; all that
- * crosses a boundary is copied here, where the plans run: a walk is queued as a whole, and the host waits for its losses alone.
+/* A batch in chunks of time: plans for a chunk and for the shorter last one, the states at the boundaries, and running them.
+ * States are inputs and outputs of the plans and are copied on the device; the host waits for the losses alone.
  *
- * Invariant: a chunk is computed with the same tokens, states and random numbers in both passes, and the losses and their
- * gradients are weighted so that their sum is the mean over the whole batch: by labels that count, or by tokens for what a
- * model adds to its loss. */
+ * Invariant: both passes compute a chunk with the same tokens, states and random numbers. Losses and gradients are weighted
+ * so that their sum is the mean over the batch: by counted labels, or by tokens for what a model adds to its loss. */
 #include "train/trainer/chunks.h"
 
 #include "backend/backend.h"
@@ -16,9 +14,8 @@
 #include <string.h>
 
 enum { AUTO_MULTIPLE = 64 };
-static const int64_t AUTO_TOKENS[TN_DEVICES] = {
-    [TN_CPU] = 4096, [TN_CUDA] = 16384
-}; /* of a chunk, in all rows: enough for products */
+/* of a chunk, in all rows: enough for matrix products */
+static const int64_t AUTO_TOKENS[TN_DEVICES] = { [TN_CPU] = 4096, [TN_CUDA] = 16384 };
 
 static const char *const weight_name[TN_LOSSES_MAX] = { "chunk.weight0", "chunk.weight1", "chunk.weight2",
                                                         "chunk.weight3" };

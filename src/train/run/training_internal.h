@@ -1,0 +1,32 @@
+/* What the files of the training run share: the end of a run, a disk that fails, a step that is not finite. */
+#ifndef TN_TRAIN_TRAINING_INTERNAL_H
+#define TN_TRAIN_TRAINING_INTERNAL_H
+
+#include "train/run/training.h"
+
+/* train.stop_patience is used up. */
+bool tn__out_of_patience(const tn_settings *st, const tn_ckpt_state *state);
+
+/* --- a disk that fails (save_faults.c): a warning, and training continues ------------------------------------------- */
+
+/* One line to t->warn, which must be there. */
+void tn_training_warn(const tn_training *t, const char *fmt, ...) TN_PRINTF(2, 3);
+/* Warns where the disk has no room for two checkpoints: the new one is written before the old one is removed. */
+tn_status tn_warn_disk_space(const tn_training *t);
+/* Waits; false: the run was interrupted meanwhile. */
+bool tn_training_pause(const tn_training *t, double seconds);
+
+/* --- a step that is not finite (diagnose.c) ------------------------------------------------------------------------- */
+
+typedef struct tn_diagnosis {
+    char tensor[640]; /* "the parameter embed, f32 (256,16): NaN at (3,4)" */
+    char batch[400];  /* "batch 11 of epoch 0, row 1 from document 0 byte 812" */
+} tn_diagnosis;
+
+/* Which batch and which tensor were the first that was not finite: computes the step again with checks (tn_bound_check). Called right
+ * after the step (counted from 0), whose first batch came from *from, and whose update was refused. Parameters, states, gradients (zero)
+ * and the source are afterwards what they were. If steps queued behind it have changed the parameters, the number may not be found
+ * again: `tensor` then says so. Both are "" where the source cannot go back. */
+tn_status tn_diagnose(const tn_training *t, const tn_source_mark *from, int64_t step, tn_diagnosis *out);
+
+#endif

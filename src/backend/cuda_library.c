@@ -114,3 +114,10 @@ const tn_cuda_library *tn_cuda_library_load(void)
     else atomic_store(&library, l);
     return l;
 }
+
+const tn_backend *tn_backend_get(tn_device d)
+{
+    if (d == TN_CPU) return &tn_backend_cpu;
+    const tn_cuda_library *l = tn_cuda_library_load();
+    return l && l->available() == TN_OK ? l->backend : NULL;
+}

@@ -3,7 +3,16 @@
 #define TN_DATA_LOADER_PARTS_H
 
 #include "data/loader.h"
-#include "data/order.h"
+
+/* A random order of n things in constant memory (order.c): a permutation computed from a seed and the epoch. */
+typedef struct tn_order {
+    uint64_t seed, stream, n;
+    int half_bits;
+    bool shuffled;
+} tn_order;
+
+tn_order tn_order_of(uint64_t n, bool shuffled, uint64_t seed, uint64_t epoch);
+uint64_t tn_order_at(const tn_order *o, uint64_t i); /* i < n; a permutation of 0..n-1 */
 
 /* Where a row begins. Pack: place `index` in the order of `epoch`, and on from there; bucket: a part of one document. */
 typedef struct tn_segment {

@@ -3,7 +3,7 @@
 #include "data/loader.h"
 
 #include "base/rng.h"
-#include "data/order.h"
+#include "data/loader_parts.h"
 #include "dataset_files.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Feistel networks are permutations whatever their round function, so only the quality rests on Philox, not correctness. */
-#include "data/order.h"
+/* A Feistel network with Philox as its round function, applied again until the result is below n: a permutation whatever the
+ * round function is. */
+#include "data/loader_parts.h"
 
 #include "base/rng.h"
 

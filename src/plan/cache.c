@@ -1,5 +1,5 @@
 /* A short list of plans by key; a run has a handful, so it is searched in order. */
-#include "plan/cache.h"
+#include "plan/plan.h"
 
 #include <string.h>
 

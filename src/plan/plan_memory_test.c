@@ -2,7 +2,7 @@
  * TN_MEMORY, everything made so far is freed (the address sanitizer looks), and the next attempt works. */
 #include "base/alloc.h"
 #include "optim/optim.h"
-#include "plan/cache.h"
+#include "plan/plan.h"
 #include "testlib.h"
 #include "world.h"
 

@@ -2,7 +2,7 @@
  * change no bit, gradients through views, duplicates and custom rules are right, states and contexts keep apart.
  * Running out of memory is in plan_memory_test.c. */
 #include "base/rng.h"
-#include "plan/cache.h"
+#include "plan/plan.h"
 #include "world.h"
 
 #include <tenon/ops.h>

@@ -8,7 +8,7 @@
 #include "models/decode_cache.h"
 #include "models/models.h"
 #include "train/trainer/graph_setup.h"
-#include "train/trainer/memory_limit.h"
+#include "train/trainer/trainer.h"
 
 #include <tenon/ops.h>
 

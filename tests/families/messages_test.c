@@ -4,7 +4,7 @@
 #include "tempdir.h"
 #include "testlib.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/trainer/memory_limit.h"
+#include "train/trainer/trainer.h"
 #include "train/run/saved_model.h"
 #include "train/source/records.h"
 #include "train/run/train_settings.h"

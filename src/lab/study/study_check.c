@@ -4,7 +4,7 @@
 #include "base/setting_value.h"
 #include "lab/study/study.h"
 #include "train/run/train_settings.h"
-#include "train/source/env.h"
+#include "train/source/task_setup.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "io/safetensors.h"
 #include "train/check/check.h"
 #include "train/trainer/inputs.h"
-#include "train/checkpoint/store_files.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>

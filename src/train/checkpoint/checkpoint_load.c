@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "io/tensor_file.h"
-#include "train/checkpoint/store_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -183,6 +182,18 @@ done:
 }
 
 /* --- weights alone --------------------------------------------------------------------------------------------------- */
+
+tn_status tn_store_take_floats(const tn_store *st, const tn_entry *e, const tn_file_tensor *t)
+{
+    if (tn_store_device(st) == TN_CPU) return tn_safetensors_copy_f32(t, e->data);
+    const size_t bytes = (size_t)tn_dims_count(e->dims) * sizeof(float);
+    float *x = tn_alloc(bytes + 64);
+    if (!x) return TN_MEMORY;
+    tn_status s = tn_safetensors_copy_f32(t, x);
+    if (s == TN_OK) s = tn_store_write(st, e->data, x, bytes);
+    tn_free(x);
+    return s;
+}
 
 static tn_status take_any_float(const tn_tensor_file *f, const tn_store *st, bool copy)
 {

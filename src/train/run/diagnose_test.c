@@ -6,7 +6,7 @@
 #include "mlp.h"
 #include "tempdir.h"
 #include "train/run/session.h"
-#include "train/source/samples.h"
+#include "train/source/task_setup.h"
 
 #include <tenon/ops.h>
 

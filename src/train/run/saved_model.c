@@ -7,7 +7,7 @@
 #include "io/llama2c.h"
 #include "io/tensor_file.h"
 #include "train/run/checkpoint_convert.h"
-#include "train/checkpoint/store_files.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/trainer/inputs.h"
 #include "train/run/train_settings.h"
 #include "train/checkpoint/weights_check.h"

@@ -6,9 +6,8 @@
 #include "base/text.h"
 #include "io/yaml_settings.h"
 #include "plan/plan.h"
-#include "train/source/env.h"
-#include "tasks/task.h"
 #include "train/source/task_setup.h"
+#include "tasks/task.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,10 @@
 /* Playing episodes and turning them into a batch. Episode n begins, and draws its actions, from streams of its own number, so
  * that the number of the next episode is the whole cursor. Episodes of a batch are played side by side: one forward pass
  * gives the next action of each. */
-#include "train/source/env.h"
+#include "train/source/task_setup.h"
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "train/source/task_setup.h"
 
 #include <math.h>
 #include <string.h>

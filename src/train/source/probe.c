@@ -1,9 +1,8 @@
 /* Sequences of a probe as batches. Held-out batches take the groups in turn, as tn_source says; the last ones of each group may have
  * rows without a question. */
-#include "train/source/probe.h"
+#include "train/source/task_setup.h"
 
 #include "base/alloc.h"
-#include "train/source/task_setup.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,11 +1,10 @@
 /* The samples of a task as records. */
-#include "train/source/samples.h"
+#include "train/source/task_setup.h"
 
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "train/trainer/shared.h"
 #include "train/source/records.h"
-#include "train/source/task_setup.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,8 @@
 /* Environments as batches: what a batch holds follows from the episodes played, a cursor goes on with the same bits, a
  * cursor of another run is refused, likeliest actions repeat. That policies learn is a gate of its own (tests/long). */
-#include "train/source/env.h"
+#include "train/source/task_setup.h"
 
 #include "mlp.h"
-#include "train/source/task_setup.h"
 #include "train/run/train_settings.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Probes on their way into a step: batches are the task's sequences whatever came before, a source that was stopped goes on with
  * the same bytes, accuracy is that of a network that knows every answer, of one that always says the same, and of one that knows
  * some groups only; settings that a probe makes of a run; and a run that was stopped anywhere ends with the bits of one that was not. */
-#include "train/source/probe.h"
+#include "train/source/task_setup.h"
 
 #include "base/alloc.h"
 #include "tempdir.h"

@@ -1,14 +1,13 @@
 /* Samples on their way into a step: an epoch is every sample once, a source that was stopped goes on with the same bytes,
  * held-out parts come whole and in order, accuracy is counted over the labels that count, and a run on a task that was
  * stopped anywhere ends with the bits of one that was not. */
-#include "train/source/samples.h"
+#include "train/source/task_setup.h"
 
 #include "base/alloc.h"
 #include "mlp.h"
 #include "tempdir.h"
 #include "train/check/check.h"
 #include "train/run/run.h"
-#include "train/source/task_setup.h"
 #include "train/run/training.h"
 
 #include <math.h>

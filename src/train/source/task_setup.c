@@ -6,7 +6,6 @@
 #include "tasks/probe.h"
 #include "train/trainer/shared.h"
 #include "train/trainer/inputs.h"
-#include "train/source/env.h"
 
 #include <stdio.h>
 #include <string.h>

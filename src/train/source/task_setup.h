@@ -1,9 +1,10 @@
-/* What a task makes of a run's settings: the sizes of its samples become the model's, and settings nobody set get values
- * that fit a task. */
+/* Tasks as sources of batches, and what a task does to a run's settings. */
 #ifndef TN_TRAIN_TASK_SETUP_H
 #define TN_TRAIN_TASK_SETUP_H
 
+#include "tasks/probe.h"
 #include "tasks/task.h"
+#include "train/source/source.h"
 
 #include <tenon/model.h>
 
@@ -43,5 +44,21 @@ enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };
 
 /* Settings that are auto become what the model assumes without data, so that it agrees with whoever makes up tokens or samples. */
 tn_status tn_task_defaults(const tn_model *model, tn_settings *st);
+
+/* --- sources: opened and started; what they are given is borrowed --------------------------------------------------- */
+
+/* Samples: the training split in another order each epoch (by the seed), its last batch as short as it comes; a held-out split in its
+ * own order. */
+tn_status tn_source_samples_open(const tn_samples *set, uint64_t seed, const tn_source_start *how, tn_source *out);
+/* A probe: sequences generated on demand, the training ones from the seed. `next` counts all tokens, `heldout` the questions. */
+tn_status tn_source_probe_open(const tn_probe *p, uint64_t seed, const tn_source_start *how, tn_source *out);
+
+/* An environment (env.c): REINFORCE with a learned baseline. A batch is what the current policy did in rl.episodes episodes. */
+extern const tn_setting tn_rl_settings[];
+extern const size_t tn_rl_settings_n;
+extern const tn_metric_row tn_env_reward; /* of an episode: what environments are judged by */
+
+/* Rows of a batch that hold rl.episodes whole episodes, however long. */
+int64_t tn_source_env_rows(const tn_env *env, const tn_settings *st);
 
 #endif

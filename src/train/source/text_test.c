@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "dataset_files.h"
-#include "train/trainer/memory_limit.h"
 #include "train/run/train_settings.h"
 #include "train/run/training.h"
 

@@ -1,6 +1,6 @@
 /* Memory limits from /proc and /sys. Inside a container the group's own path may be "/", or name something that is not
  * mounted there: every prefix of it that has a limit counts. */
-#include "train/trainer/memory_limit.h"
+#include "train/trainer/trainer.h"
 
 #include "base/fs.h"
 

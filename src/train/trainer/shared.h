@@ -6,7 +6,7 @@
 #define TN_TRAIN_SHARED_H
 
 #include "base/hash.h"
-#include "plan/cache.h"
+#include "plan/plan.h"
 #include "tasks/task.h"
 
 #include <tenon/model.h>

@@ -4,7 +4,7 @@
 
 #include "optim/optim.h"
 #include "optim/schedule.h"
-#include "plan/cache.h"
+#include "plan/plan.h"
 #include "train/trainer/chunks.h"
 #include "train/trainer/graph_setup.h"
 #include "train/trainer/shared.h"

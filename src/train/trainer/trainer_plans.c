@@ -4,7 +4,6 @@
 
 #include "backend/backend.h"
 #include "optim/optim.h"
-#include "train/trainer/memory_limit.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -54,10 +54,10 @@ static const tn_op eq_count = { .name = "eq_count",
                                 .kernel = {
                                     [TN_CPU] = { .forward = eq_count_forward, .backward = eq_count_backward } } };
 
-/* carry h (B,S,H); constants a (B,S,H), W (M,H), b (M) */
+/* state h (B,S,H); constants a (B,S,H), W (M,H), b (M) */
 static void eq_map(tn_graph *g, tn_body_io *io, void *user)
 {
-    tn_ref h = io->carry[0];
+    tn_ref h = io->state[0];
     if (user) tn_graph_add(g, __FILE__, __LINE__, &eq_count, &user, &h, 1, &h);
     const tn_ref t = tn_linear(g, h, io->consts[1], .bias = io->consts[2], .act = TN_ACT_TANH);
     io->next[0] = tn_add(g, io->consts[0], tn_matmul(g, t, io->consts[1], .scale = (float)EQ_SCALE));
@@ -66,7 +66,7 @@ static void eq_map(tn_graph *g, tn_body_io *io, void *user)
 static void eq_cost(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->ys[0] = tn_scale(g, tn_sum_all(g, tn_square(g, tn_sub(g, io->carry[0], io->consts[0]))), 0.5f);
+    io->ys[0] = tn_scale(g, tn_sum_all(g, tn_square(g, tn_sub(g, io->state[0], io->consts[0]))), 0.5f);
 }
 
 /* Outputs: h, taken, steps, nudged, adjoint, residuals, signal; gradients d.a, d.W, d.b of sum(g h). */
@@ -84,7 +84,7 @@ static inline tn_bound *eq_plan(tn_world *w, const eq_options *o)
     for (int i = 0; i < 3 && !o->untrained; i++) tn_want_gradient(g, consts[i]);
     const tn_ref limit = tn_scalar(g, "limit", 1e-4f);
     const tn_ref h =
-        tn_loop(g, map, .carry = &h0, .n_carry = 1, .consts = consts, .n_consts = 3, .steps = o->steps ? o->steps : 200,
+        tn_loop(g, map, .state = &h0, .n_state = 1, .consts = consts, .n_consts = 3, .steps = o->steps ? o->steps : 200,
                 .grad = o->grad, .rtol = o->tol ? TN_NONE : limit, .tol = o->tol ? limit : TN_NONE,
                 .damping = tn_scalar(g, "damping", 0.9f), .cost = &cost, .cost_consts = &y, .n_cost_consts = 1,
                 .beta = tn_scalar(g, "beta", 0.2f), .centred = o->centred, .mean = o->mean, .proxy = o->proxy,

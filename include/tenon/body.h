@@ -1,6 +1,6 @@
 /* Bodies: a sub-graph that an op runs many times (the iteration of a loop, the map of a fixed-point solve).
  *
- * A body is a function that builds one iteration. It is compiled into entry points: forward, the gradient by the carry
+ * A body is a function that builds one iteration. It is compiled into entry points: forward, the gradient by the state
  * alone (state-VJP), and the gradient by everything (parameter-VJP). Parameters come in as constants of the op that
  * runs the body, so gradients reach them like any other input's. */
 #ifndef TENON_BODY_H
@@ -16,10 +16,10 @@ typedef struct tn_plan tn_plan;
 
 /* What one iteration reads and makes. */
 typedef struct tn_body_io {
-    const tn_ref *carry;  /* state at the start of the iteration */
+    const tn_ref *state;  /* state at the start of the iteration */
     const tn_ref *xs;     /* this iteration's slice of each sequence */
     const tn_ref *consts; /* the same in every iteration: parameters, injected inputs */
-    tn_ref *next;         /* to fill: the new carry, same types */
+    tn_ref *next;         /* to fill: the new state, same types */
     tn_ref *ys;           /* to fill: what the iteration puts out */
 } tn_body_io;
 
@@ -31,22 +31,22 @@ typedef struct tn_body {
 } tn_body;
 
 typedef enum tn_body_entry {
-    TN_BODY_FORWARD,   /* carry, xs, consts -> "next<i>", "y<i>" */
-    TN_BODY_VJP_CARRY, /* ... and "dnext<i>" -> "d.carry<i>" */
+    TN_BODY_FORWARD,   /* state, xs, consts -> "next<i>", "y<i>" */
+    TN_BODY_VJP_STATE, /* ... and "dnext<i>" -> "d.state<i>" */
     TN_BODY_VJP_ALL,   /* ... "d.x<i>" too, and "d.const<i>" (added to what is there) */
 } tn_body_entry;
 
-enum { TN_BODY_MAX = 16 }; /* carries, sequences, constants, outputs: at most so many of each */
+enum { TN_BODY_MAX = 16 }; /* states, sequences, constants, outputs: at most so many of each */
 
 typedef struct tn_body_spec {
     tn_body body;
-    int n_carry, n_xs, n_consts, n_ys;
-    tn_type carry[TN_BODY_MAX], xs[TN_BODY_MAX], consts[TN_BODY_MAX]; /* xs: of one slice; trainable = wanted */
+    int n_state, n_xs, n_consts, n_ys;
+    tn_type state[TN_BODY_MAX], xs[TN_BODY_MAX], consts[TN_BODY_MAX]; /* xs: of one slice; trainable = wanted */
     tn_type ys[TN_BODY_MAX];                                          /* filled by compiling the forward entry */
     tn_graph_options options;
     int threads;
     int64_t repeats; /* runs of an entry with the same constants (0 = 1) */
-    bool live; /* an i32 (1) called "live" says how many rows of the carries, and of the constants whose bit is set
+    bool live;       /* an i32 (1) called "live" says how many rows of the states, and of the constants whose bit is set
                       * in live_consts, are alive; such constants may change from run to run */
     uint64_t live_consts;
 } tn_body_spec;

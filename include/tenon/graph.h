@@ -37,7 +37,7 @@ typedef struct tn_graph_options {
                               * gradient, and what is assigned to one is put out as "next.NAME" */
     tn_device device; /* it will be compiled for: bodies of loops are compiled at once, and an op that has no kernel
                               * there becomes its plain twin */
-    bool look;        /* a model may also put out what its instruments ask for, under names that begin with "look." */
+    bool instruments; /* a model may also put out what its instruments ask for, under names that begin with "look." */
 } tn_graph_options;
 
 tn_status tn_graph_new(const tn_graph_options *o, tn_graph **out);

@@ -31,7 +31,7 @@ typedef struct tn_batch {
      * starts a document afresh; attention, whose past is a cache by position, starts afresh at position 0. Inputs are then also
      * "position" i32 (1), of the first token; "keys" i32 (1), position + length; "positions" i32 (B,T); and where states change only for
      * some rows "commit" f32 (B,1), 1 where they do. */
-    bool carry;
+    bool cached;
     int64_t capacity; /* tokens that attention can look back on */
     int64_t chunk;    /* the pieces before this one had so many tokens each; 0: any number */
 
@@ -69,7 +69,7 @@ typedef struct tn_instruments {
     const float *(*param)(void *ctx, const char *name, int64_t *count); /* NULL: there is none */
     void (*report)(void *ctx, const char *name, double value, const char *unit);
     /* An output of the last training step, i32 as floats; NULL: there is none, or no step has run. Valid during the call.
-     * Those named "look.NAME" (tn_graph_options.look) are of the first batch of an evaluation since then. */
+     * Those named "look.NAME" (tn_graph_options.instruments) are of the first batch of an evaluation since then. */
     const float *(*output)(void *ctx, const char *name, int64_t *count);
     /* One of many positive numbers of the same name ("layer0.D.tau"), to be shown as a distribution; NULL: nobody asks. */
     void (*spread)(void *ctx, const char *name, double value, const char *unit);

@@ -124,9 +124,9 @@ typedef struct tn_view_row {
     const char *twin,
         *twin_key; /* the same number said otherwise, and its name in files: "|lambda|", "lambda"; or NULL */
     double (*twin_of)(double value);
-    const char *beside, *beside_label; /* a number that is reported as "PLACE.state_rms", "state rms"; or NULL */
-    const char *how;                   /* how it was measured; # stands for the tokens of the batch */
-    const char *what, *where;          /* for who has none: "decaying states", "D, O or E layers" */
+    const char *extra, *extra_label; /* a number that is reported as "PLACE.state_rms", "state rms"; or NULL */
+    const char *how;                 /* how it was measured; # stands for the tokens of the batch */
+    const char *what, *where;        /* for who has none: "decaying states", "D, O or E layers" */
 } tn_view_row;
 
 /* A count that the plans put out for each sample, summed over a run: what it took, in units of one evaluation (`block_evals` of a study). */

@@ -248,7 +248,7 @@ void tenon_zero_gradients(tenon_net *net)
 tenon_status tenon_step(tenon_net *net, tenon_step_report *report)
 {
     tn_trainer *t;
-    tn_applied a;
+    tn_update_result a;
     if (report) TN_API_TRY(tn__api_check_size(report, "tenon_step_report")); /* before anything changes */
     TN_API_TRY(need_part(net, TN_NET_GRAD, &t));
     const double mean = net->added ? net->loss / net->added : 0;

@@ -121,8 +121,8 @@ tenon_status tenon_open(const char *target, const char *const *overrides, size_t
     if (!net) TN_TRY(TN_MEMORY);
     TN_TRY(tn__api_need(target, "target"));
     TN_TRY(tn__api_need(out, "out"));
-    const tn_asked asked = { .word = overrides, .n = n, .target = target, .to = "the call" };
-    TN_TRY(tn_saved_model_find(&asked, target, overrides, n, "best", &net->saved));
+    const tn_user_args user = { .word = overrides, .n = n, .target = target, .to = "the call" };
+    TN_TRY(tn_saved_model_find(&user, target, overrides, n, "best", &net->saved));
     TN_TRY(tn_graph_setup_here(net->saved.settings, true));
     TN_TRY(find_device(overrides, n, &device));
     TN_TRY(adopt(net, device));

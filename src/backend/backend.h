@@ -20,21 +20,21 @@ typedef struct tn_span {
     tn_span_kind kind;
 } tn_span;
 
-enum { TN_TICK_COUNTERS = 3 };
+enum { TN_CHAIN_COUNTERS = 3 };
 
-/* What happens between two runs that follow one another without the host: to (n) = from (n), which is also put behind what earlier ticks
+/* What happens between two runs that follow one another without the host: to (n) = from (n), which is also put behind what earlier updates
  * put there, and counters go on. */
-typedef struct tn_tick {
+typedef struct tn_chain_update {
     int32_t *to;
     const int32_t *from;
-    int32_t *log; /* (1 + ticks n): how many ticks there were, and what each brought */
+    int32_t *log; /* (1 + updates n): how many updates there were, and what each brought */
     int64_t n;
-    struct tn_tick_counter {
+    struct tn_chain_counter {
         int32_t *at; /* NULL: none */
         int64_t n;
-    } counter[TN_TICK_COUNTERS];
+    } counter[TN_CHAIN_COUNTERS];
     int32_t step;
-} tn_tick;
+} tn_chain_update;
 
 typedef struct tn_backend {
     const char *name;
@@ -65,7 +65,7 @@ typedef struct tn_backend {
     tn_status (*wait)(void *queue); /* until all queued work is done (NULL: of all queues) */
     /* Bytes of device memory that could still be had, and all there are. */
     tn_status (*memory)(size_t *free_bytes, size_t *all_bytes);
-    tn_status (*tick)(void *queue, const tn_tick *t);
+    tn_status (*chain_update)(void *queue, const tn_chain_update *t);
     /* Work recorded once and replayed many times; NULL where that brings nothing. What is queued between record and
      * recorded is not run. */
     tn_status (*record)(void *queue);

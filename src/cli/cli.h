@@ -31,7 +31,7 @@ struct tn_cli {
     const tn_verb *verb;
     const tn_sub *sub; /* or NULL */
     tn_args args;      /* the same, sorted */
-    tn_asked asked;    /* its words, which alone can name a shared object */
+    tn_user_args user; /* its words, which alone can name a shared object */
     bool json;
     FILE *out, *err;
 };

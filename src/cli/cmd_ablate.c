@@ -65,8 +65,8 @@ tn_status tn_cmd_ablate(tn_cli *c)
     table t = { .c = c, .ablate = &a };
     a.ctx = &t;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
-    TN_RETURN_IF(tn_settings_resolve_asked(&c->asked, tn_args_positional(&c->args, 0), c->args.overrides,
-                                           c->args.overrides_n, &st, &a.model));
+    TN_RETURN_IF(tn_settings_resolve_user(&c->user, tn_args_positional(&c->args, 0), c->args.overrides,
+                                          c->args.overrides_n, &st, &a.model));
     tn_status s = tn_source_find(&(tn_source_open){ .model = a.model, .settings = st }, &source);
     if (s == TN_OK) s = tn_task_defaults(a.model, st);
     a.settings = st;

@@ -77,7 +77,7 @@ tn_status tn_cmd_check(tn_cli *c)
     tn_source source = { 0 };
     TN_TRY(tn_args_expect(&c->args, against ? 0 : 1, 1));
     if (against) TN_TRY(file_settings(against, text, sizeof text, list, &n));
-    TN_TRY(tn_settings_resolve_from(&(tn_settings_from){ .asked = &c->asked,
+    TN_TRY(tn_settings_resolve_from(&(tn_settings_from){ .user = &c->user,
                                                          .target = tn_args_positional(&c->args, 0),
                                                          .file = against,
                                                          .said = list,

@@ -338,7 +338,7 @@ tn_status tn_cmd_ckpt_convert(tn_cli *c)
                            : strcmp(name, "f16") == 0  ? TN_F16
                                                        : TN_DTYPES;
     char note[TN_CKPT_NOTE];
-    const tn_status s = tn_ckpt_convert(&(tn_asked){ .word = &model, .n = model != NULL }, in, out, dtype, note);
+    const tn_status s = tn_ckpt_convert(&(tn_user_args){ .word = &model, .n = model != NULL }, in, out, dtype, note);
     tn_settings_free(st);
     TN_RETURN_IF(s);
     TN_RETURN_IF(tn_cli_warn(c, note));

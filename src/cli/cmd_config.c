@@ -182,8 +182,8 @@ tn_status tn_cmd_config_show(tn_cli *c)
     tn_settings *st = NULL;
     const tn_model *model;
     TN_TRY(tn_args_expect(&c->args, 1, 2));
-    TN_TRY(tn_settings_resolve_asked(&c->asked, tn_args_positional(&c->args, 1), c->args.overrides, c->args.overrides_n,
-                                     &st, &model));
+    TN_TRY(tn_settings_resolve_user(&c->user, tn_args_positional(&c->args, 1), c->args.overrides, c->args.overrides_n,
+                                    &st, &model));
     if (c->json)
         for (size_t i = 0; i < tn_settings_count(st); i++) TN_TRY(tn_cli_emit(c, row_json(st, i)));
     else if (tn_args_flag(&c->args, "yaml")) TN_TRY(tn_settings_write_yaml(st, c->out));

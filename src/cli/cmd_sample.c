@@ -58,7 +58,7 @@ static tn_status find_model(session *s)
     size_t n = 0;
     TN_RETURN_IF(tn_sample_settings(&s->keys));
     TN_RETURN_IF(sort_overrides(s, rest, &n));
-    TN_RETURN_IF(tn_saved_model_find(&s->c->asked, target, rest, n,
+    TN_RETURN_IF(tn_saved_model_find(&s->c->user, target, rest, n,
                                      tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
     TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));

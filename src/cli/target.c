@@ -26,7 +26,7 @@ static tn_status full_key(tn_arena *arena, const tn_settings *st, const char *wo
     return *out ? TN_OK : tn_error(TN_MEMORY, "out of memory");
 }
 
-static tn_status read_pieces(tn_arena *arena, const tn_asked *asked, char *text, tn_target *x)
+static tn_status read_pieces(tn_arena *arena, const tn_user_args *user, char *text, tn_target *x)
 {
     const tn_model *model;
     tn_settings *st = NULL;
@@ -40,14 +40,14 @@ static tn_status read_pieces(tn_arena *arena, const tn_asked *asked, char *text,
         if (strncmp(comma + 1, "model=", 6) == 0) which = comma + 1; /* short forms are of its settings */
     }
     if (x->n == first) return TN_OK;
-    TN_TRY(tn_settings_resolve_asked(asked, x->target, &which, which != NULL, &st, &model));
+    TN_TRY(tn_settings_resolve_user(user, x->target, &which, which != NULL, &st, &model));
     for (size_t i = first; i < x->n; i++) TN_TRY(full_key(arena, st, x->overrides[i], &x->overrides[i]));
 done:
     tn_settings_free(st);
     return s;
 }
 
-tn_status tn_target_read(tn_arena *arena, const tn_asked *asked, const char *word, const char *const *common,
+tn_status tn_target_read(tn_arena *arena, const tn_user_args *user, const char *word, const char *const *common,
                          size_t n_common, tn_target *out)
 {
     tn_target x = { .n = 0 };
@@ -57,7 +57,7 @@ tn_status tn_target_read(tn_arena *arena, const tn_asked *asked, const char *wor
     char *text = tn_arena_strdup(arena, word);
     if (!x.overrides || !text) return tn_error(TN_MEMORY, "out of memory");
     for (size_t i = 0; i < n_common; i++) x.overrides[x.n++] = common[i];
-    TN_RETURN_IF(read_pieces(arena, asked, text, &x));
+    TN_RETURN_IF(read_pieces(arena, user, text, &x));
     *out = x;
     return TN_OK;
 }

@@ -14,7 +14,7 @@ typedef struct tn_target {
 
 /* "lr=1e-3" stands for train.lr=1e-3 where the model has no setting of the short name. Names and lists come from the arena; `common`
  * (n_common) are the settings of all. */
-tn_status tn_target_read(tn_arena *arena, const tn_asked *asked, const char *word, const char *const *common,
+tn_status tn_target_read(tn_arena *arena, const tn_user_args *user, const char *word, const char *const *common,
                          size_t n_common, tn_target *out);
 
 #endif

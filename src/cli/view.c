@@ -38,7 +38,7 @@ void tn_session_describe(tn_session *s, FILE *f)
     else fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
     if (s->source.ctx) s->source.about(s->source.ctx, f);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
-    if (s->asked) tn_session_describe_halving(s, f);
+    if (s->requested_batch) tn_session_describe_halving(s, f);
 }
 
 void tn_session_describe_halving(const tn_session *s, FILE *f)
@@ -47,7 +47,7 @@ void tn_session_describe_halving(const tn_session *s, FILE *f)
     fprintf(f,
             "memory  not enough for a batch of %lld: accumulating %lld of %lld per step instead (to resume this run: "
             "train.batch=%lld train.accumulate=%lld)\n",
-            (long long)s->asked, n, (long long)s->batch, (long long)s->batch, n);
+            (long long)s->requested_batch, n, (long long)s->batch, (long long)s->batch, n);
 }
 
 /* --- metrics ----------------------------------------------------------------------------------------------------------- */

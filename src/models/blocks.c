@@ -51,7 +51,7 @@ tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b)
     const tn_ref w = tn_param(g, "conv", tn_shape(taps, C), tn_uniform(-0.5f, 0.5f), .no_decay = true);
     tn_ref after = TN_NONE;
     const tn_ref y =
-        tn_conv_causal(g, x, w, .reset = tn_in(b, "reset"), .state = tail, .final = b->carry ? &after : NULL);
+        tn_conv_causal(g, x, w, .reset = tn_in(b, "reset"), .state = tail, .final = b->cached ? &after : NULL);
     tn_decode_cache_store(g, b, tail, after);
     return y;
 }
@@ -69,7 +69,7 @@ static tn_ref turn(tn_graph *g, tn_ref x, const tn_block_heads *h, const tn_batc
  * what one head looks at for every token is then one stretch, not pieces of D numbers a token apart. */
 static tn_ref remember(tn_graph *g, tn_ref x, const char *name, const tn_batch *b)
 {
-    if (!b->carry) return x;
+    if (!b->cached) return x;
     const tn_dims dims = tn_shape(b->batch, tn_ref_dim(g, x, 2), b->capacity, tn_ref_dim(g, x, 3));
     return tn_cache_write(g, tn_transpose(g, tn_decode_cache_kv(g, b, name, dims), 0, 2, 1, 3), x,
                           tn_in(b, "position"));
@@ -94,7 +94,7 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
     const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), h, b), "keys", b);
     const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), "values", b);
     const tn_ref heads = tn_attention(g, q, k, v, .causal = true, .window = h->window, .kv_length = tn_in(b, "keys"),
-                                      .document = b->carry ? TN_NONE : tn_in(b, "document"));
+                                      .document = b->cached ? TN_NONE : tn_in(b, "document"));
     tn_ref y = tn_reshape(g, heads, tn_shape(B, T, d));
     if (h->gate) y = tn_mul_silu(g, y, tn_linear(g, u, tn_param(g, "w_z", tn_shape(d, d), tn_normal(0.02f))));
     return tn_linear(g, y, tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),

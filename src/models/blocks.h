@@ -27,11 +27,11 @@ typedef struct tn_block_heads {
     bool gate;      /* what is read is multiplied by silu(w_z u) */
 } tn_block_heads;
 
-/* u (B,T,d) -> (B,T,d). A carrying batch keeps "keys" and "values" (B, capacity, KV, D) and the convolution's tail. */
+/* u (B,T,d) -> (B,T,d). A cached batch keeps "keys" and "values" (B, capacity, KV, D) and the convolution's tail. */
 tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b);
 
 /* x (B,T,C) through a causal convolution of so many taps (0: x as it is), parameter conv (taps, C); documents do not see each
- * other. A carrying batch keeps "conv_state" (B, taps-1, C). */
+ * other. A cached batch keeps "conv_state" (B, taps-1, C). */
 tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b);
 
 /* What the batch's tokens are in the table (vocab, d), behind the vectors of its "prefix" where it has them: (B,T,d). */

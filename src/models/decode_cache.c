@@ -1,22 +1,22 @@
-/* Inputs and states of plans that carry on. States are caches: a store's checkpoint does not hold them. */
+/* Inputs and states of plans that continue a sequence. States are caches: checkpoints do not hold them. */
 #include "models/decode_cache.h"
 
 #include <string.h>
 
 void tn_decode_cache_inputs(tn_graph *g, tn_batch *b, int64_t capacity)
 {
-    b->carry = true;
+    b->cached = true;
     b->capacity = capacity;
-    tn_batch_add(b, "position", tn_input(g, "carry.position", tn_shape(1), TN_I32));
-    tn_batch_add(b, "keys", tn_input(g, "carry.keys", tn_shape(1), TN_I32));
-    tn_batch_add(b, "positions", tn_input(g, "carry.positions", tn_shape(b->batch, b->length), TN_I32));
+    tn_batch_add(b, "position", tn_input(g, "cache.position", tn_shape(1), TN_I32));
+    tn_batch_add(b, "keys", tn_input(g, "cache.keys", tn_shape(1), TN_I32));
+    tn_batch_add(b, "positions", tn_input(g, "cache.positions", tn_shape(b->batch, b->length), TN_I32));
 }
 
 /* An input that the model does not read is not part of its plan. */
 void tn_decode_cache_position(tn_bound *bound, const tn_batch *b, int64_t position)
 {
-    int32_t *first = tn_bound_data(bound, "carry.position"), *keys = tn_bound_data(bound, "carry.keys");
-    int32_t *each = tn_bound_data(bound, "carry.positions"); /* (B,T) */
+    int32_t *first = tn_bound_data(bound, "cache.position"), *keys = tn_bound_data(bound, "cache.keys");
+    int32_t *each = tn_bound_data(bound, "cache.positions"); /* (B,T) */
     if (first) *first = (int32_t)position;
     if (keys) *keys = (int32_t)(position + b->length);
     for (int64_t i = 0; each && i < b->batch * b->length; i++) each[i] = (int32_t)(position + i % b->length);
@@ -33,12 +33,12 @@ void tn_decode_cache_clear(tn_store *st)
 
 tn_ref tn_decode_cache_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims)
 {
-    return b->carry ? tn_cache(g, name, dims, TN_F32) : TN_NONE;
+    return b->cached ? tn_cache(g, name, dims, TN_F32) : TN_NONE;
 }
 
 tn_ref tn_decode_cache_kv(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims)
 {
-    return b->carry ? tn_cache(g, name, dims, g->options.round == TN_BF16 ? TN_BF16 : TN_F32) : TN_NONE;
+    return b->cached ? tn_cache(g, name, dims, g->options.round == TN_BF16 ? TN_BF16 : TN_F32) : TN_NONE;
 }
 
 void tn_decode_cache_store(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after)

@@ -14,13 +14,13 @@
 
 #include <tenon/model.h>
 
-/* Makes the inputs "carry.position", "carry.keys" and "carry.positions" and marks the batch as carrying. */
+/* Makes the inputs "cache.position", "cache.keys" and "cache.positions" and marks the batch as cached. */
 void tn_decode_cache_inputs(tn_graph *g, tn_batch *b, int64_t capacity);
 void tn_decode_cache_position(tn_bound *bound, const tn_batch *b, int64_t position);
 /* Forgets every carried state of the store. */
 void tn_decode_cache_clear(tn_store *st);
 
-/* For models: the state under this name in the open scope, or none where the batch does not carry; and leaving `after`
+/* For models: the state under this name in the open scope, or none where the batch has no cache; and leaving `after`
  * behind in it (nothing where `state` is none), as far as tn_in(b, "commit") says. */
 tn_ref tn_decode_cache_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims);
 /* The same for what attention looks back on: in bf16 where the graph rounds the operands of its products to that, as they would be

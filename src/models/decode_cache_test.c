@@ -89,13 +89,13 @@ typedef struct piece {
     tn_batch batch;
 } piece;
 
-static piece add_piece(stage *s, int64_t T, bool carry)
+static piece add_piece(stage *s, int64_t T, bool cached)
 {
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
     piece p = { .batch = { .size = sizeof p.batch, .batch = B, .length = T, .want = { "logits" }, .n_wants = 1 } };
     tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(B, T), TN_I32));
     if (s->marks) tn_batch_add(&p.batch, "reset", tn_input(g, "reset", tn_shape(B, T), TN_I32));
-    if (carry) tn_decode_cache_inputs(g, &p.batch, 32);
+    if (cached) tn_decode_cache_inputs(g, &p.batch, 32);
     assert_ok(s->model->build(g, s->st, &p.batch));
     p.bound = tn_world_add(&s->w, g, NULL);
     return p;
@@ -107,7 +107,7 @@ static void run(const stage *s, const piece *p, int64_t first, int64_t position,
     const int64_t T = p->batch.length;
     int32_t *in = tn_world_data(p->bound, "tokens");
     for (int64_t i = 0; i < B * T; i++) in[i] = s->tokens[i / T][first + i % T];
-    if (p->batch.carry) tn_decode_cache_position(p->bound, &p->batch, position);
+    if (p->batch.cached) tn_decode_cache_position(p->bound, &p->batch, position);
     assert_ok(tn_run(p->bound));
     const float *logits = tn_world_data(p->bound, "logits"); /* (B,T,V) */
     for (int64_t b = 0; b < B; b++)
@@ -267,14 +267,16 @@ void tn_tests_decode_cache(tn_test_list *l)
         const pupil *p = &pupils[i];
         char name[128];
         snprintf(name, sizeof name, "%s %s %s", p->model, p->more[0], p->more[1] ? p->more[1] : "");
-        tn_test_add(l, whole_equals_steps, p, "carry: prompt and steps equal the whole, %s", name);
-        if (!p->single) tn_test_add(l, starts_afresh, p, "carry: a new sequence starts afresh, %s", name);
+        tn_test_add(l, whole_equals_steps, p, "decode cache: prompt and steps equal the whole, %s", name);
+        if (!p->single) tn_test_add(l, starts_afresh, p, "decode cache: a new sequence starts afresh, %s", name);
         const bool positions =
             strncmp(p->more[0], "preset", 6) == 0 || (p->more[3] && strcmp(p->more[3], "pos=sin") == 0);
         const bool rotary = strcmp(p->more[0], "shape=llama") == 0 || strcmp(p->more[0], "pattern=W") == 0;
-        if (rotary) tn_test_add(l, attention_stays_inside, p, "carry: attention stays inside a document, %s", name);
-        if (!p->attends && !positions) tn_test_add(l, documents_are_apart, p, "carry: documents are apart, %s", name);
+        if (rotary)
+            tn_test_add(l, attention_stays_inside, p, "decode cache: attention stays inside a document, %s", name);
+        if (!p->attends && !positions)
+            tn_test_add(l, documents_are_apart, p, "decode cache: documents are apart, %s", name);
     }
     add_variants(l);
-    tn_test_add(l, scales_go_token_by_token, NULL, "carry: scales go token by token");
+    tn_test_add(l, scales_go_token_by_token, NULL, "decode cache: scales go token by token");
 }

@@ -166,31 +166,31 @@ static bool word_asks(const char *word, const char *path)
 
 bool tn_word_asks(const char *word) { return word_asks(word, NULL); }
 
-static bool was_asked(const tn_asked *asked, const char *path)
+static bool named_by_user(const tn_user_args *user, const char *path)
 {
-    if (!asked) return false;
-    for (size_t i = 0; i < asked->n; i++)
-        if (word_asks(asked->word[i], path)) return true;
-    return asked->target && word_asks(asked->target, path);
+    if (!user) return false;
+    for (size_t i = 0; i < user->n; i++)
+        if (word_asks(user->word[i], path)) return true;
+    return user->target && word_asks(user->target, path);
 }
 
-static tn_status refuse(const char *name, const tn_asked *asked)
+static tn_status refuse(const char *name, const tn_user_args *user)
 {
     char path[320];
     const bool alone =
-        asked && asked->add && piece_asks(name, strlen(name), NULL); /* no other path is taken for one by itself */
+        user && user->add && piece_asks(name, strlen(name), NULL); /* no other path is taken for one by itself */
     tn_text_quote(name, path, sizeof path);
     return tn_error(TN_USAGE,
                     "it names the shared object %s, and Tenon does not run code that a file asks for: add %s%s to %s "
                     "if you trust it",
-                    path, alone ? asked->add : "model=", path, asked && asked->to ? asked->to : "the command");
+                    path, alone ? user->add : "model=", path, user && user->to ? user->to : "the command");
 }
 
-tn_status tn_model_load(const char *name, const tn_asked *asked, const tn_model **out)
+tn_status tn_model_load(const char *name, const tn_user_args *user, const tn_model **out)
 {
     if (is_object(name, strlen(name))) {
         char path[4096];
-        if (!was_asked(asked, name)) return refuse(name, asked);
+        if (!named_by_user(user, name)) return refuse(name, user);
         if (snprintf(path, sizeof path, "%s%s", strchr(name, '/') ? "" : "./", name) >= (int)sizeof path)
             return tn_error(TN_USAGE, "the path of the model is too long");
         return load_object(path, out);

@@ -25,26 +25,26 @@ static void named_output(tn_graph *g, const char *kind, int i, tn_ref x)
     tn_output(g, name, x);
 }
 
-/* The carry comes back as it went in. */
+/* The state comes back as it went in. */
 static void check_next(tn_graph *g, const tn_body_spec *s, const tn_ref *next)
 {
     char a[128], b[128];
-    for (int i = 0; i < s->n_carry && g->status == TN_OK; i++) {
+    for (int i = 0; i < s->n_state && g->status == TN_OK; i++) {
         const tn_gtensor *t = &g->tensor[next[i].id];
-        if (next[i].id && t->dtype == s->carry[i].dtype && tn_dims_equal(t->dims, s->carry[i].dims)) continue;
-        tn_graph_fail(g, "body", i, TN_USAGE, "carry %d goes in as %s %s and comes out as %s %s", i,
-                      tn_dtype_name(s->carry[i].dtype), tn_dims_text(s->carry[i].dims, a, sizeof a),
+        if (next[i].id && t->dtype == s->state[i].dtype && tn_dims_equal(t->dims, s->state[i].dims)) continue;
+        tn_graph_fail(g, "body", i, TN_USAGE, "state %d goes in as %s %s and comes out as %s %s", i,
+                      tn_dtype_name(s->state[i].dtype), tn_dims_text(s->state[i].dims, a, sizeof a),
                       tn_dtype_name(t->dtype), next[i].id ? tn_dims_text(t->dims, b, sizeof b) : "nothing");
     }
 }
 
-/* Row-wise ops carry a live extent from their first input on: what loses it would compute with rows nobody wrote. */
-static void check_live(tn_graph *g, const tn_body_spec *s, const tn_ref *carry, const tn_ref *next)
+/* Row-wise ops state a live extent from their first input on: what loses it would compute with rows nobody wrote. */
+static void check_live(tn_graph *g, const tn_body_spec *s, const tn_ref *state, const tn_ref *next)
 {
-    for (int i = 0; s->live && i < s->n_carry && g->status == TN_OK; i++)
-        if (g->tensor[next[i].id].live != g->tensor[carry[i].id].live)
+    for (int i = 0; s->live && i < s->n_state && g->status == TN_OK; i++)
+        if (g->tensor[next[i].id].live != g->tensor[state[i].id].live)
             tn_graph_fail(g, "body", i, TN_USAGE,
-                          "carry %d comes out without its live extent: put what has samples first "
+                          "state %d comes out without its live extent: put what has samples first "
                           "in sums and products, mark every constant that has them, or mark none",
                           i);
 }
@@ -82,12 +82,12 @@ static int add_seeds(tn_graph *g, const char *kind, const tn_ref *y, int n, tn_s
     return at;
 }
 
-/* Constants that never change may be packed once; those with samples are cut to the rows alive, as the carries are. */
-static void mark_inputs(tn_graph *g, const tn_body_spec *s, const tn_ref *carry, const tn_ref *consts)
+/* Constants that never change may be packed once; those with samples are cut to the rows alive, as the states are. */
+static void mark_inputs(tn_graph *g, const tn_body_spec *s, const tn_ref *state, const tn_ref *consts)
 {
     const tn_ref live = s->live ? tn_input(g, "live", tn_shape(1), TN_I32) : TN_NONE;
     if (g->status != TN_OK) return;
-    for (int i = 0; s->live && i < s->n_carry; i++) g->tensor[carry[i].id].live = live.id;
+    for (int i = 0; s->live && i < s->n_state; i++) g->tensor[state[i].id].live = live.id;
     for (int i = 0; i < s->n_consts; i++) {
         if (!consts[i].id) continue;
         const bool moves = s->live && (s->live_consts >> i & 1);
@@ -98,40 +98,39 @@ static void mark_inputs(tn_graph *g, const tn_body_spec *s, const tn_ref *carry,
 
 tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
 {
-    tn_ref carry[TN_BODY_MAX], xs[TN_BODY_MAX], consts[TN_BODY_MAX];
+    tn_ref state[TN_BODY_MAX], xs[TN_BODY_MAX], consts[TN_BODY_MAX];
     tn_ref next[TN_BODY_MAX] = { { 0 } }, ys[TN_BODY_MAX] = { { 0 } };
     tn_seed seeds[2 * TN_BODY_MAX];
     tn_graph *g;
     int n_seeds = 0;
-    if (s->n_carry > TN_BODY_MAX || s->n_xs > TN_BODY_MAX || s->n_consts > TN_BODY_MAX || s->n_ys > TN_BODY_MAX)
-        return tn_error(TN_USAGE, "a body takes at most %d carries, sequences, constants and outputs each",
-                        TN_BODY_MAX);
+    if (s->n_state > TN_BODY_MAX || s->n_xs > TN_BODY_MAX || s->n_consts > TN_BODY_MAX || s->n_ys > TN_BODY_MAX)
+        return tn_error(TN_USAGE, "a body takes at most %d states, sequences, constants and outputs each", TN_BODY_MAX);
     TN_RETURN_IF(tn_graph_new(&s->options, &g));
-    for (int i = 0; i < s->n_carry; i++) carry[i] = named_input(g, "carry", i, &s->carry[i]);
+    for (int i = 0; i < s->n_state; i++) state[i] = named_input(g, "state", i, &s->state[i]);
     for (int i = 0; i < s->n_xs; i++) xs[i] = named_input(g, "x", i, &s->xs[i]);
     for (int i = 0; i < s->n_consts; i++)
         consts[i] = s->consts[i].absent ? TN_NONE : named_input(g, "const", i, &s->consts[i]);
-    mark_inputs(g, s, carry, consts);
-    if (entry != TN_BODY_FORWARD) want(g, carry, s->carry, s->n_carry, false);
+    mark_inputs(g, s, state, consts);
+    if (entry != TN_BODY_FORWARD) want(g, state, s->state, s->n_state, false);
     if (entry == TN_BODY_VJP_ALL) {
         want(g, xs, s->xs, s->n_xs, false);
         want(g, consts, s->consts, s->n_consts, true);
     }
-    tn_body_io io = { .carry = carry, .xs = xs, .consts = consts, .next = next, .ys = ys };
+    tn_body_io io = { .state = state, .xs = xs, .consts = consts, .next = next, .ys = ys };
     if (g->status == TN_OK) s->body.build(g, &io, s->body.user);
-    for (int i = 0; i < s->n_carry; i++) (void)tn_graph_knows(g, "body", 0, next[i]);
+    for (int i = 0; i < s->n_state; i++) (void)tn_graph_knows(g, "body", 0, next[i]);
     for (int i = 0; i < s->n_ys; i++) (void)tn_graph_knows(g, "body", 0, ys[i]);
     check_outside(g);
     check_next(g, s, next);
-    check_live(g, s, carry, next);
+    check_live(g, s, state, next);
     if (entry == TN_BODY_FORWARD) {
-        for (int i = 0; i < s->n_carry; i++) named_output(g, "next", i, next[i]);
+        for (int i = 0; i < s->n_state; i++) named_output(g, "next", i, next[i]);
         for (int i = 0; i < s->n_ys; i++) {
             named_output(g, "y", i, ys[i]);
             s->ys[i] = (tn_type){ .dtype = tn_ref_dtype(g, ys[i]), .dims = tn_ref_dims(g, ys[i]) };
         }
     } else {
-        n_seeds = add_seeds(g, "dnext", next, s->n_carry, seeds, 0);
+        n_seeds = add_seeds(g, "dnext", next, s->n_state, seeds, 0);
         n_seeds = add_seeds(g, "dy", ys, s->n_ys, seeds, n_seeds);
     }
     const tn_compile_options o = {

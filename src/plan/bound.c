@@ -23,7 +23,7 @@ struct tn_context {
     uint64_t generation;         /* grows when the arena moves: bound plans then resolve their pointers again */
 };
 
-/* A whole run, one without its prologue, each with a chain's tick behind it, and many of the last. */
+/* A whole run, one without its prologue, each with a chain's update behind it, and many of the last. */
 enum { WHOLE, AGAIN, CHAINED, CHAINED_AGAIN, CHAINED_MANY, RECORDINGS };
 enum { MANY = 8 };
 
@@ -44,8 +44,8 @@ struct tn_bound {
     unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
     bool chained;         /* runs follow one another (tn_bound_chain) */
     tn_chain chain;
-    tn_tick tick; /* of the chain, as its tensors lie now */
-    bool ticks;   /* it is known: a run of this chain has looked for it */
+    tn_chain_update update; /* of the chain, as its tensors lie now */
+    bool update_known;      /* it is known: a run of this chain has looked for it */
     void *recording[RECORDINGS];
     bool queued[RECORDINGS]; /* ran once, kernel by kernel */
     bool replays;            /* the device can, and opt.replay is on */
@@ -240,7 +240,7 @@ static tn_status refresh(tn_bound *b)
     forget_recordings(b, WHOLE);
     tn_frame_init(b->plan, b->frame, c->arena, b->externs, cpu ? c->queue : NULL, cpu ? NULL : c->queue);
     b->generation = c->generation;
-    b->ticks = false;
+    b->update_known = false;
     return TN_OK;
 }
 
@@ -259,27 +259,27 @@ static tn_status find_input(const tn_bound *b, const char *name, int32_t **at, i
 }
 
 /* Where the chain's tensors lie; recordings of other places are dropped. */
-static tn_status find_tick(tn_bound *b)
+static tn_status find_update(tn_bound *b)
 {
-    tn_tick t;
+    tn_chain_update t;
     memset(&t, 0, sizeof t); /* its gaps are compared, too */
     t.log = b->chain.log;
     t.step = b->chain.step;
     TN_RETURN_IF(find_input(b, b->chain.input, &t.to, &t.n));
-    for (int i = 0; i < TN_TICK_COUNTERS && b->chain.counter[i]; i++)
+    for (int i = 0; i < TN_CHAIN_COUNTERS && b->chain.counter[i]; i++)
         TN_RETURN_IF(find_input(b, b->chain.counter[i], &t.counter[i].at, &t.counter[i].n));
     t.from = tn_frame_output(b->plan, b->frame, b->chain.output);
     if (!t.to || !t.from) return tn_error(TN_INTERNAL, "the plan has no %s", t.to ? b->chain.output : b->chain.input);
-    b->ticks = true;
-    if (memcmp(&t, &b->tick, sizeof t) == 0) return TN_OK;
+    b->update_known = true;
+    if (memcmp(&t, &b->update, sizeof t) == 0) return TN_OK;
     forget_recordings(b, CHAINED);
-    b->tick = t;
+    b->update = t;
     return TN_OK;
 }
 
-static tn_status tick(const tn_bound *b)
+static tn_status update(const tn_bound *b)
 {
-    return b->chained ? b->context->backend->tick(b->context->queue, &b->tick) : TN_OK;
+    return b->chained ? b->context->backend->chain_update(b->context->queue, &b->update) : TN_OK;
 }
 
 static tn_status run_timed(tn_bound *b, bool again)
@@ -323,7 +323,7 @@ static tn_status run_marked(tn_bound *b, bool again)
 static tn_status queue_all(tn_bound *b, bool again)
 {
     TN_RETURN_IF(again ? tn_frame_run_again(b->plan, b->frame) : tn_frame_run(b->plan, b->frame));
-    return tick(b);
+    return update(b);
 }
 
 static tn_status queue_many(tn_bound *b)
@@ -371,12 +371,12 @@ static tn_status run(tn_bound *b, bool again)
     b->context->last = NULL;
     TN_RETURN_IF(upload_own(b));
     if (b->taken) TN_RETURN_IF(backend->copy(b->context->queue, b->taken_to, b->taken, b->taken_bytes));
-    if (b->chained && !b->ticks) TN_RETURN_IF(find_tick(b));
+    if (b->chained && !b->update_known) TN_RETURN_IF(find_update(b));
     if (b->finding) {
         TN_RETURN_IF(tn__run_checked(b->plan, b->frame, b->externs, backend, b->context->queue, b->finding));
     } else if (b->timers) {
         TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
-        TN_RETURN_IF(tick(b));
+        TN_RETURN_IF(update(b));
     } else
         TN_RETURN_IF(b->replays ? run_recorded(b, (again ? AGAIN : WHOLE) + (b->chained ? CHAINED : WHOLE))
                                 : queue_all(b, again));
@@ -395,7 +395,7 @@ const tn_plan *tn_bound_plan(const tn_bound *b) { return b->plan; }
 tn_status tn_bound_chain(tn_bound *b, const tn_chain *c)
 {
     b->chained = c;
-    b->uploaded = b->ticks = false;
+    b->uploaded = b->update_known = false;
     if (!c) return TN_OK;
     b->chain = *c;
     return b->context->backend->zero(b->context->queue, c->log, sizeof *c->log);
@@ -404,8 +404,8 @@ tn_status tn_bound_chain(tn_bound *b, const tn_chain *c)
 tn_status tn_run_chain(tn_bound *b, int64_t n)
 {
     while (n > 0) {
-        const bool warm =
-            b->ticks && b->queued[CHAINED_AGAIN] && b->context->last == b && b->generation == b->context->generation;
+        const bool warm = b->update_known && b->queued[CHAINED_AGAIN] && b->context->last == b &&
+                          b->generation == b->context->generation;
         const bool many = n >= MANY && warm && b->replays && !b->timers;
         TN_RETURN_IF(many ? run_recorded(b, CHAINED_MANY) : tn_run_again(b));
         n -= many ? MANY : 1;

@@ -108,7 +108,7 @@ tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memor
 typedef struct tn_chain {
     const char *input, *output;
     /* inputs of integers that go on by step; those that the plan has not are left out */
-    const char *counter[TN_TICK_COUNTERS];
+    const char *counter[TN_CHAIN_COUNTERS];
     int32_t step;
     int32_t *log; /* (1 + runs n): device memory; how many runs there were, then the output (n) of each */
 } tn_chain;

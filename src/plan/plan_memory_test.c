@@ -11,7 +11,7 @@
 static void decay_body(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->next[0] = tn_tanh(g, tn_add(g, tn_mul(g, io->carry[0], io->consts[0]), io->xs[0]));
+    io->next[0] = tn_tanh(g, tn_add(g, tn_mul(g, io->state[0], io->consts[0]), io->xs[0]));
     io->ys[0] = tn_square(g, io->next[0]);
 }
 
@@ -40,7 +40,7 @@ static tn_ref build(tn_graph *g)
     x = tn_custom_gradient(g, x, &x, 1, double_it, NULL);
     const tn_ref sequence = tn_transpose(g, x, 1, 0, 2), decay = tn_param(g, "decay", tn_shape(D), tn_constant(0.5f));
     tn_ref ys, last;
-    tn_loop(g, ((tn_body){ decay_body, NULL }), .carry = &seen, .n_carry = 1, .xs = &sequence, .n_xs = 1,
+    tn_loop(g, ((tn_body){ decay_body, NULL }), .state = &seen, .n_state = 1, .xs = &sequence, .n_xs = 1,
             .consts = &decay, .n_consts = 1, .n_ys = 1, .steps = T, .final = &last, .ys = &ys);
     tn_assign(g, seen, last);
     tn_output(g, "last", last);

@@ -62,7 +62,7 @@ static void close_side(side *s)
 
 static tn_status step(side *s, int64_t i, double *ms)
 {
-    tn_applied a;
+    tn_update_result a;
     const int batches = (int)tn_settings_int(s->settings, "train.accumulate");
     const double t = tn_clock_s();
     for (int k = 0; k < batches; k++) TN_RETURN_IF(tn_trainer_grad(s->trainer, i * batches + k, &s->loss));

@@ -57,7 +57,7 @@ static tn_status one_step(bench *b, double *seconds)
 {
     int64_t count;
     float loss;
-    tn_applied applied;
+    tn_update_result applied;
     const double start = tn_clock_s();
     TN_RETURN_IF(tn_source_next(&b->source, 0, b->at.trainer, &count));
     TN_RETURN_IF(tn_trainer_grad(b->at.trainer, 0, &loss));

@@ -62,7 +62,7 @@ static tn_status check_graph(tn_decoder *d, const tn_graph *g)
     if (!has_cache(g))
         return tn_error(
             TN_USAGE,
-            "model %s keeps no state from token to token, so it cannot be sampled from: where tn_batch.carry is set, "
+            "model %s keeps no state from token to token, so it cannot be sampled from: where tn_batch.cached is set, "
             "read the state with tn_cache and store it with tn_assign, as the model of `tenon new model` does",
             d->o.model->name);
     if (!logits)
@@ -166,7 +166,7 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     d->chooses = o->greedy && (device == TN_CPU || d->ahead);
     TN_TRY(tn_context_new(device, d->setup.options.threads, &d->context));
     TN_TRY(make_piece(d, LAST));
-    d->attends = tn_bound_data(d->piece[LAST].bound, "carry.keys") != NULL;
+    d->attends = tn_bound_data(d->piece[LAST].bound, "cache.keys") != NULL;
     const int64_t context = tn_settings_int(o->settings, "train.context");
     while (d->longest < LAST && (lengths[d->longest] > context || lengths[d->longest] * o->batch > MOST_AT_ONCE))
         d->longest++;
@@ -330,7 +330,7 @@ static tn_status queue_ahead(tn_decoder *d, int64_t n)
     piece *p = &d->piece[LAST];
     const tn_chain chain = { .input = "tokens",
                              .output = "next",
-                             .counter = { "carry.position", "carry.keys", "carry.positions" },
+                             .counter = { "cache.position", "cache.keys", "cache.positions" },
                              .step = !d->stays,
                              .log = d->history };
     tn_decode_cache_position(p->bound, &p->batch, d->position);

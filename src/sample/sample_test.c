@@ -144,7 +144,7 @@ static void pieces_equal_tokens(void **state)
 static tn_status build_without_state(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     tn_batch plain = *b;
-    plain.carry = false;
+    plain.cached = false;
     for (size_t i = 0; i < plain.n_inputs; i++)
         if (strcmp(plain.input[i].name, "tokens") != 0) plain.input[i].ref = TN_NONE;
     tn_settings *own = NULL;

@@ -82,7 +82,7 @@ static void fill_outside(const tn_gtensor *t, const tn_store *store, void *to)
     if (t->role == TN_ROLE_INPUT) {
         assert_int_equal(n, 1);
         *(int32_t *)to = strcmp(t->name, "tokens") == 0       ? TOKEN
-                         : strcmp(t->name, "carry.keys") == 0 ? POSITION + 1
+                         : strcmp(t->name, "cache.keys") == 0 ? POSITION + 1
                                                               : POSITION;
         return;
     }

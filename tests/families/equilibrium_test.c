@@ -11,11 +11,11 @@ enum { B = 3, X = 4, H = 6, M = 5, N_U = H * X, N_W = M * H, N_B = M, N_ALL = N_
 static const double SCALE = 0.6;
 static const char *const names[] = { "U", "W", "b" };
 
-/* carry h (B,H); constants a (B,H), W (M,H), b (M) */
+/* state h (B,H); constants a (B,H), W (M,H), b (M) */
 static void energy_step(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    const tn_ref t = tn_linear(g, io->carry[0], io->consts[1], .bias = io->consts[2], .act = TN_ACT_TANH);
+    const tn_ref t = tn_linear(g, io->state[0], io->consts[1], .bias = io->consts[2], .act = TN_ACT_TANH);
     io->next[0] = tn_add(g, io->consts[0], tn_matmul(g, t, io->consts[1], .scale = (float)SCALE));
 }
 
@@ -23,7 +23,7 @@ static void energy_step(tn_graph *g, tn_body_io *io, void *user)
 static void cost_of(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->ys[0] = tn_scale(g, tn_sum_all(g, tn_square(g, tn_sub(g, io->carry[0], io->consts[0]))), 0.5f);
+    io->ys[0] = tn_scale(g, tn_sum_all(g, tn_square(g, tn_sub(g, io->state[0], io->consts[0]))), 0.5f);
 }
 
 static const tn_body body = { energy_step, NULL }, cost = { cost_of, NULL };
@@ -37,12 +37,12 @@ static tn_bound *add_plan(tn_world *w, tn_loop_grad grad, bool centred, int64_t 
     const tn_ref h0 = tn_fill(g, tn_shape(B, H), TN_F32, 0.f), y = tn_input(g, "y", tn_shape(B, H), TN_F32);
     tn_ref taken;
     const tn_ref h =
-        tn_loop(g, body, .carry = &h0, .n_carry = 1, .consts = consts, .n_consts = 3, .steps = steps, .grad = grad,
+        tn_loop(g, body, .state = &h0, .n_state = 1, .consts = consts, .n_consts = 3, .steps = steps, .grad = grad,
                 .rtol = tn_scalar(g, "rtol", 1e-6f), .cost = &cost, .cost_consts = &y, .n_cost_consts = 1,
                 .beta = tn_scalar(g, "beta", 0.1f), .centred = centred, .iterations = &taken);
-    const tn_ref as_carry[] = { h }, as_const[] = { y };
+    const tn_ref as_state[] = { h }, as_const[] = { y };
     tn_ref loss;
-    cost_of(g, &(tn_body_io){ .carry = as_carry, .consts = as_const, .ys = &loss }, NULL);
+    cost_of(g, &(tn_body_io){ .state = as_state, .consts = as_const, .ys = &loss }, NULL);
     tn_output(g, "loss", loss);
     tn_output(g, "taken", taken);
     return tn_world_add(w, g, &(tn_compile_options){ .loss = loss });

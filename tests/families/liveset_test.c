@@ -12,11 +12,11 @@
 enum { N = 24, START = 19, D = 3, E = D - 1, STEPS = 12 };
 static const float EXIT = 1.1f;
 
-/* carries: flows (N,D), names (N) i32, count (1) i32, surface (N,E); constants: w (D,D), b (D); y: the count */
+/* states: flows (N,D), names (N) i32, count (1) i32, surface (N,E); constants: w (D,D), b (D); y: the count */
 static void move(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    const tn_ref flows = tn_live(g, io->carry[0], io->carry[2]), names = io->carry[1];
+    const tn_ref flows = tn_live(g, io->state[0], io->state[2]), names = io->state[1];
     const tn_ref push = tn_linear(g, flows, io->consts[0], .bias = io->consts[1], .act = TN_ACT_TANH);
     const tn_ref moved = tn_add(g, flows, tn_scale(g, push, 0.4f)), height = tn_slice(g, moved, 1, 0, 1);
     tn_ref stay, leave, staying, leaving;
@@ -28,7 +28,7 @@ static void move(tn_graph *g, tn_body_io *io, void *user)
     io->next[0] = tn_gather_rows(g, moved, stay);
     io->next[1] = tn_gather_rows(g, names, stay);
     io->next[2] = staying;
-    io->next[3] = tn_add(g, io->carry[3], tn_scatter_rows(g, energy, tn_gather_rows(g, names, leave), N));
+    io->next[3] = tn_add(g, io->state[3], tn_scatter_rows(g, energy, tn_gather_rows(g, names, leave), N));
     io->ys[0] = staying;
 }
 
@@ -41,7 +41,7 @@ static tn_bound *add_plan(tn_world *w)
     const tn_ref consts[] = { tn_want_gradient(g, tn_input(g, "w", tn_shape(D, D), TN_F32)),
                               tn_want_gradient(g, tn_input(g, "b", tn_shape(D), TN_F32)) };
     tn_ref final[4], counts;
-    tn_loop(g, ((tn_body){ move, NULL }), .carry = carry, .n_carry = 4, .consts = consts, .n_consts = 2, .n_ys = 1,
+    tn_loop(g, ((tn_body){ move, NULL }), .state = carry, .n_state = 4, .consts = consts, .n_consts = 2, .n_ys = 1,
             .steps = STEPS, .final = final, .ys = &counts);
     const tn_ref loss = tn_sum_all(g, tn_square(g, tn_sub(g, final[3], tn_input(g, "target", tn_shape(N, E), TN_F32))));
     tn_output(g, "loss", loss);

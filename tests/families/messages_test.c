@@ -65,7 +65,7 @@ static void train(rig *r, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         int64_t count;
         float loss;
-        tn_applied done;
+        tn_update_result done;
         assert_ok(tn_source_next(&r->source, i, r->trainer, &count));
         assert_ok(tn_trainer_grad(r->trainer, i, &loss));
         assert_ok(tn_trainer_apply(r->trainer, i, 1, loss, &done));

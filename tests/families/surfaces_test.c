@@ -98,7 +98,7 @@ static void follows(void **state)
 {
     const int accumulate = *state ? 2 : 1;
     tn_session s;
-    tn_applied a;
+    tn_update_result a;
     int64_t count;
     float loss;
     open_session(&s, accumulate == 2 ? WORDS("train.accumulate=2", "noise_last=0.05") : WORDS("noise_last=0.05"));
@@ -148,7 +148,7 @@ static void allocates_nothing(void **state)
     tn_session s;
     tn_evaluator *v;
     tn_evaluation e;
-    tn_applied a;
+    tn_update_result a;
     int64_t count;
     float loss;
     open_session(&s, WORDS(NULL));

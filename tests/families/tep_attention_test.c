@@ -31,7 +31,7 @@ static void literal(tn_graph *g, tn_body_io *io, void *user)
 {
     const variation *v = user;
     const tn_ref *c = io->consts, e = c[0];
-    const tn_ref inner = tn_layernorm(g, io->carry[0], c[5], c[6]);
+    const tn_ref inner = tn_layernorm(g, io->state[0], c[5], c[6]);
     tn_ref part[3];
     for (int i = 0; i < 3; i++) {
         const tn_ref x = i ? e : v->faithful ? inner : tn_add(g, inner, e);
@@ -48,7 +48,7 @@ static void literal(tn_graph *g, tn_body_io *io, void *user)
     }
     const tn_ref y =
         tn_reshape(g, tn_copy(g, tn_transpose(g, tn_matmul(g, weight, part[2]), 0, 2, 1, 3)), tn_shape(B, v->S, D));
-    const tn_ref u = tn_add(g, io->carry[0], tn_linear(g, y, c[3], .bias = c[4]));
+    const tn_ref u = tn_add(g, io->state[0], tn_linear(g, y, c[3], .bias = c[4]));
     const tn_ref z = tn_gelu_erf(g, tn_linear(g, tn_layernorm(g, u, c[7], c[8]), c[9], .bias = c[10]));
     io->next[0] = tn_layernorm(g, tn_add(g, u, tn_linear(g, z, c[11], .bias = c[12])), c[13], c[14]);
 }
@@ -87,7 +87,7 @@ static tn_bound *add_twin(tn_world *w, const variation *v)
     const tn_ref h0 = tn_fill(g, tn_shape(B, v->S, D), TN_F32, 0.f);
     const tn_ref rtol = tn_scalar(g, "rtol", 1e-6f), tol = tn_scalar(g, "tol", 1e-5f);
     const tn_ref h =
-        tn_loop(g, ((tn_body){ literal, (void *)(uintptr_t)v }), .carry = &h0, .n_carry = 1, .consts = consts,
+        tn_loop(g, ((tn_body){ literal, (void *)(uintptr_t)v }), .state = &h0, .n_state = 1, .consts = consts,
                 .n_consts = 15, .steps = 20, .grad = v->faithful ? TN_LOOP_BPTT : TN_LOOP_IMPLICIT,
                 .rtol = v->faithful ? TN_NONE : rtol, .tol = v->faithful ? tol : TN_NONE,
                 .damping = tn_scalar(g, "damping", 0.9f));

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     void (*total)(long[3]);
     long n[3];
     float loss;
-    tn_applied a;
+    tn_update_result a;
     tn_settings *st;
     tn_trainer_options o = { .batch = 2, .length = 48, .threads = 2 };
     tn_trainer *t;

@@ -132,7 +132,7 @@ static tn_status run_step(void *ctx)
 {
     stepper *w = ctx;
     float loss;
-    tn_applied a;
+    tn_update_result a;
     TN_RETURN_IF(tn_trainer_grad(w->trainer, w->step, &loss));
     TN_RETURN_IF(tn_trainer_apply(w->trainer, w->step++, 1, loss, &a));
     return TN_OK;

@@ -29,12 +29,12 @@ static tn_status cpu_copy_out(void *queue, void *host, const void *device, size_
     return TN_OK;
 }
 
-static tn_status cpu_tick(void *queue, const tn_tick *t)
+static tn_status cpu_chain_update(void *queue, const tn_chain_update *t)
 {
     int32_t *log = t->log + 1 + t->log[0] * t->n;
     (void)queue;
     for (int64_t i = 0; i < t->n; i++) t->to[i] = log[i] = t->from[i];
-    for (int k = 0; k < TN_TICK_COUNTERS; k++)
+    for (int k = 0; k < TN_CHAIN_COUNTERS; k++)
         for (int64_t i = 0; t->counter[k].at && i < t->counter[k].n; i++) t->counter[k].at[i] += t->step;
     t->log[0]++;
     return TN_OK;
@@ -91,7 +91,7 @@ const tn_backend tn_backend_cpu = {
     .download = cpu_copy_out,
     .zero = cpu_zero,
     .copy = cpu_copy_in,
-    .tick = cpu_tick,
+    .chain_update = cpu_chain_update,
     .wait = cpu_wait,
     .reply_new = cpu_reply_new,
     .reply_free = tn_free,

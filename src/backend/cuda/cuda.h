@@ -65,7 +65,7 @@ tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int 
         if (e_ != cudaSuccess) return tn_cuda_failed(e_, #call, __FILE__, __LINE__);                                   \
     } while (0)
 
-tn_status tn_cuda_tick(void *queue, const tn_tick *t);
+tn_status tn_cuda_chain_update(void *queue, const tn_chain_update *t);
 
 /* trace.c: what the device did and when, from CUPTI's activity records. The library is looked for when a trace is asked for. */
 /* TN_USAGE: no CUPTI, with the remedy. */

@@ -47,10 +47,10 @@ static tn_status open_side(decode_bench *b, const char *word)
     tn_graph_setup setup = { 0 };
     const size_t i = b->n;
     tn_decode_side *x = &b->side[i];
-    TN_RETURN_IF(tn_target_read(&b->arena, &b->c->asked, word, b->c->args.overrides, b->c->args.overrides_n, &t));
+    TN_RETURN_IF(tn_target_read(&b->arena, &b->c->user, word, b->c->args.overrides, b->c->args.overrides_n, &t));
     b->name[i] = word;
     b->n++;
-    TN_RETURN_IF(tn_settings_resolve_asked(&b->c->asked, t.target, t.overrides, t.n, &b->settings[i], &x->model));
+    TN_RETURN_IF(tn_settings_resolve_user(&b->c->user, t.target, t.overrides, t.n, &b->settings[i], &x->model));
     TN_RETURN_IF(tn_task_defaults(x->model, b->settings[i]));
     if (!tn_model_reads_sequences(x->model))
         return tn_error(TN_USAGE, "%s is trained on samples, and decode needs a model of tokens: remove it",

@@ -55,7 +55,7 @@ static tn_status open_runner(tn_cli *c, const char *target, runner *r)
     list[n++] = length;
     list[n++] = batch;
     TN_RETURN_IF(
-        tn_session_open_with(&(tn_session_options){ .asked = &c->asked, .target = target, .overrides = list, .n = n },
+        tn_session_open_with(&(tn_session_options){ .user = &c->user, .target = target, .overrides = list, .n = n },
                              &r->session));
     if (!tn_model_reads_sequences(r->session.model))
         return tn_error(TN_USAGE, "--lengths needs a model of sequences, and %s is trained on samples: remove it",
@@ -68,7 +68,7 @@ static tn_status open_runner(tn_cli *c, const char *target, runner *r)
 static tn_status step(runner *r, int i)
 {
     float loss;
-    tn_applied a;
+    tn_update_result a;
     const double wall = tn_clock_s(), cpu = tn_clock_cpu_s();
     TN_RETURN_IF(tn_trainer_grad(r->session.trainer, i, &loss));
     TN_RETURN_IF(tn_trainer_apply(r->session.trainer, i, 1, loss, &a));

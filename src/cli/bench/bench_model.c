@@ -28,8 +28,8 @@ static tn_status open_session(tn_cli *c, const char *target, int threads, const 
     for (size_t i = 0; i < c->args.overrides_n; i++) list[n++] = c->args.overrides[i];
     snprintf(text, sizeof text, "threads=%d", threads);
     if (threads) list[n++] = text;
-    return tn_session_open_with(
-        &(tn_session_options){ .asked = &c->asked, .target = target, .overrides = list, .n = n }, s);
+    return tn_session_open_with(&(tn_session_options){ .user = &c->user, .target = target, .overrides = list, .n = n },
+                                s);
 }
 
 /* A spread of tokens: all the same would be too kind to caches and to the embedding's gradient. */
@@ -150,7 +150,7 @@ static tn_status time_steps(tn_session *s, double seconds, double *times, size_t
     tn_trainer *t = s->trainer;
     const double start = tn_clock_s();
     double last = start;
-    tn_stepped x;
+    tn_step_result x;
     *runs = 0;
     for (int64_t queued = 0; *runs < MOST_STEPS && (*runs < 4 || tn_clock_s() - start < seconds); queued++) {
         TN_RETURN_IF(queue_step(s, queued));
@@ -168,7 +168,7 @@ static tn_status time_steps(tn_session *s, double seconds, double *times, size_t
 
 static tn_status traced_steps(tn_session *s, double *wall_s)
 {
-    tn_stepped x;
+    tn_step_result x;
     const double start = tn_clock_s();
     for (int64_t i = 0; i < TRACED_STEPS; i++) {
         TN_RETURN_IF(queue_step(s, i));

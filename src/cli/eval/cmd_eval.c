@@ -227,7 +227,7 @@ tn_status tn_cmd_eval(tn_cli *c)
 {
     tn_status st = TN_OK;
     tn_session s = { 0 };
-    tn_session_options o = { .asked = &c->asked, .needs_data = true, .evaluates = true };
+    tn_session_options o = { .user = &c->user, .needs_data = true, .evaluates = true };
     char run[TN_PATH_BYTES];
     tn_arena arena = { 0 };
     tn_eval e;

@@ -81,7 +81,7 @@ static void find_octaves(seen *s)
 static double beside(const seen *s, const char *name)
 {
     char wanted[96];
-    snprintf(wanted, sizeof wanted, "%.*s.%s", (int)(strrchr(name, '.') - name), name, s->view->beside);
+    snprintf(wanted, sizeof wanted, "%.*s.%s", (int)(strrchr(name, '.') - name), name, s->view->extra);
     for (size_t i = 0; i < s->n_said; i++)
         if (strcmp(s->said[i].name, wanted) == 0) return s->said[i].value;
     return NAN;
@@ -99,7 +99,7 @@ static void print_places(const tn_eval *e, const seen *s)
     fprintf(f, "%-18s %7s", "", v->of);
     if (v->twin) fprintf(f, " %32s", twin);
     fprintf(f, " %32s", own);
-    if (v->beside) fprintf(f, " %10s", v->beside_label);
+    if (v->extra) fprintf(f, " %10s", v->extra_label);
     fputc('\n', f);
     for (size_t i = 0; i < s->histograms.n; i++) {
         const tn_histogram *x = &s->histograms.row[i];
@@ -109,7 +109,7 @@ static void print_places(const tn_eval *e, const seen *s)
         fprintf(f, "%-18.*s %7lld", (int)(dot - x->name), x->name, (long long)x->n);
         if (v->twin) fprintf(f, " %12.5f%10.5f%10.5f", v->twin_of(x->min), v->twin_of(middle), v->twin_of(x->max));
         fprintf(f, " %12.1f%10.1f%10.1f", x->min, middle, x->max);
-        if (v->beside) fprintf(f, " %10.4f", beside(s, x->name));
+        if (v->extra) fprintf(f, " %10.4f", beside(s, x->name));
         fputc('\n', f);
     }
 }
@@ -162,7 +162,7 @@ static tn_status emit(const tn_eval *e, const seen *s)
             json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:s}", "name", "spectrum", "of", x->name, v->of, (json_int_t)x->n,
                       "min", tn_number_or_null(x->min), "median", tn_number_or_null(tn_histogram_quantile(x, 0.5)),
                       "max", tn_number_or_null(x->max), "unit", v->unit);
-        if (v->beside) (void)json_object_set_new(line, v->beside, tn_number_or_null(beside(s, x->name)));
+        if (v->extra) (void)json_object_set_new(line, v->extra, tn_number_or_null(beside(s, x->name)));
         TN_RETURN_IF(tn_cli_emit(e->c, line));
     }
     for (int o = s->first; o < s->end; o++)
@@ -179,7 +179,7 @@ static void head_of_table(FILE *f, const tn_view_row *v)
 {
     fprintf(f, "run,layer,%s,%s_from,%s_to", v->of, v->name, v->name);
     if (v->twin) fprintf(f, ",%s_from,%s_to", v->twin_key, v->twin_key);
-    fprintf(f, ",count%s%s\n", v->beside ? "," : "", v->beside ? v->beside : "");
+    fprintf(f, ",count%s%s\n", v->extra ? "," : "", v->extra ? v->extra : "");
 }
 
 static tn_status table(const tn_eval *e, const seen *s)
@@ -197,7 +197,7 @@ static tn_status table(const tn_eval *e, const seen *s)
             for (int to = 0; to < 2; to++) tn_table_number(f, "%g", exp2(o + to));
             for (int to = 0; v->twin && to < 2; to++) tn_table_number(f, "%.6f", v->twin_of(exp2(o + to)));
             fprintf(f, ",%lld", (long long)tn_histogram_octave(x, o));
-            if (v->beside) tn_table_number(f, "%.6g", beside(s, x->name));
+            if (v->extra) tn_table_number(f, "%.6g", beside(s, x->name));
             fputc('\n', f);
         }
     }

@@ -60,7 +60,7 @@ void tn_campaign_crew(const tn_study_plan *p, tn_device device, int workers, int
 
 tn_status tn_lab_objects(tn_cli *c, size_t first)
 {
-    c->asked.add = ""; /* model=PATH would be every side's: a path alone only lets the study have it */
+    c->user.add = ""; /* model=PATH would be every side's: a path alone only lets the study have it */
     for (size_t i = first; i < c->args.positional_n; i++)
         if (!tn_word_asks(c->args.positional[i])) return tn_args_expect(&c->args, 0, i);
     return TN_OK;
@@ -84,9 +84,9 @@ int tn_campaign_cores(void)
 /* What a worker is called with; shared objects that were asked for here are asked for there, since its study comes from the database. */
 static tn_status worker_words(const tn_campaign *k, tn_arena *arena, const char ***out)
 {
-    const tn_asked none = { 0 }, *asked = k->plan->asked ? k->plan->asked : &none;
+    const tn_user_args none = { 0 }, *user = k->plan->user ? k->plan->user : &none;
     size_t n = 0;
-    const char **argv = tn_arena_alloc(arena, (asked->n + 10) * sizeof *argv);
+    const char **argv = tn_arena_alloc(arena, (user->n + 10) * sizeof *argv);
     const char *trials = tn_arena_printf(arena, "%lld", (long long)k->trials),
                *lanes = tn_arena_printf(arena, "%d", k->lanes),
                *sides = tn_arena_printf(arena, "%llu", (unsigned long long)k->sides);
@@ -96,8 +96,8 @@ static tn_status worker_words(const tn_campaign *k, tn_arena *arena, const char 
         lanes,   sides
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) argv[n++] = words[i];
-    for (size_t i = 0; i < asked->n; i++)
-        if (tn_word_asks(asked->word[i])) argv[n++] = asked->word[i];
+    for (size_t i = 0; i < user->n; i++)
+        if (tn_word_asks(user->word[i])) argv[n++] = user->word[i];
     argv[n] = NULL;
     *out = argv;
     return TN_OK;

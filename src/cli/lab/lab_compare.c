@@ -184,7 +184,7 @@ tn_status tn_lab_compare(tn_cli *c)
     TN_RETURN_IF(tn_lab_objects(c, 2));
     tn_status s = tn_lab_view_open(c, 0, words, TN_LAB_WRITE, &v);
     if (s == TN_OK) s = tn__study_plan_of(v.study, &arena, &plan);
-    if (s == TN_OK) plan.asked = &c->asked;
+    if (s == TN_OK) plan.user = &c->user;
     if (s == TN_OK) s = tn_study_check(&plan);
     if (s == TN_OK) s = read_request(c, &plan, &r);
     if (s == TN_OK) s = run_again(c, &v, &plan, &r, &arena);

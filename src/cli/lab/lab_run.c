@@ -239,7 +239,7 @@ tn_status tn_lab_run(tn_cli *c)
     TN_RETURN_IF(tn_lab_objects(c, 2));
     const char *file = tn_args_positional(&c->args, 1);
     TN_TRY(tn_study_read(file, c->args.overrides, c->args.overrides_n, &arena, &text, &plan));
-    plan.asked = &c->asked;
+    plan.user = &c->user;
     TN_TRY(tn_study_check(&plan));
     TN_TRY(read_options(c, &plan, file, &o));
     if (tn_args_flag(&c->args, "plan")) {
@@ -272,7 +272,7 @@ tn_status tn_lab_work(tn_cli *c)
                                   .compare = series && strcmp(series, "compare") == 0,
                                   .sides = sides ? strtoull(sides, NULL, 10) : 0,
                                   .lanes = n > 1 && n <= TN_WORKER_LANES ? (int)n : 1,
-                                  .asked = &c->asked,
+                                  .user = &c->user,
                                   .interrupted = tn_interrupted };
     tn_interrupt_watch();
     return tn_worker_run(&o, &ran);

@@ -21,7 +21,7 @@ static tn_status read_racer(tn_race *r, tn_racer *x, const char *word)
             return tn_error(TN_USAGE,
                             "%.200s is given twice: give one of them a setting of its own, such as %.200s,seed=1", word,
                             word);
-    TN_RETURN_IF(tn_target_read(&r->arena, &r->c->asked, word, a->overrides, a->overrides_n, &t));
+    TN_RETURN_IF(tn_target_read(&r->arena, &r->c->user, word, a->overrides, a->overrides_n, &t));
     x->name = word;
     x->target = t.target;
     x->overrides = t.overrides;

@@ -29,7 +29,7 @@ static tn_status open_racer(tn_race *r, const tn_racer *x, const tn_race_trial *
     if (t && t->dir) all[n++] = tn_arena_printf(&r->arena, "run=%s", t->dir);
     for (size_t i = x->n; i < n; i++)
         if (!all[i]) return tn_error(TN_MEMORY, "out of memory");
-    const tn_session_options o = { .asked = &r->c->asked,
+    const tn_session_options o = { .user = &r->c->user,
                                    .target = x->target,
                                    .overrides = all,
                                    .n = n,

@@ -34,7 +34,7 @@ static const tn_metric_row metrics[] = {
 static void cell(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    const tn_ref h = io->carry[0], a = io->xs[0], u = io->consts[0];
+    const tn_ref h = io->state[0], a = io->xs[0], u = io->consts[0];
     const tn_ref gates = tn_linear(g, h, u, .residual = a);
     const tn_ref z = tn_sigmoid(g, tn_part(g, gates, 0, 2));
     const tn_ref c = tn_tanh(g, tn_part(g, gates, 1, 2));
@@ -43,18 +43,18 @@ static void cell(tn_graph *g, tn_body_io *io, void *user)
 }
 
 /* The cell over a whole sequence x (T,B,d); returns all its states (T,B,d). W x_t of all steps is one product. The state is 0 at
- * first; where a text is written token by token (carry), it is what the last call left behind. */
-static tn_ref cell_layer(tn_graph *g, tn_ref x, bool carry)
+ * first; where a text is written token by token (cached), it is what the last call left behind. */
+static tn_ref cell_layer(tn_graph *g, tn_ref x, bool cached)
 {
     const int64_t T = tn_ref_dim(g, x, 0), B = tn_ref_dim(g, x, 1), d = tn_ref_dim(g, x, 2);
     const tn_ref w = tn_param(g, "w", tn_shape(2 * d, d), tn_normal(0.1f));
     const tn_ref u = tn_param(g, "u", tn_shape(2 * d, d), tn_normal(0.1f));
     const tn_ref a = tn_linear(g, x, w, .bias = tn_param(g, "b", tn_shape(2 * d), tn_zeros));
-    const tn_ref h0 = carry ? tn_cache(g, "h", tn_shape(B, d), TN_F32) : tn_fill(g, tn_shape(B, d), TN_F32, 0.f);
+    const tn_ref h0 = cached ? tn_cache(g, "h", tn_shape(B, d), TN_F32) : tn_fill(g, tn_shape(B, d), TN_F32, 0.f);
     tn_ref states = TN_NONE, last = TN_NONE;
-    tn_loop(g, (tn_body){ .build = cell }, .steps = T, .carry = &h0, .n_carry = 1, .xs = &a, .n_xs = 1, .consts = &u,
+    tn_loop(g, (tn_body){ .build = cell }, .steps = T, .state = &h0, .n_state = 1, .xs = &a, .n_xs = 1, .consts = &u,
             .n_consts = 1, .ys = &states, .n_ys = 1, .final = &last);
-    if (carry) tn_assign(g, h0, last);
+    if (cached) tn_assign(g, h0, last);
     return states;
 }
 
@@ -70,7 +70,7 @@ static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *
     for (int l = 0; l < layers; l++) {
         /* A segment: parameters are called layer0.w, and plan.recompute=layer computes its inside again to save memory. */
         tn_region r = tn_segment_begin(g, "layer%d", l);
-        x = tn_add(g, x, cell_layer(g, tn_rmsnorm(g, x, tn_param(g, "norm", tn_shape(d), tn_ones)), b->carry));
+        x = tn_add(g, x, cell_layer(g, tn_rmsnorm(g, x, tn_param(g, "norm", tn_shape(d), tn_ones)), b->cached));
         tn_region_end(g, r);
     }
     x = tn_transpose(g, x, 1, 0, 2); /* (B,T,d) again */

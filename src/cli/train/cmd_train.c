@@ -302,7 +302,7 @@ tn_status tn_cmd_train(tn_cli *c)
     tn_run_dir run = { .lock = -1 };
     TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
     TN_RETURN_IF(check_run(c));
-    const tn_session_options o = { .asked = &c->asked,
+    const tn_session_options o = { .user = &c->user,
                                    .target = tn_args_positional(&c->args, 0),
                                    .overrides = c->args.overrides,
                                    .n = c->args.overrides_n,

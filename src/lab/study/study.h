@@ -64,7 +64,7 @@ typedef struct tn_study_plan {
     int64_t parameters; /* > 0: widths are fitted to about so many; TN_STUDY_FIRST: as many as the first side has */
     const char *width;  /* the setting that is fitted; NULL: see tn_width_fit */
     const tn_published *published; /* NULL: none */
-    const tn_asked *asked;         /* the user's own models on the command line, never from a file; NULL: none */
+    const tn_user_args *user;      /* the user's own models on the command line, never from a file; NULL: none */
     tn_metric_list metrics;        /* of the models of all sides; tn_study_check fills it */
     const char *fingerprint;       /* everything that shapes its trials, as one text: equal for equal studies */
 } tn_study_plan;

@@ -110,7 +110,7 @@ static tn_status resolve(checker *c, const tn_study_side *side)
     for (size_t i = 0; i < side->n_set && n < 2; i++)
         if (strncmp(side->set[i], "model=", 6) == 0 || strncmp(side->set[i], "preset=", 7) == 0)
             which[n++] = side->set[i];
-    const tn_status s = tn_settings_resolve_asked(c->p->asked, side->base, which, n, &c->st, &model);
+    const tn_status s = tn_settings_resolve_user(c->p->user, side->base, which, n, &c->st, &model);
     if (s != TN_OK) tn_error_prefix("%s%s%s: base", c->p->file, side->name[0] ? ": side " : "", side->name);
     else add_metrics(c->p, model);
     return s;

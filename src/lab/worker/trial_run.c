@@ -105,7 +105,7 @@ static tn_status count_first(const trial *t, int64_t *out)
     const tn_study_side *first = &t->h->plan->sides[0];
     tn_session on = { 0 };
     if (!t->h->first_parameters) {
-        const tn_session_options o = { .asked = t->h->plan->asked,
+        const tn_session_options o = { .user = t->h->plan->user,
                                        .target = first->base,
                                        .overrides = first->set,
                                        .n = first->n_set,
@@ -135,7 +135,7 @@ static tn_status open_session(trial *t, const double *x)
     tn_status s = make_overrides(t, x, &arena, overrides, &n);
     if (s == TN_OK) s = wanted_parameters(t, &wanted);
     if (s == TN_OK) {
-        const tn_session_options o = { .asked = t->h->plan->asked,
+        const tn_session_options o = { .user = t->h->plan->user,
                                        .target = t->side->base,
                                        .overrides = overrides,
                                        .n = n,

@@ -163,7 +163,7 @@ static tn_status open_worker(worker *w)
     TN_RETURN_IF(tn_lab_open(w->o->db, true, &w->lab));
     TN_RETURN_IF(tn_lab_load(w->lab, w->o->study, &w->study));
     TN_RETURN_IF(tn__study_plan_of(w->study, &w->arena, &w->plan));
-    w->plan.asked = w->o->asked;
+    w->plan.user = w->o->user;
     TN_RETURN_IF(tn_trial_folder(w->runs, w->plan.name, folder));
     TN_RETURN_IF(tn_study_check(&w->plan));
     TN_RETURN_IF(tn_shared_new(&w->shared));

@@ -7,11 +7,11 @@
 
 typedef struct tn_worker_options {
     const char *db, *study;
-    int64_t trials;        /* numbers below it only; 0: all there are */
-    bool compare;          /* of that series instead */
-    tn_side_set sides;     /* of these alone; the others wait */
-    int lanes;             /* trials at once; 0: 1 */
-    const tn_asked *asked; /* what the user typed, for models of their own */
+    int64_t trials;           /* numbers below it only; 0: all there are */
+    bool compare;             /* of that series instead */
+    tn_side_set sides;        /* of these alone; the others wait */
+    int lanes;                /* trials at once; 0: 1 */
+    const tn_user_args *user; /* what the user typed, for models of their own */
     void *ctx;
     bool (*interrupted)(void *ctx); /* asked between steps and trials, by all lanes, or NULL */
 } tn_worker_options;

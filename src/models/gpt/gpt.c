@@ -116,7 +116,7 @@ static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_confi
     if (!c->llama && c->kv_heads != c->heads) return tn_model_error("kv_heads is for shape=llama: leave it at auto");
     if (c->conv_silu && !c->conv)
         return tn_model_error("conv_act=silu is for a convolution: set conv=4, or conv_act=none");
-    if (!c->llama && b->carry && b->capacity > c->context)
+    if (!c->llama && b->cached && b->capacity > c->context)
         return tn_model_error("a cache of %lld tokens is longer than the %lld positions of train.context",
                               (long long)b->capacity, (long long)c->context);
     if (b->length > c->context)

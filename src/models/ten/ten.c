@@ -75,7 +75,7 @@ static tn_status check_batch(const ten_config *c, const tn_batch *b)
         return tn_model_error("tbptt=%lld must divide the %lld tokens of a sequence", (long long)c->tbptt, T);
     if (c->n_scales && tn_in(b, "reset").id)
         return tn_model_error("hten does not support document boundaries: use hten=off");
-    const bool carries = c->n_scales && b->carry;
+    const bool carries = c->n_scales && b->cached;
     if (carries && ((b->length != 1 && !b->chunk) || c->rotate || strchr(c->pattern, 'W')))
         return tn_model_error("hten decodes token by token, without W or rotate: use pieces of one token, or hten=off");
     for (int i = 0; carries && b->chunk && i < c->n_scales; i++)

@@ -18,7 +18,7 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
                                 .bias = tn_param(g, "b_ri", tn_shape(2 * K), tn_zeros), .act = TN_ACT_SIGMOID);
     const tn_ref nu = tn_param(g, "nu", tn_shape(K), ten_init_nu(c), .lr = c->spectrum_lr);
     const tn_ref states = tn_scan_gated(g, x, ri, nu, ten_phase(n, K, ten_init_omega()), .reset = tn_in(b, "reset"),
-                                        .state = state, .final = b->carry ? &after : NULL);
+                                        .state = state, .final = b->cached ? &after : NULL);
     tn_decode_cache_store(g, b, state, after);
     ten_note_energy(n, states);
     if (ten_is_instrumented(n, b)) ten_put_instruments(n, 'D', ten_gated_decay(g, ri, nu), states);

@@ -8,7 +8,7 @@ enum { Q, K, V, KEEP, BETA, SEQUENCES };
 
 static void cell(tn_graph *g, tn_body_io *io, void *user)
 {
-    const tn_ref kept = tn_mul(g, io->carry[0], io->xs[KEEP]); /* (B,H,N,P) */
+    const tn_ref kept = tn_mul(g, io->state[0], io->xs[KEEP]); /* (B,H,N,P) */
     const tn_ref said = tn_sum(g, tn_mul(g, kept, io->xs[K]), 2);
     const tn_ref missing = tn_mul(g, tn_sub(g, io->xs[V], said), io->xs[BETA]); /* (B,H,P) */
     const tn_dims d = tn_ref_dims(g, missing);
@@ -49,7 +49,7 @@ tn_ref ten_delta(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *af
                                    [KEEP] = by_time(g, keeping(n, x->alpha, b), 1, 1),
                                    [BETA] = by_time(g, x->write, 0, 1) };
     tn_ref o = TN_NONE;
-    const tn_ref last = tn_loop(g, (tn_body){ .build = cell }, .steps = b->length, .carry = &start, .n_carry = 1,
+    const tn_ref last = tn_loop(g, (tn_body){ .build = cell }, .steps = b->length, .state = &start, .n_state = 1,
                                 .xs = xs, .n_xs = SEQUENCES, .ys = &o, .n_ys = 1);
     if (after) *after = last;
     return tn_transpose(g, o, 1, 0, 2, 3);

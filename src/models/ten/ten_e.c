@@ -123,7 +123,7 @@ static tn_ref states(ten_net *n, tn_ref x, const spectrum *s, const tn_batch *b,
 {
     tn_graph *g = n->g;
     const tn_ref state = tn_decode_cache_state(g, b, "state", tn_shape(b->batch, 2 * K));
-    tn_ref after = TN_NONE, *last = b->carry ? &after : NULL;
+    tn_ref after = TN_NONE, *last = b->cached ? &after : NULL;
     const tn_ref c = s->gates.id ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state,
                                                  .reset = tn_in(b, "reset"), .final = last)
                                  : tn_scan(g, x, s->rho, s->omega, .gamma = s->gamma, .state = state,

@@ -1,5 +1,5 @@
 /* What instruments say of `ten`. From the parameters alone, at every line: the shortest and longest time constant, gated states
- * at a gate of one half. From an evaluation (tn_graph_options.look): the decay of every state as it was, mean over the tokens of
+ * at a gate of one half. From an evaluation (tn_graph_options.instruments): the decay of every state as it was, mean over the tokens of
  * a batch, and the size of the states after the last one. Both are put out by the evaluation's plan, so that training steps
  * compute nothing for them. */
 #include "models/ten/ten.h"
@@ -10,7 +10,10 @@
 
 /* --- in the graph --------------------------------------------------------------------------------------------------- */
 
-bool ten_is_instrumented(const ten_net *n, const tn_batch *b) { return tn_graph_get_options(n->g)->look && !b->carry; }
+bool ten_is_instrumented(const ten_net *n, const tn_batch *b)
+{
+    return tn_graph_get_options(n->g)->instruments && !b->cached;
+}
 
 /* "layer3.D", or "layer3.scale4.D" */
 static void name_layer(char *name, size_t bytes, int64_t layer, int64_t scale, char kind)
@@ -131,7 +134,7 @@ static double modulus(double tau) { return exp(-1 / tau); }
 
 const tn_view_row ten_views[1] = {
     { "tau", "time constant", "tokens", "states", .twin = "|lambda|", .twin_key = "lambda", .twin_of = modulus,
-      .beside = "state_rms", .beside_label = "state rms",
+      .extra = "state_rms", .extra_label = "state rms",
       .how = "decays as the mean over # tokens, states after the last of each row", .what = "decaying states",
       .where = "D, O or E layers" },
 };

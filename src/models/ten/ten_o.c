@@ -59,7 +59,7 @@ static tn_ref recur(ten_net *n, tn_ref u, tn_ref qkv, const tn_batch *b)
     const int64_t H = n->c->heads, N = n->c->head_dim;
     const tn_ref turns = ten_turns(n, u, b), ab = decide(n, u);
     const bool instrumented = ten_is_instrumented(n, b);
-    tn_ref after = TN_NONE, *last = b->carry || instrumented ? &after : NULL;
+    tn_ref after = TN_NONE, *last = b->cached || instrumented ? &after : NULL;
     ten_written x = { .state = tn_decode_cache_state(g, b, "state", tn_shape(b->batch, H, N, N)),
                       .v = tn_slice(g, qkv, 2, 2 * H, H) };
     x.q = prepared(n, tn_slice(g, qkv, 2, 0, H), turns, b);

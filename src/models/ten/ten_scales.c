@@ -1,6 +1,6 @@
 /* Scales (hten): a layer as a mixture of layers, each on averages of so many tokens. Causal: an average is read from its
  * last token on, never before. Whole sequences, or chunks of whole averages (b->chunk), go through it at once; another
- * carrying batch goes token by token. */
+ * cached batch goes token by token. */
 #include "models/ten/ten.h"
 
 /* A layer on averages of s tokens. An average is known when its last token is: token t reads the output of average
@@ -52,7 +52,7 @@ static tn_ref at_scale_step(ten_net *n, tn_ref x, const tn_batch *b, char kind, 
 
 static tn_ref coarse(ten_net *n, tn_ref x, const tn_batch *b, char kind, int64_t s)
 {
-    return b->carry && !b->chunk ? at_scale_step(n, x, b, kind, s) : at_scale(n, x, b, kind, s);
+    return b->cached && !b->chunk ? at_scale_step(n, x, b, kind, s) : at_scale(n, x, b, kind, s);
 }
 
 /* The mixture of a layer's scales, with weights softmax(mix). */

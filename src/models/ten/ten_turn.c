@@ -43,7 +43,7 @@ tn_ref ten_turns(ten_net *n, tn_ref u, const tn_batch *b)
     tn_ref after = TN_NONE;
     const tn_ref p =
         tn_scan(g, tn_fill(g, tn_shape(R, T, 2 * K), TN_F32, 0), tn_fill(g, tn_shape(K), TN_F32, 1), speeds(n, u, b, R),
-                .state = carried.id ? tn_add(g, carried, one) : one, .final = b->carry ? &after : NULL);
+                .state = carried.id ? tn_add(g, carried, one) : one, .final = b->cached ? &after : NULL);
     if (carried.id) tn_decode_cache_store(g, b, carried, tn_sub(g, after, one));
     return tn_reshape(g, p, tn_shape(R, T, 2 * n->c->heads, pairs));
 }

@@ -136,7 +136,7 @@ static tn_status check_batch(const tep_net *n)
                               (long long)n->c->tokens, (long long)n->labels);
     if (n->labels != 1 && (tn_in(b, "weights").id || tn_in(b, "targets").id || n->c->value))
         return tn_model_error("weights and a value belong to samples with one label: use value=false");
-    if (b->carry) return tn_model_error("tep cannot decode token by token: it solves each sample by itself");
+    if (b->cached) return tn_model_error("tep cannot decode token by token: it solves each sample by itself");
     return TN_OK;
 }
 

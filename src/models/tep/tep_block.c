@@ -76,7 +76,7 @@ static tn_ref feed_forward(tn_graph *g, tn_ref x, tn_ref residual, const tn_ref 
 static void one_token(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->next[0] = feed_forward(g, io->carry[0], io->consts[0], io->consts + 1);
+    io->next[0] = feed_forward(g, io->state[0], io->consts[0], io->consts + 1);
 }
 
 static tep_map block_of_one(tep_net *n, tn_ref e)
@@ -113,7 +113,7 @@ enum { WQ, NORM_W, NORM_B, WO, BO, ASKS, KEYS };
 static tn_ref queries(tn_graph *g, tn_body_io *io, const tep_config *c)
 {
     const tn_ref *k = io->consts;
-    const tn_ref inner = tn_layernorm(g, io->carry[0], k[NORM_W], k[NORM_B]);
+    const tn_ref inner = tn_layernorm(g, io->state[0], k[NORM_W], k[NORM_B]);
     const tn_ref q =
         c->faithful ? tn_linear(g, inner, k[WQ], .bias = k[ASKS]) : tn_linear(g, inner, k[WQ], .residual = k[ASKS]);
     return heads_of(g, q, c->heads);
@@ -122,8 +122,8 @@ static tn_ref queries(tn_graph *g, tn_body_io *io, const tep_config *c)
 /* y (B,S,H,D) of the heads, through Wo and onto the residual stream. */
 static void after_attention(tn_graph *g, tn_body_io *io, tn_ref y, const tn_ref *rest)
 {
-    const tn_ref flat = tn_reshape(g, y, tn_ref_dims(g, io->carry[0]));
-    const tn_ref u = tn_linear(g, flat, io->consts[WO], .bias = io->consts[BO], .residual = io->carry[0]);
+    const tn_ref flat = tn_reshape(g, y, tn_ref_dims(g, io->state[0]));
+    const tn_ref u = tn_linear(g, flat, io->consts[WO], .bias = io->consts[BO], .residual = io->state[0]);
     io->next[0] = feed_forward(g, u, TN_NONE, rest);
 }
 

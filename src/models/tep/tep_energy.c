@@ -14,7 +14,7 @@ static void descend(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
     const tn_ref *c = io->consts;
-    const tn_ref t = tn_linear(g, io->carry[0], c[1], .bias = c[2], .act = TN_ACT_TANH);
+    const tn_ref t = tn_linear(g, io->state[0], c[1], .bias = c[2], .act = TN_ACT_TANH);
     io->next[0] = tn_add(g, c[0], tn_mul(g, tn_matmul(g, t, c[1]), c[3]));
 }
 

@@ -34,7 +34,7 @@ static void nudging(tn_graph *g, tn_body_io *io, void *user)
     tn_ref *list[MOST_COST];
     const int n = list_target(&inside, list);
     for (int i = 0; i < n; i++) *list[i] = io->consts[i];
-    const tn_ref sum = tn_reshape(g, tep_cost(cost->net, g, io->carry[0], &inside, TN_NONE, true), tn_shape(1));
+    const tn_ref sum = tn_reshape(g, tep_cost(cost->net, g, io->state[0], &inside, TN_NONE, true), tn_shape(1));
     io->ys[0] = tn_sum_all(g, tn_mul(g, sum, io->consts[n])); /* r */
 }
 
@@ -127,7 +127,7 @@ static tn_ref by_loop(const tep_net *n, const tep_map *m, solve *s)
             per_sample |= (uint64_t)1 << i;
     }
     costs[k] = s->ratio;
-    return tn_loop(n->g, body, .carry = &s->h0, .n_carry = 1, .consts = m->consts, .n_consts = m->n,
+    return tn_loop(n->g, body, .state = &s->h0, .n_state = 1, .consts = m->consts, .n_consts = m->n,
                    .sample_consts = m->per_sample, .steps = c->iterations, .grad = s->grad, .rtol = s->rtol,
                    .tol = s->tol, .damping = s->damping, .cost = &cost, .cost_consts = costs, .n_cost_consts = k + 1,
                    .sample_cost_consts = per_sample, .beta = s->beta, .centred = s->centred, .mean = true,

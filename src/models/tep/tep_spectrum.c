@@ -51,7 +51,7 @@ tn_ref tep_slope_penalty(const tep_net *n, const tep_map *m, tn_ref h)
     const tn_ref rest = tn_stop_gradient(g, h), at[] = { rest, tn_add(g, rest, tn_scale(g, v, step)) };
     tn_ref f[2];
     for (int i = 0; i < 2; i++)
-        m->build(g, &(tn_body_io){ .carry = &at[i], .consts = m->consts, .next = &f[i] }, (void *)(uintptr_t)n->c);
+        m->build(g, &(tn_body_io){ .state = &at[i], .consts = m->consts, .next = &f[i] }, (void *)(uintptr_t)n->c);
     tn_ref moved = tn_sub(g, f[1], f[0]);
     if (tn_in(n->b, "count").id) moved = tn_live(g, moved, tn_in(n->b, "count"));
     const float per_sample = n->c->jacobian / (step * step) / ((float)tn_dims_count(m->state) / (float)n->b->batch);

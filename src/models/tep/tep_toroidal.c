@@ -13,15 +13,15 @@
 static void recur(tn_graph *g, tn_body_io *io, void *user)
 {
     const tep_config *c = user;
-    const tn_ref s = tn_slice(g, io->carry[0], -1, 0, c->dim);
+    const tn_ref s = tn_slice(g, io->state[0], -1, 0, c->dim);
     tn_ref drive = tn_linear(g, s, io->consts[1], .residual = io->consts[0]), past = TN_NONE;
     for (int64_t k = c->buffer; k >= 1; k--) { /* fade (s1 + fade (s2 + ...)) */
-        const tn_ref sk = tn_slice(g, io->carry[0], -1, k * c->dim, c->dim);
+        const tn_ref sk = tn_slice(g, io->state[0], -1, k * c->dim, c->dim);
         past = tn_scale(g, past.id ? tn_add(g, sk, past) : sk, c->fade);
     }
     if (past.id) drive = tn_add(g, drive, tn_mul(g, past, io->consts[2]));
     const tn_ref next = tn_add(g, tn_scale(g, s, 1 - c->alpha), tn_scale(g, tn_tanh(g, drive), c->alpha));
-    const tn_ref parts[] = { next, tn_slice(g, io->carry[0], -1, 0, c->buffer ? c->buffer * c->dim : c->dim) };
+    const tn_ref parts[] = { next, tn_slice(g, io->state[0], -1, 0, c->buffer ? c->buffer * c->dim : c->dim) };
     io->next[0] = c->buffer ? tn_concat(g, parts, 2, -1) : next;
 }
 

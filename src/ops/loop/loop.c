@@ -26,8 +26,8 @@ static tn_status loop_infer(tn_sig *s)
     const tn_loop_body *b = body_of(s);
     int n = 0;
     if (!b) return TN_USAGE; /* the text says why the body could not be compiled */
-    for (int i = 0; i < b->spec.n_carry; i++)
-        s->out[n++] = (tn_type){ .dtype = b->spec.carry[i].dtype, .dims = b->spec.carry[i].dims };
+    for (int i = 0; i < b->spec.n_state; i++)
+        s->out[n++] = (tn_type){ .dtype = b->spec.state[i].dtype, .dims = b->spec.state[i].dims };
     for (int i = 0; i < b->spec.n_ys; i++, n++) {
         if (!tn_dtype_is_float(b->spec.ys[i].dtype)) s->out[n].dtype = b->spec.ys[i].dtype;
         s->out[n].dims = stacked(b->steps, b->spec.ys[i].dims);
@@ -36,9 +36,9 @@ static tn_status loop_infer(tn_sig *s)
     s->out[n++] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(1) };
     for (int i = 0; b->solve && i < LOOP_PER_SAMPLE; i++)
         s->out[n++] =
-            (tn_type){ .dtype = i < LOOP_RESIDUALS ? TN_I32 : TN_F32, .dims = tn_shape(b->spec.carry[0].dims.dim[0]) };
-    for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_carry; i++)
-        s->out[n++] = (tn_type){ .dtype = b->spec.carry[i].dtype, .dims = stacked(b->steps, b->spec.carry[i].dims) };
+            (tn_type){ .dtype = i < LOOP_RESIDUALS ? TN_I32 : TN_F32, .dims = tn_shape(b->spec.state[0].dims.dim[0]) };
+    for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_state; i++)
+        s->out[n++] = (tn_type){ .dtype = b->spec.state[i].dtype, .dims = stacked(b->steps, b->spec.state[i].dims) };
     s->n_out = n;
     return TN_OK;
 }
@@ -71,7 +71,7 @@ static void loop_cost(const tn_sig *s, tn_cost *c)
     const double all = tn_plan_flops(b->vjp_all.plan);
     switch (b->grad) {
     case TN_LOOP_BPTT: c->flops_backward = n * all; break;
-    case TN_LOOP_IMPLICIT: c->flops_backward = n * tn_plan_flops(b->vjp_carry.plan) + all; break;
+    case TN_LOOP_IMPLICIT: c->flops_backward = n * tn_plan_flops(b->vjp_state.plan) + all; break;
     case TN_LOOP_ONE_STEP: c->flops_backward = all; break;
     case TN_LOOP_EP:
         c->flops_backward =
@@ -85,7 +85,7 @@ static void loop_release(void *attr)
     tn_loop_body *b = ((tn_loop_attr *)attr)->body;
     if (!b) return;
     tn_plan_free(b->forward.plan);
-    tn_plan_free(b->vjp_carry.plan);
+    tn_plan_free(b->vjp_state.plan);
     tn_plan_free(b->vjp_all.plan);
     tn_plan_free(b->cost.plan);
     tn_free(b);
@@ -125,23 +125,23 @@ static tn_status compile_entry(tn_body_spec *s, tn_body_entry which, loop_entry 
     TN_RETURN_IF(tn_body_compile(s, which, &e->plan));
     e->n_externs = tn_plan_externs(e->plan);
     e->live = tn_plan_extern_find(e->plan, "live");
-    find_all(e->plan, "carry", s->n_carry, e->carry);
+    find_all(e->plan, "state", s->n_state, e->state);
     find_all(e->plan, "x", s->n_xs, e->xs);
     find_all(e->plan, "const", s->n_consts, e->consts);
-    find_all(e->plan, "dnext", s->n_carry, e->dnext);
+    find_all(e->plan, "dnext", s->n_state, e->dnext);
     find_all(e->plan, "dy", s->n_ys, e->dy);
-    find_all(e->plan, "d.carry", s->n_carry, e->dcarry);
+    find_all(e->plan, "d.state", s->n_state, e->dstate);
     find_all(e->plan, "d.x", s->n_xs, e->dxs);
     find_all(e->plan, "d.const", s->n_consts, e->dconsts);
     return TN_OK;
 }
 
-/* The cost body has no next state of its own: the carry passes through without a gradient. */
+/* The cost body has no next state of its own: the state passes through without a gradient. */
 static void build_cost(tn_graph *g, tn_body_io *io, void *user)
 {
     const tn_body *cost = user;
     cost->build(g, io, cost->user);
-    io->next[0] = tn_stop_gradient(g, io->carry[0]);
+    io->next[0] = tn_stop_gradient(g, io->state[0]);
 }
 
 /* As the kernel gets it: the planner brings halves to f32 once, before the loop. */
@@ -191,7 +191,7 @@ tn_status tn_solve_check(const tn_solve_options *o)
 
 static tn_status check_solve(const tn_graph *g, const tn_loop_options *o)
 {
-    if (o->n_carry != 1 || o->n_xs || o->n_ys) return tn_error(TN_USAGE, "a solve has one carry and no sequences");
+    if (o->n_state != 1 || o->n_xs || o->n_ys) return tn_error(TN_USAGE, "a solve has one state and no sequences");
     if (o->grad == TN_LOOP_EP && (!o->cost || !o->beta.id)) return tn_error(TN_USAGE, "ep needs a cost body and beta");
     tn_solve_options s = { .grad = o->grad, .solver = o->solver, .memory = o->memory };
     s.centred = o->centred, s.proxy = o->proxy, s.at_rest = o->at_rest;
@@ -203,9 +203,9 @@ static tn_status check_solve(const tn_graph *g, const tn_loop_options *o)
 static tn_status check_options(const tn_graph *g, const tn_loop_options *o)
 {
     if (o->steps < 1) return tn_error(TN_USAGE, "a loop needs steps >= 1");
-    if (o->n_carry < 1 || o->n_carry > TN_BODY_MAX || o->n_xs > TN_BODY_MAX || o->n_consts > TN_BODY_MAX ||
+    if (o->n_state < 1 || o->n_state > TN_BODY_MAX || o->n_xs > TN_BODY_MAX || o->n_consts > TN_BODY_MAX ||
         o->n_ys > TN_BODY_MAX || o->n_cost_consts > TN_BODY_MAX)
-        return tn_error(TN_USAGE, "a loop takes 1 to %d carries and at most as many of the rest", TN_BODY_MAX);
+        return tn_error(TN_USAGE, "a loop takes 1 to %d states and at most as many of the rest", TN_BODY_MAX);
     const bool solve = o->rtol.id || o->tol.id;
     if (!solve && o->grad != TN_LOOP_BPTT)
         return tn_error(TN_USAGE, "implicit, one-step and ep gradients belong to a solve: give rtol");
@@ -214,7 +214,7 @@ static tn_status check_options(const tn_graph *g, const tn_loop_options *o)
     return solve ? check_solve(g, o) : TN_OK;
 }
 
-/* Constants said to have samples along axis 0 have as many as the carry. */
+/* Constants said to have samples along axis 0 have as many as the state. */
 static tn_status check_samples(const tn_graph *g, const tn_ref *consts, int n, uint64_t which, const char *option,
                                int64_t samples)
 {
@@ -253,18 +253,18 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
                  go.device == TN_CPU;         /* elsewhere the host does not know who is there */
     b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body,
-                              .n_carry = o->n_carry,
+                              .n_state = o->n_state,
                               .n_xs = o->n_xs,
                               .n_consts = o->n_consts,
                               .n_ys = o->n_ys,
                               .options = go,
                               .threads = go.threads,
                               .repeats = o->steps };
-    for (int i = 0; i < o->n_carry; i++) b->spec.carry[i] = type_of(g, o->carry[i], true);
-    if (b->solve && (b->spec.carry[0].dims.rank < 1 || b->spec.carry[0].dtype != TN_F32))
-        return tn_error(TN_USAGE, "a solve's carry has samples along axis 0, and floats");
+    for (int i = 0; i < o->n_state; i++) b->spec.state[i] = type_of(g, o->state[i], true);
+    if (b->solve && (b->spec.state[0].dims.rank < 1 || b->spec.state[0].dtype != TN_F32))
+        return tn_error(TN_USAGE, "a solve's state has samples along axis 0, and floats");
     if (b->solve) {
-        const int64_t samples = b->spec.carry[0].dims.dim[0];
+        const int64_t samples = b->spec.state[0].dims.dim[0];
         TN_RETURN_IF(check_samples(g, o->consts, o->n_consts, o->sample_consts, "sample_consts", samples));
         TN_RETURN_IF(
             check_samples(g, o->cost_consts, o->n_cost_consts, o->sample_cost_consts, "sample_cost_consts", samples));
@@ -278,12 +278,12 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->spec.live_consts = b->live ? o->sample_consts : 0;
     TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_FORWARD, &b->forward));
     if (!b->trains) return TN_OK;
-    if (o->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_CARRY, &b->vjp_carry));
+    if (o->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_STATE, &b->vjp_state));
     if (o->grad != TN_LOOP_BPTT) b->spec.repeats = 1; /* one pull back at the end */
     TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_ALL, &b->vjp_all));
     if (o->grad != TN_LOOP_EP) return TN_OK;
     b->cost_spec = (tn_body_spec){ .body = { build_cost, (void *)(uintptr_t)o->cost },
-                                   .n_carry = 1,
+                                   .n_state = 1,
                                    .n_ys = 1,
                                    .n_consts = o->n_cost_consts,
                                    .options = go,
@@ -291,9 +291,9 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
                                    .repeats = o->steps,
                                    .live = b->live,
                                    .live_consts = b->live ? o->sample_cost_consts : 0 };
-    b->cost_spec.carry[0] = b->spec.carry[0];
+    b->cost_spec.state[0] = b->spec.state[0];
     for (int i = 0; i < o->n_cost_consts; i++) b->cost_spec.consts[i] = type_of(g, o->cost_consts[i], false);
-    return compile_entry(&b->cost_spec, TN_BODY_VJP_CARRY, &b->cost);
+    return compile_entry(&b->cost_spec, TN_BODY_VJP_STATE, &b->cost);
 }
 
 tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_options o)
@@ -308,7 +308,7 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
         o.sample_cost_consts = 0;
         o.beta = o.move = TN_NONE;
     }
-    const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 6;
+    const int total = o.n_state + o.n_xs + o.n_consts + o.n_cost_consts + 6;
     tn_status s = check_options(g, &o);
     if (s == TN_OK && total > TN_MAX_ARGS) s = tn_error(TN_USAGE, "%d tensors, at most %d", total, TN_MAX_ARGS);
     tn_loop_body *b = s == TN_OK ? tn_alloc(sizeof *b) : NULL;
@@ -316,7 +316,7 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
         tn_graph_fail(g, file, line, s == TN_OK ? TN_MEMORY : s, "loop: %s", tn_error_text());
         return TN_NONE;
     }
-    for (int i = 0; i < o.n_carry; i++) in[n++] = o.carry[i];
+    for (int i = 0; i < o.n_state; i++) in[n++] = o.state[i];
     for (int i = 0; i < o.n_xs; i++) in[n++] = o.xs[i];
     for (int i = 0; i < o.n_consts; i++) in[n++] = o.consts[i];
     for (int i = 0; i < o.n_cost_consts; i++) in[n++] = o.cost_consts[i];
@@ -338,7 +338,7 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
         return TN_NONE;
     }
     if (!tn_graph_add(g, file, line, &tn_op_loop, &a, in, n, out).id) return TN_NONE;
-    for (int i = 0; o.final && i < o.n_carry; i++) o.final[i] = out[i];
+    for (int i = 0; o.final && i < o.n_state; i++) o.final[i] = out[i];
     for (int i = 0; o.ys && i < o.n_ys; i++) o.ys[i] = out[loop_out_y(b) + i];
     if (o.iterations) *o.iterations = out[loop_out_iterations(b)];
     if (o.residual) *o.residual = out[loop_out_iterations(b) + 1];

@@ -1,10 +1,10 @@
 /* loop: runs a body many times, with one of several gradients.
  *
- * Sequence loop (no rtol): for t = 0 .. steps-1:   carry, y_t = body(carry, x_t; consts)
+ * Sequence loop (no rtol): for t = 0 .. steps-1:   state, y_t = body(state, x_t; consts)
  *     xs[i] has shape (steps, ...); ys[i] gets shape (steps, ...). The gradient is back-propagation through time:
- *     carries are kept per step, the inside of a step is recomputed.
+ *     states are kept per step, the inside of a step is recomputed.
  *
- * Solve (rtol or tol given; one carry h with samples along axis 0, no xs, no ys): h <- (1-damping) h + damping f(h).
+ * Solve (rtol or tol given; one state h with samples along axis 0, no xs, no ys): h <- (1-damping) h + damping f(h).
  *     rtol: until every sample has |f(h)-h| / max(|f(h)|, 1e-6) < rtol, at most `steps` times. A sample that is there
  *     stays as it is. tol: until |h_next - h| < tol, the norm taken over the whole batch.
  *     Gradients of a loss L by the constants, g = dL/dh:
@@ -30,7 +30,7 @@
  *     nudged_steps (both signs together), adjoint_steps and signal are written by the backward kernel and 0 before: to
  *     be put out, not to be computed with.
  *
- * The body works in f32, and so are the final carries, whatever the type of activations: halves are converted once,
+ * The body works in f32, and so are the final states, whatever the type of activations: halves are converted once,
  * before the loop. Bodies of sequences see no live extents: one that has some carries their counts and says tn_live.
  *
  * On CUDA the host does not know how a solve goes: all its steps are queued (a recording repeats one instead, until all are
@@ -54,8 +54,8 @@ typedef tn_status tn_loop_fused(const tn_call *c, const struct tn_loop_body *b, 
 
 typedef struct tn_loop_options {
     int unused_;
-    const tn_ref *carry, *xs, *consts;
-    int n_carry, n_xs, n_consts, n_ys;
+    const tn_ref *state, *xs, *consts;
+    int n_state, n_xs, n_consts, n_ys;
     int64_t steps;
     tn_loop_grad grad;
     tn_ref rtol, damping; /* run-time scalars; rtol makes it a solve, damping defaults to 1 */
@@ -65,7 +65,7 @@ typedef struct tn_loop_options {
     tn_ref beta; /* run-time scalar */
     bool centred;
     float weight;                  /* 0 = 1 */
-    tn_ref *final;                 /* n_carry results */
+    tn_ref *final;                 /* n_state results */
     tn_ref *ys;                    /* n_ys results */
     tn_ref *iterations, *residual; /* i32 (1), f32 (1): taken, and the largest of the last iteration (solve) */
 
@@ -91,7 +91,7 @@ typedef struct tn_loop_attr {
 
 extern const tn_op tn_op_loop;
 
-/* Returns the first final carry. */
+/* Returns the first final state. */
 #define tn_loop(g, body, ...) tn_loop_((g), __FILE__, __LINE__, (body), (tn_loop_options){ .unused_ = 0, __VA_ARGS__ })
 tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_options o);
 

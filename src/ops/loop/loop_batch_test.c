@@ -241,7 +241,7 @@ enum { HARD = 6, ROWS = 3 };
 static void diagonal(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->next[0] = tn_add(g, tn_mul(g, io->carry[0], io->consts[1]), io->consts[0]);
+    io->next[0] = tn_add(g, tn_mul(g, io->state[0], io->consts[1]), io->consts[0]);
 }
 
 typedef struct hard {
@@ -258,7 +258,7 @@ static hard solve_hard(tn_loop_solver solver, const float *slope, float damping)
     const tn_ref consts[] = { a, tn_input(g, "d", tn_shape(HARD), TN_F32) },
                  h0 = tn_fill(g, tn_shape(ROWS, HARD), TN_F32, 0.f);
     tn_ref steps, adjoint;
-    const tn_ref h = tn_loop(g, ((tn_body){ diagonal, NULL }), .carry = &h0, .n_carry = 1, .consts = consts,
+    const tn_ref h = tn_loop(g, ((tn_body){ diagonal, NULL }), .state = &h0, .n_state = 1, .consts = consts,
                              .n_consts = 2, .steps = 3000, .grad = TN_LOOP_IMPLICIT,
                              .rtol = tn_scalar(g, "rtol", 1e-6f), .damping = tn_scalar(g, "damping", damping),
                              .solver = solver, .sample_consts = 1, .free_steps = &steps, .adjoint_steps = &adjoint);

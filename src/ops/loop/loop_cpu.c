@@ -53,7 +53,7 @@ static tn_status set_live(const tn_call *c, const tn_loop_body *b, loop_work *w)
 
 static tn_status clear_behind(const tn_call *c, const tn_loop_body *b, float *x)
 {
-    const int64_t rows = b->spec.carry[0].dims.dim[0], n = tn_dims_count(b->spec.carry[0].dims);
+    const int64_t rows = b->spec.state[0].dims.dim[0], n = tn_dims_count(b->spec.state[0].dims);
     int64_t count;
     TN_RETURN_IF(loop_count(c, b, &count));
     if (count < rows) memset(x + count * (n / rows), 0, (size_t)((rows - count) * (n / rows)) * sizeof *x);
@@ -71,7 +71,7 @@ static int64_t taken(const tn_call *c, const tn_loop_body *b)
 {
     const int32_t *steps = steps_of(c, b);
     int64_t most = 0;
-    for (int64_t k = 0; k < b->spec.carry[0].dims.dim[0]; k++) most = steps[k] > most ? steps[k] : most;
+    for (int64_t k = 0; k < b->spec.state[0].dims.dim[0]; k++) most = steps[k] > most ? steps[k] : most;
     return most;
 }
 
@@ -95,8 +95,8 @@ static tn_status rank(const tn_call *c, const tn_loop_body *b, loop_work *w)
     for (int64_t s = taken(c, b); k < n; s--)
         for (int64_t i = 0; i < n; i++)
             if (steps[i] == s) w->sample[k++] = (int32_t)i;
-    gather(w, n, w->spare[0], w->carry[0], row_bytes(&b->spec.carry[0]));
-    memcpy(w->carry[0], w->spare[0], row_bytes(&b->spec.carry[0]) * (size_t)n);
+    gather(w, n, w->spare[0], w->state[0], row_bytes(&b->spec.state[0]));
+    memcpy(w->state[0], w->spare[0], row_bytes(&b->spec.state[0]) * (size_t)n);
     for (int i = 0; i < b->spec.n_consts; i++) {
         const tn_type *t = &b->spec.consts[i];
         if (!w->moving[i] || t->absent) continue;
@@ -112,10 +112,10 @@ static tn_status unrank(const tn_call *c, const tn_loop_body *b, loop_work *w)
     int64_t n;
     if (!w->ranked) return TN_OK;
     TN_RETURN_IF(loop_count(c, b, &n));
-    const int64_t width = (int64_t)(row_bytes(&b->spec.carry[0]) / sizeof(float));
-    memcpy(w->spare[0], w->carry[0], loop_type_bytes(&b->spec.carry[0]));
+    const int64_t width = (int64_t)(row_bytes(&b->spec.state[0]) / sizeof(float));
+    memcpy(w->spare[0], w->state[0], loop_type_bytes(&b->spec.state[0]));
     for (int64_t k = 0; k < n; k++)
-        memcpy((float *)(void *)w->carry[0] + w->sample[k] * width, (float *)(void *)w->spare[0] + k * width,
+        memcpy((float *)(void *)w->state[0] + w->sample[k] * width, (float *)(void *)w->spare[0] + k * width,
                (size_t)width * sizeof(float));
     for (int i = 0; i < b->spec.n_consts; i++) {
         const int64_t each = (int64_t)(row_bytes(&b->spec.consts[i]) / sizeof(float));
@@ -134,15 +134,15 @@ static bool takes(const tn_call *c, const tn_loop_body *b, const loop_work *w, i
 
 static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **h, char **d)
 {
-    const float damping = loop_damping(c, b), *from = (const float *)(const void *)w->carry[0];
+    const float damping = loop_damping(c, b), *from = (const float *)(const void *)w->state[0];
     const int32_t *steps = steps_of(c, b);
-    const int64_t rows = b->spec.carry[0].dims.dim[0], width = rows ? tn_dims_count(b->spec.carry[0].dims) / rows : 0;
+    const int64_t rows = b->spec.state[0].dims.dim[0], width = rows ? tn_dims_count(b->spec.state[0].dims) / rows : 0;
     int64_t n = rows;
     if (w->ranked) {
         TN_RETURN_IF(loop_count(c, b, &n));
         *w->live = 0;
         while (*w->live < n && steps[w->sample[*w->live]] > t) ++*w->live;
-        gather(w, *w->live, w->front, *h, row_bytes(&b->spec.carry[0]));
+        gather(w, *w->live, w->front, *h, row_bytes(&b->spec.state[0]));
         *h = (char *)w->front;
     }
     for (int64_t k = 0; k < n; k++) {
@@ -155,8 +155,8 @@ static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, 
 
 static tn_status passes_by(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t)
 {
-    const float damping = loop_damping(c, b), *from = (const float *)(const void *)w->carry[0];
-    const int64_t rows = b->spec.carry[0].dims.dim[0], width = rows ? tn_dims_count(b->spec.carry[0].dims) / rows : 0;
+    const float damping = loop_damping(c, b), *from = (const float *)(const void *)w->state[0];
+    const int64_t rows = b->spec.state[0].dims.dim[0], width = rows ? tn_dims_count(b->spec.state[0].dims) / rows : 0;
     float *to = (float *)(void *)w->spare[0];
     for (int64_t k = 0; k < rows; k++) {
         const bool took = takes(c, b, w, k, t);

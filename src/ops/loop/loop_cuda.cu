@@ -6,7 +6,7 @@
 #include "ops/anderson.cuh"
 #include "ops/loop/loop_run.h"
 
-enum { DONE, TAKEN, BLOCKS, LARGEST, STATES }; /* loop_work.state; LARGEST has the bits of a float */
+enum { DONE, TAKEN, BLOCKS, LARGEST, STATES }; /* loop_work.progress; LARGEST has the bits of a float */
 enum { THREADS = 256, STEP_THREADS = 1024, FEW_PAIRS = 8 };
 
 /* What a phase works on; scalars are read by the device. */
@@ -22,7 +22,7 @@ struct phase {
     const float *origin; /* (rows,width) or NULL: what a move is measured from */
     const float *move;   /* instead of rtol where there is an origin */
     bool accelerate;
-    int32_t *live, *gone, *state;
+    int32_t *live, *gone, *progress;
     uint8_t *there;
     float *residual;
     double *moved;
@@ -60,8 +60,8 @@ static __global__ void begin_phase(const __grid_constant__ phase p)
     }
     if (blockIdx.x || threadIdx.x) return;
     *p.live = (int32_t)count;
-    p.state[DONE] = count == 0;
-    p.state[TAKEN] = p.state[BLOCKS] = p.state[LARGEST] = 0;
+    p.progress[DONE] = count == 0;
+    p.progress[TAKEN] = p.progress[BLOCKS] = p.progress[LARGEST] = 0;
     go_on(p, count > 0 && p.most > 0);
 }
 
@@ -140,11 +140,11 @@ static __device__ void end_step(const phase &p, tn_d_solving<M> *q)
     tn_d_totals<(int)SUMS>(v, q);
     largest = tn_d_block_max(largest, most);
     if (threadIdx.x) return;
-    p.state[DONE] = p.tol ? sqrt(q->sum[MOVED]) < (double)*p.tol : q->sum[LEFT] == 0;
-    p.state[TAKEN]++;
-    p.state[BLOCKS] = 0;
-    go_on(p, !p.state[DONE] && p.state[TAKEN] < p.most);
-    p.state[LARGEST] = __float_as_int(q->sum[UNKNOWN] > 0 ? NAN : largest);
+    p.progress[DONE] = p.tol ? sqrt(q->sum[MOVED]) < (double)*p.tol : q->sum[LEFT] == 0;
+    p.progress[TAKEN]++;
+    p.progress[BLOCKS] = 0;
+    go_on(p, !p.progress[DONE] && p.progress[TAKEN] < p.most);
+    p.progress[LARGEST] = __float_as_int(q->sum[UNKNOWN] > 0 ? NAN : largest);
 }
 
 /* gridDim.x = rows */
@@ -153,23 +153,23 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_samples(const __grid
 {
     __shared__ tn_d_solving<M> q;
     __shared__ bool last;
-    const bool done = p.state[DONE], on = !p.gone[blockIdx.x];
+    const bool done = p.progress[DONE], on = !p.gone[blockIdx.x];
     __syncthreads(); /* all have read them: the last block changes them */
     if (done) return;
     if (on) step_sample(p, blockIdx.x, &q);
     if (threadIdx.x == 0) {
         __threadfence();
-        last = atomicAdd((unsigned *)&p.state[BLOCKS], 1u) == gridDim.x - 1;
+        last = atomicAdd((unsigned *)&p.progress[BLOCKS], 1u) == gridDim.x - 1;
         __threadfence();
     }
     __syncthreads();
     if (last) end_step(p, &q);
 }
 
-static __global__ void put_numbers(const int32_t *state, int32_t taken, int32_t *iterations, float *residual)
+static __global__ void put_numbers(const int32_t *progress, int32_t taken, int32_t *iterations, float *residual)
 {
-    if (iterations) *iterations = state ? state[TAKEN] : taken;
-    if (residual) *residual = state ? __int_as_float(state[LARGEST]) : 0.f;
+    if (iterations) *iterations = progress ? progress[TAKEN] : taken;
+    if (residual) *residual = progress ? __int_as_float(progress[LARGEST]) : 0.f;
 }
 
 static __global__ void set_count(const int32_t *count, int64_t rows, int32_t *live)
@@ -251,8 +251,8 @@ static __global__ void back_step(const float *damping, const int32_t *steps, int
 
 /* --- small calls ---------------------------------------------------------------------------------------------------------- */
 
-static int64_t rows_of(const tn_loop_body *b) { return b->spec.carry[0].dims.dim[0]; }
-static int64_t all_of(const tn_loop_body *b) { return tn_dims_count(b->spec.carry[0].dims); }
+static int64_t rows_of(const tn_loop_body *b) { return b->spec.state[0].dims.dim[0]; }
+static int64_t all_of(const tn_loop_body *b) { return tn_dims_count(b->spec.state[0].dims); }
 static int64_t width_of(const tn_loop_body *b) { return rows_of(b) ? all_of(b) / rows_of(b) : 0; }
 static const float *scalar(const tn_call *c, int i) { return (const float *)c->in[i].data; }
 static const int32_t *count_at(const tn_call *c, const tn_loop_body *b)
@@ -285,11 +285,11 @@ static tn_status add(const tn_call *c, float *to, const float *from, int64_t n)
     return TN_OK;
 }
 
-static tn_status put(const tn_call *c, const tn_loop_body *b, const int32_t *state, int64_t taken)
+static tn_status put(const tn_call *c, const tn_loop_body *b, const int32_t *progress, int64_t taken)
 {
     const tn_arg *n = &c->out[loop_out_iterations(b)], *r = n + 1;
     if (!n->data && !r->data) return TN_OK;
-    put_numbers<<<1, 1, 0, tn_cuda_stream(c)>>>(state, (int32_t)taken, (int32_t *)n->data, (float *)r->data);
+    put_numbers<<<1, 1, 0, tn_cuda_stream(c)>>>(progress, (int32_t)taken, (int32_t *)n->data, (float *)r->data);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -324,7 +324,7 @@ static tn_status back(const tn_call *c, const tn_loop_body *b, loop_work *w, int
     if (!n) return TN_OK;
     back_step<<<tn_blocks(c, n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
         scalar(c, loop_in_damping(b)), (const int32_t *)c->out[loop_out_sample(b, LOOP_FREE_STEPS)].data, (int32_t)t,
-        (const float *)(void *)w->carry[0], d, (float *)(void *)w->spare[0], width_of(b), n);
+        (const float *)(void *)w->state[0], d, (float *)(void *)w->spare[0], width_of(b), n);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -350,7 +350,7 @@ static tn_status begin(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
     p->rtol = scalar(c, loop_in_rtol(b)), p->tol = scalar(c, loop_in_tol(b));
     p->damping = scalar(c, loop_in_damping(b)), p->beta = scalar(c, loop_in_beta(b));
     p->accelerate = b->solver == TN_SOLVE_ANDERSON;
-    p->live = w->live, p->gone = w->sample, p->state = w->state, p->there = w->there;
+    p->live = w->live, p->gone = w->sample, p->progress = w->progress, p->there = w->there;
     p->residual = w->residual, p->moved = w->moved, p->anderson = w->anderson, p->most = (int32_t)b->steps;
     if (b->repeats && b->grad != TN_LOOP_BPTT && b->steps > 2 && p->rows)
         TN_RETURN_IF(tn_cuda_repeat_make(tn_cuda_queue_of(c), &p->handle, &p->repeats));
@@ -408,8 +408,8 @@ static tn_status whole(const tn_call *c, const tn_loop_body *b, const tn_loop_ph
 
 static tn_status solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
-    const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
-    float *h = (float *)(void *)w->carry[0];
+    const size_t bytes = loop_type_bytes(&b->spec.state[0]);
+    float *h = (float *)(void *)w->state[0];
     char *history = b->grad == TN_LOOP_BPTT ? (char *)c->out[loop_out_history(b)].data : NULL;
     void *numbers[LOOP_PER_SAMPLE];
     phase p;
@@ -422,7 +422,7 @@ static tn_status solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
     if (done) return TN_OK;
     TN_RETURN_IF(begin(c, b, w, h, &p));
     p.steps = (int32_t *)numbers[LOOP_FREE_STEPS], p.residuals = (float *)numbers[LOOP_RESIDUALS];
-    loop_set(&w->forward, b->forward.carry[0], h);
+    loop_set(&w->forward, b->forward.state[0], h);
     set_consts(c, w, &w->forward, &b->spec, loop_in_const(b));
     loop_bind(c, &w->forward);
     p.f = (float *)loop_result(&w->forward, "next", 0);
@@ -431,16 +431,16 @@ static tn_status solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
         TN_RETURN_IF(loop_run(&w->forward));
         return step(c, &p);
     }));
-    return put(c, b, w->state, 0);
+    return put(c, b, w->progress, 0);
 }
 
 static tn_status adjoint(const tn_call *c, const tn_loop_body *b, loop_work *w, const float *g)
 {
-    loop_runner *r = &w->vjp_carry;
+    loop_runner *r = &w->vjp_state;
     void *steps;
     phase p;
     bool done;
-    TN_RETURN_IF(copy(c, w->lambda, g, loop_type_bytes(&b->spec.carry[0])));
+    TN_RETURN_IF(copy(c, w->lambda, g, loop_type_bytes(&b->spec.state[0])));
     TN_RETURN_IF(counters(c, b, LOOP_ADJOINT_STEPS, &steps));
     tn_loop_phase f = { TN_LOOP_PHASE_ADJOINT, w->lambda, (const float *)c->out[0].data, g };
     f.steps = (int32_t *)steps;
@@ -449,9 +449,9 @@ static tn_status adjoint(const tn_call *c, const tn_loop_body *b, loop_work *w, 
     TN_RETURN_IF(begin(c, b, w, w->lambda, &p));
     p.steps = (int32_t *)steps, p.f = (float *)(void *)w->spare[0], p.extra = g;
     set_consts(c, w, r, &b->spec, loop_in_const(b));
-    loop_set(r, b->vjp_carry.carry[0], c->out[0].data);
-    loop_set(r, b->vjp_carry.dnext[0], p.x);
-    loop_set(r, b->vjp_carry.dcarry[0], p.f);
+    loop_set(r, b->vjp_state.state[0], c->out[0].data);
+    loop_set(r, b->vjp_state.dnext[0], p.x);
+    loop_set(r, b->vjp_state.dstate[0], p.f);
     loop_bind(c, r);
     return iterate(c, b, &p, [&](int64_t) -> tn_status {
         TN_RETURN_IF(loop_run(r));
@@ -469,15 +469,15 @@ static tn_status measure(const tn_call *c, const phase *p, const float *x, float
     return TN_OK;
 }
 
-/* The nudged equilibrium from the free one, into w->carry[0]. `signal` (rows) and `first` (the first evaluation, f(h*)) where
+/* The nudged equilibrium from the free one, into w->state[0]. `signal` (rows) and `first` (the first evaluation, f(h*)) where
  * they are asked for. */
 static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, int sign, float *signal, float *first)
 {
-    const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
+    const size_t bytes = loop_type_bytes(&b->spec.state[0]);
     phase p;
     bool done;
-    TN_RETURN_IF(copy(c, w->carry[0], c->out[0].data, bytes));
-    tn_loop_phase f = { TN_LOOP_PHASE_NUDGED, (float *)(void *)w->carry[0] };
+    TN_RETURN_IF(copy(c, w->state[0], c->out[0].data, bytes));
+    tn_loop_phase f = { TN_LOOP_PHASE_NUDGED, (float *)(void *)w->state[0] };
     f.rest = b->at_rest ? (float *)(void *)w->moving[LOOP_REST] : NULL, f.move = scalar(c, loop_in_move(b));
     f.sign = (float)sign, f.signal = signal, f.steps = (int32_t *)c->out[loop_out_sample(b, LOOP_NUDGED_STEPS)].data;
     TN_RETURN_IF(whole(c, b, &f, &done));
@@ -486,15 +486,15 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, in
     p.steps = f.steps;
     p.extra = w->force, p.nudge = sign, p.proxy = b->proxy;
     p.rest = f.rest, p.move = f.move, p.origin = f.move ? (const float *)c->out[0].data : NULL;
-    loop_set(&w->forward, b->forward.carry[0], p.x);
+    loop_set(&w->forward, b->forward.state[0], p.x);
     set_consts(c, w, &w->forward, &b->spec, loop_in_const(b));
     loop_bind(c, &w->forward);
     p.f = (float *)loop_result(&w->forward, "next", 0);
     set_one<<<1, 1, 0, tn_cuda_stream(c)>>>(w->one);
     TN_CUDA_LAUNCHED();
-    loop_set(&w->cost, b->cost.carry[0], p.f);
+    loop_set(&w->cost, b->cost.state[0], p.f);
     loop_set(&w->cost, b->cost.dy[0], w->one);
-    loop_set(&w->cost, b->cost.dcarry[0], w->force);
+    loop_set(&w->cost, b->cost.dstate[0], w->force);
     set_consts(c, w, &w->cost, &b->cost_spec, loop_in_cost(b));
     loop_bind(c, &w->cost);
     TN_RETURN_IF(iterate(c, b, &p, [&](int64_t t) -> tn_status {
@@ -518,13 +518,13 @@ static tn_status propagate(const tn_call *c, const tn_loop_body *b, loop_work *w
     TN_RETURN_IF(counters(c, b, LOOP_NUDGED_STEPS, &steps));
     TN_RETURN_IF(nudge(c, b, w, 1, (float *)signal, b->proxy ? w->lambda : NULL));
     if (b->centred) {
-        TN_RETURN_IF(copy(c, w->lambda, w->carry[0], loop_type_bytes(&b->spec.carry[0])));
+        TN_RETURN_IF(copy(c, w->lambda, w->state[0], loop_type_bytes(&b->spec.state[0])));
         TN_RETURN_IF(nudge(c, b, w, -1, NULL, NULL));
     }
     if (!all_of(b)) return TN_OK;
     estimate e = {};
     e.count = count_at(c, b), e.rows = rows_of(b), e.width = width_of(b), e.beta = scalar(c, loop_in_beta(b));
-    e.free_state = (const float *)c->out[0].data, e.h = (const float *)(void *)w->carry[0], e.lambda = w->lambda;
+    e.free_state = (const float *)c->out[0].data, e.h = (const float *)(void *)w->state[0], e.lambda = w->lambda;
     e.weight = b->weight, e.mean = b->mean, e.proxy = b->proxy, e.centred = b->centred;
     estimate_lambda<<<tn_blocks(c, all_of(b), THREADS), THREADS, 0, tn_cuda_stream(c)>>>(e);
     TN_CUDA_LAUNCHED();

@@ -39,14 +39,14 @@ static void take_moving(space *s, const tn_body_spec *spec, char **moving)
 /* What a solve needs, whatever the phase. */
 static void take_solve(space *s, const tn_loop_body *b, bool backward, loop_work *w)
 {
-    const tn_type *h = &b->spec.carry[0];
+    const tn_type *h = &b->spec.state[0];
     const size_t rows = (size_t)h->dims.dim[0];
     w->live = take(s, sizeof *w->live);
     w->sample = take(s, sizeof *w->sample * rows);
     w->there = take(s, rows);
     w->residual = take(s, sizeof *w->residual * rows);
     w->moved = take(s, sizeof *w->moved * rows);
-    w->state = take(s, 64);
+    w->progress = take(s, 64);
     if (b->solver == TN_SOLVE_ANDERSON) {
         const int64_t width = rows ? tn_dims_count(h->dims) / h->dims.dim[0] : 0;
         w->anderson = tn_anderson_at(take(s, tn_anderson_bytes(b->memory, h->dims.dim[0], width)), b->memory,
@@ -69,10 +69,10 @@ static loop_work carve(const tn_loop_body *b, bool backward, void *base, void *h
     space of_host = { .base = host }, s = { .base = base, .host = &of_host };
     loop_work w = { 0 };
     size_t largest = 0;
-    for (int i = 0; i < b->spec.n_carry; i++) {
-        w.carry[i] = take(&s, loop_type_bytes(&b->spec.carry[i]));
-        w.spare[i] = take(&s, loop_type_bytes(&b->spec.carry[i]));
-        if (loop_type_bytes(&b->spec.carry[i]) > largest) largest = loop_type_bytes(&b->spec.carry[i]);
+    for (int i = 0; i < b->spec.n_state; i++) {
+        w.state[i] = take(&s, loop_type_bytes(&b->spec.state[i]));
+        w.spare[i] = take(&s, loop_type_bytes(&b->spec.state[i]));
+        if (loop_type_bytes(&b->spec.state[i]) > largest) largest = loop_type_bytes(&b->spec.state[i]);
     }
     for (int i = 0; i < b->spec.n_ys; i++)
         if (loop_type_bytes(&b->spec.ys[i]) > largest) largest = loop_type_bytes(&b->spec.ys[i]);
@@ -80,10 +80,10 @@ static loop_work carve(const tn_loop_body *b, bool backward, void *base, void *h
     if (!backward || b->grad == TN_LOOP_EP) w.forward = take_runner(&s, &b->forward);
     if (backward) {
         w.vjp_all = take_runner(&s, &b->vjp_all);
-        w.vjp_carry = take_runner(&s, &b->vjp_carry);
+        w.vjp_state = take_runner(&s, &b->vjp_state);
         w.cost = take_runner(&s, &b->cost);
-        w.lambda = take(&s, loop_type_bytes(&b->spec.carry[0]));
-        w.force = take(&s, loop_type_bytes(&b->spec.carry[0]));
+        w.lambda = take(&s, loop_type_bytes(&b->spec.state[0]));
+        w.force = take(&s, loop_type_bytes(&b->spec.state[0]));
         w.zeros = take(&s, largest);
         for (int i = 0; i < b->spec.n_xs; i++) w.dx[i] = take(&s, loop_type_bytes(&b->spec.xs[i]));
         w.one = take(&s, sizeof *w.one);
@@ -126,10 +126,10 @@ void *loop_result(const loop_runner *r, const char *kind, int i)
     return tn_frame_output(r->entry->plan, r->frame, name);
 }
 
-/* One step of a sequence from the state in w->carry; the results stay in the body's arena. */
+/* One step of a sequence from the state in w->state; the results stay in the body's arena. */
 static tn_status step_forward(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t)
 {
-    for (int i = 0; i < b->spec.n_carry; i++) loop_set(&w->forward, b->forward.carry[i], w->carry[i]);
+    for (int i = 0; i < b->spec.n_state; i++) loop_set(&w->forward, b->forward.state[i], w->state[i]);
     for (int i = 0; i < b->spec.n_xs; i++)
         loop_set(&w->forward, b->forward.xs[i], at_step(&c->in[loop_in_x(b) + i], t, loop_type_bytes(&b->spec.xs[i])));
     loop_bind(c, &w->forward);
@@ -141,8 +141,8 @@ static tn_status step_forward(const tn_call *c, const tn_loop_body *b, loop_work
 static void swap(loop_work *w, int n)
 {
     for (int i = 0; i < n; i++) {
-        char *p = w->carry[i];
-        w->carry[i] = w->spare[i];
+        char *p = w->state[i];
+        w->state[i] = w->spare[i];
         w->spare[i] = p;
     }
 }
@@ -157,17 +157,17 @@ static tn_status put_slice(const loop_device *v, const tn_call *c, const tn_arg 
 static tn_status run_sequence(const loop_device *v, const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
     for (int64_t t = 0; t < b->steps; t++) {
-        for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_carry; i++)
+        for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_state; i++)
             TN_RETURN_IF(
-                put_slice(v, c, &c->out[loop_out_history(b) + i], t, w->carry[i], loop_type_bytes(&b->spec.carry[i])));
+                put_slice(v, c, &c->out[loop_out_history(b) + i], t, w->state[i], loop_type_bytes(&b->spec.state[i])));
         TN_RETURN_IF(step_forward(c, b, w, t));
         for (int i = 0; i < b->spec.n_ys; i++)
             TN_RETURN_IF(put_slice(v, c, &c->out[loop_out_y(b) + i], t, loop_result(&w->forward, "y", i),
                                    loop_type_bytes(&b->spec.ys[i])));
-        for (int i = 0; i < b->spec.n_carry; i++) /* all results lie in the arena: no carry is overwritten too early */
+        for (int i = 0; i < b->spec.n_state; i++) /* all results lie in the arena: no state is overwritten too early */
             TN_RETURN_IF(
-                v->copy(c, w->spare[i], loop_result(&w->forward, "next", i), loop_type_bytes(&b->spec.carry[i])));
-        swap(w, b->spec.n_carry);
+                v->copy(c, w->spare[i], loop_result(&w->forward, "next", i), loop_type_bytes(&b->spec.state[i])));
+        swap(w, b->spec.n_state);
     }
     return v->put_taken(c, b, b->steps);
 }
@@ -176,16 +176,16 @@ tn_status tn_loop_run_forward(const loop_device *v, const tn_call *c)
 {
     const tn_loop_body *b = ((const tn_loop_attr *)c->attr)->body;
     loop_work w = carve(b, false, c->work, c->host);
-    for (int i = 0; i < b->spec.n_carry; i++)
-        TN_RETURN_IF(v->copy(c, w.carry[i], c->in[i].data, loop_type_bytes(&b->spec.carry[i])));
+    for (int i = 0; i < b->spec.n_state; i++)
+        TN_RETURN_IF(v->copy(c, w.state[i], c->in[i].data, loop_type_bytes(&b->spec.state[i])));
     if (b->solve) {
         TN_RETURN_IF(v->solve(c, b, &w));
     } else {
         set_consts(c, b, &w, &w.forward);
         TN_RETURN_IF(run_sequence(v, c, b, &w));
     }
-    for (int i = 0; i < b->spec.n_carry; i++)
-        if (c->out[i].data) TN_RETURN_IF(v->copy(c, c->out[i].data, w.carry[i], loop_type_bytes(&b->spec.carry[i])));
+    for (int i = 0; i < b->spec.n_state; i++)
+        if (c->out[i].data) TN_RETURN_IF(v->copy(c, c->out[i].data, w.state[i], loop_type_bytes(&b->spec.state[i])));
     return TN_OK;
 }
 
@@ -201,7 +201,7 @@ static tn_status zero_dconsts(const loop_device *v, const tn_call *c, const tn_l
     return TN_OK;
 }
 
-static tn_status give_dcarry(const loop_device *v, const tn_call *c, int i, const float *d)
+static tn_status give_dstate(const loop_device *v, const tn_call *c, int i, const float *d)
 {
     if (!c->din[i].data) return TN_OK;
     const int64_t n = tn_dims_count(c->din[i].dims);
@@ -212,14 +212,14 @@ static tn_status give_dcarry(const loop_device *v, const tn_call *c, int i, cons
 
 /* lambda^T df/d(everything) at the state h and step t: constants are added to, slices of xs written or added. */
 static tn_status pull_back(const loop_device *v, const tn_call *c, const tn_loop_body *b, loop_work *w, char *const *h,
-                           int64_t t, char *const *dnext, char *const *dcarry)
+                           int64_t t, char *const *dnext, char *const *dstate)
 {
     loop_runner *r = &w->vjp_all;
     const loop_entry *e = &b->vjp_all;
-    for (int i = 0; i < b->spec.n_carry; i++) {
-        loop_set(r, e->carry[i], h[i]);
+    for (int i = 0; i < b->spec.n_state; i++) {
+        loop_set(r, e->state[i], h[i]);
         loop_set(r, e->dnext[i], dnext[i]);
-        loop_set(r, e->dcarry[i], dcarry[i]);
+        loop_set(r, e->dstate[i], dstate[i]);
     }
     for (int i = 0; i < b->spec.n_ys; i++) {
         const tn_arg *dy = &c->dout[loop_out_y(b) + i];
@@ -251,30 +251,30 @@ static tn_status pull_back(const loop_device *v, const tn_call *c, const tn_loop
 static tn_status backward_bptt(const loop_device *v, const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
     const int64_t taken = b->solve ? v->taken(c, b) : b->steps;
-    for (int i = 0; i < b->spec.n_carry; i++) {
-        const size_t bytes = loop_type_bytes(&b->spec.carry[i]);
-        TN_RETURN_IF(c->dout[i].data ? v->copy(c, w->carry[i], c->dout[i].data, bytes)
-                                     : v->zero(c, w->carry[i], bytes));
+    for (int i = 0; i < b->spec.n_state; i++) {
+        const size_t bytes = loop_type_bytes(&b->spec.state[i]);
+        TN_RETURN_IF(c->dout[i].data ? v->copy(c, w->state[i], c->dout[i].data, bytes)
+                                     : v->zero(c, w->state[i], bytes));
     }
     if (b->solve) { /* what is not there has no gradient, and is not touched below where the body sees rows alive only */
-        TN_RETURN_IF(v->clear_behind(c, b, (float *)(void *)w->carry[0]));
+        TN_RETURN_IF(v->clear_behind(c, b, (float *)(void *)w->state[0]));
         TN_RETURN_IF(v->clear_behind(c, b, (float *)(void *)w->spare[0]));
         TN_RETURN_IF(v->set_live(c, b, w));
         if (v->rank) TN_RETURN_IF(v->rank(c, b, w));
     }
     for (int64_t t = taken - 1; t >= 0; t--) {
         char *d[TN_BODY_MAX], *h[TN_BODY_MAX];
-        for (int i = 0; i < b->spec.n_carry; i++) {
-            h[i] = (char *)c->out[loop_out_history(b) + i].data + (size_t)t * loop_type_bytes(&b->spec.carry[i]);
-            d[i] = w->carry[i];
+        for (int i = 0; i < b->spec.n_state; i++) {
+            h[i] = (char *)c->out[loop_out_history(b) + i].data + (size_t)t * loop_type_bytes(&b->spec.state[i]);
+            d[i] = w->state[i];
         }
         if (b->solve) TN_RETURN_IF(v->reaches(c, b, w, t, &h[0], &d[0]));
         TN_RETURN_IF(pull_back(v, c, b, w, h, t, d, w->spare));
         if (b->solve) TN_RETURN_IF(v->passes_by(c, b, w, t));
-        swap(w, b->spec.n_carry);
+        swap(w, b->spec.n_state);
     }
     if (b->solve && v->unrank) TN_RETURN_IF(v->unrank(c, b, w));
-    for (int i = 0; i < b->spec.n_carry; i++) TN_RETURN_IF(give_dcarry(v, c, i, (float *)(void *)w->carry[i]));
+    for (int i = 0; i < b->spec.n_state; i++) TN_RETURN_IF(give_dstate(v, c, i, (float *)(void *)w->state[i]));
     return TN_OK;
 }
 
@@ -288,7 +288,7 @@ tn_status tn_loop_run_backward(const loop_device *v, const tn_call *c)
     TN_RETURN_IF(v->zero(c, w.zeros, largest));
     TN_RETURN_IF(zero_dconsts(v, c, b));
     if (b->grad == TN_LOOP_BPTT) return backward_bptt(v, c, b, &w);
-    const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
+    const size_t bytes = loop_type_bytes(&b->spec.state[0]);
     if (b->grad == TN_LOOP_EP) TN_RETURN_IF(v->propagate(c, b, &w));
     else if (!c->dout[0].data) TN_RETURN_IF(v->zero(c, w.lambda, bytes));
     else if (b->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(v->adjoint(c, b, &w, c->dout[0].data));
@@ -297,5 +297,5 @@ tn_status tn_loop_run_backward(const loop_device *v, const tn_call *c)
     TN_RETURN_IF(v->set_live(c, b, &w));
     char *h = c->out[0].data, *lambda = (char *)w.lambda;
     TN_RETURN_IF(pull_back(v, c, b, &w, &h, 0, &lambda, w.spare));
-    return give_dcarry(v, c, 0, NULL);
+    return give_dstate(v, c, 0, NULL);
 }

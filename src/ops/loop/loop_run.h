@@ -25,23 +25,23 @@ enum {
 }; /* what moves with a sample: constants, cost constants, h*, f(h*) - h* */
 
 typedef struct loop_work {
-    loop_runner forward, vjp_carry, vjp_all, cost;
-    char *carry[TN_BODY_MAX], *spare[TN_BODY_MAX]; /* current state or gradient, and the next */
-    float *lambda, *force;                         /* like carry 0 */
+    loop_runner forward, vjp_state, vjp_all, cost;
+    char *state[TN_BODY_MAX], *spare[TN_BODY_MAX]; /* current state or gradient, and the next */
+    float *lambda, *force;                         /* like state 0 */
     char *zeros;                                   /* a zero cotangent */
     char *dx[TN_BODY_MAX];                         /* gradient of one slice of each sequence */
     float *one;
     /* of a solve with B samples */
     int32_t *live;               /* (1): rows of the batch that the body sees */
-    float *front;                /* like carry 0: states of the samples on their way, in its first rows */
+    float *front;                /* like state 0: states of the samples on their way, in its first rows */
     char *moving[LOOP_MOVING];   /* copies of what belongs to them, in the same rows */
     float *dmoving[TN_BODY_MAX]; /* bptt with compaction: gradients of their constants, in the rows of the way back */
-    bool ranked;     /* on the way back samples lie by their steps, those with most first, as w->sample says */
-    int32_t *sample; /* (B): the samples on their way; CUDA: 1 for those that have left */
-    uint8_t *there;  /* (B): which of them have converged */
-    float *residual; /* (B): of theirs */
-    double *moved;   /* (B): |h_next - h|^2 of theirs */
-    int32_t *state;  /* CUDA: what the phase has come to (loop_cuda.cu) */
+    bool ranked;       /* on the way back samples lie by their steps, those with most first, as w->sample says */
+    int32_t *sample;   /* (B): the samples on their way; CUDA: 1 for those that have left */
+    uint8_t *there;    /* (B): which of them have converged */
+    float *residual;   /* (B): of theirs */
+    double *moved;     /* (B): |h_next - h|^2 of theirs */
+    int32_t *progress; /* CUDA: what the phase has come to (loop_cuda.cu) */
     tn_anderson anderson;
     size_t total, host; /* bytes of both memories */
 } loop_work;
@@ -70,19 +70,19 @@ typedef struct loop_device {
     tn_status (*add)(const tn_call *c, float *to, const float *from, int64_t n); /* to += from */
     /* The node's numbers of a sequence, where they are asked for. */
     tn_status (*put_taken)(const tn_call *c, const tn_loop_body *b, int64_t taken);
-    /* The fixed point from w->carry[0], into the same place, and all numbers of it. */
+    /* The fixed point from w->state[0], into the same place, and all numbers of it. */
     tn_status (*solve)(const tn_call *c, const tn_loop_body *b, loop_work *w);
-    /* lambda = g + J^T lambda at the equilibrium, into w->lambda. g like carry 0. */
+    /* lambda = g + J^T lambda at the equilibrium, into w->lambda. g like state 0. */
     tn_status (*adjoint)(const tn_call *c, const tn_loop_body *b, loop_work *w, const float *g);
     /* The estimate of lambda by nudged equilibria, into w->lambda. */
     tn_status (*propagate)(const tn_call *c, const tn_loop_body *b, loop_work *w);
     /* w->live = the valid rows. */
     tn_status (*set_live)(const tn_call *c, const tn_loop_body *b, loop_work *w);
-    /* Rows of a batch (like carry 0) that are not there become 0. */
+    /* Rows of a batch (like state 0) that are not there become 0. */
     tn_status (*clear_behind)(const tn_call *c, const tn_loop_body *b, float *x);
-    /* Back through a damped step t from the states h before it: the part of w->carry[0] that reaches f (*d), and afterwards the
+    /* Back through a damped step t from the states h before it: the part of w->state[0] that reaches f (*d), and afterwards the
      * rest onto w->spare[0]. A step that a sample did not take passes its gradient on as it is. A device may lay the samples
-     * out anew for it (rank: what was kept, w->carry[0] and the constants; else NULL), and puts them back at the end. */
+     * out anew for it (rank: what was kept, w->state[0] and the constants; else NULL), and puts them back at the end. */
     int64_t (*taken)(const tn_call *c, const tn_loop_body *b);
     tn_status (*reaches)(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **h, char **d);
     tn_status (*passes_by)(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t);

@@ -41,7 +41,7 @@ float loop_damping(const tn_call *c, const tn_loop_body *b) { return tn_arg_scal
 tn_status loop_count(const tn_call *c, const tn_loop_body *b, int64_t *count)
 {
     const int32_t *given = c->in[loop_in_count(b)].data;
-    const int64_t rows = b->spec.carry[0].dims.dim[0];
+    const int64_t rows = b->spec.state[0].dims.dim[0];
     *count = given ? *given : rows;
     if (*count < 0 || *count > rows)
         return tn_error(TN_USAGE, "count is %lld and the batch has %lld rows", (long long)*count, (long long)rows);
@@ -51,7 +51,7 @@ tn_status loop_count(const tn_call *c, const tn_loop_body *b, int64_t *count)
 /* A phase whose states start as they are in `out`, and end there. */
 static tn_status phase_make(const tn_call *c, const tn_loop_body *b, loop_work *w, float *out, phase *p)
 {
-    const int64_t rows = b->spec.carry[0].dims.dim[0], n = tn_dims_count(b->spec.carry[0].dims);
+    const int64_t rows = b->spec.state[0].dims.dim[0], n = tn_dims_count(b->spec.state[0].dims);
     *p = (phase){ .b = b,
                   .w = w,
                   .rows = rows,
@@ -184,7 +184,7 @@ static void phase_end(phase *p)
 static int32_t *counters(const tn_call *c, const tn_loop_body *b, int which)
 {
     int32_t *n = c->out[loop_out_sample(b, which)].data;
-    if (n) memset(n, 0, (size_t)b->spec.carry[0].dims.dim[0] * sizeof *n);
+    if (n) memset(n, 0, (size_t)b->spec.state[0].dims.dim[0] * sizeof *n);
     return n;
 }
 
@@ -202,7 +202,7 @@ static void keep_states(const phase *p, float *to)
 
 tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
-    float *h = (float *)(void *)w->carry[0],
+    float *h = (float *)(void *)w->state[0],
           *history = b->grad == TN_LOOP_BPTT ? c->out[loop_out_history(b)].data : NULL;
     phase p;
     TN_RETURN_IF(phase_make(c, b, w, h, &p));
@@ -211,7 +211,7 @@ tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
         if (i == LOOP_FREE_STEPS) p.steps = n;
     }
     p.residuals = c->out[loop_out_sample(b, LOOP_RESIDUALS)].data;
-    loop_set(&w->forward, b->forward.carry[0], p.x);
+    loop_set(&w->forward, b->forward.state[0], p.x);
     set_consts(c, &p, &w->forward, &b->spec, loop_in_const(b), 0);
     loop_bind(c, &w->forward);
     p.f = loop_result(&w->forward, "next", 0);
@@ -227,8 +227,8 @@ tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
 
 tn_status loop_adjoint(const tn_call *c, const tn_loop_body *b, loop_work *w, const float *g)
 {
-    const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
-    loop_runner *r = &w->vjp_carry;
+    const size_t bytes = loop_type_bytes(&b->spec.state[0]);
+    loop_runner *r = &w->vjp_state;
     phase p;
     if (bytes) memcpy(w->lambda, g, bytes);
     TN_RETURN_IF(phase_make(c, b, w, w->lambda, &p));
@@ -238,9 +238,9 @@ tn_status loop_adjoint(const tn_call *c, const tn_loop_body *b, loop_work *w, co
     p.factor = 1;
     p.extra_by_sample = true;
     set_consts(c, &p, r, &b->spec, loop_in_const(b), 0);
-    loop_set(r, b->vjp_carry.carry[0], with_samples(&p, LOOP_FREE_STATE, c->out[0].data, (size_t)p.width * sizeof *g));
-    loop_set(r, b->vjp_carry.dnext[0], p.x);
-    loop_set(r, b->vjp_carry.dcarry[0], p.f);
+    loop_set(r, b->vjp_state.state[0], with_samples(&p, LOOP_FREE_STATE, c->out[0].data, (size_t)p.width * sizeof *g));
+    loop_set(r, b->vjp_state.dnext[0], p.x);
+    loop_set(r, b->vjp_state.dstate[0], p.f);
     loop_bind(c, r);
     while (phase_goes_on(&p)) {
         TN_RETURN_IF(loop_run(r));
@@ -272,14 +272,14 @@ static void take_rest_off(phase *p)
     }
 }
 
-/* The nudged equilibrium from the free one, into w->carry[0]. The first evaluation is f(h*): its distance from h* goes to
- * `noise` (rows) and itself to `first` (like carry 0), where they are asked for. */
+/* The nudged equilibrium from the free one, into w->state[0]. The first evaluation is f(h*): its distance from h* goes to
+ * `noise` (rows) and itself to `first` (like state 0), where they are asked for. */
 static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, float beta, float *noise, float *first)
 {
-    const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
+    const size_t bytes = loop_type_bytes(&b->spec.state[0]);
     phase p;
-    if (bytes) memcpy(w->carry[0], c->out[0].data, bytes);
-    TN_RETURN_IF(phase_make(c, b, w, (float *)(void *)w->carry[0], &p));
+    if (bytes) memcpy(w->state[0], c->out[0].data, bytes);
+    TN_RETURN_IF(phase_make(c, b, w, (float *)(void *)w->state[0], &p));
     p.steps = c->out[loop_out_sample(b, LOOP_NUDGED_STEPS)].data;
     p.extra = w->force;
     p.factor = -beta;
@@ -288,14 +288,14 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
         p.moves[LOOP_REST] = true, p.bytes[LOOP_REST] = (size_t)p.width * sizeof *p.rest;
     }
     if (c->in[loop_in_move(b)].data) p.origin = c->out[0].data, p.limit = tn_arg_scalar(&c->in[loop_in_move(b)], 0);
-    loop_set(&w->forward, b->forward.carry[0], p.x);
+    loop_set(&w->forward, b->forward.state[0], p.x);
     set_consts(c, &p, &w->forward, &b->spec, loop_in_const(b), 0);
     loop_bind(c, &w->forward);
     p.f = loop_result(&w->forward, "next", 0);
     *w->one = 1;
-    loop_set(&w->cost, b->cost.carry[0], p.f);
+    loop_set(&w->cost, b->cost.state[0], p.f);
     loop_set(&w->cost, b->cost.dy[0], w->one);
-    loop_set(&w->cost, b->cost.dcarry[0], w->force);
+    loop_set(&w->cost, b->cost.dstate[0], w->force);
     set_consts(c, &p, &w->cost, &b->cost_spec, loop_in_cost(b), TN_BODY_MAX);
     loop_bind(c, &w->cost);
     while (phase_goes_on(&p)) {
@@ -308,7 +308,7 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
     }
     phase_end(&p);
     if (!noise) return TN_OK;
-    distances(&p, (float *)(void *)w->carry[0], c->out[0].data, w->residual);
+    distances(&p, (float *)(void *)w->state[0], c->out[0].data, w->residual);
     for (int64_t k = 0; k < p.count; k++) noise[k] = w->residual[k] / fmaxf(noise[k], 1e-30f);
     return TN_OK;
 }
@@ -316,12 +316,12 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
 tn_status loop_propagate(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
     const float beta = tn_arg_scalar(&c->in[loop_in_beta(b)], 0), *free_state = c->out[0].data;
-    const float *h = (const float *)(const void *)w->carry[0];
-    const int64_t rows = b->spec.carry[0].dims.dim[0];
+    const float *h = (const float *)(const void *)w->state[0];
+    const int64_t rows = b->spec.state[0].dims.dim[0];
     int64_t count;
     TN_RETURN_IF(loop_count(c, b, &count));
     if (!(beta > 0)) return tn_error(TN_USAGE, "beta must be above 0");
-    const int64_t width = rows ? tn_dims_count(b->spec.carry[0].dims) / rows : 0, n = count * width;
+    const int64_t width = rows ? tn_dims_count(b->spec.state[0].dims) / rows : 0, n = count * width;
     const float samples = (float)(count ? count : 1), weight = b->mean ? 1 / samples : b->weight;
     float *signal = (float *)(void *)counters(c, b, LOOP_SIGNAL);
     counters(c, b, LOOP_NUDGED_STEPS);

@@ -233,7 +233,7 @@ static void bptt_of_some(void **state)
 static void b_first(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->next[0] = tn_add(g, io->consts[1], tn_sub(g, tn_scale(g, io->carry[0], 0.5f), io->consts[0]));
+    io->next[0] = tn_add(g, io->consts[1], tn_sub(g, tn_scale(g, io->state[0], 0.5f), io->consts[0]));
 }
 
 static void refused(tn_loop_options o, const char *why)
@@ -243,8 +243,8 @@ static void refused(tn_loop_options o, const char *why)
     const tn_ref consts[] = { tn_input(g, "a", tn_shape(3, 2), TN_F32), tn_input(g, "b", tn_shape(3, 2), TN_F32),
                               tn_input(g, "c", tn_shape(2), TN_F32) };
     const tn_body cost = { eq_cost, NULL };
-    o.carry = &h;
-    o.n_carry = 1;
+    o.state = &h;
+    o.n_state = 1;
     o.consts = consts;
     o.n_consts = 3;
     o.cost = &cost;

@@ -1,4 +1,4 @@
-/* loop: a gated cell over a sequence (dim = T, B, X, D) with two float carries and an integer one, against a double
+/* loop: a gated cell over a sequence (dim = T, B, X, D) with two float states and an integer one, against a double
  * oracle; the diagonal recurrence against tn_scan; solves with known answers; what is refused.
  *
  *     [z|n] = Wh h + b + Wx x_t      h' = h + s(z) (tanh(n) - h)      m' = m/2 + h'      k' = k[turn]      y_t = h'[k] m' */
@@ -23,7 +23,7 @@ enum { IN_X, IN_H, IN_M, IN_WX, IN_WH, IN_B, IN_K, IN_TURN };
 static void cell(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    const tn_ref h = io->carry[0], m = io->carry[1], k = io->carry[2];
+    const tn_ref h = io->state[0], m = io->state[1], k = io->state[2];
     const tn_ref wx = io->consts[0], wh = io->consts[1], b = io->consts[2], turn = io->consts[3];
     const tn_ref a = tn_linear(g, h, wh, .bias = b, .residual = tn_linear(g, io->xs[0], wx));
     const tn_ref move = tn_mul_sigmoid(g, tn_sub(g, tn_tanh(g, tn_part(g, a, 1, 2)), h), tn_part(g, a, 0, 2));
@@ -47,8 +47,8 @@ static void build(tn_op_io *io, const tn_case *c)
     in[IN_B] = tn_test_input(io, tn_shape(2 * D), weight);
     in[IN_K] = tn_test_input(io, tn_shape(B), order);
     in[IN_TURN] = tn_test_input(io, tn_shape(B), order);
-    tn_loop(tn_test_graph(io), ((tn_body){ cell, NULL }), .carry = (const tn_ref[]){ in[IN_H], in[IN_M], in[IN_K] },
-            .n_carry = 3, .xs = &in[IN_X], .n_xs = 1, .n_consts = 4,
+    tn_loop(tn_test_graph(io), ((tn_body){ cell, NULL }), .state = (const tn_ref[]){ in[IN_H], in[IN_M], in[IN_K] },
+            .n_state = 3, .xs = &in[IN_X], .n_xs = 1, .n_consts = 4,
             .consts = (const tn_ref[]){ in[IN_WX], in[IN_WH], in[IN_B], in[IN_TURN] }, .n_ys = 1, .steps = T,
             .final = final, .ys = &ys);
     tn_test_output(io, ys);
@@ -111,8 +111,8 @@ enum { SB = 2, ST = 33, SK = 5 };
 static void diagonal(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    const tn_ref re = io->consts[0], im = io->consts[1], a = tn_part(g, io->carry[0], 0, 2),
-                 b = tn_part(g, io->carry[0], 1, 2);
+    const tn_ref re = io->consts[0], im = io->consts[1], a = tn_part(g, io->state[0], 0, 2),
+                 b = tn_part(g, io->state[0], 1, 2);
     const tn_ref parts[] = { tn_sub(g, tn_mul(g, a, re), tn_mul(g, b, im)),
                              tn_add(g, tn_mul(g, b, re), tn_mul(g, a, im)) };
     io->next[0] = io->ys[0] = tn_add(g, tn_concat(g, parts, 2, -1), io->xs[0]);
@@ -123,7 +123,7 @@ static tn_ref by_loop(tn_graph *g, tn_ref x, tn_ref rho, tn_ref omega, tn_ref st
     const tn_ref xs = tn_transpose(g, x, 1, 0, 2);
     const tn_ref lambda[] = { tn_mul(g, rho, tn_cos(g, omega)), tn_mul(g, rho, tn_sin(g, omega)) };
     tn_ref ys;
-    tn_loop(g, ((tn_body){ diagonal, NULL }), .carry = &state, .n_carry = 1, .xs = &xs, .n_xs = 1, .consts = lambda,
+    tn_loop(g, ((tn_body){ diagonal, NULL }), .state = &state, .n_state = 1, .xs = &xs, .n_xs = 1, .consts = lambda,
             .n_consts = 2, .n_ys = 1, .steps = ST, .final = last, .ys = &ys);
     return tn_transpose(g, ys, 1, 0, 2);
 }
@@ -170,14 +170,14 @@ static void equals_scan(void)
     tn_world_close(&w);
 }
 
-/* --- carries that are handed on ---------------------------------------------------------------------------------------------- */
+/* --- states that are handed on ---------------------------------------------------------------------------------------------- */
 
 static void swap(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)g, (void)user;
-    io->next[0] = io->carry[1];
-    io->next[1] = io->carry[0];
-    io->next[2] = io->carry[2];
+    io->next[0] = io->state[1];
+    io->next[1] = io->state[0];
+    io->next[2] = io->state[2];
 }
 
 static void handed_on(void)
@@ -187,7 +187,7 @@ static void handed_on(void)
     static const char *const before[] = { "a", "b", "c" }, *const after[] = { "a3", "b3", "c3" };
     tn_ref in[3], out[3];
     for (int i = 0; i < 3; i++) in[i] = tn_want_gradient(g, tn_input(g, before[i], tn_shape(2), TN_F32));
-    tn_loop(g, ((tn_body){ swap, NULL }), .carry = in, .n_carry = 3, .steps = 3, .final = out);
+    tn_loop(g, ((tn_body){ swap, NULL }), .state = in, .n_state = 3, .steps = 3, .final = out);
     for (int i = 0; i < 3; i++) tn_output(g, after[i], out[i]);
     const tn_ref loss = tn_add(g, tn_sum_all(g, tn_scale(g, out[0], 5.f)), tn_sum_all(g, tn_scale(g, out[2], 7.f)));
     tn_bound *b = tn_world_add(&w, g, &(tn_compile_options){ .loss = loss });
@@ -207,14 +207,14 @@ static void handed_on(void)
 static void half_plus(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->next[0] = tn_add(g, tn_scale(g, io->carry[0], 0.5f), io->consts[0]);
+    io->next[0] = tn_add(g, tn_scale(g, io->state[0], 0.5f), io->consts[0]);
 }
 
 /* sum(c h), c constant */
 static void weighted_sum(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->ys[0] = tn_sum_all(g, tn_mul(g, io->carry[0], io->consts[0]));
+    io->ys[0] = tn_sum_all(g, tn_mul(g, io->state[0], io->consts[0]));
 }
 
 /* h = h/2 + x; the loss is sum(h), which ep knows as its cost. The same options whatever the gradient. */
@@ -227,7 +227,7 @@ static tn_bound *add_solve(tn_world *w, tn_loop_grad grad, bool trained)
     tn_ref taken, residual;
     if (trained) tn_want_gradient(g, x);
     const tn_ref h =
-        tn_loop(g, ((tn_body){ half_plus, NULL }), .carry = &h0, .n_carry = 1, .consts = &x, .n_consts = 1, .steps = 80,
+        tn_loop(g, ((tn_body){ half_plus, NULL }), .state = &h0, .n_state = 1, .consts = &x, .n_consts = 1, .steps = 80,
                 .grad = grad, .rtol = tn_scalar(g, "rtol", 1e-6f), .damping = tn_scalar(g, "damping", 0.8f),
                 .cost = &cost, .cost_consts = &one, .n_cost_consts = 1, .beta = tn_scalar(g, "beta", 0.5f),
                 .iterations = &taken, .residual = &residual);
@@ -275,7 +275,7 @@ static void solves(void)
 static void wider(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    const tn_ref twice[] = { io->carry[0], io->carry[0] };
+    const tn_ref twice[] = { io->state[0], io->state[0] };
     io->next[0] = tn_concat(g, twice, 2, -1);
 }
 
@@ -284,15 +284,15 @@ static void forgets(tn_graph *g, tn_body_io *io, void *user) { (void)g, (void)io
 static void own_param(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->next[0] = tn_mul(g, io->carry[0], tn_param(g, "secret", tn_shape(3), tn_ones));
+    io->next[0] = tn_mul(g, io->state[0], tn_param(g, "secret", tn_shape(3), tn_ones));
 }
 
 static void refused(tn_body_build *f, tn_loop_options o, const char *why)
 {
     tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
     const tn_ref x = tn_param(g, "x", tn_shape(2, 3), tn_ones), rtol = tn_scalar(g, "rtol", 1e-3f);
-    o.carry = &x;
-    o.n_carry = o.n_carry ? o.n_carry : 1;
+    o.state = &x;
+    o.n_state = o.n_state ? o.n_state : 1;
     if (o.n_xs) o.xs = &x;
     if (o.n_consts) o.consts = &x;
     if (o.grad == TN_LOOP_EP) o.rtol = rtol;
@@ -304,8 +304,8 @@ static void refused(tn_body_build *f, tn_loop_options o, const char *why)
 
 static void errors(void)
 {
-    refused(wider, (tn_loop_options){ .steps = 2 }, "carry 0 goes in as f32 (2,3) and comes out as f32 (2,6)");
-    refused(forgets, (tn_loop_options){ .steps = 2 }, "carry 0 goes in as f32 (2,3) and comes out as f32 nothing");
+    refused(wider, (tn_loop_options){ .steps = 2 }, "state 0 goes in as f32 (2,3) and comes out as f32 (2,6)");
+    refused(forgets, (tn_loop_options){ .steps = 2 }, "state 0 goes in as f32 (2,3) and comes out as f32 nothing");
     refused(own_param, (tn_loop_options){ .steps = 2 },
             "secret inside a body: make it outside and pass it as a constant");
     refused(half_plus, (tn_loop_options){ .steps = 2, .n_consts = 1, .grad = TN_LOOP_EP },
@@ -313,7 +313,7 @@ static void errors(void)
     refused(half_plus, (tn_loop_options){ .steps = 2, .n_consts = 1, .grad = TN_LOOP_IMPLICIT }, "give rtol");
     refused(half_plus, (tn_loop_options){ .steps = 0, .n_consts = 1 }, "steps >= 1");
     refused(half_plus, (tn_loop_options){ .steps = 3, .n_consts = 1, .n_xs = 1 }, "number of steps, 3");
-    refused(half_plus, (tn_loop_options){ .steps = 3, .n_consts = 1, .n_carry = 17 }, "1 to 16 carries");
+    refused(half_plus, (tn_loop_options){ .steps = 3, .n_consts = 1, .n_state = 17 }, "1 to 16 states");
 }
 
 /* A body is compiled for the device of its graph. */
@@ -323,7 +323,7 @@ static void of_another_device(void)
     tn_plan *p = NULL;
     const tn_ref h0 = tn_fill(g, tn_shape(3, 2), TN_F32, 0.f), x = tn_input(g, "x", tn_shape(3, 2), TN_F32);
     tn_output(g, "h",
-              tn_loop(g, ((tn_body){ half_plus, NULL }), .carry = &h0, .n_carry = 1, .consts = &x, .n_consts = 1,
+              tn_loop(g, ((tn_body){ half_plus, NULL }), .state = &h0, .n_state = 1, .consts = &x, .n_consts = 1,
                       .steps = 2));
     assert_fails(tn_graph_compile(g, &(tn_compile_options){ .device = TN_CUDA }, &p), TN_USAGE,
                  "set tn_graph_options.device");
@@ -331,7 +331,7 @@ static void of_another_device(void)
 }
 
 static const tn_property properties[] = { { "the diagonal recurrence is tn_scan's", equals_scan },
-                                          { "carries handed on unchanged, and swapped", handed_on },
+                                          { "states handed on unchanged, and swapped", handed_on },
                                           { "damped solves and their gradients", solves },
                                           { "what is refused", errors },
                                           { "a graph for another device", of_another_device } };

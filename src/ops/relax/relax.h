@@ -106,7 +106,7 @@ extern const tn_op tn_op_relax;
 #define tn_relax(g, a, ...) tn_relax_((g), __FILE__, __LINE__, (a), (tn_relax_options){ .unused_ = 0, __VA_ARGS__ })
 tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_options o);
 
-/* The Hopfield map as the body of a loop, for those who build one themselves. Constants: a (B,d), W1 (d,d); carry: v (B,d). The second one is
+/* The Hopfield map as the body of a loop, for those who build one themselves. Constants: a (B,d), W1 (d,d); state: v (B,d). The second one is
  * for equilibrium propagation, which pulls back how far v moved and nothing else: the slope 1 - tanh^2(v) comes in on the way. */
 tn_body_build tn_relax_hopfield, tn_relax_hopfield_ep;
 /* h = tanh(v), what a cost reads; nudges: its gradient stands for that of h itself, without the slope. */

@@ -19,7 +19,7 @@ static void block(tn_graph *g, tn_body_io *io, void *user)
     tn_ref u;
     (void)user;
     const tn_ref x =
-        tn_layernorm(g, io->carry[0], c[TN_RELAX_GAIN2], c[TN_RELAX_BIAS2], .residual = c[TN_RELAX_A], .sum = &u);
+        tn_layernorm(g, io->state[0], c[TN_RELAX_GAIN2], c[TN_RELAX_BIAS2], .residual = c[TN_RELAX_A], .sum = &u);
     const tn_ref z = tn_linear(g, x, c[TN_RELAX_W1], .bias = c[TN_RELAX_B1], .act = TN_ACT_GELU_ERF);
     const tn_ref y = tn_linear(g, z, c[TN_RELAX_W2], .bias = c[TN_RELAX_B2], .residual = u);
     io->next[0] = tn_layernorm(g, y, c[TN_RELAX_GAIN], c[TN_RELAX_BIAS]);
@@ -29,14 +29,14 @@ static void energy(tn_graph *g, tn_body_io *io, void *user)
 {
     const tn_ref *c = io->consts;
     (void)user;
-    const tn_ref t = tn_linear(g, io->carry[0], c[TN_RELAX_W1], .bias = c[TN_RELAX_B1], .act = TN_ACT_TANH);
+    const tn_ref t = tn_linear(g, io->state[0], c[TN_RELAX_W1], .bias = c[TN_RELAX_B1], .act = TN_ACT_TANH);
     const tn_ref y = tn_linear(g, t, tn_transpose(g, c[TN_RELAX_W1], 1, 0));
     io->next[0] = tn_add(g, tn_mul(g, y, c[TN_RELAX_SCALE]), c[TN_RELAX_A]);
 }
 
 static tn_ref drive(tn_graph *g, const tn_body_io *io)
 {
-    return tn_linear(g, tn_tanh(g, io->carry[0]), io->consts[TN_RELAX_W1], .residual = io->consts[TN_RELAX_A]);
+    return tn_linear(g, tn_tanh(g, io->state[0]), io->consts[TN_RELAX_W1], .residual = io->consts[TN_RELAX_A]);
 }
 
 void tn_relax_hopfield(tn_graph *g, tn_body_io *io, void *user)
@@ -55,7 +55,7 @@ static void times_slope(tn_graph *g, tn_ref dy, const tn_ref *xs, int n, tn_ref 
 void tn_relax_hopfield_ep(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    const tn_ref xs[] = { drive(g, io), io->carry[0] };
+    const tn_ref xs[] = { drive(g, io), io->state[0] };
     io->next[0] = tn_custom_gradient(g, xs[0], xs, 2, times_slope, NULL);
 }
 
@@ -76,7 +76,7 @@ static void cost(tn_graph *g, tn_body_io *io, void *user)
 {
     const tn_relax_attr *a = user;
     const tn_ref *c = io->consts;
-    tn_ref h = io->carry[0];
+    tn_ref h = io->state[0];
     if (a->kind == TN_RELAX_HOPFIELD) h = tn_relax_hopfield_read(g, h, true);
     io->ys[0] =
         tn_xent(g, tn_linear(g, h, c[HEAD_W], .bias = c[HEAD_B]), c[LABELS], .weights = c[WEIGHTS], .sum = true);
@@ -106,7 +106,7 @@ tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_
     const tn_ref h0 = in[TN_RELAX_H0].id ? in[TN_RELAX_H0] : tn_fill(g, tn_ref_dims(g, in[TN_RELAX_A]), TN_F32, 0.f);
     (void)n_in;
     out[TN_RELAX_H] =
-        tn_loop(g, map, .carry = &h0, .n_carry = 1, .consts = in, .n_consts = MAP_CONSTS,
+        tn_loop(g, map, .state = &h0, .n_state = 1, .consts = in, .n_consts = MAP_CONSTS,
                 .sample_consts = 1u << TN_RELAX_A, .cost = &head, .cost_consts = in + TN_RELAX_HEAD_W,
                 .n_cost_consts = COST_CONSTS,
                 .sample_cost_consts = 1u << LABELS | (in[TN_RELAX_WEIGHTS].id ? 1u << WEIGHTS : 0), .steps = a->steps,

@@ -25,20 +25,20 @@ static void fill(tn_bound *b, const char *name, int64_t n)
 static void cell(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    const tn_ref y = tn_linear(g, io->carry[0], io->consts[0]);
+    const tn_ref y = tn_linear(g, io->state[0], io->consts[0]);
     io->next[0] = tn_tanh(g, tn_linear(g, io->xs[0], io->consts[1], .residual = y));
 }
 
 static void solve_cell(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->next[0] = tn_tanh(g, tn_linear(g, io->carry[0], io->consts[0], .residual = io->consts[1]));
+    io->next[0] = tn_tanh(g, tn_linear(g, io->state[0], io->consts[0], .residual = io->consts[1]));
 }
 
 static void cost(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    io->ys[0] = tn_sum_all(g, tn_square(g, tn_linear(g, io->carry[0], io->consts[0])));
+    io->ys[0] = tn_sum_all(g, tn_square(g, tn_linear(g, io->state[0], io->consts[0])));
 }
 
 static tn_bound *add_loop(tn_world *w, int grad, const char *const *without)
@@ -51,9 +51,9 @@ static tn_bound *add_loop(tn_world *w, int grad, const char *const *without)
     const tn_ref x = tn_linear(g, tn_reshape(g, tn_slice(g, xs, 0, 0, 1), tn_shape(N, H)), U);
     const tn_ref weights[] = { W, U }, solved[] = { W, x };
     const tn_ref h =
-        grad < 0 ? tn_loop(g, sequence, .carry = &h0, .n_carry = 1, .xs = &xs, .n_xs = 1, .consts = weights,
+        grad < 0 ? tn_loop(g, sequence, .state = &h0, .n_state = 1, .xs = &xs, .n_xs = 1, .consts = weights,
                            .n_consts = 2, .steps = T)
-                 : tn_loop(g, map, .carry = &h0, .n_carry = 1, .consts = solved, .n_consts = 2, .steps = 30,
+                 : tn_loop(g, map, .state = &h0, .n_state = 1, .consts = solved, .n_consts = 2, .steps = 30,
                            .grad = (tn_loop_grad)grad, .rtol = tn_scalar(g, "rtol", 1e-5f), .cost = &of,
                            .cost_consts = &W, .n_cost_consts = 1, .beta = tn_scalar(g, "beta", 0.1f), .centred = true);
     const tn_ref loss = tn_sum_all(g, tn_square(g, h));

@@ -186,7 +186,7 @@ static tn_status compare_training(against *a)
     TN_TRY(read_doubles(a, "output.losses", a->steps, &ref));
     double worst = 0;
     for (int64_t i = 0; i < a->steps; i++) {
-        tn_applied applied;
+        tn_update_result applied;
         TN_TRY(load_batch(a, i));
         TN_TRY(tn_trainer_grad(a->trainer, i, &got[i]));
         TN_TRY(tn_trainer_apply(a->trainer, i, 1, got[i], &applied));

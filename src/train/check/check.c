@@ -108,7 +108,7 @@ static tn_status check_overfit(const tn_check *c, tn_check_row *r)
     quick.settings = fast;
     TN_TRY(tn__check_open(&quick, (tn_trainer_options){ .batch = 1, .length = c->length < 32 ? c->length : 32 }, &t));
     for (; steps < OVERFIT_STEPS && tn_clock_s() - begun < 25; steps++) {
-        tn_applied a;
+        tn_update_result a;
         TN_TRY(tn_trainer_grad(t, steps, &loss));
         if (steps == 0) first = loss;
         if (loss < 0.5f * first) break;
@@ -133,7 +133,7 @@ static tn_status fingerprint(const tn_check *c, int threads, uint64_t *hash, uin
     tn_status s = TN_OK;
     tn_trainer *t = NULL;
     float loss;
-    tn_applied a;
+    tn_update_result a;
     uint64_t h = 0xcbf29ce484222325u;
     tn_host_copy host = { 0 };
     TN_TRY(
@@ -235,7 +235,7 @@ static tn_status check_memory(const tn_check *c, tn_check_row *r)
     tn_status s = TN_OK;
     tn_trainer *t = NULL;
     float loss;
-    tn_applied a;
+    tn_update_result a;
     const bool measured = reset_peak();
     const size_t idle = process_bytes("VmRSS"), idle_gpu = gpu_bytes();
     TN_TRY(tn__check_open(c, (tn_trainer_options){ 0 }, &t));
@@ -274,7 +274,7 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
     tn_status s = TN_OK;
     tn_trainer *t = NULL;
     float loss;
-    tn_applied a;
+    tn_update_result a;
     double best = HUGE_VAL;
     TN_TRY(tn__check_open(c, (tn_trainer_options){ 0 }, &t));
     const double begun = tn_clock_s();

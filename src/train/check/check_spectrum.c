@@ -12,7 +12,7 @@
 typedef struct heard {
     const tn_view_row *view;
     tn_histograms spreads;
-    double least, most; /* of view->beside */
+    double least, most; /* of view->extra */
     bool bad;
 } heard;
 
@@ -22,7 +22,7 @@ static void hear(void *ctx, const char *name, double value, const char *unit)
     const char *dot = strrchr(name, '.');
     (void)unit;
     if (!isfinite(value)) h->bad = true;
-    if (!dot || !h->view->beside || strcmp(dot + 1, h->view->beside) != 0) return;
+    if (!dot || !h->view->extra || strcmp(dot + 1, h->view->extra) != 0) return;
     h->least = isnan(h->least) ? value : fmin(h->least, value);
     h->most = isnan(h->most) ? value : fmax(h->most, value);
 }
@@ -51,7 +51,7 @@ static void judge(const heard *h, tn_check_row *r)
 {
     const tn_view_row *v = h->view;
     const tn_histogram *all = find_all(h);
-    char twin[96] = "", beside[96] = "";
+    char twin[96] = "", extra[96] = "";
     if (!all) {
         skip(v, r);
         return;
@@ -60,9 +60,9 @@ static void judge(const heard *h, tn_check_row *r)
     r->value = tn_histogram_quantile(all, 0.5);
     r->unit = v->unit;
     if (v->twin) snprintf(twin, sizeof twin, " %s %.4f to %.4f,", v->twin, v->twin_of(all->min), v->twin_of(all->max));
-    if (v->beside) snprintf(beside, sizeof beside, ", %s %.3g to %.3g", v->beside_label, h->least, h->most);
+    if (v->extra) snprintf(extra, sizeof extra, ", %s %.3g to %.3g", v->extra_label, h->least, h->most);
     snprintf(r->detail, sizeof r->detail, "%lld %s,%s %s %.1f to %.1f %s (median %.1f)%s", (long long)all->n, v->of,
-             twin, v->name, all->min, all->max, v->unit, r->value, beside);
+             twin, v->name, all->min, all->max, v->unit, r->value, extra);
 }
 
 tn_status tn__check_spectrum(const tn_check *c, tn_check_row *r)

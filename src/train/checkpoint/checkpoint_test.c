@@ -40,7 +40,7 @@ static void close_rig(rig *r)
 static float one_step(rig *r, int64_t step, bool bad)
 {
     float loss;
-    tn_applied applied;
+    tn_update_result applied;
     for (int64_t i = 0; i < B * T; i++) {
         ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[i] =
             (int32_t)tn_rng_below((tn_rng){ 3, 1 }, (uint64_t)(step * B * T + i), 32);

@@ -167,7 +167,7 @@ void tn_tensors_close(tn_tensors *t)
     *t = (tn_tensors){ 0 };
 }
 
-tn_status tn_ckpt_convert(const tn_asked *asked, const char *in, const char *out, tn_dtype dtype,
+tn_status tn_ckpt_convert(const tn_user_args *user, const char *in, const char *out, tn_dtype dtype,
                           char note[TN_CKPT_NOTE])
 {
     tn_status s = TN_OK;
@@ -181,7 +181,7 @@ tn_status tn_ckpt_convert(const tn_asked *asked, const char *in, const char *out
     TN_TRY(tn_tensors_open(in, &t));
     /* A checkpoint that was taken out of its run has no settings beside it: its weights are still weights. */
     const bool wanted = t.n_meta == 0 && !tn_is_weights_file(in);
-    const tn_status found = wanted ? tn_saved_model_find(asked, in, asked->word, asked->n, "best", &m) : TN_OK;
+    const tn_status found = wanted ? tn_saved_model_find(user, in, user->word, user->n, "best", &m) : TN_OK;
     if (found == TN_USAGE) TN_TRY(found);
     if (wanted && found == TN_OK) {
         TN_TRY(tn_weights_meta(m.model, m.settings, text, meta));

@@ -24,8 +24,8 @@ void tn_tensors_close(tn_tensors *t); /* takes a zeroed one */
 
 /* dtype TN_DTYPES: as they are; else floating tensors become that type and others stay. Of a run, or a checkpoint that
  * stands in one, the model and its settings go with the weights, so that the file is a model (saved_model.h). The file
- * appears whole. `asked` are words "model=PATH": where a run's model is a shared object. note: as tn_ckpt_resolve's. */
-tn_status tn_ckpt_convert(const tn_asked *asked, const char *in, const char *out, tn_dtype dtype,
+ * appears whole. `user` are words "model=PATH": where a run's model is a shared object. note: as tn_ckpt_resolve's. */
+tn_status tn_ckpt_convert(const tn_user_args *user, const char *in, const char *out, tn_dtype dtype,
                           char note[TN_CKPT_NOTE]);
 
 #endif

@@ -270,7 +270,7 @@ static void healthy(void **state)
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = 2, .length = 32 }, &t));
     tn_trainer_check(t, &f);
     for (int step = 0; step < 2; step++) {
-        tn_applied applied;
+        tn_update_result applied;
         for (int i = 0; i < 64; i++) {
             ((int32_t *)tn_trainer_input(t, "tokens"))[i] =
                 (int32_t)tn_rng_below((tn_rng){ 1, 2 }, (uint64_t)(i + 64 * step), 16);

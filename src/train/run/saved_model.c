@@ -97,7 +97,7 @@ tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out,
     return TN_OK;
 }
 
-static tn_status find_file(const tn_asked *asked, const char *path, const char *const *overrides, size_t n,
+static tn_status find_file(const tn_user_args *user, const char *path, const char *const *overrides, size_t n,
                            tn_saved_model *m)
 {
     tn_arena arena = { 0 };
@@ -105,7 +105,7 @@ static tn_status find_file(const tn_asked *asked, const char *path, const char *
     size_t n_said = 0;
     tn_status s = tn_weights_words(path, &arena, &said, &n_said);
     const tn_settings_from from = {
-        .asked = asked, .file = path, .said = said, .n_said = n_said, .overrides = overrides, .n = n
+        .user = user, .file = path, .said = said, .n_said = n_said, .overrides = overrides, .n = n
     };
     if (s == TN_OK) s = tn_settings_resolve_from(&from, &m->settings, &m->model);
     tn_arena_free(&arena);
@@ -114,7 +114,7 @@ static tn_status find_file(const tn_asked *asked, const char *path, const char *
 }
 
 /* A run, or one of its checkpoints, whose settings are beside it. */
-static tn_status find_run(const tn_asked *asked, const char *path, const char *const *overrides, size_t n,
+static tn_status find_run(const tn_user_args *user, const char *path, const char *const *overrides, size_t n,
                           const char *link, tn_saved_model *m)
 {
     const bool checkpoint = has_file(path, "manifest.json");
@@ -127,7 +127,7 @@ static tn_status find_run(const tn_asked *asked, const char *path, const char *c
             "%.640s holds neither a run (config.yaml) nor a checkpoint of one (manifest.json, with the run's "
             "config.yaml beside it)",
             path);
-    TN_RETURN_IF(tn_settings_resolve_asked(asked, m->config, overrides, n, &m->settings, &m->model));
+    TN_RETURN_IF(tn_settings_resolve_user(user, m->config, overrides, n, &m->settings, &m->model));
     if (checkpoint) return tn_path_join("", path, m->weights, sizeof m->weights);
     m->link = link;
     TN_RETURN_IF(tn_ckpt_find(path, link, m->weights, why, sizeof why));
@@ -135,7 +135,7 @@ static tn_status find_run(const tn_asked *asked, const char *path, const char *c
     return TN_OK;
 }
 
-tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
+tn_status tn_saved_model_find(const tn_user_args *user, const char *target, const char *const *overrides, size_t n,
                               const char *link, tn_saved_model *out)
 {
     tn_status s = TN_OK;
@@ -144,9 +144,9 @@ tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const c
     const bool exists = stat(target, &st) == 0;
     const bool weights = tn_is_weights_file(target);
     if (weights && !exists) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", target));
-    if (weights) TN_TRY(find_file(asked, target, overrides, n, &m));
-    else if (exists && S_ISDIR(st.st_mode)) TN_TRY(find_run(asked, target, overrides, n, link, &m));
-    else TN_TRY(tn_settings_resolve_asked(asked, target, overrides, n, &m.settings, &m.model));
+    if (weights) TN_TRY(find_file(user, target, overrides, n, &m));
+    else if (exists && S_ISDIR(st.st_mode)) TN_TRY(find_run(user, target, overrides, n, link, &m));
+    else TN_TRY(tn_settings_resolve_user(user, target, overrides, n, &m.settings, &m.model));
     TN_TRY(tn_task_defaults(m.model, m.settings));
     if (m.weights[0] &&
         tn_model_reads_sequences(m.model)) { /* samples: their sizes are the task's, which is not here */

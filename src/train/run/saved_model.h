@@ -26,9 +26,9 @@ typedef struct tn_saved_model {
     const char *link;            /* which checkpoint of the run was asked for; NULL: weights names it */
 } tn_saved_model;
 
-/* link: "best" or "latest", for a run; it outlives the model. overrides ("key=value") come last. A shared object is loaded where `asked`
+/* link: "best" or "latest", for a run; it outlives the model. overrides ("key=value") come last. A shared object is loaded where `user`
  * names it. */
-tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
+tn_status tn_saved_model_find(const tn_user_args *user, const char *target, const char *const *overrides, size_t n,
                               const char *link, tn_saved_model *out);
 void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
 

@@ -117,7 +117,7 @@ static bool halve_settings(tn_session *s)
     snprintf(times, sizeof times, "%lld", (long long)(2 * n));
     if (tn_settings_set(s->settings, "train.batch", batch, "out of memory") != TN_OK) return false;
     if (tn_settings_set(s->settings, "train.accumulate", times, "out of memory") != TN_OK) return false;
-    if (!s->asked) s->asked = s->batch;
+    if (!s->requested_batch) s->requested_batch = s->batch;
     s->batch /= 2;
     return true;
 }
@@ -194,7 +194,7 @@ static tn_status find_source(tn_session *s, const tn_session_options *o)
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 {
     tn_session s = { .shared = o->shared, .context_slot = o->context_slot };
-    const tn_settings_from from = { .asked = o->asked,
+    const tn_settings_from from = { .user = o->user,
                                     .target = o->target,
                                     .file = o->file,
                                     .said = o->said,

@@ -22,11 +22,11 @@ typedef struct tn_session {
     tn_shared *shared;             /* where samples and plans are from, or NULL */
     tn_context_slot *context_slot; /* whose context it runs on, or NULL */
     tn_width width;                /* text is empty where none was looked for */
-    int64_t asked;                 /* the batch that memory was not given for, or 0 */
+    int64_t requested_batch;       /* the batch that memory was not given for, or 0 */
 } tn_session;
 
 typedef struct tn_session_options {
-    const tn_asked *asked;       /* what the user typed, for a model of their own; NULL: nothing */
+    const tn_user_args *user;    /* what the user typed, for a model of their own; NULL: nothing */
     const char *target;          /* see tn_settings_resolve */
     const tn_settings *settings; /* instead: as they were resolved, with their model */
     const tn_model *model;

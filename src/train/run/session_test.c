@@ -54,7 +54,7 @@ static void halved(void **state)
     (void)state;
     assert_true(quarter < arena_of("train.batch=8"));
     assert_ok(open_below(quarter + quarter / 4, "train.batch=16", NULL, &s));
-    assert_true(s.batch == 4 && s.asked == 16);
+    assert_true(s.batch == 4 && s.requested_batch == 16);
     assert_int_equal(tn_settings_int(s.settings, "train.batch"), 4);
     assert_int_equal(tn_settings_int(s.settings, "train.accumulate"), 12);
     FILE *f = fmemopen(text, sizeof text, "w");
@@ -86,7 +86,7 @@ static void halved_later(void **state)
     (void)state;
     assert_ok(open_batch("train.batch=6", NULL, &s));
     assert_ok(tn_session_halve_batch(&s));
-    assert_true(s.batch == 3 && s.asked == 6 && s.trainer);
+    assert_true(s.batch == 3 && s.requested_batch == 6 && s.trainer);
     assert_int_equal(tn_settings_int(s.settings, "train.accumulate"), 6);
     (void)tn_error(TN_MEMORY, "none left");
     assert_fails(tn_session_halve_batch(&s), TN_MEMORY, "none left");
@@ -98,7 +98,7 @@ static void halved_later(void **state)
 static void same_step(void **state)
 {
     tn_session s[2];
-    tn_stepped x[2];
+    tn_step_result x[2];
     (void)state;
     assert_ok(open_batch("train.batch=4", "train.accumulate=1", &s[0]));
     assert_ok(open_batch("train.batch=4", "train.accumulate=1", &s[1]));
@@ -117,7 +117,7 @@ static void same_step(void **state)
         tn_session_close(&s[k]);
     }
     assert_float_equal(x[0].loss, x[1].loss, 1e-5);
-    assert_float_equal(x[0].applied.grad_norm, x[1].applied.grad_norm, 1e-4);
+    assert_float_equal(x[0].update.grad_norm, x[1].update.grad_norm, 1e-4);
 }
 
 /* What metrics read is asked for: of a model that states no rows, those of language models; also where another step puts it out. */

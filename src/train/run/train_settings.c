@@ -238,9 +238,9 @@ static tn_status apply(tn_settings *st, const choice *c, const tn_preset *preset
     return TN_OK;
 }
 
-static tn_status load_model(const choice *c, const tn_asked *asked, const tn_model **out)
+static tn_status load_model(const choice *c, const tn_user_args *user, const tn_model **out)
 {
-    const tn_status s = tn_model_load(c->model, asked, out);
+    const tn_status s = tn_model_load(c->model, user, out);
     if (s != TN_OK && c->place[0]) tn_error_prefix("%s", c->place);
     return s;
 }
@@ -257,7 +257,7 @@ tn_status tn_settings_resolve_from(const tn_settings_from *from, tn_settings **o
     TN_TRY(peek(&named, from, &c));
     TN_TRY(find_preset(&c, &preset));
     if (!c.model[0]) TN_TRY(keep(c.model, sizeof c.model, tn_train_settings[0].value));
-    TN_TRY(load_model(&c, from->asked, &m));
+    TN_TRY(load_model(&c, from->user, &m));
     TN_TRY(tn_settings_new(&st));
     TN_TRY(tn_settings_common(st));
     TN_TRY(tn_settings_add(st, m->settings, m->n_settings, m->name));
@@ -271,17 +271,17 @@ done:
     return s;
 }
 
-tn_status tn_settings_resolve_asked(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
-                                    tn_settings **out, const tn_model **model)
+tn_status tn_settings_resolve_user(const tn_user_args *user, const char *target, const char *const *overrides, size_t n,
+                                   tn_settings **out, const tn_model **model)
 {
     return tn_settings_resolve_from(
-        &(tn_settings_from){ .asked = asked, .target = target, .overrides = overrides, .n = n }, out, model);
+        &(tn_settings_from){ .user = user, .target = target, .overrides = overrides, .n = n }, out, model);
 }
 
 tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
                               const tn_model **model)
 {
-    return tn_settings_resolve_asked(NULL, target, overrides, n, out, model);
+    return tn_settings_resolve_user(NULL, target, overrides, n, out, model);
 }
 
 int64_t tn_settings_vocab(const tn_settings *st)

@@ -16,9 +16,9 @@ tn_status tn_settings_switches(tn_settings *st);
 
 /* Defaults, then the preset, then what `target` says, then the overrides ("key=value"). The target is a YAML file, a
  * run's directory (its config.yaml), the name of a preset or a model, the path of a model's .so, or NULL. The model is
- * the one these name; its rows are added. Free *out with tn_settings_free. A shared object is loaded where `asked` names it. */
+ * the one these name; its rows are added. Free *out with tn_settings_free. A shared object is loaded where `user` names it. */
 typedef struct tn_settings_from {
-    const tn_asked *asked;
+    const tn_user_args *user;
     const char *target;
     const char *file;        /* instead of a target: a file of weights, */
     const char *const *said; /* (n_said) and the "key=value" words that stand in it */
@@ -27,8 +27,8 @@ typedef struct tn_settings_from {
     size_t n;
 } tn_settings_from;
 tn_status tn_settings_resolve_from(const tn_settings_from *from, tn_settings **out, const tn_model **model);
-tn_status tn_settings_resolve_asked(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
-                                    tn_settings **out, const tn_model **model);
+tn_status tn_settings_resolve_user(const tn_user_args *user, const char *target, const char *const *overrides, size_t n,
+                                   tn_settings **out, const tn_model **model);
 /* The same, of models of the tree alone. */
 tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
                               const tn_model **model);

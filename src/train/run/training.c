@@ -109,16 +109,16 @@ static tn_status queue_step(loop *l)
 /* Waits for the oldest step and puts what it found into the report. */
 static tn_status collect(loop *l, const pending *p)
 {
-    tn_stepped x = { 0 };
+    tn_step_result x = { 0 };
     const tn_status s = tn_trainer_collect(l->t->trainer, &x);
     l->m.step_data_s = p->data_s;
     l->m.step_flops = p->flops;
     l->m.step_optimizer_s = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE) - p->applying;
     l->r.loss = x.loss;
-    l->r.lr = (double)x.applied.lr;
-    l->r.grad_norm = (double)x.applied.grad_norm;
-    l->r.loss_scale = (double)x.applied.loss_scale;
-    l->r.action = x.applied.action;
+    l->r.lr = (double)x.update.lr;
+    l->r.grad_norm = (double)x.update.grad_norm;
+    l->r.loss_scale = (double)x.update.loss_scale;
+    l->r.action = x.update.action;
     return s;
 }
 
@@ -560,7 +560,7 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     tn_trainer_schedule(t->trainer, 0);
     if (s == TN_OK && !t->unsaved_end) s = save_last(&l, false);
     if (begun && s == TN_BAD_FILE) s = data_failed(&l);
-    for (tn_stepped x; tn_trainer_queued(t->trainer);)
+    for (tn_step_result x; tn_trainer_queued(t->trainer);)
         (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
     tn_metrics_finish(&l.m);
     tn_metrics_close(&l.m);

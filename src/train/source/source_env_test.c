@@ -69,7 +69,7 @@ static played next(rig *r, int64_t *count)
 static void learn(rig *r, int64_t step)
 {
     float loss;
-    tn_applied a;
+    tn_update_result a;
     assert_ok(tn_trainer_grad(r->learner, step, &loss));
     assert_ok(tn_trainer_apply(r->learner, step, 1, loss, &a));
     assert_true(a.ok && isfinite(loss));

@@ -246,7 +246,7 @@ static void quiet_steps(void **state)
     rig r;
     int64_t count;
     float loss;
-    tn_applied a;
+    tn_update_result a;
     tn_evaluation e;
     tn_evaluator *evaluator;
     open_rig(&r, "ten", set, 10, 2, 32, TN_LOADER_PACK);
@@ -284,7 +284,7 @@ static void decay_groups(void **state)
                                 "train.warmup=0",   "train.lr=0.1", "train.decay=0.5",
                                 "train.steps=1000", *state };
     rig r = { 0 };
-    tn_applied a;
+    tn_update_result a;
     int shrunk = 0, stayed = 0;
     tn_trainer *t = trainer_of(&r, strncmp(*state, "shape", 5) == 0 ? "gpt" : "ten", set, 11, 1, 8, false);
     tn_store *st = tn_trainer_store(t);
@@ -320,7 +320,7 @@ static void bf16_steps(void **state)
     for (int k = 0; k < 2; k++) {
         rig r;
         int64_t count;
-        tn_applied a;
+        tn_update_result a;
         int fine = 0;
         set[7] = k ? compute : "compute=f32";
         open_rig(&r, "gpt", set, 8, 2, 32, TN_LOADER_PACK);

@@ -136,7 +136,7 @@ static void allocates_nothing(void **state)
     rig r;
     int64_t count;
     float loss;
-    tn_applied a;
+    tn_update_result a;
     open_rig(&r, "ten", "pattern=DO", true);
     const uint64_t before = tn_alloc_count();
     for (int i = 0; i < 30; i++) {

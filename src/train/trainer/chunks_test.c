@@ -256,7 +256,7 @@ static void threads_and_allocations(void **state)
         tn_trainer_steady(r[i].trainer, true);
         for (int step = 0; step < 2; step++) {
             float loss;
-            tn_applied a;
+            tn_update_result a;
             const uint64_t before = tn_alloc_count();
             for (int k = 0; k < 2; k++) assert_ok(tn_trainer_grad(r[i].trainer, 2 * step + k, &loss));
             assert_ok(tn_trainer_apply(r[i].trainer, step, 2, loss, &a));
@@ -277,11 +277,11 @@ static void queued_steps(void **state)
     const setup s = { .more = mixed, .chunk = 16, .documents = true };
     rig waits = open_rig(&s), queues = open_rig(&s);
     double loss[STEPS];
-    tn_stepped found[STEPS];
+    tn_step_result found[STEPS];
     int64_t collected = 0;
     for (int64_t i = 0; i < STEPS; i++) {
         float x[2];
-        tn_applied a;
+        tn_update_result a;
         for (int k = 0; k < 2; k++) assert_ok(tn_trainer_grad(waits.trainer, 2 * i + k, &x[k]));
         loss[i] = ((double)x[0] + (double)x[1]) / 2;
         assert_ok(tn_trainer_apply(waits.trainer, i, 2, (float)loss[i], &a));
@@ -293,14 +293,14 @@ static void queued_steps(void **state)
             assert_ok(tn_trainer_collect(queues.trainer, &found[collected++]));
     }
     while (tn_trainer_queued(queues.trainer)) assert_ok(tn_trainer_collect(queues.trainer, &found[collected++]));
-    for (int i = 0; i < STEPS; i++) assert_true(found[i].applied.ok && found[i].loss == loss[i]);
+    for (int i = 0; i < STEPS; i++) assert_true(found[i].update.ok && found[i].loss == loss[i]);
     same_bits(&waits, &queues);
     const tn_store *st = tn_trainer_store(queues.trainer);
     put_numbers(st, tn_store_find(st, "norm_f.w")->data, (const float[]){ NAN }, 1);
     for (int k = 0; k < 2; k++) assert_ok(tn_trainer_queue_grad(queues.trainer, k, 1, false));
     assert_ok(tn_trainer_queue_apply(queues.trainer, STEPS));
     assert_fails(tn_trainer_collect(queues.trainer, &found[0]), TN_DIVERGED, "");
-    assert_true(isnan(found[0].loss) && !found[0].applied.ok);
+    assert_true(isnan(found[0].loss) && !found[0].update.ok);
     close_rig(&waits);
     close_rig(&queues);
 }

@@ -115,7 +115,7 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     const tn_inputs *in = shape->inputs ? shape->inputs : &own;
     if (!shape->inputs) TN_RETURN_IF(tn_inputs_match(model, st, shape->input_spec, &own));
     o.training = shape->training;
-    o.look = shape->instruments;
+    o.instruments = shape->instruments;
     TN_TRY(tn_graph_new(&o, &g));
     g->expect = shape->expect;
     g->expect_ctx = shape->expect_ctx;

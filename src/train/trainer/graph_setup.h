@@ -31,7 +31,7 @@ typedef struct tn_graph_shape {
     const char *step;         /* of the model's own rows; NULL: "train" or "eval" */
     const char *const *wants; /* outputs beside its own, NULL at the end; or NULL */
     bool nll;                /* also puts out "nll" (B,T): the cross-entropy of each label, 0 where it does not count */
-    bool instruments;        /* with what instruments ask for (tn_graph_options.look) */
+    bool instruments;        /* with what instruments ask for (tn_graph_options.instruments) */
     const tn_inputs *inputs; /* NULL: those that `supply` makes */
     const tn_input_spec *input_spec; /* NULL: the model's own rows, without the optional ones */
     tn_param_check *expect;          /* asked about each parameter as it is made, or NULL */

@@ -54,7 +54,7 @@ static void give(rig *r, uint64_t which)
 static const tn_bucket *bucket(const rig *r) { return tn_store_bucket(tn_trainer_store(r->trainer), 0); }
 
 /* One step over `batches` batches, from number `first` of the supply on; the mean loss. */
-static float step(rig *r, int64_t number, uint64_t first, int batches, tn_applied *a)
+static float step(rig *r, int64_t number, uint64_t first, int batches, tn_update_result *a)
 {
     float loss, sum = 0;
     for (int i = 0; i < batches; i++) {
@@ -73,7 +73,7 @@ static void changes_no_digit(void **state)
     static const char *const ways[] = { "optim.loss_scale=auto", "optim.loss_scale=off", "optim.loss_scale=1024",
                                         "optim.loss_scale=1500" };
     rig plain = open_rig(*state, "compute=f32", "train.clip=0.1");
-    tn_applied a;
+    tn_update_result a;
     for (int i = 0; i < 3; i++) step(&plain, i, (uint64_t)(3 * i), 3, &a);
     assert_true(isnan(a.loss_scale) && tn_trainer_loss_scale(plain.trainer).scale == 1);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
@@ -105,7 +105,7 @@ static void learns(void **state)
     float first[2], last[2];
     for (int w = 0; w < 2; w++) {
         rig r = open_rig(*state, ways[w], "optim.loss_scale=auto");
-        tn_applied a;
+        tn_update_result a;
         int64_t fine = 0;
         for (int i = 0; i < 40; i++) {
             last[w] = step(&r, i, 0, 1, &a);
@@ -129,7 +129,7 @@ static void learns(void **state)
 static void recovers(void **state)
 {
     rig r = open_rig(*state, "compute=f16", "optim.loss_scale=1099511627776");
-    tn_applied a = { 0 };
+    tn_update_result a = { 0 };
     float first = 0, last = 0;
     int left_out = 0;
     for (; left_out < 60; left_out++) {
@@ -149,7 +149,7 @@ static void recovers(void **state)
 static void grows(void **state)
 {
     rig r = open_rig(*state, "compute=f16", "optim.loss_scale_growth=3");
-    tn_applied a;
+    tn_update_result a;
     for (int i = 0; i < 7; i++) {
         step(&r, i, 0, 1, &a);
         assert_true(a.ok && a.loss_scale == 65536.f * (float)(1 << i / 3));
@@ -166,7 +166,7 @@ static void grows(void **state)
 static void not_for_the_scale(void **state)
 {
     rig r = open_rig(*state, "compute=f16", "train.nonfinite=stop");
-    tn_applied a;
+    tn_update_result a;
     float loss;
     bucket(&r)->param[0] = NAN;
     give(&r, 0);

@@ -43,7 +43,7 @@ static void learns_by_heart(void **state)
                                      p->more[1] };
     tn_settings *st;
     tn_trainer *t;
-    tn_applied a;
+    tn_update_result a;
     float first = 0, loss = 0;
     int step = 0;
     tn_trainer_options o = { .batch = 1, .length = T, .threads = 2 };

@@ -54,7 +54,7 @@ static tn_status queue(rig *r, int64_t step)
     return tn_trainer_queue_apply(r->trainer, step);
 }
 
-static void train(rig *r, tn_stepped *found)
+static void train(rig *r, tn_step_result *found)
 {
     int64_t collected = 0;
     for (int64_t i = 0; i < STEPS; i++) {
@@ -68,7 +68,7 @@ static void train(rig *r, tn_stepped *found)
 
 static void the_same_steps(void **state)
 {
-    tn_stepped now[STEPS], late[STEPS];
+    tn_step_result now[STEPS], late[STEPS];
     rig one = open_rig(0, NULL), four = open_rig(TN_TRAINER_QUEUE_MAX, NULL), plain = open_rig(0, NULL);
     (void)state;
     assert_int_equal(tn_trainer_queue_depth(one.trainer), 1);
@@ -77,7 +77,7 @@ static void the_same_steps(void **state)
     train(&four, late);
     for (int i = 0; i < STEPS; i++) {
         float x[2];
-        tn_applied a;
+        tn_update_result a;
         for (int k = 0; k < 2; k++) {
             give(&plain, 2 * i + k);
             tn_trainer_weigh(plain.trainer, k ? 0.5f : 1);
@@ -86,8 +86,8 @@ static void the_same_steps(void **state)
         const double loss = ((double)x[0] + 0.5 * (double)x[1]) / 1.5;
         assert_ok(tn_trainer_apply(plain.trainer, i, 1.5f, (float)loss, &a));
         assert_true(now[i].loss == loss && late[i].loss == loss);
-        assert_true(now[i].applied.grad_norm == a.grad_norm && late[i].applied.grad_norm == a.grad_norm);
-        assert_true(now[i].applied.lr == a.lr && late[i].applied.lr == a.lr && late[i].applied.ok);
+        assert_true(now[i].update.grad_norm == a.grad_norm && late[i].update.grad_norm == a.grad_norm);
+        assert_true(now[i].update.lr == a.lr && late[i].update.lr == a.lr && late[i].update.ok);
     }
     assert_int_equal(tn_guard_applied(tn_trainer_guard(four.trainer)), STEPS);
     close_rig(&one);
@@ -98,7 +98,7 @@ static void the_same_steps(void **state)
 static void a_full_ring(void **state)
 {
     rig r = open_rig(2, NULL);
-    tn_stepped x;
+    tn_step_result x;
     (void)state;
     assert_fails(tn_trainer_collect(r.trainer, &x), TN_INTERNAL, "no step");
     assert_ok(queue(&r, 0));
@@ -113,7 +113,7 @@ static void a_full_ring(void **state)
 static void a_bad_step(void **state)
 {
     rig r = open_rig(3, NULL);
-    tn_stepped x;
+    tn_step_result x;
     const tn_entry *e = tn_store_at(tn_trainer_store(r.trainer), 0);
     (void)state;
     assert_ok(queue(&r, 0));
@@ -125,7 +125,7 @@ static void a_bad_step(void **state)
     assert_ok(tn_trainer_collect(r.trainer, &x));
     assert_true(isfinite(x.loss));
     assert_fails(tn_trainer_collect(r.trainer, &x), TN_DIVERGED, "step 2:");
-    assert_true(isnan(x.loss) && !x.applied.ok);
+    assert_true(isnan(x.loss) && !x.update.ok);
     close_rig(&r);
 }
 

@@ -119,7 +119,7 @@ static void instruments(void **state)
     report before = { 0 }, after = { 0 };
     double first = 0;
     float loss;
-    tn_applied a;
+    tn_update_result a;
     tn_trainer_instruments(r.trainer, take, NULL, &before);
     assert_int_equal(before.n, 0); /* no step yet */
     give(&r, 5);

@@ -109,7 +109,7 @@ static void each_has_its_own(void **state)
     tn_feed_random(&f, (tn_rng){ .seed = 1 });
     for (int64_t step = 0; step < 4; step++) {
         float loss;
-        tn_applied a;
+        tn_update_result a;
         assert_ok(tn_trainer_grad(t, step, &loss));
         assert_int_equal(narrow, step % 2);
         assert_ok(tn_trainer_instruments(t, hear, NULL, NULL));

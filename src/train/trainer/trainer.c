@@ -396,7 +396,7 @@ void tn_trainer_reread(tn_trainer *t)
 
 /* Gradients that overflowed although the loss is finite may do so for their scale: then it is halved and the guard, which
  * counts steps that went wrong, has nothing to do. */
-tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out)
+tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_update_result *out)
 {
     const bool scaled = t->scales && isfinite(loss);
     if (scaled && tn_loss_scale_update(&t->loss_scale, out->ok) && !out->ok) {
@@ -406,7 +406,7 @@ tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_app
     return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
 }
 
-tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int queue_depth, tn_applied *out)
+tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int queue_depth, tn_update_result *out)
 {
     tn_schedule schedule = t->rate;
     tn_optim_scalars v = t->fixed;
@@ -416,11 +416,12 @@ tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int 
     v.scale = 1.f / (scaled * (batches > 0 ? batches : 1));
     v.opt_step = tn_guard_applied(t->guard) + queue_depth + 1;
     t->unscaled = false;
-    *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN };
+    *out = (tn_update_result){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN };
     return tn_optim_set(t->apply_bound, &v);
 }
 
-static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float loss, int queue_depth, tn_applied *out)
+static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float loss, int queue_depth,
+                            tn_update_result *out)
 {
     tn_bound *b = t->apply_bound;
     TN_RETURN_IF(tn__trainer_set_apply(t, step, batches, queue_depth, out));
@@ -433,13 +434,13 @@ static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float lo
 }
 
 tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int queue_depth,
-                                tn_applied *out)
+                                tn_update_result *out)
 {
     const double begun = tn_trainer_watch_clock(t);
     return tell_watch(t, TN_EVENT_APPLY, t->apply_bound, begun, apply_step(t, step, batches, loss, queue_depth, out));
 }
 
-tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
+tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_update_result *out)
 {
     TN_RETURN_IF(tn__trainer_apply_now(t, step, batches, loss, 0, out));
     return tn__trainer_after_step(t, step, loss, out);

@@ -91,17 +91,17 @@ void tn_trainer_reread(tn_trainer *t);
 /* How many steps the learning rate's schedule is for from now on, where a run's end is not counted in steps (0: train.steps). */
 void tn_trainer_schedule(tn_trainer *t, int64_t steps);
 
-typedef struct tn_applied {
+typedef struct tn_update_result {
     float lr, grad_norm;
     bool ok;          /* false: a number was not finite, and nothing was changed */
     float loss_scale; /* the step's; NaN where the loss is not scaled */
     tn_guard_action action;
-} tn_applied;
+} tn_update_result;
 
 /* Clips, guards, steps (step counts from 0), zeroes the gradients. `batches`, the sum of their weights, were added up since
  * the last time.
  * TN_DIVERGED: the run is over by train.nonfinite. */
-tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out);
+tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_update_result *out);
 
 /* --- steps queued ahead ---------------------------------------------------------------------------------------------------
  * A device computes while the host prepares the next steps: their numbers are collected later, in their order.
@@ -120,13 +120,13 @@ int tn_trainer_queued(const tn_trainer *t); /* steps that are not collected */
 tn_status tn_trainer_queue_grad(tn_trainer *t, int64_t step, float weight, bool keep);
 tn_status tn_trainer_queue_apply(tn_trainer *t, int64_t step);
 
-typedef struct tn_stepped {
+typedef struct tn_step_result {
     double loss; /* mean of its batches by weight */
-    tn_applied applied;
-} tn_stepped;
+    tn_update_result update;
+} tn_step_result;
 
 /* The oldest step's, waiting for it; TN_DIVERGED as tn_trainer_apply, with *out filled. */
-tn_status tn_trainer_collect(tn_trainer *t, tn_stepped *out);
+tn_status tn_trainer_collect(tn_trainer *t, tn_step_result *out);
 
 /* The loss scale of the next step, for checkpoints, and the one to go on with. */
 tn_loss_scale_state tn_trainer_loss_scale(const tn_trainer *t);

@@ -117,12 +117,12 @@ tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step);
 /* Outputs of that run, for instruments; waits. */
 void tn__trainer_keep(tn_trainer *t);
 /* Scalars of the update, with `ahead` steps before it that are not collected; fills what is known of it. */
-tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int queue_depth, tn_applied *out);
+tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int queue_depth, tn_update_result *out);
 /* The update as a whole, but for the guard. */
 tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int queue_depth,
-                                tn_applied *out);
+                                tn_update_result *out);
 /* The guard, or the loss scale, about a step. */
-tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out);
+tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_update_result *out);
 
 tn_status tn__ring_new(tn_trainer *t, int queue_depth, tn_ring **out);
 void tn__ring_free(tn_ring *r);

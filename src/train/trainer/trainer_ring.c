@@ -19,7 +19,7 @@ typedef struct place {
     double *factor; /* (batches, parts): what the losses of the reply count; 0: there is none */
     void *reply;    /* losses (batches, parts), then the norm, then ok as an i32; NULL where the host computes */
     bool known;     /* all numbers are in `loss` and `applied` */
-    tn_applied applied;
+    tn_update_result update;
 } place;
 
 struct tn_ring {
@@ -168,7 +168,7 @@ static tn_status queue_update(tn_trainer *t, place *p)
     const size_t at = sizeof(float) * (size_t)(r->batches * r->parts);
     if (p->n != r->batches)
         return tn_error(TN_INTERNAL, "a step of %lld batches has %lld", (long long)r->batches, (long long)p->n);
-    TN_RETURN_IF(tn__trainer_set_apply(t, p->step, (float)weights_of(p), r->n, &p->applied));
+    TN_RETURN_IF(tn__trainer_set_apply(t, p->step, (float)weights_of(p), r->n, &p->update));
     TN_RETURN_IF(tn_bound_take(t->apply_bound, "loss", r->losses));
     TN_RETURN_IF(tn_run(t->apply_bound));
     TN_RETURN_IF(r->backend->reply_add(r->queue, p->reply, at, norm, sizeof(float)));
@@ -184,7 +184,7 @@ tn_status tn_trainer_queue_apply(tn_trainer *t, int64_t step)
     p->step = step;
     if (p->known)
         TN_RETURN_IF(
-            tn__trainer_apply_now(t, step, (float)weights_of(p), (float)mean_of(p, p->loss), r->n, &p->applied));
+            tn__trainer_apply_now(t, step, (float)weights_of(p), (float)mean_of(p, p->loss), r->n, &p->update));
     else TN_RETURN_IF(queue_update(t, p));
     r->n++;
     return TN_OK;
@@ -208,21 +208,21 @@ static tn_status read_reply(const tn_ring *r, place *p)
     TN_RETURN_IF(r->backend->reply_wait(p->reply, &host));
     const float *x = host, *end = x + r->batches * r->parts;
     for (int64_t i = 0; i < p->n; i++) p->loss[i] = sum_of(r, p->factor + i * r->parts, x + i * r->parts);
-    p->applied.grad_norm = end[0];
+    p->update.grad_norm = end[0];
     memcpy(&ok, end + 1, sizeof ok);
-    p->applied.ok = ok != 0;
+    p->update.ok = ok != 0;
     return TN_OK;
 }
 
-tn_status tn_trainer_collect(tn_trainer *t, tn_stepped *out)
+tn_status tn_trainer_collect(tn_trainer *t, tn_step_result *out)
 {
     tn_ring *r = t->ring;
     if (!r->n) return tn_error(TN_INTERNAL, "no step is queued");
     place *p = &r->place[r->first];
     if (!p->known) TN_RETURN_IF(read_reply(r, p));
-    *out = (tn_stepped){ .loss = mean_of(p, p->loss), .applied = p->applied };
+    *out = (tn_step_result){ .loss = mean_of(p, p->loss), .update = p->update };
     p->n = 0;
     r->first = (r->first + 1) % TN_TRAINER_QUEUE_MAX;
     r->n--;
-    return tn__trainer_after_step(t, p->step, (float)out->loss, &out->applied);
+    return tn__trainer_after_step(t, p->step, (float)out->loss, &out->update);
 }

@@ -71,7 +71,7 @@ static void accumulation(void **state)
         size += (double)b->grad[i] * (double)b->grad[i];
     }
     assert_true(size > 0 && apart < 1e-5 * sqrt(size));
-    tn_applied x, y; /* and the step taken is the same */
+    tn_update_result x, y; /* and the step taken is the same */
     assert_ok(tn_trainer_apply(small.trainer, 0, 4, sum, &x));
     assert_ok(tn_trainer_apply(large.trainer, 0, 1, loss, &y));
     assert_true(x.ok && y.ok && fabsf(x.grad_norm - y.grad_norm) < 1e-5f * y.grad_norm);
@@ -106,7 +106,7 @@ static void packed_weights(void **state)
     assert_true(tn_trainer_memory(r[0].trainer).total > tn_trainer_memory(r[1].trainer).total);
     for (int step = 0; step < 3; step++)
         for (int i = 0; i < 2; i++) {
-            tn_applied a;
+            tn_update_result a;
             for (int k = 0; k < 4; k++) {
                 give(&r[i], 8 * step + 2 * k, 2);
                 assert_ok(tn_trainer_grad(r[i].trainer, 4 * step + k, &loss[i]));

@@ -194,7 +194,7 @@ static void again_is_the_same(void **state)
         tn_settings *st = settings_of(*state, i ? "plan.recompute=layer" : "plan.recompute=none", &model);
         tn_trainer *t = open_trainer(st, model);
         for (int step = 0; step < 3; step++) {
-            tn_applied a;
+            tn_update_result a;
             assert_ok(tn_trainer_grad(t, step, &loss[i]));
             assert_ok(tn_trainer_apply(t, step, 1, loss[i], &a));
             norm[i] = (double)a.grad_norm;
@@ -213,7 +213,7 @@ static void again_is_the_same(void **state)
 static double decayed(const char *on, const char *name)
 {
     const tn_model *model;
-    tn_applied a;
+    tn_update_result a;
     float loss, before;
     tn_settings *st =
         settings_of(&(tn_variant){ "", "ten",

@@ -1,10 +1,10 @@
-/* Matrix products in the shapes of real models. */
+/* Matrix products in the shapes of real models, on the CPU and on a GPU. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/pool.h"
 #include "base/alloc.h"
-#include "base/rng.h"
-#include "report/bench/bench.h"
 #include "base/clock.h"
+#include "base/rng.h"
+#include "report/bench/bench_kernel.h"
 #include "report/bench/timing.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ typedef struct shape {
     layout layout;
 } shape;
 
-static const shape shapes[] = {
+static const shape cpu_shapes[] = {
     { 64, 256, 768, FORWARD },      { 512, 512, 512, FORWARD },     { 1024, 1024, 1024, FORWARD },
     { 4096, 4096, 1024, FORWARD },  { 256, 768, 768, FORWARD },     { 256, 2304, 768, FORWARD },
     { 256, 3072, 768, FORWARD },    { 256, 768, 3072, FORWARD },    { 256, 50257, 768, FORWARD },
@@ -25,14 +25,34 @@ static const shape shapes[] = {
     { 768, 3072, 256, BACKWARD_W },
 };
 
+/* Steps with 65,536 tokens at the widths of GPT-2 124M and of the 128 M TEN, and the head of both. */
+static const shape gpu_shapes[] = {
+    { 8192, 8192, 8192, FORWARD },    { 65536, 2304, 768, FORWARD },     { 65536, 768, 768, FORWARD },
+    { 65536, 3072, 768, FORWARD },    { 65536, 768, 3072, FORWARD },     { 65536, 768, 3072, BACKWARD_X },
+    { 65536, 3072, 768, BACKWARD_X }, { 3072, 768, 65536, BACKWARD_W },  { 65536, 4096, 1024, FORWARD },
+    { 65536, 1024, 4096, FORWARD },   { 65536, 1024, 4096, BACKWARD_X }, { 4096, 1024, 65536, BACKWARD_W },
+    { 9472, 50304, 1024, FORWARD },   { 9472, 1024, 50304, BACKWARD_X }, { 50304, 1024, 9472, BACKWARD_W },
+};
+enum { GPU_SHAPES = sizeof gpu_shapes / sizeof *gpu_shapes, F32_SHAPES = 4 };
+
+static const char *shape_name(const shape *s, char name[48])
+{
+    static const char *const layouts[] = { "", " dx", " dw" };
+    snprintf(name, 48, "%lldx%lldx%lld%s", (long long)s->m, (long long)s->n, (long long)s->k, layouts[s->layout]);
+    return name;
+}
+
+/* Stored the other way round. */
+static bool down_a(const shape *s) { return s->layout == BACKWARD_W; }
+static bool down_b(const shape *s) { return s->layout == FORWARD; }
+
 static void fill(float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) x[i] = tn_rng_uniform((tn_rng){ 1, 2 }, (uint64_t)i) - 0.5f;
 }
 
-static tn_status bench_shape(const tn_bench *b, tn_pool *pool, const shape *of, bool bf16)
+static tn_status bench_on_cpu(const tn_bench *b, tn_pool *pool, const shape *of, bool bf16)
 {
-    static const char *const layouts[] = { "", " dx", " dw" };
     const int64_t m = of->m, n = of->n, k = of->k;
     const double ceiling = bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops;
     enum { MOST = 64 };
@@ -46,16 +66,15 @@ static tn_status bench_shape(const tn_bench *b, tn_pool *pool, const shape *of, 
     if (!A || !W || !C) TN_TRY(TN_MEMORY);
     fill(A, m * k);
     fill(W, n * k);
-    const bool down_a = of->layout == BACKWARD_W, down_b = of->layout == FORWARD; /* stored the other way round */
     const tn_gemm g = { .m = m,
                         .n = n,
                         .k = k,
                         .a = A,
-                        .a_row = down_a ? 1 : k,
-                        .a_col = down_a ? m : 1,
+                        .a_row = down_a(of) ? 1 : k,
+                        .a_col = down_a(of) ? m : 1,
                         .b = W,
-                        .b_row = down_b ? 1 : n,
-                        .b_col = down_b ? k : 1,
+                        .b_row = down_b(of) ? 1 : n,
+                        .b_col = down_b(of) ? k : 1,
                         .c = C,
                         .c_row = n,
                         .batch = 1,
@@ -70,8 +89,7 @@ static tn_status bench_shape(const tn_bench *b, tn_pool *pool, const shape *of, 
         tn_gemm_run(pool, &g, work);
         times[runs++] = tn_clock_s() - t;
     }
-    tn_bench_row r = { .group = bf16 ? "bf16" : "gemm", .name = name };
-    snprintf(name, sizeof name, "%lldx%lldx%lld%s", (long long)m, (long long)n, (long long)k, layouts[of->layout]);
+    tn_bench_row r = { .group = bf16 ? "bf16" : "gemm", .name = shape_name(of, name) };
     r.ms = 1e3 * tn_median(times, runs, &r.spread_ms);
     r.spread_ms *= 1e3;
     r.gflops = 2e-6 * (double)m * (double)n * (double)k / r.ms;
@@ -91,8 +109,43 @@ tn_status tn_bench_gemm(const tn_bench *b)
     tn_status s = TN_OK;
     TN_RETURN_IF(tn_pool_new(b->ceilings.threads, &pool));
     for (int bf16 = 0; bf16 <= (tn_gemm_kernel_name_bf16() != NULL); bf16++)
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes && s == TN_OK; i++)
-            s = bench_shape(b, pool, &shapes[i], bf16);
+        for (size_t i = 0; i < sizeof cpu_shapes / sizeof *cpu_shapes && s == TN_OK; i++)
+            s = bench_on_cpu(b, pool, &cpu_shapes[i], bf16);
     tn_pool_free(pool);
     return s;
+}
+
+/* --- on a GPU ------------------------------------------------------------------------------------------------------- */
+
+static tn_ref build(tn_graph *g, const void *sizes)
+{
+    const shape *s = sizes;
+    const tn_dtype type = tn_graph_get_options(g)->activation;
+    const tn_ref a = tn_input(g, "a", down_a(s) ? tn_shape(s->k, s->m) : tn_shape(s->m, s->k), type);
+    const tn_ref b = tn_input(g, "b", down_b(s) ? tn_shape(s->n, s->k) : tn_shape(s->k, s->n), type);
+    return tn_matmul(g, a, b, .transpose_a = down_a(s), .transpose_b = down_b(s));
+}
+
+static tn_status bench_on_gpu(const tn_bench *b, const char *group, const shape *s, bool f32, bool tf32, double peak)
+{
+    char name[48];
+    tn_bench_time t;
+    const tn_bench_case k = {
+        .op = "matmul", .build = build, .sizes = s, .forward_only = true, .f32 = f32, .tf32 = tf32
+    };
+    TN_RETURN_IF(tn_bench_time_case(b, &k, &t));
+    tn_bench_report(b, group, shape_name(s, name), t.ms, t.spread_ms, t.flops, 0, peak);
+    return TN_OK;
+}
+
+tn_status tn_bench_gemm_gpu(const tn_bench *b)
+{
+    const tn_ceilings *c = &b->ceilings;
+    for (size_t i = 0; i < GPU_SHAPES; i++)
+        TN_RETURN_IF(bench_on_gpu(b, "bf16", &gpu_shapes[i], false, false, c->bf16_gflops));
+    for (size_t i = 1; i < F32_SHAPES; i++)
+        TN_RETURN_IF(bench_on_gpu(b, "tf32", &gpu_shapes[i], false, true, c->tf32_gflops));
+    for (size_t i = 1; i < F32_SHAPES; i++)
+        TN_RETURN_IF(bench_on_gpu(b, "f32", &gpu_shapes[i], true, false, c->fma_gflops));
+    return TN_OK;
 }

@@ -1,4 +1,4 @@
-/* metrics.jsonl as metrics.csv, made anew each time: lines that a resume cut off are then gone from both. */
+/* Tables of a run as CSV: its metrics, and the layout of its arena. */
 #include "train/run/metrics.h"
 
 #include "base/alloc.h"
@@ -8,9 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Writes the file as a whole, from what `put` prints. */
+static tn_status write_csv(const char *csv, tn_status (*put)(void *ctx, FILE *f), void *ctx)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f) return tn_error(TN_MEMORY, "out of memory while writing %s", csv);
+    tn_status s = put(ctx, f);
+    if (fclose(f) != 0 && s == TN_OK) s = tn_error(TN_MEMORY, "out of memory while writing %s", csv);
+    if (s == TN_OK) s = tn_file_write_atomic(csv, text, bytes);
+    free(text);
+    return s;
+}
+
+/* --- metrics.jsonl as metrics.csv, made anew each time: lines that a resume cut off are gone from both --------------- */
+
 enum { MOST_COLUMNS = 512 };
 
 typedef struct columns {
+    const char *jsonl;
     tn_arena arena;
     const char *name[MOST_COLUMNS];
     size_t n;
@@ -62,11 +79,12 @@ static void put_line(FILE *f, const columns *c, const json_t *line)
     fputc('\n', f);
 }
 
-static tn_status each_line(const char *jsonl, columns *c, FILE *f)
+/* f NULL: collects the columns. */
+static tn_status each_line(columns *c, FILE *f)
 {
     tn_jsonl_reader *r;
     json_t *line;
-    TN_RETURN_IF(tn_jsonl_reader_open(jsonl, &r));
+    TN_RETURN_IF(tn_jsonl_reader_open(c->jsonl, &r));
     tn_status s = tn_jsonl_reader_next(r, &line);
     for (; s == TN_OK && line; s = s == TN_OK ? tn_jsonl_reader_next(r, &line) : s) {
         if (f) put_line(f, c, line);
@@ -76,26 +94,52 @@ static tn_status each_line(const char *jsonl, columns *c, FILE *f)
     return s;
 }
 
+static tn_status put_metrics(void *ctx, FILE *f)
+{
+    columns *c = ctx;
+    for (size_t i = 0; i < c->n; i++) fprintf(f, "%s%s", i ? "," : "", c->name[i]);
+    fputc('\n', f);
+    return each_line(c, f);
+}
+
 tn_status tn_metrics_csv(const char *jsonl, const char *csv)
 {
-    tn_status s = TN_OK;
-    columns c = { .n = 0 };
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *f = NULL;
-    TN_TRY(each_line(jsonl, &c, NULL));
-    f = open_memstream(&text, &bytes);
-    if (!f) TN_FAIL(TN_MEMORY, "out of memory while writing %s", csv);
-    for (size_t i = 0; i < c.n; i++) fprintf(f, "%s%s", i ? "," : "", c.name[i]);
-    fputc('\n', f);
-    TN_TRY(each_line(jsonl, &c, f));
-    const int closed = fclose(f);
-    f = NULL;
-    if (closed != 0) TN_FAIL(TN_MEMORY, "out of memory while writing %s", csv);
-    TN_TRY(tn_file_write_atomic(csv, text, bytes));
-done:
-    if (f) fclose(f);
-    free(text);
+    columns c = { .jsonl = jsonl };
+    tn_status s = each_line(&c, NULL);
+    if (s == TN_OK) s = write_csv(csv, put_metrics, &c);
     tn_arena_free(&c.arena);
     return s;
 }
+
+/* --- the arena's layout; a tensor without a name is known by its op and that op's region ----------------------------- */
+
+static void put_row(FILE *f, const char *plan, const tn_layout_row *r)
+{
+    fprintf(f, "%s,%zu,%zu,%zu,%zu,%s,%s,%s,%s,%s,%s,", plan, r->offset, r->bytes, r->first, r->last,
+            r->workspace ? "workspace" : "tensor", r->name ? r->name : "", r->op, r->backward ? "backward" : "forward",
+            r->region, tn_dtype_name(r->dtype));
+    for (int i = 0; i < r->dims.rank; i++) fprintf(f, "%s%lld", i ? "x" : "", (long long)r->dims.dim[i]);
+    fputc('\n', f);
+}
+
+static tn_status put_plan(FILE *f, const char *name, const tn_plan *p)
+{
+    const size_t n = tn_plan_layout(p, NULL);
+    tn_layout_row *rows = tn_alloc(sizeof *rows * (n + 1));
+    if (!rows) return TN_MEMORY;
+    tn_plan_layout(p, rows);
+    for (size_t i = 0; i < n; i++) put_row(f, name, &rows[i]);
+    tn_free(rows);
+    return TN_OK;
+}
+
+static tn_status put_layout(void *ctx, FILE *f)
+{
+    tn_trainer *t = ctx;
+    (void)tn_trainer_feed(t); /* the widest plans */
+    fputs("plan,offset,bytes,first_step,last_step,kind,name,op,pass,region,dtype,shape\n", f);
+    TN_RETURN_IF(put_plan(f, "train", tn_trainer_plan(t, true)));
+    return put_plan(f, "eval", tn_trainer_plan(t, false));
+}
+
+tn_status tn_layout_csv(tn_trainer *t, const char *csv) { return write_csv(csv, put_layout, t); }

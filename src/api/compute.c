@@ -1,4 +1,4 @@
-/* Computing with a handle: shapes, the steps of its model on what is filled, the same for tokens, the optimizer's steps, rows of tokens. */
+/* Computing with a handle: steps of its model on the filled inputs, optimizer steps, rows of tokens. */
 #include "api/net.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,4 @@
-/* The inputs of a handle by name: which there are, their sizes, and what the caller has filled them with. The handle keeps a copy, since
- * which plan will read it is known only when one is run. */
+/* The inputs of a handle by name. The handle keeps a copy, since which plan reads it is known only at run time. */
 #include "api/net.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Metrics of a handle by name: as its checkpoint has them, or as they were measured last. */
+/* Metrics of a handle by name: those of its checkpoint, or the last measured. */
 #include "api/net.h"
 
 #include "base/status.h"

@@ -1,5 +1,5 @@
-/* What a handle of <tenon/tenon.h> is made of. The store lives as long as the handle, so that tensors keep their addresses;
- * trainers come and go with the shape and share it. */
+/* The handle of <tenon/tenon.h>. The store lives as long as the handle, so tensors keep their addresses; trainers
+ * change with the shape and share it. */
 #ifndef TN_API_NET_H
 #define TN_API_NET_H
 

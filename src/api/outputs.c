@@ -1,4 +1,4 @@
-/* What a handle's last step put out, by name. */
+/* Outputs of a handle's last step, by name. */
 #include "api/net.h"
 
 #include "base/status.h"

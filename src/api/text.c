@@ -1,4 +1,4 @@
-/* Tokenizers and sampling of the public interface. */
+/* Tokenizers and sampling of the C API. */
 #include "api/net.h"
 
 #include "base/alloc.h"

@@ -90,7 +90,8 @@ static const tn_cuda_library *refuse(const char *path, const char *abi)
     return NULL;
 }
 
-const tn_cuda_library *tn_cuda_library_load(void)
+/* Loads the library unless that was done before. NULL with the error text set where it is not there or of another build. */
+static const tn_cuda_library *load_library(void)
 {
     char path[PATH_BYTES];
     const tn_cuda_library *l = tn_cuda_library_loaded();
@@ -118,6 +119,6 @@ const tn_cuda_library *tn_cuda_library_load(void)
 const tn_backend *tn_backend_get(tn_device d)
 {
     if (d == TN_CPU) return &tn_backend_cpu;
-    const tn_cuda_library *l = tn_cuda_library_load();
+    const tn_cuda_library *l = load_library();
     return l && l->available() == TN_OK ? l->backend : NULL;
 }

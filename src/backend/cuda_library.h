@@ -38,9 +38,7 @@ typedef struct tn_cuda_library {
  * text is the program's own is opened. NULL from open: another copy of Tenon in this process has it. */
 typedef const tn_cuda_library *tn_cuda_open_function(const tn_cuda_host *host);
 
-/* Loads the library unless that was done before. NULL with the error text set where it is not there or of another build. */
-const tn_cuda_library *tn_cuda_library_load(void);
-/* NULL before the first load. */
+/* NULL before tn_backend_get has loaded it. */
 const tn_cuda_library *tn_cuda_library_loaded(void);
 
 #endif

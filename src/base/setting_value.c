@@ -130,7 +130,8 @@ static void bound_print(double x, char *buf, size_t bytes)
     else snprintf(buf, bytes, "%g", x);
 }
 
-const char *tn_setting_range(const tn_setting *r, char *buf, size_t bytes)
+/* "(0, 1]" into buf; returns buf. */
+static const char *range_text(const tn_setting *r, char *buf, size_t bytes)
 {
     char lo[32], hi[32];
     bound_print(r->min, lo, sizeof lo);
@@ -160,7 +161,7 @@ static bool flip_exponent(const tn_setting *row, const char *text, char *buf, si
 static tn_status outside(const tn_setting *row, const char *text, const char *source)
 {
     char range[72], better[QUOTE_BYTES], quoted[QUOTE_BYTES];
-    tn_setting_range(row, range, sizeof range);
+    range_text(row, range, sizeof range);
     tn_text_quote(text, quoted, sizeof quoted);
     if (flip_exponent(row, text, better, sizeof better))
         return tn_error(TN_USAGE, "%s=%s is outside %s: did you mean %s?  (%s)", row->key, quoted, range, better,

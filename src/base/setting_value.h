@@ -15,7 +15,4 @@ typedef struct tn_setting_value {
 /* TN_USAGE with a one-line message that ends in "  (source)"; *out is untouched then. */
 tn_status tn_setting_parse(const tn_setting *row, const char *text, const char *source, tn_setting_value *out);
 
-/* "(0, 1]" into buf; returns buf. */
-const char *tn_setting_range(const tn_setting *row, char *buf, size_t bytes);
-
 #endif

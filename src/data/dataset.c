@@ -1,5 +1,5 @@
-/* Reading prepared data sets. Opening reads every shard's header and compares it with the manifest; a read checks the part of
- * the table it uses and the ids it hands out, so that no order of calls meets an unchecked number. */
+/* Reads prepared data sets. Opening compares every shard's header with the manifest; each read checks the table entries
+ * and ids it uses. */
 #include "data/dataset_parts.h"
 
 #include <stdio.h>

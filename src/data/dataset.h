@@ -1,9 +1,9 @@
-/* A data set to read: a prepared folder, or raw text as bytes or tokens (a plain .txt as bytes stays in its file; anything
- * else is read, and tokenized, into memory while it is small). Any number of threads may read one. Files are read where they are
- * needed, not mapped: one that is cut short meanwhile is TN_BAD_FILE too.
+/* A data set: a prepared folder, or raw text as bytes or tokens (a plain .txt read as bytes stays in its file; other
+ * text is read, and tokenized, into memory if it is small). Any number of threads may read one. Files are read, not
+ * mapped: one that is truncated meanwhile is TN_BAD_FILE.
  *
- * A split is a row of documents, each a row of tokens; positions count the tokens of a split from 0 across its shards. What
- * comes from files is checked before it is used: a damaged shard fails the call that meets the damage with TN_BAD_FILE. */
+ * A split is a list of documents, each a list of tokens; positions count the tokens of a split from 0 across its
+ * shards. File contents are checked before use: damage fails the call that meets it with TN_BAD_FILE. */
 #ifndef TN_DATA_DATASET_H
 #define TN_DATA_DATASET_H
 

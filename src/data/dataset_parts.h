@@ -1,4 +1,4 @@
-/* Inside of a data set; for dataset.c and dataset_raw.c only. */
+/* Shared by dataset.c and dataset_raw.c. */
 #ifndef TN_DATA_DATASET_PARTS_H
 #define TN_DATA_DATASET_PARTS_H
 

@@ -1,6 +1,6 @@
-/* Raw text as a data set of bytes or tokens, for a first run without `tenon data prepare`. A plain text file of bytes stays
- * where it is, its end held out; other text (packed, JSON, folders, separators) is read into memory, whole documents held out. With a
- * tokenizer the documents of both parts are then encoded into memory, as preparing would. */
+/* Raw text as a data set of bytes or tokens, without `tenon data prepare`. A plain text file of bytes stays where it
+ * is, its end held out; other text (compressed, JSON, folders, separators) is read into memory, whole documents held
+ * out, and tokenized as preparing would. */
 #include "data/dataset_parts.h"
 
 #include "data/documents.h"

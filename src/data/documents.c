@@ -1,5 +1,5 @@
-/* Reading documents. One buffer holds the part of the file that is being looked at; text goes line by line, JSON element
- * by element. Invariant: no byte of a text file is lost but separator lines and blank documents, and none comes twice. */
+/* Reads documents through one buffer: text line by line, JSON element by element. Invariant: no byte of a text file is
+ * lost except separator lines and blank documents, and none comes twice. */
 #include "data/documents.h"
 
 #include "base/fs.h"

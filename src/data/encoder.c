@@ -1,5 +1,5 @@
-/* A ring of jobs. head is the next to hand to the caller; workers take submitted jobs in ring order. One lock, since a job
- * is a millisecond's work and more. Invariant: a job is touched by its owner only: the caller (FREE, DONE) or one worker. */
+/* A ring of jobs with one lock. head is the next job for the caller; workers take submitted jobs in order. Invariant: a
+ * job is touched by its owner only: the caller (FREE, DONE) or one worker. */
 #include "data/encoder.h"
 
 #include <pthread.h>

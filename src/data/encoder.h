@@ -1,5 +1,5 @@
-/* Tokenizing on several threads with the order kept: the caller fills jobs of about a megabyte, workers encode them, and the
- * caller gets them back in the order it gave them. What comes out does not depend on the number of threads. */
+/* Tokenizing on several threads: the caller fills jobs of about a megabyte and gets them back, encoded, in the same
+ * order. The result does not depend on the number of threads. */
 #ifndef TN_DATA_ENCODER_H
 #define TN_DATA_ENCODER_H
 

@@ -1,5 +1,4 @@
-/* Expanding files and folders. Sorting by bytes of the path makes the list, and so the data set, independent of the
- * order in which a filesystem lists its entries. */
+/* Expands files and folders. Paths are sorted by bytes, so the data set does not depend on the filesystem's order. */
 #include "data/input_files.h"
 
 #include "base/fs.h"

@@ -1,5 +1,5 @@
-/* Which files a data set is made of: names and folders expanded into one sorted list, each with its size, time of change and
- * format. Opens nothing but folders (and the first bytes of files whose name says nothing). */
+/* The input files of a data set: names and folders expanded into one sorted list with size, modification time and
+ * format. Opens only folders, and the first bytes of files without a known ending. */
 #ifndef TN_DATA_INPUT_FILES_H
 #define TN_DATA_INPUT_FILES_H
 

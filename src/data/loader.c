@@ -1,7 +1,6 @@
-/* The ring of batches. Batch number k lives in slot k % depth. A worker takes the next number and plans it under the lock,
- * fills it without, and says so; the caller takes batches in their order and gives a slot back with its next call.
- * Invariant: planned - released <= depth, and a slot is touched by one thread at a time: its worker until it is ready,
- * then the caller until it is released. */
+/* The ring of batches: batch k is in slot k % depth. A worker plans the next batch under the lock and fills it without;
+ * the caller takes batches in order and releases a slot with its next call. Invariant: planned - released <= depth, and
+ * a slot belongs to one thread at a time: its worker until it is ready, then the caller. */
 #include "data/loader_parts.h"
 
 #include "base/clock.h"

@@ -1,5 +1,4 @@
-/* Filling: the tokens of a planned batch into its memory. Runs on any thread without a lock; touches the plan, the data set
- * and its own batch only. */
+/* Fills a planned batch with tokens, on any thread, without a lock. */
 #include "data/loader_parts.h"
 
 #include "base/rng.h"

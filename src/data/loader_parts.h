@@ -1,4 +1,4 @@
-/* Inside of the loader. The plan of a batch says which tokens it holds; filling follows the plan. For loader*.c only. */
+/* Shared by loader*.c and order.c: the plan of a batch says which tokens it holds; filling follows the plan. */
 #ifndef TN_DATA_LOADER_PARTS_H
 #define TN_DATA_LOADER_PARTS_H
 

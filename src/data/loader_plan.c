@@ -1,5 +1,5 @@
-/* Planning: from a cursor to what a batch holds and the cursor after it. Reads tables of documents, never tokens, so it is
- * quick enough to run under the loader's lock; every batch is a function of its cursor alone. */
+/* Plans a batch: from a cursor to what the batch holds and the next cursor. Reads document tables, never tokens, so it
+ * is quick enough to run under the lock; a batch depends on its cursor alone. */
 #include "data/loader_parts.h"
 
 #include <stdlib.h>

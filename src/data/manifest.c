@@ -1,5 +1,5 @@
-/* Writing and reading dataset.json. Sums are checked against the shards listed, so that no number of the manifest has to be
- * believed; names are bare, so that a manifest cannot reach outside its folder. */
+/* Writes and reads dataset.json. Totals are checked against the shards; names are bare, so a manifest cannot point
+ * outside its folder. */
 #include "data/manifest.h"
 
 #include "base/fs.h"
@@ -41,14 +41,15 @@ static bool is_tokenizer_name(const char *name)
     return false;
 }
 
-bool tn_manifest_is_file(const char *name)
+/* Whether a name may belong to a prepared folder: the manifest, shards, tokenizer files. */
+static bool is_file(const char *name)
 {
     return strcmp(name, TN_MANIFEST_NAME) == 0 || is_tokenizer_name(name) || is_shard_name(name);
 }
 
 bool tn_manifest_owns(const char *name, mode_t mode)
 {
-    return S_ISREG(mode) && (tn_manifest_is_file(name) || tn_is_temp_of(name, tn_manifest_is_file));
+    return S_ISREG(mode) && (is_file(name) || tn_is_temp_of(name, is_file));
 }
 
 void tn_manifest_free(tn_manifest *m)

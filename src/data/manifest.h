@@ -44,9 +44,7 @@ tn_status tn_manifest_write(const tn_manifest *m, const char *dir);
 tn_status tn_manifest_read(const char *dir, tn_manifest *out);
 void tn_manifest_free(tn_manifest *m);
 
-/* Whether a name may belong to a prepared folder: the manifest, shards, tokenizer files. */
-bool tn_manifest_is_file(const char *name);
-/* The same for what lies there, temporaries included: a tn_tree_owns. */
+/* Whether an entry may belong to a prepared folder (manifest, shards, tokenizer files, temporaries): a tn_tree_owns. */
 bool tn_manifest_owns(const char *name, mode_t mode);
 
 #endif

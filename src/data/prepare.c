@@ -1,5 +1,5 @@
-/* Preparing a data set from beginning to end: settings, inputs, whether anything changed, then the parts, the manifest
- * last, and the folder put in place. What each kind of input needs is in prepare_text.c, _tokens.c and _arrays.c. */
+/* Prepares a data set: settings, inputs, whether anything changed, then shards, manifest, and the rename. Each kind of
+ * input has its file: prepare_text.c, _tokens.c, _arrays.c. */
 #include "data/prepare_parts.h"
 
 #include "base/clock.h"

@@ -1,7 +1,7 @@
-/* tenon data prepare as a library call: files in, a self-contained folder of shards out.
+/* `tenon data prepare` as a library call: files in, a self-contained folder of shards out.
  *
- * Works in a stream: memory is a few megabytes a thread whatever the inputs' size. The result depends on inputs and settings
- * alone, not on threads. The folder appears whole or not at all; a second call with nothing changed does nothing. */
+ * Streams: a few megabytes per thread, whatever the size of the inputs. The result depends on inputs and settings
+ * alone. The folder appears complete or not at all; a second call with unchanged inputs does nothing. */
 #ifndef TN_DATA_PREPARE_H
 #define TN_DATA_PREPARE_H
 

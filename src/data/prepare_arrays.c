@@ -1,5 +1,5 @@
-/* Preparing arrays: samples of one shape with a label each. Labels are a second file (npy, IDX), found beside
- * *-images-idx3-ubyte by its name, or a column of the table (.csv). */
+/* Prepares arrays: samples of one shape with a label each. Labels are a second file (npy, IDX; found by name next to
+ * *-images-idx3-ubyte) or a column of the table (.csv). */
 #include "data/prepare_parts.h"
 
 #include "io/array_file.h"

@@ -1,4 +1,4 @@
-/* What the parts of preparing share; for prepare*.c only. */
+/* Shared by prepare*.c. */
 #ifndef TN_DATA_PREPARE_PARTS_H
 #define TN_DATA_PREPARE_PARTS_H
 
@@ -31,8 +31,6 @@ typedef struct tn_preparing {
 
 /* Tells the caller how far it is; TN_INTERRUPTED when it wants no more. */
 tn_status tn__prepare_tell(tn_preparing *w, const char *phase, uint64_t done, uint64_t total);
-tn_status tn__prepare_documents(tn_preparing *w, const tn_prepare_part *part, tn_cut_fn *cut, const void *ctx,
-                                tn_documents **out);
 
 tn_status tn__prepare_tokenizer(tn_preparing *w); /* opens or trains it */
 tn_status tn__prepare_tokenizer_copy(tn_preparing *w, const char *dir);

@@ -1,5 +1,5 @@
-/* Preparing text: documents are read, given to a split, tokenized by several threads and written in their order. Training
- * a tokenizer reads the train split's documents once before that. */
+/* Prepares text: documents are read, assigned to a split, tokenized by several threads and written in order. Training a
+ * tokenizer first reads the train split once. */
 #include "data/prepare_parts.h"
 
 #include "data/encoder.h"
@@ -25,7 +25,7 @@ static int64_t automatic_bytes(const tn_preparing *w, const tn_prepare_part *par
     return bytes < AUTO_LEAST ? AUTO_LEAST : bytes > AUTO_MOST ? AUTO_MOST : (int64_t)bytes;
 }
 
-tn_status tn__prepare_documents(tn_preparing *w, const tn_prepare_part *part, tn_cut_fn *cut, const void *ctx,
+static tn_status open_documents(tn_preparing *w, const tn_prepare_part *part, tn_cut_fn *cut, const void *ctx,
                                 tn_documents **out)
 {
     const tn_settings *st = w->p->settings;
@@ -70,7 +70,7 @@ tn_status tn__prepare_text(tn_preparing *w, const tn_prepare_part *part)
     tn_data_split split = TN_TRAIN;
     tn_splitter splitter = w->splitter;
     TN_TRY(tn_encoder_new(w->tokenizer, w->threads, &e));
-    TN_TRY(tn__prepare_documents(w, part, cut_for, w->tokenizer, &d));
+    TN_TRY(open_documents(w, part, cut_for, w->tokenizer, &d));
     while (p.text) {
         TN_TRY(tn_encoder_claim(e, &j));
         TN_TRY(write_job(w, j));
@@ -142,7 +142,7 @@ static tn_status train_tokenizer(tn_preparing *w, int64_t vocab)
         .vocab = vocab, .threads = w->threads, .progress = corpus_progress, .progress_user = &c
     };
     if (c.left == 0) c.left = UINT64_MAX;
-    TN_TRY(tn__prepare_documents(w, part, NULL, NULL, &c.d));
+    TN_TRY(open_documents(w, part, NULL, NULL, &c.d));
     TN_TRY(tn_bpe_train(corpus_next, &c, &o, &w->tokenizer));
 done:
     tn_documents_close(c.d);

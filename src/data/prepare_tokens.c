@@ -1,5 +1,5 @@
-/* Preparing files of tokens that others made: llm.c's (256 int32 of header: magic, version, count) and nanoGPT's (bare
- * uint16). A token that ends documents, set by bin_eot, separates them; each document then begins with it, as ours do. */
+/* Prepares token files of llm.c (header of 256 int32: magic, version, count) and nanoGPT (bare uint16). bin_eot names
+ * the token that separates documents; each document then begins with it, as ours do. */
 #include "data/prepare_parts.h"
 
 #include "io/stream.h"

@@ -1,5 +1,5 @@
-/* Reader of shards. A header passes as a whole or not at all: own hash, known words, sizes that fit each other and the
- * file. Tables, ids and labels are checked by tn_shard_verify and again, one by one, wherever they are used. */
+/* Reads shards. A header is accepted as a whole or not at all: its hash, known values, sizes that fit each other and
+ * the file. Tables, ids and labels are checked by tn_shard_verify and again wherever they are used. */
 #include "data/shard_format.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Writer of shards: items go to the disk as they come, through a buffer; the table follows; the header, which needs counts
- * and hash, is written last into the room left for it. Invariant: the file has its final name only when all of it is synced. */
+/* Writes shards: items through a buffer, then the table, then the header into the space left for it. Invariant: the
+ * file gets its final name only when all of it is synced. */
 #include "data/shard_format.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Shards are cut between documents only: a document lies whole in one shard, however long it is. */
+/* Shards are cut only between documents: a document is in one shard, however long it is. */
 #include "data/sink.h"
 
 #include "base/rng.h"

@@ -1,5 +1,5 @@
-/* Where prepared documents and samples go: the open shard of each split, a new one when it is full, and their rows in the
- * manifest. Beside it, what decides which split a document belongs to. */
+/* Where prepared documents and samples go: the open shard of each split, a new one when it is full, and their rows in
+ * the manifest. Also which split a document belongs to. */
 #ifndef TN_DATA_SINK_H
 #define TN_DATA_SINK_H
 

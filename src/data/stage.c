@@ -1,5 +1,5 @@
-/* Staging of folders. flock on the temporary folder tells the living from the dead, whatever process numbers were reused.
- * Invariant: under the final name there is the old folder, or the new one with every file synced, or nothing. */
+/* Replaces a folder atomically. flock on the temporary folder tells living processes from dead ones. Invariant: under
+ * the final name is the old folder, or the new one with every file synced, or nothing. */
 #define _GNU_SOURCE 1 /* renameat2 */
 #include "data/stage.h"
 

@@ -1,6 +1,6 @@
-/* A folder that appears under its name whole or not at all. Files are written into `.tmp-NAME-PID` beside it, and that folder
- * takes the place of the old one in a single rename. A lock on the temporary says that its maker lives: those of dead
- * processes are removed by the next one. */
+/* A folder that appears complete or not at all. Files are written into `.tmp-NAME-PID` next to it, which replaces the
+ * old folder in one rename. A lock shows that its process lives; temporary folders of dead processes are removed by the
+ * next one. */
 #ifndef TN_DATA_STAGE_H
 #define TN_DATA_STAGE_H
 

@@ -1,6 +1,6 @@
-/* Tables of numbers as text: fields between commas, semicolons or tabs (whatever the first line has), one row a line, the
- * same number of fields in each; a first line with words is a heading. No quotes: these are numbers. nan and inf are numbers too,
- * or a table would lose its first row in silence; none of them is taken, so that the row is named instead. */
+/* Tables of numbers as text: fields between commas, semicolons or tabs (as in the first line), one row per line,
+ * equally many fields in each; a first line with words is a header. No quotes. nan and inf count as numbers, so such a
+ * row is refused by name and not taken for a header. */
 #include "io/array_parts.h"
 
 #include "base/alloc.h"

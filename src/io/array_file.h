@@ -1,8 +1,8 @@
-/* Arrays of numbers from files: NumPy's .npy, IDX (the format of MNIST) and .csv, packed or not, row by row.
+/* Arrays of numbers from files: NumPy's .npy, IDX (MNIST) and .csv, compressed or not, row by row.
  *
- * The first dimension counts rows; a row has `sample` numbers in the shape of the others. Rows come as doubles, which hold
- * every type here exactly but the largest 64-bit integers. Headers are checked, and what they promise must be there: a
- * file that is shorter or longer than it says is refused. Nothing is allocated but one row. */
+ * The first dimension counts rows; a row has `sample` numbers in the shape of the others. Rows are doubles, which hold
+ * every type here exactly except large 64-bit integers. A file that is shorter or longer than its header says is
+ * refused. Only one row is allocated. */
 #ifndef TN_IO_ARRAY_FILE_H
 #define TN_IO_ARRAY_FILE_H
 

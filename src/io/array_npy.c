@@ -1,5 +1,5 @@
-/* The header of .npy files, versions 1 to 3: magic, version, length, and a Python dictionary of three keys in plain text
- * (numpy.lib.format). A small parser of just that text: no other Python is read, and nothing is evaluated. */
+/* The header of .npy files, versions 1 to 3: magic, version, length, and a Python dictionary with three keys
+ * (numpy.lib.format). A small parser of that text alone; nothing is evaluated. */
 #include "io/array_parts.h"
 
 #include <stdlib.h>

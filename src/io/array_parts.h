@@ -1,4 +1,4 @@
-/* What the readers of array files share; for array_file.c, array_npy.c and array_csv.c only. */
+/* Shared by array_*.c. */
 #ifndef TN_IO_ARRAY_PARTS_H
 #define TN_IO_ARRAY_PARTS_H
 

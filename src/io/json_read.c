@@ -1,4 +1,4 @@
-/* The reader walks over the text once; what is open is a stack of brackets, so that no depth of a file is a depth of calls. */
+/* Reads the text once. Open brackets are a stack, so deep nesting causes no deep recursion. */
 #include "io/json_read.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@ void tn_json_open(tn_json *r, const char *text, size_t bytes)
     r->depth = 0;
 }
 
-bool tn_json_fail(tn_json *r, const char *why)
+/* An error of the caller's at this place; the first one stays. */
+static bool fail_at(tn_json *r, const char *why)
 {
     if (!r->why) r->why = why;
     return false;
@@ -115,15 +116,15 @@ static bool scan_text(tn_json *r)
         p += n;
         bytes += n;
         r->at = p;
-        if (p == r->end) return tn_json_fail(r, "a string does not end");
+        if (p == r->end) return fail_at(r, "a string does not end");
         if (*p == '"') break;
         uint32_t code;
         char utf8[4];
         const size_t left = (size_t)(r->end - p),
                      k = *p == '\\' ? escape_at(p, left, &code) : utf8_bytes((const unsigned char *)p, left);
-        if (k == 0) return tn_json_fail(r, *p == '\\' ? "an invalid escape" : "a string is not UTF-8");
-        if (*p == '\\' && code == 0 && !r->nul) return tn_json_fail(r, "a NUL in a string");
-        if ((unsigned char)*p < 0x20) return tn_json_fail(r, "a control byte in a string");
+        if (k == 0) return fail_at(r, *p == '\\' ? "an invalid escape" : "a string is not UTF-8");
+        if (*p == '\\' && code == 0 && !r->nul) return fail_at(r, "a NUL in a string");
+        if ((unsigned char)*p < 0x20) return fail_at(r, "a control byte in a string");
         bytes += *p == '\\' ? put_utf8(code, utf8) : k;
         p += k;
     }
@@ -180,7 +181,7 @@ bool tn_json_is(const tn_json *r, const char *word)
 
 static bool open_bracket(tn_json *r)
 {
-    if (r->depth == TN_JSON_DEPTH) return tn_json_fail(r, "lists and objects are nested too deep");
+    if (r->depth == TN_JSON_DEPTH) return fail_at(r, "lists and objects are nested too deep");
     r->open[r->depth] = *r->at++;
     r->some[r->depth++] = false;
     return true;
@@ -201,21 +202,21 @@ static bool one_more(tn_json *r)
         r->depth--;
         return false;
     }
-    if (*some && c != ',') return tn_json_fail(r, close == '}' ? "',' or '}' is missing" : "',' or ']' is missing");
+    if (*some && c != ',') return fail_at(r, close == '}' ? "',' or '}' is missing" : "',' or ']' is missing");
     if (*some) r->at++;
     *some = true;
     return true;
 }
 
-bool tn_json_item(tn_json *r) { return one_more(r) && (tn_json_peek(r) || tn_json_fail(r, "a value is missing")); }
+bool tn_json_item(tn_json *r) { return one_more(r) && (tn_json_peek(r) || fail_at(r, "a value is missing")); }
 
 bool tn_json_key(tn_json *r)
 {
     if (!one_more(r)) return false;
-    if (tn_json_peek(r) != '"') return tn_json_fail(r, "a key is missing");
+    if (tn_json_peek(r) != '"') return fail_at(r, "a key is missing");
     if (!read_text(r)) return false;
     skip_space(r);
-    if (r->at == r->end || *r->at != ':') return tn_json_fail(r, "':' is missing");
+    if (r->at == r->end || *r->at != ':') return fail_at(r, "':' is missing");
     r->at++;
     return true;
 }
@@ -252,13 +253,13 @@ static bool skip_number(tn_json *r, bool *whole)
         *whole = false;
     }
     r->at = p;
-    return ok || tn_json_fail(r, "an invalid number");
+    return ok || fail_at(r, "an invalid number");
 }
 
 static bool skip_word(tn_json *r, const char *word)
 {
     const size_t n = strlen(word);
-    if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0) return tn_json_fail(r, "a word that is not JSON");
+    if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0) return fail_at(r, "a word that is not JSON");
     r->at += n;
     return true;
 }
@@ -273,7 +274,7 @@ static bool skip_plain(tn_json *r, char kind)
     case 't': return skip_word(r, "true");
     case 'f': return skip_word(r, "false");
     case 'n': return skip_word(r, "null");
-    default: return tn_json_fail(r, "a value is missing");
+    default: return fail_at(r, "a value is missing");
     }
 }
 
@@ -314,12 +315,12 @@ bool tn_json_integer(tn_json *r, int64_t *out)
     if (!skip_number(r, &whole)) return false;
     const size_t n = (size_t)(r->at - from);
     if (!whole) return false;
-    if (n >= sizeof text) return tn_json_fail(r, "an integer is too large");
+    if (n >= sizeof text) return fail_at(r, "an integer is too large");
     memcpy(text, from, n);
     text[n] = 0;
     errno = 0;
     const long long x = strtoll(text, NULL, 10);
-    if (errno) return tn_json_fail(r, "an integer is too large");
+    if (errno) return fail_at(r, "an integer is too large");
     *out = x;
     return true;
 }
@@ -336,7 +337,7 @@ bool tn_json_end(tn_json *r)
 {
     if (r->why) return false;
     skip_space(r);
-    return r->at == r->end || tn_json_fail(r, "data follows the end");
+    return r->at == r->end || fail_at(r, "data follows the end");
 }
 
 /* --- a tree, within bounds ------------------------------------------------------------------------------------------------ */

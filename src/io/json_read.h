@@ -54,8 +54,6 @@ bool tn_json_skip(tn_json *r);
 bool tn_json_extent(tn_json *r, const char **text, size_t *bytes);
 /* After the last value: nothing follows. */
 bool tn_json_end(tn_json *r);
-/* An error of the caller's at this place; the first one stays. */
-bool tn_json_fail(tn_json *r, const char *why);
 size_t tn_json_line(const tn_json *r);
 
 /* The last key or text: whether it is `word`; decoded to `out` (r->bytes, and a NUL), which may be where it lies. */

@@ -1,5 +1,5 @@
-/* Writer and reader of JSON Lines. The writer makes its own text because jansson would allocate on every line; the
- * reader is jansson's, within bounds (io/json_read.h). Invariant: between calls the file ends with a newline or is empty. */
+/* Writes and reads JSON Lines. The writer formats its own text because jansson would allocate on every line; the reader
+ * is jansson's, bounded (io/json_read.h). Invariant: between calls the file ends with a newline or is empty. */
 #include "io/jsonl.h"
 
 #include "base/alloc.h"

@@ -1,8 +1,8 @@
-/* JSON Lines, one flat object a line: an append-only writer for metrics and a reader that streams.
+/* JSON Lines, one flat object per line: an append-only writer for metrics and a streaming reader.
  *
- * The writer formats into a fixed buffer (no allocation after the open) and gives each line to one write(2), so that
- * a killed process leaves at most one cut line, at the end; the reader accepts that one and nothing else. One writer
- * a file. JSON has no NaN or infinities: they are the texts "NaN", "Infinity" and "-Infinity" here. */
+ * The writer formats into a fixed buffer (no allocation after opening) and writes each line with one write(2): a killed
+ * process leaves at most one partial line, at the end, which the reader accepts. One writer per file. NaN and
+ * infinities are the texts "NaN", "Infinity" and "-Infinity". */
 #ifndef TN_IO_JSONL_H
 #define TN_IO_JSONL_H
 

@@ -1,5 +1,5 @@
-/* Reading llama2.c checkpoints. The header is bounded before anything is multiplied, so that sizes cannot overflow, and
- * the file must have exactly the bytes it promises. */
+/* Reads llama2.c checkpoints. The header is bounded before sizes are multiplied, and the file must have exactly the
+ * size it implies. */
 #include "io/llama2c.h"
 
 #include "base/fs.h"

@@ -1,5 +1,5 @@
-/* Writer and reader of packed files. Every size in a file is hostile until checked against its limits; memory grows with
- * what was really unpacked, never with what a header claims. */
+/* Writes and reads packed files. Every size in a file is untrusted until checked; memory grows with what was really
+ * unpacked, never with what a header claims. */
 #include "io/packed.h"
 
 #include "base/alloc.h"

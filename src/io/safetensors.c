@@ -1,6 +1,6 @@
-/* Reader of safetensors files. Everything in a header is hostile until checked: no size is used in arithmetic before
- * tn_mul_ok or a bound, and no tensor is visible before the whole header has passed. The header is read twice, first for
- * its syntax and the number of its tensors, so that its tables are as large as they have to be and no larger. */
+/* Reads safetensors files. Everything in a header is untrusted: no size is used before tn_mul_ok or a bound, and no
+ * tensor is visible before the whole header has passed. The header is read twice, first for syntax and the number of
+ * tensors, so that its tables have the right size. */
 #include "io/safetensors_parts.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* What the reader and the writer of safetensors files share. Nobody outside src/io includes it. */
+/* Shared by the reader and the writer of safetensors files. */
 #ifndef TN_IO_SAFETENSORS_PARTS_H
 #define TN_IO_SAFETENSORS_PARTS_H
 

@@ -1,5 +1,5 @@
-/* Writer of safetensors files. The header's text grows as tensors are declared; a table of their names finds those that come
- * twice. What the reader would refuse is not written. */
+/* Writes safetensors files. The header grows as tensors are declared; a table of names finds duplicates. What the
+ * reader would refuse is not written. */
 #include "io/safetensors_parts.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Where bytes go that are made piece by piece: a function and what it is called with. A failure ends the stream. */
+/* A destination for streamed bytes: a function and its context. A failure ends the stream. */
 #ifndef TN_IO_SINK_H
 #define TN_IO_SINK_H
 

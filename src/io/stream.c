@@ -1,6 +1,5 @@
-/* Plain, gzip and zstd input behind one read call. Each unpacker turns bytes of `in` into the caller's bytes and says
- * when a member or frame ended; several in a row make one stream, as the commands that write them promise.
- * Invariant: every byte handed out was checked by the container's own checksum by the time the end is reported. */
+/* Plain, gzip and zstd input behind one read call. Several members or frames in a row are one stream. Invariant: at the
+ * end of the stream every byte was verified by the container's checksum. */
 #include "io/stream.h"
 
 #include "base/alloc.h"

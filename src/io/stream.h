@@ -1,7 +1,7 @@
-/* Reading a file as a stream of bytes, unpacked on the way where it is gzip or zstd (its first bytes decide, not its name).
+/* Reads a file as a stream of bytes, decompressing gzip and zstd (recognised by their first bytes, not by name).
  *
- * Memory is a fixed buffer and the unpacker's window, at most 128 MiB for zstd; nothing grows with the file. A file that
- * unpacks to absurdly more than it holds is refused, so that a small file cannot fill a disk. No line or format is known here. */
+ * Memory is a fixed buffer and the decompressor's window, at most 128 MiB for zstd. A file that expands too much is
+ * refused, so a small file cannot fill a disk. */
 #ifndef TN_IO_STREAM_H
 #define TN_IO_STREAM_H
 

@@ -1,5 +1,5 @@
-/* A chain of sinks: safetensors -> (packer) -> buffer -> checksum and file. The buffer is there because models have many
- * small tensors, and a system call for each would cost more than its bytes. */
+/* A chain of sinks: safetensors -> (packer) -> buffer -> checksum and file. Models have many small tensors: the buffer
+ * saves system calls. */
 #include "io/tensor_file.h"
 
 #include "base/alloc.h"

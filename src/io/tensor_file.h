@@ -1,5 +1,5 @@
-/* Files of tensors, plain (.safetensors) or packed (.safetensors.zst): the name decides. Reading gives the same list
- * either way; writing also gives the file's size and checksum, taken from the bytes on their way to the disk. */
+/* Tensor files, plain (.safetensors) or packed (.safetensors.zst), by name. Reading gives the same list either way;
+ * writing also gives the file's size and checksum, computed from the bytes as they are written. */
 #ifndef TN_IO_TENSOR_FILE_H
 #define TN_IO_TENSOR_FILE_H
 

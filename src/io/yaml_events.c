@@ -1,4 +1,4 @@
-/* Events of libyaml, one at a time: a hostile file is refused where it goes wrong, and nothing of it is ever expanded. */
+/* libyaml events, one at a time: a malformed file is refused where it goes wrong, and nothing is expanded. */
 #include "io/yaml_events.h"
 
 #include "base/alloc.h"

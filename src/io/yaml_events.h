@@ -1,4 +1,4 @@
-/* What the readers of YAML files share: the next event or a message with its line, and the refusal of what none of them reads. */
+/* Shared by the YAML readers: the next event, or an error with its line; refuses what no reader supports. */
 #ifndef TN_IO_YAML_EVENTS_H
 #define TN_IO_YAML_EVENTS_H
 

@@ -1,5 +1,5 @@
-/* Reader of settings files on libyaml's events. Writes no files (yaml_settings_write.c does).
- * Invariant: the caller's table changes only after the last event was accepted. */
+/* Reads settings files from libyaml events. Invariant: the caller's table changes only after the last event was
+ * accepted. */
 #include "io/yaml_settings.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Writer of settings files: keys grouped into nested maps in the order of the table, canonical values, sources as
- * comments. Texts are quoted unless plainly safe, so that this reader and any other take them for what they are. */
+/* Writes settings files: keys grouped into nested maps in table order, canonical values, sources as comments. Texts are
+ * quoted unless clearly safe, so that any YAML reader takes them as text. */
 #include "io/yaml_settings.h"
 
 #include "base/status.h"

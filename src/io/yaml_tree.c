@@ -1,4 +1,4 @@
-/* Building the tree, event by event. */
+/* Builds the tree, event by event. */
 #include "io/yaml_tree.h"
 
 #include "io/yaml_events.h"

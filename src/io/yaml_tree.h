@@ -1,6 +1,6 @@
-/* A YAML file as a small tree of maps, lists and texts, each with its line, for files that a settings table cannot hold. What settings files
- * refuse is refused here too: anchors, aliases, tags, several documents, deep nesting, a key twice in a map. Texts have no type: who reads
- * one knows what it should be. */
+/* A YAML file as a tree of maps, lists and texts, each with its line, for files that are no settings table. Refused, as
+ * in settings files: anchors, aliases, tags, several documents, deep nesting, duplicate keys. Texts have no type: the
+ * reader decides. */
 #ifndef TN_IO_YAML_TREE_H
 #define TN_IO_YAML_TREE_H
 

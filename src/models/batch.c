@@ -1,4 +1,4 @@
-/* A batch's inputs, numbers and wanted outputs by name. Looked up while a graph is built, never while it runs. */
+/* A batch's inputs, numbers and requested outputs by name, looked up while a graph is built. */
 #include <tenon/model.h>
 
 #include <math.h>

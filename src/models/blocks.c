@@ -1,4 +1,4 @@
-/* Pieces that several models share. They name their parameters in the open scope and know no model. */
+/* Blocks that several models share. They name their parameters in the open scope. */
 #include "models/blocks.h"
 
 #include "models/decode_cache.h"

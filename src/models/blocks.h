@@ -1,4 +1,4 @@
-/* Pieces that several models share: normalisation with its parameters, attention, feed-forward networks, the head. */
+/* Blocks that several models share: norms with their parameters, attention, feed-forward networks, the head. */
 #ifndef TN_MODELS_BLOCKS_H
 #define TN_MODELS_BLOCKS_H
 

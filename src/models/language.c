@@ -1,4 +1,4 @@
-/* Rows that models which read tokens share: what a batch of text holds, and what such a run is judged by. */
+/* Rows that all language models share: the inputs of a batch of text, and metrics. */
 #include <tenon/model.h>
 
 #include <math.h>

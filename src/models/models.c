@@ -1,4 +1,4 @@
-/* The table of models, and loading one from a shared object: only one that the user names runs, whatever files say. */
+/* The table of models, and loading one from a shared object: only if the user named it, whatever files say. */
 #include "models/models.h"
 
 #include "base/settings_watch.h"

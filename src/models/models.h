@@ -1,4 +1,4 @@
-/* The models there are: those of the tree by name, others from shared objects. */
+/* The models: built-in ones by name, others from shared objects. */
 #ifndef TN_MODELS_MODELS_H
 #define TN_MODELS_MODELS_H
 

@@ -1,4 +1,4 @@
-/* For rows of ops: rules by which a node takes neighbours in (tn_fusion.absorbs). What a rule calls is in plan/absorb.c. */
+/* For ops: rules by which a node absorbs its neighbours (tn_fusion.absorbs), applied by plan/passes/absorb.c. */
 #ifndef TN_OPS_ABSORB_H
 #define TN_OPS_ABSORB_H
 

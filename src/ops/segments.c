@@ -12,7 +12,8 @@ typedef struct sweep {
     const void *job;
 } sweep;
 
-tn_status tn_segments_check(tn_segments s, int64_t count)
+/* Ascending, disjoint and inside an array of `count` elements. */
+static tn_status check_order(tn_segments s, int64_t count)
 {
     int64_t end = 0;
     for (int64_t i = 0; i < s.n; i++) {
@@ -68,7 +69,7 @@ tn_status tn_segments_infer(tn_sig *sig, tn_segments s, int flats)
     }
     sig->n_out = flats;
     for (int i = 0; i < flats; i++) sig->out[i] = (tn_type){ .dtype = TN_F32, .dims = sig->in[0].dims };
-    return tn_segments_check(s, tn_dims_count(sig->in[0].dims));
+    return check_order(s, tn_dims_count(sig->in[0].dims));
 }
 
 tn_status tn_segments_in_place(const tn_call *c)

@@ -18,9 +18,6 @@ typedef struct tn_segments {
     int64_t n;
 } tn_segments;
 
-/* Ascending, disjoint and inside an array of `count` elements. */
-tn_status tn_segments_check(tn_segments s, int64_t count);
-
 /* fn(job, segment, first element, how many), for every part of every segment, tiles in parallel. */
 typedef void tn_segment_fn(const void *job, const tn_segment *s, int64_t first, int64_t n);
 void tn_segments_run(tn_segments s, tn_pool *pool, tn_segment_fn *fn, const void *job);

@@ -1,10 +1,9 @@
-/* Contexts (arena and queue) and bound plans (a plan with a context and a store). A bound plan owns its inputs,
- * scalars and frame; everything is allocated when it is made, nothing when it runs.
+/* Contexts (arena and queue) and bound plans (a plan with a context and a store). A bound plan owns its inputs, scalars
+ * and frame; all is allocated when it is made.
  *
- * On a device whose memory the host cannot touch, a bound plan has its inputs and scalars twice: the host writes its
- * own, and every run begins by uploading them all in one copy, but for those that only copies on the device write. What the host asks for afterwards is downloaded then.
- * There the first run of a plan queues its kernels one by one (they look up what they need), the second is recorded,
- * and from then on the recording is replayed. */
+ * On a GPU inputs and scalars exist twice: the host writes its copy, and each run uploads all of it at once, except
+ * inputs that only the device writes. Outputs are downloaded when asked for. The first run queues kernel by kernel, the
+ * second is captured, later ones are replayed. */
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "plan/plan_internal.h"

@@ -1,4 +1,4 @@
-/* A short list of plans by key; a run has a handful, so it is searched in order. */
+/* A short list of plans by key, searched in order. */
 #include "plan/plan.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Where in a plan a number stops being finite: a run with a look at every tensor before and after each step. Slow, copies every tensor of
- * a device to the host, and allocates: for the diagnosis of a step that went wrong, never for a step. What only the backward pass of an op
- * reads (auxiliary outputs) and packed weights are not looked at: they may hold whatever their op likes. */
+/* Finds the first tensor of a plan that is not finite, by checking every tensor before and after each step. Slow,
+ * copies tensors to the host and allocates: only for diagnosis. Auxiliary outputs and packed weights are not checked:
+ * they may hold anything. */
 #include "plan/plan_internal.h"
 
 #include <stdio.h>

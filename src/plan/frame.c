@@ -1,5 +1,5 @@
-/* Frames: a plan with its pointers resolved, in memory the caller gives. The inner loop of execution is here; it
- * allocates nothing and looks nothing up. */
+/* Frames: a plan with its pointers resolved, in the caller's memory. The inner loop of execution; it allocates nothing
+ * and looks nothing up. */
 #include "plan/decode/decode.h"
 #include "plan/plan_internal.h"
 

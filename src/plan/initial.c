@@ -1,5 +1,5 @@
-/* Filling tensors. Numbers are drawn by their index, so that pieces can be filled in any order; a model's own function
- * (TN_INIT_CALL) fills its tensor whole. */
+/* Fills tensors. Numbers are drawn by their index, so parts can be filled in any order; a model's own function
+ * (TN_INIT_CALL) fills a whole tensor. */
 #include "plan/store.h"
 
 enum { TILE = 1 << 15 }; /* numbers at a time: a multiple of what one block of random words gives */

@@ -1,5 +1,4 @@
-/* What lies where in a plan's arena, for people: the slots of the placement with the names of who writes them. Decides
- * nothing; place.c did. */
+/* The layout of a plan's arena for reports: slots with the names of the ops that write them. */
 #include "plan/plan_internal.h"
 
 #include <stdlib.h>

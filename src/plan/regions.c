@@ -1,4 +1,4 @@
-/* What is open while a graph is built: scopes that name parameters and account for time, segments, stretches that are not trained. */
+/* What is open while a graph is built: scopes (names of parameters, timing), segments, frozen parts. */
 #include "plan/graph.h"
 
 #include <stdarg.h>

@@ -51,7 +51,8 @@ static void add_row(tn_position_sums *s, const marks *f, int64_t row, const floa
     }
 }
 
-void tn_position_sums_add(tn_position_sums *s, const tn_feed *f, const float *nll)
+/* Of a batch as it was fed, with the loss of each label. nll (B,T). */
+static void sums_add(tn_position_sums *s, const tn_feed *f, const float *nll)
 {
     const marks m = { .labels = tn_feed_at(f, "labels"),
                       .reset = tn_feed_at(f, "reset"),
@@ -68,7 +69,8 @@ static double error_of(double tokens, double rows, double loss2, double cross, d
     return rows < 2 ? NAN : sqrt(fmax(squares, 0) * rows / (rows - 1)) / tokens;
 }
 
-size_t tn_position_sums_rows(const tn_position_sums *s, int64_t context, tn_position_row rows[TN_POSITION_ROWS])
+/* Rows up to position `context` - 1, empty ones too; returns how many. */
+static size_t sums_rows(const tn_position_sums *s, int64_t context, tn_position_row rows[TN_POSITION_ROWS])
 {
     size_t n = 0;
     for (int64_t first = 0; first < context && n < TN_POSITION_ROWS; first = first ? 2 * first : 2) {
@@ -104,7 +106,7 @@ static tn_status walk(const tn_positions_options *o, tn_trainer *t, const tn_sou
         const float *nll = tn_trainer_output(t, "nll", &n);
         const tn_feed f = tn_trainer_feed(t);
         if (!nll || n != f.batch * f.length) return tn_error(TN_INTERNAL, "the plan has no loss by label");
-        tn_position_sums_add(sums, &f, nll);
+        sums_add(sums, &f, nll);
         done += count;
         if (o->progress) o->progress(o->ctx, done);
     }
@@ -136,7 +138,7 @@ tn_status tn_positions_measure(const tn_positions_options *o, tn_positions *out)
         loss += sums.bucket[b].loss;
         tokens += sums.bucket[b].tokens;
     }
-    out->n = tn_position_sums_rows(&sums, o->context, out->row);
+    out->n = sums_rows(&sums, o->context, out->row);
     out->tokens = (int64_t)tokens;
     out->loss = tokens > 0 ? loss / tokens : NAN;
     out->bits = source.bits;

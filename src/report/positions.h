@@ -23,11 +23,6 @@ typedef struct tn_position_sums {
     } bucket[TN_POSITION_ROWS];
 } tn_position_sums;
 
-/* Of a batch as it was fed, with the loss of each label. nll (B,T). */
-void tn_position_sums_add(tn_position_sums *s, const tn_feed *f, const float *nll);
-/* Rows up to position `context` - 1, empty ones too; returns how many. */
-size_t tn_position_sums_rows(const tn_position_sums *s, int64_t context, tn_position_row rows[TN_POSITION_ROWS]);
-
 typedef struct tn_positions_options {
     const tn_model *model;
     const tn_settings *settings; /* of the trained model; borrowed */

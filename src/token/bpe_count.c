@@ -60,7 +60,7 @@ static tn_status grow_slots(tn_words *w)
     return TN_OK;
 }
 
-tn_status tn_words_add(tn_words *w, const char *bytes, size_t n, int64_t count)
+static tn_status words_add(tn_words *w, const char *bytes, size_t n, int64_t count)
 {
     if (2 * (w->n + 1) > w->slots) TN_RETURN_IF(grow_slots(w));
     size_t i = XXH64(bytes, n, 0) & (w->slots - 1);
@@ -114,7 +114,7 @@ static tn_status count_part(worker *w)
     const unsigned char *p = (const unsigned char *)t->data, *end = p + t->n;
     while (p < end) {
         const size_t n = w->all->pattern->scan(w->all->unicode, p, end);
-        TN_RETURN_IF(tn_words_add(&w->words, (const char *)p, n, 1));
+        TN_RETURN_IF(words_add(&w->words, (const char *)p, n, 1));
         p += n;
     }
     return TN_OK;
@@ -157,7 +157,7 @@ static tn_status add_up(worker *w, int n)
     for (int i = 1; i < n; i++) {
         const tn_words *x = &w[i].words;
         for (size_t k = 0; k < x->n; k++)
-            TN_RETURN_IF(tn_words_add(&w[0].words, x->text.data + x->word[k].at, x->word[k].bytes, x->word[k].count));
+            TN_RETURN_IF(words_add(&w[0].words, x->text.data + x->word[k].at, x->word[k].bytes, x->word[k].count));
         tn_words_free(&w[i].words);
     }
     return TN_OK;

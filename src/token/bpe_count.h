@@ -20,7 +20,6 @@ typedef struct tn_words {
 } tn_words;
 
 void tn_words_free(tn_words *w);
-tn_status tn_words_add(tn_words *w, const char *bytes, size_t n, int64_t count);
 /* All words of the source into *out (zeroed before). */
 tn_status tn_words_count(tn_text_source *source, void *user, const tn_bpe_options *o, const tn_split_pattern *pattern,
                          tn_words *out);

@@ -115,7 +115,7 @@ int64_t tn_sampler_endless(const tn_space *s)
     return 0;
 }
 
-tn_status tn_sampler_takes_all(const tn_sampler_options *o, const tn_space *s)
+static tn_status takes_all(const tn_sampler_options *o, const tn_space *s)
 {
     (void)o;
     return tn_space_check(s);
@@ -137,7 +137,7 @@ static const tn_sampler sampler_random = {
     .name = "random",
     .needs = tn_sampler_needs_none,
     .count = tn_sampler_endless,
-    .check = tn_sampler_takes_all,
+    .check = takes_all,
     .draw = random_draw,
 };
 

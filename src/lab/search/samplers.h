@@ -23,6 +23,5 @@ bool tn_observed_has(const tn_observed *seen, const double *x, size_t dims);
 /* Defaults for the table. */
 int64_t tn_sampler_needs_none(const tn_sampler_options *o, int64_t number);
 int64_t tn_sampler_endless(const tn_space *s);
-tn_status tn_sampler_takes_all(const tn_sampler_options *o, const tn_space *s);
 
 #endif

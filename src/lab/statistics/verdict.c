@@ -17,7 +17,7 @@ static const double PI = 3.14159265358979323846;
 static double normal_cdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 
 /* Abramowitz and Stegun 26.7.3 and 26.7.4. */
-double tn_student_inside(double t, size_t freedom)
+static double student_inside(double t, size_t freedom)
 {
     const double f = (double)freedom, c2 = f / (f + t * t),
                  sine = t / sqrt(f + t * t); /* of the angle atan(t / sqrt f) */
@@ -32,10 +32,10 @@ double tn_student_inside(double t, size_t freedom)
 double tn_student_critical(double level, size_t freedom)
 {
     double lo = 0, hi = 4;
-    while (tn_student_inside(hi, freedom) < 1 - level && hi < 1e12) lo = hi, hi *= 4;
+    while (student_inside(hi, freedom) < 1 - level && hi < 1e12) lo = hi, hi *= 4;
     for (int i = 0; i < 50; i++) {
         const double mid = (lo + hi) / 2;
-        if (tn_student_inside(mid, freedom) < 1 - level) lo = mid;
+        if (student_inside(mid, freedom) < 1 - level) lo = mid;
         else hi = mid;
     }
     return (lo + hi) / 2;
@@ -147,7 +147,7 @@ static void look(const double *a, const double *b, double same, tn_paired *r)
     if (r->spread <= same) r->spread = 0;
     if (r->identical) r->difference = 0;
     if (r->signs) r->p = differ ? sign_test(positive, differ) : 1;
-    else if (r->n > 1) r->p = 1 - tn_student_inside(fabs(r->difference) * sqrt((double)r->n) / r->spread, r->n - 1);
+    else if (r->n > 1) r->p = 1 - student_inside(fabs(r->difference) * sqrt((double)r->n) / r->spread, r->n - 1);
     else r->p = 1;
 }
 

@@ -47,8 +47,6 @@ size_t tn_seeds_needed(const tn_paired *r, size_t comparisons, double effect);
 
 /* --- Student's t, for whole degrees of freedom -------------------------------------------------------------------- */
 
-/* P(-t < T < t); t is 0 or more, freedom 1 or more. */
-double tn_student_inside(double t, size_t freedom);
 /* The two-sided critical value at `level`. */
 double tn_student_critical(double level, size_t freedom);
 /* The true mean of n normal differences, in standard errors, that a two-sided test at `level` detects with

@@ -84,9 +84,6 @@ int64_t tn_study_at_once(const tn_study_plan *p, tn_side_set sides);
  * against the space. Ranges of integer settings become integer ranges. */
 tn_status tn_study_check(tn_study_plan *p);
 
-/* Whether a name is that of an instrument: neither a metric of the models or environments nor a number of every
- * trial. */
-bool tn_study_is_instrument(const tn_study_plan *p, const char *name);
 /* Whether an objective or the metric for pruning is an instrument. */
 bool tn_study_instruments(const tn_study_plan *p);
 

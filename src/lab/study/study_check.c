@@ -89,7 +89,9 @@ static void add_metrics(tn_study_plan *p, const tn_model *model)
     if (by && !is_objective) p->prune_max = by->better == TN_HIGHER;
 }
 
-bool tn_study_is_instrument(const tn_study_plan *p, const char *name)
+/* Whether a name is that of an instrument: neither a metric of the models or environments nor a number of every
+ * trial. */
+static bool is_instrument(const tn_study_plan *p, const char *name)
 {
     bool unused;
     return !tn_metric_find(&p->metrics, name) && !tn_study_metric(name) && !tn_study_number(name, &unused);
@@ -98,8 +100,8 @@ bool tn_study_is_instrument(const tn_study_plan *p, const char *name)
 bool tn_study_instruments(const tn_study_plan *p)
 {
     for (size_t i = 0; i < p->n_objectives; i++)
-        if (tn_study_is_instrument(p, p->objectives[i].name)) return true;
-    return tn_study_is_instrument(p, p->prune_by);
+        if (is_instrument(p, p->objectives[i].name)) return true;
+    return is_instrument(p, p->prune_by);
 }
 
 static tn_status resolve(checker *c, const tn_study_side *side)

@@ -154,7 +154,8 @@ enum { CREATE_STUDY = 0, CREATE_TRIAL = 4, MINIMIZE = 1, MAXIMIZE = 2, NAME = 25
 enum { RUNNING = 0, COMPLETE = 1, PRUNED = 2, FAIL = 3, WAITING = 4 };
 static const char worker[] = "tenon";
 
-void tn_side_study_name(const tn_study *s, size_t side, char *out, size_t bytes)
+/* "tep", or the study's own name where it has one side; Optuna's studies are named STUDY or STUDY/SIDE. */
+static void side_study_name(const tn_study *s, size_t side, char *out, size_t bytes)
 {
     const char *name = s->sides[side].name;
     snprintf(out, bytes, "%s%s%s", s->name, name[0] ? "/" : "", name);
@@ -260,7 +261,7 @@ tn_status tn_export_optuna(const tn_study *s, tn_lab *lab, FILE *out)
         json_t *directions = json_array();
         for (size_t k = 0; k < s->n_objectives; k++)
             json_array_append_new(directions, json_integer(s->objectives[k].maximise ? MAXIMIZE : MINIMIZE));
-        tn_side_study_name(s, i, name, sizeof name);
+        side_study_name(s, i, name, sizeof name);
         TN_RETURN_IF(put_line(json_pack("{s:i, s:s, s:s, s:o}", "op_code", CREATE_STUDY, "worker_id", worker,
                                         "study_name", name, "directions", directions),
                               out));

@@ -44,7 +44,5 @@ tn_status tn_export_optuna(const tn_study *s, tn_lab *lab, FILE *out);
 
 /* One trial as an object: what export_jsonl writes and `lab show --json` prints. NULL: out of memory. */
 json_t *tn_trial_json(const tn_study *s, const tn_trial *t);
-/* "tep", or the study's own name where it has one side; Optuna's studies are named STUDY or STUDY/SIDE. */
-void tn_side_study_name(const tn_study *s, size_t side, char *out, size_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
-/* The delta rule of an O layer (write=delta): what is written is what is missing at that key, not what is there.
+/* The delta rule of an O layer (write=delta): writes the difference between v and what the state holds at that key.
  *     w_t = beta_t (v_t - e^{alpha_t} S_{t-1}^T k_t),   S_t = e^{alpha_t} S_{t-1} + k_t w_t^T,   o_t = S_t^T q_t
- * Keys have length 1, or S would grow. Token by token, in a loop of plain ops: exact on every device and slow. The loop keeps S of
- * every token for the backward pass. */
+ * Keys have length 1, or S would grow. A loop of plain ops, token by token: exact on every device, and slow. S of every
+ * token is kept for the backward pass. */
 #include "models/ten/ten.h"
 
 enum { Q, K, V, KEEP, BETA, SEQUENCES };

@@ -1,7 +1,7 @@
-/* E layer: eigenstates with eigenvalues of their own, c_t = lambda c_{t-1} + gamma beta_t, in all the forms that the
- * settings of the second group choose from; the historical networks are presets of it. K counts the states of all cells
- * (n_cells averaged cells are one cell with as many states and 1/n_cells of the output). The gradient runs through every
- * carry; only tbptt cuts it, on request. */
+/* E layer: eigenstates with their own eigenvalues, c_t = lambda c_{t-1} + gamma beta_t, in all forms that the settings
+ * of the second group offer; the historical networks are presets of it. K counts the states of all cells (n_cells
+ * averaged cells are one cell with as many states and 1/n_cells of the output). The gradient flows through the whole
+ * sequence; tbptt truncates it. */
 #include "models/ten/ten.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
-/* What instruments say of `ten`. From the parameters alone, at every line: the shortest and longest time constant, gated states
- * at a gate of one half. From an evaluation (tn_graph_options.instruments): the decay of every state as it was, mean over the tokens of
- * a batch, and the size of the states after the last one. Both are put out by the evaluation's plan, so that training steps
- * compute nothing for them. */
+/* Instruments of `ten`. From the parameters, at every line: the shortest and longest time constant, gated states at a
+ * gate of 1/2. From an evaluation (tn_graph_options.instruments): the decay of every state, averaged over the tokens of
+ * a batch, and the size of the final states. The evaluation plan puts these out; training steps compute nothing for
+ * them. */
 #include "models/ten/ten.h"
 
 #include <math.h>

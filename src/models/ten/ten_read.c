@@ -1,4 +1,4 @@
-/* What D and O layers end with: s = scale c + skip x, a norm over heads where there is one, a gate, the output matrix.
+/* The end of D and O layers: s = scale c + skip x, a norm over heads if there is one, a gate, the output matrix.
  *     gate=silu      w_out(s silu(z)), z a part of the layer's first projection
  *     gate=sigmoid   w_out(s) sigmoid(w_g u + b_g)
  *     gate=none      w_out(s) */

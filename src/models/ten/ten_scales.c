@@ -1,6 +1,6 @@
-/* Scales (hten): a layer as a mixture of layers, each on averages of so many tokens. Causal: an average is read from its
- * last token on, never before. Whole sequences, or chunks of whole averages (b->chunk), go through it at once; another
- * cached batch goes token by token. */
+/* Scales (hten): a layer as a mixture of layers, each on averages of several tokens. Causal: an average is read from
+ * its last token on. Whole sequences, or chunks of whole averages (b->chunk), are computed at once; decoding goes token
+ * by token. */
 #include "models/ten/ten.h"
 
 /* A layer on averages of s tokens. An average is known when its last token is: token t reads the output of average

@@ -1,5 +1,4 @@
-/* The spectrum's first values. `uniform(ctx, i)` draws; where an init needs numbers
- * of the configuration they come in p. */
+/* Initial values of the spectrum. `uniform(ctx, i)` draws; p holds numbers of the configuration. */
 #include "models/ten/ten.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* tep: an equilibrium network. The features of a sample give an injection, a map is iterated from it until its state no longer
- * moves, and a linear head reads that state. This file is the frame: embedding, head, loss. */
+/* tep: an equilibrium network. A sample's features give an injection, a map is iterated from it to a fixed point, and a
+ * linear head reads that state. This file has the embedding, head and loss. */
 #include "models/tep/tep.h"
 
 #include <math.h>

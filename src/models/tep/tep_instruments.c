@@ -1,4 +1,4 @@
-/* What a training step's solve did, from its outputs. Rows of padding take no steps, which is how they are told apart. */
+/* What a training step's solve did, from its outputs. Padding rows take no iterations, which identifies them. */
 #include "models/tep/tep.h"
 
 #include <math.h>

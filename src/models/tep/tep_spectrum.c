@@ -1,5 +1,5 @@
-/* What keeps a map contracting: the largest singular value of a matrix, followed by power iteration while training moves the
- * matrix, for maps that are scaled by it; and a penalty on the slope of any map. */
+/* Keeps maps contracting: the largest singular value of a matrix, tracked by power iteration during training, for maps
+ * that are scaled by it; and a penalty on the slope of any map. */
 #include "models/tep/tep.h"
 
 /* Of a step. One would follow a matrix that moves slowly; the first steps of Adam turn its largest direction altogether, and then

@@ -1,4 +1,4 @@
-/* The passes over memory beside linear's matrix products. */
+/* Elementwise passes around linear's matrix products. */
 #ifndef TN_OPS_LINEAR_PASSES_CUH
 #define TN_OPS_LINEAR_PASSES_CUH
 

@@ -1,4 +1,4 @@
-/* What a loop node keeps: the compiled entry points of its body, and where their outside tensors are. */
+/* What a loop node keeps: the compiled entry points of its body and the positions of their outside tensors. */
 #ifndef TN_OPS_LOOP_BODY_H
 #define TN_OPS_LOOP_BODY_H
 

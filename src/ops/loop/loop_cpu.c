@@ -1,4 +1,4 @@
-/* loop on the CPU: what loop_run.c asks of a device; the solves are in loop_solve.c. */
+/* loop on the CPU: the device functions of loop_run.c; solves are in loop_solve.c. */
 #include "ops/loop/loop_run.h"
 
 #include "backend/cpu/pool.h"

@@ -1,5 +1,5 @@
-/* What the files of loop share, whatever the device: the workspace, running the body's entry points, and what a device has
- * to do itself. */
+/* Shared by the files of loop: the workspace, running the body's entry points, and the functions that a device
+ * provides. */
 #ifndef TN_OPS_LOOP_RUN_H
 #define TN_OPS_LOOP_RUN_H
 

@@ -1,7 +1,7 @@
-/* Solves on the CPU: free, nudged and adjoint phases are the same iteration with another target. The samples still on their
- * way are listed; with compaction they also lie in the first rows of a batch of their own, so that the body computes no
- * others. Invariant: what happens to a sample depends on its own numbers alone, never on its row or its neighbours (but
- * for tol, which asks the whole batch). */
+/* Solves on the CPU: free, nudged and adjoint phases are the same iteration with another target. Samples that have
+ * not converged are listed; with compaction they are also moved to the first rows of a batch, so the body computes
+ * no others. Invariant: a sample's result depends on its own numbers alone (except with tol, a norm over the whole
+ * batch). */
 #include "ops/loop/loop_run.h"
 
 #include "base/status.h"

@@ -1,4 +1,4 @@
-/* Calls as steps: one function an op. A vector is what has one number beside the other in memory, whatever its shape. */
+/* Translates calls into steps, one function per op. A vector is contiguous in memory, whatever its shape. */
 #include "plan/decode/decode.h"
 
 #include "ops/argmax/argmax.h"

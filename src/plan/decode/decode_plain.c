@@ -1,5 +1,5 @@
-/* What a finished program needs of the kernel: code for all kinds of steps, or the short code of PLAIN ones; and how its weights go through shared
- * memory. */
+/* Which kernel a finished program needs: code for all kinds of steps, or the short code of PLAIN ones; and how its
+ * weights are streamed through shared memory. */
 #include "plan/decode/decode.h"
 
 #include "ops/gate/gate.h"

@@ -1,11 +1,11 @@
-/* Neighbours inside a node (CUDA). Where one op alone reads what another makes, and the kernel of either can do the other's
- * work on numbers that it holds anyway, a tensor is neither written nor read, forward and backward. Which do is said by the
- * rules in the ops' rows, for instance
+/* Fuses neighbouring ops into one node (CUDA). Where only one op reads what another computes, and the kernel of either
+ * can do the other's work in registers, the tensor between them is not written, forward or backward. The rules are in
+ * the ops' rows, for instance
  *
  *     silu(conv_causal(x))      the convolution stores silu of its sums (opt.silu_in_conv)
  *     outer(q, k, v by w)       the recurrence multiplies v by its write strengths (opt.write_in_outer)
  *
- * Runs before the reverse pass, so that the gradient is the fused node's as well. */
+ * Runs before the reverse pass, so the gradient is the fused node's. */
 #include "ops/absorb.h"
 #include "plan/graph.h"
 

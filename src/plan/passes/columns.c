@@ -1,6 +1,6 @@
-/* Bias gradients on the way (CUDA). The gradient of a linear op's bias is the sum of the rows of its dy, a pass over
- * memory. The kernel that makes dy has the rows in registers: where it can sum them too (a norm's: tn_fusion.columns_in; dy is
- * then the gradient of a residual stream), it does, and the linear op's backward node forgets its bias. */
+/* Bias gradients without a pass of their own (CUDA). A bias gradient is the column sum of dy. The kernel that computes
+ * dy has its rows in registers; where it can sum them too (a norm's: tn_fusion.columns_in), it does, and the linear
+ * op's backward node drops its bias. */
 #include "plan/graph.h"
 
 /* A backward node whose bias has the sum of dy's rows for a gradient, all of them. */

@@ -1,6 +1,5 @@
-/* Sums of a residual stream. Where an op that can add (a norm: tn_fusion.sum_in) follows s = a + b, its own kernel makes the
- * sum on its way, at the place where the sum was: one pass over s less. What else reads s finds it there. Runs before the
- * reverse pass, so that the gradient is the fused node's as well. */
+/* Fuses the residual addition s = a + b into the op that reads it and can add (a norm: tn_fusion.sum_in), which saves a
+ * pass over s. Other readers find s where it was. Runs before the reverse pass, so the gradient is the fused node's. */
 #include "plan/graph.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Losses that their backward node makes. A kernel that has to compute the same thing for its outputs and for its
- * gradients (linear_xent: the logits) does it once, if nothing needs the outputs before the backward node: then the
- * forward node goes, and the backward node writes them. What reads them later, the caller included, finds them. */
+/* Losses computed by their backward node. A kernel that needs the same intermediate for outputs and gradients
+ * (linear_xent: the logits) computes it once, if nothing reads the outputs before: the forward node is dropped and the
+ * backward node writes them. */
 #include "plan/graph.h"
 
 #include <string.h>

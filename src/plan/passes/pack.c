@@ -1,7 +1,6 @@
-/* Packing weights once for many products. A weight is the same through all runs of a plan that follow each other without
- * a write to it, and a body's constant through all iterations of its loop; where its packed form is used often enough,
- * a pack_weight node makes it and the linears read it. These nodes come first: they are the plan's prologue, which a run
- * that follows another one may leave out. What they write stays until the end of the plan. */
+/* Packs weights once for several matrix products. A weight is constant over the runs of a plan between two writes, and
+ * a body's constant over all iterations; where the packed form is used often enough, a pack_weight node makes it. These
+ * nodes come first: the plan's prologue, which later runs may skip. Their results stay until the end of the plan. */
 #include "ops/pack_weight/pack_weight.h"
 #include "plan/graph.h"
 

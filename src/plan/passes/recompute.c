@@ -1,6 +1,6 @@
-/* Recompute points: inside a segment (tn_segment_begin) forward results are dropped and made again just
- * before the segment's backward nodes. What a later segment or the caller reads stays. The clones are the same ops on
- * the same inputs (random streams included), so the numbers are the same bits. */
+/* Recomputation: forward results inside a segment (tn_segment_begin) are dropped and computed again before the
+ * segment's backward nodes. What a later segment or the caller reads stays. Clones have the same inputs and random
+ * streams, so the bits are the same. */
 #include "plan/graph.h"
 
 #include <string.h>

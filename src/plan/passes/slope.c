@@ -1,7 +1,6 @@
-/* Slopes inside products (CUDA). Where h = gelu(pre) of one linear op is read by one other linear op alone, the gradient of h
- * is made by the latter's backward node and read by the former's, which would only multiply it by gelu'(pre), in a pass
- * over memory of its own. The product that makes it can do that while its tiles are stored: it gets `pre` as an input, and
- * the other node forgets that it has an activation. */
+/* Activation derivatives inside matrix products (CUDA). Where h = gelu(pre) of one linear op is read by one other
+ * linear op alone, the product that computes the gradient of h also multiplies it by gelu'(pre) while storing its
+ * tiles: one pass over memory less. It gets `pre` as an input, and the other node drops its activation. */
 #include "plan/graph.h"
 
 /* The one node that writes the gradient at `id`, which `reader` alone reads; -1: there are more. */

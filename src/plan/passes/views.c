@@ -1,5 +1,5 @@
 /* Views: other shapes and parts of a tensor's memory, without a copy. A view of a view refers to the tensor that owns
- * the memory, so passes meet one level only. */
+ * the memory: there is only one level. */
 #include "plan/graph.h"
 
 #include <string.h>

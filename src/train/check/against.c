@@ -1,6 +1,5 @@
-/* Comparing a model with another implementation, by name: a safetensors file carries weights, inputs and what the other
- * side made of them (docs/against.md). Rows come in the order outputs, gradients, training; the first that differs is
- * where to look. */
+/* Compares a model with another implementation: a safetensors file holds weights, inputs and the other side's results
+ * (docs/against.md). Rows come in the order outputs, gradients, training; the first that differs is where to look. */
 #include "io/safetensors.h"
 #include "train/check/check.h"
 #include "train/trainer/inputs.h"

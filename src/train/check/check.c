@@ -1,4 +1,5 @@
-/* The checks of check.h, one function each, but for gradients (check_gradients.c). They use trainers of their own, so that one check cannot disturb another. */
+/* The checks of check.h, except gradients and spectrum. Each uses its own trainer, so checks cannot disturb each
+ * other. */
 #include "train/check/check_internal.h"
 
 #include "backend/backend.h"

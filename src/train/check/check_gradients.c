@@ -1,11 +1,6 @@
-/* Does a model's gradient agree with its loss?
- *
- * Differences of the loss are the yardstick, and they are taken in f32, whatever `compute` says. A loss of rounded numbers is a
- * staircase with noise on it: every product, and on a GPU every activation, is rounded anew at each of the two points, which moves
- * the loss by some 1e-4 of it, while the step that a small gradient's tensor may take moves it by no more. (Of ten and gpt with
- * compute=bf16, on the CPU and on a GPU, the quotient is off by 1e-1 to 1e+2 for many tensors, norms' gains among them, the more so
- * the smaller the step, while slopes of the f32 loss along the same gradients agree to 1e-3 where f32 can tell.) So rounded
- * gradients are compared with those in f32, number by number. */
+/* Compares a model's gradients with finite differences of its loss, always in f32: with compute=bf16 rounding moves the
+ * loss by about 1e-4 of it, more than the step along a small gradient does. Gradients in half precision are therefore
+ * compared with those in f32, number by number. */
 #include "train/check/check_internal.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* What the checks of check.h share: for check.c, check_gradients.c and check_spectrum.c. */
+/* Shared by the files of `tenon check`. */
 #ifndef TN_TRAIN_CHECK_INTERNAL_H
 #define TN_TRAIN_CHECK_INTERNAL_H
 

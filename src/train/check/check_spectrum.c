@@ -1,5 +1,5 @@
-/* The first view of a model as it begins (tn_view_row): its instruments on one batch. Numbers of the distribution must be positive, and all
- * that is reported finite. */
+/* The first view of an untrained model (tn_view_row), from its instruments on one batch: the distribution must be
+ * positive, and all reported numbers finite. */
 #include "base/alloc.h"
 #include "models/models.h"
 #include "train/check/check_internal.h"

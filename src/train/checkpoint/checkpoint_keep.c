@@ -1,6 +1,5 @@
-/* Which checkpoints a run has, which of them stay, and which one is meant. A checkpoint that goes is renamed before it is
- * emptied, so that a kill never leaves half of one under its name; one that is not whole is never counted and never
- * removed here. */
+/* Which checkpoints a run has, which are kept, and which one a link means. A checkpoint is renamed before it is
+ * deleted, so a kill never leaves half of one under its name. Incomplete ones are neither counted nor removed. */
 #include "train/checkpoint/checkpoint.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Reading a checkpoint back. Everything is checked (sizes, checksums, names, shapes) before the store is touched. */
+/* Loads a checkpoint. Sizes, checksums, names and shapes are checked before the store is touched. */
 #include "train/checkpoint/checkpoint.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Writing a checkpoint. The order is what keeps the promise: files (each synced), their directory synced, rename, the
- * run's directory synced, then the link. A failure on the way removes what was begun. */
+/* Saves a checkpoint, in an order that survives a crash: sync the files, sync their directory, rename, sync the run's
+ * directory, then the link. A failure removes what was begun. */
 #include "train/checkpoint/checkpoint.h"
 
 #include "base/alloc.h"

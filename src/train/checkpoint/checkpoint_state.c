@@ -1,5 +1,5 @@
-/* state.json and manifest.json of a checkpoint: to JSON and back. One table lists the plain numbers of the state, so that
- * writer and reader cannot drift apart. JSON has no NaN: it is null here. */
+/* state.json and manifest.json of a checkpoint. One table lists the numbers of the state for writer and reader. NaN is
+ * null. */
 #include "train/checkpoint/checkpoint.h"
 
 #include "io/json_read.h"

@@ -1,4 +1,4 @@
-/* Names of a run's directory. Strict on purpose: what is not listed here is somebody else's. */
+/* Names of files in a run's directory. What is not listed here belongs to someone else. */
 #include "train/checkpoint/run_folder.h"
 
 #include "base/text.h"

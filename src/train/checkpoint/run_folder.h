@@ -1,5 +1,5 @@
-/* What a run's directory may hold, in one table, and what proves that a directory is one. Nothing else is ever removed from a
- * run, and a directory without the proof is not written to. A new file of a run is a row in run_folder.c. */
+/* Which files a run's directory may hold, and how such a directory is recognised. Nothing else is ever removed from it,
+ * and other directories are not written to. A new file of a run is a row in run_folder.c. */
 #ifndef TN_TRAIN_RUN_FOLDER_H
 #define TN_TRAIN_RUN_FOLDER_H
 

@@ -1,5 +1,5 @@
-/* The model's graph costs little (no tensor has memory yet), and it is asked parameter by parameter as it is built: the first
- * one that the file does not have ends it, so that neither dim=65536 nor layers=1024 is ever more than a number. */
+/* Compares the parameters with the file while the graph is built, before any tensor has memory. The first mismatch
+ * stops the build, so a false header (dim=65536) costs nothing. */
 #include "train/checkpoint/weights_check.h"
 
 #include "base/fs.h"

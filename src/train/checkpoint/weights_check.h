@@ -1,5 +1,5 @@
-/* Whether a file of weights holds the model that settings describe: asked before memory is taken for one, because a file of
- * 200 bytes may say dim=65536. */
+/* Whether a weights file fits the model that the settings describe. Checked before memory is allocated: a file of 200
+ * bytes may claim dim=65536. */
 #ifndef TN_TRAIN_WEIGHTS_CHECK_H
 #define TN_TRAIN_WEIGHTS_CHECK_H
 

@@ -1,4 +1,4 @@
-/* Converting weights. Numbers go through a small buffer, so that a file larger than memory can be converted. */
+/* Converts weights through a small buffer, so files may be larger than memory. */
 #include "train/run/checkpoint_convert.h"
 
 #include "base/alloc.h"

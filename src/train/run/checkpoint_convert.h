@@ -1,5 +1,5 @@
-/* Weights from one file format to another. A format is one row of a table in checkpoint_convert.c: its file names' ending,
- * how it is read and how it is written (either may be missing). */
+/* Weights from one file format to another. A format is a row of a table in checkpoint_convert.c: file ending, reader
+ * and writer (either may be missing). */
 #ifndef TN_TRAIN_CHECKPOINT_CONVERT_H
 #define TN_TRAIN_CHECKPOINT_CONVERT_H
 

@@ -1,4 +1,4 @@
-/* A step computed again. What the bad step has left in states is not what it began with: a state that is not finite is taken as zero. */
+/* Computes a step again to find what was not finite. States that the bad step made non-finite start from zero. */
 #include "train/run/training_internal.h"
 
 #include "train/trainer/trainer_internal.h"

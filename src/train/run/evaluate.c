@@ -1,5 +1,5 @@
-/* Evaluation: the source's held-out part through the forward plan, and through other steps that metrics ask for; what each metric adds
- * up, and the numbers it makes of it. Sums are double, in the order of the batches. */
+/* Evaluation: held-out batches through the forward plan, and through other steps that metrics read. Sums are double, in
+ * the order of the batches. */
 #include "train/run/training.h"
 
 #include "base/alloc.h"

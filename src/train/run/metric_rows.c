@@ -1,4 +1,4 @@
-/* Which metrics a run has, and what is wrong with their rows. */
+/* The metrics of a run, and checks of their rows. */
 #include "train/run/metric_rows.h"
 
 #include "base/status.h"

@@ -1,5 +1,4 @@
-/* Measuring and writing metrics. The clock is read a few times a step at most; parts of the model are timed only in steps
- * that have a line. */
+/* Measures and writes metrics. Regions of the model are timed only in steps that write a line. */
 #include "train/run/metrics.h"
 
 #include "base/alloc.h"

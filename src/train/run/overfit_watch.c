@@ -1,4 +1,4 @@
-/* The rule of overfit_watch.h. Of a run that goes on, only the best evaluation is known: three more decide. */
+/* The rule of overfit_watch.h. A resumed run knows only its best evaluation; three more decide. */
 #include "train/run/overfit_watch.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
-/* Whether held-out results get worse again: what a run says once while it trains, and again at its end.
+/* Detects overfitting: a run reports it once while training, and again at its end.
  *
- * They have when the last three evaluations are all worse than the best one, by more than 1 % of it and by more than three times the
- * noise. The noise is the largest change between two evaluations that was taken back: a fall since the best one, or whatever happened
- * before a new best made good for it; it fades by a twentieth with each evaluation. A smooth rise therefore shows after three
- * evaluations, and a result that jumps about has to get worse by more than it jumps. A new best one takes it back. */
+ * The last three evaluations must be worse than the best, by more than 1 % and by more than three times the noise. The
+ * noise is the largest change between two evaluations that was later reversed; it decays by 5 % per evaluation. So a
+ * smooth rise is reported after three evaluations, a noisy one only when it exceeds the noise. A new best evaluation
+ * withdraws the report. */
 #ifndef TN_TRAIN_OVERFIT_WATCH_H
 #define TN_TRAIN_OVERFIT_WATCH_H
 

@@ -1,4 +1,4 @@
-/* Opening a run's directory: which one, whether it goes on, what it has to be cleaned of. */
+/* Opens a run's directory: which one, whether it resumes, what must be cleaned up. */
 #include "train/run/run.h"
 
 #include "base/alloc.h"

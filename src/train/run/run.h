@@ -1,7 +1,7 @@
-/* A run is a directory: config.yaml (resolved settings), metrics.jsonl, checkpoints step-N/ with the links latest and best
- * (checkpoint.h). Opening one decides whether it is new, goes on, or is started over; nothing somebody trained is removed
- * unless they asked for it with --fresh, and then only once the new run has a checkpoint of its own (until then it is in
- * RUN/old/). A run is used by one process at a time: a lock on its directory, gone with the process, sees to it. */
+/* A run is a directory: config.yaml (resolved settings), metrics.jsonl, checkpoints step-N/ with the links latest and
+ * best (checkpoint.h). Opening it starts, resumes or restarts the run. --fresh alone discards an earlier run, and only
+ * once the new one has a checkpoint (until then it is in RUN/old/). A lock on the directory allows one process at a
+ * time. */
 #ifndef TN_TRAIN_RUN_H
 #define TN_TRAIN_RUN_H
 

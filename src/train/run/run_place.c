@@ -1,5 +1,5 @@
-/* Whether a file of settings may say where a run is written. A run=DIR that somebody typed may be anywhere; one that a file names is
- * below the current directory, or the run that the file itself lies in: a file from others does not choose what is overwritten. */
+/* Where a run may be written. run=DIR on the command line may be anywhere; a settings file may name only a directory
+ * below the current one, or the run that the file is in: files from others do not choose what is overwritten. */
 #include "train/run/run.h"
 
 #include "base/fs.h"

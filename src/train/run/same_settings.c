@@ -1,4 +1,4 @@
-/* Comparing the settings of a run with those of a command. A new row is strict unless it is listed here. */
+/* Compares a run's settings with those of a command. A setting must not change unless it is listed here. */
 #include "train/run/same_settings.h"
 
 #include "base/alloc.h"

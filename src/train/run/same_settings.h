@@ -1,7 +1,6 @@
-/* Which settings of a run may change between two of its sessions. Those that shape its numbers may not: dim, train.lr,
- * data, seed, ...; those that do not (where it runs, what it logs, when it saves and evaluates) are taken from the new
- * command. opt.*, plan.* and device count among the latter: they compute the same function, though perhaps with other
- * last digits. A longer train.steps is allowed where it leaves the past learning rates as they were. */
+/* Which settings may change when a run resumes. Those that shape its numbers may not (dim, train.lr, data, seed, ...).
+ * Where it runs, what it logs, when it saves and evaluates may; so may opt.*, plan.* and device, which change the last
+ * digits at most. A longer train.steps is allowed if it leaves past learning rates as they were. */
 #ifndef TN_TRAIN_SAME_SETTINGS_H
 #define TN_TRAIN_SAME_SETTINGS_H
 

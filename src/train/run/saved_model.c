@@ -1,4 +1,4 @@
-/* Finding a model on the disk. Every way ends in the same settings table that training uses. */
+/* Finds a model on disk. Every way ends in the same settings table that training uses. */
 #include "train/run/saved_model.h"
 #include "train/source/task_setup.h"
 
@@ -62,7 +62,8 @@ static tn_status read_metadata(const char *path, char *model, size_t model_bytes
     return s;
 }
 
-tn_status tn_weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT])
+/* What a file of weights says about itself: the model's name, and settings ("dim=64 layers=2") in `text`. */
+static tn_status weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT])
 {
     tn_llama2c h;
     if (!ends_with(path, ".bin")) return read_metadata(path, model, TN_PATH_BYTES, text, TN_WEIGHTS_TEXT);
@@ -80,7 +81,7 @@ bool tn_is_weights_file(const char *path)
 tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n)
 {
     char model[TN_PATH_BYTES], text[TN_WEIGHTS_TEXT];
-    TN_RETURN_IF(tn_weights_settings(path, model, text));
+    TN_RETURN_IF(weights_settings(path, model, text));
     const char **list = tn_arena_alloc(arena, WORDS * sizeof *list);
     size_t used = 0;
     if (!list) return tn_error(TN_MEMORY, "out of memory");

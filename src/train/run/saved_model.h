@@ -45,9 +45,7 @@ tn_status tn_weights_save(const char *path, const tn_model *model, const tn_sett
 enum { TN_WEIGHTS_META = 3, TN_WEIGHTS_TEXT = 16384 };
 tn_status tn_weights_meta(const tn_model *model, const tn_settings *st, char text[TN_WEIGHTS_TEXT],
                           tn_text_pair meta[TN_WEIGHTS_META]);
-/* What a file of weights says about itself: the model's name, and settings ("dim=64 layers=2") in `text`. */
-tn_status tn_weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT]);
-/* The same as a list of "key=value", the model first; all of it in `arena`. */
+/* What a weights file says about itself as "key=value" words, the model first; all of it in `arena`. */
 tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n);
 bool tn_is_weights_file(const char *path); /* by its name */
 

@@ -1,4 +1,4 @@
-/* Opening a session: the steps that all that runs a model takes. */
+/* Opens a session. */
 #include "train/run/session.h"
 
 #include "train/trainer/graph_setup.h"

@@ -1,4 +1,5 @@
-/* What all that runs a model begins with: resolved settings, the model, its source of batches and a trainer, opened in one call. */
+/* What every verb that runs a model needs, opened in one call: resolved settings, the model, its data source and a
+ * trainer. */
 #ifndef TN_TRAIN_SESSION_H
 #define TN_TRAIN_SESSION_H
 

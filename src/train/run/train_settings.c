@@ -1,5 +1,5 @@
-/* Rows of the training loop and the resolution of a run's settings: defaults < the model's own < target < overrides.
- * Ranges here are those of one key; checks between keys belong to the code that uses them. */
+/* The settings of training, and how a run's settings are resolved: defaults < model < target < overrides. Ranges are
+ * those of one key; checks between keys are in the code that uses them. */
 #include "train/run/train_settings.h"
 
 #include "base/status.h"
@@ -100,15 +100,8 @@ const tn_setting tn_train_settings[] = {
 };
 const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_settings;
 
-tn_status tn_settings_common(tn_settings *st)
-{
-    TN_RETURN_IF(tn_settings_add(st, tn_train_settings, tn_train_settings_n, "train"));
-    TN_RETURN_IF(tn_settings_add(st, tn_task_settings, tn_task_settings_n, "task"));
-    TN_RETURN_IF(tn_settings_add(st, tn_rl_settings, tn_rl_settings_n, "rl"));
-    return tn_settings_switches(st);
-}
-
-tn_status tn_settings_switches(tn_settings *st)
+/* Adds the switches of all ops (opt.*). */
+static tn_status add_switches(tn_settings *st)
 {
     for (size_t i = 0; tn_op_at(i); i++) {
         const tn_setting *row = tn_op_at(i)->switch_row;
@@ -116,6 +109,14 @@ tn_status tn_settings_switches(tn_settings *st)
             TN_RETURN_IF(tn_settings_add(st, row, 1, "opt"));
     }
     return tn_settings_add(st, tn_plan_switches, tn_plan_switches_n, "opt");
+}
+
+tn_status tn_settings_common(tn_settings *st)
+{
+    TN_RETURN_IF(tn_settings_add(st, tn_train_settings, tn_train_settings_n, "train"));
+    TN_RETURN_IF(tn_settings_add(st, tn_task_settings, tn_task_settings_n, "task"));
+    TN_RETURN_IF(tn_settings_add(st, tn_rl_settings, tn_rl_settings_n, "rl"));
+    return add_switches(st);
 }
 
 /* --- which model, which file ---------------------------------------------------------------------------------------- */

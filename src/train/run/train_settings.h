@@ -1,5 +1,4 @@
-/* The settings every run has, and the one place where the tables of all modules come together.
- * Does not own the modules' rows: each declares its own and is added in tn_settings_common. */
+/* The settings of every run; tn_settings_common adds the tables of all modules. */
 #ifndef TN_TRAIN_SETTINGS_H
 #define TN_TRAIN_SETTINGS_H
 
@@ -10,9 +9,6 @@ extern const size_t tn_train_settings_n;
 
 /* Adds the rows that do not depend on the model. */
 tn_status tn_settings_common(tn_settings *st);
-
-/* Adds the switches of all ops (opt.*). */
-tn_status tn_settings_switches(tn_settings *st);
 
 /* Defaults, then the preset, then what `target` says, then the overrides ("key=value"). The target is a YAML file, a
  * run's directory (its config.yaml), the name of a preset or a model, the path of a model's .so, or NULL. The model is

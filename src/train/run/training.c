@@ -1,9 +1,9 @@
-/* The training run. A step touches no file; metrics and checkpoints are written between steps. All that a later process
- * needs to go on alike is in the tn_ckpt_state: whatever decides about the future of the run has to be kept there.
+/* The training loop. A step touches no file; metrics and checkpoints are written between steps. Everything that decides
+ * how a resumed run continues is in tn_ckpt_state.
  *
- * Steps are queued, and finished some steps later in their order (tn_trainer_queue_depth; one on the CPU): a device is not kept waiting
- * for its own numbers. Whatever looks at the parameters (evaluation, checkpoints, samples, instruments) waits until all that
- * was queued is finished, so that lines and files are those of a run that waits after every step. */
+ * Steps are queued and finished later, in order (tn_trainer_queue_depth; one on the CPU), so a GPU does not wait for
+ * the host. What reads parameters (evaluation, checkpoints, samples, instruments) first finishes all queued steps:
+ * files are the same as without a queue. */
 #include "train/run/training.h"
 
 #include "base/clock.h"

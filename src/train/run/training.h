@@ -1,5 +1,5 @@
-/* The training run: steps, evaluation (evaluate.c), metrics and checkpoints over a trainer and its data. Knows nothing of terminals:
- * what it has to say goes to the caller's functions and, line by line, to a metrics file. */
+/* The training loop: steps, evaluation, metrics and checkpoints. It prints nothing: it reports through the caller's
+ * functions and writes the metrics file. */
 #ifndef TN_TRAIN_TRAINING_H
 #define TN_TRAIN_TRAINING_H
 

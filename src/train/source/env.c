@@ -1,5 +1,5 @@
-/* Playing episodes and turning them into a batch. Episode n begins, and draws its actions, from streams of its own number, so
- * that the number of the next episode is the whole cursor. Episodes of a batch are played side by side: one forward pass
+/* Plays episodes and turns them into a batch: REINFORCE with a learned baseline. Each episode draws from its own random
+ * streams, so the next episode's number is the whole cursor. Episodes of a batch run side by side: one forward pass
  * gives the next action of each. */
 #include "train/source/task_setup.h"
 

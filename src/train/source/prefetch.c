@@ -1,6 +1,6 @@
-/* A thread that is ahead of the run. It has the source to itself while it fills; others wait until it stands still. Batches wait in a ring of
- * buffers, each with the place that it came from: whatever looks back (a cursor, a batch in words) first puts the source where the run is,
- * and the thread begins anew there. Which step a batch is for follows from the one that was asked for: so many batches each. */
+/* A thread that fills batches ahead of the run, into a ring of buffers. Each remembers its position, so a saved
+ * cursor or a description of a batch first moves the source back to where the run is; the thread then starts again
+ * from there. */
 #include "train/source/prefetch.h"
 
 #include "base/alloc.h"

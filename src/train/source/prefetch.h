@@ -1,5 +1,5 @@
-/* Batches made ahead by a thread, for sources that make them in the call (tn_source.ahead). The batches, cursors and marks are those of the
- * source alone. */
+/* Batches prefetched by a thread, for sources that allow it (tn_source.ahead). Batches, cursors and marks are the same
+ * as without. */
 #ifndef TN_TRAIN_SOURCES_PREFETCH_H
 #define TN_TRAIN_SOURCES_PREFETCH_H
 

@@ -1,5 +1,5 @@
-/* Sequences of a probe as batches. Held-out batches take the groups in turn, as tn_source says; the last ones of each group may have
- * rows without a question. */
+/* Sequences of a probe as batches. Held-out batches take the groups in turn; the last ones of a group may have rows
+ * without a question. */
 #include "train/source/task_setup.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Records as batches. The order of an epoch is a function of the seed and the epoch's number, so that epoch and place are
- * the whole cursor. The cursor also holds what the records are: a run is not continued on others. */
+/* Records as batches. The order of an epoch depends on the seed and the epoch alone, so epoch and position are the
+ * whole cursor. It also identifies the records: a run does not resume on others. */
 #include "train/source/records.h"
 
 #include "base/alloc.h"

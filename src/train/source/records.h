@@ -1,5 +1,5 @@
-/* Records that are read one by one as a source of batches: the training part in another order each epoch, the last batch of an epoch as short
- * as it comes; a held-out part in its own order. Samples of a task are such records, and so are a model's own (tn_records). */
+/* A source that reads records one by one: the training split shuffled each epoch, the last batch as short as it comes;
+ * held-out splits in order. Used for samples of tasks and for a model's own records (tn_records). */
 #ifndef TN_TRAIN_SOURCES_RECORDS_H
 #define TN_TRAIN_SOURCES_RECORDS_H
 

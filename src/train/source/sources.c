@@ -1,4 +1,4 @@
-/* Which source a run has, and what all of them share. */
+/* Chooses a run's source, and what all sources share. */
 #include "train/source/source.h"
 
 #include "base/alloc.h"

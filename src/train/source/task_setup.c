@@ -1,5 +1,4 @@
-/* Settings of a run on a task. Values that come from here have the task as their source, so that `tenon config show` and
- * the run's config.yaml say where they are from. */
+/* Settings of a run on a task. Their source is recorded as the task, for `tenon config show` and config.yaml. */
 #include "train/source/task_setup.h"
 
 #include "base/alloc.h"

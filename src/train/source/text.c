@@ -1,6 +1,5 @@
-/* A data set of tokens as a source: a loader with workers for training, one without for held-out batches. Batches are copied from the
- * loader's slot into the trainer's inputs. The cursor also holds what the data are, so that a run is not continued on
- * others. */
+/* A data set of tokens as a source: a loader with workers for training, one without for held-out batches. The cursor
+ * identifies the data: a run does not resume on others. */
 #include "train/source/text.h"
 
 #include "base/alloc.h"

@@ -1,11 +1,11 @@
 /* A training step over long sequences in chunks of time, with exact gradients (plan.recompute=chunk).
  *
- * A sequence of T tokens is cut into n chunks of C (the last may be shorter). The step runs forward over all but the last
- * and keeps the states at their boundaries only; then it goes back over the chunks, each time computing one chunk again and
- * differentiating it, the gradient of its end given by the chunk behind it. Memory: n states and the activations of one
- * chunk. Not for models whose past is a cache by position (attention): tn_chunks_new says so.
- *
- *     tn_chunks_new (plans only) -> tn_chunks_memory -> tn_chunks_bind (allocates) -> fill the feed -> tn_chunks_queue_grad -> tn_chunks_loss ... */
+ * T tokens are cut into n chunks of C (the last may be shorter). The forward pass keeps only the states at their
+ * boundaries. The backward pass recomputes one chunk at a time and differentiates it from the gradient of its final
+ * state. Memory: n states and the activations of one chunk. Not for attention, whose past is a cache by position:
+ * tn_chunks_new says so.
+ *     tn_chunks_new (plans) -> tn_chunks_memory -> tn_chunks_bind (allocates) -> fill the feed ->
+ * tn_chunks_queue_grad -> tn_chunks_loss */
 #ifndef TN_TRAIN_CHUNKS_H
 #define TN_TRAIN_CHUNKS_H
 

@@ -1,4 +1,4 @@
-/* Counting by rows. */
+/* Counts work by the model's cost rows. */
 #include "train/trainer/costs.h"
 
 #include "base/settings_watch.h"

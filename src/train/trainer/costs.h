@@ -1,5 +1,5 @@
-/* What a run took by the model's cost rows, such as evaluations of an equilibrium network's map: counted from what plans put out for each
- * sample, batch by batch; samples that pad a batch take none. For who watches a trainer (tn_watch). */
+/* The work of a run by the model's cost rows, such as evaluations of an equilibrium network's map: read from outputs of
+ * plans, batch by batch, without padding. Used through tn_watch. */
 #ifndef TN_TRAIN_COSTS_H
 #define TN_TRAIN_COSTS_H
 

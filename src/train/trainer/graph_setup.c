@@ -1,4 +1,4 @@
-/* Reading what a graph needs from the settings. */
+/* Graph options from the settings. */
 #include "train/trainer/graph_setup.h"
 
 #include "backend/backend.h"

@@ -1,5 +1,5 @@
-/* How the settings of a run shape a graph: its number format, the switches that are off, its threads. One place, so that
- * training, evaluation and sampling build a model the same way. */
+/* Graph options from a run's settings (number format, switches, threads), in one place: training, evaluation and
+ * sampling build a model the same way. */
 #ifndef TN_TRAIN_GRAPH_SETUP_H
 #define TN_TRAIN_GRAPH_SETUP_H
 

@@ -1,4 +1,4 @@
-/* Counting numbers by name in bins of fractions of an octave. */
+/* Histograms by name. */
 #include "train/trainer/histogram.h"
 
 #include <math.h>

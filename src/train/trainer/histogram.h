@@ -1,6 +1,5 @@
-/* Distributions of positive numbers by name, such as the time constants of a layer's states: counted in bins of a sixteenth of an
- * octave, so that quantiles are known to about 2 % and a doubling is a whole number of bins. Nothing is allocated but the set
- * itself. A name "layer0.D.tau" also counts for its last part, "tau", the distribution over all of them. */
+/* Histograms of positive numbers by name, such as time constants: 16 bins per octave, so quantiles are known to about 2
+ * %. Only the set itself is allocated. "layer0.D.tau" also counts for "tau", the distribution over all layers. */
 #ifndef TN_TRAIN_SPREAD_H
 #define TN_TRAIN_SPREAD_H
 

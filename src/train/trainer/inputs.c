@@ -1,4 +1,4 @@
-/* Matching rows by name, type and sizes. */
+/* Matches inputs by name, type and dims. */
 #include "train/trainer/inputs.h"
 
 #include "base/status.h"

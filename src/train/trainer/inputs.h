@@ -1,5 +1,5 @@
-/* The inputs of a run: a model's rows matched with those of whoever fills them, sizes resolved. Plans are built from them, feeds are in their
- * order, and chunks, buckets, evaluation and the C interface walk them; names mean nothing here. */
+/* The inputs of a run: a model's rows matched with those that the source fills, sizes resolved. Plans, feeds, chunks,
+ * buckets, evaluation and the C API walk this list; no name has a meaning here. */
 #ifndef TN_TRAIN_INPUTS_H
 #define TN_TRAIN_INPUTS_H
 

@@ -1,5 +1,5 @@
-/* Memory limits from /proc and /sys. Inside a container the group's own path may be "/", or name something that is not
- * mounted there: every prefix of it that has a limit counts. */
+/* Memory limits from /proc and /sys. In a container the group's path may be "/" or not mounted: every prefix of it with
+ * a limit counts. */
 #include "train/trainer/trainer.h"
 
 #include "base/fs.h"

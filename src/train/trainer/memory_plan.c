@@ -1,4 +1,4 @@
-/* The memory plan of a run: adding the plans that share one arena, and its line of text. */
+/* The memory plan of a run and its line of text. */
 #include "train/trainer/trainer.h"
 
 #include <stdio.h>

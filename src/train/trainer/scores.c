@@ -1,4 +1,4 @@
-/* Values by name. */
+/* Metric values by name. */
 #include "train/trainer/scores.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Things by key that several threads use at once, each made by the first who asks; and what a plan's key is made of. */
+/* Objects by key that several threads share, each made by the first that asks; and the key of a plan. */
 #include "train/trainer/shared.h"
 
 #include "base/alloc.h"

@@ -1,7 +1,7 @@
-/* What sessions that one process opens, one after the other or at once, need not make again each: samples, plans, a context.
+/* What several sessions of one process share: samples, plans, a context.
  *
- * Samples and plans are read-only: any number of threads share them under one tn_shared. A context runs one step at a time: each thread
- * has a seat of its own, whose context stays open between its sessions. */
+ * Samples and plans are read-only: any number of threads share them through one tn_shared. A context runs one step at a
+ * time: each thread has its own context slot, which stays open between sessions. */
 #ifndef TN_TRAIN_SHARED_H
 #define TN_TRAIN_SHARED_H
 

@@ -1,5 +1,5 @@
-/* A model in training: a store and a context with the plans that are bound to them (trainer_plans.c), and running them; chunks.c does it
- * for sequences in chunks. The schedule and the run-time scalars of the optimizer are set here, per step. */
+/* Runs a trainer's plans. Sets the learning rate and the other run-time scalars of each step; sequences in chunks:
+ * chunks.c. */
 #include "train/trainer/trainer_internal.h"
 
 #include "base/clock.h"

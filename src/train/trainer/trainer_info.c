@@ -1,4 +1,4 @@
-/* What can be seen of a trainer: the memory of its plans, where its time goes, and the model's instruments. */
+/* What a trainer reports: memory of its plans, times, and the model's instruments. */
 #include "train/trainer/trainer_internal.h"
 
 #include "base/settings_watch.h"

@@ -1,4 +1,4 @@
-/* The trainer's own structure, shared by running it (trainer.c) and looking at it (trainer_info.c). */
+/* The trainer's structure, for trainer*.c and chunks.c. */
 #ifndef TN_TRAIN_TRAINER_INTERNAL_H
 #define TN_TRAIN_TRAINER_INTERNAL_H
 

@@ -1,5 +1,4 @@
-/* The plans of a trainer: what fits into memory, making them (forward+backward, forward, optimizer) or taking them from others who have
- * them already, binding them to its store and context. */
+/* The plans of a trainer: whether they fit into memory, compiling them or taking shared ones, and binding them. */
 #include "train/trainer/trainer_internal.h"
 
 #include "backend/backend.h"

@@ -1,10 +1,8 @@
-/* Steps queued ahead of a device. Each has a place in a ring: the weights of its batches, and a reply that the device fills
- * with their losses, the norm of the gradient and whether it was usable. The optimizer looks at the losses on the device, in
- * memory that they are copied to as they come. A batch in chunks has a loss for each part, and what it counts. Where the host
- * computes, numbers are there at once and wait in their place until they are collected.
+/* Steps queued ahead of a device. Each has a slot in a ring: the weights of its batches, and a reply that the device
+ * fills with losses, gradient norm and whether the step was finite. On the CPU the numbers are there at once and wait
+ * in their slot.
  *
- * Invariant: a step is collected after a number of later steps that depends on nothing but the caller: when it happened to be
- * ready decides nothing. */
+ * Invariant: when a step is collected depends on the caller alone, never on when the device was ready. */
 #include "backend/backend.h"
 #include "train/trainer/trainer_internal.h"
 

@@ -1,5 +1,5 @@
-/* The steps of a model beside the usual two: several training steps of which one is chosen by the optimizer's step, others by name, planned
- * when they are first asked for, all over one store; and schedules, run-time scalars that follow the run. */
+/* The steps that a model declares, over one store: several training steps of which each optimizer step chooses one, and
+ * others by name, planned on first use. Also schedules: run-time scalars that follow the run. */
 #include "train/trainer/trainer_internal.h"
 
 #include <math.h>

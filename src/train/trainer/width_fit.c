@@ -1,5 +1,5 @@
-/* The search for a width. A count is taken to grow with the width; where it does not quite (heads that depend on dim), the
- * nearest of all counts that were seen still wins. The settings given are only changed at the end. */
+/* Finds the width with a given number of parameters, which usually grows with the width; where it does not quite (heads
+ * that depend on dim), the nearest of all counts seen wins. The settings change only at the end. */
 #include "train/trainer/width_fit.h"
 
 #include "base/status.h"

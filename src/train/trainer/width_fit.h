@@ -1,5 +1,5 @@
-/* How many parameters a model has, from its graph alone, and the width at which it has a wanted number of them: what a
- * comparison at equal size needs. Parameters are never allocated here, however large the model. */
+/* Counts a model's parameters from its graph, without allocating them, and finds the width with a given count, for
+ * comparisons at equal size. */
 #ifndef TN_TRAIN_WIDTH_FIT_H
 #define TN_TRAIN_WIDTH_FIT_H
 

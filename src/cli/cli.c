@@ -1,10 +1,8 @@
-/* The table of verbs and its help texts; JSON Lines output. */
+/* The table of verbs; JSON Lines output. The help texts are in help.c. */
 #include "cli/cli.h"
 
 #include "base/output.h"
 #include "base/text.h"
-#include "data/prepare.h"
-#include "sample/sample.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -151,86 +149,6 @@ const char *tn_cli_override(const tn_cli *c, const char *key)
         if (strncmp(c->args.overrides[i], key, n) == 0 && c->args.overrides[i][n] == '=')
             return c->args.overrides[i] + n + 1;
     return NULL;
-}
-
-/* Rows that are shown: all of a verb, or those that one of its subcommands takes. The widest gives the column where help begins. */
-static int print_flags(const tn_flag_row *rows, size_t n, const tn_sub *sub, int width, FILE *f)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (sub && !tn_sub_takes(sub, &rows[i])) continue;
-        if (!f) {
-            if ((int)strlen(rows[i].text) > width) width = (int)strlen(rows[i].text);
-            continue;
-        }
-        fprintf(f, "  %-*s  ", width, rows[i].text);
-        for (const char *p = sub ? "" : rows[i].subs; *p; p += strcspn(p, "|"), p += *p == '|')
-            fprintf(f, "%.*s%s", (int)strcspn(p, "|"), p, p[strcspn(p, "|")] ? ", " : ": ");
-        fprintf(f, "%s\n", rows[i].help);
-    }
-    return width;
-}
-
-static void print_lines(const char *usage, const char **lead, const char *next, FILE *f)
-{
-    for (; *usage; *lead = next) {
-        const size_t line = strcspn(usage, "\n");
-        fprintf(f, "%s%.*s", *lead, (int)line, usage);
-        usage += line + (usage[line] == '\n');
-    }
-}
-
-void tn_usage_print(const tn_verb *v, const tn_sub *sub, const char *lead, const char *next, FILE *f)
-{
-    if (!sub) print_lines(v->usage, &lead, next, f);
-    for (size_t i = 0; i < tn_subs_n; i++)
-        if (sub ? sub == &tn_subs[i] : strcmp(tn_subs[i].verb, v->name) == 0 && *tn_subs[i].summary)
-            print_lines(tn_subs[i].usage, &lead, next, f);
-}
-
-static void print_subs(const tn_verb *v, FILE *f)
-{
-    bool any = false;
-    for (size_t i = 0; i < tn_subs_n; i++)
-        if (strcmp(tn_subs[i].verb, v->name) == 0 && *tn_subs[i].summary)
-            any = fprintf(f, "  %-10s  %s\n", tn_subs[i].name, tn_subs[i].summary) > 0;
-    if (any) fputc('\n', f);
-}
-
-/* Settings that only this verb has, with their defaults. */
-static void print_keys(const char *lead, tn_status (*make)(tn_settings **), FILE *f)
-{
-    tn_settings *st = NULL;
-    if (make(&st) != TN_OK) return; /* help without them is better than none */
-    fputs(lead, f);
-    for (size_t i = 0; i < tn_settings_count(st); i++) {
-        char key[64];
-        snprintf(key, sizeof key, "%s=%s", tn_settings_row_at(st, i)->key, tn_settings_written_at(st, i));
-        fprintf(f, "  %-18s  %s\n", key, tn_settings_row_at(st, i)->help);
-    }
-    tn_settings_free(st);
-}
-
-void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f)
-{
-    if (v) {
-        size_t n;
-        const tn_flag_row *rows = tn_verb_flags(v, &n);
-        const int width = print_flags(rows, n, sub, 18, NULL);
-        tn_usage_print(v, sub, "usage: tenon ", "\n       tenon ", f);
-        fprintf(f, "\n\n%s%s%s: %s\n\n", v->name, sub ? " " : "", sub ? sub->name : "",
-                sub ? sub->summary : v->summary);
-        if (!sub) print_subs(v, f);
-        print_flags(rows, n, sub, width, f);
-        print_flags(tn_global_flags, TN_GLOBAL_FLAGS, NULL, width, f);
-        if (strcmp(v->name, "data") == 0)
-            print_keys("\nsettings of prepare (inspect takes format, doc_sep and text_key):\n", tn_prepare_settings, f);
-        if (v->run == tn_cmd_sample)
-            print_keys("\nsettings of sampling (those of the model and the run work too: threads=1, compute=bf16):\n",
-                       tn_sample_settings, f);
-        return;
-    }
-    fputs("usage: tenon VERB [--json] ...\n       tenon help VERB [SUBCOMMAND]\n\n", f);
-    for (size_t i = 0; i < tn_verbs_n; i++) fprintf(f, "  %-10s  %s\n", tn_verbs[i].name, tn_verbs[i].summary);
 }
 
 json_t *tn_number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }

@@ -2,6 +2,7 @@
  * tenon config schema: a JSON Schema of settings files, for editors. Changes nothing. */
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/settings_view.h"
 #include "cli/term.h"
 #include "io/yaml_settings.h"
 #include "train/run/train_settings.h"
@@ -128,7 +129,65 @@ static json_t *schema_json(const tn_settings *st)
     return root;
 }
 
+/* --- which of them --- */
+
+typedef struct words {
+    const char *const *at; /* (n): sections, keys, or what several keys begin with */
+    size_t n;
+} words;
+
+static bool names_settings(const tn_settings *st, const char *word)
+{
+    return tn_section_named(word) < tn_sections_n || tn_settings_find(st, word) < tn_settings_count(st) ||
+           tn_settings_is_section(st, word);
+}
+
+static bool shown(const tn_settings *st, size_t i, const words *asked)
+{
+    const char *key = tn_settings_row_at(st, i)->key, *section = tn_section_name(tn_section_of(key));
+    for (size_t k = 0; k < asked->n; k++) {
+        const size_t m = strlen(asked->at[k]);
+        const bool begins = strncmp(asked->at[k], key, m) == 0 && (!key[m] || key[m] == '.');
+        if (begins || strcmp(asked->at[k], section) == 0) return true;
+    }
+    return asked->n == 0;
+}
+
+static tn_status check_words(const tn_settings *st, const words *asked)
+{
+    char quoted[80];
+    for (size_t k = 0; k < asked->n; k++) {
+        tn_nearest near = { .word = asked->at[k] };
+        if (names_settings(st, asked->at[k])) continue;
+        for (size_t i = 0; i < tn_sections_n; i++) tn_nearest_try(&near, tn_section_name(i));
+        for (size_t i = 0; i < tn_settings_count(st); i++) tn_nearest_try(&near, tn_settings_row_at(st, i)->key);
+        return tn_error(TN_USAGE, "unknown section or key %s: %s%s%s",
+                        tn_text_quote(asked->at[k], quoted, sizeof quoted),
+                        near.best ? "did you mean " : "`tenon config show` lists them", near.best ? near.best : "",
+                        near.best ? "?" : "");
+    }
+    return TN_OK;
+}
+
+/* The first word is the target, unless it names settings of every model. */
+static tn_status resolve_words(tn_cli *c, tn_settings **st, words *asked)
+{
+    tn_settings *common = NULL;
+    const tn_model *model;
+    const char *first = tn_args_positional(&c->args, 1);
+    TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &common, &model));
+    const bool target = first && !names_settings(common, first);
+    tn_settings_free(common);
+    asked->at = c->args.positional + 1 + target;
+    asked->n = c->args.positional_n - 1 - target;
+    TN_RETURN_IF(tn_settings_resolve_user(&c->user, target ? first : NULL, c->args.overrides, c->args.overrides_n, st,
+                                           &model));
+    return check_words(*st, asked);
+}
+
 /* --- as text --- */
+
+enum { WIDEST = 24 }; /* column of values and of sources: one long path must not push all the rest aside */
 
 typedef struct widths {
     int key, value, source;
@@ -137,7 +196,7 @@ typedef struct widths {
 static int wider(int a, const char *s)
 {
     const int n = (int)strlen(s);
-    return n > a ? n : a;
+    return n > a && n <= WIDEST ? n : a;
 }
 
 /* "512 tokens": the value as it was written, with its unit. */
@@ -151,43 +210,66 @@ static const char *shown_value(const tn_settings *st, size_t i, char *buf, size_
     return buf;
 }
 
-static void print_row(const tn_settings *st, size_t i, widths w, tn_term term)
+static void print_row(const tn_settings *st, size_t i, widths w, const tn_term *term)
 {
+    const tn_setting *row = tn_settings_row_at(st, i);
     char value[256], line[1024];
-    const bool set = strcmp(tn_settings_source_at(st, i), "default") != 0;
-    snprintf(line, sizeof line, "%-*s  %-*s  %-*s  %s", w.key, tn_settings_row_at(st, i)->key, w.value,
-             shown_value(st, i, value, sizeof value), w.source, tn_settings_source_at(st, i),
-             tn_settings_row_at(st, i)->help);
-    const int bytes = term.tty ? (int)tn_term_fit(line, term.width) : (int)strlen(line);
-    fprintf(term.f, "%s%.*s%s\n", set && term.color ? "\033[1m" : "", bytes, line, set && term.color ? "\033[0m" : "");
+    const bool bold = term->color && strcmp(tn_settings_source_at(st, i), "default") != 0;
+    snprintf(line, sizeof line, "%-*s  %-*s  %-*s  %s%s%s\n", w.key, row->key, w.value,
+             shown_value(st, i, value, sizeof value), w.source, tn_settings_source_at(st, i), row->help,
+             row->type == TN_TYPE_CHOICE ? ": " : "", row->type == TN_TYPE_CHOICE ? row->choices : "");
+    if (bold) fputs("\033[1m", term->f);
+    tn_term_print(term, line);
+    if (bold) fputs("\033[0m", term->f);
 }
 
-static void print_table(const tn_settings *st, FILE *f)
+static widths section_widths(const tn_settings *st, size_t section, const words *asked)
 {
-    const tn_term term = tn_term_of(f);
     char value[256];
     widths w = { 0 };
     for (size_t i = 0; i < tn_settings_count(st); i++) {
-        w.key = wider(w.key, tn_settings_row_at(st, i)->key);
+        const char *key = tn_settings_row_at(st, i)->key;
+        if (tn_section_of(key) != section || !shown(st, i, asked)) continue;
+        w.key = wider(w.key, key);
         w.value = wider(w.value, shown_value(st, i, value, sizeof value));
         w.source = wider(w.source, tn_settings_source_at(st, i));
     }
-    if (w.value > 40) w.value = 40; /* one long path must not push all the rest aside */
-    for (size_t i = 0; i < tn_settings_count(st); i++) print_row(st, i, w, term);
+    return w;
+}
+
+static void print_table(const tn_settings *st, const words *asked, FILE *f)
+{
+    const tn_term term = tn_term_of(f);
+    char name[80];
+    bool any = false;
+    tn_text_quote(tn_settings_text(st, "model"), name, sizeof name);
+    for (size_t k = 0; k < tn_sections_n; k++) {
+        const widths w = section_widths(st, k, asked);
+        if (w.key == 0) continue;
+        fprintf(term.f, "%s%s# %s%s%s\n", any ? "\n" : "", term.color ? "\033[36m" : "", tn_section_name(k),
+                k + 1 == tn_sections_n ? " " : "", k + 1 == tn_sections_n ? name : "");
+        if (term.color) fputs("\033[0m", term.f);
+        any = true;
+        for (size_t i = 0; i < tn_settings_count(st); i++)
+            if (tn_section_of(tn_settings_row_at(st, i)->key) == k && shown(st, i, asked)) print_row(st, i, w, &term);
+    }
 }
 
 tn_status tn_cmd_config_show(tn_cli *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
-    const tn_model *model;
-    TN_TRY(tn_args_expect(&c->args, 1, 2));
-    TN_TRY(tn_settings_resolve_user(&c->user, tn_args_positional(&c->args, 1), c->args.overrides, c->args.overrides_n,
-                                    &st, &model));
-    if (c->json)
-        for (size_t i = 0; i < tn_settings_count(st); i++) TN_TRY(tn_cli_emit(c, row_json(st, i)));
-    else if (tn_args_flag(&c->args, "yaml")) TN_TRY(tn_settings_write_yaml(st, c->out));
-    else print_table(st, c->out);
+    words asked;
+    const bool yaml = tn_args_flag(&c->args, "yaml");
+    TN_TRY(resolve_words(c, &st, &asked));
+    if (yaml && asked.n) TN_FAIL(TN_USAGE, "--yaml writes all settings: leave %s out", asked.at[0]);
+    if (c->json) {
+        for (size_t i = 0; i < tn_settings_count(st); i++)
+            if (shown(st, i, &asked)) TN_TRY(tn_cli_emit(c, row_json(st, i)));
+    } else if (yaml) {
+        tn_term_fold(c->out, TN_FOLD_NEVER);
+        TN_TRY(tn_settings_write_yaml(st, c->out));
+    } else print_table(st, &asked, c->out);
 done:
     tn_settings_free(st);
     return s;

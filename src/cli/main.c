@@ -22,6 +22,18 @@ static bool exact_output(const tn_cli *c)
     return c->json || (c->verb->run == tn_cmd_sample && !isatty(STDOUT_FILENO));
 }
 
+/* Help fits 80 columns also in a pipe; what other programs read is never folded. */
+static void choose_folding(const tn_cli *c)
+{
+    static tn_status (*const exact[])(tn_cli *) = { tn_complete_script, tn_complete_query, tn_lab_export,
+                                                    tn_cmd_config_schema };
+    const bool help = tn_args_flag(&c->args, "help") || c->verb->run == tn_cmd_help;
+    if (help) tn_term_fold(c->out, TN_FOLD_ALWAYS);
+    else if (c->verb->run == tn_cmd_sample) tn_term_fold(c->out, TN_FOLD_TEXT);
+    for (size_t i = 0; !help && c->sub && i < sizeof exact / sizeof *exact; i++)
+        if (c->sub->run == exact[i]) tn_term_fold(c->out, TN_FOLD_NEVER);
+}
+
 static tn_status run_verb(tn_cli *c, int argc, char **argv)
 {
     tn_status s = TN_OK;
@@ -35,6 +47,7 @@ static tn_status run_verb(tn_cli *c, int argc, char **argv)
     c->user = (tn_user_args){ .word = c->args.words, .n = c->args.positional_n + c->args.overrides_n };
     c->json = tn_args_flag(&c->args, "json");
     if (!exact_output(c)) c->out = tn_term_plain(stdout);
+    choose_folding(c);
     if (tn_args_flag(&c->args, "help")) tn_verb_help(c->verb, c->sub, c->out);
     else {
         TN_TRY(found);
@@ -43,6 +56,7 @@ static tn_status run_verb(tn_cli *c, int argc, char **argv)
         TN_TRY(c->sub ? c->sub->run(c) : c->verb->run(c));
     }
     errno = 0;
+    tn_term_flush(c->out);
     if (fflush(c->out) != 0 || ferror(c->out) || fflush(stdout) != 0 || ferror(stdout))
         TN_FAIL(TN_DISK, "cannot write to standard output: %s",
                 strerror(tn_term_errno(c->out) ? tn_term_errno(c->out) : errno));
@@ -55,16 +69,17 @@ int main(int argc, char **argv)
 {
     tn_cli c = { .out = stdout, .err = tn_term_plain(stderr) };
     if (argc < 2) {
-        tn_verb_help(NULL, NULL, stderr);
+        tn_term_fold(c.err, TN_FOLD_ALWAYS);
+        tn_verb_help(NULL, NULL, c.err);
         return TN_USAGE;
     }
     signal(SIGXFSZ,
            SIG_IGN); /* a limit on the size of files (ulimit -f) is an error of the write, not the end of the process */
     const tn_status s = run_verb(&c, argc, argv);
     if (s == TN_OK) return TN_OK;
-    fflush(c.out); /* results before the error, also where both go to one file */
+    tn_term_flush(c.out); /* results before the error, also where both go to one file */
     fflush(stdout);
-    fprintf(stderr, "error: %s\n", tn_error_text());
-    if (s == TN_INTERNAL) fprintf(stderr, "This is a bug in Tenon (%s): please report it.\n", tn_error_where());
+    fprintf(c.err, "error: %s\n", tn_error_text());
+    if (s == TN_INTERNAL) fprintf(c.err, "This is a bug in Tenon (%s): please report it.\n", tn_error_where());
     return (int)s;
 }

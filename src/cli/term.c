@@ -1,9 +1,10 @@
-/* Terminal facts and the progress line. A redraw is one write: carriage return, text cut to the width, clear to the
+/* Terminal facts and the progress line. A redraw is one write: carriage return, the fields that fit, clear to the
  * end; nothing is ever printed beyond the last column, since a wrapped line cannot be redrawn. */
 #define _GNU_SOURCE /* fopencookie */
 #include "cli/term.h"
 
 #include "base/text.h"
+#include "cli/fold.h"
 
 #include <errno.h>
 #include <math.h>
@@ -28,9 +29,10 @@ static int width_of(int fd)
 /* --- words from files -------------------------------------------------------------------------------------------------- */
 
 typedef struct plain {
-    FILE *plain, *to;
-    int error; /* the first */
-    bool held; /* the first byte of U+0080 to U+00BF waits for its second */
+    FILE *plain;
+    tn_fold fold; /* to the stream itself */
+    int error;    /* the first */
+    bool held;    /* the first byte of U+0080 to U+00BF waits for its second */
 } plain;
 
 /* What main made of the two streams of the process, before anything runs. */
@@ -48,10 +50,10 @@ static ssize_t write_plain(void *cookie, const char *bytes, size_t n)
         p->held = c == 0xc2;
         if (!p->held) out[used++] = control ? '?' : (char)c;
         if (used + 2 < sizeof out && i + 1 < n) continue;
-        if (fwrite(out, 1, used, p->to) != used) break;
+        if (!tn_fold_put(&p->fold, out, used)) break;
         used = 0;
     }
-    if (used == 0 && fflush(p->to) == 0) return (ssize_t)n;
+    if (used == 0 && fflush(p->fold.to) == 0) return (ssize_t)n;
     if (!p->error) p->error = errno;
     return 0;
 }
@@ -59,28 +61,45 @@ static ssize_t write_plain(void *cookie, const char *bytes, size_t n)
 FILE *tn_term_plain(FILE *to)
 {
     plain *p = &streams[to == stderr];
-    *p = (plain){ .to = to };
+    *p = (plain){ .fold = { .to = to, .width = isatty(fileno(to)) ? width_of(fileno(to)) : 0 } };
     p->plain = fopencookie(p, "w", (cookie_io_functions_t){ .write = write_plain });
     if (!p->plain) return to;
     if (to == stderr) setvbuf(p->plain, NULL, _IONBF, 0);
     return p->plain;
 }
 
-static FILE *under(FILE *f)
+static plain *plain_of(FILE *f)
 {
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
-        if (streams[i].plain == f && f) {
-            fflush(f); /* what was said before comes first */
-            return streams[i].to;
-        }
-    return f;
+        if (f && streams[i].plain == f) return &streams[i];
+    return NULL;
 }
 
-int tn_term_errno(FILE *f)
+static FILE *under(FILE *f)
 {
-    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
-        if (streams[i].plain == f) return streams[i].error;
-    return 0;
+    plain *p = plain_of(f);
+    if (!p) return f;
+    tn_term_flush(f); /* what was said before comes first */
+    return p->fold.to;
+}
+
+void tn_term_flush(FILE *f)
+{
+    plain *p = plain_of(f);
+    fflush(f);
+    if (p && (!tn_fold_end(&p->fold) || fflush(p->fold.to) != 0) && !p->error) p->error = errno;
+}
+
+int tn_term_errno(FILE *f) { return plain_of(f) ? plain_of(f)->error : 0; }
+
+void tn_term_fold(FILE *f, tn_folding how)
+{
+    plain *p = plain_of(f);
+    if (!p) return;
+    fflush(f);
+    if (how == TN_FOLD_NEVER) p->fold.width = 0;
+    else if (how == TN_FOLD_ALWAYS) p->fold.width = width_of(fileno(p->fold.to));
+    p->fold.plain = how == TN_FOLD_TEXT;
 }
 
 tn_term tn_term_of(FILE *stream)
@@ -93,7 +112,7 @@ tn_term tn_term_of(FILE *stream)
     return t;
 }
 
-size_t tn_term_fit(const char *s, int columns)
+static size_t cut(const char *s, int columns)
 {
     size_t used = 0;
     for (; s[used] && columns > 0; columns--) {
@@ -102,6 +121,25 @@ size_t tn_term_fit(const char *s, int columns)
         used += n ? n : 1;
     }
     return used;
+}
+
+size_t tn_term_fit(const char *s, int columns)
+{
+    const size_t most = cut(s, columns);
+    size_t word = most, field = 0;
+    if (!s[most]) return most;
+    while (word > 0 && s[word] != ' ') word--;
+    for (size_t i = word; i > 0 && !field; i--)
+        if (s[i] == ' ' && (s[i - 1] == ' ' || s[i + 1] == ' ')) field = i;
+    while (field > 0 && s[field - 1] == ' ') field--;
+    return field ? field : word ? word : most;
+}
+
+void tn_term_print(const tn_term *t, const char *text)
+{
+    tn_fold f = { .to = t->f, .width = t->tty ? t->width : 0 };
+    (void)tn_fold_put(&f, text, strlen(text)); /* whoever flushes the stream sees what failed */
+    (void)tn_fold_end(&f);
 }
 
 const char *tn_clock_text(double s, char buf[32])

@@ -21,7 +21,21 @@ tn_term tn_term_of(FILE *f);
  * progress. `to` itself where there is no memory. Not closed: it lives as long as the command. */
 FILE *tn_term_plain(FILE *to);
 int tn_term_errno(FILE *f); /* why writing to it first failed; 0: it did not, or it is no such stream */
-/* Bytes of s that fill at most `columns` columns, one per character of UTF-8. */
+/* Writes out what it holds, the last word too: before the process ends, or waits. */
+void tn_term_flush(FILE *f);
+
+/* Such a stream folds lines at the width of its terminal, and leaves them as they are elsewhere (fold.h). */
+typedef enum tn_folding {
+    TN_FOLD_NEVER, /* what other programs read */
+    TN_FOLD_TEXT,  /* on a terminal, without hanging indents */
+    TN_FOLD_ALWAYS /* also in a pipe: at COLUMNS, or 80 */
+} tn_folding;
+void tn_term_fold(FILE *f, tn_folding how);
+/* A line folded the same way, for those who write colours around it; t is that of tn_term_of. */
+void tn_term_print(const tn_term *t, const char *text);
+
+/* Bytes of s that fill at most `columns` columns, one per character of UTF-8: whole fields (two blanks between them), or whole words where
+ * it has no fields. */
 size_t tn_term_fit(const char *s, int columns);
 
 /* "12:31", "1:02:03"; "?" where it is not known. */

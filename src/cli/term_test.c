@@ -1,4 +1,4 @@
-/* The progress line: redrawn and cut to the width on a terminal, seldom and whole elsewhere. */
+/* The progress line: redrawn and cut at a field on a terminal, seldom and whole elsewhere. */
 #include "cli/term.h"
 
 #include "testlib.h"
@@ -52,7 +52,7 @@ static void drawn(void **state)
     tn_progress_line(&p, 0.05, "too soon");
     tn_progress_line(&p, 0.2, "\xe2\x96\x88\xe2\x96\x88 a long line");
     tn_progress_end(&p);
-    expect(&c, "\rone\033[K\r\xe2\x96\x88\xe2\x96\x88 a lo\033[K\n");
+    expect(&c, "\rone\033[K\r\xe2\x96\x88\xe2\x96\x88 a\033[K\n");
 }
 
 static void silent(void **state)
@@ -73,6 +73,12 @@ static void fit(void **state)
     assert_int_equal(tn_term_fit("\xc3\xa9t", 1), 2);
     assert_int_equal(tn_term_fit("\xff\xfft", 2), 2);
     assert_int_equal(tn_term_fit("abc", 0), 0);
+    assert_int_equal(tn_term_fit("ab cd", 4), 2);
+    assert_int_equal(tn_term_fit("ab cd", 5), 5);
+    assert_int_equal(tn_term_fit("loss 1.25  lr 3e-3  |g| 0.1", 26), 18); /* whole fields */
+    assert_int_equal(tn_term_fit("loss 1.25  lr 3e-3  |g| 0.1", 18), 18);
+    assert_int_equal(tn_term_fit("loss 1.25  lr 3e-3  |g| 0.1", 17), 9);
+    assert_int_equal(tn_term_fit("loss 1.25  lr", 8), 4);
 }
 
 /* Control bytes arrive as '?', also where a character is cut between two writes; letters of two bytes and more stay. */

@@ -60,7 +60,8 @@ static void put_style(FILE *out, size_t groups)
           ".b{fill:#fff}.t{fill:#1f2328}.m{fill:#656d76}.g{stroke:#e4e8ec}.a{stroke:#9aa4ae}",
           out);
     for (size_t i = 0; i < used; i++) fprintf(out, ".s%zu{stroke:%s}.n%zu{fill:%s}", i, light[i], i, light[i]);
-    fputs("\n@media(prefers-color-scheme:dark){.b{fill:#0d1117}.t{fill:#e6edf3}.m{fill:#9198a1}.g{stroke:#242b33}.a{"
+    fputs("\n@media(prefers-color-scheme:dark){.p{opacity:.6}.b{fill:#0d1117}.t{fill:#e6edf3}.m{fill:#9198a1}.g{stroke:"
+          "#242b33}.a{"
           "stroke:#656d76}",
           out);
     for (size_t i = 0; i < used; i++) fprintf(out, ".s%zu{stroke:%s}.n%zu{fill:%s}", i, dark[i], i, dark[i]);

@@ -30,7 +30,8 @@ static int newest_first(const void *a, const void *b)
 
 static double best_of(const tn_run_info *r, const char **name, const char **unit)
 {
-    const double bits = tn_scores_get(&r->best, "bits_per_byte"), chosen = r->select[0] ? tn_scores_get(&r->best, r->select) : NAN;
+    const double bits = tn_scores_get(&r->best, "bits_per_byte"),
+                 chosen = r->select[0] ? tn_scores_get(&r->best, r->select) : NAN;
     *name = !isnan(chosen) ? r->select : "loss";
     *unit = !isnan(chosen) ? "" : !isnan(bits) ? "bits/byte" : r->unit;
     return !isnan(chosen) ? chosen : !isnan(bits) ? bits : tn_scores_first(&r->best);
@@ -83,7 +84,9 @@ static void fill(listed *l, double now)
 
 /* --- the table ------------------------------------------------------------------------------------------------------- */
 
-static const char *const heads[COLUMNS] = { "run", "model", "state", "step", "best", "at step", "params", "size", "age" };
+static const char *const heads[COLUMNS] = {
+    "run", "model", "state", "step", "best", "at step", "params", "size", "age"
+};
 
 static const char *cell(const listed *l, int column) { return column == RUN ? l->dir : l->cell[column]; }
 
@@ -120,12 +123,13 @@ static tn_status emit_run(tn_cli *c, const listed *l)
     const tn_run_info *r = &l->info;
     const char *name, *unit;
     const double best = best_of(r, &name, &unit);
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "name", "run", "run",
-                                    l->dir, "model", r->model, "preset", r->preset, "state", tn_run_state_name(r->state), "step",
-                                    (json_int_t)r->step, "steps", (json_int_t)r->steps, "best", tn_number_or_null(best), "metric",
-                                    name, "unit", unit, "best_step", (json_int_t)r->best_step, "parameters",
-                                    (json_int_t)r->parameters, "bytes", (json_int_t)r->bytes, "changed", (json_int_t)r->changed,
-                                    "reason", r->why));
+    return tn_cli_emit(c,
+                       json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "name",
+                                 "run", "run", l->dir, "model", r->model, "preset", r->preset, "state",
+                                 tn_run_state_name(r->state), "step", (json_int_t)r->step, "steps",
+                                 (json_int_t)r->steps, "best", tn_number_or_null(best), "metric", name, "unit", unit,
+                                 "best_step", (json_int_t)r->best_step, "parameters", (json_int_t)r->parameters,
+                                 "bytes", (json_int_t)r->bytes, "changed", (json_int_t)r->changed, "reason", r->why));
 }
 
 /* --- what next ------------------------------------------------------------------------------------------------------- */
@@ -140,7 +144,8 @@ static const listed *first_in(const listed *v, size_t n, tn_run_state a, tn_run_
 static void say_next(tn_cli *c, const listed *v, size_t n)
 {
     char dir[TN_PATH_BYTES], model[512];
-    const listed *stopped = first_in(v, n, TN_RUN_STOPPED, TN_RUN_BEGUN), *trained = first_in(v, n, TN_RUN_FINISHED, TN_RUN_RUNNING);
+    const listed *stopped = first_in(v, n, TN_RUN_STOPPED, TN_RUN_BEGUN),
+                 *trained = first_in(v, n, TN_RUN_FINISHED, TN_RUN_RUNNING);
     if (stopped) {
         const bool object = strstr(stopped->info.model, ".so") != NULL;
         tn_shell_word(stopped->dir, dir, sizeof dir);
@@ -154,8 +159,7 @@ static void say_next(tn_cli *c, const listed *v, size_t n)
 static void say_damage(tn_cli *c, const listed *v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (v[i].info.state == TN_RUN_DAMAGED)
-            fprintf(c->err, "note    %s is damaged: %s\n", v[i].dir, v[i].info.why);
+        if (v[i].info.state == TN_RUN_DAMAGED) fprintf(c->err, "note    %s is damaged: %s\n", v[i].dir, v[i].info.why);
         else if (v[i].info.state == TN_RUN_FAILED)
             fprintf(c->err, "note    %s failed: the loss was not finite; lower train.lr\n", v[i].dir);
 }

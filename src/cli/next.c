@@ -36,3 +36,11 @@ void tn_next(const tn_cli *c, const char *fmt, ...)
     va_end(ap);
     fputc('\n', c->err);
 }
+
+void tn_next_of(const tn_cli *c, const char *verb, const char *target, const char *more)
+{
+    char path[TN_PATH_BYTES], model[TN_PATH_BYTES];
+    const char *object = tn_cli_override(c, "model");
+    tn_next(c, "%s %s%s%s%s", verb, tn_shell_word(target, path, sizeof path), object ? " model=" : "",
+            object ? tn_shell_word(object, model, sizeof model) : "", more);
+}

@@ -165,10 +165,11 @@ static tn_status refuse_metric(const tn_curves *c)
             last = json_incref(line);
         }
     tn_jsonl_reader_close(from);
-    json_object_foreach(last, key, v) if (json_is_number(v) && n++ < KEYS_SHOWN && used < sizeof keys)
-        used += (size_t)snprintf(keys + used, sizeof keys - used, "%s%.48s", n > 1 ? ", " : "", key);
+    json_object_foreach(last, key, v) if (json_is_number(v) && n++ < KEYS_SHOWN && used < sizeof keys) used +=
+        (size_t)snprintf(keys + used, sizeof keys - used, "%s%.48s", n > 1 ? ", " : "", key);
     json_decref(last);
-    return tn_error(TN_USAGE, "--metric=%.64s: %.300s has none of that name; it has %s", c->metric, c->run[0].dir, keys);
+    return tn_error(TN_USAGE, "--metric=%.64s: %.300s has none of that name; it has %s", c->metric, c->run[0].dir,
+                    keys);
 }
 
 tn_status tn_curves_read(const char *const *dirs, size_t n, const char *metric, tn_arena *arena, tn_curves *out)
@@ -222,7 +223,8 @@ static tn_status add_series(const tn_curves *c, const tn_curves_run *run, tn_cur
         y[n++] = v;
     }
     if (training || (!c->evaluated && !c->metric)) smooth(y, n, arena);
-    to[p->count++] = (tn_series){ .name = run->name, .x = x, .y = y, .n = n, .points = !training && (c->evaluated || c->metric) };
+    to[p->count++] =
+        (tn_series){ .name = run->name, .x = x, .y = y, .n = n, .points = !training && (c->evaluated || c->metric) };
     return TN_OK;
 }
 
@@ -235,7 +237,8 @@ tn_status tn_curves_plot(const tn_curves *c, tn_curves_axis x, bool full, tn_are
     full = full && c->evaluated && !c->metric;
     for (size_t i = 0; i < c->n; i++)
         if (x == TN_CURVES_TOKENS && isnan(c->run[i].tokens_per_step))
-            return tn_error(TN_USAGE, "--x=tokens: %.300s has no checkpoint that says how many tokens a step has: use --x=steps",
+            return tn_error(TN_USAGE,
+                            "--x=tokens: %.300s has no checkpoint that says how many tokens a step has: use --x=steps",
                             c->run[i].dir);
     for (size_t i = 0; full && i < c->n; i++) {
         TN_RETURN_IF(add_series(c, &c->run[i], x, true, arena, &p, v));
@@ -245,7 +248,10 @@ tn_status tn_curves_plot(const tn_curves *c, tn_curves_axis x, bool full, tn_are
         TN_RETURN_IF(add_series(c, &c->run[i], x, false, arena, &p, v));
         if (full) v[p.count - 1].like = i + 1;
     }
-    p.title = c->metric ? c->metric : !c->evaluated ? "training loss" : full ? "held-out loss (pale: training loss)" : "held-out loss";
+    p.title = c->metric       ? c->metric
+              : !c->evaluated ? "training loss"
+              : full          ? "held-out loss (pale: training loss)"
+                              : "held-out loss";
     if (c->metric) p.y_label = NULL;
     *out = p;
     return TN_OK;

@@ -23,8 +23,8 @@ typedef struct tn_curves_run {
     const char *dir, *name; /* name: without what the directories of all have in common */
     tn_curves_row *row;     /* (n) */
     size_t n;
-    double tokens_per_step; /* NaN: not known */
-    int64_t step, steps;    /* how far it is; steps 0: not known */
+    double tokens_per_step;                 /* NaN: not known */
+    int64_t step, steps;                    /* how far it is; steps 0: not known */
     tn_curves_value final, lowest, highest; /* of what is drawn */
 } tn_curves_run;
 
@@ -32,8 +32,8 @@ typedef struct tn_curves {
     const char *metric; /* the key that is drawn instead of the loss, or NULL */
     tn_curves_run *run; /* (n) */
     size_t n;
-    bool evaluated;     /* some run has two held-out values; else the training loss stands for them */
-    const char *unit;   /* of the values: "bits per byte", "nats" or the metric's key */
+    bool evaluated;   /* some run has two held-out values; else the training loss stands for them */
+    const char *unit; /* of the values: "bits per byte", "nats" or the metric's key */
 } tn_curves;
 
 /* dirs (n): runs. metric: a key of metrics.jsonl, or one of its held-out metrics without "heldout_"; NULL: the loss. All in `arena`.

@@ -38,8 +38,8 @@ static tn_status run_of(tn_arena *arena, const char *path, const char **out)
     if (stat(dir, &st) != 0) {
         char known[TN_PATH_BYTES];
         const bool short_name = tn_path_join("runs", dir, known, sizeof known) == TN_OK && access(known, F_OK) == 0;
-        return tn_error(TN_USAGE, "no run %.300s: %s%.300s%s", dir, short_name ? "did you mean " : "", short_name ? known : "",
-                        short_name ? "?" : "`tenon runs` lists those that are here");
+        return tn_error(TN_USAGE, "no run %.300s: %s%.300s%s", dir, short_name ? "did you mean " : "",
+                        short_name ? known : "", short_name ? "?" : "`tenon runs` lists those that are here");
     }
     if (S_ISREG(st.st_mode) && !ends_in(dir, "metrics.jsonl"))
         return tn_error(TN_USAGE,
@@ -51,7 +51,8 @@ static tn_status run_of(tn_arena *arena, const char *path, const char **out)
     if (S_ISREG(st.st_mode)) {
         if (slash) *slash = 0;
         else *out = ".";
-    } else if (!tn_is_run(dir) && slash && access(tn_arena_printf(arena, "%s/manifest.json", dir), F_OK) == 0) *slash = 0;
+    } else if (!tn_is_run(dir) && slash && access(tn_arena_printf(arena, "%s/manifest.json", dir), F_OK) == 0)
+        *slash = 0;
     return TN_OK;
 }
 
@@ -64,7 +65,8 @@ static tn_status choose_runs(tn_cli *c, chosen *r)
         TN_RETURN_IF(tn_run_find_all(path, r->arena, &dirs, &n));
         if (!n) return tn_error(TN_USAGE, "%.300s holds no run: `tenon runs` lists those that are here", path);
         for (size_t k = 0; k < n; k++) {
-            if (r->n == MOST_RUNS) return tn_error(TN_USAGE, "more than %d runs are too many for one chart: name fewer", MOST_RUNS);
+            if (r->n == MOST_RUNS)
+                return tn_error(TN_USAGE, "more than %d runs are too many for one chart: name fewer", MOST_RUNS);
             r->dir[r->n++] = dirs[k];
         }
     }
@@ -128,8 +130,9 @@ static void print_table(tn_cli *c, const tn_curves *v)
         char step[48], a[24], b[24], d[24];
         const bool wide = (int)strlen(r->name) > w;
         if (wide) fprintf(c->out, "%s\n", r->name);
-        fprintf(c->out, "%-*s  %*s  %9s  %9s  %7s", w, wide ? "" : r->name, steps, step_text(r, step), tn_plot_number(r->final.value, a),
-                tn_plot_number(r->lowest.value, b), isnan(r->lowest.step) ? "-" : (snprintf(d, 24, "%.0f", r->lowest.step), d));
+        fprintf(c->out, "%-*s  %*s  %9s  %9s  %7s", w, wide ? "" : r->name, steps, step_text(r, step),
+                tn_plot_number(r->final.value, a), tn_plot_number(r->lowest.value, b),
+                isnan(r->lowest.step) ? "-" : (snprintf(d, 24, "%.0f", r->lowest.step), d));
         if (v->metric)
             fprintf(c->out, "  %9s  %7s", tn_plot_number(r->highest.value, a),
                     isnan(r->highest.step) ? "-" : (snprintf(d, 24, "%.0f", r->highest.step), d));
@@ -139,12 +142,16 @@ static void print_table(tn_cli *c, const tn_curves *v)
 
 static tn_status emit_run(tn_cli *c, const tn_curves *v, const tn_curves_run *r)
 {
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "name", "curve", "run", r->dir,
-                                    "metric", v->metric ? v->metric : v->evaluated ? "heldout" : "loss", "unit",
-                                    v->metric ? "" : v->unit, "step", (json_int_t)r->step, "steps", (json_int_t)r->steps,
-                                    "final", tn_number_or_null(r->final.value), "lowest", tn_number_or_null(r->lowest.value),
-                                    "lowest_step", tn_number_or_null(r->lowest.step), "highest",
-                                    tn_number_or_null(r->highest.value), "highest_step", tn_number_or_null(r->highest.step)));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "name", "curve", "run",
+                                    r->dir, "metric",
+                                    v->metric      ? v->metric
+                                    : v->evaluated ? "heldout"
+                                                   : "loss",
+                                    "unit", v->metric ? "" : v->unit, "step", (json_int_t)r->step, "steps",
+                                    (json_int_t)r->steps, "final", tn_number_or_null(r->final.value), "lowest",
+                                    tn_number_or_null(r->lowest.value), "lowest_step",
+                                    tn_number_or_null(r->lowest.step), "highest", tn_number_or_null(r->highest.value),
+                                    "highest_step", tn_number_or_null(r->highest.step)));
 }
 
 /* --- drawing --------------------------------------------------------------------------------------------------------- */
@@ -185,7 +192,8 @@ static void say_next(tn_cli *c, const chosen *r)
         if (!c->json) fprintf(c->err, "wrote   %s%s%s\n", svg ? svg : "", svg && html ? ", " : "", html ? html : "");
         return;
     }
-    if (c->args.positional_n == 1) tn_next(c, "plot %s --svg=curves.svg", tn_shell_word(c->args.positional[0], dir, sizeof dir));
+    if (c->args.positional_n == 1)
+        tn_next(c, "plot %s --svg=curves.svg", tn_shell_word(c->args.positional[0], dir, sizeof dir));
     else tn_next(c, "eval %s", tn_shell_word(r->dir[0], dir, sizeof dir));
 }
 

@@ -15,7 +15,13 @@ static void put_text(FILE *f, const char *s)
 {
     for (; *s; s++) {
         const unsigned char c = (unsigned char)*s;
-        fputs(c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : c < 0x20 ? "?" : "", f);
+        fputs(c == '<'   ? "&lt;"
+              : c == '>' ? "&gt;"
+              : c == '&' ? "&amp;"
+              : c == '"' ? "&quot;"
+              : c < 0x20 ? "?"
+                         : "",
+              f);
         if (c >= 0x20 && c != '<' && c != '>' && c != '&' && c != '"') fputc(c, f);
     }
 }
@@ -38,7 +44,9 @@ tn_status tn_plot_page(const tn_curves *c, const tn_plot *chart, FILE *f)
     fprintf(f, "</title>\n<style>%s</style></head><body>\n<h1>Learning curves</h1>\n", style);
     TN_RETURN_IF(tn_plot_svg(chart, f));
     fputs("<table><tr><th>run</th><th>step</th><th>final</th><th>", f);
-    fputs(c->metric ? "lowest</th><th>at step</th><th>highest</th><th>at step</th></tr>\n" : "best</th><th>at step</th></tr>\n", f);
+    fputs(c->metric ? "lowest</th><th>at step</th><th>highest</th><th>at step</th></tr>\n"
+                    : "best</th><th>at step</th></tr>\n",
+          f);
     for (size_t i = 0; i < c->n; i++) {
         const tn_curves_run *r = &c->run[i];
         fputs("<tr><td>", f), put_text(f, r->dir);

@@ -72,7 +72,8 @@ static tn_status look_in(const char *path, int depth, found *f)
         if (e->d_name[0] == '.' || !stat_in(path, e->d_name, &st) || !S_ISDIR(st.st_mode)) continue;
         if (tn_path_join(path, e->d_name, dir, sizeof dir) != TN_OK) continue;
         if (tn_is_run(dir)) s = add(f, dir);
-        else if (depth > 0 && look_in(dir, depth - 1, f) == TN_MEMORY) s = TN_MEMORY; /* one that cannot be read has none */
+        else if (depth > 0 && look_in(dir, depth - 1, f) == TN_MEMORY)
+            s = TN_MEMORY; /* one that cannot be read has none */
     }
     closedir(d);
     return s;
@@ -172,7 +173,8 @@ static bool read_checkpoints(const char *dir, const tn_settings *st, tn_run_info
     for (size_t i = l.n; i-- > 0 && !known;) {
         char path[TN_PATH_BYTES], name[TN_CKPT_NAME];
         tn_ckpt_state state;
-        if (!l.entry[i].complete || tn_path_join(dir, tn_ckpt_name(l.entry[i].step, name), path, sizeof path) != TN_OK ||
+        if (!l.entry[i].complete ||
+            tn_path_join(dir, tn_ckpt_name(l.entry[i].step, name), path, sizeof path) != TN_OK ||
             tn_ckpt_read_state(path, &state) != TN_OK)
             continue;
         known = true;
@@ -204,12 +206,12 @@ tn_status tn_run_info_read(const char *dir, tn_run_info *out)
     const json_t *at = json_object_get(line, "step");
     const char *word = json_string_value(json_object_get(line, "nonfinite"));
     r.step = json_is_integer(at) && json_integer_value(at) > r.saved ? json_integer_value(at) : r.saved;
-    r.state = is_locked(dir)                          ? TN_RUN_RUNNING
-              : !whole                                ? TN_RUN_DAMAGED
-              : finished                              ? TN_RUN_FINISHED
+    r.state = is_locked(dir)                         ? TN_RUN_RUNNING
+              : !whole                               ? TN_RUN_DAMAGED
+              : finished                             ? TN_RUN_FINISHED
               : word && strcmp(word, "stopped") == 0 ? TN_RUN_FAILED
-              : r.saved                               ? TN_RUN_STOPPED
-                                                      : TN_RUN_BEGUN;
+              : r.saved                              ? TN_RUN_STOPPED
+                                                     : TN_RUN_BEGUN;
     json_decref(line);
     tn_settings_free(settings);
     *out = r;

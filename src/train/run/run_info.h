@@ -18,15 +18,15 @@ typedef struct tn_run_info {
     tn_run_state state;
     char why[512]; /* damaged: what cannot be read */
     char model[128], preset[64];
-    int64_t step, steps;    /* the last that is known of; 0: not known */
-    tn_scores best;         /* of its best evaluation; empty: none */
-    int64_t best_step;      /* when that was */
+    int64_t step, steps;                  /* the last that is known of; 0: not known */
+    tn_scores best;                       /* of its best evaluation; empty: none */
+    int64_t best_step;                    /* when that was */
     char select[TN_SCORE_NAME], unit[24]; /* the score that makes it the best, "" is the first; the unit of the first */
-    int64_t parameters;     /* 0: not known */
-    int64_t tokens;         /* at `saved` */
-    int64_t saved;          /* step of the latest checkpoint; 0: none */
-    uint64_t bytes;         /* of its checkpoints */
-    int64_t changed;        /* when it was last written, seconds since 1970 */
+    int64_t parameters;                   /* 0: not known */
+    int64_t tokens;                       /* at `saved` */
+    int64_t saved;                        /* step of the latest checkpoint; 0: none */
+    uint64_t bytes;                       /* of its checkpoints */
+    int64_t changed;                      /* when it was last written, seconds since 1970 */
 } tn_run_info;
 
 const char *tn_run_state_name(tn_run_state s); /* "running", ... */

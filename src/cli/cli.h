@@ -26,7 +26,8 @@ typedef struct tn_sub {
 } tn_sub;
 
 struct tn_cli {
-    int argc; /* what stood behind the verb, as typed */
+    const char *program; /* as it was called: a path, or "tenon" */
+    int argc;            /* what stood behind the verb, as typed */
     char *const *argv;
     const tn_verb *verb;
     const tn_sub *sub; /* or NULL */

@@ -1,6 +1,6 @@
 /* tenon check: gradients, causality, overfitting one batch, determinism and memory of a model in about a minute, or a comparison with
  * another implementation. */
-#include "cli/cli.h"
+#include "cli/next.h"
 #include "io/safetensors.h"
 #include "train/check/check.h"
 #include "train/source/task_setup.h"
@@ -66,6 +66,16 @@ done:
     return s;
 }
 
+/* Training with the same words. */
+static void say_next(const tn_cli *c, bool has_data)
+{
+    char line[2048] = "", word[512];
+    size_t n = 0;
+    for (size_t i = 0; i < c->args.positional_n + c->args.overrides_n && n < sizeof line; i++)
+        n += (size_t)snprintf(line + n, sizeof line - n, " %s", tn_shell_word(c->args.words[i], word, sizeof word));
+    tn_next(c, "train%s%s", line, has_data ? "" : " data=FILE");
+}
+
 tn_status tn_cmd_check(tn_cli *c)
 {
     tn_status s = TN_OK;
@@ -98,6 +108,7 @@ tn_status tn_cmd_check(tn_cli *c)
     if (given || context < k.length) k.length = context;
     if (!tn_model_reads_sequences(k.model)) k.length = tn_inputs_length(k.model, st);
     s = against ? tn_check_against(&k, against) : tn_check_run(&k);
+    if (s == TN_OK && !against && !k.only) say_next(c, source.ctx != NULL);
 done:
     tn_source_close(&source);
     tn_settings_free(st);

@@ -1,11 +1,12 @@
 /* tenon doctor: what is here, what is missing, and how to get it; one row each.
  * A row is ok, a note (something optional is missing) or missing (training cannot work); only the last makes the exit
- * code other than 0. Changes nothing, and takes well under a second. */
+ * code other than 0. Changes nothing, and takes well under a second. Ends with a command to try that takes less than two minutes here. */
 #include "backend/backend.h"
 #include "backend/cpu/gemm_kernel.h"
 #include "backend/cuda_library.h"
 #include "base/clock.h"
-#include "cli/cli.h"
+#include "cli/next.h"
+#include "report/bench/ceilings.h"
 #include "report/bench/timing.h"
 #include "train/run/session.h"
 
@@ -13,6 +14,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -293,6 +295,56 @@ static void examine_data(doctor *d)
     show(d, &r);
 }
 
+/* --- what to try ------------------------------------------------------------------------------------------------------------------ */
+
+/* Keeps the largest text of a folder that is worth training on, up to some megabytes: encoding more would take longer than training. */
+static void look_for_text(const char *dir, char found[TN_PATH_BYTES], off_t *bytes)
+{
+    static const char *const endings[] = { ".txt", ".md" };
+    DIR *d = opendir(dir);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        char path[TN_PATH_BYTES];
+        struct stat st;
+        const char *dot = strrchr(e->d_name, '.');
+        bool text = false;
+        for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+            text = text || strcmp(dot, endings[i]) == 0;
+        if (!text || e->d_name[0] == '.' ||
+            tn_path_join(strcmp(dir, ".") == 0 ? "" : dir, e->d_name, path, sizeof path) != TN_OK ||
+            stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size <= *bytes || st.st_size > (32 << 20))
+            continue;
+        *bytes = st.st_size;
+        memcpy(found, path, sizeof path);
+    }
+    if (d) closedir(d);
+}
+
+/* Steps of ten_tiny (4096 tokens, about 3 GFLOP each) that take about a minute here at a fifth of the peak, which small matrix
+ * products reach also on a busy machine. */
+static int64_t steps_in_a_minute(void)
+{
+    static const double gflop = 3, seconds = 60, part = 0.2;
+    tn_ceilings c;
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (tn_ceilings_arithmetic(cores > 0 ? (int)cores : 1, &c) != TN_OK) return 100;
+    const double steps = seconds * part * c.fma_gflops / gflop;
+    return steps < 100 ? 100 : steps > 2000 ? 2000 : (int64_t)(steps / 100) * 100;
+}
+
+static void propose(const tn_cli *c)
+{
+    char text[TN_PATH_BYTES], word[TN_PATH_BYTES];
+    off_t bytes = 20000; /* of less there is not enough to hold some of it out */
+    const off_t none = bytes;
+    look_for_text("data", text, &bytes);
+    if (bytes == none) look_for_text(".", text, &bytes);
+    if (c->json) return;
+    if (bytes == none) tn_next(c, "train xor_tep");
+    else
+        tn_next(c, "train ten_tiny data=%s train.steps=%lld", tn_shell_word(text, word, sizeof word),
+                (long long)steps_in_a_minute());
+}
+
 tn_status tn_cmd_doctor(tn_cli *c)
 {
     static void (*const examine[])(doctor *) = { examine_cpu,     examine_threads,   examine_memory,
@@ -306,5 +358,6 @@ tn_status tn_cmd_doctor(tn_cli *c)
     if (d.missing)
         return tn_error(d.status, "%d requirement%s of training %s missing", d.missing, d.missing > 1 ? "s" : "",
                         d.missing > 1 ? "are" : "is");
+    propose(c);
     return d.status;
 }

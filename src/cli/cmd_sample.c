@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/view.h"
-#include "cli/cli.h"
+#include "cli/next.h"
 #include "cli/term.h"
 #include "train/trainer/graph_setup.h"
 #include "sample/sample.h"
@@ -240,5 +240,7 @@ tn_status tn_cmd_sample(tn_cli *c)
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     const tn_status st = run(&s);
     close_session(&s);
+    if (st == TN_OK && !tn_args_flag(&c->args, "chat"))
+        tn_next_of(c, "sample", tn_args_positional(&c->args, 0), " --chat");
     return st;
 }

@@ -67,7 +67,9 @@ done:
 
 int main(int argc, char **argv)
 {
-    tn_cli c = { .out = stdout, .err = tn_term_plain(stderr) };
+    tn_cli c = { .program = strchr(argv[0] ? argv[0] : "", '/') ? argv[0] : "tenon",
+                 .out = stdout,
+                 .err = tn_term_plain(stderr) };
     if (argc < 2) {
         tn_term_fold(c.err, TN_FOLD_ALWAYS);
         tn_verb_help(NULL, NULL, c.err);

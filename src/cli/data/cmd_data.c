@@ -1,6 +1,7 @@
 /* tenon data prepare: files and folders into shards to train on. tenon data inspect is in data_inspect.c. */
 #include "base/clock.h"
 #include "cli/data/data_view.h"
+#include "cli/next.h"
 #include "cli/view.h"
 #include "cli/term.h"
 #include "data/prepare.h"
@@ -52,6 +53,7 @@ tn_status tn_data_prepare(tn_cli *c)
     tn_settings *st = NULL;
     tn_prepare_report report;
     tn_progress line;
+    char out[TN_PATH_BYTES];
     TN_TRY(tn_prepare_settings(&st));
     for (size_t i = 0; i < c->args.overrides_n; i++) TN_TRY(tn_settings_override(st, c->args.overrides[i]));
     tn_progress_start(&line, c->err);
@@ -68,6 +70,7 @@ tn_status tn_data_prepare(tn_cli *c)
     line.pending = line.pending && line.term.tty;
     tn_progress_end(&line);
     if (s == TN_OK) TN_TRY(describe(c, tn_settings_text(st, "out"), &report));
+    if (s == TN_OK) tn_next(c, "train data=%s", tn_shell_word(tn_settings_text(st, "out"), out, sizeof out));
 done:
     tn_settings_free(st);
     return s;

@@ -6,6 +6,8 @@
 #include "base/setting_value.h"
 #include "base/text.h"
 #include "cli/eval/eval.h"
+#include "cli/next.h"
+#include "train/run/run_info.h"
 #include "cli/view.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/saved_model.h"
@@ -223,6 +225,13 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     return emit(c, &o);
 }
 
+static void say_next(const tn_eval *e, const tn_session *s)
+{
+    char path[TN_PATH_BYTES];
+    if (s->source.text) tn_next_of(e->c, "sample", e->target, "");
+    else if (tn_is_run(e->target)) tn_next(e->c, "plot %s", tn_shell_word(e->target, path, sizeof path));
+}
+
 tn_status tn_cmd_eval(tn_cli *c)
 {
     tn_status st = TN_OK;
@@ -244,6 +253,7 @@ tn_status tn_cmd_eval(tn_cli *c)
     e.split = o.split;
     if (st == TN_OK) st = tn_session_open_with(&o, &s);
     if (st == TN_OK) st = evaluate(&e, &s);
+    if (st == TN_OK) say_next(&e, &s);
     tn_session_close(&s);
     tn_arena_free(&arena);
     tn_free(settings);

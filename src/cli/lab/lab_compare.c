@@ -190,6 +190,7 @@ tn_status tn_lab_compare(tn_cli *c)
     if (s == TN_OK) s = run_again(c, &v, &plan, &r, &arena);
     if (s == TN_OK) s = tn_lab_load(v.lab, v.study->name, &after);
     if (s == TN_OK) s = judge(c, v.lab, after, &r, &arena);
+    if (s == TN_OK) tn_lab_next(c, "plot", tn_args_positional(&c->args, 1), v.study->name);
     tn_study_free(after);
     tn_arena_free(&arena);
     tn_lab_view_close(&v);

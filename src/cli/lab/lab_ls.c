@@ -133,6 +133,8 @@ tn_status tn_lab_best(tn_cli *c)
             s = tn_lab_table_row(c, v.study, e.trial[i]);
     }
     if (s == TN_OK && v.study->published) s = tn_lab_published(c, v.study);
+    if (s == TN_OK)
+        tn_lab_next(c, v.study->n_sides > 1 ? "compare" : "plot", tn_args_positional(&c->args, 1), v.study->name);
     tn_arena_free(&a);
     tn_lab_view_close(&v);
     return s;

@@ -1,6 +1,7 @@
 /* tenon lab run: begins a study or goes on with it. */
 #include "base/alloc.h"
 #include "cli/lab/lab_campaign.h"
+#include "cli/lab/lab_view.h"
 #include "cli/train/train_view.h"
 #include "lab/db/trials.h"
 #include "lab/worker/trial_run.h"
@@ -189,7 +190,10 @@ static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_
     if (p->seeds) TN_RETURN_IF(settle(p, k->lab));
     k->compare = false;
     k->trials = o->trials;
-    return emit_result(c, k);
+    TN_RETURN_IF(emit_result(c, k));
+    tn_lab_next(c, "best", o->db, p->name);
+    tn_lab_next(c, p->n_sides > 1 ? "compare" : "plot", o->db, p->name);
+    return TN_OK;
 }
 
 static void note_waiting(tn_cli *c, const tn_study_plan *p, const tn_campaign *k)

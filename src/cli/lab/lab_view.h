@@ -28,6 +28,9 @@ tn_status tn_lab_view_objective(const tn_cli *c, const tn_study *s, size_t *out)
 tn_status tn_lab_view_file(const tn_cli *c, const char *flag, FILE **out);
 tn_status tn_lab_view_put(const tn_cli *c, const char *flag, FILE *f, tn_status s);
 
+/* "next    tenon lab SUB DB": of a study in it; plot writes its page (lab_next.c). */
+void tn_lab_next(const tn_cli *c, const char *sub, const char *db, const char *study);
+
 /* --- trials as lines of a table, or JSON Lines (lab_table.c) --- */
 
 void tn_lab_table_head(tn_cli *c, const tn_study *s); /* nothing with --json */

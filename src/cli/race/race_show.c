@@ -1,5 +1,6 @@
 /* What a race has to show: curves, the table (race_table.c), samples, and the table by context; as text, as JSON Lines, as SVG and CSV
  * files, which come last. Computes nothing. Racers that did not train a step are left out, numbers that are not there are '-' or null. */
+#include "cli/next.h"
 #include "cli/race/race.h"
 #include "cli/view.h"
 #include "cli/table_file.h"
@@ -184,6 +185,7 @@ static tn_status write_csv(const tn_race *r)
 static tn_status show_runs(const tn_race *r)
 {
     const tn_racer *shown = NULL;
+    char dir[TN_PATH_BYTES];
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (!t || !t->dir) continue;
@@ -196,6 +198,7 @@ static tn_status show_runs(const tn_race *r)
         fprintf(r->c->out, "\nruns in %s: `tenon %s %s` %s\n", r->dir, shown->writes ? "sample" : "eval",
                 tn_race_chosen(shown)->dir,
                 shown->writes ? "generates text with one of these models" : "evaluates one of these models");
+    if (shown) tn_next(r->c, "plot %s", tn_shell_word(r->dir, dir, sizeof dir));
     return TN_OK;
 }
 

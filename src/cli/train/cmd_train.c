@@ -3,8 +3,9 @@
 #include "base/fs.h"
 #include "base/output.h"
 #include "cli/view.h"
+#include "cli/next.h"
+#include "cli/train/train_estimate.h"
 #include "cli/train/train_sample.h"
-#include "cli/train/train_view.h"
 #include "report/bench/ceilings.h"
 #include "train/run/metrics.h"
 #include "train/run/run.h"
@@ -170,7 +171,15 @@ static tn_status describe_layout(tn_cli *c, tn_session *on, const tn_run_dir *ru
 typedef struct watcher {
     tn_train_view view; /* first: its functions are given the watcher */
     const tn_session *on;
+    tn_estimate estimate;
 } watcher;
+
+static void report(void *ctx, const tn_progress_report *r)
+{
+    watcher *w = ctx;
+    tn_train_view_report(&w->view, r);
+    tn_train_estimate(&w->estimate, w->on, r, &w->view);
+}
 
 /* The ceiling that the run's matrix products are measured by. */
 static double measure_peak(void *ctx)
@@ -215,7 +224,7 @@ static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, c
                             .batch = on->batch,
                             .length = on->length,
                             .ctx = &w,
-                            .report = tn_train_view_report,
+                            .report = report,
                             .note = tn_train_view_note,
                             .interrupted = tn_interrupted,
                             .warn = tn_train_view_warn,
@@ -251,6 +260,17 @@ static tn_status train_in_memory(tn_cli *c, tn_session *on, const tn_run_dir *ru
     return s;
 }
 
+static void say_next(const tn_cli *c, const tn_session *on, const tn_run_dir *run)
+{
+    char dir[TN_PATH_BYTES], model[TN_PATH_BYTES];
+    const char *name = tn_settings_text(on->settings, "model");
+    const bool object = strstr(name, ".so") != NULL; /* which only the command line can name */
+    tn_shell_word(run->dir, dir, sizeof dir);
+    tn_next(c, "%s %s%s%s", on->source.text ? "sample" : "eval", dir, object ? " model=" : "",
+            object ? tn_shell_word(name, model, sizeof model) : "");
+    tn_next(c, "plot %s", dir);
+}
+
 static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *run)
 {
     tn_status s = TN_OK;
@@ -282,6 +302,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
         last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
     TN_TRY(run_test(c, on, run, &test));
     TN_TRY(emit_result(c, run->dir, &last, &test));
+    say_next(c, on, run);
 done:
     tn_ckpt_state_free(&state);
     return s;

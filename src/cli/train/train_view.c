@@ -2,6 +2,7 @@
 #include "cli/train/train_view.h"
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "cli/view.h"
 
 #include <math.h>
@@ -80,10 +81,36 @@ static const char *number_text(double x, int digits, char buf[32])
     return buf;
 }
 
+/* Cuts off the fields that do not fit, two blanks before each: half a number is worse than none. */
+static void fit_fields(char *line, int columns)
+{
+    size_t n = tn_term_fit(line, columns);
+    if (!line[n]) return;
+    while (n > 0 && strncmp(line + n, "  ", 2) != 0) n--;
+    if (n > 0) line[n] = 0;
+}
+
+/* An evaluation stays on the terminal, above the line that moves; at most one a second, where they come fast. */
+static void keep_evaluation(tn_train_view *v, const tn_progress_report *r, const char *held)
+{
+    tn_term *t = &v->progress.term;
+    char line[256], time[32];
+    if (!t->tty || !*held || (v->kept && r->seconds - v->kept_s < 1 && r->step < r->steps)) return;
+    v->kept = true;
+    v->kept_s = r->seconds;
+    snprintf(line, sizeof line, "%s%seval    step %*lld/%lld%s  after %s%s", v->label, v->label[0] ? "  " : "",
+             (int)log10((double)r->steps) + 1, (long long)r->step, (long long)r->steps, held,
+             tn_clock_text(r->seconds, time), r->best_step == r->step ? "  best" : "");
+    tn_text_clean(line);
+    fit_fields(line, t->width - 1);
+    fprintf(t->f, "\r%s\033[K\n", line);
+    v->progress.drawn = false; /* the next line is drawn below it, at once */
+}
+
 void tn_train_view_report(void *view, const tn_progress_report *r)
 {
     tn_train_view *v = view;
-    char drawn[128], eta[32], held[96], rate[16], more[160], loss[32], norm[32];
+    char line[512], drawn[128], eta[32], held[96], rate[16], more[160], loss[32], norm[32];
     const bool task = !isnan(r->samples_per_s);
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
@@ -92,14 +119,18 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
     if (v->status == TN_OK) v->status = curve_add(&v->train, place_of(v, r), r->loss * bits);
     if (r->evaluated && v->status == TN_OK)
         v->status = curve_add(&v->heldout, place_of(v, r), tn_scores_first(&r->last) * bits);
+    held_text(r, held, sizeof held);
+    if (r->evaluated) keep_evaluation(v, r, held);
     tn_clock_text(r->seconds / done - r->seconds,
-                  eta); /* first, since a narrow terminal cuts the end of the line off */
-    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %s%s  lr %.1e  |g| %s  %s %s/s%s",
-                     v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,
-                     (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta,
-                     number_text(r->loss, 3, loss), held_text(r, held, sizeof held), r->lr,
-                     number_text(r->grad_norm, 2, norm), tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate),
-                     task ? "samples" : "tok", details(r, more, sizeof more));
+                  eta); /* first, since a narrow terminal has room for the first fields only */
+    snprintf(line, sizeof line, "%s%sstep %*lld/%lld%s%s  eta %s  loss %s%s  lr %.1e  |g| %s  %s %s/s%s", v->label,
+             v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step, (long long)r->steps,
+             plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta, number_text(r->loss, 3, loss),
+             plain ? held : "", r->lr, number_text(r->grad_norm, 2, norm),
+             tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate), task ? "samples" : "tok",
+             details(r, more, sizeof more));
+    if (!plain) fit_fields(line, v->progress.term.width - 1);
+    tn_progress_line(&v->progress, r->seconds, "%s", line);
 }
 
 void tn_train_view_note(void *view, const char *text)

@@ -1,4 +1,4 @@
-/* What a person sees of a training run: one line that moves on a terminal, plain lines elsewhere, and the curve. */
+/* What a person sees of a training run: one line that moves on a terminal, with the evaluations above it, plain lines elsewhere, and the curve. */
 #ifndef TN_CLI_TRAIN_VIEW_H
 #define TN_CLI_TRAIN_VIEW_H
 
@@ -24,6 +24,8 @@ typedef struct tn_train_view {
     tn_curve_axis axis; /* of the curves */
     tn_curve train, heldout;
     tn_status status; /* of keeping the curve */
+    bool kept;        /* an evaluation was left on the terminal, */
+    double kept_s;    /* the last of them then */
 } tn_train_view;
 
 void tn_train_view_start(tn_train_view *v, FILE *err, const char *label);

@@ -51,9 +51,10 @@ tn_status tn_chart_bars(const tn_bars *c, FILE *out)
     }
     if (longest > NAME_COLUMNS) longest = NAME_COLUMNS;
     const double row = (double)(BAR * c->n_groups + GAP);
-    const int height = 70 + (int)(row * (double)c->n) + 52;
+    const int top = 52 + (c->n_groups > 1 ? (int)tn__names_height(c->groups, c->n_groups, WIDTH) : 0),
+              height = top + (int)(row * (double)c->n) + 52;
     tn_frame f = {
-        .out = out, .left = 30 + 7.4 * (double)longest, .right = WIDTH - 26, .top = 70, .bottom = height - 52
+        .out = out, .left = 30 + 7.4 * (double)longest, .right = WIDTH - 26, .top = top, .bottom = height - 52
     };
     TN_RETURN_IF(axis_of(c, &f.x));
     tn__svg_begin(out, WIDTH, height, c->title, "bars", c->n_groups);

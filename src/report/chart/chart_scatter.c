@@ -52,7 +52,11 @@ static void put_front(const tn_frame *f, spot *v, size_t n)
     qsort(v, n, sizeof *v, by_x);
     for (size_t i = 0; i < n; i++) {
         const bool starts = i == 0 || v[i - 1].group != v[i].group, ends = i + 1 == n || v[i + 1].group != v[i].group;
-        if (starts) fprintf(f->out, "<path class=\"s%d\" d=\"", v[i].group % TN_SVG_STYLES);
+        if (starts) {
+            fprintf(f->out, "<path class=\"s%d\"", v[i].group % TN_SVG_STYLES);
+            tn__svg_dash(f->out, (size_t)v[i].group);
+            fputs(" d=\"", f->out);
+        }
         tn__svg_number(f->out, starts ? 'M' : 'L', v[i].x);
         tn__svg_number(f->out, ' ', v[i].y);
         if (ends) fputs("\"/>\n", f->out);
@@ -87,8 +91,10 @@ static void put_published(const tn_scatter *c, const tn_frame *f)
 tn_status tn_chart_scatter(const tn_scatter *c, FILE *out)
 {
     if (!c->n || !c->n_groups) return tn_error(TN_USAGE, "a scatter needs points and groups");
-    tn_frame f = { .out = out, .left = 76, .right = WIDTH - 26, .top = 70, .bottom = HEIGHT - 52 };
-    const size_t cells = (size_t)(WIDTH / CELL + 1) * (HEIGHT / CELL + 1);
+    const double names = c->n_groups > 1 ? tn__names_height(c->groups, c->n_groups, WIDTH) : 0;
+    const int height = HEIGHT + (int)names;
+    tn_frame f = { .out = out, .left = 76, .right = WIDTH - 26, .top = 70 + names, .bottom = height - 52 };
+    const size_t cells = (size_t)(WIDTH / CELL + 1) * (size_t)(height / CELL + 1);
     unsigned char *seen = tn_alloc(cells);
     spot *front = tn_alloc(sizeof *front * c->n);
     size_t n = 0;
@@ -100,9 +106,9 @@ tn_status tn_chart_scatter(const tn_scatter *c, FILE *out)
     tn__plot_axis_of(c->y, c->n, c->log_y, 0.05, 8, &f.y);
     for (size_t i = 0; i < c->n; i++)
         if (c->front && c->front[i] && !(c->published && c->published[i]) && place(c, &f, i, &front[n])) n++;
-    tn__svg_begin(out, WIDTH, HEIGHT, c->title, "scatter", c->n_groups);
+    tn__svg_begin(out, WIDTH, height, c->title, "scatter", c->n_groups);
     tn__frame_axes(&f, c->x_label, c->y_label, true);
-    tn__frame_names(&f, c->groups, c->n_groups);
+    if (names > 0) tn__frame_names(&f, c->groups, c->n_groups);
     for (size_t g = 0; g < c->n_groups; g++) put_others(c, &f, (int)g, seen);
     put_front(&f, front, n);
     put_published(c, &f);

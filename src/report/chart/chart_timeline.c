@@ -48,8 +48,8 @@ tn_status tn_chart_timeline(const tn_timeline *c, FILE *out)
         if (c->lane[i] >= lanes && c->lane[i] < LANES_MOST) lanes = c->lane[i] + 1;
     }
     if (!lanes || !c->n_states) TN_FAIL(TN_USAGE, "a timeline needs trials that have started");
-    const int height = 70 + lanes * LANE + 52;
-    tn_frame f = { .out = out, .left = 76, .right = WIDTH - 26, .top = 70, .bottom = height - 52 };
+    const int top = 52 + (int)tn__names_height(c->states, c->n_states, WIDTH), height = top + lanes * LANE + 52;
+    tn_frame f = { .out = out, .left = 76, .right = WIDTH - 26, .top = top, .bottom = height - 52 };
     tn__plot_axis_of(times, 2 * c->n, false, 0, 9, &f.x);
     for (size_t i = 0; i < c->n; i++) {
         const double a = tn__plot_place(&f.x, c->begin[i]), b = tn__plot_place(&f.x, c->end[i]);

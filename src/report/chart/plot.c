@@ -139,21 +139,71 @@ static void linear_ticks(tn_plot_axis *a, double lo, double hi, int most)
     }
 }
 
-/* Powers of ten, every n-th where they are many, with 2 and 5 between them where they are few. */
+/* Whether neighbouring ticks leave room for their labels: at least `gap` of the axis. */
+static bool are_apart(const tn_plot_axis *a, double gap)
+{
+    for (int i = 1; i < a->ticks; i++)
+        if (a->at[i] - a->at[i - 1] < gap) return false;
+    return true;
+}
+
+/* Drops ticks that are too close to the one before. */
+static void thin_out(tn_plot_axis *a, double gap)
+{
+    int n = 0;
+    for (int i = 0; i < a->ticks; i++) {
+        if (n && a->at[i] - a->at[n - 1] < gap) continue;
+        a->at[n] = a->at[i];
+        memmove(a->label[n++], a->label[i], sizeof a->label[0]);
+    }
+    a->ticks = n;
+}
+
+/* These multiples of every stride-th power of ten. False: too close, or fewer than two. */
+static bool decade_ticks(tn_plot_axis *a, const double *multiple, int n, int stride, double gap)
+{
+    const int first = (int)floor(a->lo - 1e-9), last = (int)ceil(a->hi + 1e-9);
+    a->ticks = 0;
+    if (n * ((last - first) / stride + 1) > 2 * TN_PLOT_TICKS) return false;
+    for (int e = first - ((first % stride) + stride) % stride; e <= last; e += stride)
+        for (int i = 0; i < n; i++) add_tick(a, multiple[i] * pow(10, e), pow(10, e), multiple[i] * pow(10, e));
+    return a->ticks >= 2 && are_apart(a, gap);
+}
+
+/* Ticks without numbers: 2 to 9 of each decade, or the decades where those are many. */
+static void minor_ticks(tn_plot_axis *a)
+{
+    const int first = (int)floor(a->lo), last = (int)ceil(a->hi), decades = last - first;
+    const int n = decades <= 12 ? 9 : 1;
+    for (int e = first; decades <= TN_PLOT_MINORS && e <= last; e++)
+        for (int i = 1; i <= n && a->minors < TN_PLOT_MINORS; i++) {
+            const double place = tn__plot_place(a, i * pow(10, e));
+            if (place >= 0 && place <= 1) a->minor[a->minors++] = place;
+        }
+}
+
+/* Within a decade round numbers; over more, 1 2 5 of each, or 1 3, or 1, or every n-th power of ten: whatever is the first
+ * to leave room for labels. */
 static void log_ticks(tn_plot_axis *a, int most)
 {
-    static const double between[] = { 1, 2, 5 };
-    const int first = (int)ceil(a->lo - 1e-9), last = (int)floor(a->hi + 1e-9), decades = last - first + 1;
-    if (decades < 2) {
-        linear_ticks(a, pow(10, a->lo), pow(10, a->hi), most);
-        return;
+    static const struct {
+        int n;
+        double multiple[3];
+    } set[] = { { 3, { 1, 2, 5 } }, { 2, { 1, 3 } }, { 1, { 1 } } };
+    const double gap = 0.7 / most;
+    for (int n = most; a->hi - a->lo < 1 && n >= 2; n--) {
+        a->ticks = 0;
+        linear_ticks(a, pow(10, a->lo), pow(10, a->hi), n);
+        if (a->ticks >= 2 && are_apart(a, gap)) return;
     }
-    const int stride = (decades + most - 1) / most, parts = 3 * (decades + 1) <= most ? 3 : 1;
-    for (int e = parts > 1 ? first - 1 : first; e <= last; e += stride)
-        for (int i = 0; i < parts; i++) {
-            const double value = between[i] * pow(10, e);
-            add_tick(a, value, pow(10, e), value);
-        }
+    minor_ticks(a);
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+        if (decade_ticks(a, set[i].multiple, set[i].n, 1, gap)) return;
+    for (int stride = 2; stride < a->hi - a->lo; stride++)
+        if (decade_ticks(a, set[2].multiple, 1, stride, gap)) return;
+    a->ticks = 0;
+    linear_ticks(a, pow(10, a->lo), pow(10, a->hi), most);
+    thin_out(a, gap);
 }
 
 static void make_axis(tn_plot_axis *a, double lo, double hi, double pad, int most)
@@ -170,7 +220,7 @@ static void make_axis(tn_plot_axis *a, double lo, double hi, double pad, int mos
     }
     a->lo = fmax(lo, -1.7e308);
     a->hi = fmin(hi, 1.7e308);
-    a->ticks = 0;
+    a->ticks = a->minors = 0;
     if (most > TN_PLOT_TICKS) most = TN_PLOT_TICKS;
     if (a->log) log_ticks(a, most);
     else linear_ticks(a, a->lo, a->hi, most);

@@ -17,7 +17,9 @@ typedef struct tn_series {
     const double *x, *y; /* (n) each; the line breaks at a NaN or infinity in either */
     size_t n;
     size_t like; /* 1 + the series whose colour it has; 0: one of its own */
-    bool faint;  /* SVG only: a thin pale line without its name, for what stands behind another series */
+    bool
+        faint; /* SVG only: a thin pale line without its name, for what stands behind another series; grey where none is like it */
+    bool points; /* SVG only: a dot at each value */
 } tn_series;
 
 typedef struct tn_plot {

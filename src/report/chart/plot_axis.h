@@ -4,7 +4,7 @@
 
 #include "report/chart/plot.h"
 
-enum { TN_PLOT_TICKS = 24 };
+enum { TN_PLOT_TICKS = 24, TN_PLOT_MINORS = 128 };
 
 typedef struct tn_plot_axis {
     double lo, hi; /* the ends, in the axis' own scale: log10 of the value on a log axis; lo < hi */
@@ -13,9 +13,12 @@ typedef struct tn_plot_axis {
     int ticks;
     double at[TN_PLOT_TICKS]; /* (ticks) place between the ends, 0..1, ascending */
     char label[TN_PLOT_TICKS][24];
+    int minors; /* log axes: ticks between them without a number */
+    double minor[TN_PLOT_MINORS];
 } tn_plot_axis;
 
-/* The axes of a plot, each with at most so many ticks (2 .. TN_PLOT_TICKS). */
+/* The axes of a plot, each with about so many ticks at most (2 .. TN_PLOT_TICKS): labels as long as an axis divided by
+ * that number do not overlap. */
 void tn__plot_axes(const tn_plot *p, int x_ticks, int y_ticks, tn_plot_axis *x, tn_plot_axis *y);
 /* One axis over n values; `pad`: room beyond the smallest and largest, as a part of their distance. */
 void tn__plot_axis_of(const double *value, size_t n, bool log, double pad, int ticks, tn_plot_axis *out);

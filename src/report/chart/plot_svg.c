@@ -1,16 +1,17 @@
 /* A plot as an SVG file: self-contained, small, and right on light and on dark pages (it brings both sets of colours).
  *
- * Names stand at the ends of their lines instead of in a box. A series of any length costs at most one upright
+ * Names stand beside the ends of their lines, outside the field, each with a sample of its line. A series of any length costs at most one upright
  * stroke per pixel column, from its lowest to its highest value, which draws the same picture. */
 #include "base/alloc.h"
 #include "report/chart/plot_axis.h"
 #include "report/chart/svg.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 720, HEIGHT = 400, NAME_MAX_COLUMNS = 26 };
+enum { WIDTH = 720, HEIGHT = 400, NAME_MAX_COLUMNS = 26, SAMPLE = 22, POINTS_MOST = 60 };
 
 typedef struct ending { /* where the name of a series goes */
     size_t series;
@@ -18,10 +19,28 @@ typedef struct ending { /* where the name of a series goes */
     double label; /* height of the name, moved so that names do not overlap */
 } ending;
 
-static size_t style_of(const tn_plot *p, size_t series)
+static const size_t GREY = SIZE_MAX;
+
+/* Each series' colour and dash: one of its own, that of the series it is like, or none. */
+static void choose_styles(const tn_plot *p, size_t *style)
 {
-    const size_t like = p->series[series].like;
-    return like ? like - 1 : series;
+    size_t n = 0;
+    for (size_t k = 0; k < p->count; k++) {
+        bool own = !p->series[k].faint;
+        for (size_t i = 0; i < p->count && !own; i++) own = p->series[i].like == k + 1;
+        style[k] = p->series[k].like ? 0 : own ? n++ : GREY;
+    }
+    for (size_t k = 0; k < p->count; k++)
+        if (p->series[k].like) style[k] = style[p->series[k].like - 1];
+}
+
+static void put_style(FILE *out, size_t style, const char *more)
+{
+    if (style == GREY) fprintf(out, " class=\"a%s\"", more);
+    else {
+        fprintf(out, " class=\"s%zu%s\"", style % TN_SVG_STYLES, more);
+        tn__svg_dash(out, style);
+    }
 }
 
 typedef struct point {
@@ -123,31 +142,51 @@ static void spread_labels(const tn_frame *f, ending *v, size_t n)
     }
 }
 
-static void put_series(const tn_plot *p, const tn_frame *f, ending *v)
+/* A dot at each value: a line of no length with a round end, so that a series' dots are one path. */
+static void put_dots(const tn_plot *p, const tn_frame *f, size_t k, size_t style)
+{
+    const tn_series *s = &p->series[k];
+    fprintf(f->out, "<path class=\"s%zu\" style=\"stroke-width:5\" d=\"", style % TN_SVG_STYLES);
+    for (size_t i = 0; i < s->n; i++) {
+        double u, v;
+        if (!tn__plot_point(&f->x, &f->y, s, i, &u, &v)) continue;
+        tn__svg_number(f->out, 'M', tn__frame_x(f, u));
+        tn__svg_number(f->out, ' ', tn__frame_y(f, v));
+        fputs("h0", f->out);
+    }
+    fputs("\"/>\n", f->out);
+}
+
+/* Beside the end of its line: a sample of it, and its name. */
+static void put_name(const tn_plot *p, const tn_frame *f, const ending *e, size_t style)
+{
+    const double y = e->label;
+    fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/><line", style % TN_SVG_STYLES, e->x, e->y);
+    put_style(f->out, style, " k");
+    fprintf(f->out, " x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>", f->right + 10, y, f->right + 10 + SAMPLE, y);
+    tn__svg_label(f->out, "t", f->right + 16 + SAMPLE, y + 4, p->series[e->series].name, NAME_MAX_COLUMNS);
+}
+
+static void put_series(const tn_plot *p, const tn_frame *f, const size_t *style, ending *v)
 {
     size_t n = 0;
     bool any = false;
     for (size_t k = 0; k < p->count; k++) {
-        const size_t style = style_of(p, k);
-        const bool faint = p->series[k].faint;
-        fprintf(f->out, "<path class=\"s%zu%s\"%s d=\"", style % TN_SVG_STYLES, faint ? " p" : "",
-                style >= TN_SVG_STYLES ? " stroke-dasharray=\"7 5\"" : "");
+        const tn_series *s = &p->series[k];
+        fputs("<path", f->out);
+        put_style(f->out, style[k], s->faint ? " p" : "");
+        fputs(" d=\"", f->out);
         ending e;
         const bool drawn = put_path(p, f, k, &e);
         any = any || drawn;
-        if (drawn && !faint) v[n++] = e;
+        if (drawn && !s->faint) v[n++] = e;
         fputs("\"><title>", f->out);
-        tn__svg_text(f->out, p->series[k].name, 200);
+        tn__svg_text(f->out, s->name, 200);
         fputs("</title></path>\n", f->out);
+        if (drawn && s->points && s->n <= POINTS_MOST) put_dots(p, f, k, style[k]);
     }
     spread_labels(f, v, n);
-    for (size_t i = 0; i < n; i++) {
-        char class[16];
-        const size_t k = v[i].series, style = style_of(p, k) % TN_SVG_STYLES;
-        fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", style, v[i].x, v[i].y);
-        snprintf(class, sizeof class, "n%zu", style);
-        tn__svg_label(f->out, class, f->right + 10, v[i].label + 4, p->series[k].name, NAME_MAX_COLUMNS);
-    }
+    for (size_t i = 0; i < n; i++) put_name(p, f, &v[i], style[v[i].series]);
     if (!any)
         fprintf(f->out, "<text class=\"m c\" x=\"%.0f\" y=\"%.0f\">no finite values</text>\n", (f->left + f->right) / 2,
                 (f->top + f->bottom) / 2);
@@ -157,14 +196,17 @@ tn_status tn_plot_svg(const tn_plot *p, FILE *out)
 {
     tn_status s = TN_OK;
     ending *endings = NULL;
+    size_t *style = NULL;
     tn_frame f = { .out = out, .bottom = HEIGHT - (p->x_label ? 52 : 36) };
     size_t longest = 0, labels = 0;
     TN_TRY(tn__plot_check(p));
     endings = tn_alloc(p->count * sizeof *endings);
-    if (!endings) TN_TRY(TN_MEMORY);
+    style = tn_alloc(p->count * sizeof *style);
+    if (!endings || !style) TN_TRY(TN_MEMORY);
+    choose_styles(p, style);
     tn__plot_axes(p, 9, 8, &f.x, &f.y);
     for (size_t k = 0; k < p->count; k++) {
-        const size_t n = tn__plot_columns(p->series[k].name);
+        const size_t n = p->series[k].faint ? 0 : tn__plot_columns(p->series[k].name);
         if (n > longest) longest = n;
     }
     if (longest > NAME_MAX_COLUMNS) longest = NAME_MAX_COLUMNS;
@@ -172,12 +214,13 @@ tn_status tn_plot_svg(const tn_plot *p, FILE *out)
         if (strlen(f.y.label[i]) > labels) labels = strlen(f.y.label[i]);
     f.top = 20 + (p->title ? 24 : 0) + (p->y_label ? 26 : 0);
     f.left = 28 + 7.4 * (double)labels;
-    f.right = WIDTH - 26 - 7.6 * (double)longest;
+    f.right = WIDTH - 36 - SAMPLE - 7.4 * (double)longest;
     tn__svg_begin(out, WIDTH, HEIGHT, p->title, p->series[0].name, p->count);
     tn__frame_axes(&f, p->x_label, p->y_label, true);
-    put_series(p, &f, endings);
+    put_series(p, &f, style, endings);
     TN_TRY(tn__frame_done(&f));
 done:
     tn_free(endings);
+    tn_free(style);
     return s;
 }

@@ -119,9 +119,13 @@ static void ticks(void **state)
         { 0, 2500, false, "0 500 1000 1500 2000 2500" },
         { -1, 1, false, "-1.0 -0.5 0 0.5 1.0" },
         { 1e-5, 5e-5, false, "1e-5 2e-5 3e-5 4e-5 5e-5" },
-        { 1e-4, 1e3, true, "1e-4 0.01 1 100" },
-        { 1, 100, true, "1 10 100" },
+        { 1e-4, 1e3, true, "1e-4 0.001 0.01 0.1 1 10 100 1000" },
+        { 1e-8, 1e8, true, "1e-6 0.001 1 1000 1M" },
+        { 1, 100, true, "1 2 5 10 20 50 100" },
+        { 30, 900, true, "50 100 200 500 1000" },
+        { 1, 1000, true, "1 3 10 30 100 300 1000" },
         { 2, 5, true, "2 3 4 5" },
+        { 2, 9, true, "2 4 6 8" },
         { 0.25, 0.26, false, "0.250 0.252 0.254 0.256 0.258 0.260" },
     };
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
@@ -195,6 +199,75 @@ static void faint(void **state)
     free(t);
 }
 
+/* On a log axis labels stay apart, no decade is without a tick, and there are always two numbers. */
+static void log_axes(void **state)
+{
+    (void)state;
+    for (int most = 3; most <= 12; most++)
+        for (double from = -3; from < 4; from += 0.37)
+            for (double span = 0.05; span < 12; span *= 1.3) {
+                const double v[] = { pow(10, from), pow(10, from + span) };
+                tn_plot_axis a;
+                tn__plot_axis_of(v, 2, true, 0.04, most, &a);
+                if (a.ticks < 2) fail_msg("%g to %g, %d ticks at most: %d", v[0], v[1], most, a.ticks);
+                for (int i = 1; i < a.ticks; i++)
+                    if (a.at[i] - a.at[i - 1] < 0.7 / most)
+                        fail_msg("%g to %g: %s touches %s", v[0], v[1], a.label[i - 1], a.label[i]);
+                for (int e = (int)ceil(a.lo); span >= 1 && e <= (int)floor(a.hi); e++) {
+                    int i = 0;
+                    const double place = tn__plot_place(&a, pow(10, e));
+                    while (i < a.minors && fabs(a.minor[i] - place) > 1e-9) i++;
+                    if (i == a.minors) fail_msg("%g to %g: no tick at 1e%d", v[0], v[1], e);
+                }
+            }
+}
+
+/* No two lines share colour and dash, and each name has a sample of its own line. */
+static void styles(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    static tn_series s[N];
+    char *seen[N];
+    for (int i = 0; i < N; i++) s[i] = (tn_series){ .name = "s", .x = ramp_x, .y = ramp_y, .n = 5 };
+    char *t = drawn(tn_plot_svg, &(tn_plot){ .series = s, .count = N });
+    const char *p = t;
+    for (int i = 0; i < N; i++) {
+        p = strstr(p, "<path class=");
+        assert_non_null(p);
+        seen[i] = strndup(p, (size_t)(strstr(p, " d=") - p));
+        for (int k = 0; k < i; k++) assert_string_not_equal(seen[i], seen[k]);
+        char sample[128];
+        snprintf(sample, sizeof sample, "<line%.10s k%s", seen[i] + 5,
+                 seen[i] + 15); /* class="sN, then " and the dash */
+        if (!strstr(t, sample)) fail_msg("no %s", sample);
+        p++;
+    }
+    for (int i = 0; i < N; i++) free(seen[i]);
+    free(t);
+    for (int i = 0; i < 3; i++) s[i].faint = true; /* behind the others: grey, and no colour is lost on them */
+    t = drawn(tn_plot_svg, &(tn_plot){ .series = s, .count = 4 });
+    assert_int_equal(count_of(t, "<path class=\"a p\" d="), 3);
+    assert_non_null(strstr(t, "<path class=\"s0\" d="));
+    free(t);
+    t = drawn(tn_plot_text, &(tn_plot){ .series = s, .count = N, .colour = true });
+    assert_non_null(strstr(t, "a\x1b[0m s")); /* more than colours: marks */
+    free(t);
+}
+
+/* Dots, and long names that keep both ends. */
+static void dots(void **state)
+{
+    (void)state;
+    const tn_series s = {
+        .name = "gpt,dim=128,layers=6,heads=4,lr=3e-4", .x = ramp_x, .y = ramp_y, .n = 5, .points = true
+    };
+    char *t = drawn(tn_plot_svg, &(tn_plot){ .series = &s, .count = 1 });
+    assert_int_equal(count_of(t, "h0"), 5);
+    assert_non_null(strstr(t, ">gpt,dim=128,l…ds=4,lr=3e-4</text>"));
+    free(t);
+}
+
 /* Many points stay a small file, and the one outlier among them stays visible. */
 static void long_series(void **state)
 {
@@ -237,6 +310,9 @@ void tn_tests_plot(tn_test_list *l)
     tn_test_add(l, shapes, NULL, "plot: widths, styles and axes");
     tn_test_add(l, gaps, NULL, "plot: gaps");
     tn_test_add(l, ticks, NULL, "plot: ticks");
+    tn_test_add(l, log_axes, NULL, "plot: log axes");
+    tn_test_add(l, styles, NULL, "plot: colours and dashes");
+    tn_test_add(l, dots, NULL, "plot: dots and long names");
     tn_test_add(l, hard_values, NULL, "plot: hard values");
     tn_test_add(l, names, NULL, "plot: names from files");
     tn_test_add(l, faint, NULL, "plot: pale lines");

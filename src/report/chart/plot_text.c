@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Marks and colours by series, repeated when there are more. */
+/* Marks and colours by series; more series than colours get marks, letters behind the first eight. */
 static const char *const marks_utf8[] = { "•", "×", "+", "o", "*", "#", "%", "@" };
 static const char *const marks_ascii[] = { "*", "x", "+", "o", "#", "%", "@", "&" };
+static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 static const char *const colours[] = { "36", "33", "35", "32", "31", "34", "95", "92" };
 enum { STYLES = 8 };
 
@@ -26,10 +27,11 @@ typedef struct canvas {
     tn_plot_axis x, y;
 } canvas;
 
-static const char *mark_of(const canvas *c, size_t series)
+static void put_mark(const canvas *c, size_t series)
 {
-    if (c->dots_x == 2) return "━━";
-    return (c->p->ascii ? marks_ascii : marks_utf8)[series % STYLES];
+    if (c->dots_x == 2) fputs("━━", c->out);
+    else if (series < STYLES) fputs((c->p->ascii ? marks_ascii : marks_utf8)[series], c->out);
+    else fputc(letters[(series - STYLES) % (sizeof letters - 1)], c->out);
 }
 
 static void colour_on(const canvas *c, size_t series)
@@ -119,7 +121,7 @@ static void put_row(const canvas *c, int row)
         if (!dots[i]) fputc(' ', c->out);
         else if (c->dots_x == 2) /* U+2800 + bits */
             fprintf(c->out, "\xe2%c%c", 0xa0 + (dots[i] >> 6), 0x80 + (dots[i] & 0x3f));
-        else fputs(mark_of(c, owner[i]), c->out);
+        else put_mark(c, owner[i]);
         if (ends) colour_off(c);
     }
     fputc('\n', c->out);
@@ -173,7 +175,7 @@ static void put_legend(const canvas *c)
             at += 3;
         }
         colour_on(c, k);
-        fputs(mark_of(c, k), c->out);
+        put_mark(c, k);
         colour_off(c);
         fputc(' ', c->out);
         at += mark + 1;
@@ -217,7 +219,7 @@ static tn_status make_canvas(canvas *c)
         return tn_error(TN_USAGE, "a plot of %d columns and %d rows: it needs 32..4096 columns and 8..1024 rows",
                         c->width, height);
     c->rows = height - 3 - (p->title ? 1 : 0) - (p->y_label ? 1 : 0);
-    const bool fine = !p->ascii && (p->colour || p->count == 1);
+    const bool fine = !p->ascii && (p->count == 1 || (p->colour && p->count <= STYLES));
     c->dots_x = fine ? 2 : 1;
     c->dots_y = fine ? 4 : 1;
     tn__plot_axes(p, c->width < 48 ? 3 : c->width / 12, c->rows < 9 ? 3 : c->rows / 3, &c->x, &c->y);

@@ -3,19 +3,28 @@
 
 #include <math.h>
 
-static const char *const light[TN_SVG_STYLES] = { "#1f6feb", "#d9480f", "#1a7f37", "#a2349c",
-                                                  "#b8860b", "#0b8a94", "#cf222e", "#57606a" };
-static const char *const dark[TN_SVG_STYLES] = { "#6cb0ff", "#ff9a5c", "#56d37a", "#e08be0",
-                                                 "#e3b341", "#4fd1d9", "#ff7b83", "#a8b3bf" };
+/* Chosen so that any two differ also to a reader who sees no red, green or blue (OKLab distance of at least 0.1 under
+ * each simulated deficiency), and stand out from the background with a contrast of at least 3. */
+static const char *const light[TN_SVG_STYLES] = { "#1450d2", "#f0560a", "#0a9fa6", "#a81467", "#111827", "#7a4a00" };
+static const char *const dark[TN_SVG_STYLES] = { "#3585ff", "#ff6d1f", "#1fd9d2", "#c274b8", "#fbfdff", "#ffcb1f" };
+
+void tn__svg_dash(FILE *out, size_t style)
+{
+    static const char *const dashes[] = { "7 5", "2 4", "10 4 2 4" };
+    const size_t n = style / TN_SVG_STYLES, known = sizeof dashes / sizeof *dashes;
+    if (!n) return;
+    if (n <= known) fprintf(out, " stroke-dasharray=\"%s\"", dashes[n - 1]);
+    else fprintf(out, " stroke-dasharray=\"%zu 4 2 4 2 4\"", 10 + 4 * (n - known));
+}
 
 void tn__svg_text(FILE *out, const char *s, size_t most)
 {
     char c[5];
-    const size_t n = tn__plot_columns(s);
+    const size_t n = tn__plot_columns(s), head = n > most ? most / 2 : n, tail = n > most ? most - head - 1 : 0;
     for (size_t i = 0; tn__plot_char(&s, c); i++) {
-        if (n > most && i + 1 == most) {
-            fputs("…", out);
-            return;
+        if (i >= head && i < n - tail) {
+            if (i == head) fputs("…", out);
+            continue;
         }
         fputs(*c == '<' ? "&lt;" : *c == '>' ? "&gt;" : *c == '&' ? "&amp;" : *c == '"' ? "&quot;" : c, out);
     }
@@ -46,12 +55,13 @@ static void put_style(FILE *out, size_t groups)
     const size_t used = groups < TN_SVG_STYLES ? groups : TN_SVG_STYLES;
     fputs("<style>text{font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",Helvetica,Arial,sans-serif}"
           ".h{font-size:15px;font-weight:600}.e{text-anchor:end}.c{text-anchor:middle}"
-          "path{fill:none;stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}line{stroke-width:1}.p{stroke-"
-          "width:1;opacity:.4}\n"
+          "path{fill:none;stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}line{stroke-width:1}.k{stroke-"
+          "width:2}.p{stroke-width:1;opacity:.4}\n"
           ".b{fill:#fff}.t{fill:#1f2328}.m{fill:#656d76}.g{stroke:#e4e8ec}.a{stroke:#9aa4ae}",
           out);
     for (size_t i = 0; i < used; i++) fprintf(out, ".s%zu{stroke:%s}.n%zu{fill:%s}", i, light[i], i, light[i]);
-    fputs("\n@media(prefers-color-scheme:dark){.b{fill:#0d1117}.t{fill:#e6edf3}.m{fill:#9198a1}.g{stroke:#242b33}.a{"
+    fputs("\n@media(prefers-color-scheme:dark){.p{opacity:.6}.b{fill:#0d1117}.t{fill:#e6edf3}.m{fill:#9198a1}.g{stroke:"
+          "#242b33}.a{"
           "stroke:#656d76}",
           out);
     for (size_t i = 0; i < used; i++) fprintf(out, ".s%zu{stroke:%s}.n%zu{fill:%s}", i, dark[i], i, dark[i]);
@@ -91,7 +101,15 @@ void tn__frame_axes(const tn_frame *f, const char *x_label, const char *y_label,
         put_line(f, "g", f->left, y, f->right, y);
         tn__svg_label(f->out, "m e", f->left - 8, y + 4, f->y.label[i], 24);
     }
+    for (int i = 0; y_ticks && i < f->y.minors && !f->y.empty; i++) {
+        const double y = tn__frame_y(f, f->y.minor[i]);
+        put_line(f, "a", f->left, y, f->left + 4, y);
+    }
     put_line(f, "a", f->left, f->bottom, f->right, f->bottom);
+    for (int i = 0; i < f->x.minors && !f->x.empty; i++) {
+        const double x = tn__frame_x(f, f->x.minor[i]);
+        put_line(f, "a", x, f->bottom - 4, x, f->bottom);
+    }
     fputc('\n', f->out);
     for (int i = 0; i < f->x.ticks && !f->x.empty; i++) {
         const double x = tn__frame_x(f, f->x.at[i]);
@@ -110,17 +128,39 @@ void tn__frame_axes(const tn_frame *f, const char *x_label, const char *y_label,
     }
 }
 
+enum { NAMES_LEFT = 20, NAMES_TOP = 52, NAMES_ROW = 18, NAME_COLUMNS = 32 };
+
+static double name_width(const char *name) { return 7.4 * fmin(NAME_COLUMNS, (double)tn__plot_columns(name)) + 32; }
+
+/* Where the next name begins: behind the one before it, or in a new row. */
+static void next_name(const char *name, double right, double *x, int *row)
+{
+    if (*x > NAMES_LEFT && *x + name_width(name) > right) *x = NAMES_LEFT, ++*row;
+}
+
+double tn__names_height(const char *const *names, size_t n, double width)
+{
+    double x = NAMES_LEFT;
+    int row = 0;
+    for (size_t i = 0; names && i < n; i++) {
+        if (!names[i]) continue;
+        next_name(names[i], width - NAMES_LEFT, &x, &row);
+        x += name_width(names[i]);
+    }
+    return x > NAMES_LEFT ? NAMES_ROW * (row + 1) : 0;
+}
+
 void tn__frame_names(const tn_frame *f, const char *const *names, size_t n)
 {
-    double x = f->right;
-    for (size_t i = n; i-- > 0;) {
-        if (!names || !names[i]) continue;
-        char class[16];
-        snprintf(class, sizeof class, "e n%zu", i % TN_SVG_STYLES);
-        tn__svg_label(f->out, class, x, f->top - 14, names[i], 24);
-        x -= 7.2 * fmin(24, (double)tn__plot_columns(names[i])) + 22;
-        fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", i % TN_SVG_STYLES, x + 11,
-                f->top - 18);
+    double x = NAMES_LEFT;
+    int row = 0;
+    for (size_t i = 0; names && i < n; i++) {
+        if (!names[i]) continue;
+        next_name(names[i], f->right, &x, &row);
+        const double y = NAMES_TOP + NAMES_ROW * row;
+        fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>", i % TN_SVG_STYLES, x + 4, y - 4);
+        tn__svg_label(f->out, "t", x + 13, y, names[i], NAME_COLUMNS);
+        x += name_width(names[i]);
     }
 }
 

@@ -1,0 +1,46 @@
+/* Next commands. */
+#include "cli/next.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <string.h>
+
+const char *tn_shell_word(const char *word, char *buf, size_t bytes)
+{
+    bool plain = *word != 0;
+    size_t n = 0;
+    for (const char *p = word; *p; p++) plain = plain && (isalnum((unsigned char)*p) || strchr("%+,-./:=@_", *p));
+    if (plain) {
+        snprintf(buf, bytes, "%s", word);
+        return buf;
+    }
+    buf[n++] = '\'';
+    for (const char *p = word; *p && n + 6 < bytes; p++) {
+        if (*p == '\'') memcpy(buf + n, "'\\''", 4), n += 4;
+        else buf[n++] = *p;
+    }
+    buf[n++] = '\'';
+    buf[n] = 0;
+    return buf;
+}
+
+void tn_next(const tn_cli *c, const char *fmt, ...)
+{
+    char program[TN_PATH_BYTES];
+    va_list ap;
+    if (c->json) return;
+    fflush(c->out); /* where both go to one place it comes last */
+    fprintf(c->err, "next    %s ", tn_shell_word(c->program, program, sizeof program));
+    va_start(ap, fmt);
+    vfprintf(c->err, fmt, ap);
+    va_end(ap);
+    fputc('\n', c->err);
+}
+
+void tn_next_of(const tn_cli *c, const char *verb, const char *target, const char *more)
+{
+    char path[TN_PATH_BYTES], model[TN_PATH_BYTES];
+    const char *object = tn_cli_override(c, "model");
+    tn_next(c, "%s %s%s%s%s", verb, tn_shell_word(target, path, sizeof path), object ? " model=" : "",
+            object ? tn_shell_word(object, model, sizeof model) : "", more);
+}

@@ -1,0 +1,45 @@
+/* Learning curves of runs, from their metrics.jsonl: held-out values as they are, the training loss smoothed. */
+#ifndef TN_REPORT_CURVES_H
+#define TN_REPORT_CURVES_H
+
+#include "base/alloc.h"
+#include "report/chart/plot.h"
+
+#include <stdint.h>
+
+typedef enum tn_curves_axis { TN_CURVES_STEPS = 0, TN_CURVES_TOKENS = 1, TN_CURVES_SECONDS = 2 } tn_curves_axis;
+
+/* One line of metrics.jsonl; what it does not have is NaN. */
+typedef struct tn_curves_row {
+    double step, seconds, loss, heldout, bits, named; /* bits: per byte, held out; named: tn_curves.metric */
+} tn_curves_row;
+
+/* A value and its step; NaN: there is none. */
+typedef struct tn_curves_value {
+    double value, step;
+} tn_curves_value;
+
+typedef struct tn_curves_run {
+    const char *dir, *name; /* name: without what the directories of all have in common */
+    tn_curves_row *row;     /* (n) */
+    size_t n;
+    double tokens_per_step;                 /* NaN: not known */
+    int64_t step, steps;                    /* how far it is; steps 0: not known */
+    tn_curves_value final, lowest, highest; /* of what is drawn */
+} tn_curves_run;
+
+typedef struct tn_curves {
+    const char *metric; /* the key that is drawn instead of the loss, or NULL */
+    tn_curves_run *run; /* (n) */
+    size_t n;
+    bool evaluated;   /* some run has two held-out values; else the training loss stands for them */
+    const char *unit; /* of the values: "bits per byte", "nats" or the metric's key */
+} tn_curves;
+
+/* dirs (n): runs. metric: a key of metrics.jsonl, or one of its held-out metrics without "heldout_"; NULL: the loss. All in `arena`.
+ * TN_USAGE: no run has that metric, or --x=tokens is not known; TN_BAD_FILE: a run without metrics.jsonl. */
+tn_status tn_curves_read(const char *const *dirs, size_t n, const char *metric, tn_arena *arena, tn_curves *out);
+/* The plot. full: with the training losses behind the held-out ones, for SVG. TN_USAGE: the axis is not known of some run. */
+tn_status tn_curves_plot(const tn_curves *c, tn_curves_axis x, bool full, tn_arena *arena, tn_plot *out);
+
+#endif

@@ -36,7 +36,8 @@ tenon_status tenon_plot(const tenon_plot_options *given)
     if (!series || !out) TN_FAIL(TN_MEMORY, "out of memory for a plot of %zu series", o.count);
     for (size_t i = 0; i < o.count; i++) {
         const size_t behind = o.behind ? o.behind[i] : 0;
-        series[i] = (tn_series){ .name = o.name[i], .x = o.x[i], .y = o.y[i], .n = o.n[i], .like = behind, .faint = behind };
+        series[i] =
+            (tn_series){ .name = o.name[i], .x = o.x[i], .y = o.y[i], .n = o.n[i], .like = behind, .faint = behind };
     }
     const tn_plot p = { .title = o.title,
                         .x_label = o.x_label,

@@ -82,7 +82,8 @@ static tn_status start_or_continue(watch *w, tn_session *on)
     TN_TRY(tn_metric_list_of(on->model, &on->source, &metrics));
     last = tn_training_report_at(on->settings, &metrics, from ? from : &(tn_ckpt_state){ .loss = NAN });
     report(w, &last);
-    if (!from || !tn_training_finished(on->settings, from)) TN_TRY(tn_run_train(w->run, on, from, &calls, halved, &last));
+    if (!from || !tn_training_finished(on->settings, from))
+        TN_TRY(tn_run_train(w->run, on, from, &calls, halved, &last));
 done:
     tn_ckpt_state_free(&state);
     return s;

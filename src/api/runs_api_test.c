@@ -40,9 +40,18 @@ static tenon_status train(const char *data, const char *run, int fresh, int stop
     tenon_train_options o;
     snprintf(text, sizeof text, "data=%s", data);
     snprintf(dir, sizeof dir, "run=%s", run);
-    const char *const words[] = { "dim=16",        "layers=1",      "heads=2",            "train.context=16",
-                                  "threads=1",     "train.batch=2", "train.eval_every=2", "train.eval_batches=2",
-                                  "train.steps=6", text,            dir,                  more };
+    const char *const words[] = { "dim=16",
+                                  "layers=1",
+                                  "heads=2",
+                                  "train.context=16",
+                                  "threads=1",
+                                  "train.batch=2",
+                                  "train.eval_every=2",
+                                  "train.eval_batches=2",
+                                  "train.steps=6",
+                                  text,
+                                  dir,
+                                  more };
     *s = (seen){ .stop_at = stop_at };
     tenon_train_init(&o);
     o.target = "gpt_tiny";
@@ -63,7 +72,8 @@ static void trains_and_resumes(void **state)
     tenon_net *net = NULL;
     tenon_metric m = { .size = sizeof m };
     tn_tempdir_make(&d);
-    const char *text = tn_tempdir_file(&d, "text"), *whole = tn_tempdir_file(&d, "whole"), *cut = tn_tempdir_file(&d, "cut");
+    const char *text = tn_tempdir_file(&d, "text"), *whole = tn_tempdir_file(&d, "whole"),
+               *cut = tn_tempdir_file(&d, "cut");
     FILE *f = fopen(text, "w");
     assert_non_null(f);
     for (int i = 0; i < 4000; i++) fprintf(f, "%d\n", i);
@@ -114,7 +124,8 @@ static void settings(void **state)
 {
     (void)state;
     int found = 0, calls = 0;
-    assert_int_equal(tenon_settings_of("gpt_tiny", (const char *const[]){ "train.lr=0.5" }, 1, find_lr, &found), TENON_OK);
+    assert_int_equal(tenon_settings_of("gpt_tiny", (const char *const[]){ "train.lr=0.5" }, 1, find_lr, &found),
+                     TENON_OK);
     assert_int_equal(found, 3);
     assert_int_equal(tenon_settings_of(NULL, NULL, 0, at_once, &calls), TENON_OK);
     assert_int_equal(calls, 1);

@@ -1,4 +1,4 @@
-/* Tenon's stable C interface: open a model, look at its tensors, compute, train, sample.
+/* Tenon's stable C interface: open a model, look at its tensors, compute, train, sample; whole runs and their plots.
  *
  *     tenon_net *net;
  *     if (tenon_open("runs/ten-1", NULL, 0, &net) != TENON_OK) { fprintf(stderr, "%s\n", tenon_error()); ... }
@@ -270,6 +270,79 @@ void tenon_sample_init(tenon_sample_options *o);
 /* Draws with the parameters as they are. The same seed gives the same text whatever the number of threads.
  * TENON_DIVERGED: a logit is NaN. */
 tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample_options *o);
+
+/* --- runs ------------------------------------------------------------------------------------------------------------- */
+
+/* A training run as `tenon train` makes it: a directory with config.yaml, metrics.jsonl and checkpoints, which tenon_open reads.
+ *
+ *     tenon_train_options o;
+ *     tenon_train_init(&o);
+ *     o.target = "ten_tiny", o.overrides = (const char *[]){ "data=book.txt", "train.steps=200" }, o.n = 2;
+ *     o.progress = show;
+ *     if (tenon_train(&o) != TENON_OK) ... */
+typedef struct tenon_progress {
+    size_t size;        /* sizeof(tenon_progress) */
+    const char *run;    /* its directory */
+    int64_t step;       /* done so far, */
+    int64_t steps;      /* of so many */
+    int64_t best_step;  /* 0: no evaluation yet */
+    const char *metric; /* what evaluations are compared by: train.select, or the loss */
+    int higher;         /* 1: more of it is better */
+    int evaluated;      /* 1: after this step there was an evaluation, `heldout` is new */
+    double loss;        /* of this step's batch */
+    double heldout;     /* that metric at the last evaluation; NaN before the first */
+    double best;        /* and at the best one */
+    double lr, grad_norm;
+    double rate;    /* tokens a second; samples, where it learns from samples */
+    double seconds; /* of the run so far */
+} tenon_progress;
+
+typedef struct tenon_train_options {
+    size_t size;        /* set by tenon_train_init, as are the rest */
+    const char *target; /* a preset, model, .yaml, .so or run's directory, as in tenon_open; NULL: the default model */
+    const char *const *overrides; /* (n) "key=value"; run=DIR names the run's directory, else it is runs/MODEL-N */
+    size_t n;
+    int fresh; /* 1: starts over where there is such a run already; 0: continues it, does nothing where it is finished */
+    /* Called when the run is open (step: where it continues, or 0) and after every step; or NULL. Not 0: the run is saved and ends with
+     * TENON_INTERRUPTED. The same call again resumes it. */
+    int (*progress)(void *user, const tenon_progress *p);
+    /* What a person should know, in one line; or NULL. warning: 1 where something failed and is tried again (a full disk). */
+    void (*note)(void *user, const char *text, int warning);
+    void *user;
+} tenon_train_options;
+
+void tenon_train_init(tenon_train_options *o);
+/* Trains to train.steps, or resumes. train.test and sample.every are the command's and have no effect here: tenon_measure and
+ * tenon_sample do the same. A run is used by one process at a time. */
+tenon_status tenon_train(const tenon_train_options *o);
+
+/* The settings that a target has, one call each in their order; not 0 ends it. choices: "cosine|wsd|constant", or NULL. */
+tenon_status tenon_settings_of(const char *target, const char *const *overrides, size_t n,
+                               int (*each)(void *user, const char *key, const char *value, const char *choices,
+                                           const char *help),
+                               void *user);
+
+/* --- plots ------------------------------------------------------------------------------------------------------------ */
+
+/* Lines, as the command draws them: a self-contained SVG for light and dark pages, or text for a terminal. A value that is not finite is
+ * a gap. */
+typedef struct tenon_plot_options {
+    size_t size;                           /* set by tenon_plot_init, as are the rest */
+    const char *title, *x_label, *y_label; /* NULL: none */
+    size_t count;                          /* series, */
+    const char *const *name;               /* (count) */
+    const double *const *x, *const *y;     /* (count) arrays */
+    const size_t *n;                       /* (count) their lengths */
+    const size_t *behind; /* (count) 1 + the series behind which it is drawn, pale; 0: none. May be NULL */
+    int log_y;            /* 1: decades on the y axis */
+    int text;             /* 1: text of `width` columns and `height` rows (0: 80 and 20) */
+    int width, height;
+    void (*write)(void *user, const char *bytes, size_t n); /* takes the whole of it */
+    void *user;
+} tenon_plot_options;
+
+void tenon_plot_init(tenon_plot_options *o);
+tenon_status tenon_plot(const tenon_plot_options *o); /* TENON_USAGE: nothing to draw */
 
 #ifdef __cplusplus
 }

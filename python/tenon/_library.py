@@ -2,31 +2,79 @@
 
 Looked at in this order: the file $TENON_LIBRARY names; the build folder of the checkout this package lies in or was
 installed from; the system's libraries (`make install`)."""
+from __future__ import annotations
+
 import ctypes as C
 import ctypes.util
+import errno
+import importlib
 import os
 import pathlib
 import queue
 import threading
+from typing import Any, Callable
 
 API_VERSION = 1
 
 
 class TenonError(Exception):
-    """What went wrong, where, and what to do. `code` is the status of the library (2 usage, 3 bad file, 4 diverged, ...)."""
+    """What went wrong, where, and what to do. `code` is the status of the library (2 usage, 3 bad file, 4 diverged, ...).
+    What is raised is one of its subclasses, each also the exception that Python has for it."""
 
-    def __init__(self, code, text):
+    def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
 
 
-def _places():
+class UsageError(TenonError, ValueError):
+    """A wrong setting, value, shape or argument."""
+
+
+class MissingFileError(TenonError, FileNotFoundError):
+    """A file or folder that is not there."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)
+        self.errno = errno.ENOENT
+
+
+class BadFileError(TenonError, ValueError):
+    """A file that is cut short or malformed."""
+
+
+class DivergedError(TenonError, ArithmeticError):
+    """A number that is not finite."""
+
+
+class OutOfMemoryError(TenonError, MemoryError):
+    """Memory was refused, or a plan does not fit."""
+
+
+class DiskError(TenonError, OSError):
+    """A write that failed."""
+
+
+_ERRORS: dict[int, type[TenonError]] = {2: UsageError, 3: BadFileError, 4: DivergedError, 5: OutOfMemoryError, 6: DiskError}
+# What the command says, and what is the same here.
+_WORDS = (("  (command line)", ""), ("`tenon config show`", "tenon.settings()"), ("--fresh", "fresh=True"))
+_MISSING = ("No such file or directory", "is not a run")
+
+
+def error(code: int, text: str) -> TenonError:
+    """The exception of a status."""
+    for command, here in _WORDS:
+        text = text.replace(command, here)
+    if code == 3 and any(words in text for words in _MISSING):
+        return MissingFileError(code, text)
+    return _ERRORS.get(code, TenonError)(code, text)
+
+
+def _places() -> list[str]:
     if os.environ.get("TENON_LIBRARY"):
         return [os.environ["TENON_LIBRARY"]]
     folders = [pathlib.Path(__file__).resolve().parents[2] / "build"]
     try:
-        from ._place import BUILD
-        folders.append(pathlib.Path(BUILD))
+        folders.append(pathlib.Path(importlib.import_module("tenon._place").BUILD))  # written by setup.py
     except ImportError:
         pass
     found = [str(f / "libtenon.so") for f in folders if (f / "libtenon.so").exists()]
@@ -34,13 +82,13 @@ def _places():
     return found + ([installed] if installed else []) + ["/usr/local/lib/libtenon.so.0"]
 
 
-def _load():
+def _load() -> C.CDLL:
     tried = []
     for place in _places():
         try:
             return C.CDLL(place, mode=C.RTLD_GLOBAL)  # a model of your own (a .so) finds its calls in it
-        except OSError as error:
-            tried.append(f"  {error}")
+        except OSError as why:
+            tried.append(f"  {why}")
     raise ImportError("libtenon.so was not found: run `make` in Tenon's checkout (then its build folder is found), `make install`, "
                       "or set TENON_LIBRARY to the file. Tried:\n" + "\n".join(tried))
 
@@ -48,8 +96,9 @@ def _load():
 lib = _load()
 P, I64, SIZE, TEXT = C.c_void_p, C.c_int64, C.c_size_t, C.c_char_p
 IDS = C.POINTER(C.c_int32)
+EACH = C.CFUNCTYPE(C.c_int, P, TEXT, TEXT, TEXT, TEXT)  # of tenon_settings_of: key, value, choices, help
 # name: (result, arguments); a result None is a status, "void" nothing.
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "tenon_version": (TEXT,), "tenon_api_version": (C.c_int,), "tenon_error": (TEXT,),
     "tenon_open": (None, TEXT, C.POINTER(TEXT), SIZE, P), "tenon_close": ("void", P), "tenon_interrupt": ("void", P),
     "tenon_setting": (TEXT, P, TEXT), "tenon_settings": (SIZE, P), "tenon_setting_key": (TEXT, P, SIZE),
@@ -65,6 +114,8 @@ _FUNCTIONS = {
     "tenon_tokenizer_vocab": (I64, P), "tenon_tokenizer_start": (C.c_int32, P), "tenon_tokenizer_end": (C.c_int32, P),
     "tenon_encode": (None, P, TEXT, SIZE, C.c_int, IDS, SIZE, P), "tenon_decode": (None, P, IDS, SIZE, P, SIZE, P),
     "tenon_sample_init": ("void", P), "tenon_sample": (None, P, P, P),
+    "tenon_train_init": ("void", P), "tenon_train": (None, P), "tenon_settings_of": (None, TEXT, C.POINTER(TEXT), SIZE, EACH, P),
+    "tenon_plot_init": ("void", P), "tenon_plot": (None, P),
 }
 for _name, (_result, *_arguments) in _FUNCTIONS.items():
     _f = getattr(lib, _name, None)
@@ -76,66 +127,74 @@ if lib.tenon_api_version() != API_VERSION:
     raise ImportError(f"{lib._name} has interface {lib.tenon_api_version()}, this package needs {API_VERSION}: install both from one version")
 
 
-def call(name, *arguments):
+def call(name: str, *arguments: Any) -> None:
     code = getattr(lib, name)(*arguments)
     if code:
-        raise TenonError(code, lib.tenon_error().decode("utf-8", "replace"))
+        raise error(code, lib.tenon_error().decode("utf-8", "replace"))
+
+
+def texts(words: list[str]) -> Any:
+    """An array of C texts."""
+    return (C.c_char_p * max(len(words), 1))(*[w.encode() for w in words])
 
 
 class LongCall:
     """A call that may last, on a thread of its own. The caller waits in Python, where signals are seen: what they raise (Ctrl-C:
     KeyboardInterrupt) first ends the call and then reaches the caller. Exceptions inside a function that C calls would be lost.
+    interrupt(): asks the library to end it; a call whose functions look at `left` needs none.
 
     A signal may raise between any two steps of the caller, so that it never knows how far the thread is: `_gate` decides whether the call
     begins at all, and one that has begun is waited for."""
 
-    def __init__(self, net):
-        self._net, self._mail, self._answers = net, queue.SimpleQueue(), queue.SimpleQueue()
-        self._gate, self._left, self._begun, self._finished = threading.Lock(), False, False, threading.Event()
+    def __init__(self, interrupt: Callable[[], None] = lambda: None) -> None:
+        self.left = False
+        self._interrupt, self._finished, self._gate, self._begun = interrupt, threading.Event(), threading.Lock(), False
+        self._mail: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]] | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
-    def ask(self, function, *arguments):
+    def ask(self, function: Callable[..., Any], *arguments: Any) -> bool:
         """For functions that C calls: function(*arguments) on the caller's thread. True where the call is to end."""
         self._mail.put((function, arguments))
-        while not self._left:
+        while not self.left:
             try:
                 return self._answers.get(timeout=0.05)
             except queue.Empty:
                 pass
         return True
 
-    def _answer(self, function, arguments):
+    def _answer(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         end = True
         try:
             end = bool(function(*arguments))
         finally:
             self._answers.put(end)
 
-    def _end(self):
+    def _end(self) -> None:
         while not self._finished.is_set():
             try:
                 with self._gate:
-                    self._left = True
+                    self.left = True
                     if not self._begun:
                         return
-                lib.tenon_interrupt(self._net)  # again and again: it may not have begun to listen
+                self._interrupt()  # again and again: it may not have begun to listen
                 self._finished.wait(0.02)
             except BaseException:  # a second Ctrl-C; the first is on its way to the caller
                 pass
 
-    def _work(self, failed, name, arguments):
+    def _work(self, failed: list[BaseException], name: str, arguments: tuple[Any, ...]) -> None:
         with self._gate:
-            if self._left:
+            if self.left:
                 return
             self._begun = True
         try:
             call(name, *arguments)
-        except BaseException as error:
-            failed.append(error)
+        except BaseException as why:
+            failed.append(why)
         self._finished.set()
         self._mail.put(None)
 
-    def run(self, name, *arguments):
-        failed = []
+    def run(self, name: str, *arguments: Any) -> None:
+        failed: list[BaseException] = []
         try:
             threading.Thread(target=self._work, args=(failed, name, arguments), daemon=True).start()
             while (job := self._mail.get()) is not None:

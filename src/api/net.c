@@ -42,6 +42,15 @@ tenon_status tn__api_give(const void *from, size_t bytes, void *to, const char *
     return TENON_OK;
 }
 
+tn_status tn__api_take(const void *from, void *to, size_t bytes, const char *type)
+{
+    size_t size;
+    TN_RETURN_IF(tn__api_check_size(from, type));
+    memcpy(&size, from, sizeof size);
+    memcpy(to, from, size < bytes ? size : bytes);
+    return TN_OK;
+}
+
 void tn__api_list(char names[TN_NET_NAMES], const char *name)
 {
     const size_t at = strlen(names);

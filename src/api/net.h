@@ -87,6 +87,8 @@ tn_status tn__api_need(const void *p, const char *what);
 /* A struct of the caller's that begins with its size: whether that is set; then so much of `from` as there is room for. */
 tn_status tn__api_check_size(const void *to, const char *type);
 tenon_status tn__api_give(const void *from, size_t bytes, void *to, const char *type);
+/* The other way: a caller's options over the defaults in *to. */
+tn_status tn__api_take(const void *from, void *to, size_t bytes, const char *type);
 /* Adds to "a, b" for a message. */
 void tn__api_list(char names[TN_NET_NAMES], const char *name);
 

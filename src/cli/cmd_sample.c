@@ -8,8 +8,10 @@
 #include "sample/sample.h"
 #include "train/run/saved_model.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_STOPS = 64, MOST_OVERRIDES = 256, LINE_BYTES = 1 << 20 };
 
@@ -200,13 +202,29 @@ static tn_status answer(session *s, const char *prompt, size_t bytes)
 
 /* --- the two ways ----------------------------------------------------------------------------------------------------- */
 
+/* The next line of a person or a pipe; false at its end. A person is shown a prompt and may press Ctrl-C, which a blocking read would not
+ * notice. */
+static bool next_line(const session *s, bool person, char *line)
+{
+    struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+    if (person) {
+        fputs("> ", s->c->err);
+        fflush(s->c->err);
+        while (!tn_interrupted(NULL) && poll(&in, 1, 100) <= 0) {
+        }
+    }
+    return !tn_interrupted(NULL) && fgets(line, LINE_BYTES, stdin);
+}
+
 /* The prompt of each turn is a line with its end. When attention's context is full, the talk starts over. */
 static tn_status chat(session *s)
 {
     tn_status st = TN_OK;
+    const bool person = isatty(STDIN_FILENO);
     char *line = tn_alloc(LINE_BYTES);
     if (!line) return TN_MEMORY;
-    while (st == TN_OK && !tn_interrupted(NULL) && fgets(line, LINE_BYTES, stdin)) {
+    if (person) fprintf(s->c->err, "type a prompt and Enter; Ctrl-D or Ctrl-C ends the chat\n");
+    while (st == TN_OK && next_line(s, person, line)) {
         const size_t bytes = strlen(line);
         if (tn_sampler_tokens_left(s->sampler) != INT64_MAX &&
             tn_sampler_tokens_left(s->sampler) < (int64_t)bytes + 2) {
@@ -216,6 +234,10 @@ static tn_status chat(session *s)
         st = answer(s, line, bytes);
     }
     tn_free(line);
+    if (person && (st == TN_OK || st == TN_INTERRUPTED)) { /* what a person asked for is no error */
+        fputc('\n', s->c->err);
+        st = TN_OK;
+    }
     return st == TN_OK && ferror(stdin) ? tn_error(TN_BAD_FILE, "cannot read standard input") : st;
 }
 

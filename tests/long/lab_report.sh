@@ -30,8 +30,8 @@ END
 for format in csv jsonl optuna; do check "export to $format" "$tenon" lab export s.db --format=$format --out=s.$format 2>/dev/null; done
 
 read_back() {
-    "$python" - <<'END'
-import csv, json, warnings
+    "$python" - "$tenon" <<'END'
+import csv, json, subprocess, sys, warnings
 import optuna
 warnings.simplefilter("ignore")
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -44,9 +44,15 @@ rows = list(csv.DictReader(open("s.csv")))
 assert len(lines) == len(rows) == 48, (len(lines), len(rows))
 storage = optuna.storages.JournalStorage(Journal("s.optuna"))
 assert sorted(x.study_name for x in optuna.get_all_study_summaries(storage)) == ["s/bp", "s/ep"]
+def evaluations(side, number):
+    said = subprocess.run([sys.argv[1], "lab", "show", "s.db", f"{side}/{number}", "--json"], check=True, capture_output=True, text=True).stdout
+    return {o["step"]: o["accuracy"] for o in map(json.loads, said.splitlines()) if o["name"] == "evaluation"}
 for side in "ep", "bp":
     study = optuna.load_study(study_name=f"s/{side}", storage=storage)
     assert [d.name for d in study.directions] == ["MAXIMIZE", "MINIMIZE", "MINIMIZE"]
+    names = ["accuracy", "seconds", "parameters"]
+    assert study._storage.get_study_system_attrs(study._study_id)["study:metric_names"] == names
+    assert getattr(study, "metric_names", names) == names  # Optuna 3.2 and later
     mine = [x for x in lines if x["side"] == side]
     assert len(study.trials) == len(mine) == 24
     for t, o in zip(study.trials, mine):
@@ -57,6 +63,7 @@ for side in "ep", "bp":
         assert {k: v for k, v in t.params.items()} == o["settings"], (t.params, o["settings"])
         assert isinstance(t.params["dim"], int) and t.params["solver"] in ("picard", "anderson")
         assert t.datetime_complete >= t.datetime_start
+        assert t.intermediate_values == evaluations(side, t.number), t.intermediate_values  # accuracy after each evaluation, by its step
     table = {r["trial"]: r for r in rows}
     for o in mine:
         r = table[o["trial"]]

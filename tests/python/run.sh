@@ -9,13 +9,13 @@ python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || python=python3
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 cp -r "$root/python" "$work/src" # pip builds beside the sources
-mkdir "$work/build"
+printf 'build/libtenon.so:\n\tmkdir -p build && ln -s %s $@\n' "$build/libtenon.so" >"$work/Makefile" # as if nobody had run make
 "$python" -m venv --system-site-packages "$work/venv"
 isolation=--no-build-isolation
 "$work/venv/bin/python" -c 'import numpy, setuptools, wheel' 2>/dev/null || isolation=
 "$work/venv/bin/pip" -q --disable-pip-version-check install $isolation "$work/src"
 export TENON=$build/tenon
-ln -s "$build/libtenon.so" "$work/build/libtenon.so" # where the installed package was told to look
+[ -e "$work/build/libtenon.so" ] || { echo "pip install has not built the library"; exit 1; }
 cd "$work" # not the checkout, whose folder python/ must not be what is imported
 "$work/venv/bin/python" - "$root/VERSION" <<'END'
 import importlib.metadata, sys, tenon

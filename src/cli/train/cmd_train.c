@@ -8,7 +8,7 @@
 #include "cli/train/train_sample.h"
 #include "report/bench/ceilings.h"
 #include "train/run/metrics.h"
-#include "train/run/run.h"
+#include "train/run/run_train.h"
 
 #include <math.h>
 #include <string.h>
@@ -208,55 +208,35 @@ static void describe_rise(tn_cli *c, const tn_run_dir *run, const tn_progress_re
     fputc('\n', c->err);
 }
 
-static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from,
+static void describe_halving(void *ctx, const tn_session *on)
+{
+    watcher *w = ctx;
+    tn_progress_end(&w->view.progress);
+    tn_session_describe_halving(on, w->view.progress.term.f);
+}
+
+static tn_status train(tn_cli *c, tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from,
                        tn_progress_report *last)
 {
     watcher w = { .on = on };
-    tn_jsonl *metrics = NULL;
-    char path[TN_RUN_PATH];
-    TN_RETURN_IF(tn_path_join(run->dir, "metrics.jsonl", path, sizeof path));
-    TN_RETURN_IF(tn_jsonl_open(path, from != NULL, &metrics));
-    const tn_training t = { .trainer = on->trainer,
-                            .settings = on->settings,
-                            .source = &on->source,
-                            .metrics = metrics,
-                            .dir = run->dir,
-                            .batch = on->batch,
-                            .length = on->length,
-                            .ctx = &w,
-                            .report = report,
-                            .note = tn_train_view_note,
-                            .interrupted = tn_interrupted,
-                            .warn = tn_train_view_warn,
-                            .peak = measure_peak,
-                            .sample = show_sample };
+    const tn_training calls = { .ctx = &w,
+                                .report = report,
+                                .note = tn_train_view_note,
+                                .interrupted = tn_interrupted,
+                                .warn = tn_train_view_warn,
+                                .peak = measure_peak,
+                                .sample = show_sample };
     tn_interrupt_watch();
     tn_train_view_start(&w.view, c->err, "");
-    tn_status s = tn_training_run(&t, from, last);
+    const tn_status s = tn_run_train(run, on, from, &calls, describe_halving, last);
     tn_train_view_end(&w.view);
     tn_train_view_free(&w.view);
-    const tn_status closed = tn_jsonl_close(metrics);
     if (s == TN_OK && last->stopped)
         fprintf(
             c->err,
             "stopped early: no improvement on held-out data in %s evaluations (train.stop_patience) since step %lld\n",
             tn_settings_text(on->settings, "train.stop_patience"), (long long)last->best_step);
     else if (s == TN_OK && last->worse) describe_rise(c, run, last);
-    return s == TN_OK ? closed : s;
-}
-
-/* Memory that is asked for in the first step (algorithms, recordings) may not be there either: half the batch, and from the
- * beginning. */
-static tn_status train_in_memory(tn_cli *c, tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from,
-                                 tn_progress_report *last)
-{
-    tn_status s = train(c, on, run, from, last);
-    while (s == TN_MEMORY && !from && last->step == 0) {
-        TN_RETURN_IF(tn_session_halve_batch(on));
-        TN_RETURN_IF(tn_run_record(run, on->settings));
-        tn_session_describe_halving(on, c->err);
-        s = train(c, on, run, from, last);
-    }
     return s;
 }
 
@@ -274,27 +254,19 @@ static void say_next(const tn_cli *c, const tn_session *on, const tn_run_dir *ru
 static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *run)
 {
     tn_status s = TN_OK;
-    tn_ckpt_state state = { 0 }, *from = NULL;
+    tn_ckpt_state state = { 0 };
+    const tn_ckpt_state *from = NULL;
     tn_progress_report last = { 0 };
     tn_metric_list metrics;
     result test = { .own = on->source.n_metrics ? on->source.metrics : NULL, .episodes = NAN, .mean = NAN };
-    if (run->checkpoint[0]) {
-        TN_TRY(tn_run_resume(run,
-                             &(tn_training){ .settings = on->settings,
-                                             .trainer = on->trainer,
-                                             .source = &on->source,
-                                             .batch = on->batch,
-                                             .length = on->length },
-                             &state));
-        from = &state;
-    }
+    TN_TRY(tn_run_load(run, on, &state, &from));
     TN_TRY(tn_train_sample_check(on));
     tn_session_describe(on, c->err);
     describe_run(c, on, run, from);
     if (tn_log_level_of(on->settings) >= TN_LOG_PROFILING) TN_TRY(describe_layout(c, on, run));
     TN_TRY(tn_metric_list_of(on->model, &on->source, &metrics));
     if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, &metrics, from);
-    else TN_TRY(train_in_memory(c, on, run, from, &last));
+    else TN_TRY(train(c, on, run, from, &last));
     last.bits = on->source.bits;
     last.counts = tn_metric_counts(&on->source);
     if (test.own) on->source.report(on->source.ctx, keep_own, &test);

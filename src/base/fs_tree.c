@@ -12,7 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEPTH_MAX = 8, OTHER = -1 }; /* OTHER: in place of an errno, something that is not ours */
+enum {
+    DEPTH_MAX = 24,
+    OTHER = -1
+}; /* packages nest ten deep; OTHER: in place of an errno, something that is not ours */
 
 typedef struct walk {
     tn_tree_owns *owns;

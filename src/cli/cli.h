@@ -68,6 +68,9 @@ tn_status tn_cli_check_outputs(const tn_cli *c);
 /* The last value that the command line itself gives a key, or NULL. */
 const char *tn_cli_override(const tn_cli *c, const char *key);
 
+/* The data sets of `tenon data get` whose names begin so, as lines of completion. */
+void tn_data_sets_offer(const char *typed, FILE *f);
+
 /* Where the headers for models of one's own are, for `tenon new` (which writes it down) and `tenon doctor`. */
 typedef struct tn_headers {
     char command[TN_PATH_BYTES]; /* the running binary; "tenon" where nobody knows */

@@ -305,6 +305,7 @@ tn_status tn_complete_query(tn_cli *c)
         return TN_OK;
     }
     if (!sub) offer_subs(v, typed, c->out);
+    else if (sub->run == tn_data_get) tn_data_sets_offer(typed, c->out);
     if (n == 2 && v->run == tn_cmd_help) offer_verbs(typed, c->out);
     if (n == 3 && v->run == tn_cmd_help && tn_verb_find(words[1], &v) == TN_OK)
         return offer_subs(v, typed, c->out), TN_OK;

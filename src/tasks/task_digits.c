@@ -8,11 +8,9 @@
 
 enum { PIXELS = 64, INK = 16, DIGITS = 10, ROWS_MAX = 10000000 };
 
-static const tn_image_files files = {
-    .task = "digits",
-    .needed = "digits.csv.gz",
-    .from = "scikit-learn, sklearn/datasets/data, or as optdigits.tes from archive.ics.uci.edu"
-};
+static const tn_image_files files = { .task = "digits",
+                                      .needed = "digits.csv.gz",
+                                      .from = "`tenon data get digits`, or as optdigits.tes from archive.ics.uci.edu" };
 
 typedef struct table {
     uint8_t *v; /* (rows, PIXELS + 1) */
@@ -46,14 +44,15 @@ static tn_status read_table(const char *path, table *t)
     bool got = true;
     TN_TRY(tn_array_open(path, TN_ARRAY_CSV, &a));
     if (tn_array_about(a)->sample != PIXELS + 1)
-        TN_FAIL(TN_BAD_FILE, "%.640s has %zu columns instead of 64 pixels and a digit; is it the table of digits (%s)?",
+        TN_FAIL(TN_BAD_FILE,
+                "%.640s has %zu columns instead of 64 pixels and a digit; is it the table of digits (download: %s)?",
                 path, tn_array_about(a)->sample, files.from);
     for (;;) {
         TN_TRY(tn_array_next(a, row, &got));
         if (!got) break;
         TN_TRY(keep_row(path, row, t));
     }
-    if (t->rows == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no rows; get it again (%s)", path, files.from);
+    if (t->rows == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no rows; get it again (download: %s)", path, files.from);
 done:
     tn_array_close(a);
     return s;

@@ -8,7 +8,7 @@ enum { SIDE = 28, DIGITS = 10, IMAGES_MAX = 10000000 };
 static const tn_image_files files = {
     .task = "mnist",
     .needed = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte",
-    .from = "storage.googleapis.com/cvdf-datasets/mnist or yann.lecun.com/exdb/mnist"
+    .from = "storage.googleapis.com/cvdf-datasets/mnist; `tenon data get fashion-mnist`: clothing in the same form"
 };
 
 /* One of the two parts, opened: images and labels that fit each other. */

@@ -78,7 +78,13 @@ without_times "$work/hurt" >"$work/hurt.table"
 without_times "$work/some" >"$work/some.table"
 check 'some sides first, the table is the same' diff "$work/calm.table" "$work/some.table"
 check 'its table is that of the undisturbed run' diff "$work/calm.table" "$work/hurt.table"
-check 'a folder without the text is refused' bash -c "! examples/quality/run.sh small text=$work out=$work/none tenon=$tenon 2>$work/no.err && grep -q 'there is no .*wikitext-2/train.txt' $work/no.err"
+check 'a folder without the text is refused' bash -c "! examples/quality/run.sh small text=$work out=$work/none tenon=$tenon 2>$work/no.err && grep -q 'there is no .txt or .txt.gz in ' $work/no.err"
+mkdir -p "$work/plain" && cp "$work/text/wikitext-2/train.txt" "$work/plain"
+plain() { # a folder of text: its splits are made here
+    examples/quality/run.sh "$work/tiny.yaml" text="$work/plain" out="$1" vocab=300 tenon="$tenon" --sides=ten,gpt >"$1.log" 2>&1 &&
+        grep -q '^verdict: test loss of ten' "$1/table.txt"
+}
+check 'a folder of text files will do' plain "$work/from_plain"
 cat "$work/calm/table.txt"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

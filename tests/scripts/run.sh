@@ -130,5 +130,30 @@ expect 0 'd4_early_solver_calls +17\.0000 calls' "bench: the workload of the TEP
 expect 2 'grad is set by this workload' "bench: its own settings are refused" bench/w2/run.sh grad=implicit
 expect 2 'choose full, early or faithful' "bench: an unknown row is refused" bench/w2/run.sh --only=late
 
+# What people run after a clone names nothing outside the repository: every ../ in it leads to something that is there, and no path starts in
+# somebody's home.
+outside() { # $1: a repository, then folders in it
+    local in=$1 file path found=0
+    shift
+    while IFS=: read -r file path; do
+        path=$(dirname "$file")/$path
+        [ -e "$in/$path" ] && [[ $(realpath "$in/$path")/ == "$(realpath "$in")"/* ]] && continue
+        echo "$file: $path is not in the repository" && found=1
+    done < <(cd "$in" && grep -roE '(\.\./)+[A-Za-z0-9._/-]*' "$@")
+    (cd "$in" && grep -rnE "(^|[[:space:]\"'=(\`])(~|/(home|root|work|mnt|srv|Users))/" "$@") && found=1
+    return $found
+}
+fresh
+mkdir -p "$tree/examples/a"
+put examples/a/run.sh 'root=$(dirname "$0")/../..\ntext=data/jargon\n[x](../../Makefile)\n'
+expect 0 '' "paths: inside the repository" outside "$tree" examples
+put examples/a/run.sh 'text=$root/../shared/data/text\n'
+expect 1 'run.sh: .*[.][.]/shared/data/text' "paths: a folder beside the repository" outside "$tree" examples
+put examples/a/run.sh 'text=../../../x\n'
+expect 1 '../../../x' "paths: above the repository" outside "$tree" examples
+put examples/a/run.sh 'tenon train data=/home/me/book.txt\n'
+expect 1 'book.txt' "paths: a home" outside "$tree" examples
+expect 0 '' "paths: examples and studies stay in the repository" outside "$root" examples studies
+
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

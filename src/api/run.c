@@ -118,8 +118,8 @@ tenon_status tenon_settings_of(const char *target, const char *const *overrides,
     tn_settings *st = NULL;
     const tn_model *model;
     TN_API_TRY(tn__api_need((const void *)(uintptr_t)each, "each"));
-    const tn_user_args user = { .word = overrides, .n = n, .target = target, .to = "the call" };
-    TN_API_TRY(tn_settings_resolve_user(&user, target, overrides, n, &st, &model));
+    const tn_user_args args = { .word = overrides, .n = n, .target = target, .to = "the call" };
+    TN_API_TRY(tn_settings_resolve_user(&args, target, overrides, n, &st, &model));
     for (size_t i = 0; i < tn_settings_count(st); i++) {
         const tn_setting *row = tn_settings_row_at(st, i);
         if (each(user, row->key, tn_settings_text_at(st, i), row->choices, row->help)) break;

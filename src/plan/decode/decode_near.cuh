@@ -1,4 +1,4 @@
-/* Norm and readout of a PLAIN program (token.h), of vectors that are not too long for the front's registers: a thread has its pairs of numbers
+/* Norm and readout of a PLAIN program (decode.h), of vectors that are not too long for the front's registers: a thread has its pairs of numbers
  * from their arrival to the end, and what does not depend on them is ready before. Pairs lie at 8 bytes, or 4 of bf16. */
 #ifndef TN_PLAN_DECODE_NEAR_CUH
 #define TN_PLAN_DECODE_NEAR_CUH

@@ -31,7 +31,7 @@ __device__ __forceinline__ void tn_decode_back_sync()
     asm volatile("bar.sync 3, %0;\n" ::"n"(TN_DECODE_BACK * 32) : "memory");
 }
 
-/* A gate of a PLAIN program (token.h): silu or sigmoid, in less code than all kinds take. */
+/* A gate of a PLAIN program (decode.h): silu or sigmoid, in less code than all kinds take. */
 __device__ __forceinline__ float tn_decode_gate(int kind, float z)
 {
     const float s = tn_d_sigmoid(z);

@@ -17,18 +17,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t MANY_STEPS = (int64_t)1 << 50; /* of a run by time, before its first step */
+static const int64_t MANY_STEPS = (int64_t)1 << 50; /* of a run limited by time, before its first step */
 
-/* A step that is queued: what is known of it before it is finished. */
+/* A queued step. */
 typedef struct pending {
     int64_t tokens; /* trained on, this step included */
     bool line;
     double begun, applying; /* clock */
     double data_s, flops;
-    tn_source_mark from; /* its first batch's place, where the source has marks */
+    tn_source_mark from; /* position of its first batch, if the source has marks */
 } pending;
 
-/* Settings that every step asks about. */
+/* Settings that every step reads. */
 typedef struct often {
     int64_t accumulate, eval_every, ckpt_every, sample_every, keep_best;
     double ckpt_every_s;
@@ -37,25 +37,25 @@ typedef struct often {
 typedef struct loop {
     const tn_training *t;
     often often;
-    tn_ckpt_state at; /* of the last step that is finished; cursor and tokens: of the last that is queued */
-    int64_t queued;   /* steps */
-    int ahead;        /* of them may be unfinished */
+    tn_ckpt_state at;                      /* of the last finished step; cursor and tokens: of the last queued one */
+    int64_t queued;                        /* steps */
+    int ahead;                             /* how many may be unfinished */
     pending pending[TN_TRAINER_QUEUE_MAX]; /* by step */
-    int64_t from;                          /* the steps of earlier sessions */
-    double first_step_s;                   /* until a line has said it */
+    int64_t from;                          /* steps of earlier sessions */
+    double first_step_s;                   /* until a line has reported it */
     double finished_s;                     /* clock, of the last step */
     tn_progress_report r;
     tn_metrics m;
-    int64_t steps, saved;  /* how many, and at which the last checkpoint stands */
-    double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint, or the last try of one */
+    int64_t steps, saved;  /* of the run; of the last checkpoint */
+    double start, saved_s; /* clock at second 0 of the run; at the last try of a checkpoint */
     tn_evaluator *evaluator;
     tn_overfit_watch watch;
-    tn_diagnosis bad;      /* of the last step that was looked into */
-    double begun, bests_s; /* clock, of this session; seconds of it that saving new bests took, */
-    bool said_cost;        /* which was said */
-    int part;              /* batches of a step that could not be queued to its end */
-    bool untidy;           /* a checkpoint was saved, but what follows it (metrics.csv, removing others) was not done */
-    int failed;            /* tries of a checkpoint since the last that was saved */
+    tn_diagnosis bad;      /* of the last diagnosed step */
+    double begun, bests_s; /* clock at the start of this session; seconds spent saving new bests, */
+    bool said_cost;        /* which was reported */
+    int part;              /* batches of a step that failed before it was queued */
+    bool untidy;           /* after the last checkpoint metrics.csv or pruning failed */
+    int failed;            /* tries since the last saved checkpoint */
 } loop;
 
 static void note(const loop *l, const char *text)
@@ -88,7 +88,7 @@ static tn_status queue_step(loop *l)
     for (int i = 0; i < n; i++) {
         int64_t count;
         const tn_status s = next_batch(l, &count);
-        if (s != TN_OK) { /* as if the step had not been begun: its gradients are in no checkpoint */
+        if (s != TN_OK) { /* undo the step: its gradients are in no checkpoint */
             l->part = i;
             l->at.tokens = tokens;
             return s;
@@ -106,7 +106,7 @@ static tn_status queue_step(loop *l)
     return TN_OK;
 }
 
-/* Waits for the oldest step and puts what it found into the report. */
+/* Waits for the oldest step; its numbers go into the report. */
 static tn_status collect(loop *l, const pending *p)
 {
     tn_step_result x = { 0 };
@@ -136,7 +136,7 @@ static tn_status write_csv(const tn_training *t)
     return tn_metrics_csv(from, to);
 }
 
-/* The lines up to here, before they are counted on. What a failed sync has lost, no second one finds: there is no use in repeating it. */
+/* Before a checkpoint that counts on these lines. Repeating a failed sync is useless: what it lost is lost. */
 static tn_status sync_metrics(const tn_training *t)
 {
     const tn_status s = t->metrics ? tn_jsonl_sync(t->metrics) : TN_OK;
@@ -148,7 +148,7 @@ static tn_status sync_metrics(const tn_training *t)
 static json_t *make_cursor(const tn_training *t)
 {
     json_t *own =
-        t->extra ? t->extra->save(t->extra->ctx) : NULL; /* first: it may write down what the checkpoint builds on */
+        t->extra ? t->extra->save(t->extra->ctx) : NULL; /* first: it may write what the checkpoint refers to */
     if (t->extra && !own) return NULL;
     json_t *data = tn_source_save(t->source);
     return t->extra ? json_pack("{s:o*, s:o*}", "data", data, t->extra->name, own) : data;
@@ -193,8 +193,7 @@ static tn_status write_checkpoint(loop *l)
     return TN_OK;
 }
 
-/* The held-out result is the run's own where this step was evaluated, else not known: what is best is up to the evaluations, and never
- * to the clock or to ckpt.*. */
+/* A checkpoint has held-out scores only if this step was evaluated: `best` must not depend on the clock or on ckpt.*. */
 static tn_status save(loop *l)
 {
     if (!l->t->dir || l->at.step == 0 || (l->saved == l->at.step && !l->untidy)) return TN_OK;
@@ -202,7 +201,7 @@ static tn_status save(loop *l)
     return write_checkpoint(l);
 }
 
-/* "step-4 is kept": what a kill would leave now. */
+/* "step-4 is kept" */
 static const char *kept_text(const loop *l, char text[64])
 {
     if (l->saved > 0) snprintf(text, 64, "step-%lld is kept", (long long)l->saved);
@@ -220,7 +219,7 @@ static const char *next_try(const loop *l, char text[64])
     return text;
 }
 
-/* Between steps: a disk that is full or fails is a matter for a person, not the end of what has been learned. */
+/* A full or failing disk does not end the training. */
 static tn_status save_or_warn(loop *l)
 {
     char kept[64], next[64];
@@ -245,7 +244,7 @@ static tn_status ended_unsaved(const loop *l)
                     (long long)l->at.step);
 }
 
-/* The end is the last chance: a few tries at once, and where nobody waits for the process others until ckpt.wait_s is over. */
+/* The last save: a few tries at once, then, unless in a hurry, more until ckpt.wait_s is over. */
 static tn_status save_last(loop *l, bool hurry)
 {
     enum { AT_ONCE = 3 };
@@ -263,7 +262,7 @@ static tn_status save_last(loop *l, bool hurry)
             tn_training_warn(t, "%s; the run has ended and retries for %.0f s (ckpt.wait_s)", tn_error_text(), left);
         if (tries == 1) tn_training_warn(t, "%s; retrying now", tn_error_text());
         if (tries < AT_ONCE) continue;
-        char text[1024]; /* of the failure, which what is asked in the pause might replace */
+        char text[1024]; /* callbacks in the pause might replace the error text */
         snprintf(text, sizeof text, "%s", tn_error_text());
         if (!tn_training_pause(t, pause < left ? pause : left)) {
             tn_error(TN_DISK, "%s", text);
@@ -273,7 +272,7 @@ static tn_status save_last(loop *l, bool hurry)
     }
 }
 
-/* The best parameters are those of an evaluation, not of the checkpoint that comes next: they are gone after one more step. */
+/* The best parameters must be saved at once: the next step changes them. */
 static bool is_new_best(const loop *l) { return l->r.evaluated && l->at.best_step == l->at.step && l->often.keep_best; }
 
 static bool save_due(const loop *l)
@@ -284,7 +283,7 @@ static bool save_due(const loop *l)
     return is_new_best(l) || every(l->at.step, l->often.ckpt_every);
 }
 
-/* A new best is saved whatever it costs, since `best` must not depend on a clock. Where that is much of the time, it is said. */
+/* A new best is always saved, since `best` must not depend on a clock; a note says so if that takes much time. */
 static tn_status save_timed(loop *l)
 {
     static const double LEAST_S = 10, MUCH = 0.1;
@@ -305,7 +304,7 @@ static tn_status save_timed(loop *l)
 
 /* --- the loop -------------------------------------------------------------------------------------------------------- */
 
-/* Said when it first shows, with what can be done about it. */
+/* Reports overfitting once, with remedies. */
 static void watch_evaluation(loop *l, bool best)
 {
     char rise[TN_RISE_TEXT], text[512];
@@ -340,8 +339,7 @@ static tn_status evaluate(loop *l)
     return TN_OK;
 }
 
-/* Of steps that are left out only the first of each row, and few: which, is known from the run's state alone, so that a run that was
- * stopped looks into the same ones. */
+/* Of skipped steps only the first in a row, and few; decided by the saved state, so that a resumed run diagnoses the same. */
 static bool looks_into(const loop *l, tn_status s)
 {
     enum { MOST = 10 };
@@ -350,8 +348,7 @@ static bool looks_into(const loop *l, tn_status s)
            (s == TN_OK && l->r.action == TN_GUARD_SKIPPED && g.bad == 1 && l->at.step - g.applied <= MOST);
 }
 
-/* A step that was not finite: which batch and which tensor, for the line, the message and whoever watches. That nothing can be found
- * out changes nothing about what happened. */
+/* Which batch and tensor of the step were not finite, for metrics, messages and the report. A failed diagnosis changes nothing. */
 static void look_into(loop *l, const pending *p, tn_status s)
 {
     char text[1024];
@@ -372,7 +369,7 @@ static void look_into(loop *l, const pending *p, tn_status s)
     }
 }
 
-/* The step's line, where it has one or something happened. */
+/* The step's line, if one is due or something happened. */
 static tn_status write_line(loop *l, bool due_line, tn_status s)
 {
     tn_status w = TN_OK;
@@ -384,8 +381,7 @@ static tn_status write_line(loop *l, bool due_line, tn_status s)
     return s == TN_OK ? w : s;
 }
 
-/* A run by time: the steps that fit at the mean speed so far, at least those that were made. The nearest whole number, so
- * that it ends at most half a step before or after its time. */
+/* A run limited by time: the steps that fit at the mean speed so far, rounded, so it ends within half a step of its time. */
 static int64_t steps_in_time(const loop *l)
 {
     const double step_s = l->at.working / (double)l->at.step, steps = l->t->seconds / step_s;
@@ -394,8 +390,7 @@ static int64_t steps_in_time(const loop *l)
     return n > l->at.step ? n : l->at.step;
 }
 
-/* The oldest step with what follows it, up to the report. It took the time since the one before it was finished, or since it was
- * queued where nothing was being computed then. */
+/* Finishes the oldest step, up to its report. Its time counts from the end of the step before, or from when it was queued. */
 static tn_status finish_step(loop *l)
 {
     const tn_training *t = l->t;
@@ -438,8 +433,7 @@ static tn_status finish_all(loop *l)
     return TN_OK;
 }
 
-/* Whether what follows the last queued step looks at the parameters, or at what the model has left behind; or it is the first,
- * whose end is of interest. */
+/* Whether something reads the parameters after the last queued step; also the first step, whose time is reported. */
 static bool looked_at(const loop *l)
 {
     const int64_t n = l->queued;
@@ -458,7 +452,6 @@ static tn_status advance(loop *l)
     return l->queued - l->at.step < l->ahead ? TN_OK : finish_step(l);
 }
 
-/* What evaluations measure, and which of it says what is best. */
 static tn_status begin_metrics(loop *l)
 {
     tn_metric_list metrics;
@@ -527,8 +520,7 @@ static bool has_states(const tn_store *st)
     return false;
 }
 
-/* The data cannot be read any more (a file was cut short, the disk fails): what was learned is saved first. Only states that batches of an
- * unfinished step have moved on cannot be: the checkpoint before has them. */
+/* The data cannot be read any more: save first, unless batches of an unfinished step have already changed states. */
 static tn_status data_failed(loop *l)
 {
     char text[1024];

@@ -48,7 +48,7 @@ struct tn_trainer {
     bool borrowed; /* the store */
     bool sealed;   /* it has all weights that it will have */
     tn_context *context;
-    bool borrowed_context; /* the context is a seat's */
+    bool borrowed_context; /* of a context slot */
     tn_plan_cache *plans;
     tn_shared *shared;       /* where grad, eval and apply are from instead, or NULL */
     char key[TN_HASH_BYTES]; /* of the settings, in there */

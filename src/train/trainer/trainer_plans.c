@@ -12,7 +12,7 @@ static bool is_sgd(const tn_trainer *t) { return strcmp(tn_settings_text(t->sett
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
 /* What all that a trainer needs may take. The last tenth is left to the system and to what is not planned; on a GPU, of what is
- * free and what a borrowed store, or the context of a seat, has of it already, a little to the workspaces and the code of kernels. */
+ * free and what a borrowed store, or a borrowed context, has of it already, a little to the workspaces and the code of kernels. */
 double tn__trainer_memory_limit(const tn_trainer *t)
 {
     size_t left, all;

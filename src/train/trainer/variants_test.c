@@ -1,6 +1,6 @@
 /* Every network of docs/variants.md at a small size: gradients against differences, no token sees a later one, one batch is learned
  * by heart, the same bits on one thread and two, whole or layer by layer; the page names each with the line that is checked here.
- * What carries on is in carry_test.c and chunks_test.c. */
+ * Decode caches and chunks: decode_cache_test.c, chunks_test.c. */
 #include "optest.h"
 #include "ten_variants.h"
 #include "testlib.h"

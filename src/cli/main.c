@@ -66,6 +66,19 @@ done:
     return s;
 }
 
+/* Whoever presses Ctrl-C has made no error. What can be resumed is resumed by the same command, but for --fresh. */
+static void print_stopped(const tn_cli *c, const char *text, tn_arena *arena, int argc, char **argv)
+{
+    const char *rerun = strstr(text, ": rerun this command to resume");
+    const char **words = tn_arena_alloc(arena, sizeof *words * (size_t)argc);
+    size_t n = 0;
+    for (int i = 1; words && i < argc; i++)
+        if (strcmp(argv[i], "--fresh") != 0) words[n++] = argv[i];
+    const char *command = words && rerun ? tn_command_text(arena, n, words) : NULL;
+    if (!command) fprintf(c->err, "stopped: %s\n", text);
+    else fprintf(c->err, "stopped: %.*s; to resume: %s\n", (int)(rerun - text), text, command);
+}
+
 /* A word that is wrong leads to the whole command that was meant. */
 static void print_error(const tn_cli *c, tn_status s, int argc, char **argv)
 {
@@ -73,7 +86,8 @@ static void print_error(const tn_cli *c, tn_status s, int argc, char **argv)
     tn_arena arena = { 0 };
     snprintf(text, sizeof text, "%s", tn_error_text()); /* looking for the hint makes errors of its own */
     const char *hint = s == TN_USAGE || s == TN_BAD_FILE ? tn_habits_hint(&arena, text, argc, argv) : NULL;
-    fprintf(c->err, "error: %s\n", hint ? hint : text);
+    if (s == TN_INTERRUPTED) print_stopped(c, text, &arena, argc, argv);
+    else fprintf(c->err, "error: %s\n", hint ? hint : text);
     tn_arena_free(&arena);
 }
 

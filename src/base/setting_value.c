@@ -238,11 +238,18 @@ static tn_status parse_text(const tn_setting *row, const char *text, const char 
                     tn_text_quote(text, quoted, sizeof quoted), source);
 }
 
+/* Other words for a choice, taken as it. */
+static const struct {
+    const char *key, *word, *choice;
+} aliases[] = { { "device", "gpu", "cuda" } };
+
 static tn_status parse_choice(const tn_setting *row, const char *text, const char *source, tn_setting_value *v)
 {
     char quoted[QUOTE_BYTES], word[64], best[sizeof word] = "";
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(row->key, aliases[i].key) == 0 && strcmp(text, aliases[i].word) == 0)
+            text = strcpy(v->canonical, aliases[i].choice);
     tn_nearest near = { .word = text };
-    (void)v;
     for (const char *p = row->choices ? row->choices : ""; *p; p += *p == '|') {
         const size_t n = strcspn(p, "|");
         snprintf(word, sizeof word, "%.*s", (int)n, p);

@@ -9,7 +9,8 @@ typedef struct tn_setting_value {
     int64_t i;
     double f;
     bool on, is_auto;
-    char canonical[32]; /* numbers, "auto", "on"; empty for TEXT and CHOICE, whose text is canonical as it stands */
+    char canonical
+        [32]; /* numbers, "auto", "on"; empty for TEXT and CHOICE, whose text is canonical as it stands (but for aliases) */
 } tn_setting_value;
 
 /* TN_USAGE with a one-line message that ends in "  (source)"; *out is untouched then. */

@@ -3,7 +3,7 @@
 #include "cli/fold.h"
 
 enum {
-    LEAST_TEXT = 24, /* columns that what follows must have */
+    LEAST_TEXT = 24,  /* columns that what follows must have */
     LONGEST_LEAD = 12 /* "warning: " */
 };
 

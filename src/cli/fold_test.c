@@ -51,13 +51,15 @@ static void folded(void **state)
         { 40, false, "  --flag       what the flag does, in some more words\n",
           "  --flag       what the flag does, in\n               some more words\n" },
         { 40, false, "error: something is wrong with the word\n", "error: something is wrong with the word\n" },
-        { 39, false, "error: something is wrong with this word\n", "error: something is wrong with this\n       word\n" },
+        { 39, false, "error: something is wrong with this word\n",
+          "error: something is wrong with this\n       word\n" },
         /* too little room below the last column: below the one before it */
         { 40, false, "key  value              a very long help\n", "key  value              a very long help\n" },
         { 39, false, "key  value              a very long help\n", "key  value              a very long\n     help\n" },
         { 10, false, "a /path/longer/than/the/line b\n", "a\n/path/longer/than/the/line\nb\n" },
         { 10, false, "12.345  67.890\n", "12.345\n67.890\n" },
-        { 6, false, "\xc3\xa9t\xc3\xa9 \xe2\x96\x88\xe2\x96\x88 x\n", "\xc3\xa9t\xc3\xa9 \xe2\x96\x88\xe2\x96\x88\nx\n" },
+        { 6, false, "\xc3\xa9t\xc3\xa9 \xe2\x96\x88\xe2\x96\x88 x\n",
+          "\xc3\xa9t\xc3\xa9 \xe2\x96\x88\xe2\x96\x88\nx\n" },
         { 20, false, "a\tb\n", "a       b\n" },
         /* no room for the word where it should stand */
         { 40, false, "key             0123456789 0123456789012345678901234567\n",

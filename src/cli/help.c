@@ -148,8 +148,8 @@ void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f)
     print_flags(rows, n, sub, width, f);
     print_flags(tn_global_flags, TN_GLOBAL_FLAGS, NULL, width, f);
     if (strcmp(v->name, "data") == 0)
-        print_own_keys("\nsettings of prepare (inspect takes format, doc_sep and text_key):\n", tn_prepare_settings, width,
-                       f);
+        print_own_keys("\nsettings of prepare (inspect takes format, doc_sep and text_key):\n", tn_prepare_settings,
+                       width, f);
     if (v->run == tn_cmd_sample)
         print_own_keys("\nsettings of sampling (those of the model and the run work too: threads=1, compute=bf16):\n",
                        tn_sample_settings, width, f);

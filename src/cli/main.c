@@ -1,6 +1,7 @@
 /* Entry of the command: finds the verb, sorts its arguments, runs it. The one place that prints errors and exits; the
  * exit code is the status. */
 #include "cli/cli.h"
+#include "cli/habits.h"
 #include "cli/term.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 static const char *verb_name(const char *arg)
 {
     if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) return "help";
-    if (strcmp(arg, "--version") == 0) return "version";
+    if (strcmp(arg, "--version") == 0 || strcmp(arg, "-v") == 0 || strcmp(arg, "-V") == 0) return "version";
     return arg;
 }
 
@@ -65,6 +66,31 @@ done:
     return s;
 }
 
+/* Whoever presses Ctrl-C has made no error. What can be resumed is resumed by the same command, but for --fresh. */
+static void print_stopped(const tn_cli *c, const char *text, tn_arena *arena, int argc, char **argv)
+{
+    const char *rerun = strstr(text, ": rerun this command to resume");
+    const char **words = tn_arena_alloc(arena, sizeof *words * (size_t)argc);
+    size_t n = 0;
+    for (int i = 1; words && i < argc; i++)
+        if (strcmp(argv[i], "--fresh") != 0) words[n++] = argv[i];
+    const char *command = words && rerun ? tn_command_text(arena, n, words) : NULL;
+    if (!command) fprintf(c->err, "stopped: %s\n", text);
+    else fprintf(c->err, "stopped: %.*s; to resume: %s\n", (int)(rerun - text), text, command);
+}
+
+/* A word that is wrong leads to the whole command that was meant. */
+static void print_error(const tn_cli *c, tn_status s, int argc, char **argv)
+{
+    char text[4096];
+    tn_arena arena = { 0 };
+    snprintf(text, sizeof text, "%s", tn_error_text()); /* looking for the hint makes errors of its own */
+    const char *hint = s == TN_USAGE || s == TN_BAD_FILE ? tn_habits_hint(&arena, text, argc, argv) : NULL;
+    if (s == TN_INTERRUPTED) print_stopped(c, text, &arena, argc, argv);
+    else fprintf(c->err, "error: %s\n", hint ? hint : text);
+    tn_arena_free(&arena);
+}
+
 int main(int argc, char **argv)
 {
     tn_cli c = { .program = strchr(argv[0] ? argv[0] : "", '/') ? argv[0] : "tenon",
@@ -81,7 +107,7 @@ int main(int argc, char **argv)
     if (s == TN_OK) return TN_OK;
     tn_term_flush(c.out); /* results before the error, also where both go to one file */
     fflush(stdout);
-    fprintf(c.err, "error: %s\n", tn_error_text());
+    print_error(&c, s, argc, argv);
     if (s == TN_INTERNAL) fprintf(c.err, "This is a bug in Tenon (%s): please report it.\n", tn_error_where());
     return (int)s;
 }

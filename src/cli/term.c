@@ -123,16 +123,22 @@ static size_t cut(const char *s, int columns)
     return used;
 }
 
+/* The last place in the second half of s[0..most] where a field or an item of a list ends; 0: there is none. */
+static size_t last_end(const char *s, size_t most, bool item)
+{
+    for (size_t i = most; i > most / 2; i--)
+        if (item ? s[i] == ' ' && s[i - 1] == ',' : s[i] == ' ' && s[i + 1] == ' ' && s[i - 1] != ' ') return i - item;
+    return 0;
+}
+
 size_t tn_term_fit(const char *s, int columns)
 {
     const size_t most = cut(s, columns);
-    size_t word = most, field = 0;
+    size_t word = most, end;
     if (!s[most]) return most;
     while (word > 0 && s[word] != ' ') word--;
-    for (size_t i = word; i > 0 && !field; i--)
-        if (s[i] == ' ' && (s[i - 1] == ' ' || s[i + 1] == ' ')) field = i;
-    while (field > 0 && s[field - 1] == ' ') field--;
-    return field ? field : word ? word : most;
+    if ((end = last_end(s, most, false)) || (end = last_end(s, most, true))) return end;
+    return word ? word : most;
 }
 
 void tn_term_print(const tn_term *t, const char *text)

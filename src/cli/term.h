@@ -34,8 +34,8 @@ void tn_term_fold(FILE *f, tn_folding how);
 /* A line folded the same way, for those who write colours around it; t is that of tn_term_of. */
 void tn_term_print(const tn_term *t, const char *text);
 
-/* Bytes of s that fill at most `columns` columns, one per character of UTF-8: whole fields (two blanks between them), or whole words where
- * it has no fields. */
+/* Bytes of s that fill at most `columns` columns, one per character of UTF-8: whole fields (two blanks between them), items of a list
+ * (a comma), or words, whichever a good part of the line has. */
 size_t tn_term_fit(const char *s, int columns);
 
 /* "12:31", "1:02:03"; "?" where it is not known. */

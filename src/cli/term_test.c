@@ -79,6 +79,8 @@ static void fit(void **state)
     assert_int_equal(tn_term_fit("loss 1.25  lr 3e-3  |g| 0.1", 18), 18);
     assert_int_equal(tn_term_fit("loss 1.25  lr 3e-3  |g| 0.1", 17), 9);
     assert_int_equal(tn_term_fit("loss 1.25  lr", 8), 4);
+    assert_int_equal(tn_term_fit("running  a/1 epoch 7, b/2 epoch 12, c/3", 33), 20); /* whole items of a list */
+    assert_int_equal(tn_term_fit("running  a/1 epoch 7, b/2 epoch 12, c/3", 35), 34);
 }
 
 /* Control bytes arrive as '?', also where a character is cut between two writes; letters of two bytes and more stay. */

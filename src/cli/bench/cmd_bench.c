@@ -24,6 +24,7 @@ typedef struct rows {
 
 static tn_status read_device(const char *text, const rows *r, tn_bench *b)
 {
+    if (strcmp(text, "gpu") == 0) text = "cuda";
     if (strcmp(text, "cpu") != 0 && strcmp(text, "cuda") != 0 && strcmp(text, "auto") != 0)
         return tn_error(TN_USAGE, "device=%.40s: choose cpu, cuda or auto", text);
     if (strcmp(text, "cpu") == 0) return TN_OK;

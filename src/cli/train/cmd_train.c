@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/output.h"
+#include "cli/habits.h"
 #include "cli/view.h"
 #include "cli/next.h"
 #include "cli/train/train_estimate.h"
@@ -289,14 +290,30 @@ static tn_status check_run(const tn_cli *c)
     return s;
 }
 
-tn_status tn_cmd_train(tn_cli *c)
+/* The last word may be a file to train on: `tenon train gpt book.txt` is `tenon train gpt data=book.txt`. */
+static tn_status read_words(tn_cli *c, tn_arena *arena, const char **target)
+{
+    tn_args *a = &c->args;
+    const size_t n = a->positional_n;
+    const bool file = n > 0 && !tn_cli_override(c, "data") && tn_is_bare_data(a->positional[n - 1]);
+    TN_RETURN_IF(tn_args_expect(a, 0, file ? 2 : 1));
+    *target = tn_args_positional(a, 0);
+    if (!file) return TN_OK;
+    if (n == 1) *target = NULL;
+    a->overrides[a->overrides_n] =
+        tn_arena_printf(arena, "data=%s", a->positional[n - 1]); /* there is room for every word */
+    return a->overrides[a->overrides_n++] ? TN_OK : tn_error(TN_MEMORY, "out of memory");
+}
+
+static tn_status train_words(tn_cli *c, tn_arena *arena)
 {
     tn_session s = { 0 };
     tn_run_dir run = { .lock = -1 };
-    TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
+    const char *target;
+    TN_RETURN_IF(read_words(c, arena, &target));
     TN_RETURN_IF(check_run(c));
     const tn_session_options o = { .user = &c->user,
-                                   .target = tn_args_positional(&c->args, 0),
+                                   .target = target,
                                    .overrides = c->args.overrides,
                                    .n = c->args.overrides_n,
                                    .needs_data = true };
@@ -307,4 +324,12 @@ tn_status tn_cmd_train(tn_cli *c)
     tn_run_close(&run);
     tn_session_close(&s);
     return st;
+}
+
+tn_status tn_cmd_train(tn_cli *c)
+{
+    tn_arena arena = { 0 };
+    const tn_status s = train_words(c, &arena);
+    tn_arena_free(&arena);
+    return s;
 }

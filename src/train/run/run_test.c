@@ -186,7 +186,7 @@ static void sessions(void **state)
         assert_true(from == (done ? done : -1));
         done = last.step;
         if (done < 23) assert_int_equal(s, TN_INTERRUPTED);
-        if (done < 23 && done > 0) assert_non_null(strstr(tn_error_text(), "saved: rerun this command to resume"));
+        if (done < 23 && done > 0) assert_non_null(strstr(tn_error_text(), ": rerun this command to resume"));
     }
     assert_true(last.step == 23 && tn_scores_first(&last.last) == tn_scores_first(&whole.last) &&
                 last.loss == whole.loss);

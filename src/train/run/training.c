@@ -506,11 +506,10 @@ static tn_status interrupted(loop *l)
     TN_RETURN_IF(finish_all(l));
     TN_RETURN_IF(save_last(l, true));
     if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
-    return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step,
-                    (long long)l->steps,
-                    !l->t->dir || l->saved != l->at.step ? ""
-                    : l->t->once                         ? ", saved"
-                                                         : ", saved: rerun this command to resume");
+    const bool saved = l->t->dir && l->saved == l->at.step;
+    return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s%s%s", (long long)l->at.step,
+                    (long long)l->steps, saved ? ", saved in " : "", saved ? l->t->dir : "",
+                    saved && !l->t->once ? ": rerun this command to resume" : "");
 }
 
 static bool has_states(const tn_store *st)

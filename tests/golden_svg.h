@@ -19,7 +19,8 @@ static inline void assert_golden_svg(const char *name, const char *svg)
     if (strcmp(want, svg) != 0) {
         size_t i = 0;
         while (want[i] == svg[i]) i++;
-        fail_msg("%s differs from byte %zu on: \"%.60s\" instead of \"%.60s\" (TENON_RECORD=1 records it)", path, i, svg + i, want + i);
+        fail_msg("%s differs from byte %zu on: \"%.60s\" instead of \"%.60s\" (TENON_RECORD=1 records it)", path, i,
+                 svg + i, want + i);
     }
     tn_free(want);
 }

@@ -81,8 +81,9 @@ static void race(void **state)
     tn_curves c;
     const char **dirs;
     size_t n;
-    static const char *const names[] = { "race-1/ten", "race-1/ten-lr-1e-2", "race-1/gpt", "race-1/gpt-lr-1e-2",
-                                         "race-1/ten_hybrid", "race-1/recall", "race-1/gpt-layers-6", "race-1/tep" };
+    static const char *const names[] = { "race-1/ten",          "race-1/ten-lr-1e-2", "race-1/gpt",
+                                         "race-1/gpt-lr-1e-2",  "race-1/ten_hybrid",  "race-1/recall",
+                                         "race-1/gpt-layers-6", "race-1/tep" };
     tn_tempdir_make_quick(&d);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) make_run(&d, names[i], 1 + 0.2 * (double)i, true);
     assert_ok(tn_dir_make(tn_tempdir_file(&d, "race-1/notes")));
@@ -109,7 +110,8 @@ static void unfinished(void **state)
     tn_tempdir_make_quick(&d);
     assert_ok(tn_dir_make(tn_tempdir_file(&d, "r")));
     const char *dir = tn_tempdir_file(&d, "r"), *file = tn_tempdir_file(&d, "r/metrics.jsonl");
-    static const char cut[] = "{\"step\":0,\"plan.total_bytes\":5}\n{\"step\":10,\"loss\":3}\n{\"step\":20,\"loss\":2}\n{\"step\":30,\"lo";
+    static const char cut[] =
+        "{\"step\":0,\"plan.total_bytes\":5}\n{\"step\":10,\"loss\":3}\n{\"step\":20,\"loss\":2}\n{\"step\":30,\"lo";
     assert_ok(tn_file_write_atomic(file, cut, strlen(cut)));
     assert_ok(tn_curves_read(&dir, 1, NULL, &arena, &c));
     assert_true(c.run[0].n == 2 && !c.evaluated && c.run[0].final.value == 2);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LONG_S = 15 * 60, MEASURED_STEPS = 4 };
+enum { LONG_S = 15 * 60, MEASURED_STEPS = 2 };
 static const double MEASURED_S = 3; /* the first steps choose algorithms and fill caches */
 
 /* Down to two digits: 1234 is 1200. */

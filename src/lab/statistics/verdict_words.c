@@ -31,7 +31,7 @@ static void undecided_text(const tn_paired *r, const tn_judged *v, char *buf, si
 }
 
 const char *tn_verdict_text(const tn_paired *r, const tn_judged *v, const char *a, const char *b, char *buf,
-                                size_t size)
+                            size_t size)
 {
     char number[24];
     switch (v->word) {

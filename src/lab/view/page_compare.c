@@ -31,7 +31,8 @@ static tn_status put_side(const tn_study *s, const tn_side_runs *r, tn_arena *ar
     if (r->n > 1) tn_mean_interval(v, r->n, &mean, &half);
     if (r->of) tn_trial_name(s, r->of, name, sizeof name);
     fputs("<tr>", out), tn_html_tag(out, "td", s->sides[r->side].name), tn_html_tag(out, "td", r->of ? name : "-");
-    fprintf(out, "<td>%zu</td>", r->n), tn_html_number(out, mean), tn_html_number(out, half), tn_html_number(out, r->n ? r->validation : NAN);
+    fprintf(out, "<td>%zu</td>", r->n), tn_html_number(out, mean), tn_html_number(out, half),
+        tn_html_number(out, r->n ? r->validation : NAN);
     fputs("</tr>\n", out);
     return TN_OK;
 }
@@ -44,7 +45,8 @@ static tn_status put_sides(const tn_study *s, tn_lab *lab, const tn_comparison *
     for (size_t i = 0; i < s->n_sides; i++) {
         tn_side_runs r;
         if (!tn_side_in(k->sides, i)) continue;
-        TN_RETURN_IF(tn_compare_representative(s, lab, &k->contenders[(size_t)TN_EFFORT_TRIALS * s->n_sides + i], arena, &r));
+        TN_RETURN_IF(
+            tn_compare_representative(s, lab, &k->contenders[(size_t)TN_EFFORT_TRIALS * s->n_sides + i], arena, &r));
         TN_RETURN_IF(put_side(s, &r, arena, out));
     }
     fputs("</table></div>\n", out);
@@ -98,14 +100,18 @@ tn_status tn__page_comparison(const tn_study *s, tn_lab *lab, tn_arena *arena, F
     const tn_side_set sides = compared_sides(s);
     fputs("<h2>Comparison</h2>\n", out);
     if (!sides || tn_side_count(sides, s->n_sides) < 2) {
-        fputs("<p class=\"note\">The sides have not been compared on common seeds yet: <code>tenon lab compare</code>.</p>\n", out);
+        fputs("<p class=\"note\">The sides have not been compared on common seeds yet: <code>tenon lab "
+              "compare</code>.</p>\n",
+              out);
         return TN_OK;
     }
     tn_status st = tn_compare_pick(s, lab, sides, TN_COMPARE_TOP, arena, &k);
     if (st == TN_OK) st = tn_compare_judge(s, lab, &k, NAN, arena, &v, &n);
     if (st != TN_OK) return put_note(st, out);
     fputs("<p>", out), tn_html_text(out, s->objectives[0].name);
-    fprintf(out, " on the test split (%s is better), on common seeds; each side is represented by its best point on validation.</p>\n",
+    fprintf(out,
+            " on the test split (%s is better), on common seeds; each side is represented by its best point on "
+            "validation.</p>\n",
             s->objectives[0].maximise ? "more" : "less");
     TN_RETURN_IF(put_sides(s, lab, &k, arena, out));
     put_verdicts(s, v, n, out);

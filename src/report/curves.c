@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { SMOOTH_PARTS = 60, KEYS_SHOWN = 24 };
 
@@ -45,7 +46,10 @@ static tn_status read_lines(const char *dir, const char *metric, reading *out)
     char path[TN_PATH_BYTES];
     tn_jsonl_reader *from;
     json_t *line;
+    struct stat st;
     TN_RETURN_IF(tn_path_join(dir, "metrics.jsonl", path, sizeof path));
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return tn_error(TN_BAD_FILE, "%.640s is not a file of a run: remove it", path);
     TN_RETURN_IF(tn_jsonl_reader_open(path, &from));
     tn_status s = tn_jsonl_reader_next(from, &line);
     while (s == TN_OK && line) {

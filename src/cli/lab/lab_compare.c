@@ -100,7 +100,7 @@ static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_comparison *
         fprintf(c->out, "95 %% interval %+.4f to %+.4f, p %.3g (Holm %.3g), effect %+.2f, ", r->lo, r->hi, r->p,
                 v[i].p_adjusted, r->effect);
     fprintf(c->out, "%zu pair%s: %s\n", r->n, r->n > 1 ? "s" : "",
-            tn_lab_verdict_text(r, &v[i].judged, s->sides[v[i].a].name, s->sides[v[i].b].name, words, sizeof words));
+            tn_verdict_text(r, &v[i].judged, s->sides[v[i].a].name, s->sides[v[i].b].name, words, sizeof words));
     return TN_OK;
 }
 

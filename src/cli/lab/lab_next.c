@@ -20,7 +20,8 @@ void tn_lab_next(const tn_cli *c, const char *sub, const char *db, const char *s
 {
     char path[TN_PATH_BYTES], which[300] = "", objects[1024] = "", page[300], name[300] = "";
     if (tn_args_value(&c->args, "study") || tn_args_value(&c->args, "db"))
-        snprintf(name, sizeof name, "--study=%s", study), which[0] = ' ', tn_shell_word(name, which + 1, sizeof which - 1);
+        snprintf(name, sizeof name, "--study=%s", study), which[0] = ' ',
+                                                          tn_shell_word(name, which + 1, sizeof which - 1);
     snprintf(name, sizeof name, "--html=%s.html", study);
     if (strcmp(sub, "compare") == 0) add_objects(c, objects, sizeof objects);
     const bool plot = strcmp(sub, "plot") == 0;

@@ -117,7 +117,7 @@ static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_standing *v,
             b, r->mean_b, r->difference);
     if (r->n > 1) fprintf(c->out, "95 %% interval %+.4f to %+.4f, p %.2g ", r->lo, r->hi, r->p);
     fprintf(c->out, "(%zu common seed%s): %s\n", r->n, r->n > 1 ? "s" : "",
-            tn_lab_verdict_text(r, &j, a, b, words, sizeof words));
+            tn_verdict_text(r, &j, a, b, words, sizeof words));
     return TN_OK;
 }
 

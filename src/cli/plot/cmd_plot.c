@@ -163,7 +163,7 @@ static tn_status draw_text(tn_cli *c, const tn_curves *v, tn_curves_axis x, tn_a
     const char *lang = setlocale(LC_CTYPE, "");
     TN_RETURN_IF(tn_curves_plot(v, x, false, arena, &p));
     p.width = term.width < 32 ? 32 : term.width < 100 ? term.width : 100;
-    p.height = 20;
+    p.height = 18; /* with the table of a run or two it fits into 24 rows */
     p.colour = term.color;
     p.ascii = !lang || !strstr(lang, "UTF-8");
     return tn_plot_text(&p, term.f);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LONG_S = 15 * 60, MEASURED_STEPS = 4 };
+enum { LONG_S = 15 * 60, MEASURED_STEPS = 2 };
 static const double MEASURED_S = 3; /* the first steps choose algorithms and fill caches */
 
 /* Down to two digits: 1234 is 1200. */
@@ -19,14 +19,17 @@ static int64_t rounded(double x)
     return x < 1 ? 1 : (int64_t)(floor(x / unit) * unit);
 }
 
-static void put(FILE *f, const char *setting, const char *effect) { fprintf(f, "        %-22s  %s\n", setting, effect); }
+static void put(FILE *f, const char *setting, const char *effect)
+{
+    fprintf(f, "        %-22s  %s\n", setting, effect);
+}
 
 void tn_shorter_print(const tn_shorter *s, FILE *f)
 {
     char time[32], text[80], effect[80];
     const double part = LONG_S / ((double)s->steps * s->step_s);
-    fprintf(f, "note    about %s to go, %.3g s a step; what would make it shorter:\n", tn_clock_text((double)s->left * s->step_s, time),
-            s->step_s);
+    fprintf(f, "note    about %s to go, %.3g s a step; what would make it shorter:\n",
+            tn_clock_text((double)s->left * s->step_s, time), s->step_s);
     if (s->gpu) put(f, "device=cuda", "there is a GPU");
     if (s->gpu_unbuilt) put(f, "device=cuda", "there is a GPU: `make CUDA=1` builds the kernels for it");
     if (s->bf16 > 0) {
@@ -36,7 +39,8 @@ void tn_shorter_print(const tn_shorter *s, FILE *f)
     if (s->smaller) put(f, s->smaller, "a smaller network: the preset in place of this one");
     if (s->epochs > 0) snprintf(text, sizeof text, "train.epochs=%lld", (long long)rounded(part * (double)s->epochs));
     else snprintf(text, sizeof text, "train.steps=%lld", (long long)rounded(part * (double)s->steps));
-    if (part < 1 && !(s->epochs > 0 && part * (double)s->epochs < 1)) put(f, text, "15 minutes, with the learning rate's schedule over these");
+    if (part < 1 && !(s->epochs > 0 && part * (double)s->epochs < 1))
+        put(f, text, "15 minutes, with the learning rate's schedule over these");
 }
 
 /* NAME_tiny of this model, where that is another. */

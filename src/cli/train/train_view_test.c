@@ -40,7 +40,8 @@ static char *shown(int columns)
     assert_non_null(f);
     tn_train_view_start(&v, f, "");
     if (columns) v.progress.term.tty = true, v.progress.term.width = columns, v.progress.every_s = 0.1;
-    const tn_progress_report r[] = { at(10, 5, NAN), at(20, 10, 3.25), at(21, 10.1, 3), at(40, 20, 2.75), at(50, 25, NAN) };
+    const tn_progress_report r[] = { at(10, 5, NAN), at(20, 10, 3.25), at(21, 10.1, 3), at(40, 20, 2.75),
+                                     at(50, 25, NAN) };
     for (size_t i = 0; i < sizeof r / sizeof *r; i++) tn_train_view_report(&v, &r[i]);
     tn_train_view_end(&v);
     tn_train_view_free(&v);
@@ -52,8 +53,10 @@ static void evaluations_stay(void **state)
 {
     (void)state;
     char *t = shown(100);
-    assert_non_null(strstr(t, "\reval    step  20/100  held out 3.250 (4.88 b/B)  after 0:10  best\033[K\n\rstep  20/100"));
-    assert_non_null(strstr(t, "\reval    step  40/100  held out 2.750 (4.12 b/B)  after 0:20  best\033[K\n\rstep  40/100"));
+    assert_non_null(
+        strstr(t, "\reval    step  20/100  held out 3.250 (4.88 b/B)  after 0:10  best\033[K\n\rstep  20/100"));
+    assert_non_null(
+        strstr(t, "\reval    step  40/100  held out 2.750 (4.12 b/B)  after 0:20  best\033[K\n\rstep  40/100"));
     assert_null(strstr(t, "eval    step  21/100")); /* one a second */
     assert_non_null(strstr(t, "  |g| 0.50  12.3 k tok/s\033[K\n"));
     free(t);
@@ -83,7 +86,9 @@ static void piped(void **state)
     char *t = shown(0);
     assert_null(strstr(t, "eval"));
     assert_null(strchr(t, '\r'));
-    assert_non_null(strstr(t, "step  20/100  eta 0:40  loss 2.500  held out 3.250 (4.88 b/B)  lr 1.0e-03  |g| 0.50  12.3 k tok/s\n"));
+    assert_non_null(
+        strstr(t,
+               "step  20/100  eta 0:40  loss 2.500  held out 3.250 (4.88 b/B)  lr 1.0e-03  |g| 0.50  12.3 k tok/s\n"));
     free(t);
 }
 

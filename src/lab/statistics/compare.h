@@ -84,4 +84,8 @@ typedef struct tn_verdict {
 tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, double effect, tn_arena *arena,
                            tn_verdict **out, size_t *n);
 
+/* "ten is better", "undecided: at least 12 seeds are needed to see an effect of 0.0050": of sides named a and b. */
+const char *tn_verdict_text(const tn_paired *r, const tn_judged *v, const char *a, const char *b, char *buf,
+                            size_t size);
+
 #endif

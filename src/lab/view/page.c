@@ -3,6 +3,7 @@
 #include "lab/statistics/published.h"
 #include "lab/statistics/select.h"
 #include "lab/view/view.h"
+#include "report/chart/html.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,45 +11,6 @@
 #include <time.h>
 
 enum { BEST = 10, NAME = 128 };
-
-static const char style[] =
-    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",\"DejaVu "
-    "Sans\",Helvetica,Arial,sans-serif;max-width:980px;"
-    "margin:2rem auto;padding:0 "
-    "1rem;background:#fff;color:#1f2328}h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2.2rem}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.2rem "
-    ".7rem;text-align:right;border-bottom:1px solid #d0d7de}"
-    "th:first-child,td:first-child{text-align:left}.wide{overflow-x:auto}td.set,th.set{text-align:left;white-space:"
-    "nowrap}svg{max-width:100%;height:auto;margin:.6rem 0}pre{overflow-x:auto;padding:.8rem;"
-    "background:#f6f8fa}.note{color:#656d76}"
-    "@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td,th{border-color:#30363d}pre{background:"
-    "#161b22}.note{color:#9198a1}}";
-
-static void put_text(FILE *out, const char *s)
-{
-    for (; *s; s++) {
-        const unsigned char c = (unsigned char)*s;
-        if (c == '<') fputs("&lt;", out);
-        else if (c == '>') fputs("&gt;", out);
-        else if (c == '&') fputs("&amp;", out);
-        else if (c == '"') fputs("&quot;", out);
-        else if (c < 0x20 && c != '\n' && c != '\t') fputc('?', out);
-        else fputc(*s, out);
-    }
-}
-
-static void put_tag(FILE *out, const char *tag, const char *text)
-{
-    fprintf(out, "<%s>", tag);
-    put_text(out, text);
-    fprintf(out, "</%s>", tag);
-}
-
-static void put_value(FILE *out, double v)
-{
-    if (isnan(v)) fputs("<td>-</td>", out);
-    else fprintf(out, "<td>%.*g</td>", fabs(v) >= 1000 && fabs(v) < 1e7 ? 7 : 4, v);
-}
 
 static const char *side_name(const tn_study *s, size_t i) { return s->sides[i].name[0] ? s->sides[i].name : "all"; }
 
@@ -60,12 +22,12 @@ static void put_facts(const tn_study *s, FILE *out)
     struct tm t;
     const time_t made = (time_t)s->created;
     if (gmtime_r(&made, &t)) strftime(when, sizeof when, "%Y-%m-%d %H:%M UTC", &t);
-    fputs("<h1>Study ", out), put_text(out, s->name);
+    fputs("<h1>Study ", out), tn_html_text(out, s->name);
     fprintf(out, "</h1>\n<p class=\"note\">Started %s; ran for %.1f minutes; sampler ", when, s->spent / 60);
-    put_text(out, s->sampler), fputs(", pruner ", out), put_text(out, s->pruner);
+    tn_html_text(out, s->sampler), fputs(", pruner ", out), tn_html_text(out, s->pruner);
     fprintf(out, "; %lld trials planned per side. Objectives: ", (long long)s->planned);
     for (size_t k = 0; k < s->n_objectives; k++) {
-        fputs(k ? ", " : "", out), put_text(out, s->objectives[k].name);
+        fputs(k ? ", " : "", out), tn_html_text(out, s->objectives[k].name);
         fputs(s->objectives[k].maximise ? " (max)" : " (min)", out);
     }
     fputs(".</p>\n", out);
@@ -88,10 +50,10 @@ static tn_status put_sides(const tn_study *s, tn_arena *a, FILE *out)
         TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
         TN_RETURN_IF(tn_select_volume(s, &e, &volume));
         for (size_t i = 0; i < e.n; i++) front += e.front[i];
-        fputs("<tr>", out), put_tag(out, "td", side_name(s, side));
+        fputs("<tr>", out), tn_html_tag(out, "td", side_name(s, side));
         for (int st = 0; st < TN_TRIAL_STATES; st++) fprintf(out, "<td>%zu</td>", count[st]);
         fprintf(out, "<td>%.2f</td><td>%zu</td>", seconds / 3600, front);
-        put_value(out, volume);
+        tn_html_number(out, volume);
         fputs("</tr>\n", out);
     }
     fputs("</table>\n", out);
@@ -108,20 +70,20 @@ static tn_status put_best(const tn_study *s, size_t side, tn_arena *a, FILE *out
     TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
     if (!e.n) return TN_OK;
     tn_select_sort(s, 0, e.trial, e.n);
-    fputs("<h2>Best trials: ", out), put_text(out, side_name(s, side)),
+    fputs("<h2>Best trials: ", out), tn_html_text(out, side_name(s, side)),
         fputs("</h2>\n<div class=\"wide\"><table><tr><th>trial</th>", out);
-    for (size_t k = 0; k < s->n_objectives; k++) put_tag(out, "th", s->objectives[k].name);
-    for (size_t k = 0; k < space->n; k++) put_tag(out, "th", space->dims[k].key);
+    for (size_t k = 0; k < s->n_objectives; k++) tn_html_tag(out, "th", s->objectives[k].name);
+    for (size_t k = 0; k < space->n; k++) tn_html_tag(out, "th", space->dims[k].key);
     fputs("</tr>\n", out);
     for (size_t i = 0; i < e.n && i < BEST && e.trial[i]->state == TN_TRIAL_DONE; i++) {
         const tn_trial *t = e.trial[i];
         tn_trial_name(s, t, text, sizeof text);
-        fputs("<tr>", out), put_tag(out, "td", text);
-        for (size_t k = 0; k < s->n_objectives; k++) put_value(out, t->y ? t->y[k] : NAN);
+        fputs("<tr>", out), tn_html_tag(out, "td", text);
+        for (size_t k = 0; k < s->n_objectives; k++) tn_html_number(out, t->y ? t->y[k] : NAN);
         for (size_t k = 0; k < space->n; k++) {
             if (t->x && !isnan(t->x[k]) && space->dims[k].kind == TN_DIM_CHOICE)
-                tn_dim_text(&space->dims[k], t->x[k], text, sizeof text), put_tag(out, "td", text);
-            else put_value(out, t->x ? t->x[k] : NAN);
+                tn_dim_text(&space->dims[k], t->x[k], text, sizeof text), tn_html_tag(out, "td", text);
+            else tn_html_number(out, t->x ? t->x[k] : NAN);
         }
         fputs("</tr>\n", out);
     }
@@ -135,7 +97,7 @@ static tn_status put_best(const tn_study *s, size_t side, tn_arena *a, FILE *out
 static void put_theirs(const tn_study *s, size_t side, size_t k, FILE *out)
 {
     const tn_published_side *q = &s->published->sides[side];
-    if (!q->bound[k]) put_value(out, q->best[k]);
+    if (!q->bound[k]) tn_html_number(out, q->best[k]);
     else fprintf(out, "<td>%s %.7g</td>", s->objectives[k].maximise ? "&ge;" : "&le;", q->best[k]);
 }
 
@@ -145,22 +107,22 @@ static void put_totals(const tn_study *s, const tn_against_published *b, FILE *o
                                         "hypervolume" };
     fputs("<div class=\"wide\"><table><tr><th>best</th>", out);
     for (size_t i = 0; i < s->n_sides; i++)
-        fputs("<th>", out), put_text(out, side_name(s, i)), fputs(": published</th><th>ours</th>", out);
+        fputs("<th>", out), tn_html_text(out, side_name(s, i)), fputs(": published</th><th>ours</th>", out);
     fputs("</tr>\n", out);
     for (size_t k = 0; k < s->n_objectives; k++) {
-        fputs("<tr>", out), put_tag(out, "td", s->objectives[k].name);
+        fputs("<tr>", out), tn_html_tag(out, "td", s->objectives[k].name);
         for (size_t i = 0; i < s->n_sides; i++)
-            put_theirs(s, i, k, out), put_value(out, b->sides[i].best[k] ? b->sides[i].best[k]->y[k] : NAN);
+            put_theirs(s, i, k, out), tn_html_number(out, b->sides[i].best[k] ? b->sides[i].best[k]->y[k] : NAN);
         fputs("</tr>\n", out);
     }
     for (int r = 0; r < 4; r++) {
-        fputs("<tr>", out), put_tag(out, "td", rows[r]);
+        fputs("<tr>", out), tn_html_tag(out, "td", rows[r]);
         for (size_t i = 0; i < s->n_sides; i++) {
             const tn_published_side *q = &s->published->sides[i];
             const tn_against_published_side *v = &b->sides[i];
             const double theirs[] = { q->front ? (double)q->front : NAN, NAN, q->hours > 0 ? q->hours : NAN, NAN };
             const double ours[] = { (double)v->front, (double)v->nondominated, v->hours, v->volume };
-            put_value(out, theirs[r]), put_value(out, ours[r]);
+            tn_html_number(out, theirs[r]), tn_html_number(out, ours[r]);
         }
         fputs("</tr>\n", out);
     }
@@ -183,17 +145,18 @@ static void put_points(const tn_study *s, const tn_against_published *b, FILE *o
           out);
     for (size_t k = 0; k < s->n_objectives; k++)
         if (has_published(b, k))
-            fputs("<th>", out), put_text(out, s->objectives[k].name), fputs("</th><th>ours</th>", out);
+            fputs("<th>", out), tn_html_text(out, s->objectives[k].name), fputs("</th><th>ours</th>", out);
     fputs("<th>trial</th><th class=\"set\">published settings</th></tr>\n", out);
     for (size_t i = 0; i < b->n_points; i++) {
         const tn_against_published_point *p = &b->points[i];
         char name[NAME] = "-";
         if (p->ours) tn_trial_name(s, p->ours, name, sizeof name);
-        fputs("<tr>", out), put_tag(out, "td", side_name(s, p->side));
+        fputs("<tr>", out), tn_html_tag(out, "td", side_name(s, p->side));
         for (size_t k = 0; k < s->n_objectives; k++)
-            if (has_published(b, k)) put_value(out, p->theirs->y[k]), put_value(out, p->ours ? p->ours->y[k] : NAN);
-        put_tag(out, "td", name), fputs("<td class=\"set\">", out);
-        for (size_t k = 0; k < p->theirs->n_set; k++) fputs(k ? " " : "", out), put_text(out, p->theirs->set[k]);
+            if (has_published(b, k))
+                tn_html_number(out, p->theirs->y[k]), tn_html_number(out, p->ours ? p->ours->y[k] : NAN);
+        tn_html_tag(out, "td", name), fputs("<td class=\"set\">", out);
+        for (size_t k = 0; k < p->theirs->n_set; k++) fputs(k ? " " : "", out), tn_html_text(out, p->theirs->set[k]);
         fputs("</td></tr>\n", out);
     }
     fputs("</table></div>\n", out);
@@ -204,17 +167,17 @@ static tn_status put_published(const tn_study *s, tn_arena *a, FILE *out)
     tn_against_published b;
     const tn_published *q = s->published;
     TN_RETURN_IF(tn_against_published_make(s, a, &b));
-    fputs("<h2>Comparison with published figures</h2>\n<p>", out), put_text(out, q->source), fputs("</p>\n", out);
-    if (q->note[0]) fputs("<p class=\"note\">Protocol: ", out), put_text(out, q->note), fputs("</p>\n", out);
+    fputs("<h2>Comparison with published figures</h2>\n<p>", out), tn_html_text(out, q->source), fputs("</p>\n", out);
+    if (q->note[0]) fputs("<p class=\"note\">Protocol: ", out), tn_html_text(out, q->note), fputs("</p>\n", out);
     if (q->hours > 0) fprintf(out, "<p>Total hours: published %.4g, ours %.3g.</p>\n", q->hours, s->spent / 3600);
     put_totals(s, &b, out);
     if (s->n_sides > 1) {
         fputs("<p>Winner: published ", out);
-        put_tag(out, "b", q->winner < 0 ? "not stated" : side_name(s, (size_t)q->winner));
+        tn_html_tag(out, "b", q->winner < 0 ? "not stated" : side_name(s, (size_t)q->winner));
         fputs("; ours by the published rule ", out);
-        put_tag(out, "b", b.winner < 0 ? "none" : side_name(s, (size_t)b.winner));
+        tn_html_tag(out, "b", b.winner < 0 ? "none" : side_name(s, (size_t)b.winner));
         fprintf(out, " (%s), by hypervolume ", b.decided);
-        put_tag(out, "b", b.larger < 0 ? "none" : side_name(s, (size_t)b.larger));
+        tn_html_tag(out, "b", b.larger < 0 ? "none" : side_name(s, (size_t)b.larger));
         fputs(". <span class=\"note\">The rule rewards large fronts; <code>tenon lab compare</code> decides on "
               "common seeds and the test split.</span></p>\n",
               out);
@@ -237,7 +200,7 @@ static tn_status put_chart(tn_study_chart c, const tn_study *s, tn_lab *lab, siz
     if (st == TN_OK) fwrite(text, 1, bytes, out);
     if (st == TN_USAGE) {
         fprintf(out, "<p class=\"note\">%s: ", tn_study_chart_name(c));
-        put_text(out, tn_error_text()), fputs("</p>\n", out);
+        tn_html_text(out, tn_error_text()), fputs("</p>\n", out);
         st = TN_OK;
     }
     free(text);
@@ -268,18 +231,16 @@ tn_status tn_page_write(const tn_study *s, tn_lab *lab, FILE *out)
 {
     tn_arena a = { 0 };
     tn_status st = TN_OK;
-    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-          "content=\"width=device-width\">\n<title>",
-          out);
-    put_text(out, s->name);
-    fprintf(out, "</title>\n<style>%s</style></head><body>\n", style);
+    tn_html_begin(out, s->name);
     put_facts(s, out);
     st = put_sides(s, &a, out);
+    if (st == TN_OK && s->n_sides > 1) st = tn__page_comparison(s, lab, &a, out);
     if (st == TN_OK && s->published) st = put_published(s, &a, out);
     for (size_t side = 0; st == TN_OK && side < s->n_sides; side++) st = put_best(s, side, &a, out);
     if (st == TN_OK) st = put_charts(s, lab, out);
-    fputs("<h2>Study file</h2>\n<pre>", out), put_text(out, s->text ? s->text : "");
-    fputs("</pre>\n</body></html>\n", out);
+    fputs("<h2>Study file</h2>\n<pre>", out), tn_html_text(out, s->text ? s->text : "");
+    fputs("</pre>\n", out);
+    tn_html_end(out);
     tn_arena_free(&a);
     if (st == TN_OK && (ferror(out) || fflush(out))) st = tn_error(TN_DISK, "the report could not be written");
     return st;

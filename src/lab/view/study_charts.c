@@ -60,7 +60,26 @@ static bool spans_decades(const double *v, size_t n)
     double lo = INFINITY, hi = 0;
     for (size_t i = 0; i < n; i++)
         if (isfinite(v[i])) lo = fmin(lo, v[i]), hi = fmax(hi, v[i]);
-    return lo > 0 && hi / lo > 50;
+    return lo > 0 && hi / lo > 20;
+}
+
+/* Whether a trial of the front stays on it where only two objectives count. The others need not be asked: whatever they dominate, one of
+ * the front dominates too. */
+static bool is_on_front_of(const tn_study *s, const tn_selection *e, size_t i, size_t other)
+{
+    const size_t objective[] = { 0, other };
+    if (!e->front[i]) return false;
+    for (size_t k = 0; k < e->n; k++) {
+        bool worse = false, better = false;
+        if (!e->front[k] || e->trial[k]->side != e->trial[i]->side) continue;
+        for (size_t o = 0; o < 2; o++) {
+            const double d = e->trial[k]->y[objective[o]] - e->trial[i]->y[objective[o]];
+            better = better || (s->objectives[objective[o]].maximise ? d > 0 : d < 0);
+            worse = worse || (s->objectives[objective[o]].maximise ? d < 0 : d > 0);
+        }
+        if (better && !worse) return false;
+    }
+    return true;
 }
 
 typedef struct marks { /* trials, then published points */
@@ -97,7 +116,7 @@ static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
         const tn_trial *t = e.trial[m.n];
         m.x[m.n] = t->state == TN_TRIAL_DONE && t->y ? t->y[other] : NAN;
         m.y[m.n] = t->state == TN_TRIAL_DONE && t->y ? t->y[0] : NAN;
-        m.group[m.n] = t->side, m.front[m.n] = e.front[m.n];
+        m.group[m.n] = t->side, m.front[m.n] = is_on_front_of(s, &e, m.n, other);
     }
     mark_published(s, other, &m);
     const tn_scatter c = { .title =

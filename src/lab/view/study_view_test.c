@@ -3,6 +3,7 @@
 #include "lab/statistics/select.h"
 #include "lab/view/view.h"
 #include "lab/db/trials.h"
+#include "golden_svg.h"
 #include "tempdir.h"
 #include "testlib.h"
 
@@ -177,6 +178,8 @@ static void charts_and_page(void **state)
         fclose(out);
         assert_true(strncmp(svg, "<svg", 4) == 0 && strstr(svg, "</svg>") && !strstr(svg, "nan") &&
                     !strstr(svg, "=\"inf"));
+        if (c == TN_STUDY_HISTORY) assert_golden_svg("study_history", svg);
+        if (c == TN_STUDY_PARETO) assert_golden_svg("study_pareto", svg);
         free(svg);
     }
     FILE *out = open_memstream(&page, &n);

@@ -33,6 +33,8 @@ tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *arena,
 
 /* lab: for the learning curves. */
 tn_status tn_page_write(const tn_study *s, tn_lab *lab, FILE *out);
+/* Its section of a study with several sides: what `tenon lab compare` has run so far, and what that says (page_compare.c). */
+tn_status tn__page_comparison(const tn_study *s, tn_lab *lab, tn_arena *arena, FILE *out);
 
 /* --- exports: CSV, JSON Lines, and an Optuna journal (JournalStorage; one Optuna study a side) -------------------- */
 

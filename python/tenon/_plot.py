@@ -54,7 +54,8 @@ class Plot(str):
     def __new__(cls, series: Iterable[Series], title: str = "", x_label: str = "", y_label: str = "", log: bool = False) -> Plot:
         rows = list(series)
         self = super().__new__(cls, _draw(rows, title, x_label, y_label, log, False))
-        self._drawn = _draw(rows, title, x_label, y_label, log, True)
+        front = [s for s in rows if not s.behind]  # characters have no pale lines
+        self._drawn = _draw(front, title.partition(" (pale: ")[0], x_label, y_label, log, True)
         return self
 
     def __repr__(self) -> str:

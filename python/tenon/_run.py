@@ -282,23 +282,37 @@ class Run:
 
 
 def plot(*runs: Run, keys: Sequence[str] = (), log: bool = False) -> Plot:
-    """The curves of runs in one plot: held-out loss (training loss where there is none), behind it a single run's training loss; or columns of
-    their metrics by name."""
-    series: list[Series] = []
-    for run in runs:
-        columns = run.metrics
+    """The curves of runs in one plot, as `tenon plot` draws them: held-out loss with the training loss pale behind it, or the training loss alone
+    where there are not two evaluations yet; or columns of their metrics by name."""
+    tables = [(run.path.name, run.metrics) for run in runs]
+    for run, (_, columns) in zip(runs, tables):
         unknown = [k for k in keys if k not in columns]
         if unknown:
             raise UsageError(2, f"{run.path} has no metric {unknown[0]}: it has {', '.join(columns) or 'none yet'}")
-        for key in keys or [k for k in ("heldout", "loss") if k in columns][:1]:
-            there = np.isfinite(columns[key])
-            label = {"heldout": "held out", "loss": "training"}.get(key, key)
-            series.append(Series(label if len(runs) == 1 else f"{run.path.name} {label}", columns["step"][there], columns[key][there]))
-        if len(runs) == 1 and not keys and "heldout" in columns:
-            series.append(Series("training", columns["step"], columns["loss"], behind=1))
-    if not series:
+    tables = [(name, columns) for name, columns in tables if len(columns.get("step", ()))]
+    if not tables:
         raise UsageError(2, "nothing to draw: no run has metrics yet")
-    return Plot(series, title=str(runs[0].path) if len(runs) == 1 else "", x_label="steps", y_label=", ".join(keys) or "loss", log=log)
+    if keys:
+        many = len(runs) > 1
+        lines = [_line(f"{name} {k}" if many else k, columns, columns[k]) for name, columns in tables for k in keys]
+        return Plot(lines, title="" if many else str(runs[0].path), x_label="step", y_label=", ".join(keys), log=log)
+    evaluated = any(np.isfinite(columns.get("heldout", np.empty(0))).sum() >= 2 for _, columns in tables)
+    bits = all("bits_per_byte" in columns for _, columns in tables)
+    lines, pale = [], []  # the pale ones are drawn first
+    for name, columns in tables:
+        heldout = columns.get("heldout", np.full(len(columns["step"]), math.nan))
+        shown = columns["bits_per_byte"] if bits else heldout
+        scale = np.nanmean(shown / heldout) if bits else 1.0  # a nat of the one loss is as much as a nat of the other
+        lines.append(_line(name, columns, shown if evaluated else columns["loss"] * scale))
+        if evaluated:
+            pale.append(_line(name, columns, columns["loss"] * scale)._replace(behind=len(tables) + len(lines)))
+    title = "held-out loss (pale: training loss)" if evaluated else "training loss"
+    return Plot([*pale, *lines], title=title, x_label="step", y_label="bits per byte" if bits else "nats", log=log)
+
+
+def _line(name: str, columns: dict[str, npt.NDArray[np.float64]], y: npt.NDArray[np.float64]) -> Series:
+    there = np.isfinite(y)
+    return Series(name, columns["step"][there], y[there])
 
 
 class Runs(list[Run]):

@@ -93,9 +93,12 @@ def plots_draw():
         run, other = small("a"), small("b", seed=1)
         plot = run.plot()
         assert xml.dom.minidom.parseString(plot).documentElement.tagName == "svg" and plot._repr_svg_() == str(plot)
-        assert "held out" in repr(plot) and "<svg" not in repr(plot) and max(map(len, repr(plot).splitlines())) <= 80
+        assert "held-out loss" in plot and "bits per byte" in repr(plot) and "<svg" not in repr(plot) and max(map(len, repr(plot).splitlines())) <= 80
         assert "<svg" in run._repr_html_() and "Run a: " in run._repr_html_()
-        assert "a held out" in tenon.plot(run, other) and "b held out" in tenon.plot(run, other)
+        both = tenon.plot(run, other)
+        assert ">a<" in both and ">b<" in both and both.count("<path") >= 4, both
+        once = small("c", steps=20, eval_every=0, **{"log.every": 2})
+        assert "training loss" in once.plot() and "training loss" in once._repr_html_()
         assert "lr" in run.plot("lr", log=True)
         raised(ValueError, "a has no metric lrr: it has step", run.plot, "lrr")
         curve = tenon.Plot([tenon.Series("mine", [1, 2, 3], [3, np.nan, 1])], title="a & b")

@@ -63,7 +63,8 @@ static void halved(void *ctx, const tn_session *on)
 {
     char text[128];
     snprintf(text, sizeof text, "out of memory with train.batch=%lld: train.batch=%lld, with train.accumulate=%lld",
-             (long long)on->requested_batch, (long long)on->batch, (long long)tn_settings_int(on->settings, "train.accumulate"));
+             (long long)on->requested_batch, (long long)on->batch,
+             (long long)tn_settings_int(on->settings, "train.accumulate"));
     note(ctx, text);
 }
 

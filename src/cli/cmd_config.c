@@ -180,8 +180,8 @@ static tn_status resolve_words(tn_cli *c, tn_settings **st, words *asked)
     tn_settings_free(common);
     asked->at = c->args.positional + 1 + target;
     asked->n = c->args.positional_n - 1 - target;
-    TN_RETURN_IF(tn_settings_resolve_user(&c->user, target ? first : NULL, c->args.overrides, c->args.overrides_n, st,
-                                           &model));
+    TN_RETURN_IF(
+        tn_settings_resolve_user(&c->user, target ? first : NULL, c->args.overrides, c->args.overrides_n, st, &model));
     return check_words(*st, asked);
 }
 

@@ -1,6 +1,6 @@
 /* A race: several configurations (sides) trained on the same data with the same seed, made equal in what the user names, and compared.
  * race_options.c reads what was typed, race_differ.c finds what is not equal nevertheless, race_keep.c has the folders and the best
- * weights, race_run.c trains and measures, race_table.c and race_show.c write plots and tables. */
+ * weights, race_run.c trains and measures, race_table.c, race_verdict.c and race_show.c write plots and tables. */
 #ifndef TN_CLI_RACE_H
 #define TN_CLI_RACE_H
 
@@ -100,8 +100,15 @@ const tn_race_trial *tn_race_chosen(const tn_racer *x);
 /* What is not equal, the rates that were tried, the table, and what a person should know of it. */
 tn_status tn_race_table(const tn_race *r);
 int tn_race_name_width(const tn_race *r);
+/* In a column of w; a name that is longer has a line of its own. */
+void tn_race_print_name(const tn_race *r, const char *name, int w);
+/* Which is best, by how much, and what it costs: two sentences. */
+void tn_race_verdict(const tn_race *r);
 /* "2.061 b/B", of a loss in nats per token. */
 const char *tn_race_loss_text(double loss, double bits, char buf[24]);
+
+/* The metric that says most of an evaluation: the one beside the loss where there is one. */
+const char *tn_race_score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24]);
 
 /* Of the store as it is now; memory is taken by the first call. */
 tn_status tn_race_weights_take(tn_race_weights *w, const tn_store *store);

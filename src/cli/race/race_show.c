@@ -32,6 +32,7 @@ static tn_status draw_svg(const tn_race *r, const tn_plot *text, size_t n)
         if (!t->view.heldout.n) continue;
         p.count = add_curve(series, p.count, x, &t->view.heldout);
         series[p.count - 1].like = k;
+        series[p.count - 1].points = true;
         series[k - 1].faint = true;
     }
     p.series = series;
@@ -40,7 +41,17 @@ static tn_status draw_svg(const tn_race *r, const tn_plot *text, size_t n)
     return tn_table_close(r->svg, f, tn_plot_svg(&p, f));
 }
 
-/* The training losses, as text or in the file. */
+/* Held-out losses, if every side has enough of them for a curve; else training losses. */
+static bool has_heldout(const tn_race *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
+        if (t && t->view.heldout.n < 4) return false;
+    }
+    return true;
+}
+
+/* As text, or in the file: there the training losses stand behind the held-out ones. */
 static tn_status draw(const tn_race *r, bool file)
 {
     static const char *const axes[] = { "step", "tokens", "seconds of training" };
@@ -49,12 +60,13 @@ static tn_status draw(const tn_race *r, bool file)
     const char *lang = setlocale(LC_CTYPE, "");
     char unit[64];
     size_t n = 0;
+    const bool heldout = !file && has_heldout(r);
     const tn_progress_report *first = &tn_race_chosen(&r->racer[0])->last;
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
-        if (t) n = add_curve(series, n, &r->racer[i], &t->view.train);
+        if (t) n = add_curve(series, n, &r->racer[i], heldout ? &t->view.heldout : &t->view.train);
     }
-    const tn_plot p = { .title = "training loss",
+    const tn_plot p = { .title = heldout ? "held-out loss" : "training loss",
                         .x_label = axes[r->equal],
                         .series = series,
                         .count = n,
@@ -123,8 +135,25 @@ static void print_cell(const tn_race *r, const tn_racer *x, const tn_context_row
     if (k->scored) snprintf(scored, sizeof scored, "%lld", (long long)k->scored);
     if (!isnan(k->tokens_per_s))
         snprintf(speed, sizeof speed, "%s%s", tn_count_text(k->tokens_per_s, rate), k->steps == 1 ? "*" : " ");
-    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, tn_race_loss_text(k->loss, k->bits, loss),
-            scored, speed, k->bytes ? tn_bytes_text((double)k->bytes, memory) : "-");
+    tn_race_print_name(r, x->name, width);
+    fprintf(r->c->out, " %14s %14s %9s %11s %10s\n", at, tn_race_loss_text(k->loss, k->bits, loss), scored, speed,
+            k->bytes ? tn_bytes_text((double)k->bytes, memory) : "-");
+}
+
+/* What the numbers of a context are: nobody should take them for those of a model that was trained there. */
+static void print_trained_at(const tn_race *r)
+{
+    const int64_t first = tn_settings_int(r->racer[0].settings, "train.context");
+    bool same = true;
+    for (size_t i = 1; i < r->n; i++) same = same && tn_settings_int(r->racer[i].settings, "train.context") == first;
+    fputs("These are the weights trained at a context of ", r->c->out);
+    if (same) fprintf(r->c->out, "%lld", (long long)first);
+    for (size_t i = 0; i < r->n && !same; i++)
+        fprintf(r->c->out, "%s%lld (%s)", i ? ", " : "",
+                (long long)tn_settings_int(r->racer[i].settings, "train.context"), r->racer[i].name);
+    fputs(". Speed and memory are those of a training step at each length; memory is weights, gradients, optimizer "
+          "state and activations, as planned.\n",
+          r->c->out);
 }
 
 /* Why cells are empty, once for each reason; and what the star means. */
@@ -139,6 +168,7 @@ static void print_notes(const tn_race *r)
                 fprintf(r->c->out, "- %s at %lld: %s\n", r->racer[i].name, (long long)k->context, k->why);
         }
     if (star) fprintf(r->c->out, "* a step takes more than a second: only one was timed\n");
+    print_trained_at(r);
 }
 
 static tn_status show_contexts(const tn_race *r)
@@ -194,11 +224,10 @@ static tn_status show_runs(const tn_race *r)
             TN_RETURN_IF(tn_cli_emit(r->c, json_pack("{s:s, s:s, s:s}", "name", "run", "config", r->racer[i].name,
                                                      "value", t->dir)));
     }
-    if (shown && !r->c->json)
-        fprintf(r->c->out, "\nruns in %s: `tenon %s %s` %s\n", r->dir, shown->writes ? "sample" : "eval",
-                tn_race_chosen(shown)->dir,
-                shown->writes ? "generates text with one of these models" : "evaluates one of these models");
-    if (shown) tn_next(r->c, "plot %s", tn_shell_word(r->dir, dir, sizeof dir));
+    if (!shown) return TN_OK;
+    if (!r->c->json) fprintf(r->c->out, "runs    %s\n", r->dir);
+    tn_next_of(r->c, shown->writes ? "sample" : "eval", tn_race_chosen(shown)->dir, "");
+    tn_next(r->c, "plot %s", tn_shell_word(r->dir, dir, sizeof dir));
     return TN_OK;
 }
 
@@ -209,8 +238,11 @@ tn_status tn_race_show(const tn_race *r)
     for (size_t i = 0; i < r->n; i++)
         if (r->racer[i].sample.n || r->racer[i].no_sample[0]) TN_RETURN_IF(show_sample(r, &r->racer[i]));
     if (r->racer[0].n_measured) TN_RETURN_IF(show_contexts(r));
-    TN_RETURN_IF(show_runs(r));
+    if (!r->c->json) tn_race_verdict(r);
     fflush(r->c->out); /* a file that cannot be written takes none of it away */
-    const tn_status drawn = r->svg ? draw(r, true) : TN_OK;
-    return drawn == TN_OK && r->csv ? write_csv(r) : drawn;
+    tn_status s = r->svg ? draw(r, true) : TN_OK;
+    if (s == TN_OK && r->csv) s = write_csv(r);
+    if (s == TN_OK && r->svg && !r->c->json) fprintf(r->c->out, "picture %s\n", r->svg);
+    TN_RETURN_IF(s);
+    return show_runs(r);
 }

@@ -11,9 +11,9 @@ int tn_race_name_width(const tn_race *r)
     int most = 12;
     for (size_t i = 0; i < r->n; i++) {
         const int n = (int)strlen(r->racer[i].name);
-        if (n > most) most = n;
+        if (n > most && n <= 14) most = n;
     }
-    return most < 40 ? most : 40;
+    return most;
 }
 
 const char *tn_race_loss_text(double loss, double bits, char buf[24])
@@ -25,7 +25,7 @@ const char *tn_race_loss_text(double loss, double bits, char buf[24])
 }
 
 /* What says most of an evaluation: the metric beside the loss where there is one. */
-static const char *score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24])
+const char *tn_race_score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24])
 {
     const tn_metric_row *r = tn_metric_second(&l->metrics, l->select);
     double x = r ? tn_scores_get(s, r->name) : NAN;
@@ -38,6 +38,12 @@ static const char *score_text(const tn_progress_report *l, const tn_scores *s, d
 }
 
 static double rate_of(const tn_race *r, const tn_racer *x) { return r->n_rates ? r->rate[x->chosen] : x->lr; }
+
+void tn_race_print_name(const tn_race *r, const char *name, int w)
+{
+    if ((int)strlen(name) > w) fprintf(r->c->out, "%s\n%-*s", name, w, "");
+    else fprintf(r->c->out, "%-*s", w, name);
+}
 
 /* --- what is not equal ------------------------------------------------------------------------------------------------ */
 
@@ -119,22 +125,25 @@ static tn_status emit_rates(const tn_race *r, const tn_racer *x)
 static void print_rates(const tn_race *r, int w)
 {
     FILE *f = r->c->out;
-    fprintf(f, "\n%-*s", w, "rates tried");
-    for (size_t k = 0; k < r->n_rates; k++) fprintf(f, " %14g", r->rate[k]);
-    fprintf(f, "   best on held-out data; * chosen\n");
+    const int cell_w = r->n_rates <= 5 ? 11 : 10;
+    fprintf(f, "\nBest held-out result at each learning rate; * marks the chosen one:\n%-*s", w, "rate");
+    for (size_t k = 0; k < r->n_rates; k++) fprintf(f, " %*g", cell_w, r->rate[k]);
+    fputc('\n', f);
     for (size_t i = 0; i < r->n; i++) {
         const tn_racer *x = &r->racer[i];
         if (!tn_race_chosen(x)) continue;
-        fprintf(f, "%-*s", w, x->name);
+        tn_race_print_name(r, x->name, w);
         for (size_t k = 0; k < r->n_rates; k++) {
             const tn_race_trial *t = &x->trial[k];
             char text[24] = "diverged", cell[32];
-            if (!t->diverged) score_text(&t->last, &t->last.best, t->last.bits, text);
+            if (!t->diverged) tn_race_score_text(&t->last, &t->last.best, t->last.bits, text);
             snprintf(cell, sizeof cell, "%s%s", t->trained ? text : "-", k == x->chosen ? "*" : "");
-            fprintf(f, " %14s", cell);
+            fprintf(f, " %*s", cell_w, cell);
         }
-        fprintf(f, "%s%s\n", *edge_of(r, x) ? "   " : "", edge_of(r, x));
+        fputc('\n', f);
     }
+    for (size_t i = 0; i < r->n; i++)
+        if (*edge_of(r, &r->racer[i])) fprintf(f, "%s: %s\n", r->racer[i].name, edge_of(r, &r->racer[i]));
 }
 
 /* --- the table -------------------------------------------------------------------------------------------------------- */
@@ -180,27 +189,41 @@ static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_t
     return tn_cli_emit(r->c, bad ? NULL : row);
 }
 
-static void print_racer(const tn_race *r, const tn_racer *x, const tn_race_trial *t, int w)
+static void print_costs(const tn_race *r, const tn_racer *x, const tn_race_trial *t, int w)
 {
     const tn_progress_report *l = &t->last;
-    char tokens[16], rate[16], last[24], best[24], test[24], memory[24], step[24] = "-";
-    if (!isnan(tn_scores_first(&l->best))) snprintf(step, sizeof step, "%lld", (long long)l->best_step);
-    fprintf(r->c->out, "%-*s %10lld %7lld %8s %8.1f %8g %14s %14s %8s", w, x->name, (long long)x->parameters,
-            (long long)l->step, tn_count_text((double)l->tokens, tokens), l->working_s, rate_of(r, x),
-            score_text(l, &l->last, l->bits, last), score_text(l, &l->best, l->bits, best), step);
-    if (r->n_rates) fprintf(r->c->out, " %14s", score_text(l, &x->test.scores, x->test_bits, test));
-    fprintf(r->c->out, " %9s %8s%s%s\n",
+    char tokens[16], rate[16], memory[24];
+    tn_race_print_name(r, x->name, w);
+    fprintf(r->c->out, " %10lld %7lld %8s %8.1f %8g %9s %9s\n", (long long)x->parameters, (long long)l->step,
+            tn_count_text((double)l->tokens, tokens), l->working_s, rate_of(r, x),
             tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate),
-            tn_bytes_text((double)x->bytes, memory), x->width.text[0] ? "  " : "", x->width.text);
+            tn_bytes_text((double)x->bytes, memory));
 }
 
-static void print_head(const tn_race *r, int w)
+static void print_scores(const tn_race *r, const tn_racer *x, const tn_race_trial *t, int w)
 {
-    fprintf(r->c->out, "\n%-*s %10s %7s %8s %8s %8s %14s %14s %8s", w, "", "parameters", "steps", "tokens", "seconds",
-            "lr", "held out", "best", "at step");
-    if (r->n_rates) fprintf(r->c->out, " %14s", "test at best");
-    fprintf(r->c->out, " %9s %8s\n", isnan(tn_race_chosen(&r->racer[0])->last.samples_per_s) ? "tokens/s" : "samples/s",
+    const tn_progress_report *l = &t->last;
+    char last[24], best[24], test[24], step[24] = "-";
+    if (!isnan(tn_scores_first(&l->best))) snprintf(step, sizeof step, "%lld", (long long)l->best_step);
+    tn_race_print_name(r, x->name, w);
+    fprintf(r->c->out, " %14s %8s %14s", tn_race_score_text(l, &l->best, l->bits, best), step,
+            tn_race_score_text(l, &l->last, l->bits, last));
+    if (r->n_rates) fprintf(r->c->out, " %14s", tn_race_score_text(l, &x->test.scores, x->test_bits, test));
+    fputc('\n', r->c->out);
+}
+
+static void print_tables(const tn_race *r, int w)
+{
+    const tn_race_trial *t;
+    fprintf(r->c->out, "\n%-*s %10s %7s %8s %8s %8s %9s %9s\n", w, "training", "parameters", "steps", "tokens",
+            "seconds", "lr", isnan(tn_race_chosen(&r->racer[0])->last.samples_per_s) ? "tokens/s" : "samples/s",
             "memory");
+    for (size_t i = 0; i < r->n; i++)
+        if ((t = tn_race_chosen(&r->racer[i]))) print_costs(r, &r->racer[i], t, w);
+    fprintf(r->c->out, "\n%-*s %14s %8s %14s%s\n", w, "held out", "best", "at step", "last",
+            r->n_rates ? "   test at best" : "");
+    for (size_t i = 0; i < r->n; i++)
+        if ((t = tn_race_chosen(&r->racer[i]))) print_scores(r, &r->racer[i], t, w);
 }
 
 /* What became worse again, and what a choice has to do with the numbers. */
@@ -209,6 +232,8 @@ static void print_notes(const tn_race *r)
     char text[TN_RISE_TEXT];
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
+        if (t && r->racer[i].width.text[0])
+            fprintf(r->c->out, "%s: %s, for the number of parameters\n", r->racer[i].name, r->racer[i].width.text);
         if (t && t->last.worse)
             fprintf(r->c->out, "%s: %s: compare the best checkpoints; samples and contexts use them\n",
                     r->racer[i].name, tn_training_rise(&t->last, tn_bits_of(&t->last), text));
@@ -219,22 +244,25 @@ static void print_notes(const tn_race *r)
     }
 }
 
-tn_status tn_race_table(const tn_race *r)
+static tn_status emit_all(const tn_race *r)
 {
-    const int w = tn_race_name_width(r);
-    if (r->c->json) TN_RETURN_IF(emit_differences(r));
-    else {
-        print_differences(r);
-        if (r->n_rates) print_rates(r, w);
-        print_head(r, w);
-    }
+    TN_RETURN_IF(emit_differences(r));
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (!t) continue;
-        if (!r->c->json) print_racer(r, &r->racer[i], t, w);
-        else TN_RETURN_IF(emit_racer(r, &r->racer[i], t));
-        if (r->c->json && r->n_rates) TN_RETURN_IF(emit_rates(r, &r->racer[i]));
+        TN_RETURN_IF(emit_racer(r, &r->racer[i], t));
+        if (r->n_rates) TN_RETURN_IF(emit_rates(r, &r->racer[i]));
     }
-    if (!r->c->json) print_notes(r);
+    return TN_OK;
+}
+
+tn_status tn_race_table(const tn_race *r)
+{
+    const int w = tn_race_name_width(r);
+    if (r->c->json) return emit_all(r);
+    print_differences(r);
+    if (r->n_rates) print_rates(r, w);
+    print_tables(r, w);
+    print_notes(r);
     return TN_OK;
 }

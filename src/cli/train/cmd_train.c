@@ -312,11 +312,9 @@ static tn_status train_words(tn_cli *c, tn_arena *arena)
     const char *target;
     TN_RETURN_IF(read_words(c, arena, &target));
     TN_RETURN_IF(check_run(c));
-    const tn_session_options o = { .user = &c->user,
-                                   .target = target,
-                                   .overrides = c->args.overrides,
-                                   .n = c->args.overrides_n,
-                                   .needs_data = true };
+    const tn_session_options o = {
+        .user = &c->user, .target = target, .overrides = c->args.overrides, .n = c->args.overrides_n, .needs_data = true
+    };
     TN_RETURN_IF(tn_session_open_with(&o, &s));
     tn_status st =
         tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);

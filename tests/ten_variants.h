@@ -43,7 +43,7 @@ static const tn_variant tn_variants[] = {
     { "outer_noz", "ten", "pattern=O skip=false rotate=learned gate=none" },
     { "outerD", "ten", "pattern=O" },
     { "outerD, fixed rotation", "ten", "pattern=O rotate=true" },
-    { "outerD, half of it", "ten", "pattern=O rotate=true rotate_pairs=half" },
+    { "outerD, half of the pairs rotated", "ten", "pattern=O rotate=true rotate_pairs=half" },
     { "outerD, fixed decay and strength", "ten", "pattern=O forget=fixed write=decay" },
     { "outerDg", "ten", "pattern=O write=normed" },
     { "outerDgh", "ten", "pattern=O write=normed rotate=learned rotate_pairs=half" },

@@ -343,10 +343,10 @@ class Model:
 
     @_locked
     def run(self, step: str, /, outputs: str | Iterable[str] | None = None, **inputs: npt.ArrayLike) -> dict[str, Array]:
-        """Runs a step of the model by its name ("eval", "generate", "trace"), without gradients: what it puts out, as a dict of arrays.
+        """Runs a step of the model by its name ("eval", "generate", "trace"), without gradients: its outputs, as a dict of arrays.
         outputs: a name, or names, of those that are wanted; a step may make some only then. Inputs that are not given hold their padding."""
         if step == "train":
-            raise error(2, "step train adds gradients and puts out nothing: call gradients()")
+            raise error(2, "step train adds gradients and has no outputs: call gradients()")
         names = [outputs] if isinstance(outputs, str) else list(outputs or ())
         self._run(step, inputs, names)
         if names:

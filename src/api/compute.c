@@ -212,7 +212,8 @@ tenon_status tenon_forward(tenon_net *net, const int32_t *tokens, float *logits)
     size_t n = 1;
     TN_API_TRY(tn__api_need(logits, "logits"));
     if (!net->vocab)
-        TN_API_USAGE("model %s puts out no \"logits\": ask for another output with tenon_run", net->saved.model->name);
+        TN_API_USAGE("model %s has no output \"logits\": request another output with tenon_run",
+                     net->saved.model->name);
     TN_API_TRY(want(net, outputs, 1));
     TN_API_TRY(fill_tokens(net, TN_NET_WANTS, tokens, NULL));
     TN_API_TRY(tenon_run(net, "eval", outputs, 1, NULL));

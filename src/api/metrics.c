@@ -43,10 +43,9 @@ tenon_status tenon_measure(tenon_net *net, const char *split)
     TN_TRY(tn_session_open_with(&o, &on));
     if (tn_session_count(&on, o.split) == 0)
         TN_FAIL(TN_USAGE,
-                "the data have no %s split: prepare text with %s_frac= or %s=FILE, set task.%s_frac, or have the "
-                "model's records hold "
-                "out some",
-                split, split, split, split);
+                "the data have no %s split: prepare text with %s_frac= or %s=FILE, set task.%s_frac, or give the "
+                "model's records a %s split",
+                split, split, split, split, split);
     TN_TRY(tn_evaluator_new(on.trainer, &on.source, &v));
     tn_evaluator_stop(v, &net->interrupted);
     TN_TRY(tn_evaluator_run(v, &on.source, 0, &e));

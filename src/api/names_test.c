@@ -228,9 +228,9 @@ static void mistakes_by_name(void **state)
     assert_fine(tenon_fill(net, "features", TENON_F32, features, SAMPLES * FEATURES));
     refused(tenon_run(net, "train", NULL, 0, &x), "input labels of model tep is missing: fill it");
     refused(tenon_run(net, "generate", NULL, 0, &x), "model tep has no step generate: it has train, eval");
-    refused(tenon_run(net, "eval", (const char *const[]){ "picture" }, 1, NULL), "puts out no picture: it puts out");
+    refused(tenon_run(net, "eval", (const char *const[]){ "picture" }, 1, NULL), "has no output picture: it has");
     refused(tenon_run(net, "train", (const char *const[]){ "logits" }, 1, NULL), "step train has no outputs");
-    refused(tenon_output_find(net, "loss", &out), "call tenon_run");
+    refused(tenon_output_find(net, "loss", &out), "request it with tenon_run");
     refused(tenon_input_at(net, 0, &in), "tenon_input.size is 0");
     in.size = sizeof in;
     refused(tenon_input_at(net, 6, &in), "index 6 is out of range");
@@ -241,7 +241,7 @@ static void mistakes_by_name(void **state)
     refused(tenon_set(net, "inputs", "7"), "cannot be changed");
     static const char *const nine[] = { "a", "b", "c", "d", "e", "f", "g", "h", "i" };
     refused(tenon_run(net, "eval", nine, 9, NULL), "at most 8 outputs can be asked for");
-    refused(tenon_run(net, "eval", nine, 8, NULL), "puts out no a");
+    refused(tenon_run(net, "eval", nine, 8, NULL), "has no output a");
     assert_fine(tenon_run(net, "eval", (const char *const[]){ "state", "logits" }, 2, NULL));
     assert_fine(tenon_set(net, "labels", "2")); /* of each sample; nothing is filled any more */
     assert_fine(tenon_input_find(net, "labels", &in));

@@ -60,8 +60,8 @@ tenon_status tenon_output_find(tenon_net *net, const char *name, tenon_tensor *o
     char names[TN_NET_NAMES] = "";
     tenon_tensor t;
     TN_API_TRY(tn__api_need(name, "name"));
-    if (!net->ran) TN_API_USAGE("nothing has put out %.60s: call tenon_run for it", name);
+    if (!net->ran) TN_API_USAGE("output %.60s is not computed yet: request it with tenon_run", name);
     if (tn__api_output(net, name, &t)) return tn__api_give(&t, sizeof t, out, "tenon_tensor");
     for (size_t i = 0; i < tenon_outputs(net); i++) tn__api_list(names, graph_of(net)->output[i].name);
-    TN_API_USAGE("model %s, step %s puts out no %.60s: it puts out %s", net->saved.model->name, net->step, name, names);
+    TN_API_USAGE("model %s, step %s has no output %.60s: it has %s", net->saved.model->name, net->step, name, names);
 }

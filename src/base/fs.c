@@ -125,8 +125,8 @@ static tn_status make_one(const char *path)
     if (mkdir(path, 0777) == 0) return sync_parent(path);
     const int err = errno;
     if (stat(path, &st) == 0) /* a parent that exists may answer EEXIST, EACCES or EROFS */
-        return S_ISDIR(st.st_mode) ? TN_OK : tn_fs_error(TN_DISK, ENOTDIR, "make directory", path);
-    return tn_fs_error(TN_DISK, err, "make directory", path);
+        return S_ISDIR(st.st_mode) ? TN_OK : tn_fs_error(TN_DISK, ENOTDIR, "create directory", path);
+    return tn_fs_error(TN_DISK, err, "create directory", path);
 }
 
 tn_status tn_dir_make(const char *path)
@@ -258,11 +258,10 @@ tn_status tn_file_read_at(const tn_file *f, const char *path, uint64_t at, void 
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) return tn_fs_error(TN_BAD_FILE, errno, "read", path);
         if (k == 0)
-            return tn_error(
-                TN_BAD_FILE,
-                "%.640s was cut short while it was in use: it had %zu bytes and now ends before byte %llu; put the "
-                "whole file back",
-                path, f->bytes, (unsigned long long)at + 1);
+            return tn_error(TN_BAD_FILE,
+                            "%.640s was cut short while it was in use: it had %zu bytes and now ends before byte %llu; "
+                            "restore the whole file",
+                            path, f->bytes, (unsigned long long)at + 1);
         p += k;
         at += (uint64_t)k;
         bytes -= (size_t)k;

@@ -55,11 +55,11 @@ tn_status tn_output_dir_check(const char *path)
     TN_RETURN_IF(tn_path_join("", path, at, sizeof at));
     while (stat(at, &st) != 0) {
         if (errno != ENOENT || strcmp(at, ".") == 0 || strcmp(at, "/") == 0)
-            return tn_fs_error(TN_DISK, errno, "make directory", path);
+            return tn_fs_error(TN_DISK, errno, "create directory", path);
         TN_RETURN_IF(parent_of(at, at));
     }
     if (!S_ISDIR(st.st_mode) && strcmp(at, path) == 0)
-        return tn_error(TN_DISK, "cannot make directory %.640s: it is a file; name a folder", path);
-    if (!S_ISDIR(st.st_mode)) return tn_fs_error(TN_DISK, ENOTDIR, "make directory", path);
-    return takes_files(at) ? TN_OK : tn_fs_error(TN_DISK, errno, "make directory", path);
+        return tn_error(TN_DISK, "cannot create directory %.640s: it is a file; name a folder", path);
+    if (!S_ISDIR(st.st_mode)) return tn_fs_error(TN_DISK, ENOTDIR, "create directory", path);
+    return takes_files(at) ? TN_OK : tn_fs_error(TN_DISK, errno, "create directory", path);
 }

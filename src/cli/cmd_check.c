@@ -56,7 +56,7 @@ static tn_status file_settings(const char *path, char *text, size_t bytes, const
                 "%s is not a reference file: its metadata lacks format \"tenon-against 1\" (docs/against.md)", path);
     const int used =
         snprintf(text, bytes, "%s%s %s", model ? "model=" : "", model ? model : "", settings ? settings : "");
-    if (used < 0 || (size_t)used >= bytes) TN_FAIL(TN_BAD_FILE, "%s: its settings are too long", path);
+    if (used < 0 || (size_t)used >= bytes) TN_FAIL(TN_BAD_FILE, "%s: the settings in its metadata are too long", path);
     for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest));) {
         if (*n == MOST_OVERRIDES) TN_FAIL(TN_BAD_FILE, "%s has too many settings", path);
         list[(*n)++] = word;

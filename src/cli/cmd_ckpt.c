@@ -205,7 +205,7 @@ static tn_status verify_list(tn_cli *c, const char *run, size_t *said)
     char first[1024] = "", path[TN_PATH_BYTES], name[TN_CKPT_NAME];
     tn_ckpt_id was;
     TN_TRY(tn_ckpt_list_read(run, &l));
-    if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
+    if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s contains no checkpoint", run);
     for (size_t i = 0; i < l.n; i++) {
         TN_TRY(tn_path_join(run, tn_ckpt_name(l.entry[i].step, name), path, sizeof path));
         const bool seen = tn__ckpt_id_read(path, &was);
@@ -302,7 +302,7 @@ tn_status tn_cmd_ckpt_prune(tn_cli *c)
     TN_TRY(tn_args_expect(&c->args, 2, 2));
     TN_TRY(read_keys(c, rows, 2, &st));
     TN_TRY(tn_ckpt_list_read(run, &l));
-    if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint: name a run's directory", run);
+    if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s contains no checkpoint: name a run's directory", run);
     if (!dry) TN_TRY(tn_run_lock(run, 0, &lock));
     TN_TRY(tn_run_folder_check(run));
     for (size_t i = 0; i < l.n; i++) {

@@ -183,7 +183,7 @@ static tn_status write_folder(const filling *fill)
     if (mkdir(temp, 0777) != 0)
         return tn_error(TN_DISK, "cannot create a folder here: %s; change to a writable folder", strerror(errno));
     for (int i = 0; i < FILES; i++) TN_TRY(write_file(temp, &template[i], fill));
-    if (rename(temp, fill->name) != 0) TN_FAIL(TN_DISK, "cannot make %s: %s", fill->name, strerror(errno));
+    if (rename(temp, fill->name) != 0) TN_FAIL(TN_DISK, "cannot create %s: %s", fill->name, strerror(errno));
 done:
     if (s != TN_OK) remove_folder(temp, fill->name);
     return s;

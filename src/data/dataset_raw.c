@@ -88,7 +88,7 @@ static tn_status append(tn_dataset *d, raw_split *r, tn_data_split k, const tn_p
 static tn_status too_large(const tn_dataset *d)
 {
     return tn_error(TN_USAGE,
-                    "%.640s holds more than %d MiB of text, too much to keep in memory as it is: run `tenon data "
+                    "%.640s contains more than %d MiB of text, too much to keep in memory: run `tenon data "
                     "prepare %.200s out=DIR` first",
                     d->path, TN_DATASET_RAW_BYTES >> 20, d->path);
 }
@@ -264,7 +264,7 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
     bool packed = true;
     if (plain) TN_TRY(open_plain(d, in.v[0].path, o, &packed));
     if (packed) TN_TRY(read_documents(d, &in, o));
-    if (d->split[TN_TRAIN].counts.tokens == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no text", d->path);
+    if (d->split[TN_TRAIN].counts.tokens == 0) TN_FAIL(TN_BAD_FILE, "%.640s contains no text", d->path);
     if (o->content) TN_TRY(hash_text(d, in.v[0].path));
     if (is_tokenized(o)) TN_TRY(encode_all(d, o->tokenizer));
 done:

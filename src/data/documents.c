@@ -244,7 +244,7 @@ static tn_status bad_json(const tn_documents *d, const char *why)
 
 static tn_status need_more(tn_documents *d)
 {
-    if (d->file_end) return bad_json(d, "the file ends inside the list; it was cut short, get it again");
+    if (d->file_end) return bad_json(d, "the file ends inside the list; it was cut short, download it again");
     if (d->end - d->begin > TN_ELEMENT_BYTES) return bad_json(d, "longer than 64 MiB; split it into several documents");
     return fill(d);
 }

@@ -156,10 +156,11 @@ tn_status tn_input_files_add(tn_input_files *in, const char *path, tn_format for
             return tn_error(TN_USAGE, "%.640s is a prepared data set already: name the files it was made from", path);
         TN_RETURN_IF(add_folder(in, path, format, 0));
         if (in->n == before)
-            return tn_error(TN_BAD_FILE,
-                            "%.300s holds no file of a known type (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
-                            "and .zst): name the files, or %s",
-                            path, tn_input_files_hint(in, "format=FORMAT", say));
+            return tn_error(
+                TN_BAD_FILE,
+                "%.300s contains no file of a known type (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
+                "and .zst): name the files, or %s",
+                path, tn_input_files_hint(in, "format=FORMAT", say));
         qsort(in->v + before, in->n - before, sizeof *in->v, by_path);
         return TN_OK;
     }

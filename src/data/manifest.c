@@ -194,7 +194,7 @@ static void read_shards(reader *r, tn_data_split which, tn_json *from)
         if (tn_json_extent(from, &text, &bytes) && bytes <= SHARD_TEXT)
             h = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
         if (h) read_shard(r, which, h);
-        else bad(r, "shards", "holds an entry that is not a shard");
+        else bad(r, "shards", "contains an entry that is not a shard");
         json_decref(h);
     }
 }

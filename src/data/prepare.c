@@ -221,8 +221,9 @@ static tn_status run_parts(tn_preparing *w)
         if (w->part[k].in.n) TN_RETURN_IF(run[w->kind](w, &w->part[k]));
     TN_RETURN_IF(tn_sink_finish(&w->sink));
     if (w->manifest.split[TN_TRAIN].documents == 0)
-        return tn_error(TN_BAD_FILE,
-                        "the inputs hold nothing to train on: they are empty or blank, or all of it was held out");
+        return tn_error(
+            TN_BAD_FILE,
+            "the inputs contain nothing to train on: they are empty or blank, or all of them were held out");
     return TN_OK;
 }
 
@@ -266,7 +267,7 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
     tn_preparing w = { .p = p, .start = tn_clock_s() };
     if (p->n == 0)
         return tn_error(TN_USAGE, "no inputs: name files or folders, for example tenon data prepare book.txt out=book");
-    if (!*dir) return tn_error(TN_USAGE, "out is not set: name output folder, for example out=book");
+    if (!*dir) return tn_error(TN_USAGE, "out is not set: name the output folder, for example out=book");
     TN_RETURN_IF(check_place(dir));
     w.trains_tokenizer = strncmp(tn_settings_text(st, "tokenizer"), "train:", 6) == 0;
     w.threads = threads_of(st);

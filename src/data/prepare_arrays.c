@@ -125,10 +125,10 @@ static tn_status next_sample(samples *s, tn_item item, bool *got, double *label)
         const double x = s->values[i];
         if (item == TN_ITEM_U8 && !(x >= 0 && x <= 255 && x == floor(x)))
             return tn_error(TN_BAD_FILE,
-                            "%.640s: sample %lld holds %g, which is not an integer of 0..255; use dtype=f32", s->path,
-                            (long long)s->row, x);
+                            "%.640s: sample %lld contains %g, which is not an integer of 0..255; use dtype=f32",
+                            s->path, (long long)s->row, x);
         if (!isfinite((double)(float)x))
-            return tn_error(TN_BAD_FILE, "%.640s: sample %lld holds %g; clean the data first", s->path,
+            return tn_error(TN_BAD_FILE, "%.640s: sample %lld contains %g; clean the data first", s->path,
                             (long long)s->row, x);
         if (item == TN_ITEM_U8) ((unsigned char *)s->packed)[k++] = (unsigned char)x;
         else ((float *)s->packed)[k++] = (float)x;

@@ -32,11 +32,12 @@ static tn_status read_header(token_file *f)
     if (got < 4 || (h[0] != MAGIC_U16 && h[0] != MAGIC_U32)) return TN_OK;
     if (got < sizeof f->raw.header)
         return tn_error(TN_BAD_FILE,
-                        "%.640s ends inside its header of 1024 bytes; the file was cut short, get it again", f->path);
+                        "%.640s ends inside its header of 1024 bytes; the file was cut short, download it again",
+                        f->path);
     const bool narrow = h[0] == MAGIC_U16;
     if (h[1] != (narrow ? 1 : 7) || h[2] < 0)
         return tn_error(TN_BAD_FILE,
-                        "%.640s: version %d with %d tokens is not what llm.c writes (version %d); get it again",
+                        "%.640s: version %d with %d tokens is not what llm.c writes (version %d); download it again",
                         f->path, h[1], h[2], narrow ? 1 : 7);
     f->item_bytes = narrow ? 2 : 4;
     f->left = (uint64_t)h[2];

@@ -81,7 +81,7 @@ static tn_status check_words(const char *path, const tn_shard_header *h)
     const bool item_ok =
         tokens ? h->item == TN_ITEM_U16 || h->item == TN_ITEM_U32 : h->item == TN_ITEM_U8 || h->item == TN_ITEM_F32;
     if ((!tokens && !arrays) || !item_ok)
-        return BAD(path, "its header names kind %u with items %u, which there is not", h->kind, h->item);
+        return BAD(path, "its header names kind %u with items %u, which does not exist", h->kind, h->item);
     if (tokens && (h->vocab == 0 || h->vocab > INT32_MAX))
         return BAD(path, "its vocabulary of %llu is impossible", (unsigned long long)h->vocab);
     return TN_OK;

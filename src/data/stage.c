@@ -61,7 +61,8 @@ static tn_status check_existing(const char *path, tn_tree_owns *owns, bool (*pro
     if (is_empty(path)) return TN_OK;
     TN_RETURN_IF(tn_tree_check(path, "", owns));
     if (!proves || proves(path)) return TN_OK;
-    return tn_error(TN_USAGE, "%.640s holds files, but no data set that tenon made: name a new folder with out=", path);
+    return tn_error(TN_USAGE,
+                    "%.640s contains files, but not a data set made by tenon: name a new folder with out=", path);
 }
 
 /* Makes and locks the temporary. One that a cleaner removed between the two calls is made again. */
@@ -76,7 +77,7 @@ static tn_status make_temp(tn_stage *s)
         if (n < 0 || (size_t)n >= sizeof s->temp) return tn_fs_error(TN_DISK, ENAMETOOLONG, "write", s->final_path);
         if (mkdir(s->temp, 0777) != 0) {
             if (errno == EEXIST) continue;
-            return tn_fs_error(TN_DISK, errno, "make directory", s->temp);
+            return tn_fs_error(TN_DISK, errno, "create directory", s->temp);
         }
         s->lock = open(s->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (s->lock >= 0 && flock(s->lock, LOCK_EX | LOCK_NB) == 0 && fstat(s->lock, &a) == 0 &&
@@ -85,7 +86,7 @@ static tn_status make_temp(tn_stage *s)
         if (s->lock >= 0) close(s->lock);
         s->lock = -1;
     }
-    return tn_error(TN_DISK, "cannot make a temporary folder beside %.640s; remove old ones (.tmp-*)", s->final_path);
+    return tn_error(TN_DISK, "cannot create a temporary folder beside %.640s; remove old ones (.tmp-*)", s->final_path);
 }
 
 /* A folder that exists, without links and dots; others as they are; no slash at the end. */

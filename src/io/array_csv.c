@@ -117,7 +117,8 @@ tn_status tn__csv_header(tn_array *a)
     const char *line;
     size_t n = 0, wrong;
     TN_RETURN_IF(next_line(a, &line, &n));
-    if (!line) return tn_error(TN_BAD_FILE, "%.640s holds no rows; is it the right file?", tn_stream_path(a->stream));
+    if (!line)
+        return tn_error(TN_BAD_FILE, "%.640s contains no rows; is it the right file?", tn_stream_path(a->stream));
     a->separator = memchr(line, ',', n) ? ',' : memchr(line, ';', n) ? ';' : memchr(line, '\t', n) ? '\t' : ',';
     const size_t fields = parse_line(a, line, n, NULL, &wrong);
     if (fields > TN_CSV_FIELDS_MAX)

@@ -13,7 +13,7 @@ tn_status tn__array_read_exact(tn_array *a, void *data, size_t bytes, const char
     size_t got;
     TN_RETURN_IF(tn_stream_read(a->stream, data, bytes, &got));
     if (got == bytes) return TN_OK;
-    return tn_error(TN_BAD_FILE, "%.640s ends inside %s, after %llu bytes; the file was cut short, get it again",
+    return tn_error(TN_BAD_FILE, "%.640s ends inside %s, after %llu bytes; the file was cut short, download it again",
                     tn_stream_path(a->stream), what, (unsigned long long)tn_stream_position(a->stream));
 }
 
@@ -135,7 +135,7 @@ static tn_status next_raw(tn_array *a, void *raw, bool *got)
         TN_RETURN_IF(tn_stream_read(a->stream, &more, 1, &extra));
         if (extra)
             return tn_error(TN_BAD_FILE,
-                            "%.640s goes on after the last of its %lld samples; its header is wrong, get it again",
+                            "%.640s goes on after the last of its %lld samples; its header is wrong, download it again",
                             tn_stream_path(a->stream), (long long)a->info.rows);
         return TN_OK;
     }
@@ -154,6 +154,6 @@ tn_status tn_array_next(tn_array *a, double *row, bool *got)
 
 tn_status tn_array_next_u8(tn_array *a, uint8_t *row, bool *got)
 {
-    if (!a->info.is_u8) return tn_error(TN_INTERNAL, "%.640s does not hold bytes", tn_stream_path(a->stream));
+    if (!a->info.is_u8) return tn_error(TN_INTERNAL, "%.640s does not contain bytes", tn_stream_path(a->stream));
     return next_raw(a, row, got);
 }

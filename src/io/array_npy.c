@@ -37,14 +37,14 @@ static tn_status read_descr(tn_array *a, const char *p)
                   { "i2", TN_NUMBER_I16 }, { "u4", TN_NUMBER_U32 }, { "i4", TN_NUMBER_I32 }, { "u8", TN_NUMBER_U64 },
                   { "i8", TN_NUMBER_I64 }, { "f4", TN_NUMBER_F32 }, { "f8", TN_NUMBER_F64 } };
     if (!p || p[0] != '\'' || !strchr("<>|", p[1]) || strlen(p) < 5 || p[4] != '\'')
-        return bad_header(a, "its type is none of integers of 8 to 64 bits and floats of 32 and 64 bits");
+        return bad_header(a, "its type is not supported: use integers of 8 to 64 bits or floats of 32 or 64 bits");
     a->big_endian = p[1] == '>';
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strncmp(types[i].name, p + 2, 2) == 0) {
             a->number = types[i].number;
             return TN_OK;
         }
-    return bad_header(a, "its type is none of integers of 8 to 64 bits and floats of 32 and 64 bits");
+    return bad_header(a, "its type is not supported: use integers of 8 to 64 bits or floats of 32 or 64 bits");
 }
 
 static tn_status read_shape(tn_array *a, const char *p)
@@ -69,7 +69,7 @@ tn_status tn__npy_header(tn_array *a)
     char text[HEADER_MAX + 1];
     TN_RETURN_IF(tn__array_read_exact(a, head, 8, "its header"));
     if (memcmp(head, "\x93NUMPY", 6) != 0) return bad_header(a, "not a .npy file");
-    if (head[6] < 1 || head[6] > 3) return bad_header(a, "a version of .npy that is not known");
+    if (head[6] < 1 || head[6] > 3) return bad_header(a, "an unknown version of .npy");
     const size_t wide = head[6] == 1 ? 2 : 4;
     TN_RETURN_IF(tn__array_read_exact(a, head + 8, wide, "its header"));
     size_t n = (size_t)head[8] | (size_t)head[9] << 8;

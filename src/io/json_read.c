@@ -372,6 +372,6 @@ json_t *tn_json_tree(const char *text, size_t bytes, size_t flags, json_error_t 
     json_error_t unused;
     if (!err) err = &unused;
     if (bytes <= SMALL || tree_fits(text, bytes)) return json_loadb(text, bytes, flags, err);
-    *err = (json_error_t){ .line = 1, .text = "it holds too many values for what it is" };
+    *err = (json_error_t){ .line = 1, .text = "it contains too many values for what it is" };
     return NULL;
 }

@@ -255,7 +255,8 @@ tn_status tn_jsonl_end(tn_jsonl *w)
     if (err) keep_line(w, n + 2);
     tn_jsonl_begin(w);
     if (is_long)
-        return tn_error(TN_USAGE, "%.640s: a line outgrew %d bytes and was not written; log fewer or shorter values",
+        return tn_error(TN_USAGE,
+                        "%.640s: a line is longer than %d bytes and was not written; log fewer or shorter values",
                         w->path, TN_JSONL_LINE_BYTES);
     return err ? tn_fs_error(TN_DISK, err, "append to", w->path) : TN_OK;
 }

@@ -89,7 +89,7 @@ void tn_stream_close(tn_stream *s)
 
 static tn_status damaged(const tn_stream *s, const char *why)
 {
-    return tn_error(TN_BAD_FILE, "%.640s: byte %llu: %s; the file is damaged, get it again", s->path,
+    return tn_error(TN_BAD_FILE, "%.640s: byte %llu: %s; the file is damaged, download it again", s->path,
                     (unsigned long long)(s->read_bytes - (s->end - s->begin)), why);
 }
 

@@ -106,7 +106,7 @@ static void damage(void **state)
     const size_t n = (kind == 1 ? pack_gzip : pack_zstd)(text, 5000, file, N);
     for (size_t k = 5; k < n; k += 37) {
         tn_put_file(path, file, k);
-        assert_fails(read_all(path, 4096, out, &got), TN_BAD_FILE, "get it again");
+        assert_fails(read_all(path, 4096, out, &got), TN_BAD_FILE, "download it again");
     }
     for (size_t k = 12; k < n; k += 29) {
         file[k] ^= 0x10;

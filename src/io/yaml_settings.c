@@ -75,7 +75,7 @@ static tn_status take_scalar(reader *r, const yaml_event_t *e)
     const char *text = (const char *)e->data.scalar.value;
     const bool empty = e->data.scalar.length == 0 && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (strlen(text) != e->data.scalar.length)
-        return READER_FAIL(r, TN_USAGE, line_of(e), "%s: the value holds a NUL byte", r->path);
+        return READER_FAIL(r, TN_USAGE, line_of(e), "%s: the value contains a NUL byte", r->path);
     if (r->peek && tn_settings_find(r->st, r->path) == tn_settings_count(r->st)) return TN_OK;
     if (!(empty && tn_settings_is_section(r->st, r->path))) /* a section whose keys are all commented out */
         TN_RETURN_IF(tn_settings_set(r->st, r->path, text, "%s:%zu", r->name, line_of(e)));

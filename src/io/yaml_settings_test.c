@@ -110,7 +110,7 @@ static const refuse refuses[] = {
     { "bad utf-8", "model: \xff\xc0\n", TN_BAD_FILE, "config.yaml is not UTF-8 text" },
     { "cut utf-8", "model: \xe2\x82", TN_BAD_FILE, "config.yaml is not UTF-8 text" },
     { "control byte", "model: a\x01", TN_BAD_FILE, "config.yaml is not UTF-8 text" },
-    { "nul in value", "data: \"a\\0b\"\n", TN_USAGE, "data: the value holds a NUL byte  (config.yaml:1)" },
+    { "nul in value", "data: \"a\\0b\"\n", TN_USAGE, "data: the value contains a NUL byte  (config.yaml:1)" },
     { "nul in key", "\"data\\0x\": 1\n", TN_USAGE, "unknown key \"data\"" },
     { "line break in key", "\"a\\nb\": [1]\n", TN_USAGE, "unknown key \"a?b\"" },
     { "empty key", "\"\": 1\n", TN_USAGE, "unknown key \"\"" },

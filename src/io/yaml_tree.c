@@ -60,7 +60,7 @@ static tn_status add(builder *b, const yaml_event_t *e, tn_yaml_kind kind)
     if (kind == TN_YAML_TEXT) node->text = copy_scalar(b, e);
     if (!node->text) return out_of_memory(b);
     if (kind == TN_YAML_TEXT && strlen(node->text) != e->data.scalar.length)
-        return TN__YAML_FAIL(b->name, TN_BAD_FILE, node->line, "%s: the value holds a NUL byte", node->key);
+        return TN__YAML_FAIL(b->name, TN_BAD_FILE, node->line, "%s: the value contains a NUL byte", node->key);
     b->key = NULL;
     if (b->depth) {
         tn_yaml *last = b->last[b->depth - 1];

@@ -82,7 +82,7 @@ static const refuse refuses[] = {
     { "map as key", "{a: 1}: 1\n", "a map or list cannot be a key" },
     { "empty key", "\"\": 1\n", "\"\" is not a key" },
     { "nul in key", "\"a\\0b\": 1\n", "\"a\" is not a key" },
-    { "nul in value", "a: [\"a\\0b\"]\n", "holds a NUL byte  (study.yaml:1)" },
+    { "nul in value", "a: [\"a\\0b\"]\n", "contains a NUL byte  (study.yaml:1)" },
     { "depth", "a: [[[[[[[[1]]]]]]]]\n", "nested more than 8 deep" },
     { "syntax", "a: [1\n", "not valid YAML" },
     { "bad utf-8", "a: \xff\n", "study.yaml is not UTF-8 text" },

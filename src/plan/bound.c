@@ -183,7 +183,7 @@ tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out)
     *b = (tn_bound){ .plan = p, .context = c, .store = st };
     if (p->device != c->device) TN_FAIL(TN_USAGE, "the plan and the context are for different devices");
     if (c->threads > p->threads)
-        TN_FAIL(TN_USAGE, "the plan was made for %d threads, the context has %d", p->threads, c->threads);
+        TN_FAIL(TN_USAGE, "the context has %d threads, the plan allows at most %d", c->threads, p->threads);
     b->replays = c->backend->record && tn_graph_switch(p->graph, "opt.replay");
     if (st) TN_TRY(tn__store_attach(st, c->queue));
     b->attached = st != NULL;
@@ -251,7 +251,7 @@ static tn_status find_input(const tn_bound *b, const char *name, int32_t **at, i
     *n = 0;
     if (!t) return TN_OK;
     if (t->role != TN_ROLE_INPUT || t->dtype != TN_I32)
-        return tn_error(TN_INTERNAL, "%s is no input of integers", name);
+        return tn_error(TN_INTERNAL, "%s is not an integer input", name);
     *at = b->externs[i];
     *n = tn_gtensor_count(t);
     return TN_OK;

@@ -111,8 +111,8 @@ bool tn_graph_knows(tn_graph *g, const char *file, int line, tn_ref x)
 {
     if (in_graph(g, x)) return true;
     tn_graph_fail(g, file, line, TN_USAGE,
-                  "a handle (%d) is no tensor of this graph: it was not set, or is of another one (a body sees what "
-                  "its loop hands in)",
+                  "a tn_ref (%d) is not a tensor of this graph: it was not set, or belongs to another graph (a loop's "
+                  "body may use only what the loop passes to it)",
                   x.id);
     return false;
 }
@@ -245,7 +245,7 @@ tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_d
 tn_ref tn_tied_(tn_graph *g, const char *file, int line, const char *full_name)
 {
     const int32_t id = tn_graph_find(g, full_name);
-    if (!id) tn_graph_fail(g, file, line, TN_USAGE, "there is no tensor %s to tie to: make it first", full_name);
+    if (!id) tn_graph_fail(g, file, line, TN_USAGE, "no tensor %s to tie to: create it first", full_name);
     return (tn_ref){ g->status == TN_OK ? id : 0 };
 }
 

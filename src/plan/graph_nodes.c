@@ -46,7 +46,7 @@ static const char *input_shapes(const tn_type *in, int n, char *buf, size_t byte
     buf[0] = 0;
     for (int i = 0; i < n && used + 2 < bytes; i++)
         used += (size_t)snprintf(buf + used, bytes - used, "%s%s", i ? " " : "",
-                                 in[i].absent ? "-" : tn_dims_text(in[i].dims, one, sizeof one));
+                                 in[i].absent ? "TN_NONE" : tn_dims_text(in[i].dims, one, sizeof one));
     return buf;
 }
 

@@ -103,7 +103,7 @@ tn_status tn_decode_measure(const tn_decode_side *sides, size_t n, const tn_deco
     runner *r = tn_alloc(sizeof *r * TN_DECODE_MOST);
     if (!r) TN_TRY(TN_MEMORY);
     if (n > TN_DECODE_MOST || at->rounds < 1 || at->rounds > TN_DECODE_ROUNDS)
-        TN_FAIL(TN_USAGE, "at most %d models and %d rounds", TN_DECODE_MOST, TN_DECODE_ROUNDS);
+        TN_FAIL(TN_USAGE, "use at most %d models, and 1 to %d rounds", TN_DECODE_MOST, TN_DECODE_ROUNDS);
     memset(rows, 0, sizeof *rows * n);
     for (size_t i = 0; i < n; i++) {
         TN_TRY(take_reason(open_runner(&sides[i], at, &r[i]), &rows[i]));

@@ -83,7 +83,7 @@ tn_status tn_sampler_new(const tn_sampler_options *o, tn_sampler **out)
     if (texts > model)
         TN_FAIL(
             TN_USAGE,
-            "the tokenizer has %lld tokens and the model %lld: it is not the model's own; name that with tokenizer=",
+            "the tokenizer has %lld tokens but the model only %lld: name the model's own tokenizer with tokenizer=FILE",
             (long long)texts, (long long)model);
     m->vocab = texts;
     TN_TRY(tn_picker_new(texts, &m->picker));

@@ -45,7 +45,8 @@ double tn_pick_uniform(tn_rng r, uint64_t index)
 static tn_status check_options(const tn_pick_options *o)
 {
     if (!(o->temperature >= 0) || isinf(o->temperature))
-        return tn_error(TN_USAGE, "temperature=%g is below 0 or no number: 0 is greedy, 1 the model's own distribution",
+        return tn_error(TN_USAGE,
+                        "temperature=%g is below 0 or not a number: 0 is greedy, 1 the model's own distribution",
                         o->temperature);
     if (o->top_k < 0) return tn_error(TN_USAGE, "top_k=%lld is below 0: 0 means no limit", (long long)o->top_k);
     if (!(o->top_p > 0 && o->top_p <= 1))

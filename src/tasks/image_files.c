@@ -35,8 +35,8 @@ tn_status tn__image_find(const tn_settings *st, const tn_image_files *f, const c
             TN_RETURN_IF(tn_path_join(data, name, path, TN_PATH_BYTES));
             if (is_file(path)) return TN_OK;
         }
-    return tn_error(TN_BAD_FILE, "%.640s holds no %s: task=%s needs %s there, packed (.gz) or not (download: %s)", data,
-                    names[-1], f->task, f->needed, f->from);
+    return tn_error(TN_BAD_FILE, "%.640s contains no %s: task=%s needs %s there, packed (.gz) or not (download: %s)",
+                    data, names[-1], f->task, f->needed, f->from);
 }
 
 tn_status tn__image_can_hold(const char *path, uint64_t bytes)
@@ -44,6 +44,7 @@ tn_status tn__image_can_hold(const char *path, uint64_t bytes)
     struct stat info;
     if (stat(path, &info) != 0) return tn_fs_error(TN_BAD_FILE, errno, "read", path);
     if (bytes <= (uint64_t)info.st_size * TN_STREAM_RATIO + TN_STREAM_SLACK_BYTES) return TN_OK;
-    return tn_error(TN_BAD_FILE, "%.640s claims %llu bytes of samples in a file of %llu; it is damaged, get it again",
-                    path, (unsigned long long)bytes, (unsigned long long)info.st_size);
+    return tn_error(TN_BAD_FILE,
+                    "%.640s claims %llu bytes of samples in a file of %llu; it is damaged, download it again", path,
+                    (unsigned long long)bytes, (unsigned long long)info.st_size);
 }

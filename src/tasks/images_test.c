@@ -153,23 +153,24 @@ typedef struct wrong {
 } wrong;
 
 static const wrong mnist_gallery[] = {
-    { "no training images", "train-images-idx3-ubyte", NULL, 0, "holds no train-images-idx3-ubyte: task=mnist needs" },
+    { "no training images", "train-images-idx3-ubyte", NULL, 0,
+      "contains no train-images-idx3-ubyte: task=mnist needs" },
     { "no test labels", "t10k-labels-idx1-ubyte", NULL, 0, "download: " },
     { "an empty file", "train-images-idx3-ubyte", BYTES(""), "ends inside its header" },
     { "a text", "train-images-idx3-ubyte", BYTES("<html>404</html>"), "is not an IDX file" },
     { "images that are cut", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"),
-      "cut short, get it again" },
+      "cut short, download it again" },
     { "images of 28 x 27", "train-images-idx3-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1b pixels"),
-      "does not hold images of 28 x 28" },
+      "does not contain images of 28 x 28" },
     { "images of floats", "train-images-idx3-ubyte", BYTES("\0\0\x0d\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"),
-      "does not hold images of 28 x 28" },
+      "does not contain images of 28 x 28" },
     { "labels for images", "train-images-idx3-ubyte", BYTES("\0\0\x08\x01\0\0\0\x02\x01\x02"),
-      "does not hold images of 28 x 28" },
+      "does not contain images of 28 x 28" },
     { "images for labels", "train-labels-idx1-ubyte", BYTES("\0\0\x08\x03\0\0\0\x14\0\0\0\x1c\0\0\0\x1c pixels"),
-      "does not hold a byte per label" },
+      "does not contain a byte per label" },
     { "too few labels", "train-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x02\x01\x02"), "has 20 images and" },
     { "labels that are cut", "t10k-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x0a\x01\x02"),
-      "cut short, get it again" },
+      "cut short, download it again" },
     { "labels that go on", "t10k-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x0a\0\0\0\0\0\0\0\0\0\0\0"),
       "goes on after the last" },
     { "a label of 10", "t10k-labels-idx1-ubyte", BYTES("\0\0\x08\x01\0\0\0\x0a\0\0\0\x0a\0\0\0\0\0\0"),
@@ -214,7 +215,7 @@ static void mnist_promises(void **state)
     for (int i = 0; i < 4; i++) assert_int_equal(remove(tn_tempdir_file(&d, plain[i])), 0);
     assert_int_equal(truncate(packed, 100), 0);
     assert_fails(tn_task_try("mnist", words_for(d.path, ""), &s), TN_BAD_FILE, "t10k-images-idx3-ubyte.gz");
-    assert_non_null(strstr(tn_error_text(), "get it again"));
+    assert_non_null(strstr(tn_error_text(), "download it again"));
     tn_tempdir_clear(&d);
 }
 
@@ -318,12 +319,12 @@ static void digits_cut(void **state)
     assert_fails(tn_task_try("digits", words_for(path, ""), &s), TN_BAD_FILE, "the first line has 65");
     put(path, text, n);
     assert_int_equal(truncate(path, 80), 0);
-    assert_fails(tn_task_try("digits", words_for(path, ""), &s), TN_BAD_FILE, "get it again");
+    assert_fails(tn_task_try("digits", words_for(path, ""), &s), TN_BAD_FILE, "download it again");
     tn_put_text(empty, "\n\n");
-    assert_fails(tn_task_try("digits", words_for(empty, ""), &s), TN_BAD_FILE, "holds no rows");
+    assert_fails(tn_task_try("digits", words_for(empty, ""), &s), TN_BAD_FILE, "contains no rows");
     text[0] = 'a'; /* a heading, and nothing below it */
     tn_put_file(empty, text, (size_t)(strchr(text, '\n') - text));
-    assert_fails(tn_task_try("digits", words_for(empty, ""), &s), TN_BAD_FILE, "holds no rows; get it again");
+    assert_fails(tn_task_try("digits", words_for(empty, ""), &s), TN_BAD_FILE, "contains no rows; download it again");
     tn_tempdir_clear(&d);
 }
 
@@ -414,8 +415,8 @@ static void cifar_refused(void **state)
     const char *third = tn_tempdir_file(&d, "data_batch_3.bin");
     assert_int_equal(truncate(third, 4 * RECORD - 1), 0);
     assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE,
-                 "data_batch_3.bin is no file of records of 3073 bytes");
-    assert_non_null(strstr(tn_error_text(), "it ends 3072 bytes into one"));
+                 "data_batch_3.bin is not a file of 3073-byte records");
+    assert_non_null(strstr(tn_error_text(), "3072 bytes are left over"));
     file[RECORD] = 10;
     tn_put_file(third, file, sizeof file);
     assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE,
@@ -423,7 +424,7 @@ static void cifar_refused(void **state)
     tn_put_file(third, "", 0);
     assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE, "data_batch_3.bin is empty");
     assert_int_equal(remove(third), 0);
-    assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE, "holds no data_batch_3.bin");
+    assert_fails(tn_task_try("cifar10", words_for(d.path, ""), &s), TN_BAD_FILE, "contains no data_batch_3.bin");
     assert_null(s);
     tn_tempdir_clear(&d);
 }

@@ -27,8 +27,7 @@ tn_status tn__probe_list(const tn_settings *st, const char *key, const char *oth
         if (x <= last || x > 1000000000 || (*end != ',' && *end != 0))
             return tn_error(TN_USAGE, "%s=%.80s is not a list of ascending numbers: write it as 8,16,32", key, text);
         if (*n == most)
-            return tn_error(TN_USAGE, "%s=%.80s has more than %lld numbers: leave some out", key, text,
-                            (long long)most);
+            return tn_error(TN_USAGE, "%s=%.80s has more than %lld numbers: remove some", key, text, (long long)most);
         list[(*n)++] = last = x;
         p = end;
         if (!*p) return TN_OK;

@@ -63,7 +63,7 @@ static tn_status take_rows(const char *path, tn_json *r, int split, tn_sample_se
     for (size_t i = 0; tn_json_item(r); i++) {
         if (!tn_json_integer(r, &row))
             return r->why ? bad_split(path, r, r->why)
-                          : tn_error(TN_BAD_FILE, "%.640s: \"%s\"[%zu] is no row number", path, name, i);
+                          : tn_error(TN_BAD_FILE, "%.640s: \"%s\"[%zu] is not a row number", path, name, i);
         if (row < 0 || row >= b->set.n)
             return tn_error(TN_BAD_FILE,
                             "%.640s: \"%s\"[%zu] is %lld; the rows are 0 to %lld: was it made for another task?", path,
@@ -103,8 +103,7 @@ static tn_status find_lists(const char *path, tn_json *r, int64_t n, tn_json lis
         }
     if (!tn_json_end(r)) return bad_split(path, r, r->why);
     if (list[TN_TRAIN].begin) return TN_OK;
-    return tn_error(TN_BAD_FILE, "%.640s is no split: it has to be {\"train\":[..],\"valid\":[..],\"test\":[..]}",
-                    path);
+    return tn_error(TN_BAD_FILE, "%.640s is not a split: write {\"train\":[..],\"valid\":[..],\"test\":[..]}", path);
 }
 
 static tn_status read_split(const char *path, tn_sample_set *b)

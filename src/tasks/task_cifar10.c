@@ -23,13 +23,12 @@ static tn_status read_records(const char *path, unsigned char *chunk, uint8_t *x
     while (got == CHUNK) {
         TN_TRY(tn_stream_read(in, chunk, CHUNK, &got));
         if (*n + (int64_t)(got / RECORD) > limit)
-            TN_FAIL(TN_BAD_FILE,
-                    "%.640s holds more than %lld images, which is not what it should: get it again from %s", path,
+            TN_FAIL(TN_BAD_FILE, "%.640s contains more than %lld images, too many: download it again from %s", path,
                     (long long)limit, files.from);
         if (got % RECORD != 0)
             TN_FAIL(TN_BAD_FILE,
-                    "%.640s is no file of records of %d bytes (it ends %zu bytes into one); it was cut short or is "
-                    "something else, get it again from %s",
+                    "%.640s is not a file of %d-byte records (%zu bytes are left over): truncated or another format; "
+                    "download it again from %s",
                     path, RECORD, got % RECORD, files.from);
         for (size_t i = 0; i < got / RECORD; i++, ++*n) {
             const unsigned char *r = chunk + i * RECORD;
@@ -43,7 +42,7 @@ static tn_status read_records(const char *path, unsigned char *chunk, uint8_t *x
             memcpy(x + *n * PIXELS, r + 1, PIXELS);
         }
     }
-    if (*n == 0) TN_FAIL(TN_BAD_FILE, "%.640s is empty; get it again from %s", path, files.from);
+    if (*n == 0) TN_FAIL(TN_BAD_FILE, "%.640s is empty; download it again from %s", path, files.from);
 done:
     tn_stream_close(in);
     return s;

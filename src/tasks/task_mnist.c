@@ -22,14 +22,15 @@ static tn_status check_headers(part *p)
 {
     const tn_array_info *x = tn_array_about(p->images), *y = tn_array_about(p->labels);
     if (!x->is_u8 || x->rank != 2 || x->dims[0] != SIDE || x->dims[1] != SIDE)
-        return tn_error(TN_BAD_FILE, "%.640s does not hold images of %d x %d bytes; is it the right file?",
+        return tn_error(TN_BAD_FILE, "%.640s does not contain images of %d x %d bytes; is it the right file?",
                         p->images_path, SIDE, SIDE);
     if (!y->is_u8 || y->rank != 0)
-        return tn_error(TN_BAD_FILE, "%.640s does not hold a byte per label; is it the right file?", p->labels_path);
+        return tn_error(TN_BAD_FILE, "%.640s does not contain a byte per label; is it the right file?", p->labels_path);
     if (x->rows != y->rows || x->rows < 1 || x->rows > IMAGES_MAX)
-        return tn_error(TN_BAD_FILE,
-                        "%.640s has %lld images and %.640s %lld labels; they do not belong together, get both again",
-                        p->images_path, (long long)x->rows, p->labels_path, (long long)y->rows);
+        return tn_error(
+            TN_BAD_FILE,
+            "%.640s has %lld images and %.640s %lld labels; they do not belong together, download both again",
+            p->images_path, (long long)x->rows, p->labels_path, (long long)y->rows);
     p->n = x->rows;
     TN_RETURN_IF(tn__image_can_hold(p->labels_path, (uint64_t)p->n));
     return tn__image_can_hold(p->images_path, (uint64_t)p->n * SIDE * SIDE);
@@ -54,7 +55,7 @@ static tn_status read_part(part *p, uint8_t *x, int32_t *y)
         TN_RETURN_IF(tn_array_next_u8(p->labels, &label, &got));
         if (!got) break;
         if (label >= DIGITS)
-            return tn_error(TN_BAD_FILE, "%.640s: label %lld is %d, the classes are 0..%d; get the file again",
+            return tn_error(TN_BAD_FILE, "%.640s: label %lld is %d, the classes are 0..%d; download the file again",
                             p->labels_path, (long long)i, label, DIGITS - 1);
         y[i] = label;
     }

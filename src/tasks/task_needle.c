@@ -41,7 +41,7 @@ static tn_status add_group(tn_probe *p, int64_t length, int64_t pairs, int64_t d
     tn_probe_group *g = &p->group[p->groups];
     const long long percent = 100 * depth / p->depths;
     if (p->groups == TN_PROBE_GROUPS)
-        return tn_error(TN_USAGE, "task.lengths and task.depths make more than %d groups: leave some out",
+        return tn_error(TN_USAGE, "task.lengths and task.depths make more than %d groups: remove some",
                         TN_PROBE_GROUPS);
     if ((length - 1) / 2 < p->depths || (length - 1) / 2 < pairs)
         return tn_error(

@@ -266,7 +266,7 @@ static tn_status merge_all(trainer *r)
 static tn_status check_options(const tn_bpe_options *o, int n_specials)
 {
     if (o->pattern && !tn_split_named(o->pattern))
-        return tn_error(TN_USAGE, "no split pattern is called \"%.40s\"; take gpt2, cl100k, llama3, qwen2 or o200k",
+        return tn_error(TN_USAGE, "unknown split pattern \"%.40s\"; choose gpt2, cl100k, llama3, qwen2 or o200k",
                         o->pattern);
     if (o->vocab < 256 + n_specials || o->vocab > TN_VOCAB_MAX)
         return tn_error(TN_USAGE,

@@ -37,16 +37,17 @@ static tn_status load_tokens(tn_tokenizer *t, const char *data, size_t bytes, sc
     for (size_t at = 4; at < bytes;) {
         const size_t id = t->vocab.n;
         if (bytes - at < 8)
-            return tn_error(TN_BAD_FILE, "cut short in token %zu at byte %zu; get the file again", id, at);
+            return tn_error(TN_BAD_FILE, "cut short in token %zu at byte %zu; download the file again", id, at);
         if (id == MOST_TOKENS)
             return tn_error(TN_BAD_FILE, "more than %d tokens; is this a tokenizer.bin of llama2.c?", MOST_TOKENS);
         const uint32_t bits = little(data + at), n = little(data + at + 4);
         float score;
         memcpy(&score, &bits, 4);
         if (n == 0 || n > longest || n > bytes - at - 8)
-            return tn_error(TN_BAD_FILE, "token %zu at byte %zu would have %u bytes; get the file again", id, at, n);
+            return tn_error(TN_BAD_FILE, "token %zu at byte %zu would have %u bytes; download the file again", id, at,
+                            n);
         if (!isfinite(score))
-            return tn_error(TN_BAD_FILE, "token %zu at byte %zu has no finite score; get the file again", id, at);
+            return tn_error(TN_BAD_FILE, "token %zu at byte %zu has no finite score; download the file again", id, at);
         const char *text = data + at + 8;
         TN_RETURN_IF(tn_vocab_put(&t->vocab, (int64_t)id, text, n, tn_vocab_find(&t->vocab, text, n) < 0));
         if (id >= *capacity) {

@@ -55,7 +55,7 @@ static bool flag(const json_t *x, const char *key, bool missing)
 
 /* --- the model: vocabulary and merges ----------------------------------------------------------------------------- */
 
-static tn_status bad_number(const tn_json *r) { return tn_error(TN_BAD_FILE, "%s; get the file again", r->why); }
+static tn_status bad_number(const tn_json *r) { return tn_error(TN_BAD_FILE, "%s; download the file again", r->why); }
 
 static tn_status put_token(tn_tokenizer *t, tn_json *r)
 {
@@ -358,17 +358,18 @@ static tn_status take_part(loader *l, tn_json *r, const part *rows, json_t *to)
     while (rows->name && !tn_json_is(r, rows->name)) rows++;
     if (!tn_json_extent(r, &v.text, &v.bytes) || !rows->name) return TN_OK;
     if (json_object_get(to, rows->name) || (rows->later && rows->later->text))
-        return tn_error(TN_BAD_FILE, "a duplicate key \"%s\"; get the file again", rows->name);
+        return tn_error(TN_BAD_FILE, "a duplicate key \"%s\"; download the file again", rows->name);
     if (rows->later) {
         *rows->later = v;
         return TN_OK;
     }
     l->part_bytes += v.bytes;
     if (l->part_bytes > PARTS_BYTES)
-        return tn_error(TN_BAD_FILE, "\"%s\" is longer than any tokenizer's; get the file again", rows->name);
+        return tn_error(TN_BAD_FILE, "\"%s\" is longer than any tokenizer's; download the file again", rows->name);
     json_t *tree = json_loadb(v.text, v.bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &err);
     if (tree && json_object_set_new(to, rows->name, tree) == 0) return TN_OK;
-    return tn_error(TN_BAD_FILE, "%s: %s; get the file again", rows->name, tn_text_quote(err.text, buf, sizeof buf));
+    return tn_error(TN_BAD_FILE, "%s: %s; download the file again", rows->name,
+                    tn_text_quote(err.text, buf, sizeof buf));
 }
 
 static tn_status find_model(loader *l, tn_json *r)
@@ -379,7 +380,7 @@ static tn_status find_model(loader *l, tn_json *r)
         { "byte_fallback", NULL }, { "end_of_word_suffix", NULL }, { NULL, NULL }
     };
     if (json_object_get(l->root, "model"))
-        return tn_error(TN_BAD_FILE, "a duplicate key \"model\"; get the file again");
+        return tn_error(TN_BAD_FILE, "a duplicate key \"model\"; download the file again");
     json_t *model = json_object();
     if (!model || json_object_set_new(l->root, "model", model) != 0)
         return tn_error(TN_MEMORY, "out of memory for a tokenizer; free memory and try again");
@@ -393,7 +394,7 @@ static tn_status find_model(loader *l, tn_json *r)
 
 static tn_status bad_json(const char *path, const tn_json *r)
 {
-    return tn_error(TN_BAD_FILE, "%.400s:%zu: %s; get the file again", path, tn_json_line(r), r->why);
+    return tn_error(TN_BAD_FILE, "%.400s:%zu: %s; download the file again", path, tn_json_line(r), r->why);
 }
 
 static tn_status find_parts(loader *l, const char *path, span text)
@@ -457,7 +458,8 @@ static tn_status merges_from_text(tn_tokenizer *t, const char *text, size_t byte
             m.text[n] = 0;
             ok = strlen(m.text) == n && tn_utf8_valid(m.text) && halves_of(&m, m.text, n);
         }
-        if (!ok) return tn_error(TN_BAD_FILE, "merge %zu is not two tokens of UTF-8 text; get the file again", i + 1);
+        if (!ok)
+            return tn_error(TN_BAD_FILE, "merge %zu is not two tokens of UTF-8 text; download the file again", i + 1);
         TN_RETURN_IF(put_merge(t, &m, i++));
     }
     return TN_OK;

@@ -91,7 +91,7 @@ static tn_status load_lines(tn_tokenizer *t, const char *text, size_t bytes, siz
         size_t k;
         int64_t rank;
         if (!space || n / 4 * 3 > sizeof token || !from_base64(p, n, token, &k) || !read_rank(space + 1, stop, &rank))
-            return tn_error(TN_BAD_FILE, "line %zu is not a token in base64 and its rank; get the file again",
+            return tn_error(TN_BAD_FILE, "line %zu is not a token in base64 and its rank; download the file again",
                             *ranks + 1);
         const tn_status s = tn_vocab_put(&t->vocab, rank, token, k, true);
         if (s != TN_OK) {
@@ -123,7 +123,7 @@ static tn_status set_pattern(tn_tokenizer *t, const char *pattern, size_t ranks)
         if (published[i].ranks == ranks && (!pattern || strcmp(pattern, published[i].pattern) == 0)) p = published + i;
     if (!p && !pattern)
         return tn_error(TN_BAD_FILE,
-                        "%zu ranks are no published vocabulary; add the pattern's name: FILE.tiktoken#cl100k "
+                        "%zu ranks are not a published vocabulary; add the pattern's name: FILE.tiktoken#cl100k "
                         "(or gpt2, llama3, qwen2, o200k)",
                         ranks);
     TN_RETURN_IF(tn__tokenizer_split(t, tn_split_named(pattern ? pattern : p->pattern), NULL, true));

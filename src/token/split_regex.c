@@ -41,9 +41,10 @@ tn_status tn_regex_new(const char *pattern, tn_regex **out)
     if (!r->code) {
         PCRE2_UCHAR why[160];
         pcre2_get_error_message(err, why, sizeof why);
-        TN_FAIL(TN_BAD_FILE,
-                "the split pattern does not compile at its byte %zu: %s; only what PCRE2 and Oniguruma share is read",
-                (size_t)where, (const char *)why);
+        TN_FAIL(
+            TN_BAD_FILE,
+            "the tokenizer's split pattern is invalid at byte %zu: %s; use only syntax that PCRE2 and Oniguruma share",
+            (size_t)where, (const char *)why);
     }
     (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without it matching is slower, nothing else */
     *out = r;

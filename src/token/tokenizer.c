@@ -49,9 +49,8 @@ static tn_status open_tiktoken(const char *path, tn_tokenizer **out)
     const char *hash = strrchr(path, '#');
     if (!hash) return tn__load_tiktoken(path, NULL, out);
     if (!tn_split_named(hash + 1))
-        return tn_error(
-            TN_USAGE, "%.200s: no split pattern has that name; one of gpt2, cl100k, llama3, qwen2, o200k goes after #",
-            path);
+        return tn_error(TN_USAGE, "%.200s: unknown split pattern; write gpt2, cl100k, llama3, qwen2 or o200k after #",
+                        path);
     const int n = snprintf(plain, sizeof plain, "%.*s", (int)(hash - path), path);
     if (n >= (int)sizeof plain) return tn_error(TN_USAGE, "%.200s...: the path is too long; use a shorter one", path);
     return tn__load_tiktoken(plain, hash + 1, out);
@@ -87,7 +86,7 @@ static tn_status open_folder(const char *folder, tn_tokenizer **out)
         if (access(path, F_OK) == 0) return open_file(path, out);
     }
     return tn_error(TN_BAD_FILE,
-                    "%.400s holds no tokenizer.json, encoder.json, vocab.json, tokenizer.tiktoken or tokenizer.bin; "
+                    "%.400s contains no tokenizer.json, encoder.json, vocab.json, tokenizer.tiktoken or tokenizer.bin; "
                     "name the file itself",
                     folder);
 }
@@ -379,7 +378,7 @@ tn_status tn_tokenizer_encode(const tn_tokenizer *t, tn_tokenizer_scratch *x, co
     tn_status s = TN_OK;
     if (flags & TN_ENCODE_BOS) {
         if (t->role[TN_TOKEN_BOS] < 0)
-            TN_FAIL(TN_USAGE, "this tokenizer has no token that begins a text; encode without one");
+            TN_FAIL(TN_USAGE, "this tokenizer has no start-of-text token; encode without one");
         TN_TRY(tn_tokens_reserve(out, 1));
         out->ids[out->n++] = t->role[TN_TOKEN_BOS];
     }

@@ -28,16 +28,17 @@ typedef struct attack {
 
 static const attack attacks[] = {
     { "good", "tokenizer.json", PRE(BYTE_LEVEL), 0, NULL },
-    { "empty", "tokenizer.json", "", 0, "get the file again" },
-    { "not json", "tokenizer.json", "hello", 0, "get the file again" },
+    { "empty", "tokenizer.json", "", 0, "download the file again" },
+    { "not json", "tokenizer.json", "hello", 0, "download the file again" },
     { "a list", "tokenizer.json", "[]", 0, "no \"model\"" },
     { "key twice", "tokenizer.json", "{\"model\":1,\"model\":2}", 0, "duplicate" },
-    { "invalid utf-8", "tokenizer.json", "{\"\xff\":1}", 0, "get the file again" },
+    { "invalid utf-8", "tokenizer.json", "{\"\xff\":1}", 0, "download the file again" },
     { "no pre-tokenizer", "tokenizer.json", PRE("null"), 0, "pre_tokenizer \"none\"" },
     { "unknown pre-tokenizer", "tokenizer.json", PRE("{\"type\":\"Metaspace\"}"), 0, "\"Metaspace\" is not supported" },
     { "sequence in sequence", "tokenizer.json",
       PRE("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Sequence\"}]}"), 0, "\"Sequence\" is not" },
-    { "regex that is none", "tokenizer.json", PRE(SPLIT("{\"Regex\":\"(a\"}", "Isolated")), 0, "does not compile" },
+    { "regex that is none", "tokenizer.json", PRE(SPLIT("{\"Regex\":\"(a\"}", "Isolated")), 0,
+      "split pattern is invalid at byte 2" },
     { "unknown behavior", "tokenizer.json", PRE(SPLIT("{\"Regex\":\"a\"}", "MergedWithNext")), 0, "MergedWithNext" },
     { "odd regex", "tokenizer.json", PRE(SPLIT("{\"Regex\":\"\\\\w+\"}", "Isolated")), 0, NULL },
     { "a string", "tokenizer.json", PRE(SPLIT("{\"String\":\"(.\"}", "Isolated")), 0, NULL },
@@ -79,7 +80,7 @@ static const attack attacks[] = {
     { "added over another", "tokenizer.json", ADDED("{\"id\":3,\"content\":\"<x>\"}"), 0, "another text" },
     { "single word", "tokenizer.json", ADDED("{\"id\":300,\"content\":\"<x>\",\"single_word\":true}"), 0,
       "single_word" },
-    { "tiktoken without a pattern", "x.tiktoken", "IQ== 0\n", 0, "1 ranks are no published vocabulary" },
+    { "tiktoken without a pattern", "x.tiktoken", "IQ== 0\n", 0, "1 ranks are not a published vocabulary" },
     { "tiktoken without bytes", "x.tiktoken#gpt2", "IQ== 0\n", 0, "byte 0x00 has no token" },
     { "tiktoken no base64", "x.tiktoken#gpt2", "IQ== 0\n?!== 1\n", 0, "line 2 is not a token" },
     { "tiktoken no rank", "x.tiktoken#gpt2", "IQ==\n", 0, "line 1 is not a token" },
@@ -233,9 +234,9 @@ static void folders(void **state)
     tn_tempdir d;
     tn_tokenizer *t = NULL;
     tn_tempdir_make(&d);
-    assert_fails(tn_tokenizer_open(d.path, &t), TN_BAD_FILE, "holds no tokenizer.json");
+    assert_fails(tn_tokenizer_open(d.path, &t), TN_BAD_FILE, "contains no tokenizer.json");
     assert_fails(tn_tokenizer_open(tn_tempdir_file(&d, "tokenizer.json"), &t), TN_BAD_FILE, "tokenizer.json");
-    assert_fails(tn_tokenizer_open("tests/token/mini.tiktoken#gpt9", &t), TN_USAGE, "no split pattern");
+    assert_fails(tn_tokenizer_open("tests/token/mini.tiktoken#gpt9", &t), TN_USAGE, "unknown split pattern");
     tn_tempdir_remove(&d);
 }
 

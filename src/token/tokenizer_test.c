@@ -374,7 +374,7 @@ static void questions(void **state)
     assert_int_equal(tn_tokenizer_vocab(b), 256);
     assert_int_equal(tn_tokenizer_special(b, TN_TOKEN_END), -1);
     assert_true(tn_tokenizer_hash(b) != tn_tokenizer_hash(t));
-    assert_fails(tn_tokenizer_encode(b, x, "x", 1, TN_ENCODE_BOS, &ids), TN_USAGE, "no token that begins a text");
+    assert_fails(tn_tokenizer_encode(b, x, "x", 1, TN_ENCODE_BOS, &ids), TN_USAGE, "no start-of-text token");
     assert_int_equal(ids.n, 2);
     const int32_t wrong[] = { 5, 642 };
     assert_fails(tn_tokenizer_decode(t, wrong, 2, &text), TN_USAGE, "642");

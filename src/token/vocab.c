@@ -52,7 +52,7 @@ static tn_status insert(tn_vocab *v, uint32_t id)
     size_t i = first_slot(v, hash_bytes(v->text.data + p.at, p.bytes)), probes = 0;
     for (; v->slot[i]; i = (i + 1) & (v->slots - 1))
         if (++probes > MAX_PROBES)
-            return tn_error(TN_BAD_FILE, "tokens collide as no real vocabulary does; get the file again");
+            return tn_error(TN_BAD_FILE, "tokens collide as no real vocabulary does; download the file again");
     v->slot[i] = id + 1;
     return TN_OK;
 }
@@ -78,9 +78,10 @@ static tn_status check_size(const tn_vocab *v, size_t more)
     const size_t bytes = v->text.n + v->n * sizeof *v->piece + v->slots * sizeof *v->slot +
                          v->n_pairs * sizeof *v->pair + v->pair_slots * sizeof *v->pair_slot;
     if (!v->most_bytes || bytes + more <= v->most_bytes) return TN_OK;
-    return tn_error(TN_BAD_FILE,
-                    "%zu tokens and %zu merges are more than a real vocabulary of its size has; get the file again",
-                    v->n, v->n_pairs);
+    return tn_error(
+        TN_BAD_FILE,
+        "%zu tokens and %zu merges are more than a real vocabulary of its size has; download the file again", v->n,
+        v->n_pairs);
 }
 
 tn_status tn_vocab_put(tn_vocab *v, int64_t id, const char *bytes, size_t n, bool findable)
@@ -124,7 +125,7 @@ static tn_status place_pair(tn_vocab *v, size_t index)
     size_t i = hash & (v->pair_slots - 1), probes = 0;
     for (; v->pair_slot[i]; i = (i + 1) & (v->pair_slots - 1))
         if (++probes > MAX_PROBES)
-            return tn_error(TN_BAD_FILE, "merges collide as no real vocabulary's do; get the file again");
+            return tn_error(TN_BAD_FILE, "merges collide as no real vocabulary's do; download the file again");
     v->pair_slot[i] = (uint32_t)(hash >> 56) << 24 | ((uint32_t)index + 1);
     return TN_OK;
 }

@@ -375,8 +375,8 @@ static void lean_evaluation(void **state)
     assert_ok(open_rig(&lean, true, NULL, &late));
     for (int i = 0; i < 2; i++) {
         assert_fails(tn_trainer_run_step(late.trainer, "generate"), TN_USAGE,
-                     "model messages, step generate: it makes the parameter receiver.embed, which no step before it "
-                     "has: make it in the training step");
+                     "model messages, step generate: it creates the parameter receiver.embed, which no step before it "
+                     "has: create it in the training step");
         assert_null(strchr(tn_error_text(), '\n'));
     }
     tn_tempdir_remove_all(&d);
@@ -417,8 +417,9 @@ static void mistakes(void **state)
     tn_model m = model;
     const tn_step_row more[] = { steps[0], steps[1], { "generate", build_more, false } };
     m.steps = more;
-    assert_fails(open_rig(&m, false, generate, &r), TN_USAGE,
-                 "model messages, step generate: it makes the parameter more, which no step before it has: make it");
+    assert_fails(
+        open_rig(&m, false, generate, &r), TN_USAGE,
+        "model messages, step generate: it creates the parameter more, which no step before it has: create it");
     assert_null(strchr(tn_error_text(), '\n'));
     close_rig(&r);
     const tn_step_row large[] = { steps[0], steps[1], { "generate", build_large, false } };

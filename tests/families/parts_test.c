@@ -367,7 +367,7 @@ static void settings_and_mistakes(void **state)
     tn_forward f;
     tn_batch b = { .size = sizeof b, .batch = 1, .length = 4, .step = "eval" };
     tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(1, 4), TN_I32));
-    assert_fails(tn_part_forward(g, &p, &b, &f), TN_USAGE, "there is no tensor nothing");
+    assert_fails(tn_part_forward(g, &p, &b, &f), TN_USAGE, "no tensor nothing to tie to");
     assert_null(strstr(tn_error_text(), "part reader"));
     tn_graph_free(g);
     tn_settings_free(st);

@@ -260,7 +260,7 @@ def arrays_by_name():
     raises(2, "labels is int32: its numbers must be integers", net.loss, features=x, labels=y + 0.5)
     raises(2, "features is float32", net.loss, features="many", labels=y)
     raises(2, "labels[2] is 3, outside -1 to 2", net.loss, features=x, labels=y + 1)
-    raises(2, "puts out no picture: it puts out", net.forward, features=x, outputs="picture")
+    raises(2, "has no output picture: it has", net.forward, features=x, outputs="picture")
     raises(2, "model tep has no input tokens", net.loss, TOKENS, LABELS)
     assert net.loss(features=x, labels=y) == last
     raises(2, "the data have no test split: ", tenon.open("xor_tep", "task.test_frac=0", inputs=2, classes=2).evaluate, split="test")

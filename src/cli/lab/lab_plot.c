@@ -26,7 +26,7 @@ static tn_status chart_of(const char *name, tn_study_chart *out)
         const size_t n = strlen(all);
         snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", known);
     }
-    return tn_error(TN_USAGE, "%.64s is no chart: choose one of %s", name, all);
+    return tn_error(TN_USAGE, "%.64s is not a chart: choose one of %s", name, all);
 }
 
 /* In the terminal: the best so far, each side. */

@@ -20,7 +20,7 @@ static tn_status next_folder(tn_race *r)
         if (!dir) return tn_error(TN_MEMORY, "out of memory");
         r->dir = dir;
         if (mkdir(dir, 0777) == 0) return TN_OK;
-        if (errno != EEXIST) return tn_fs_error(TN_DISK, errno, "make directory", dir);
+        if (errno != EEXIST) return tn_fs_error(TN_DISK, errno, "create directory", dir);
     }
     return tn_error(TN_DISK, "no name runs/race-N is free: remove some, or name a folder with run=DIR");
 }

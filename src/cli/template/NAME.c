@@ -43,7 +43,7 @@ static void cell(tn_graph *g, tn_body_io *io, void *user)
 }
 
 /* The cell over a whole sequence x (T,B,d); returns all its states (T,B,d). W x_t of all steps is one product. The state is 0 at
- * first; where a text is written token by token (cached), it is what the last call left behind. */
+ * first; where a text is generated token by token (cached), it is what the last call left behind. */
 static tn_ref cell_layer(tn_graph *g, tn_ref x, bool cached)
 {
     const int64_t T = tn_ref_dim(g, x, 0), B = tn_ref_dim(g, x, 1), d = tn_ref_dim(g, x, 2);

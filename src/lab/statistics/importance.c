@@ -239,7 +239,7 @@ tn_status tn_importance(const tn_space *space, const tn_observed *seen, size_t o
     TN_TRY(tn_tree_maker_open(u, y, n, dims, &a, &m));
     const size_t trees = grow_all(&m, seed, edges, sum);
     if (trees == 0)
-        TN_FAIL(TN_USAGE, "objective %zu is the same in all trials: nothing can be important for it", objective + 1);
+        TN_FAIL(TN_USAGE, "objective %zu is the same in all trials: importance cannot be computed", objective + 1);
     for (size_t d = 0; d < dims; d++) {
         const double mean = sum[d] / (double)trees;
         part[d] = mean;

@@ -26,7 +26,7 @@ static void undecided_text(const tn_paired *r, const tn_judged *v, char *buf, si
         snprintf(buf, size, "undecided: at least %zu seeds are needed when all pairs differ by the same amount",
                  v->seeds);
     else
-        snprintf(buf, size, "undecided: at least %zu seeds are needed to detect an effect of %s (with %zu: %s)",
+        snprintf(buf, size, "undecided: at least %zu seeds are needed to detect an effect of %s (%zu seeds detect %s)",
                  v->seeds, aim, r->n, seen);
 }
 

@@ -14,7 +14,7 @@ static const tn_setting settings[] = {
                       "ring buffer, symmetric recurrence"),
     TN_SETTING_CHOICE("variant", "corrected", "corrected|faithful",
                       "faithful: the prototype's block with its nudge by beta/count, proxy gradient, absolute tol and "
-                      "dead parameters"),
+                      "unused parameters"),
     TN_SETTING_CHOICE("grad", "auto", "auto|ep|ep_centred|implicit|one_step|bptt",
                       "gradient method (auto: ep_centred; faithful: ep)"),
     TN_SETTING_FLOAT("beta", "0.1", TN_RANGE_LO_OPEN(0, 10), "", "strength of the nudge (ep, ep_centred)"),
@@ -25,7 +25,7 @@ static const tn_setting settings[] = {
                      "nudged samples have converged when a step changes their displacement by this fraction (0: rtol, "
                      "as free ones)"),
     TN_SETTING_FLOAT("damping", "0.9", TN_RANGE_LO_OPEN(0, 1), "", "fraction of each step that is taken (1: undamped)"),
-    TN_SETTING_INT("iterations", "20", TN_RANGE(1, 1e6), "steps", "most steps of a solve"),
+    TN_SETTING_INT("iterations", "20", TN_RANGE(1, 1e6), "steps", "largest number of steps of a solve"),
     TN_SETTING_FLOAT("rtol", "1e-2", TN_RANGE_OPEN(0, 1), "",
                      "a sample has converged when |f(h)-h| is this fraction of |f(h)|"),
     TN_SETTING_FLOAT("tol", "1e-4", TN_RANGE_ABOVE(0), "",
@@ -45,7 +45,7 @@ static const tn_setting settings[] = {
     TN_SETTING_FLOAT("alpha", "0.5", TN_RANGE_LO_OPEN(0, 1), "", "toroidal: fraction of the state that a step updates"),
     TN_SETTING_INT("buffer", "3", TN_RANGE(0, 8), "steps", "toroidal: earlier states that a step sees"),
     TN_SETTING_FLOAT("buffer_fade", "0.9", TN_RANGE(0, 1), "",
-                     "toroidal: decay of their weights, from each to the next"),
+                     "toroidal: factor between the weights of one earlier state and the next"),
     TN_SETTING_FLOAT("jacobian", "0", TN_RANGE(0, 1e6), "",
                      "adds this times |J v|^2 per element of the state to the loss: a small slope J converges sooner "
                      "(v: random +-1)"),

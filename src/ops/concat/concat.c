@@ -13,7 +13,7 @@ static tn_status concat_infer(tn_sig *s)
     const int rank = s->in[0].dims.rank, given = ((const tn_concat_attr *)s->attr)->axis;
     const int axis = given < 0 ? given + rank : given;
     if (axis < 0 || axis >= rank)
-        return tn_error(TN_USAGE, "there is no axis %d: give one in [%d, %d)", given, -rank, rank);
+        return tn_error(TN_USAGE, "axis %d does not exist: use one in [%d, %d)", given, -rank, rank);
     tn_dims y = s->in[0].dims;
     y.dim[axis] = 0;
     for (int i = 0; i < s->n_in; i++) {

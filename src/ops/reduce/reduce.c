@@ -17,7 +17,7 @@ static tn_status reduce_infer(tn_sig *s)
     if (s->in[0].absent || !tn_dtype_is_float(s->in[0].dtype))
         return tn_error(TN_USAGE, "the argument must be a tensor of floats");
     if (!a->all && (axis < 0 || axis >= x.rank))
-        return tn_error(TN_USAGE, "there is no axis %d: give one in [%d, %d)", a->axis, -x.rank, x.rank);
+        return tn_error(TN_USAGE, "axis %d does not exist: use one in [%d, %d)", a->axis, -x.rank, x.rank);
     s->n_out = 1;
     s->out[0].dtype = a->all ? TN_F32 : tn_elem_dtype(s);
     s->out[0].dims = (tn_dims){ 0 };

@@ -124,7 +124,7 @@ static void missing_axis(void)
     tn_graph *g;
     assert_ok(tn_graph_new(NULL, &g));
     tn_sum(g, tn_input(g, "x", tn_shape(2, 3), TN_F32), 2);
-    assert_fails(tn_graph_status(g), TN_USAGE, "no axis 2");
+    assert_fails(tn_graph_status(g), TN_USAGE, "axis 2 does not exist");
     tn_graph_free(g);
 }
 

@@ -121,11 +121,11 @@ static tn_status load_weights(const against *a)
         snprintf(name, sizeof name, "param.%s", e->name);
         TN_RETURN_IF(tn_safetensors_find(a->file, name, &t));
         if (!tn_dims_equal(t->dims, e->dims))
-            return tn_error(TN_BAD_FILE, "%s: %s has shape %s, the model wants %s", a->path, name,
+            return tn_error(TN_BAD_FILE, "%s: %s has shape %s, the model expects %s", a->path, name,
                             tn_dims_text(t->dims, have, sizeof have), tn_dims_text(e->dims, want, sizeof want));
         if (e->dtype == TN_F32) TN_RETURN_IF(tn_store_take_floats(st, e, t));
         else if (e->dtype != t->dtype)
-            return tn_error(TN_BAD_FILE, "%s: %s is %s, the model wants %s", a->path, name, tn_dtype_name(t->dtype),
+            return tn_error(TN_BAD_FILE, "%s: %s is %s, the model expects %s", a->path, name, tn_dtype_name(t->dtype),
                             tn_dtype_name(e->dtype));
         else
             TN_RETURN_IF(

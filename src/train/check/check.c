@@ -56,7 +56,7 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     TN_TRY(tn__check_open(c, (tn_trainer_options){ .logits = true, .forward_only = true }, &t));
     if (!tn_trainer_output(t, "logits", &count) || (V = count / (B * T)) < 2 || count % (B * T)) {
         r->verdict = TN_SKIPPED;
-        snprintf(r->detail, sizeof r->detail, "the model puts out no logits");
+        snprintf(r->detail, sizeof r->detail, "the model outputs no logits");
         goto done;
     }
     TN_TRY(tn_trainer_eval(t, &loss));

@@ -257,7 +257,7 @@ static tn_status find_once(const char *run, const char *link, char path[TN_PATH_
     TN_TRY(tn_ckpt_list_read(run, &l));
     if (l.n == 0) {
         *again = named >= 0 && !last; /* the only one is being replaced */
-        TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
+        TN_FAIL(TN_BAD_FILE, "%.640s contains no checkpoint", run);
     }
     tried = tn_alloc(l.n);
     if (!tried) TN_TRY(TN_MEMORY);

@@ -167,7 +167,7 @@ static tn_status write_json(const char *dir, const char *name, json_t *root, tn_
     tn_status s = TN_OK;
     char path[TN_PATH_BYTES], *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
-    if (!text) TN_FAIL(TN_MEMORY, "out of memory for %s of a checkpoint", name);
+    if (!text) TN_FAIL(TN_MEMORY, "out of memory while writing %s of a checkpoint", name);
     TN_TRY(tn_path_join(dir, name, path, sizeof path));
     TN_TRY(tn_file_write_atomic(path, text, strlen(text)));
     if (f) {
@@ -254,7 +254,7 @@ tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
     TN_TRY(tn_path_join(run, name, path, sizeof path));
     TN_TRY(free_name(run, name, 1 + what->failed, temp));
     TN_TRY(free_name(run, old, 1 + what->failed, aside));
-    if (mkdir(temp, 0777) != 0) TN_TRY(tn_fs_error(TN_DISK, errno, "make directory", temp));
+    if (mkdir(temp, 0777) != 0) TN_TRY(tn_fs_error(TN_DISK, errno, "create directory", temp));
     made = true;
     TN_TRY(write_all(temp, what));
     TN_TRY(read_back(temp));

@@ -437,7 +437,7 @@ static void find_another(void **state)
     tn_tempdir d;
     char found[TN_PATH_BYTES], why[512];
     tn_tempdir_make_quick(&d);
-    assert_fails(tn_ckpt_find(d.path, "latest", found, NULL, 0), TN_BAD_FILE, "holds no checkpoint");
+    assert_fails(tn_ckpt_find(d.path, "latest", found, NULL, 0), TN_BAD_FILE, "contains no checkpoint");
     for (int i = 1; i <= 3; i++) save(&d, &a, i, 4 - i, false);
     assert_int_equal(unlink(tn_tempdir_file(&d, "latest")), 0);
     assert_ok(tn_ckpt_find(d.path, "latest", found, why, sizeof why));

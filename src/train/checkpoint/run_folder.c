@@ -105,7 +105,7 @@ static tn_status look_at(const char *dir, int fd, const char *name, contents *c)
                 dir, name,
                 S_ISLNK(st.st_mode)   ? "a link"
                 : S_ISREG(st.st_mode) ? "a file"
-                                      : "no file");
+                                      : "not a file");
         if (!c->other[0]) tn_text_quote(name, c->other, sizeof c->other);
         return TN_OK;
     }
@@ -150,13 +150,15 @@ tn_status tn_run_folder_check(const char *dir)
     if (c.checkpoint || aside.checkpoint) return TN_OK;
     if (c.other[0])
         return tn_error(
-            TN_USAGE, "run: %.640s holds %s but no checkpoint: name a new directory with run=OTHER, or move that away",
-            dir, c.other);
+            TN_USAGE,
+            "run: %.640s contains %s but no checkpoint: name a new directory with run=OTHER, or move that away", dir,
+            c.other);
     if (c.config) TN_RETURN_IF(read_mark(dir, &marked));
     if (c.files && !marked)
-        return tn_error(TN_USAGE,
-                        "run: %.640s holds files that tenon did not write (its config.yaml would begin with \"%s\"): "
-                        "name a new directory with run=OTHER",
-                        dir, TN_RUN_MARK);
+        return tn_error(
+            TN_USAGE,
+            "run: %.640s contains files that tenon did not write (its config.yaml would begin with \"%s\"): "
+            "name a new directory with run=OTHER",
+            dir, TN_RUN_MARK);
     return TN_OK;
 }

@@ -239,7 +239,7 @@ tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t bat
 static tn_status no_output(const tn_evaluator *e, const metric *m, const char *name, const char *kind, const char *call)
 {
     return tn_error(TN_USAGE,
-                    "model %s: metric %s: its step %s has no %s %s: put it out with tn_output(g, \"%s\", %s), as f32",
+                    "model %s: metric %s: its step %s has no %s %s: output it with tn_output(g, \"%s\", %s), as f32",
                     tn_trainer_model(e->trainer)->name, m->row->name, step_of(m->row), kind, name, name, call);
 }
 

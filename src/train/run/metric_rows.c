@@ -69,16 +69,15 @@ static tn_status check_rows(const tn_model *m, const tn_metric_list *l)
         if (r->key && (strcmp(r->key, "loss") == 0 || (i && tn_score_taken(r->key))))
             return mistake(m, r, "its .key is taken by another value of a run: choose another");
         for (size_t k = 0; k < i; k++) {
-            if (strcmp(l->row[k]->name, r->name) == 0)
-                return mistake(m, r, "two rows have this name: give one of them another");
+            if (strcmp(l->row[k]->name, r->name) == 0) return mistake(m, r, "two rows have this name: rename one");
             if (strcmp(tn_metric_key(l, l->row[k]->name, keys[0]), tn_metric_key(l, r->name, keys[1])) == 0)
-                return mistake(m, r, "two rows have its .key: give one of them another");
+                return mistake(m, r, "two rows have its .key: change one");
         }
     }
     if (l->row[0]->better != TN_LOWER || l->row[0]->needs)
-        return mistake(m, l->row[0],
-                       "the first row is what training minimises: put one there that is lower where it is better and "
-                       "needs nothing");
+        return mistake(
+            m, l->row[0],
+            "the first row is what training minimises: put a metric there with .better = TN_LOWER and without .needs");
     return TN_OK;
 }
 
@@ -97,7 +96,7 @@ tn_status tn_metric_list_of(const tn_model *m, const tn_source *source, tn_metri
     tn_metric_list all, usable = { 0 };
     tn_metric_rows(m, &all);
     if (m->n_metrics > TN_METRICS_MAX)
-        return tn_error(TN_USAGE, "model %s has %zu metrics, and a run has at most %d: leave some out", m->name,
+        return tn_error(TN_USAGE, "model %s has %zu metrics, and a run has at most %d: remove some", m->name,
                         m->n_metrics, TN_METRICS_MAX);
     TN_RETURN_IF(check_rows(m, &all));
     for (size_t i = 0; i < all.n; i++)

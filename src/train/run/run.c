@@ -178,7 +178,7 @@ static tn_status go_on(const tn_settings *st, tn_run_dir *r)
             return TN_OK; /* an empty directory, or one with other things */
         return tn_error(
             TN_USAGE,
-            "run: %.640s holds a run but no config.yaml: put the file back, name another run, or start over "
+            "run: %.640s contains a run but no config.yaml: put the file back, name another run, or start over "
             "with --fresh",
             r->dir);
     }
@@ -283,7 +283,7 @@ static tn_status first_free(const char *base, tn_run_dir *r)
             TN_RETURN_IF(tn_dir_sync("runs"));
             return tn_run_lock(r->dir, WAIT_MS, &r->lock);
         }
-        if (errno != EEXIST) return tn_fs_error(TN_DISK, errno, "make directory", r->dir);
+        if (errno != EEXIST) return tn_fs_error(TN_DISK, errno, "create directory", r->dir);
     }
     return tn_error(TN_DISK, "runs/ is full of runs named %s: remove some, or name one with run=DIR", base);
 }

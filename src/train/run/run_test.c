@@ -498,15 +498,15 @@ static const struct hostile_row {
     { "cp -r mine a/old", "a/old/photo was not written by tenon" },
     { "ln -s /nowhere a/old", "a/old is a link" },
     { "rm a/metrics.jsonl; ln -s ../mine/photo a/metrics.jsonl", "a/metrics.jsonl is a link" },
-    { "rm a/metrics.jsonl; mkfifo a/metrics.jsonl", "a/metrics.jsonl is no file" },
+    { "rm a/metrics.jsonl; mkfifo a/metrics.jsonl", "a/metrics.jsonl is not a file" },
     { "ln -s ../mine a/step-9", "a/step-9 is a link" },
     { "echo > a/step-9", "a/step-9 is a file" },
-    { "rm a/config.yaml; mkdir a/config.yaml", "a/config.yaml is no file" },
-    { "rm a/latest; mkdir a/latest", "a/latest is no file" },
-    { "rm -r a/step-* a/latest a/best; echo > a/notes.txt", "a holds notes.txt but no checkpoint" },
-    { "rm -r a/step-* a/latest a/best; sed -i 1d a/config.yaml", "holds files that tenon did not write" },
-    { "rm -r a; mkdir a; echo > a/metrics.jsonl", "holds files that tenon did not write" },
-    { "rm -r a; cp -r mine a", "a holds photo but no checkpoint" },
+    { "rm a/config.yaml; mkdir a/config.yaml", "a/config.yaml is not a file" },
+    { "rm a/latest; mkdir a/latest", "a/latest is not a file" },
+    { "rm -r a/step-* a/latest a/best; echo > a/notes.txt", "a contains notes.txt but no checkpoint" },
+    { "rm -r a/step-* a/latest a/best; sed -i 1d a/config.yaml", "contains files that tenon did not write" },
+    { "rm -r a; mkdir a; echo > a/metrics.jsonl", "contains files that tenon did not write" },
+    { "rm -r a; cp -r mine a", "a contains photo but no checkpoint" },
 };
 
 static void hostile(void **state)

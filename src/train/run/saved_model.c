@@ -49,11 +49,11 @@ static tn_status read_metadata(const char *path, char *model, size_t model_bytes
     if (!format || strcmp(format, "tenon-model 1") != 0 || !name)
         s = tn_error(
             TN_BAD_FILE,
-            "%.640s does not say which model it holds (metadata format \"tenon-model 1\"): name its run or its "
+            "%.640s does not say which model it contains (metadata format \"tenon-model 1\"): name its run or its "
             "checkpoint's directory instead",
             path);
     else if (strlen(name) >= model_bytes || strlen(settings) >= bytes)
-        s = tn_error(TN_BAD_FILE, "%.640s: its settings are too long", path);
+        s = tn_error(TN_BAD_FILE, "%.640s: the settings in its metadata are too long", path);
     else {
         snprintf(model, model_bytes, "%s", name);
         snprintf(text, bytes, "%s", settings);
@@ -125,7 +125,7 @@ static tn_status find_run(const tn_user_args *user, const char *path, const char
     if (!has_file(m->config, "config.yaml"))
         return tn_error(
             TN_BAD_FILE,
-            "%.640s holds neither a run (config.yaml) nor a checkpoint of one (manifest.json, with the run's "
+            "%.640s contains neither a run (config.yaml) nor a checkpoint of one (manifest.json, with the run's "
             "config.yaml beside it)",
             path);
     TN_RETURN_IF(tn_settings_resolve_user(user, m->config, overrides, n, &m->settings, &m->model));
@@ -227,7 +227,7 @@ static tn_status list_settings(const tn_model *model, const tn_settings *st, cha
         const bool of_run = strcmp(key, "train.context") == 0 || strcmp(key, "compute") == 0;
         if (strcmp(tn_settings_owner_at(st, i), model->name) != 0 && !of_run) continue;
         if (strpbrk(value, " \n"))
-            return tn_error(TN_USAGE, "%s=%s holds a space: it cannot be saved with the weights", key, value);
+            return tn_error(TN_USAGE, "%s=%s contains a space: it cannot be saved with the weights", key, value);
         const int n = snprintf(text + at, bytes - at, "%s%s=%s", at ? " " : "", key, value);
         if (n < 0 || (size_t)n >= bytes - at)
             return tn_error(TN_USAGE, "the model's settings are too long to be saved with the weights");
@@ -254,7 +254,7 @@ tn_status tn_weights_save(const char *path, const tn_model *model, const tn_sett
     char text[TN_WEIGHTS_TEXT];
     tn_text_pair meta[TN_WEIGHTS_META];
     if (!ends_with(path, ".safetensors") && !ends_with(path, ".safetensors.zst"))
-        TN_FAIL(TN_USAGE, "%.640s: a file of weights ends in .safetensors or .safetensors.zst", path);
+        TN_FAIL(TN_USAGE, "%.640s: name a weights file *.safetensors or *.safetensors.zst", path);
     TN_TRY(tn_weights_meta(model, st, text, meta));
     TN_TRY(tn_tensor_writer_begin(path, meta, TN_WEIGHTS_META, &w));
     for (int put = 0; put < 2; put++)

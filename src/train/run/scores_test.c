@@ -305,7 +305,7 @@ static const struct mistake_row {
     const char *says;
 } mistakes[] = {
     { { "a", .how = TN_QUOTIENT, .sums = { "total", "nothing" } },
-      "model wrong: metric a: its step eval has no sum nothing: put it out with tn_output" },
+      "model wrong: metric a: its step eval has no sum nothing: output it with tn_output" },
     { { "a", .how = TN_FROM_SUMS, .sums = { "pair" }, .make = decibel }, "metric a: its step eval has no sum pair" },
     { { "a", .how = TN_FROM_SUMS, .sums = { "count" }, .make = decibel }, "metric a: its step eval has no sum count" },
     { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total", "nothing" } }, "metric a: its step eval has no sum nothing" },

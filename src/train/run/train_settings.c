@@ -57,7 +57,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_AUTO_INT_OFF("optim.loss_scale", "auto", TN_RANGE(1, 1152921504606846976.0), "",
                             "initial loss scale, halved when gradients overflow (auto: 65536 with compute=f16)"),
     TN_SETTING_INT("optim.loss_scale_growth", "2000", TN_RANGE(0, 1e9), "steps",
-                   "finite steps in a row that double the loss scale (0: never)"),
+                   "finite steps in a row after which the loss scale doubles (0: never)"),
     TN_SETTING_CHOICE("train.optimizer", "adamw", "adamw|sgd", "update rule"),
     TN_SETTING_FLOAT("train.momentum", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "momentum (sgd)"),
     TN_SETTING_INT("train.eval_every", "200", TN_RANGE(0, 1e12), "steps",
@@ -70,7 +70,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_BOOL("train.test", "off",
                     "at the end, evaluate the best checkpoint on the test split (default for tasks that have one: on)"),
     TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
-                   "stop after this many without improvement (0: never)"),
+                   "stop after this many evaluations without improvement (0: never)"),
     TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "",
                      "fraction of the data held out for validation"),
     TN_SETTING_FLOAT("train.test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "", "fraction of raw text kept as a test split"),
@@ -167,7 +167,7 @@ static tn_status set_word(tn_settings *st, const char *word, const char *file)
     char key[128], quoted[80];
     const char *eq = strchr(word, '=');
     if (!eq || eq == word || (size_t)(eq - word) >= sizeof key)
-        return tn_error(TN_BAD_FILE, "%.300s: its settings hold %s, which is not key=value", file,
+        return tn_error(TN_BAD_FILE, "%.300s: its settings contain %s, which is not key=value", file,
                         tn_text_quote(word, quoted, sizeof quoted));
     snprintf(key, sizeof key, "%.*s", (int)(eq - word), word);
     return tn_settings_set(st, key, eq + 1, "%s", file);

@@ -99,7 +99,7 @@ static tn_status think(env_source *s, const float **logits, const float **value)
     TN_RETURN_IF(tn_trainer_eval(s->actor, &loss));
     *logits = tn_trainer_output(s->actor, "logits", &n);
     if (!*logits || n != s->E * s->env->actions)
-        return tn_error(TN_USAGE, "model %s puts out no logits of %d actions: it cannot play", s->model->name,
+        return tn_error(TN_USAGE, "model %s does not output logits of %d actions, so it cannot play", s->model->name,
                         s->env->actions);
     *value = tn_trainer_output(s->actor, "value", &n);
     return TN_OK;

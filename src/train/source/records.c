@@ -335,7 +335,8 @@ static bool fills(const tn_model *model, const tn_input_row *row)
 static tn_status check_rows(const tn_model *model, const tn_records *r)
 {
     if (!r->name || !r->open || !r->read) return tn_error(TN_USAGE, "its row has no name, open or read: complete it");
-    if (r->n_inputs > TN_INPUTS_MAX) return tn_error(TN_USAGE, "it has more than %d inputs: join some", TN_INPUTS_MAX);
+    if (r->n_inputs > TN_INPUTS_MAX)
+        return tn_error(TN_USAGE, "it has more than %d inputs: combine some", TN_INPUTS_MAX);
     for (size_t i = 0; i < r->n_inputs; i++)
         if (!fills(model, &r->inputs[i]))
             return tn_error(TN_USAGE, "input %s: a record fills one row of the batch: begin its dims with TN_B",
@@ -350,7 +351,7 @@ static tn_status check_about(const tn_records_about *a)
             return tn_error(TN_USAGE, "%lld records of a split: 0 to %d are possible", (long long)a->count[k],
                             INT32_MAX);
     if (a->n_numbers < TN_SOURCE_NUMBERS) return TN_OK; /* one is "samples" */
-    return tn_error(TN_USAGE, "it has more than %d numbers: leave some out", TN_SOURCE_NUMBERS - 1);
+    return tn_error(TN_USAGE, "it has more than %d numbers: remove some", TN_SOURCE_NUMBERS - 1);
 }
 
 /* What nobody set becomes what suits them, as for the samples of a task. */

@@ -219,9 +219,8 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     dataset_source *s = ctx;
     const char *kind = json_string_value(json_object_get(cursor, "kind"));
     if (!kind || strcmp(kind, "dataset") != 0)
-        return tn_error(
-            TN_USAGE,
-            "the run was trained on other data than a data set: give it the same, or start over with --fresh");
+        return tn_error(TN_USAGE, "the run was not trained on a text or data set: give it the data it was trained on, "
+                                  "or start over with --fresh");
     TN_RETURN_IF(check_counts(cursor));
     TN_RETURN_IF(check_same_data(s, cursor));
     const tn_loader_cursor c = { .step = number_of(cursor, "batches"),
@@ -419,7 +418,7 @@ static tn_status open_dataset(const tn_source_open *o, const char *path, tn_data
     TN_RETURN_IF(tn_dataset_open(path, &how, out));
     const tn_dataset_info *info = tn_dataset_about(*out);
     if (info->kind != TN_SHARD_TOKENS)
-        return tn_error(TN_USAGE, "%.640s holds arrays, and %s learns from tokens: prepare text instead", path,
+        return tn_error(TN_USAGE, "%.640s contains arrays, and %s learns from tokens: prepare text instead", path,
                         o->model->name);
     if (!info->is_raw && tokenizer[0])
         return tn_error(TN_USAGE, "%.640s is prepared and has its own tokenizer: remove tokenizer=", path);

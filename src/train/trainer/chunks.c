@@ -125,7 +125,7 @@ static tn_status check_states(const tn_chunks *c, const tn_graph *g)
         return tn_error(TN_USAGE,
                         "plan.recompute=chunk: model %s keeps no state from token to token: use plan.recompute=layer",
                         c->model->name);
-    if (!tn_graph_output(g, "loss").id) return tn_error(TN_USAGE, "model %s puts out no \"loss\"", c->model->name);
+    if (!tn_graph_output(g, "loss").id) return tn_error(TN_USAGE, "model %s has no output \"loss\"", c->model->name);
     return TN_OK;
 }
 
@@ -227,11 +227,10 @@ static tn_status find_counts(tn_chunks *c)
             if (c->inputs->slot[i].read && strcmp(c->inputs->slot[i].row->name, c->loss[k].count) == 0)
                 c->counts[k] = (int)i;
         if (c->counts[k] >= 0 && !c->inputs->slot[c->counts[k]].has_time)
-            return tn_error(
-                TN_USAGE,
-                "plan.recompute=chunk: model %s, loss %s is a mean over the input %s, which is not cut along time: use "
-                "plan.recompute=layer",
-                c->model->name, c->loss[k].output, c->loss[k].count);
+            return tn_error(TN_USAGE,
+                            "plan.recompute=chunk: model %s, loss %s is a mean over the input %s, which is not split "
+                            "along time (.cut): use plan.recompute=layer",
+                            c->model->name, c->loss[k].output, c->loss[k].count);
     }
     return TN_OK;
 }

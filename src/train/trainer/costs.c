@@ -10,7 +10,7 @@ tn_status tn_costs_open(const tn_model *m, const tn_settings *st, int64_t batch,
 {
     tn_costs c = { .row = m->costs, .n = m->n_costs, .batch = batch };
     if (c.n > TN_COSTS_MAX)
-        return tn_error(TN_USAGE, "model %s has %zu cost rows, %d are possible: leave some out", m->name, c.n,
+        return tn_error(TN_USAGE, "model %s has %zu cost rows, %d are possible: remove some", m->name, c.n,
                         TN_COSTS_MAX);
     tn_settings_watch(st);
     for (size_t i = 0; i < c.n; i++) {

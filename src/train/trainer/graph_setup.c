@@ -87,7 +87,8 @@ static tn_status put_nll(tn_graph *g, const tn_model *model)
     const int32_t at = tn_graph_tensor(g, loss.id)->producer;
     const tn_node *n = at >= 0 ? &g->node[at] : NULL;
     if (!n || (n->op != &tn_op_linear_xent && n->op != &tn_op_xent))
-        return tn_error(TN_USAGE, "the loss of model %s is no cross-entropy: it has no loss by position", model->name);
+        return tn_error(TN_USAGE, "the loss of model %s is not a cross-entropy: it has no loss by position",
+                        model->name);
     tn_output(g, "nll", (tn_ref){ n->out[1] });
     return tn_graph_status(g);
 }
@@ -98,7 +99,7 @@ static tn_status check_loss(const tn_graph *g, const tn_model *model, const char
     char dims[96];
     const tn_ref loss = tn_graph_output(g, "loss");
     if (!loss.id)
-        return tn_error(TN_USAGE, "model %s, step %s puts out no loss: call tn_output(g, \"loss\", one number)",
+        return tn_error(TN_USAGE, "model %s, step %s has no output loss: call tn_output(g, \"loss\", one number)",
                         model->name, step);
     if (tn_dims_count(tn_ref_dims(g, loss)) == 1) return TN_OK;
     return tn_error(TN_USAGE, "model %s, step %s: its loss is %s: make it one number, such as tn_mean_all of it",

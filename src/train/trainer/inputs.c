@@ -90,8 +90,8 @@ static tn_status size_of(const matching *m, const tn_input_row *row, const char 
                         m->model->name, row->name, name, name);
     else
         return tn_error(TN_USAGE,
-                        "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, an integer setting nor a number "
-                        "of its data: add the setting, or correct the row",
+                        "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, an integer setting nor a size "
+                        "that its data supply: add the setting, or correct the row",
                         m->model->name, row->name, name);
     if (*out >= 1 && *out <= MOST) return TN_OK;
     return tn_error(TN_USAGE, "model %s, input %s: %s is %lld, and a size is at least 1: set it, or correct the row",
@@ -112,8 +112,7 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
         const char *dim = row->dims[s.rank];
         if (is(dim, TN_B) ? s.rank != 0 : is(dim, TN_T) && (s.rank != 1 || !is(row->dims[0], TN_B)))
             return tn_error(
-                TN_USAGE,
-                "model %s, input %s: TN_B is the first dim and TN_T the second, behind it: order the row's dims so",
+                TN_USAGE, "model %s, input %s: TN_B must be the first dim and TN_T the second: reorder the row's dims",
                 m->model->name, row->name);
         s.has_time |= is(dim, TN_T);
         if (is(dim, TN_B) || is(dim, TN_T)) continue;
@@ -126,7 +125,7 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
         return tn_error(TN_USAGE, "model %s, input %s has no dims: write for example { TN_B, \"inputs\" }",
                         m->model->name, row->name);
     if (row->cut && !s.has_time)
-        return tn_error(TN_USAGE, "model %s, input %s is cut along time and has no TN_T: add it, or remove .cut",
+        return tn_error(TN_USAGE, "model %s, input %s has .cut but no TN_T: add TN_T to its dims, or remove .cut",
                         m->model->name, row->name);
     if (row->below) TN_RETURN_IF(size_of(m, row, row->below, &s.below));
     s.each = is(row->dims[0], TN_B) ? items : 0;
@@ -215,7 +214,7 @@ static tn_status check_filled(const matching *m, const tn_input_row *rows, size_
 static tn_status check_losses(const tn_model *m)
 {
     if (m->n_losses > TN_LOSSES_MAX)
-        return tn_error(TN_USAGE, "model %s has more than %d loss rows: join some", m->name, TN_LOSSES_MAX);
+        return tn_error(TN_USAGE, "model %s has more than %d loss rows: combine some", m->name, TN_LOSSES_MAX);
     for (size_t i = 0; i < m->n_losses; i++) {
         const tn_loss_row *row = &m->losses[i];
         if (!row->output || !row->count)
@@ -236,7 +235,7 @@ tn_status tn_inputs_check(const tn_model *model, const tn_settings *st)
                         "model %s declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows) of its own, to its row",
                         model->name);
     if (model->n_inputs > TN_INPUTS_MAX)
-        return tn_error(TN_USAGE, "model %s has more than %d inputs: join some", model->name, TN_INPUTS_MAX);
+        return tn_error(TN_USAGE, "model %s has more than %d inputs: combine some", model->name, TN_INPUTS_MAX);
     if (model->time && !tn_inputs_setting(st, model->time))
         return tn_error(TN_USAGE, "model %s: .time is \"%s\", which is not an integer setting: add it, or remove .time",
                         model->name, model->time);
@@ -254,7 +253,8 @@ tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn
     tn_inputs in = { 0 };
     TN_RETURN_IF(tn_inputs_check(model, st));
     if (n > TN_INPUTS_MAX)
-        return tn_error(TN_USAGE, "model %s: its data have more than %d inputs: join some", model->name, TN_INPUTS_MAX);
+        return tn_error(TN_USAGE, "model %s: its data have more than %d inputs: combine some", model->name,
+                        TN_INPUTS_MAX);
     TN_RETURN_IF(check_names(model, rows, n));
     if (!own) TN_RETURN_IF(check_filled(&m, rows, n));
     for (size_t i = 0; i < n; i++) {

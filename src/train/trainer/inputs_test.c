@@ -57,7 +57,7 @@ static const struct mistake {
     { "a dim that nobody knows",
       { F32("x", TN_B, "colour") },
       OWN,
-      { "model toy, input x: dim \"colour\"", "an integer setting nor a number of its data",
+      { "model toy, input x: dim \"colour\"", "an integer setting nor a size that its data supply",
         "add the setting, or correct the row" } },
     { "a dim that nobody knows, of the data", { X4 }, { F32("x", TN_B, "colour") }, { "input x: dim \"colour\"" } },
     { "digits and more", { F32("x", TN_B, "4x") }, OWN, { "dim \"4x\" is not a number: write digits" } },
@@ -124,15 +124,15 @@ static const struct mistake {
     { "rows behind",
       { F32("x", "4", TN_B) },
       OWN,
-      { "input x: TN_B is the first dim and TN_T the second, behind it: order the row's dims so" } },
-    { "rows twice", { F32("x", TN_B, TN_B) }, OWN, { "TN_B is the first dim" } },
-    { "time first", { F32("x", TN_T, TN_B) }, OWN, { "TN_B is the first dim" } },
-    { "time third", { F32("x", TN_B, "4", TN_T) }, OWN, { "TN_B is the first dim" } },
-    { "time without rows", { F32("x", "4", TN_T) }, OWN, { "TN_B is the first dim" } },
+      { "input x: TN_B must be the first dim and TN_T the second: reorder the row's dims" } },
+    { "rows twice", { F32("x", TN_B, TN_B) }, OWN, { "TN_B must be the first dim" } },
+    { "time first", { F32("x", TN_T, TN_B) }, OWN, { "TN_B must be the first dim" } },
+    { "time third", { F32("x", TN_B, "4", TN_T) }, OWN, { "TN_B must be the first dim" } },
+    { "time without rows", { F32("x", "4", TN_T) }, OWN, { "TN_B must be the first dim" } },
     { "cut, without time",
       { { "x", TN_F32, .dims = { TN_B, "4" }, .cut = true } },
       OWN,
-      { "input x is cut along time and has no TN_T: add it, or remove .cut" } },
+      { "input x has .cut but no TN_T: add TN_T to its dims, or remove .cut" } },
     { "no dims", { F32("x", NULL) }, OWN, { "input x has no dims: write for example { TN_B, \"inputs\" }" } },
     { "an empty name", { F32("", TN_B) }, OWN, { "model toy has an input without a name: give its row one" } },
     { "no inputs", { { 0 } }, OWN, { "model toy declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows)" } },
@@ -181,10 +181,10 @@ static void refused_others(void **state)
     assert_refused(&model, st, &nameless, (const char *const[3]){ "an input without a name" });
     for (int i = 0; i < MOST; i++) rows[i] = (tn_input_row){ names[i], TN_F32, .dims = { TN_B } };
     const tn_input_spec many = { .rows = rows, .n_rows = MOST };
-    assert_refused(&model, st, &many, (const char *const[3]){ "its data have more than 16 inputs: join some" });
+    assert_refused(&model, st, &many, (const char *const[3]){ "its data have more than 16 inputs: combine some" });
     model.inputs = rows;
     model.n_inputs = MOST;
-    assert_refused(&model, st, NULL, (const char *const[3]){ "more than 16 inputs: join some" });
+    assert_refused(&model, st, NULL, (const char *const[3]){ "more than 16 inputs: combine some" });
     model.inputs = &x4;
     model.n_inputs = 1;
     for (int i = 0; i < 2; i++) {

@@ -233,7 +233,7 @@ static void chunks_refuse(void **state)
     m.losses = by_class;
     m.n_losses = 1;
     assert_fails(open_carrying(&m, "plan.recompute=chunk", &st, &t), TN_USAGE,
-                 "loss loss is a mean over the input class, which is not cut along time");
+                 "loss loss is a mean over the input class, which is not split along time");
     tn_settings_free(st);
     m = carrying;
     m.schedules = none;

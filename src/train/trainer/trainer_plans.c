@@ -107,8 +107,8 @@ static tn_status check_known(const tn_trainer *t, const tn_graph *g, const char 
     for (size_t i = 1; i < g->n_tensors && t->sealed; i++)
         if (g->tensor[i].weight && g->tensor[i].base == (int32_t)i && !tn_store_find(t->store, g->tensor[i].name))
             return tn_error(TN_USAGE,
-                            "model %s, step %s: it makes the parameter %s, which no step before it has: make it in the "
-                            "training step too, "
+                            "model %s, step %s: it creates the parameter %s, which no step before it has: create it in "
+                            "the training step too, "
                             "and name the step in a metric's .runs",
                             t->model->name, step, g->tensor[i].name);
     return TN_OK;

@@ -16,9 +16,9 @@ static tn_status check_rows(const tn_model *m)
 {
     size_t trains = 0;
     if (m->n_steps > TN_STEPS_MAX)
-        return tn_error(TN_USAGE, "model %s has more than %d steps: join some", m->name, TN_STEPS_MAX);
+        return tn_error(TN_USAGE, "model %s has more than %d steps: combine some", m->name, TN_STEPS_MAX);
     if (m->n_schedules > TN_SCHEDULES_MAX)
-        return tn_error(TN_USAGE, "model %s has more than %d schedules: join some", m->name, TN_SCHEDULES_MAX);
+        return tn_error(TN_USAGE, "model %s has more than %d schedules: combine some", m->name, TN_SCHEDULES_MAX);
     for (size_t i = 0; i < m->n_schedules; i++)
         if (!m->schedules[i].name || !m->schedules[i].value)
             return tn_error(TN_USAGE, "model %s has a schedule without a name or a function: complete its row",
@@ -37,10 +37,10 @@ static tn_status check_rows(const tn_model *m)
                         "model %s has no step with gradients: set .gradients in the row of the one that trains",
                         m->name);
     if (m->choose && trains < 2)
-        return tn_error(
-            TN_USAGE,
-            "model %s has a choose function and %zu step with gradients: add another to its steps, or remove it",
-            m->name, trains);
+        return tn_error(TN_USAGE,
+                        "model %s has a choose function and %zu step with gradients: add a second step with gradients, "
+                        "or remove .choose",
+                        m->name, trains);
     return TN_OK;
 }
 

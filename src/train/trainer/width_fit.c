@@ -148,11 +148,11 @@ tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_input_sp
     TN_TRY(search_widths(&k, key, &w));
     w.parameters = k.best_count;
     if (!near_enough(&k))
-        TN_FAIL(
-            TN_USAGE,
-            "no %s gives %s %lld parameters: the nearest is %lld, at %s; ask for that, or change another setting with "
-            "--width=KEY (a study: `width`)",
-            key ? key : "dim", model->name, (long long)parameters, (long long)w.parameters, w.text);
+        TN_FAIL(TN_USAGE,
+                "no value of %s gives %s about %lld parameters (within 3 %%): the nearest is %lld, at %s; ask for "
+                "that, or change another setting with "
+                "--width=KEY (a study: `width`)",
+                key ? key : "dim", model->name, (long long)parameters, (long long)w.parameters, w.text);
     tn_settings_swap(st, k.st);
     *out = w;
 done:

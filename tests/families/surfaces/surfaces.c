@@ -113,7 +113,7 @@ static tn_status open_surfaces(const tn_settings *st, void **data, tn_records_ab
 {
     const int64_t cells = tn_settings_int(st, "cells"), side = (int64_t)(sqrt((double)cells) + 0.5);
     if (side * side != cells)
-        return tn_model_error("cells=%lld is no square number: use 64, 100 or 144", (long long)cells);
+        return tn_model_error("cells=%lld is not a square number: use 64, 100 or 144", (long long)cells);
     surfaces *s = malloc(sizeof *s);
     if (!s) return TN_MEMORY;
     *s = (surfaces){ cells, side, tn_settings_int(st, "curriculum"), (uint64_t)tn_settings_int(st, "surfaces.seed") };

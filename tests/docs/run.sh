@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the pages of docs/ that say so (they name this script), or those given: tests/docs/run.sh [PAGE ...]
+# Runs the pages of docs/ and examples/ that say so (they name this script), or those given: tests/docs/run.sh [PAGE ...]
 #
-# A page is followed from top to bottom, in an empty folder that has book.txt (our own sources, cut short), with
+# A page is followed from top to bottom, in a folder that has only book.txt (our own sources, cut short) and examples/, with
 # build/tenon (or $TENON) first in PATH:
 #   ```sh        runs with `bash -e`; the current folder is kept from block to block
 #   ```c FILE    holds one function, which replaces the one of that name in FILE, with the comment above it
@@ -73,6 +73,7 @@ change_file() { # $1: the changes, $2: the file
 follow() { # $1: a page
     local number=0 kind='' start=0 line
     rm -rf "$work/page" && mkdir "$work/page" && echo "$work/page" >"$work/cwd"
+    ln -s "$(realpath "$root")/examples" "$work/page/examples"
     find "$root/src" -name '*.[ch]' -print0 | LC_ALL=C sort -z | xargs -0 cat 2>/dev/null | head -c 400000 >"$work/page/book.txt"
     while IFS= read -r line || [[ -n $line ]]; do
         number=$((number + 1))
@@ -103,7 +104,7 @@ follow() { # $1: a page
     done <"$1"
 }
 
-[[ $# -gt 0 ]] || mapfile -t pages < <(grep -l '^<!-- tests/docs/run.sh' "$root"/docs/*.md)
+[[ $# -gt 0 ]] || mapfile -t pages < <(grep -l '^<!-- tests/docs/run.sh' "$root"/docs/*.md "$root"/examples/*.md)
 for page in "${@:-${pages[@]}}"; do follow "$page"; done
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 && $passed -gt 0 ]]

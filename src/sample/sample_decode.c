@@ -60,11 +60,11 @@ static tn_status check_graph(tn_decoder *d, const tn_graph *g)
 {
     const tn_gtensor *logits = find_output(g, "logits");
     if (!has_cache(g))
-        return tn_error(
-            TN_USAGE,
-            "model %s keeps no state from token to token, so it cannot be sampled from: if tn_batch.cached is set, read "
-            "the state with tn_cache and store it with tn_assign, as the model of `tenon new model` does",
-            d->o.model->name);
+        return tn_error(TN_USAGE,
+                        "model %s keeps no state from token to token, so it cannot be sampled from: if tn_batch.cached "
+                        "is set, read "
+                        "the state with tn_cache and store it with tn_assign, as the model of `tenon new model` does",
+                        d->o.model->name);
     if (!logits)
         return tn_error(TN_USAGE,
                         "model %s does not output \"logits\" although tn_wants(b, \"logits\") requests them: call "

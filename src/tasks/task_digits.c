@@ -52,7 +52,8 @@ static tn_status read_table(const char *path, table *t)
         if (!got) break;
         TN_TRY(keep_row(path, row, t));
     }
-    if (t->rows == 0) TN_FAIL(TN_BAD_FILE, "%.640s contains no rows; download it again (download: %s)", path, files.from);
+    if (t->rows == 0)
+        TN_FAIL(TN_BAD_FILE, "%.640s contains no rows; download it again (download: %s)", path, files.from);
 done:
     tn_array_close(a);
     return s;

@@ -82,7 +82,10 @@ static void print_quality(const tn_race *r, const standing *s, size_t n, bool te
     fputs(". ", f);
 }
 
-static double speed_of(const tn_progress_report *l) { return isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s; }
+static double speed_of(const tn_progress_report *l)
+{
+    return isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s;
+}
 
 /* The longest context that was measured for both, or NULL. */
 static const tn_context_row *longest(const tn_racer *a, const tn_racer *b, const tn_context_row **of_b)

@@ -5,7 +5,7 @@
 BUILD   ?= build
 CC      := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 OPT     ?= -O3
-TARGET  := $(shell $(CC) -dumpmachine)
+TARGET  := $(shell $(CC) -dumpmachine 2>/dev/null)
 VERSION := $(shell cat VERSION 2>/dev/null || echo 0.0.0)
 
 # -fno-math-errno and -fno-trapping-math keep NaN semantics; flags that assume finite numbers are never used.
@@ -182,11 +182,12 @@ demo:
 # up to 32,768. Sized for a minute of training and a minute of contexts on two quiet cores; the transformer's one step at the last
 # costs most.
 DEMO := dim=64 layers=3 heads=2 train.context=128 train.batch=8 train.steps=300 train.warmup=30 --lr=1e-3,2e-3,4e-3,8e-3 \
-        train.eval_every=100 train.eval_batches=16 --parameters=first --sample=200 --contexts=1024..32768
+        train.eval_every=50 train.eval_batches=16 --parameters=first --sample=200 --contexts=1024..32768
 demo-run: all $(BUILD)/demo/text.txt
 	@rm -rf $(BUILD)/demo/race
 	$(BUILD)/tenon race ten gpt data=$(BUILD)/demo/text.txt $(DEMO) --svg=$(BUILD)/demo/curves.svg run=$(BUILD)/demo/race
-	@echo "(tenon is $(BUILD)/tenon; the curves are in $(BUILD)/demo/curves.svg)"
+	@echo; echo "So short a run on so small a model favours ten: bench/results/quality.md has longer ones. Next: your own text,"; \
+	  echo "  $(BUILD)/tenon train ten_tiny data=FILE"
 $(BUILD)/demo/text.txt:
 	@scripts/demo-text $@
 

@@ -2,8 +2,10 @@
  * at the end of the list was best, results that became worse again. Computes nothing. */
 #include "cli/race/race.h"
 #include "cli/view.h"
+#include "cli/wide_table.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 int tn_race_name_width(const tn_race *r)
@@ -180,26 +182,25 @@ static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_t
     return tn_cli_emit(r->c, bad ? NULL : row);
 }
 
-static void print_racer(const tn_race *r, const tn_racer *x, const tn_race_trial *t, int w)
+static void print_racer(const tn_race *r, const tn_racer *x, const tn_race_trial *t, int w, FILE *f)
 {
     const tn_progress_report *l = &t->last;
     char tokens[16], rate[16], last[24], best[24], test[24], memory[24], step[24] = "-";
     if (!isnan(tn_scores_first(&l->best))) snprintf(step, sizeof step, "%lld", (long long)l->best_step);
-    fprintf(r->c->out, "%-*s %10lld %7lld %8s %8.1f %8g %14s %14s %8s", w, x->name, (long long)x->parameters,
+    fprintf(f, "%-*s %10lld %7lld %8s %8.1f %8g %14s %14s %8s", w, x->name, (long long)x->parameters,
             (long long)l->step, tn_count_text((double)l->tokens, tokens), l->working_s, rate_of(r, x),
             score_text(l, &l->last, l->bits, last), score_text(l, &l->best, l->bits, best), step);
-    if (r->n_rates) fprintf(r->c->out, " %14s", score_text(l, &x->test.scores, x->test_bits, test));
-    fprintf(r->c->out, " %9s %8s%s%s\n",
-            tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate),
+    if (r->n_rates) fprintf(f, " %14s", score_text(l, &x->test.scores, x->test_bits, test));
+    fprintf(f, " %9s %8s%s%s\n", tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate),
             tn_bytes_text((double)x->bytes, memory), x->width.text[0] ? "  " : "", x->width.text);
 }
 
-static void print_head(const tn_race *r, int w)
+static void print_head(const tn_race *r, int w, FILE *f)
 {
-    fprintf(r->c->out, "\n%-*s %10s %7s %8s %8s %8s %14s %14s %8s", w, "", "parameters", "steps", "tokens", "seconds",
-            "lr", "held out", "best", "at step");
-    if (r->n_rates) fprintf(r->c->out, " %14s", "test at best");
-    fprintf(r->c->out, " %9s %8s\n", isnan(tn_race_chosen(&r->racer[0])->last.samples_per_s) ? "tokens/s" : "samples/s",
+    fprintf(f, "%-*s %10s %7s %8s %8s %8s %14s %14s %8s", w, "", "parameters", "steps", "tokens", "seconds", "lr",
+            "held out", "best", "at step");
+    if (r->n_rates) fprintf(f, " %14s", "test at best");
+    fprintf(f, " %9s %8s\n", isnan(tn_race_chosen(&r->racer[0])->last.samples_per_s) ? "tokens/s" : "samples/s",
             "memory");
 }
 
@@ -219,22 +220,39 @@ static void print_notes(const tn_race *r)
     }
 }
 
+static tn_status print_table(const tn_race *r, int w)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f) return tn_error(TN_MEMORY, "out of memory");
+    print_head(r, w, f);
+    for (size_t i = 0; i < r->n; i++)
+        if (tn_race_chosen(&r->racer[i])) print_racer(r, &r->racer[i], tn_race_chosen(&r->racer[i]), w, f);
+    if (fclose(f) == 0) {
+        fputc('\n', r->c->out);
+        tn_wide_table_print(r->c->out, text);
+    }
+    free(text);
+    return TN_OK;
+}
+
 tn_status tn_race_table(const tn_race *r)
 {
     const int w = tn_race_name_width(r);
-    if (r->c->json) TN_RETURN_IF(emit_differences(r));
-    else {
+    if (!r->c->json) {
         print_differences(r);
         if (r->n_rates) print_rates(r, w);
-        print_head(r, w);
+        TN_RETURN_IF(print_table(r, w));
+        print_notes(r);
+        return TN_OK;
     }
+    TN_RETURN_IF(emit_differences(r));
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (!t) continue;
-        if (!r->c->json) print_racer(r, &r->racer[i], t, w);
-        else TN_RETURN_IF(emit_racer(r, &r->racer[i], t));
-        if (r->c->json && r->n_rates) TN_RETURN_IF(emit_rates(r, &r->racer[i]));
+        TN_RETURN_IF(emit_racer(r, &r->racer[i], t));
+        if (r->n_rates) TN_RETURN_IF(emit_rates(r, &r->racer[i]));
     }
-    if (!r->c->json) print_notes(r);
     return TN_OK;
 }

@@ -26,8 +26,7 @@ static void print_head(const tn_cli *c, const tn_ablate *a)
     fprintf(c->out, "median of %d alternating runs of %lld", a->runs, (long long)a->batch);
     if (!tn_model_reads_sequences(a->model)) fprintf(c->out, " samples; +- is the spread\n");
     else fprintf(c->out, " x %lld tokens; +- is the spread\n", (long long)a->length);
-    fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s loss after %d steps\n", "switch", "off", "on", "gain", "memory",
-            a->steps);
+    fprintf(c->out, "%-18s %-10s %-10s %-14s %-7s loss, %d steps\n", "switch", "off", "on", "gain", "memory", a->steps);
 }
 
 static void print_row(void *ctx, const tn_ablation *a)
@@ -52,7 +51,7 @@ static void print_row(void *ctx, const tn_ablation *a)
     char parity[24] = "bit-identical";
     if (a->loss_error != 0) /* NaN too */
         snprintf(parity, sizeof parity, "within %.0e", a->loss_error);
-    fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s %s\n", a->name, ms_text(a->off_ms, off), ms_text(a->on_ms, on), gain,
+    fprintf(c->out, "%-18s %-10s %-10s %-14s %-7s %s\n", a->name, ms_text(a->off_ms, off), ms_text(a->on_ms, on), gain,
             memory, parity);
     fflush(c->out);
 }

@@ -119,8 +119,8 @@ static tn_status show_state(tn_cli *c, const inspected *x)
                 number(tn_scores_first(&st.now), text[1]), number(tn_scores_first(&st.best), text[2]), *unit ? " " : "",
                 unit, (long long)st.best_step);
         for (size_t i = 1; i < st.now.n; i++)
-            fprintf(c->out, "%-11s %s, best so far %s\n", st.now.at[i].name, number(st.now.at[i].value, text[0]),
-                    number(tn_scores_get(&st.best, st.now.at[i].name), text[1]));
+            fprintf(c->out, "            %s %s, best so far %s\n", st.now.at[i].name,
+                    number(st.now.at[i].value, text[0]), number(tn_scores_get(&st.best, st.now.at[i].name), text[1]));
         fprintf(c->out, "made        %s by tenon %s, settings %s\n", text_of(manifest, "time"),
                 text_of(manifest, "tenon"), st.settings);
         json_object_foreach(json_object_get(manifest, "files"), name, v)

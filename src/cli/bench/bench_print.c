@@ -37,11 +37,11 @@ void tn_bench_print_row(void *cli, const tn_bench_row *r)
     if (r->gflops > 0) tn_bench_rate_text(r->gflops, flops);
     if (r->of_ceiling > 0)
         snprintf(part, sizeof part, "  %3.0f %%%s", 100 * r->of_ceiling, r->of_ceiling > 1 ? " !" : "");
-    if (r->gbs > 0) snprintf(bytes, sizeof bytes, "%8.1f GB/s", r->gbs);
-    if (r->why) fprintf(c->out, "%-6s %-29s %s\n", r->group, r->name, r->why);
+    if (r->gbs > 0) snprintf(bytes, sizeof bytes, "%s%.1f GB/s", *flops ? "  " : "", r->gbs);
+    if (r->why) fprintf(c->out, "%-6s %-27s %s\n", r->group, r->name, r->why);
     else
-        fprintf(c->out, "%-6s %-29s %9.3f ms +-%-7.3f %16s %13s%s\n", r->group, r->name, r->ms, r->spread_ms, flops,
-                bytes, part);
+        fprintf(c->out, "%-6s %-27s %9.3f ms +-%-7.3f %13s%s%s\n", r->group, r->name, r->ms, r->spread_ms,
+                *flops ? flops : bytes, *flops ? bytes : "", part);
     fflush(c->out);
 }
 

@@ -89,27 +89,37 @@ static double beside(const seen *s, const char *name)
 
 /* --- tables ----------------------------------------------------------------------------------------------------------- */
 
+enum { PLACE = 10, NUMBER = 8, BINS = 16, BAR = 20 }; /* columns: four kinds of states fit 80 */
+
+/* A state that hardly decays has a time constant of many digits. */
+static void print_tau(double x, FILE *f) { fprintf(f, x < 99999 ? "%*.1f" : "%*.1e", NUMBER, x); }
+
 static void print_places(const tn_eval *e, const seen *s)
 {
     FILE *f = e->c->out;
     const tn_view_row *v = s->view;
-    char twin[64], own[64];
-    if (v->twin) snprintf(twin, sizeof twin, "%s min, median, max", v->twin);
-    snprintf(own, sizeof own, "%s min, median, max (%s)", v->name, v->unit);
-    fprintf(f, "%-18s %7s", "", v->of);
-    if (v->twin) fprintf(f, " %32s", twin);
-    fprintf(f, " %32s", own);
-    if (v->extra) fprintf(f, " %10s", v->extra_label);
+    char own[64];
+    snprintf(own, sizeof own, "%s (%s)", v->name, v->unit);
+    fprintf(f, "%-*s %6s", PLACE, "", v->of);
+    if (v->twin) fprintf(f, "  %*s", 3 * NUMBER, v->twin);
+    fprintf(f, "  %*s", 3 * NUMBER, own);
+    if (v->extra) fprintf(f, "  %9s", v->extra_label);
+    fprintf(f, "\n%*s", PLACE + 7, "");
+    for (int twin = v->twin != NULL; twin >= 0; twin--)
+        fprintf(f, "  %*s%*s%*s", NUMBER, "min", NUMBER, "median", NUMBER, "max");
     fputc('\n', f);
     for (size_t i = 0; i < s->histograms.n; i++) {
         const tn_histogram *x = &s->histograms.row[i];
         const char *dot = strrchr(x->name, '.');
         if (!dot) continue;
         const double middle = tn_histogram_quantile(x, 0.5);
-        fprintf(f, "%-18.*s %7lld", (int)(dot - x->name), x->name, (long long)x->n);
-        if (v->twin) fprintf(f, " %12.5f%10.5f%10.5f", v->twin_of(x->min), v->twin_of(middle), v->twin_of(x->max));
-        fprintf(f, " %12.1f%10.1f%10.1f", x->min, middle, x->max);
-        if (v->extra) fprintf(f, " %10.4f", beside(s, x->name));
+        fprintf(f, "%-*.*s %6lld", PLACE, (int)(dot - x->name), x->name, (long long)x->n);
+        if (v->twin)
+            fprintf(f, "  %*.5f%*.5f%*.5f", NUMBER, v->twin_of(x->min), NUMBER, v->twin_of(middle), NUMBER,
+                    v->twin_of(x->max));
+        fputs("  ", f);
+        print_tau(x->min, f), print_tau(middle, f), print_tau(x->max, f);
+        if (v->extra) fprintf(f, "  %9.4f", beside(s, x->name));
         fputc('\n', f);
     }
 }
@@ -119,20 +129,20 @@ static void print_histogram(const tn_eval *e, const seen *s)
     FILE *f = e->c->out;
     const tn_view_row *v = s->view;
     int64_t most = 1;
-    fprintf(f, "\n%-22s", v->label);
-    if (v->twin) fprintf(f, " %-22s", v->twin);
-    for (size_t k = 0; k < s->n_kinds; k++) fprintf(f, " %7s", s->kind[k]);
+    fprintf(f, "\n%-*s", BINS, v->label);
+    if (v->twin) fprintf(f, " %-18s", v->twin);
+    for (size_t k = 0; k < s->n_kinds; k++) fprintf(f, " %5s", s->kind[k]);
     fputc('\n', f);
     for (int o = s->first; o < s->end; o++) most = octave_of(s, o) > most ? octave_of(s, o) : most;
     for (int o = s->first; o < s->end; o++) {
         char range[48];
         snprintf(range, sizeof range, "%g - %g", exp2(o), exp2(o + 1));
-        fprintf(f, "%-22s", range);
+        fprintf(f, "%-*s", BINS, range);
         if (v->twin) snprintf(range, sizeof range, "%.5f - %.5f", v->twin_of(exp2(o)), v->twin_of(exp2(o + 1)));
-        if (v->twin) fprintf(f, " %-22s", range);
-        for (size_t k = 0; k < s->n_kinds; k++) fprintf(f, " %7lld", (long long)tn_histogram_octave(&s->by_kind[k], o));
+        if (v->twin) fprintf(f, " %-18s", range);
+        for (size_t k = 0; k < s->n_kinds; k++) fprintf(f, " %5lld", (long long)tn_histogram_octave(&s->by_kind[k], o));
         fputs("  ", f);
-        for (int64_t bar = (octave_of(s, o) * 30 + most - 1) / most; bar > 0; bar--) fputc('#', f);
+        for (int64_t bar = (octave_of(s, o) * BAR + most - 1) / most; bar > 0; bar--) fputc('#', f);
         fputc('\n', f);
     }
 }

@@ -30,7 +30,7 @@ static tn_status put_side(plan *k, size_t side, int64_t trials, const tn_trial_p
                                            "steps", (json_int_t)t->steps, "tokens", (json_int_t)t->tokens, "width",
                                            t->width.text, "memory_bytes", t->memory_bytes, "step_s",
                                            tn_number_or_null(t->step_s), "seconds", tn_number_or_null(t->seconds)));
-    fprintf(k->c->out, "%-12s %7lld %11s %10s %8lld %9s %9.3g %9.3g  %s\n", name, (long long)trials,
+    fprintf(k->c->out, "%-12s %6lld %10s %8s %7lld %9s %8.3g %8.3g  %s\n", name, (long long)trials,
             tn_count_text((double)t->parameters, parameters), tn_count_text((double)t->tokens, tokens),
             (long long)t->steps, tn_bytes_text(t->memory_bytes, memory), t->step_s, t->seconds, t->width.text);
     return TN_OK;
@@ -66,7 +66,7 @@ tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t
     tn_status s = TN_OK;
     TN_RETURN_IF(tn_shared_new(&h.shared));
     if (!c->json)
-        fprintf(c->out, "%-12s %7s %11s %10s %8s %9s %9s %9s  %s\n", "side", "trials", "parameters", "tokens", "steps",
+        fprintf(c->out, "%-12s %6s %10s %8s %7s %9s %8s %8s  %s\n", "side", "trials", "parameters", "tokens", "steps",
                 "memory", "s/step", "s/trial", p->parameters ? "width" : "");
     for (size_t i = 0; i < p->n_sides && s == TN_OK; i++)
         if (tn_side_in(sides, i)) s = probe_side(&k, &h, i, trials);

@@ -60,6 +60,8 @@ tn_status tn_lab_plot(tn_cli *c)
         s = tn_lab_view_file(c, "html", &f);
         if (s == TN_OK) s = tn_lab_view_put(c, "html", f, tn_page_write(v.study, v.lab, f));
     }
+    if (s == TN_OK && kind && !svg && !html && chart != TN_STUDY_HISTORY && tn_term_of(c->out).tty)
+        s = tn_error(TN_USAGE, "%s is a picture, not a text: write it to a file with --svg=%s.svg", kind, kind);
     if (s == TN_OK && (svg || (kind && !html && chart != TN_STUDY_HISTORY))) {
         s = tn_lab_view_file(c, "svg", &f);
         if (s == TN_OK)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the pages of docs/ and examples/ that say so (they name this script), or those given: tests/docs/run.sh [PAGE ...]
+# Runs README and the pages of docs/ and examples/ that say so (they name this script), or those given: tests/docs/run.sh [PAGE ...]
 #
 # A page is followed from top to bottom, in a folder that has only book.txt (our own sources, cut short) and examples/, with
 # build/tenon (or $TENON) first in PATH:
@@ -104,7 +104,7 @@ follow() { # $1: a page
     done <"$1"
 }
 
-[[ $# -gt 0 ]] || mapfile -t pages < <(grep -l '^<!-- tests/docs/run.sh' "$root"/docs/*.md "$root"/examples/*.md)
+[[ $# -gt 0 ]] || mapfile -t pages < <(grep -l '^<!-- tests/docs/run.sh' "$root"/README.md "$root"/docs/*.md "$root"/examples/*.md)
 for page in "${@:-${pages[@]}}"; do follow "$page"; done
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 && $passed -gt 0 ]]

@@ -488,9 +488,10 @@ const char *tn_habits_hint(tn_arena *arena, const char *error, int argc, char *c
     reading r = { .arena = arena,
                   .error = error,
                   .words = tn_arena_alloc(arena, sizeof *r.words * (size_t)(argc + 4)) };
-    const char *hint = NULL;
+    char *hint = NULL;
     if (r.words && read_words(&r, argc, argv) && r.blamed)
         hint = tn_arena_printf(arena, "%s: did you mean `%s`?", r.wrong, tn_command_text(arena, r.n, r.words));
+    if (hint) tn_text_clean(hint); /* one line, whatever was typed */
     tn_settings_free(r.st);
     tn_settings_free(r.more);
     return hint;

@@ -133,18 +133,26 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
     tn_progress_line(&v->progress, r->seconds, "%s", line);
 }
 
+/* A line that stays, folded. */
+static void say(const tn_train_view *v, const char *lead, const char *label, const char *text)
+{
+    char line[4096];
+    snprintf(line, sizeof line, "%s%.500s%s%.3500s\n", lead, label, label[0] ? ": " : "", text);
+    tn_term_print(&v->progress.term, line);
+}
+
 void tn_train_view_note(void *view, const char *text)
 {
     tn_train_view *v = view;
     tn_progress_end(&v->progress);
-    fprintf(v->progress.term.f, "note    %s%s%s\n", v->label, v->label[0] ? ": " : "", text);
+    say(v, "note    ", v->label, text);
 }
 
 void tn_train_view_warn(void *view, const char *text)
 {
     tn_train_view *v = view;
     tn_progress_end(&v->progress);
-    fprintf(v->progress.term.f, "warning: %s\n", text);
+    say(v, "warning: ", "", text);
 }
 
 void tn_train_view_end(tn_train_view *v) { tn_progress_end(&v->progress); }

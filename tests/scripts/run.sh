@@ -155,5 +155,14 @@ put examples/a/run.sh 'tenon train data=/home/me/book.txt\n'
 expect 1 'book.txt' "paths: a home" outside "$tree" examples
 expect 0 '' "paths: examples and studies stay in the repository" outside "$root" examples studies
 
+# README: a figure that its page does not have, a command of unknown duration. Only where python3 is: a bare machine has none.
+if command -v python3 >/dev/null; then
+    expect 0 '^$' "readme: figures, links, durations" python3 tests/scripts/readme.py "$root"
+    rm -rf "$tree" && mkdir -p "$tree" && cp -r README.md docs examples bench include ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CHANGELOG.md "$tree"
+    sed -i 's/2\.67 and 18\.7/2.67 and 19.7/; s/ (a second) |$/ |/' "$tree/README.md"
+    expect 1 '19\.7 is not on bench/results/h200.md' "readme: a figure of its own" python3 tests/scripts/readme.py "$tree"
+    expect 1 'no duration: tenon train xor_tep' "readme: a command that may take hours" python3 tests/scripts/readme.py "$tree"
+fi
+
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -58,8 +58,11 @@ static size_t rank(const tn_race *r, bool test, standing *to)
 static void print_difference(FILE *f, const standing *a, const standing *b, const tn_metric_row *m)
 {
     if (tn_metric_is_fraction(m)) fprintf(f, " (%.1f points)", 100 * fabs(a->score - b->score));
-    else if (b->score != 0)
+    else if (tn_metric_is_nats(m) && b->score > 0)
         fprintf(f, " (%.1f %% %s)", 100 * fabs(1 - a->score / b->score), a->score < b->score ? "lower" : "higher");
+    else
+        fprintf(f, " (%s by %.3g%s%s)", a->score < b->score ? "lower" : "higher", fabs(a->score - b->score),
+                *tn_metric_unit(m) ? " " : "", tn_metric_unit(m));
 }
 
 static void print_quality(const tn_race *r, const standing *s, size_t n, bool test)

@@ -71,7 +71,8 @@ static void print_quality(const tn_race *r, const standing *s, size_t n, bool te
     const tn_metric_row *m = row_of(s[0].x);
     const double scale = tn_metric_is_fraction(m) ? 1 : fabs(s[1].score);
     const char *where = test ? "on the test split" : "on held-out data";
-    if (fabs(s[0].score - s[1].score) <= TIE * scale)
+    const bool tie = fabs(s[0].score - s[1].score) <= TIE * scale;
+    if (tie)
         fprintf(f, "verdict %s and %s are within 1 %% %s (%s and %s): one seed cannot tell them apart", s[0].x->name,
                 s[1].x->name, where, s[0].text, s[1].text);
     else {
@@ -80,8 +81,8 @@ static void print_quality(const tn_race *r, const standing *s, size_t n, bool te
         print_difference(f, &s[0], &s[1], m);
     }
     for (size_t i = 2; i < n; i++) fprintf(f, ", then %s with %s", s[i].x->name, s[i].text);
-    if (r->n_rates) fprintf(f, "; each at the best of %zu learning rates, one seed", r->n_rates);
-    else fputs("; one seed, one learning rate each (--lr=A,B,C tries several)", f);
+    if (!tie && r->n_rates) fprintf(f, "; each at the best of %zu learning rates, one seed", r->n_rates);
+    else if (!tie) fputs("; one seed, one learning rate each (--lr=A,B,C tries several)", f);
     fputs(". ", f);
 }
 

@@ -55,7 +55,7 @@ static const tn_preset presets[] = {
     { "gpt2_774m", "GPT-2 with 774 M parameters", VALUES(GPT2(1280, 36, 20)) },
     { "gpt2_1558m", "GPT-2 with 1558 M parameters", VALUES(GPT2(1600, 48, 25)) },
     { "gpt_tiny", "a llama-shaped network that trains in a minute on two cores",
-      VALUES("shape=llama", "dim=64", "layers=2", "heads=4", "train.context=128") },
+      VALUES("shape=llama", "dim=64", "layers=2", "heads=4", "train.context=128", "train.steps=500") },
     { "gpt_conv_gate", "the llama shape with a convolution of four tokens and a gate in attention",
       VALUES("shape=llama", "conv=4", "gate=silu") },
     { "llama_stories260k", "the llama2.c storyteller with 260 K parameters",

@@ -179,6 +179,19 @@ bool tn_settings_is_section(const tn_settings *st, const char *path)
     return false;
 }
 
+/* What another tool's name for a setting is called here, where these settings have it; else NULL. */
+static const char *foreign_key(const tn_settings *st, const char *key)
+{
+#define TN_HABIT_KEY(word, ours) { word, ours },
+    static const char *const names[][2] = {
+#include "base/foreign_keys.def"
+    };
+#undef TN_HABIT_KEY
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i][0], key) == 0 && find_meant(st, names[i][1]) < st->count) return names[i][1];
+    return NULL;
+}
+
 static tn_status unknown_key(const tn_settings *st, const char *key, const char *source)
 {
     char quoted[QUOTE_BYTES];
@@ -187,7 +200,9 @@ static tn_status unknown_key(const tn_settings *st, const char *key, const char 
     if (tn_settings_is_section(st, key))
         return tn_error(TN_USAGE, "%s is a section, not a key: `tenon config show` lists its keys  (%s)", quoted,
                         source);
-    for (size_t i = 0; i < st->count; i++) {
+    const char *ours = foreign_key(st, key);
+    near.best = ours;
+    for (size_t i = 0; i < st->count && !ours; i++) {
         const char *candidate = st->entries[i].row->key, *last = strrchr(candidate, '.');
         if (last && strcmp(last + 1, key) == 0) { /* lr for train.lr */
             near.best = candidate;

@@ -5,11 +5,33 @@
 #include <stdarg.h>
 #include <string.h>
 
+/* $'...', for names with line breaks and other control bytes: on one line, and a shell takes it back. */
+static const char *escaped_word(const char *word, char *buf, size_t bytes)
+{
+    size_t n = 0;
+    buf[n++] = '$';
+    buf[n++] = '\'';
+    for (const char *p = word; *p && n + 6 < bytes; p++) {
+        const unsigned char c = (unsigned char)*p;
+        if (c < ' ' || c == 0x7f) n += (size_t)snprintf(buf + n, bytes - n, "\\%03o", c);
+        else {
+            if (c == '\'' || c == '\\') buf[n++] = '\\';
+            buf[n++] = (char)c;
+        }
+    }
+    buf[n++] = '\'';
+    buf[n] = 0;
+    return buf;
+}
+
 const char *tn_shell_word(const char *word, char *buf, size_t bytes)
 {
     bool plain = *word != 0;
     size_t n = 0;
-    for (const char *p = word; *p; p++) plain = plain && (isalnum((unsigned char)*p) || strchr("%+,-./:=@_", *p));
+    for (const char *p = word; *p; p++) {
+        if (iscntrl((unsigned char)*p)) return escaped_word(word, buf, bytes);
+        plain = plain && (isalnum((unsigned char)*p) || strchr("%+,-./:=@_", *p));
+    }
     if (plain) {
         snprintf(buf, bytes, "%s", word);
         return buf;

@@ -110,7 +110,7 @@ static void keep_evaluation(tn_train_view *v, const tn_progress_report *r, const
 void tn_train_view_report(void *view, const tn_progress_report *r)
 {
     tn_train_view *v = view;
-    char line[512], drawn[128], eta[32], held[96], rate[16], more[160], loss[32], norm[32];
+    char line[768], drawn[128], eta[32], held[96], rate[16], more[160], loss[32], norm[32];
     const bool task = !isnan(r->samples_per_s);
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;

@@ -52,7 +52,7 @@ check() { # check KIND COMMAND; KIND: same (as in a pipe), free (times and speed
 }
 # The last field of a progress line: a name with its number, or a number with its unit.
 number='-?[0-9][0-9.:]*(e[+-]?[0-9]+)?'
-whole="  (eta|loss|lr|\|g\||waits for data|[a-z_]+) ($number|\?|NaN)( %)?\$|  held out $number( \($number b/B\))?(, [a-z_]+ $number)?\$|  $number( [kMG])? (tok|samples)/s\$|  $number (MB|% of peak)\$"
+whole="  (eta|loss|lr|\|g\||waits for data|[a-z_]+) ($number|\?|NaN)( %)?\$|  held out $number( \($number b/B\))?(, [a-z_]+ $number)?\$|  $number( [kMG])? (tok|samples)/s\$|  $number (MB|% of peak)\$|  after $number(  best)?\$"
 
 # --- help of every verb and subcommand, and lists
 for verb in $(tenon help --json | sed 's/.*"verb":"\([a-z]*\)".*/\1/'); do check same "tenon help $verb"; done

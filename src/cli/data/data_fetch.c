@@ -107,18 +107,19 @@ static tn_status fetch_pypi(tn_cli *c, const tn_data_from *f, const char *folder
     return announce(c, &get, false, folder, ok);
 }
 
+/* Unpackers are silent: what they say of a package may hold anything, and the error that follows names it. */
 static tn_status unpack_debian(tn_cli *c, const char *package, const char *tree, bool *ok)
 {
     words w = { .n = 0 };
     ADD(&w, "dpkg-deb", "-x", package, tree);
-    return run(c, &w, "/", false, ok);
+    return run(c, &w, "/", true, ok);
 }
 
 static tn_status unpack_pypi(tn_cli *c, const char *package, const char *tree, bool *ok)
 {
     words w = { .n = 0 };
     ADD(&w, "python3", "-m", "zipfile", "-e", package, tree);
-    return run(c, &w, "/", false, ok);
+    return run(c, &w, "/", true, ok);
 }
 
 static const struct client {

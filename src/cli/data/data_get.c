@@ -9,6 +9,7 @@
 #include "data/stage.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -136,9 +137,12 @@ static tn_status get(tn_cli *c, const tn_data_set *d, const char *given, const c
     tn_status s = TN_OK;
     tn_stage stage = { .lock = -1 };
     char full[TN_PATH_BYTES], temp[TN_PATH_BYTES];
+    struct stat file;
     TN_RETURN_IF(tn_stage_open(dir, tn_data_owns, never, &stage));
     if (!realpath(stage.temp, temp)) TN_FAIL(TN_DISK, "cannot read %.640s", stage.temp);
     if (given && !realpath(given, full)) TN_FAIL(TN_BAD_FILE, "cannot read from=%.640s: no such file", given);
+    if (given && (stat(full, &file) != 0 || !S_ISREG(file.st_mode)))
+        TN_FAIL(TN_BAD_FILE, "from=%.640s is not a file: name the downloaded package", given);
     TN_TRY(get_any(c, d, given ? full : NULL, temp));
     TN_TRY(tn_stage_commit(&stage));
 done:

@@ -89,7 +89,7 @@ check same 'tenon ckpt verify runs/a'
 check same 'tenon ckpt prune runs/a --dry-run'
 check free "tenon race gpt_tiny ten_tiny data=set $small train.steps=40 train.eval_every=20 --no-keep"
 check free "tenon race gpt_tiny ten_tiny data=set $small train.steps=20 --contexts=16,32 --sample=40 --no-keep"
-check free "tenon race gpt_tiny ten_tiny data=set $small train.steps=10 --lr=1e-3,2e-3,4e-3,8e-3 run=runs/rates"
+check free "rm -rf runs/rates; tenon race gpt_tiny ten_tiny data=set $small train.steps=10 --lr=1e-3,2e-3,4e-3,8e-3 run=runs/rates"
 check free 'tenon runs'
 check free 'tenon plot runs/a runs/b'
 check same 'tenon data get'

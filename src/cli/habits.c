@@ -243,6 +243,7 @@ static bool names_key(const reading *r, const char *key)
 static const char *near_key(const reading *r, const char *key)
 {
     tn_nearest near = { .word = key };
+    if (same(key, "seeds")) return NULL; /* several: not what seed= gives */
     const char *meant = habit_of(key_habits, KEY_HABITS, "", key);
     if (meant && (!*meant || strchr(meant, '=') || row_of(r, meant))) return meant;
     for (size_t k = 0; k < 2; k++) {

@@ -45,8 +45,23 @@ static tn_status read_number(const tn_setting *row, const char *text, int64_t *o
     return TN_OK;
 }
 
+/* Splits of the text that a run was trained on are those of its training: others would count tokens that it has seen. */
+static tn_status keep_splits(const tn_cli *c)
+{
+    static const char *const keys[] = { "train.test_frac", "train.holdout_frac" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && !tn_cli_override(c, "data"); i++)
+        if (tn_cli_override(c, keys[i]))
+            return tn_error(
+                TN_USAGE,
+                "%s: the run may have trained on that part of its text: set it when training, or name other "
+                "text with data=FILE",
+                keys[i]);
+    return TN_OK;
+}
+
 static tn_status read_options(tn_cli *c, tn_eval *out)
 {
+    TN_RETURN_IF(keep_splits(c));
     const tn_args *a = &c->args;
     tn_eval e = {
         .c = c, .target = tn_args_positional(a, 0), .csv = tn_args_value(a, "csv"), .svg = tn_args_value(a, "svg")

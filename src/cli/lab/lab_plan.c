@@ -77,8 +77,11 @@ tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t
     const double at_once = k.device == TN_CUDA ? 1 : crew.workers * crew.lanes; /* lanes on a GPU share it */
     fprintf(c->out, "%lld trials, ", (long long)k.trials);
     if (isnan(k.seconds)) fputs("time unknown: environments are not run for a plan\n", c->out);
-    else
-        fprintf(c->out, "about %.3g minutes with %s on an idle machine\n", k.seconds / 60 / at_once,
+    else {
+        const double seconds = k.seconds / at_once;
+        fprintf(c->out, "about %.*f %s with %s on an idle machine\n", seconds < 120 || seconds >= 600 ? 0 : 1,
+                seconds < 120 ? ceil(seconds) : seconds / 60, seconds < 120 ? "seconds" : "minutes",
                 tn_campaign_crew_text(&crew, text));
+    }
     return TN_OK;
 }

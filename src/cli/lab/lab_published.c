@@ -148,19 +148,20 @@ static void put_points(tn_cli *c, const tn_study *s, const tn_against_published 
     char name[128], number[24];
     if (!b->n_points) return;
     fprintf(c->out, "\n%-14s", "theirs");
-    for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12.12s", s->objectives[k].name);
+    for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12s", s->objectives[k].name);
     fputs("  settings; below each, our best with no more parameters\n", c->out);
     for (size_t i = 0; i < b->n_points; i++) {
         const tn_against_published_point *p = &b->points[i];
         fprintf(c->out, "%-14.14s", side_name(s, (int)p->side));
-        for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12s", tn_lab_number(p->theirs->y[k], number));
+        for (size_t k = 0; k < s->n_objectives; k++)
+            fprintf(c->out, " %*s", tn_lab_width(s, k), tn_lab_number(p->theirs->y[k], number));
         fputc(' ', c->out);
         for (size_t k = 0; k < p->theirs->n_set; k++) fprintf(c->out, " %s", p->theirs->set[k]);
         if (p->ours) tn_trial_name(s, p->ours, name, sizeof name);
         else snprintf(name, sizeof name, "none");
         fprintf(c->out, "\n  %-12.12s", name);
         for (size_t k = 0; k < s->n_objectives; k++)
-            fprintf(c->out, " %12s", tn_lab_number(p->ours ? p->ours->y[k] : NAN, number));
+            fprintf(c->out, " %*s", tn_lab_width(s, k), tn_lab_number(p->ours ? p->ours->y[k] : NAN, number));
         fputs("  ", c->out);
         if (p->ours) tn_lab_point_text(s, p->ours, c->out);
         fputc('\n', c->out);

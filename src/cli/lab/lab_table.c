@@ -5,6 +5,7 @@
 #include "lab/statistics/select.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *tn_lab_number(double v, char buf[24])
 {
@@ -15,11 +16,17 @@ const char *tn_lab_number(double v, char buf[24])
     return buf;
 }
 
+int tn_lab_width(const tn_study *s, size_t objective)
+{
+    const int n = (int)strlen(s->objectives[objective].name);
+    return n > 12 ? n : 12;
+}
+
 void tn_lab_table_head(tn_cli *c, const tn_study *s)
 {
     if (c->json) return;
     fprintf(c->out, "%-14s %-8s", "trial", "state");
-    for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12.12s", s->objectives[k].name);
+    for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12s", s->objectives[k].name);
     fputs("  settings\n", c->out);
 }
 
@@ -43,7 +50,8 @@ tn_status tn_lab_table_row(tn_cli *c, const tn_study *s, const tn_trial *t)
     if (c->json) return tn_cli_emit(c, tn_trial_json(s, t));
     tn_trial_name(s, t, name, sizeof name);
     fprintf(c->out, "%-14s %-8s", name, tn_trial_state_name(t->state));
-    for (size_t k = 0; k < s->n_objectives; k++) fprintf(c->out, " %12s", tn_lab_number(t->y ? t->y[k] : NAN, number));
+    for (size_t k = 0; k < s->n_objectives; k++)
+        fprintf(c->out, " %*s", tn_lab_width(s, k), tn_lab_number(t->y ? t->y[k] : NAN, number));
     fputs("  ", c->out);
     if (t->state == TN_TRIAL_FAILED && t->error && t->error[0]) fprintf(c->out, "%.100s", t->error);
     else tn_lab_point_text(s, t, c->out);

@@ -33,6 +33,8 @@ void tn_lab_next(const tn_cli *c, const char *sub, const char *db, const char *s
 
 /* --- trials as lines of a table, or JSON Lines (lab_table.c) --- */
 
+/* Of an objective's column: its name is never cut. */
+int tn_lab_width(const tn_study *s, size_t objective);
 void tn_lab_table_head(tn_cli *c, const tn_study *s); /* nothing with --json */
 tn_status tn_lab_table_row(tn_cli *c, const tn_study *s, const tn_trial *t);
 /* "key=value key=value": a trial's point, as `tenon train` takes it. */

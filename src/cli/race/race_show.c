@@ -46,7 +46,7 @@ static bool has_heldout(const tn_race *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
-        if (t && t->view.heldout.n < 4) return false;
+        if (t && t->view.heldout.n < 2) return false;
     }
     return true;
 }

@@ -81,8 +81,10 @@ static void print_quality(const tn_race *r, const standing *s, size_t n, bool te
         print_difference(f, &s[0], &s[1], m);
     }
     for (size_t i = 2; i < n; i++) fprintf(f, ", then %s with %s", s[i].x->name, s[i].text);
-    if (!tie && r->n_rates) fprintf(f, "; each at the best of %zu learning rates, one seed", r->n_rates);
-    else if (!tie) fputs("; one seed, one learning rate each (--lr=A,B,C tries several)", f);
+    if (!tie && r->n_rates)
+        fprintf(f, "; each at the best of %zu learning rates, one seed (`tenon lab compare` tests several)",
+                r->n_rates);
+    else if (!tie) fputs("; one learning rate and one seed each (--lr=A,B,C and `tenon lab compare` try several)", f);
     fputs(". ", f);
 }
 
@@ -107,12 +109,18 @@ static void print_cost(const tn_race *r, const tn_racer *a, const tn_racer *b)
     FILE *f = r->c->out;
     const tn_progress_report *la = &tn_race_chosen(a)->last, *lb = &tn_race_chosen(b)->last;
     const tn_context_row *kb = NULL, *ka = longest(a, b, &kb);
-    fprintf(f, "In training %s is %.2f times as fast as %s", a->name, speed_of(la) / speed_of(lb), b->name);
-    if (b->bytes) fprintf(f, " and needs %.2f times the memory", (double)a->bytes / (double)b->bytes);
+    const double speed = speed_of(la) / speed_of(lb);
+    const bool ahead = speed >= 1;
+    fprintf(f, "In training %s is %.2f times as fast as %s", (ahead ? a : b)->name, ahead ? speed : 1 / speed,
+            (ahead ? b : a)->name);
+    if (b->bytes)
+        fprintf(f, "; %s needs %.2f times the memory of %s", a->name, (double)a->bytes / (double)b->bytes, b->name);
     if (ka) {
-        const double x = ka->tokens_per_s / kb->tokens_per_s;
-        fprintf(f, "; at a context of %lld it is %.*f times as fast", (long long)ka->context, x < 10 ? 2 : 0, x);
-        if (kb->bytes) fprintf(f, ", with %.2f times the memory", (double)ka->bytes / (double)kb->bytes);
+        const double x = ka->tokens_per_s / kb->tokens_per_s, faster = x >= 1 ? x : 1 / x;
+        fprintf(f, ". At a context of %lld %s is %.*f times as fast", (long long)ka->context, (x >= 1 ? a : b)->name,
+                faster < 10 ? 2 : 0, faster);
+        if (kb->bytes)
+            fprintf(f, ", and %s needs %.2f times the memory", a->name, (double)ka->bytes / (double)kb->bytes);
     }
     fputs(".\n", f);
 }

@@ -90,12 +90,12 @@ static void fit_fields(char *line, int columns)
     if (n > 0) line[n] = 0;
 }
 
-/* An evaluation stays on the terminal, above the line that moves; at most one a second, where they come fast. */
+/* An evaluation stays on the terminal, above the line that moves; at most five a second, where they come fast. */
 static void keep_evaluation(tn_train_view *v, const tn_progress_report *r, const char *held)
 {
     tn_term *t = &v->progress.term;
     char line[256], time[32];
-    if (!t->tty || !*held || (v->kept && r->seconds - v->kept_s < 1 && r->step < r->steps)) return;
+    if (!t->tty || !*held || (v->kept && r->seconds - v->kept_s < 0.2 && r->step < r->steps)) return;
     v->kept = true;
     v->kept_s = r->seconds;
     snprintf(line, sizeof line, "%s%seval    step %*lld/%lld%s  after %s%s", v->label, v->label[0] ? "  " : "",

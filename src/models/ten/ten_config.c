@@ -96,7 +96,7 @@ static const tn_setting settings[] = {
 
 static const tn_preset presets[] = {
     { "ten_tiny", "a network that trains in a minute on two cores",
-      VALUES("dim=64", "layers=2", "heads=2", "train.context=128", "train.steps=500") },
+      VALUES("dim=64", "layers=2", "heads=2", "train.context=128", "train.steps=500", "train.warmup=20") },
     { "recall", "outer-product layers only, for associative recall", VALUES("pattern=O") },
     { "ten_hybrid", "outer-product layers and one window attention in four", VALUES("pattern=OOOW") },
     { "ten_static", "eigenstates with fixed eigenvalues, convolution, skip and silu branch",

@@ -138,7 +138,7 @@ static json_t *last_line(const char *dir, tn_run_info *r)
     struct stat st;
     json_t *line = NULL;
     if (stat_in(dir, "metrics.jsonl", &st) && S_ISREG(st.st_mode)) {
-        if ((int64_t)st.st_mtime > r->changed) r->changed = (int64_t)st.st_mtime;
+        r->changed = (int64_t)st.st_mtime; /* the folder is also touched by who only looks at the run */
         if (text && tn_path_join(dir, "metrics.jsonl", path, sizeof path) == TN_OK && tn_file_open(path, &f) == TN_OK) {
             size_t n = f.bytes < TAIL ? f.bytes : TAIL;
             if (tn_file_read_at(&f, path, f.bytes - n, text, n) != TN_OK) n = 0;

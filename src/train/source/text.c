@@ -19,6 +19,7 @@ static const tn_input_row rows[ROWS] = {
 };
 
 typedef struct dataset_source {
+    char path[TN_PATH_BYTES]; /* as the settings name it */
     tn_source_text_options o;
     tn_source_start at;
     tn_feed_map map;
@@ -369,6 +370,9 @@ static tn_status make(const tn_source_text_options *o, tn_dataset *own, int64_t 
         return TN_MEMORY;
     }
     *s = (dataset_source){ .o = *o, .own = own };
+    snprintf(s->path, sizeof s->path, "%s",
+             o->path ? o->path : ""); /* settings' texts live until the next one is set */
+    s->o.path = s->path;
     *out = (tn_source){ .ctx = s,
                         .what = "data",
                         .start = source_start,

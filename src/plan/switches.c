@@ -43,7 +43,7 @@ const tn_setting tn_plan_switches[] = {
         "opt.decode_ahead", "on",
         "CUDA: greedy decoding picks tokens on the device and queues them ahead (off: logits go to the host)"),
     TN_SETTING_SWITCH("opt.decode_fused", "on",
-                      "CUDA: decode one sequence with a few fused kernels per token (off: a kernel for each op)"),
+                      "CUDA: decode one sequence in one fused kernel per token (off: a kernel for each op)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
 };
 const size_t tn_plan_switches_n = sizeof tn_plan_switches / sizeof *tn_plan_switches;

@@ -11,7 +11,7 @@ static const tn_setting settings[] = {
     TN_SETTING_INT("dim", "128", TN_RANGE(1, 65536), "", "width of the state"),
     TN_SETTING_INT("layers", "2", TN_RANGE(1, 1024), "", "number of layers"),
     TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "",
-                        "tokens of the vocabulary (auto: the data's, 50257 without)"),
+                        "vocabulary size (auto: that of the data; 50257 without data)"),
 };
 
 /* What a step reads: B rows of T tokens, and the token that follows each. A row here is all that a new input takes. */

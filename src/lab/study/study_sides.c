@@ -41,7 +41,8 @@ static tn_status put(const tn_study_reader *r, entries *l, entry x)
             l->w[i] = x;
             return TN_OK;
         }
-    if (l->n == MOST_KEYS) return tn_error(TN_USAGE, "%s: more than %d keys", r->file, MOST_KEYS);
+    if (l->n == MOST_KEYS)
+        return tn_error(TN_USAGE, "%s: more than %d keys are set or searched: remove some", r->file, MOST_KEYS);
     l->w[l->n++] = x;
     return TN_OK;
 }

@@ -32,7 +32,8 @@ static tn_status attention_check(const tn_sig *s)
     TN_RETURN_IF(check_integers(s, TN_ATT_KV_LENGTH, "kv_length", tn_shape(1)));
     TN_RETURN_IF(check_integers(s, TN_ATT_DOCUMENT, "document", tn_shape(q.dim[0], q.dim[1])));
     if (!s->in[TN_ATT_DOCUMENT].absent && q.dim[1] != k.dim[1])
-        return tn_error(TN_USAGE, "documents need as many keys as queries");
+        return tn_error(TN_USAGE, "with `document`, k must be as long as q: q has %lld positions, k has %lld",
+                        (long long)q.dim[1], (long long)k.dim[1]);
     if (((const tn_attention_attr *)s->attr)->window < 0) return tn_error(TN_USAGE, "the window must not be negative");
     return TN_OK;
 }
@@ -70,7 +71,8 @@ tn_status tn_attention_mask_make(const tn_call *c, tn_attention_mask *m)
                               .document = doc->data };
     if (in[TN_ATT_KV_LENGTH].data) m->keys = *(const int32_t *)in[TN_ATT_KV_LENGTH].data;
     if (m->keys < 0 || m->keys > S)
-        return tn_error(TN_USAGE, "kv_length is %lld, there are %lld keys", (long long)m->keys, (long long)S);
+        return tn_error(TN_USAGE, "kv_length is %lld: it must be 0 to %lld, the number of keys", (long long)m->keys,
+                        (long long)S);
     for (int64_t b = 0; m->lengths && b < B; b++)
         if (m->lengths[b] < 0 || m->lengths[b] > S)
             return tn_error(TN_USAGE, "lengths[%lld] is %d, there are %lld keys", (long long)b, (int)m->lengths[b],

@@ -243,7 +243,7 @@ static void cached_steps_equal_the_whole(void)
     for (int64_t t = PREFILL; t < S0; t++) run_cached(&w[2], x, t, 1, steps);
     assert_memory_equal(steps, whole, sizeof whole); /* a row alone and a row in a strip: the same sums */
     *(int32_t *)tn_bound_data(w[2].bound, "n") = S0 + 1;
-    assert_fails(tn_run(w[2].bound), TN_USAGE, "kv_length is 38, there are 37 keys");
+    assert_fails(tn_run(w[2].bound), TN_USAGE, "kv_length is 38: it must be 0 to 37, the number of keys");
     for (int i = 0; i < 3; i++) {
         tn_bound_free(w[i].bound);
         tn_plan_free(w[i].plan);

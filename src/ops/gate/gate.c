@@ -17,7 +17,8 @@ static tn_status gate_infer(tn_sig *s)
         if (s->in[i].absent || !tn_dtype_is_float(s->in[i].dtype))
             return tn_error(TN_USAGE, "both arguments must be tensors of floats");
     if (!tn_dims_equal(s->in[0].dims, s->in[1].dims))
-        return tn_error(TN_USAGE, "the gate must have the shape of what it gates: tn_mul broadcasts");
+        return tn_error(
+            TN_USAGE, "the gate must have the shape of what it gates; for another shape use tn_mul, which broadcasts");
     s->n_out = 1;
     s->out[0].dtype = tn_elem_dtype(s);
     s->out[0].dims = s->in[0].dims;

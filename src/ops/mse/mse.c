@@ -13,7 +13,7 @@ static tn_status mse_infer(tn_sig *s)
         return tn_error(TN_USAGE, "differences are of floats, not of %s and %s", tn_dtype_name(s->in[0].dtype),
                         tn_dtype_name(s->in[1].dtype));
     if (!tn_dims_equal(s->in[0].dims, s->in[1].dims))
-        return tn_error(TN_USAGE, "the two must have the same shape: reshape one, since mse does not broadcast");
+        return tn_error(TN_USAGE, "the two inputs must have the same shape: reshape one, since mse does not broadcast");
     TN_RETURN_IF(tn_weights_infer(&s->in[0], &s->in[2], s->in[0].dims.rank));
     s->n_out = 1;
     s->out[0].dtype = TN_F32;

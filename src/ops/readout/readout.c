@@ -26,7 +26,7 @@ static tn_status readout_infer(tn_sig *s)
     const tn_readout_attr *a = s->attr;
     const tn_type *in = s->in;
     if (in[TN_READOUT_C].absent || in[TN_READOUT_Z].absent || in[TN_READOUT_C].dims.rank < 1)
-        return tn_error(TN_USAGE, "c and z must be there, with an axis at least");
+        return tn_error(TN_USAGE, "c and z are required, and c needs at least one axis");
     const tn_dims dims = in[TN_READOUT_C].dims;
     const int64_t W = dims.dim[dims.rank - 1];
     if ((unsigned)a->act >= TN_GATE_KINDS) return tn_error(TN_USAGE, "unknown activation %d: see gate.h", (int)a->act);

@@ -214,7 +214,7 @@ static tn_status check_sizes(const against *a)
         if (s->dim[k] && has != s->dim[k])
             return tn_error(
                 TN_BAD_FILE,
-                "%s: %s has %lld numbers where the model has %s=%lld: write it for this model, or change the setting",
+                "%s: %s has size %lld where the model has %s=%lld: write it for this model, or change the setting",
                 a->path, name, (long long)has, s->row->dims[k], (long long)s->dim[k]);
     }
     return TN_OK;

@@ -134,7 +134,7 @@ static void samples(void **state)
     write_samples(path, 2, false);
     assert_fails(tn_check_against(&c, path), TN_BAD_FILE, "input.labels");
     write_samples(path, 4, true);
-    assert_fails(tn_check_against(&c, path), TN_BAD_FILE, "input.features has 4 numbers where the model has inputs=2");
+    assert_fails(tn_check_against(&c, path), TN_BAD_FILE, "input.features has size 4 where the model has inputs=2");
     tn_settings_free(st);
     tn_tempdir_remove(&dir);
 }

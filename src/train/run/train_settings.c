@@ -23,9 +23,10 @@ const tn_setting tn_train_settings[] = {
                       "raw file: window)"),
     TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads",
                    "threads that prefetch batches (0: no prefetch)"),
-    TN_SETTING_AUTO_INT("loader.prefetch", "auto", TN_RANGE(1, 4096), "batches",
-                        "batches to prefetch (auto: text 4, or as many as fit 256 MB; synthetic data 2; samples none)"),
-    TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME)"),
+    TN_SETTING_AUTO_INT(
+        "loader.prefetch", "auto", TN_RANGE(1, 4096), "batches",
+        "batches to prefetch (auto: text 4, or as many as fit 256 MB; probes and a model's records 2; samples none)"),
+    TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME-N)"),
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed of the run"),
@@ -37,7 +38,8 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_INT("train.epochs", "0", TN_RANGE(0, 1e9), "epochs",
                    "length of a run on a task, instead of train.steps (0: by steps)"),
     TN_SETTING_AUTO_INT("train.batch", "auto", TN_RANGE(1, 1e9), "seq",
-                        "sequences or samples per step (auto: the largest that fits the memory plan; a task: 64)"),
+                        "sequences or samples per step (auto: the largest of at most 4096 tokens that fits in memory; "
+                        "a task: 64 samples)"),
     TN_SETTING_INT("train.context", "256", TN_RANGE(1, 1e9), "tokens", "length of a sequence"),
     TN_SETTING_INT("train.accumulate", "1", TN_RANGE(1, 1e6), "batches", "batches accumulated into one step"),
     TN_SETTING_FLOAT("train.lr", "1e-3", TN_RANGE_LO_OPEN(0, 1), "", "peak learning rate"),
@@ -61,7 +63,8 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("train.optimizer", "adamw", "adamw|sgd", "update rule"),
     TN_SETTING_FLOAT("train.momentum", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "momentum (sgd)"),
     TN_SETTING_INT("train.eval_every", "200", TN_RANGE(0, 1e12), "steps",
-                   "steps between evaluations (0: only at the end; default for tasks: once per epoch)"),
+                   "steps between evaluations (0: only at the end; default for tasks: after whole epochs of at least "
+                   "20 steps in total)"),
     TN_SETTING_INT("train.eval_batches", "16", TN_RANGE(0, 1e9), "batches",
                    "held-out batches per evaluation (0: all; default for tasks: 0)"),
     TN_SETTING_TEXT(

@@ -195,7 +195,8 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
         return of_task(s)
                    ? tn_error(TN_USAGE,
                               "the task has no samples to train on: make task.valid_frac and task.test_frac smaller")
-                   : tn_error(TN_USAGE, "the model's data have no records to train on: use others");
+                   : tn_error(TN_USAGE, "the model's records have no training split: return a count above 0 from open, "
+                                        "or use other data");
     s->at = *how;
     s->map = tn_feed_map_of(tn_trainer_inputs(how->trainer), s->set.rows, s->set.n_rows);
     self->epoch_batches = (n + how->batch - 1) / how->batch;

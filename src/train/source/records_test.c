@@ -325,7 +325,8 @@ static void refuses(void **state)
     assert_fails(try_rig(&b, (const char *const[]){ "cells=4" }, 1, TN_VALID), TN_USAGE,
                  "the model takes f32 (B,4) and the data have f32 (B,3)");
     close_rig(&b);
-    assert_fails(try_rig(&b, (const char *const[]){ "records=0" }, 1, TN_VALID), TN_USAGE, "no records to train on");
+    assert_fails(try_rig(&b, (const char *const[]){ "records=0" }, 1, TN_VALID), TN_USAGE,
+                 "records have no training split");
     close_rig(&b);
     assert_int_equal(opened, 0);
 }

@@ -125,7 +125,9 @@ static tn_status check_states(const tn_chunks *c, const tn_graph *g)
         return tn_error(TN_USAGE,
                         "plan.recompute=chunk: model %s keeps no state from token to token: use plan.recompute=layer",
                         c->model->name);
-    if (!tn_graph_output(g, "loss").id) return tn_error(TN_USAGE, "model %s has no output \"loss\"", c->model->name);
+    if (!tn_graph_output(g, "loss").id)
+        return tn_error(TN_USAGE, "model %s has no output \"loss\": call tn_output(g, \"loss\", one number)",
+                        c->model->name);
     return TN_OK;
 }
 

@@ -226,7 +226,11 @@ static tn_status show_runs(const tn_race *r)
     }
     if (!shown) return TN_OK;
     if (!r->c->json) fprintf(r->c->out, "runs    %s\n", r->dir);
-    tn_next_of(r->c, shown->writes ? "sample" : "eval", tn_race_chosen(shown)->dir, "");
+    char more[TN_PATH_BYTES + 16] = "", object[TN_PATH_BYTES];
+    const size_t n = shown->target ? strlen(shown->target) : 0;
+    if (n > 3 && strcmp(shown->target + n - 3, ".so") == 0)
+        snprintf(more, sizeof more, " model=%s", tn_shell_word(shown->target, object, sizeof object));
+    tn_next_of(r->c, shown->writes ? "sample" : "eval", tn_race_chosen(shown)->dir, more);
     tn_next(r->c, "plot %s", tn_shell_word(r->dir, dir, sizeof dir));
     return TN_OK;
 }

@@ -152,6 +152,17 @@ tn_status tn_compare_representative(const tn_study *s, tn_lab *lab, const tn_con
     return TN_OK;
 }
 
+/* Why a comparison has nothing to compare: what the first failed trial of these sides said, or "". */
+static const char *first_failure(const tn_study *s, int a, int b)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const tn_trial *t = &s->trials[i];
+        if (t->kind == TN_TRIAL_COMPARE && t->state == TN_TRIAL_FAILED && (t->side == a || t->side == b) && t->error)
+            return t->error;
+    }
+    return "";
+}
+
 tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena,
                           tn_paired *out)
 {
@@ -163,6 +174,10 @@ tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_sid
         if (k == b->n || b->trial[k]->seed != a->trial[i]->seed) continue;
         x[n] = a->trial[i]->y[0], y[n++] = b->trial[k]->y[0];
     }
+    const char *why = n ? "" : first_failure(s, (int)a->side, (int)b->side);
+    if (*why)
+        return tn_error(TN_USAGE, "%s and %s have no common seed that finished; a trial failed: %.400s",
+                        s->sides[a->side].name, s->sides[b->side].name, why);
     if (!n)
         return tn_error(
             TN_USAGE,

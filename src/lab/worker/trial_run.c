@@ -149,7 +149,8 @@ static tn_status open_session(trial *t, const double *x)
     if (s == TN_OK && t->on.source.text && t->c->kind == TN_TRIAL_COMPARE && tn_session_count(&t->on, TN_TEST) == 0)
         s = tn_error(
             TN_USAGE,
-            "the data have no test split to compare on: `tenon data prepare` them with test=FILE or test_frac=0.05");
+            "the data have no test split to compare on: raw text needs train.test_frac=0.05 in a new study's `set`, "
+            "prepared data test=FILE or test_frac=0.05");
     if (s == TN_OK) s = set_rungs(t);
     if (s == TN_OK) t->parameters = (double)tn_trainer_parameters(t->on.trainer);
     tn_arena_free(&arena);

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# `tenon sample --chat` at a terminal: a prompt is shown; Ctrl-D and Ctrl-C end the chat, also in the middle of an answer, and are no error.
+# Needs pseudo-terminals (script of util-linux), which a bare machine may lack. Ends with "N passed, N failed".
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
+tenon=$(realpath "${BUILD:-build}/tenon") || exit 2
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+passed=0 failed=0
+check() { # check WHAT COMMAND...
+    local what=$1
+    shift
+    if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED $what"; cat -v said 2>/dev/null | head -5; fi
+}
+seq 1 3000 >t.txt
+"$tenon" train ten data=t.txt run=ten dim=16 layers=1 heads=2 train.context=16 train.batch=2 train.steps=2 threads=1 >log 2>&1 || { cat log; exit 1; }
+
+printf 'one\n' | script -qec "$tenon sample ten --chat max_tokens=3 temperature=0 2>&1" /dev/null | tr -d '\r' >said
+check 'how to end it is said' grep -qa '^type a prompt and Enter; Ctrl-D or Ctrl-C ends the chat$' said
+check 'a prompt before each text' [ "$(grep -ac '^> ' said)" = 2 ]
+
+interrupted() { # what to type before Ctrl-C, then the flags
+    local typed=$1 first line code
+    shift
+    coproc script -qec "$tenon sample ten --chat $* 2>&1" /dev/null
+    local in=${COPROC[1]} out=${COPROC[0]} pid=$COPROC_PID
+    read -r -d '>' first <&"$out"
+    if [ -n "$typed" ]; then printf '%s\n' "$typed" >&"$in"; read -r line <&"$out"; fi
+    printf '\003' >&"$in"
+    tr -d '\r' <&"$out" >said
+    wait "$pid"
+    code=$?
+    [ $code = 0 ] && ! grep -qa error said
+}
+check 'Ctrl-C at the prompt' interrupted ''
+check 'Ctrl-C in an answer' interrupted one max_tokens=100000000
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

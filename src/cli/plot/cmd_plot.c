@@ -138,6 +138,9 @@ static void print_table(tn_cli *c, const tn_curves *v)
                     isnan(r->highest.step) ? "-" : (snprintf(d, 24, "%.0f", r->highest.step), d));
         fputc('\n', c->out);
     }
+    if (!v->metric && !v->evaluated)
+        fprintf(c->out, "training loss, in %s: too few evaluations for a held-out curve (train.eval_every=N)\n",
+                v->unit);
 }
 
 static tn_status emit_run(tn_cli *c, const tn_curves *v, const tn_curves_run *r)

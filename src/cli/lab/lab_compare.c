@@ -129,7 +129,8 @@ static tn_status find_device(const tn_study_plan *p, const tn_comparison *k, tn_
     const tn_contenders *of = k->contenders;
     for (size_t i = 0; i < p->n_sides && !of->n; i++) of = &k->contenders[i]; /* a side that is left out has none */
     TN_RETURN_IF(tn_shared_new(&h.shared));
-    if (of->n) (void)tn_trial_try(&h, (size_t)of->trial[0]->side, of->trial[0]->x, device);
+    bool testable;
+    if (of->n) (void)tn_trial_try(&h, (size_t)of->trial[0]->side, of->trial[0]->x, device, &testable);
     tn_context_slot_free(&h.context_slot);
     tn_shared_free(h.shared);
     return TN_OK;

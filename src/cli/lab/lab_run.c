@@ -51,7 +51,7 @@ static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const cha
 
 /* Some point of every side that is run must open: a file that is missing, or settings that contradict each other, are better said once than by every
  * trial. Points that are drawn here are random ones; that one of them does not fit together is for its trial to say. */
-static tn_status try_sides(const tn_study_plan *p, const char *db, tn_side_set sides, tn_device *device)
+static tn_status try_sides(const tn_study_plan *p, const char *db, tn_side_set sides, tn_device *device, bool *testable)
 {
     enum { TRIES = 8 };
     char runs[TN_PATH_BYTES];
@@ -67,7 +67,7 @@ static tn_status try_sides(const tn_study_plan *p, const char *db, tn_side_set s
         if (!x) s = TN_MEMORY;
         for (int64_t k = 0; x && k < TRIES; k++) {
             s = random->draw(&p->sampling, &p->sides[i].space, &none, k, x);
-            if (s == TN_OK) s = tn_trial_try(&h, i, x, device);
+            if (s == TN_OK) s = tn_trial_try(&h, i, x, device, testable);
             if (s == TN_OK) break;
         }
         if (s != TN_OK)
@@ -250,7 +250,12 @@ tn_status tn_lab_run(tn_cli *c)
         s = tn_lab_plan(c, &plan, o.db, o.trials, o.sides, o.workers, o.lanes);
         goto done;
     }
-    TN_TRY(try_sides(&plan, o.db, o.sides, &o.device));
+    bool testable = true;
+    TN_TRY(try_sides(&plan, o.db, o.sides, &o.device, &testable));
+    if (!testable && plan.n_sides > 1 && !c->json)
+        fputs("note    the data have no test split, which `tenon lab compare` needs: raw text has one with "
+              "train.test_frac=0.05 in the study's `set`\n",
+              c->err);
     TN_TRY(tn_lab_open(o.db, true, &lab));
     TN_TRY(tn_lab_verify(lab));
     TN_TRY(begin(c, &plan, text, &o, lab));

@@ -543,7 +543,7 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
     }
 }
 
-tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device *device)
+tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device *device, bool *testable)
 {
     const tn_claim c = { .side = side,
                          .seed = h->plan->seed,
@@ -551,6 +551,7 @@ tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device
     trial t = trial_of(h, &c);
     const tn_status s = open_trial(&t, x);
     if (s == TN_OK) *device = tn_trainer_device(t.on.trainer);
+    if (s == TN_OK) *testable = !t.on.source.text || tn_session_count(&t.on, TN_TEST) > 0;
     close_trial(&t);
     return s;
 }

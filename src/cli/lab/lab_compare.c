@@ -129,11 +129,16 @@ static tn_status find_device(const tn_study_plan *p, const tn_comparison *k, tn_
     const tn_contenders *of = k->contenders;
     for (size_t i = 0; i < p->n_sides && !of->n; i++) of = &k->contenders[i]; /* a side that is left out has none */
     TN_RETURN_IF(tn_shared_new(&h.shared));
-    bool testable;
+    bool testable = true;
     if (of->n) (void)tn_trial_try(&h, (size_t)of->trial[0]->side, of->trial[0]->x, device, &testable);
     tn_context_slot_free(&h.context_slot);
     tn_shared_free(h.shared);
-    return TN_OK;
+    if (testable) return TN_OK;
+    return tn_error(
+        TN_USAGE,
+        "%s: the data have no test split to compare on: raw text needs train.test_frac=0.05 in a new study's "
+        "`set`, prepared data test=FILE or test_frac=0.05",
+        p->name);
 }
 
 /* What cannot be answered is better said before anything is trained; so is what is left out. */

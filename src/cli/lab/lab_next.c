@@ -19,7 +19,9 @@ static void add_objects(const tn_cli *c, char *text, size_t bytes)
 void tn_lab_next(const tn_cli *c, const char *sub, const char *db, const char *study)
 {
     char path[TN_PATH_BYTES], which[300] = "", objects[1024] = "", page[300], name[300] = "";
-    if (tn_args_value(&c->args, "study") || tn_args_value(&c->args, "db"))
+    const char *slash = strrchr(db, '/'), *file = slash ? slash + 1 : db;
+    const bool own = strncmp(file, study, strlen(study)) == 0 && strcmp(file + strlen(study), ".db") == 0;
+    if (!own) /* a database of another name may hold several */
         snprintf(name, sizeof name, "--study=%s", study), which[0] = ' ',
                                                           tn_shell_word(name, which + 1, sizeof which - 1);
     snprintf(name, sizeof name, "--html=%s.html", study);

@@ -44,7 +44,8 @@ static tn_status no_study(tn_lab *lab, const char *study)
     tn_arena_free(&arena);
     if (s != TN_OK) return s;
     if (n == 0) return tn_error(TN_USAGE, "%.640s has no study yet: `tenon lab run STUDY.yaml` starts one", lab->path);
-    if (!study) return tn_error(TN_USAGE, "%.640s has %zu studies: name one of %s", lab->path, n, list);
+    if (!study)
+        return tn_error(TN_USAGE, "%.640s has %zu studies: choose one with --study=NAME: %s", lab->path, n, list);
     return tn_error(TN_USAGE, "%.640s has no study %.80s: it has %s", lab->path, study, list);
 }
 

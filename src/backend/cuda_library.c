@@ -79,10 +79,8 @@ static tn_status find(char path[PATH_BYTES])
     if (TN_LIBDIR[0] == '/') snprintf(path, PATH_BYTES, "%s/%s", TN_LIBDIR, FILE_NAME);
     else if (installed) snprintf(path, PATH_BYTES, "%s/%s/%s", folder, TN_LIBDIR, FILE_NAME);
     if (access(path, R_OK) == 0) return TN_OK;
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!driver)
+    if (access("/dev/nvidiactl", F_OK) != 0 && access("/dev/dxg", F_OK) != 0) /* the driver's, WSL's */
         return tn_error(TN_USAGE, "device=cuda: this machine has no NVIDIA driver: install it, or use device=cpu");
-    dlclose(driver);
     return tn_error(TN_USAGE, "device=cuda: there is no %s: build it with `make CUDA=1`, or use device=cpu", path);
 }
 

@@ -79,7 +79,7 @@ static tn_status find(char path[PATH_BYTES])
     if (TN_LIBDIR[0] == '/') snprintf(path, PATH_BYTES, "%s/%s", TN_LIBDIR, FILE_NAME);
     else if (installed) snprintf(path, PATH_BYTES, "%s/%s/%s", folder, TN_LIBDIR, FILE_NAME);
     if (access(path, R_OK) == 0) return TN_OK;
-    if (access("/dev/nvidiactl", F_OK) != 0 && access("/dev/dxg", F_OK) != 0) /* the driver's, WSL's */
+    if (!tn_cuda_has_driver())
         return tn_error(TN_USAGE, "device=cuda: this machine has no NVIDIA driver: install it, or use device=cpu");
     return tn_error(TN_USAGE, "device=cuda: there is no %s: build it with `make CUDA=1`, or use device=cpu", path);
 }
@@ -117,6 +117,8 @@ static const tn_cuda_library *load_library(void)
     else atomic_store(&library, l);
     return l;
 }
+
+bool tn_cuda_has_driver(void) { return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0; }
 
 const tn_backend *tn_backend_get(tn_device d)
 {

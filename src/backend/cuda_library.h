@@ -38,6 +38,8 @@ typedef struct tn_cuda_library {
  * text is the program's own is opened. NULL from open: another copy of Tenon in this process has it. */
 typedef const tn_cuda_library *tn_cuda_open_function(const tn_cuda_host *host);
 
+/* Whether NVIDIA's driver, or that of WSL, is in use: nothing is loaded for the answer. */
+bool tn_cuda_has_driver(void);
 /* NULL before tn_backend_get has loaded it. */
 const tn_cuda_library *tn_cuda_library_loaded(void);
 

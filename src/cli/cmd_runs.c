@@ -147,7 +147,7 @@ static void say_next(tn_cli *c, const listed *v, size_t n)
     const listed *stopped = first_in(v, n, TN_RUN_STOPPED, TN_RUN_BEGUN),
                  *trained = first_in(v, n, TN_RUN_FINISHED, TN_RUN_RUNNING);
     if (stopped) {
-        const bool object = strstr(stopped->info.model, ".so") != NULL;
+        const bool object = tn_word_asks(stopped->info.model);
         tn_shell_word(stopped->dir, dir, sizeof dir);
         tn_next(c, "train %s/config.yaml%s%s run=%s", dir, object ? " model=" : "",
                 object ? tn_shell_word(stopped->info.model, model, sizeof model) : "", dir);

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/gemm.h"
 
+#include <locale.h>
 #include <math.h>
 #include <string.h>
 
@@ -128,4 +129,13 @@ tn_status tn_scores_emit(tn_cli *c, const tn_metric_list *l, const tn_scores *s,
                                      tn_number_or_null(s->at[i].value), "unit", tn_score_unit(r, counts, unit))));
     }
     return TN_OK;
+}
+
+void tn_chart_fit(tn_plot *p, const tn_term *t, int rows)
+{
+    const char *lang = setlocale(LC_CTYPE, "");
+    p->width = t->width < 32 ? 32 : t->width < 100 ? t->width : 100;
+    p->height = rows;
+    p->colour = t->color;
+    p->ascii = !lang || !strstr(lang, "UTF-8");
 }

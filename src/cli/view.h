@@ -3,6 +3,8 @@
 #define TN_CLI_VIEW_H
 
 #include "cli/cli.h"
+#include "cli/term.h"
+#include "report/chart/plot.h"
 #include "train/run/metric_rows.h"
 #include "train/run/session.h"
 
@@ -26,5 +28,8 @@ const char *tn_score_unit(const tn_metric_row *r, const char *counts, char buf[4
 double tn_score_scale(const tn_metric_list *l, double bits);
 /* "bits per byte", "bits per token", or the metric's own name and unit. */
 const char *tn_score_axis(const tn_metric_list *l, double bits, char buf[64]);
+
+/* A chart of that many rows for the terminal: its width, at most 100 columns, its colours and characters. */
+void tn_chart_fit(tn_plot *p, const tn_term *t, int rows);
 
 #endif

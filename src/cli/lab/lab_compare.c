@@ -134,11 +134,9 @@ static tn_status find_device(const tn_study_plan *p, const tn_comparison *k, tn_
     tn_context_slot_free(&h.context_slot);
     tn_shared_free(h.shared);
     if (testable) return TN_OK;
-    return tn_error(
-        TN_USAGE,
-        "%s: the data have no test split to compare on: raw text needs train.test_frac=0.05 in a new study's "
-        "`set`, prepared data test=FILE or test_frac=0.05",
-        p->name);
+    tn_trial_untested();
+    tn_error_prefix("%s", p->name);
+    return TN_USAGE;
 }
 
 /* What cannot be answered is better said before anything is trained; so is what is left out. */

@@ -10,7 +10,7 @@ static void add_objects(const tn_cli *c, char *text, size_t bytes)
     for (size_t i = 2; i < c->args.positional_n; i++) {
         const char *word = c->args.positional[i];
         const size_t n = strlen(word), used = strlen(text);
-        if (n < 4 || strcmp(word + n - 3, ".so") != 0 || used + n + 8 > bytes) continue;
+        if (!tn_word_asks(word) || used + n + 8 > bytes) continue;
         text[used] = ' ';
         tn_shell_word(word, text + used + 1, bytes - used - 1);
     }

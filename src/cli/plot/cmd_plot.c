@@ -2,10 +2,9 @@
 #include "cli/next.h"
 #include "cli/plot/plot.h"
 #include "cli/table_file.h"
-#include "cli/term.h"
+#include "cli/view.h"
 #include "train/run/run_info.h"
 
-#include <locale.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -163,12 +162,8 @@ static tn_status draw_text(tn_cli *c, const tn_curves *v, tn_curves_axis x, tn_a
 {
     tn_plot p;
     const tn_term term = tn_term_of(c->out);
-    const char *lang = setlocale(LC_CTYPE, "");
     TN_RETURN_IF(tn_curves_plot(v, x, false, arena, &p));
-    p.width = term.width < 32 ? 32 : term.width < 100 ? term.width : 100;
-    p.height = 18; /* with the table of a run or two it fits into 24 rows */
-    p.colour = term.color;
-    p.ascii = !lang || !strstr(lang, "UTF-8");
+    tn_chart_fit(&p, &term, 18); /* with the table of a run or two it fits into 24 rows */
     return tn_plot_text(&p, term.f);
 }
 

@@ -108,6 +108,7 @@ void tn_race_verdict(const tn_race *r);
 const char *tn_race_loss_text(double loss, double bits, char buf[24]);
 
 /* The metric that says most of an evaluation: the one beside the loss where there is one. */
+const tn_metric_row *tn_race_score(const tn_progress_report *l, const tn_scores *s, double *value);
 const char *tn_race_score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24]);
 
 /* Of the store as it is now; memory is taken by the first call. */

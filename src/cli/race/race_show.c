@@ -6,7 +6,6 @@
 #include "cli/table_file.h"
 #include "report/chart/plot.h"
 
-#include <locale.h>
 #include <math.h>
 #include <string.h>
 
@@ -57,7 +56,6 @@ static tn_status draw(const tn_race *r, bool file)
     static const char *const axes[] = { "step", "tokens", "seconds of training" };
     tn_series series[TN_RACE_MOST];
     const tn_term term = tn_term_of(r->c->out);
-    const char *lang = setlocale(LC_CTYPE, "");
     char unit[64];
     size_t n = 0;
     const bool heldout = !file && has_heldout(r);
@@ -66,15 +64,12 @@ static tn_status draw(const tn_race *r, bool file)
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (t) n = add_curve(series, n, &r->racer[i], heldout ? &t->view.heldout : &t->view.train);
     }
-    const tn_plot p = { .title = heldout ? "held-out loss" : "training loss",
-                        .x_label = axes[r->equal],
-                        .series = series,
-                        .count = n,
-                        .y_label = tn_score_axis(&first->metrics, first->bits, unit),
-                        .width = term.width < 100 ? term.width : 100,
-                        .height = 22,
-                        .colour = term.color,
-                        .ascii = !lang || !strstr(lang, "UTF-8") };
+    tn_plot p = { .title = heldout ? "held-out loss" : "training loss",
+                  .x_label = axes[r->equal],
+                  .series = series,
+                  .count = n,
+                  .y_label = tn_score_axis(&first->metrics, first->bits, unit) };
+    tn_chart_fit(&p, &term, 22);
     return file ? draw_svg(r, &p, n) : tn_plot_text(&p, term.f);
 }
 
@@ -227,8 +222,7 @@ static tn_status show_runs(const tn_race *r)
     if (!shown) return TN_OK;
     if (!r->c->json) fprintf(r->c->out, "runs    %s\n", r->dir);
     char more[TN_PATH_BYTES + 16] = "", object[TN_PATH_BYTES];
-    const size_t n = shown->target ? strlen(shown->target) : 0;
-    if (n > 3 && strcmp(shown->target + n - 3, ".so") == 0)
+    if (shown->target && tn_word_asks(shown->target))
         snprintf(more, sizeof more, " model=%s", tn_shell_word(shown->target, object, sizeof object));
     tn_next_of(r->c, shown->writes ? "sample" : "eval", tn_race_chosen(shown)->dir, more);
     tn_next(r->c, "plot %s", tn_shell_word(r->dir, dir, sizeof dir));

@@ -24,12 +24,19 @@ const char *tn_race_loss_text(double loss, double bits, char buf[24])
     return buf;
 }
 
-/* What says most of an evaluation: the metric beside the loss where there is one. */
-const char *tn_race_score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24])
+const tn_metric_row *tn_race_score(const tn_progress_report *l, const tn_scores *s, double *value)
 {
     const tn_metric_row *r = tn_metric_second(&l->metrics, l->select);
-    double x = r ? tn_scores_get(s, r->name) : NAN;
-    if (isnan(x)) r = l->metrics.row[0], x = tn_scores_first(s);
+    *value = r ? tn_scores_get(s, r->name) : NAN;
+    if (!isnan(*value)) return r;
+    *value = tn_scores_first(s);
+    return l->metrics.row[0];
+}
+
+const char *tn_race_score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24])
+{
+    double x;
+    const tn_metric_row *r = tn_race_score(l, s, &x);
     if (tn_metric_is_nats(r) && r == l->metrics.row[0]) return tn_race_loss_text(x, bits, buf);
     if (isnan(x)) snprintf(buf, 24, "-");
     else if (tn_metric_is_fraction(r)) snprintf(buf, 24, "%.2f %%", 100 * x);

@@ -11,31 +11,21 @@ static const double TIE = 0.01;
 
 typedef struct standing {
     const tn_racer *x;
+    const tn_metric_row *row;
     double score;
     char text[24];
 } standing;
 
-/* The metric that the tables show, of the test split where every side has it, else the best held-out one. */
+/* Of the test split, or of the best evaluation. */
 static bool score_of(const tn_racer *x, bool test, standing *out)
 {
     const tn_race_trial *t = tn_race_chosen(x);
     if (!t) return false;
     const tn_scores *s = test ? &x->test.scores : &t->last.best;
-    const tn_metric_row *m = tn_metric_second(&t->last.metrics, t->last.select);
-    double v = m ? tn_scores_get(s, m->name) : NAN;
-    if (isnan(v)) v = tn_scores_first(s);
     out->x = x;
-    out->score = v;
+    out->row = tn_race_score(&t->last, s, &out->score);
     tn_race_score_text(&t->last, s, test ? x->test_bits : t->last.bits, out->text);
-    return !isnan(v);
-}
-
-/* The row that score_of took. */
-static const tn_metric_row *row_of(const tn_racer *x)
-{
-    const tn_progress_report *l = &tn_race_chosen(x)->last;
-    const tn_metric_row *m = tn_metric_second(&l->metrics, l->select);
-    return m && !isnan(tn_scores_get(&l->best, m->name)) ? m : l->metrics.row[0];
+    return !isnan(out->score);
 }
 
 /* Best first; 0 where fewer than two sides can be compared. */
@@ -49,7 +39,7 @@ static size_t rank(const tn_race *r, bool test, standing *to)
             continue;
         }
         size_t k = n++;
-        for (; k > 0 && tn_metric_better(row_of(s.x), s.score, to[k - 1].score); k--) to[k] = to[k - 1];
+        for (; k > 0 && tn_metric_better(s.row, s.score, to[k - 1].score); k--) to[k] = to[k - 1];
         to[k] = s;
     }
     return n < 2 ? 0 : n;
@@ -68,7 +58,7 @@ static void print_difference(FILE *f, const standing *a, const standing *b, cons
 static void print_quality(const tn_race *r, const standing *s, size_t n, bool test)
 {
     FILE *f = r->c->out;
-    const tn_metric_row *m = row_of(s[0].x);
+    const tn_metric_row *m = s[0].row;
     const double scale = tn_metric_is_fraction(m) ? 1 : fabs(s[1].score);
     const char *where = test ? "on the test split" : "on held-out data";
     const bool tie = fabs(s[0].score - s[1].score) <= TIE * scale;

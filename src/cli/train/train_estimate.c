@@ -2,12 +2,12 @@
 #include "cli/train/train_estimate.h"
 
 #include "backend/backend.h"
+#include "backend/cuda_library.h"
 #include "backend/cpu/gemm_kernel.h"
 #include "report/bench/ceilings.h"
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LONG_S = 15 * 60, MEASURED_STEPS = 2 };
 static const double MEASURED_S = 3; /* the first steps choose algorithms and fill caches */
@@ -73,7 +73,7 @@ static void say(const tn_session *on, const tn_progress_report *r, double step_s
                      .smaller = smaller_preset(on) };
     if (tn_trainer_device(on->trainer) == TN_CPU) {
         s.gpu = tn_backend_get(TN_CUDA) != NULL;
-        s.gpu_unbuilt = !s.gpu && access("/dev/nvidia0", F_OK) == 0;
+        s.gpu_unbuilt = !s.gpu && tn_cuda_has_driver();
         s.bf16 = gain_of_bf16(on);
     }
     tn_progress_end(&v->progress);

@@ -126,6 +126,12 @@ static tn_status wanted_parameters(const trial *t, int64_t *out)
     return t->side == &t->h->plan->sides[0] ? TN_OK : count_first(t, out);
 }
 
+tn_status tn_trial_untested(void)
+{
+    return tn_error(TN_USAGE, "the data have no test split to compare on: raw text needs train.test_frac=0.05 in a new "
+                              "study's `set`, prepared data test=FILE or test_frac=0.05");
+}
+
 static tn_status open_session(trial *t, const double *x)
 {
     tn_arena arena = { 0 };
@@ -147,10 +153,7 @@ static tn_status open_session(trial *t, const double *x)
         s = tn_session_open_with(&o, &t->on);
     }
     if (s == TN_OK && t->on.source.text && t->c->kind == TN_TRIAL_COMPARE && tn_session_count(&t->on, TN_TEST) == 0)
-        s = tn_error(
-            TN_USAGE,
-            "the data have no test split to compare on: raw text needs train.test_frac=0.05 in a new study's `set`, "
-            "prepared data test=FILE or test_frac=0.05");
+        s = tn_trial_untested();
     if (s == TN_OK) s = set_rungs(t);
     if (s == TN_OK) t->parameters = (double)tn_trainer_parameters(t->on.trainer);
     tn_arena_free(&arena);

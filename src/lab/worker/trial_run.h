@@ -38,6 +38,8 @@ tn_status tn_trial_dir_check(const char *dir, bool remove);
 tn_status tn_trial_sweep(const tn_trial_host *h, const tn_study *s);
 /* The session that a trial trains in; its samples, plans and context may be the host's. */
 tn_status tn_trial_session(tn_trial_host *h, const tn_claim *c, const double *x, tn_session *out);
+/* The error of a comparison on data without a test split. */
+tn_status tn_trial_untested(void);
 /* Opens and closes a session for the point: whether trials of this side can run, where, and whether comparisons find a test split. */
 tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device *device, bool *testable);
 

@@ -16,14 +16,14 @@ check() { # check WHAT COMMAND...
 seq 1 3000 >t.txt
 "$tenon" train ten data=t.txt run=ten dim=16 layers=1 heads=2 train.context=16 train.batch=2 train.steps=2 threads=1 >log 2>&1 || { cat log; exit 1; }
 
-printf 'one\n' | script -qec "$tenon sample ten --chat max_tokens=3 temperature=0 2>&1" /dev/null | tr -d '\r' >said
+printf 'one\n' | script -qec "exec $tenon sample ten --chat max_tokens=3 temperature=0 2>&1" /dev/null | tr -d '\r' >said
 check 'how to end it is said' grep -qa '^type a prompt and Enter; Ctrl-D or Ctrl-C ends the chat$' said
 check 'a prompt before each text' [ "$(grep -ac '^> ' said)" = 2 ]
 
 interrupted() { # what to type before Ctrl-C, then the flags
     local typed=$1 first line code
     shift
-    coproc script -qec "$tenon sample ten --chat $* 2>&1" /dev/null
+    coproc script -qec "exec $tenon sample ten --chat $* 2>&1" /dev/null
     local in=${COPROC[1]} out=${COPROC[0]} pid=$COPROC_PID
     read -r -d '>' first <&"$out"
     if [ -n "$typed" ]; then printf '%s\n' "$typed" >&"$in"; read -r line <&"$out"; fi

@@ -2,6 +2,7 @@
  * with differences; closed forms, rounded operands, rows on their own. */
 #include "optest.h"
 
+#include "backend/cpu/pool.h"
 #include "plan/plan.h"
 
 #include <tenon/ops.h>
@@ -356,6 +357,56 @@ static void rounded_operands(void)
             fail_msg("gradient of input %d: %.2e from the twin's", i, distance(a, b, round_count[i]));
 }
 
+/* Both kernels with nothing behind the workspace that they asked for: of all threads, and of fewer. */
+static void keeps_to_workspace(void)
+{
+    enum { GUARD = 4096, BYTE = 0x5a, MOST_THREADS = 3 };
+    static const int64_t shapes[][3] = {
+        { 1, 5, 3 }, { 130, 7, 24 }, { 403, 33, 70 }, { 40, 40, 1100 }, { 300, 600, 64 }
+    };
+    for (int i = 0; i < (int)TN_COUNT(shapes) * 2 * MOST_THREADS; i++) {
+        const int64_t *shape = shapes[i / (2 * MOST_THREADS)], N = shape[0], I = shape[1], H = shape[2];
+        const int64_t count[] = { N * I, N * H, 3 * H * I, 3 * H * H, 3 * H, 3 * H, N * H, 4 * N * H };
+        const tn_dims dims[] = { tn_shape(N, I),  tn_shape(N, H),  tn_shape(3 * H, I), tn_shape(3 * H, H),
+                                 tn_shape(3 * H), tn_shape(3 * H), tn_shape(N, H),     tn_shape(N, 4 * H) };
+        tn_arg at[8] = { { 0 } }, din[TN_GRU_INPUTS];
+        tn_type types[8] = { { 0 } };
+        tn_pool *pool;
+        assert_ok(tn_pool_new(1 + i % MOST_THREADS, &pool));
+        for (int k = 0; k < 8; k++) {
+            types[k] = (tn_type){ .dims = dims[k] };
+            at[k] = (tn_arg){ .data = calloc((size_t)count[k], sizeof(float)), .dims = dims[k], .stride = { 1 } };
+            if (dims[k].rank == 2) at[k].stride[0] = dims[k].dim[1], at[k].stride[1] = 1;
+            if (k < TN_GRU_INPUTS) din[k] = at[k], din[k].data = calloc((size_t)count[k], sizeof(float));
+        }
+        const tn_dtype round = i / MOST_THREADS % 2 ? TN_BF16 : TN_F32;
+        const tn_sig s = {
+            .in = types, .n_in = 6, .out = types + 6, .n_out = 2, .threads = MOST_THREADS, .round = round
+        };
+        for (int backward = 0; backward < 2; backward++) {
+            const size_t bytes = tn_op_gru.kernel[TN_CPU].work(&s, backward);
+            unsigned char *work = aligned_alloc(64, (bytes + GUARD + 63) / 64 * 64);
+            memset(work + bytes, BYTE, GUARD);
+            const tn_call c = { .in = at,
+                                .n_in = 6,
+                                .out = at + 6,
+                                .n_out = 2,
+                                .dout = at + 6,
+                                .din = din,
+                                .work = work,
+                                .work_bytes = bytes,
+                                .round = round,
+                                .pool = pool };
+            assert_ok(backward ? tn_op_gru.kernel[TN_CPU].backward(&c) : tn_op_gru.kernel[TN_CPU].forward(&c));
+            for (int k = 0; k < GUARD; k++) assert_int_equal(work[bytes + (size_t)k], BYTE);
+            free(work);
+        }
+        for (int k = 0; k < 8; k++) free(at[k].data);
+        for (int k = 0; k < TN_GRU_INPUTS; k++) free(din[k].data);
+        tn_pool_free(pool);
+    }
+}
+
 static void shapes_are_checked(void)
 {
     static const struct {
@@ -380,6 +431,7 @@ static const tn_property properties[] = {
     { "a row does not depend on the others", rows_stand_alone },
     { "dead rows do not count", dead_rows_do_not_count },
     { "rounded operands", rounded_operands },
+    { "keeps to its workspace", keeps_to_workspace },
     { "shapes are checked", shapes_are_checked },
 };
 

@@ -158,7 +158,7 @@ typedef struct fo_run {
 
 fo_run *fo_forward(const fo_net *m);
 void fo_free(fo_run *r);
-/* Gradients added to dp (by parameter) and dE0 (B,S,E), NULL where not wanted, for those by landings (plane, age and landed unused). */
+/* Gradients added to dp (by parameter) and dE0 (B,S,E), NULL where not wanted, for those by the landings' u, v, d and e. */
 void fo_backward(const fo_net *m, const fo_run *r, const fo_landings *g, double *const *dp, double *dE0);
 
 /* The rules that stop a rollout, at the top of step s; begin with { -1, 0 }. */

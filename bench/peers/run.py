@@ -97,7 +97,7 @@ def run_ours(tenon, case, threads, options, limit=7200.0):
     lines = run_lines([tenon, "bench", *case["ours"], *options, *model, f"--threads={threads}", "--json"], limit)
     if not lines:
         return None
-    timed = [line for line in lines if line.get("unit") == "ms"][-1]  # a rate may follow
+    timed = [line for line in lines if line.get("unit") == "ms" and not line["name"].endswith(" plain")][-1]  # a rate may follow
     timed["peak"] = next((line["value"] for line in lines if line["name"] == "fma_peak"), 0)
     return [timed]
 

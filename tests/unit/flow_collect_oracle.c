@@ -51,7 +51,8 @@ static share share_of(const fo_surface *s, const fo_landings *l, int64_t i, int6
     share x = { 0, 0, 0 };
     if (l->landed[i] == 0 || (s->beside && cell / S != (int64_t)l->plane[i])) return x;
     if (s->nearest) {
-        x.k = (s->cells ? s->cells[i] : fo_nearest_cell(s, l->u[i], l->v[i])) == c;
+        const bool here = (s->cells ? s->cells[i] : fo_nearest_cell(s, l->u[i], l->v[i])) == c;
+        x.k = here ? (isnan(l->u[i] + l->v[i]) ? NAN : 1) : 0;
         return x;
     }
     double du, dv;
@@ -71,13 +72,13 @@ static double score(const fo_surface *s, const fo_landings *l, int64_t i)
     return size_of(s, l, i) * (1 + s->age * l->age[i]) / (1 + l->d[i]);
 }
 
-/* The largest score among flows [first, first + slots), of those that reach `cell` where it is given; -1: of all. */
+/* The largest score among flows [first, first + slots), of those that reach `cell` where it is given; -1: of all. NaN is left out. */
 static int64_t best_of(const fo_surface *s, const fo_landings *l, int64_t first, int64_t cell)
 {
     int64_t best = -1;
     for (int64_t i = first; i < first + s->slots; i++) {
         if (l->landed[i] == 0 || (cell >= 0 && share_of(s, l, i, cell).k == 0)) continue;
-        if (best < 0 || score(s, l, i) > score(s, l, best)) best = i;
+        if (!isnan(score(s, l, i)) && (best < 0 || score(s, l, i) > score(s, l, best))) best = i;
     }
     return best;
 }
@@ -87,14 +88,15 @@ static double collect_cell(const fo_surface *s, const fo_landings *l, int64_t fi
                            double *O)
 {
     double sum = s->nearest ? 0 : s->eps;
+    const double most = best < 0 ? 0 : score(s, l, best);
     for (int j = 0; j < s->E; j++) O[j] = 0;
-    if (best < 0) return sum;
     for (int64_t i = first; i < first + s->slots; i++) {
-        const double k = share_of(s, l, i, cell).k, w = k > 0 ? k * exp(score(s, l, i) - score(s, l, best)) : 0;
+        const double k = share_of(s, l, i, cell).k, w = k * exp(score(s, l, i) - most);
+        if (k == 0) continue;
         sum += w;
         for (int j = 0; j < s->E; j++) O[j] += w * l->e[i * s->E + j];
     }
-    for (int j = 0; j < s->E; j++) O[j] = sum > 0 ? O[j] / sum : 0;
+    for (int j = 0; j < s->E; j++) O[j] = sum != 0 ? O[j] / sum : 0;
     return sum;
 }
 
@@ -138,7 +140,7 @@ static void cell_back(const fo_surface *s, const fo_landings *l, int64_t first, 
         g->v[i] += dw * w * x.k_v;
     }
     for (int j = 0; j < s->E; j++) all += dO[j] * O[j];
-    if (!s->nearest) score_back(s, l, best, -all * s->eps / sum, g);
+    if (!s->nearest && best >= 0) score_back(s, l, best, -all * s->eps / sum, g);
 }
 
 void fo_collect_backward(const fo_surface *s, const fo_landings *l, const double *dO, fo_landings *g)

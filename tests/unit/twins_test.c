@@ -105,6 +105,13 @@ static tn_ref with_relax(tn_graph *g)
     return loss_of(g, h);
 }
 
+static tn_ref with_gru(tn_graph *g)
+{
+    const tn_ref x = weights(g, "x", tn_shape(T, V)), h = weights(g, "h", tn_shape(T, D));
+    return loss_of(g, tn_gru(g, x, h, weights(g, "wi", tn_shape(3 * D, V)), weights(g, "wh", tn_shape(3 * D, D)),
+                             weights(g, "bi", tn_shape(3 * D)), weights(g, "bh", tn_shape(3 * D))));
+}
+
 static const struct {
     const tn_op *op;
     tn_ref (*build)(tn_graph *g);
@@ -119,6 +126,7 @@ static const struct {
     { &tn_op_linear_xent, with_linear_xent },
     { &tn_op_relax, with_relax },
     { &tn_op_readout, with_readout },
+    { &tn_op_gru, with_gru },
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

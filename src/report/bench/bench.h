@@ -34,7 +34,9 @@ tn_status tn_bench_xent(const tn_bench *b); /* part of tn_bench_ops */
 tn_status tn_bench_gemm_gpu(const tn_bench *b);
 tn_status tn_bench_ops_gpu(const tn_bench *b);
 
-/* One row: the graph that `build` makes, forward and backward by every input it wants the gradient of. */
-tn_status tn_bench_graph(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g));
+/* One row: the graph that `build` makes, forward and backward by every input it wants the gradient of. off: switches that
+ * are off, or NULL. */
+tn_status tn_bench_graph(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g),
+                         const char *const *off);
 
 #endif

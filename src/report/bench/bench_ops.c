@@ -218,16 +218,16 @@ static tn_status measure(const tn_bench *b, const char *group, const char *name,
 }
 
 static tn_status graph_row(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g),
-                           int part, double slots)
+                           int part, double slots, const char *const *off)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     tn_plan *p = NULL;
     tn_context *c = NULL;
     tn_bound *bound = NULL;
-    const tn_graph_options go = { .training = part != FORWARD,
-                                  .threads = b->ceilings.threads,
-                                  .round = b->bf16 ? TN_BF16 : TN_F32 };
+    const tn_graph_options go = {
+        .training = part != FORWARD, .threads = b->ceilings.threads, .off = off, .round = b->bf16 ? TN_BF16 : TN_F32
+    };
     TN_TRY(tn_graph_new(&go, &g));
     tn_ref y = build(g);
     tn_seed seed = { .y = y };
@@ -248,9 +248,10 @@ done:
     return s;
 }
 
-tn_status tn_bench_graph(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g))
+tn_status tn_bench_graph(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g),
+                         const char *const *off)
 {
-    return graph_row(b, group, name, build, WHOLE, 0);
+    return graph_row(b, group, name, build, WHOLE, 0, off);
 }
 
 /* AdamW by its kernel, on arrays that no cache holds. Each of gradient, parameter and two moments is read and written:
@@ -292,9 +293,10 @@ tn_status tn_bench_ops(const tn_bench *b)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int part = cases[i].backward ? FORWARD : WHOLE;
-        TN_RETURN_IF(graph_row(b, "op", cases[i].name, cases[i].build, part, cases[i].slots));
+        TN_RETURN_IF(graph_row(b, "op", cases[i].name, cases[i].build, part, cases[i].slots, NULL));
         if (cases[i].backward)
-            TN_RETURN_IF(graph_row(b, "op", cases[i].backward, cases[i].build, BACKWARD, cases[i].slots_backward));
+            TN_RETURN_IF(
+                graph_row(b, "op", cases[i].backward, cases[i].build, BACKWARD, cases[i].slots_backward, NULL));
     }
     TN_RETURN_IF(bench_adamw(b));
     return tn_bench_xent(b);

@@ -58,8 +58,9 @@ static void build(tn_op_io *io, const tn_case *c)
     for (int i = TN_GRU_BI; i <= TN_GRU_BH; i++) in[i] = tn_test_input(io, tn_shape(3 * H), (tn_fill_spec){ 0 });
     if (c->flags & LIVE) {
         const double live = (double)(c->dim[0] - DEAD);
-        in[0] = tn_live(g, in[0],
-                        tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = live, .hi = live + 1 }));
+        const tn_ref count = tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = live, .hi = live + 1 });
+        in[0] = tn_live(g, in[0], count);
+        if (c->flags & TWIN) in[1] = tn_live(g, in[1], count); /* element-wise ops set live rows of gradients only */
     }
     if (c->flags & TWIN) assert_ok(tn_op_gru.plain(g, NULL, in, TN_GRU_INPUTS, out));
     else out[0] = tn_gru(g, in[0], in[1], in[2], in[3], in[4], in[5]);

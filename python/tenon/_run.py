@@ -323,7 +323,7 @@ class Runs(list[Run]):
 
 
 def runs(folder: str | os.PathLike[str] = "runs") -> Runs:
-    """The runs of a folder, by name."""
+    """The runs of a folder, those that changed last first, as `tenon runs` has them."""
     def is_run(path: pathlib.Path) -> bool:
         try:
             with open(path / "config.yaml", encoding="utf-8", errors="replace") as f:
@@ -331,7 +331,8 @@ def runs(folder: str | os.PathLike[str] = "runs") -> Runs:
         except OSError:
             return False
 
-    def order(path: pathlib.Path) -> list[tuple[int, str]]:
-        return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", path.name)]
+    def newest(path: pathlib.Path) -> tuple[int, str]:
+        files = (path / name for name in ("config.yaml", "metrics.jsonl"))
+        return (-max(f.stat().st_mtime_ns for f in files if f.exists()), path.name)
     there = pathlib.Path(folder)
-    return Runs(Run(p) for p in sorted(filter(is_run, there.iterdir() if there.is_dir() else []), key=order))
+    return Runs(Run(p) for p in sorted(filter(is_run, there.iterdir() if there.is_dir() else []), key=newest))

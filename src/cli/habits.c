@@ -340,6 +340,21 @@ static const tn_flag_row *flag_row(const reading *r, const char *name, tn_flag_k
     return NULL;
 }
 
+/* Another verb that has a flag of this name, or NULL. */
+static const tn_verb *who_has_flag(const char *name)
+{
+    char known[32];
+    for (size_t v = 0; v < tn_verbs_n; v++) {
+        size_t n;
+        const tn_flag_row *rows = tn_verb_flags(&tn_verbs[v], &n);
+        for (size_t i = 0; i < n; i++) {
+            tn_flag_row_read(&rows[i], known);
+            if (same(known, name)) return &tn_verbs[v];
+        }
+    }
+    return NULL;
+}
+
 /* argv[*i] begins with two dashes; its value may be the word behind it. */
 static void read_flag(reading *r, int argc, char *const *argv, int *i)
 {
@@ -355,12 +370,18 @@ static void read_flag(reading *r, int argc, char *const *argv, int *i)
     for (char *p = key; p && *p; p++) *p = *p == '-' ? '_' : *p;
     const bool exact = key && r->st && names_key(r, key);
     const char *meant = exact ? key : key && r->st && !nearest ? near_key(r, key) : NULL;
+    const char *last = meant ? strrchr(meant, '.') : NULL;
+    const bool sure = exact || (last && same(last + 1, key)) || (key && habit_of(key_habits, KEY_HABITS, "", key));
+    const tn_verb *other = sure || nearest ? NULL : who_has_flag(name);
+    if (other) meant = NULL; /* a setting that is merely spelt alike */
     const bool takes_value = meant && *meant && !strchr(meant, '=');
     const bool next = takes_value && !eq && *i + 1 < argc && argv[*i + 1][0] != '-';
     if (meant && (!takes_value || eq || next)) {
         if (takes_value) WRONG(r, "unknown flag", "settings are written key=value, not --%s", quoted(r, name));
         else WRONG(r, "unknown flag", "unknown flag --%s", quoted(r, name));
         add_setting(r, meant, eq ? eq + 1 : next ? argv[++*i] : "");
+    } else if (other) { /* the command without it */
+        WRONG(r, "unknown flag", "%s has no --%s, %s has", r->verb->name, quoted(r, name), other->name);
     } else if (nearest) {
         WRONG(r, "unknown flag", "unknown flag --%s", quoted(r, name));
         add(r, tn_arena_printf(r->arena, "--%.*s%s", (int)strcspn(nearest, "=["), nearest, eq ? eq : ""));

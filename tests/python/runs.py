@@ -81,7 +81,7 @@ def a_run_tells():
         m = run.metrics
         assert list(m["step"]) == sorted(m["step"]) and np.isfinite(m["heldout"]).sum() == 3 and math.isclose(np.nanmin(m["heldout"]), run.best["heldout"])
         assert repr(run).startswith("Run runs/a-2: gpt_tiny, finished, step 6 of 6, best held out: loss ")
-        assert [r.path.name for r in tenon.runs()] == ["a-2", "a-10"] and repr(tenon.runs()).count("\n") == 1 and tenon.runs("nowhere") == []
+        assert [r.path.name for r in tenon.runs()] == ["a-10", "a-2"] and repr(tenon.runs()).count("\n") == 1 and tenon.runs("nowhere") == []
         assert math.isclose(run.evaluate()["loss"], run.model().evaluate()["loss"]) and "nats" in repr(run.evaluate()["loss"])
         assert run.sample("the", max_tokens=5, seed=1) == run.model().sample("the", max_tokens=5, seed=1) and len(run.sample("a", n=2, max_tokens=2)) == 2
         for said, part in ((run.model(), "Model gpt: "), (run.model().parameters, "tensors: embed (256,16)"), (tenon.Tokenizer(), "256 tokens")):

@@ -70,7 +70,7 @@ tn_status tn_data_prepare(tn_cli *c)
     line.pending = line.pending && line.term.tty;
     tn_progress_end(&line);
     if (s == TN_OK) TN_TRY(describe(c, tn_settings_text(st, "out"), &report));
-    if (s == TN_OK) tn_next(c, "train data=%s", tn_shell_word(tn_settings_text(st, "out"), out, sizeof out));
+    if (s == TN_OK) tn_next(c, "train ten_tiny data=%s", tn_shell_word(tn_settings_text(st, "out"), out, sizeof out));
 done:
     tn_settings_free(st);
     return s;

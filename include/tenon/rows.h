@@ -144,6 +144,9 @@ typedef struct tn_instrument_row {
     const char *name;
     const char *also; /* another name that rules of a study have for it, or NULL */
     const char *cap;  /* the setting that bounds it ("at cap"), or NULL */
+    /* a further key of it in metrics.jsonl, or NULL. name may then also be samples_per_s, or PART.ms: a part of the model, forward and
+     * backward together (log.level=performance) */
+    const char *key;
 } tn_instrument_row;
 
 /* --- data of the model's own ------------------------------------------------------------------------------------------- */

@@ -31,6 +31,7 @@ typedef struct tn_cuda_library {
     const tn_backend *backend;
     tn_status (*available)(
         void); /* TN_OK where a driver and a GPU are there; else the error text says what is missing */
+    bool (*pci)(char *id, int bytes);      /* the address of the GPU in use, as other tools name it; false: unknown */
     const struct tn_cuda_kernels *kernels; /* ops/cuda_kernels.h */
 } tn_cuda_library;
 

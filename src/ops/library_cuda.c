@@ -33,7 +33,7 @@ static const tn_cuda_kernels kernels = {
     .decode_run = tn_decode_run_cuda,
 };
 
-static const tn_cuda_library library = { &tn_backend_cuda, tn_cuda_available, &kernels };
+static const tn_cuda_library library = { &tn_backend_cuda, tn_cuda_available, tn_cuda_pci, &kernels };
 
 extern const char tn_cuda_abi[];
 const char tn_cuda_abi[] = TN_CUDA_ABI;

@@ -45,6 +45,14 @@ tn_status tn_cuda_available(void)
     return tn_error(TN_USAGE, "device=cuda: %s; use device=cpu", cudaGetErrorString(e));
 }
 
+bool tn_cuda_pci(char *id, int bytes)
+{
+    int device;
+    const bool known = cudaGetDevice(&device) == cudaSuccess && cudaDeviceGetPCIBusId(id, bytes, device) == cudaSuccess;
+    if (!known) (void)cudaGetLastError();
+    return known;
+}
+
 /* Numbers on their way to the host. */
 typedef struct tn_cuda_reply {
     tn_cuda_queue *queue;

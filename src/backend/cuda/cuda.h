@@ -57,6 +57,7 @@ tn_status tn_cuda_repeat_end(tn_cuda_queue *q);
 
 extern const tn_backend tn_backend_cuda;
 tn_status tn_cuda_available(void); /* tn_cuda_library.available */
+bool tn_cuda_pci(char *id, int bytes);
 tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int line);
 
 #define TN_CUDA_TRY(call)                                                                                              \

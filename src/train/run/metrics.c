@@ -41,6 +41,7 @@ tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
         return kept;
     }
     if (spreads) *m.spreads = (tn_histograms){ 0 };
+    if (m.level >= TN_LOG_TRAINING && tn_trainer_device(t->trainer) == TN_CUDA) m.gpu = tn_gpu_usage_start(NULL);
     tn_trainer_times(t->trainer, m.regions, m.n_regions);
     *out = m;
     return TN_OK;
@@ -48,6 +49,8 @@ tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
 
 void tn_metrics_close(tn_metrics *m)
 {
+    tn_gpu_usage_stop(m->gpu);
+    m->gpu = NULL;
     tn_free(m->regions);
     tn_free(m->spreads);
     m->regions = NULL;
@@ -73,6 +76,15 @@ void tn_metrics_before(tn_metrics *m, bool line)
 
 double tn_metrics_clock(const tn_metrics *m, tn_log_level level) { return m->level >= level ? tn_clock_s() : 0; }
 
+static void read_gpu(const tn_metrics *m, tn_progress_report *r)
+{
+    tn_gpu_sample now;
+    if (!tn_gpu_usage_read(m->gpu, &now)) return;
+    r->gpu_busy = now.busy;
+    r->gpu_used = now.used;
+    r->gpu_all = now.all;
+}
+
 static double memory_bytes(void)
 {
     struct rusage u;
@@ -89,12 +101,25 @@ void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_repor
     r->stall_frac = m->working_s > 0 ? m->data_s / m->working_s : 0;
     if (isnan(m->peak) && m->t->peak && m->working_s > PEAK_AFTER_S) m->peak = m->t->peak(m->t->ctx);
     r->utilisation = m->peak > 0 ? m->step_flops / took_s / m->peak : NAN;
-    if (line) r->memory_bytes = memory_bytes();
+    if (!line) return;
+    r->memory_bytes = memory_bytes();
+    read_gpu(m, r);
 }
 
 /* --- lines ----------------------------------------------------------------------------------------------------------- */
 
+/* A number, and again under the further key that the model's rows have for it. */
+static void write_number(const tn_metrics *m, tn_jsonl *w, const char *name, double x)
+{
+    const tn_model *model = tn_trainer_model(m->t->trainer);
+    tn_jsonl_number(w, name, x);
+    for (size_t i = 0; i < model->n_reported; i++)
+        if (model->reported[i].key && strcmp(model->reported[i].name, name) == 0)
+            tn_jsonl_number(w, model->reported[i].key, x);
+}
+
 typedef struct instrument_line {
+    const tn_metrics *m;
     tn_jsonl *w; /* or NULL */
     tn_progress_report *r;
     tn_histograms *spreads;
@@ -105,7 +130,7 @@ static void write_instrument(void *ctx, const char *name, double value, const ch
 {
     const instrument_line *l = ctx;
     (void)unit;
-    if (l->w) tn_jsonl_number(l->w, name, value);
+    if (l->w) write_number(l->m, l->w, name, value);
     if (l->r->instrument[0]) return;
     snprintf(l->r->instrument, sizeof l->r->instrument, "%s", name);
     l->r->instrument_value = value;
@@ -147,7 +172,7 @@ static void write_spreads(const tn_metrics *m, tn_jsonl *w)
 
 static void instruments(const tn_metrics *m, tn_jsonl *w, tn_progress_report *r)
 {
-    instrument_line l = { w, r, m->spreads };
+    instrument_line l = { m, w, r, m->spreads };
     const bool counts = m->spreads && w;
     r->instrument[0] = 0;
     if (m->t->source->report) m->t->source->report(m->t->source->ctx, write_instrument, &l);
@@ -189,6 +214,18 @@ static const char *part_of(const char *region)
     return n > 5 && !region[n] ? "layer" : region[0] ? region : "rest";
 }
 
+/* A part of the model as a whole, where its rows have a key for that. */
+static void write_whole(const tn_metrics *m, tn_jsonl *w, const char *part, double ms)
+{
+    const tn_model *model = tn_trainer_model(m->t->trainer);
+    const size_t n = strlen(part);
+    for (size_t i = 0; i < model->n_reported; i++) {
+        const tn_instrument_row *row = &model->reported[i];
+        if (row->key && strncmp(row->name, part, n) == 0 && strcmp(row->name + n, ".ms") == 0)
+            tn_jsonl_number(w, row->key, ms);
+    }
+}
+
 /* Times of a part are those of all layers together. */
 static void write_parts(const tn_metrics *m, tn_jsonl *w)
 {
@@ -212,7 +249,10 @@ static void write_parts(const tn_metrics *m, tn_jsonl *w)
         part[k].forward_ms += r->forward_ms;
         part[k].backward_ms += r->backward_ms;
     }
-    for (size_t i = 0; i < n; i++) write_times(w, "", part[i].name, part[i].forward_ms, part[i].backward_ms);
+    for (size_t i = 0; i < n; i++) {
+        write_times(w, "", part[i].name, part[i].forward_ms, part[i].backward_ms);
+        write_whole(m, w, part[i].name, part[i].forward_ms + part[i].backward_ms);
+    }
     tn_jsonl_number(w, "data_ms", 1e3 * m->step_data_s);
     tn_jsonl_number(w, "optimizer_ms", 1e3 * m->step_optimizer_s);
 }
@@ -291,9 +331,12 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
         write_known(w, "first_step_s", first_step_s);
         tn_jsonl_number(w, "grad_norm", r->grad_norm);
         if (isnan(r->samples_per_s)) tn_jsonl_number(w, "tokens_per_s", r->tokens_per_s);
-        else tn_jsonl_number(w, "samples_per_s", r->samples_per_s);
+        else write_number(m, w, "samples_per_s", r->samples_per_s);
         write_known(w, "utilisation", r->utilisation);
         write_known(w, "memory_mb", r->memory_bytes / 1e6);
+        write_known(w, "gpu_utilization_percent", r->gpu_busy);
+        write_known(w, "memory_used_gb", r->gpu_used / 1e9);
+        write_known(w, "memory_utilization_percent", 100 * r->gpu_used / r->gpu_all);
         tn_jsonl_number(w, "stall_s", r->stall_s);
         tn_jsonl_number(w, "stall_frac", r->stall_frac);
     }

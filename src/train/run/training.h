@@ -36,6 +36,8 @@ typedef struct tn_progress_report {
     double utilisation;   /* part of the machine's measured peak, 0..1 */
     double stall_s, stall_frac; /* waiting for data in this session; as a fraction of the time in steps */
     double memory_bytes;        /* peak of the process */
+    double gpu_busy;            /* per cent of the time since the last line in which a kernel ran; NaN: not known */
+    double gpu_used, gpu_all;   /* bytes of the GPU's memory */
     char instrument[32];        /* one of the model's own, or "" */
     double instrument_value;
     tn_guard_action action;

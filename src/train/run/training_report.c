@@ -49,6 +49,9 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_
                              .stall_s = NAN,
                              .stall_frac = NAN,
                              .memory_bytes = NAN,
+                             .gpu_busy = NAN,
+                             .gpu_used = NAN,
+                             .gpu_all = NAN,
                              .loss_scale = NAN,
                              .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
     if (!r.select) r.select = metrics->row[0];

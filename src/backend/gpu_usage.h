@@ -12,7 +12,8 @@
 
 /* Functions and structures of NVML, by its documented interface. Each returns 0 where it worked. */
 typedef struct tn_nvml_rates {
-    unsigned gpu, memory; /* per cent of the last period in which a kernel ran, and in which memory was read or written */
+    unsigned gpu,
+        memory; /* per cent of the last period in which a kernel ran, and in which memory was read or written */
 } tn_nvml_rates;
 typedef struct tn_nvml_memory {
     unsigned long long total, free, used;
@@ -28,9 +29,9 @@ typedef struct tn_nvml {
 } tn_nvml;
 
 typedef struct tn_gpu_sample {
-    double busy;              /* per cent: the mean of what was heard since the last read, or what was heard last */
-    double used, all;         /* bytes of its memory, by all programs */
-    int64_t heard;            /* times that NVML answered */
+    double busy;      /* per cent: the mean of what was heard since the last read, or what was heard last */
+    double used, all; /* bytes of its memory, by all programs */
+    int64_t heard;    /* times that NVML answered */
 } tn_gpu_sample;
 
 typedef struct tn_gpu_usage tn_gpu_usage;

@@ -112,6 +112,15 @@ static tn_ref with_gru(tn_graph *g)
                              weights(g, "bi", tn_shape(3 * D)), weights(g, "bh", tn_shape(3 * D))));
 }
 
+static tn_ref with_collect(tn_graph *g)
+{
+    const tn_dims slots = tn_shape(B, T);
+    const tn_ref e = weights(g, "e", tn_shape(B, T, 2)), u = between(g, "u", slots, -1, 1),
+                 v = between(g, "v", slots, -1, 1), d = between(g, "d", slots, 0, 1);
+    const tn_ref plane = numbers(g, "plane", slots), age = numbers(g, "age", slots);
+    return loss_of(g, tn_collect(g, e, u, v, d, plane, age, TN_NONE, .width = 3, .height = 4, .beside = true));
+}
+
 static const struct {
     const tn_op *op;
     tn_ref (*build)(tn_graph *g);
@@ -127,6 +136,7 @@ static const struct {
     { &tn_op_relax, with_relax },
     { &tn_op_readout, with_readout },
     { &tn_op_gru, with_gru },
+    { &tn_op_collect, with_collect },
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

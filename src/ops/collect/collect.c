@@ -72,6 +72,8 @@ const tn_op tn_op_collect = {
                 [TN_CUDA] = { .forward = tn_collect_forward_cuda,
                               .backward = tn_collect_backward_cuda,
                               .work = tn_collect_work_cuda } },
+    TN_OP_SWITCH("opt.collect_cells", "landings visit the cells that they reach (off: weights of all cells, products)"),
+    .plain = tn_collect_plain,
 };
 
 tn_ref tn_collect_(tn_graph *g, const char *file, int line, const tn_ref *in, tn_collect_options o)

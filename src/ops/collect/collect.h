@@ -13,7 +13,8 @@
  * k is bilinear over the four cells around (u,v). |e| is Euclidean. Sums go slot by slot, so no sample depends on another, nor a
  * result on the number of threads. A landing with NaN makes NaN of the cells that it reaches (a NaN place is that of cell 0).
  * Gradients: e, u, v (0 in nearest), d; M has one too. At a cell that no other landing reaches, the slope by the place is up to
- * |e| W / (2 eps): a smaller eps gives rarer and larger gradients. */
+ * |e| W / (2 eps): a smaller eps gives rarer and larger gradients. Switch opt.collect_cells: off takes weights of all cells and
+ * matrix products (NaN then reaches all cells of the sample, and in nearest a landing exactly between two cells is in neither). */
 #ifndef TN_OPS_COLLECT_H
 #define TN_OPS_COLLECT_H
 

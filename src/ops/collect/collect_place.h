@@ -6,6 +6,11 @@
 
 #include <math.h>
 
+#ifndef __CUDACC__
+/* tn_op.plain (collect_plain.c). */
+tn_status tn_collect_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
+#endif
+
 #ifdef __CUDACC__
 #define TN_COLLECT_RULE static __host__ __device__ inline
 #else

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NEAREST = 1, BESIDE = 2, ALL = 4, CORNER = 8, EVEN = 16, SHARP = 32 };
+enum { NEAREST = 1, BESIDE = 2, ALL = 4, CORNER = 8, EVEN = 16, SHARP = 32, TWIN = 64 };
 
 static const tn_case cases[] = {
     { "splat", { 5, 4, 3, 20, 1 }, 0, 2e-5f, 0 },
@@ -22,6 +22,15 @@ static const tn_case cases[] = {
     { "nearest, planes beside, two numbers", { 4, 6, 2, 30, 2 }, NEAREST | BESIDE | TN_FEW, 2e-5f, 0 },
     { "nearest, in one corner", { 6, 6, 2, 40, 1 }, NEAREST | CORNER | TN_FEW, 2e-5f, 0 },
     { "nearest, equal energies", { 3, 2, 2, 40, 1 }, NEAREST | EVEN | TN_FEW | TN_NO_GRAD, 2e-5f, 0 },
+    { "twin, splat", { 5, 4, 3, 20, 1 }, TWIN | TN_FEW | TN_NO_NAN, 4e-5f, 0 },
+    { "twin, splat, planes beside, three numbers", { 4, 6, 2, 30, 3 }, TWIN | BESIDE | TN_FEW | TN_NO_NAN, 4e-5f, 0 },
+    { "twin, splat, all landed", { 3, 9, 2, 9, 1 }, TWIN | ALL | TN_FEW | TN_NO_NAN, 4e-5f, 0 },
+    { "twin, nearest", { 5, 4, 3, 20, 1 }, TWIN | NEAREST | TN_FEW | TN_NO_NAN, 4e-5f, 0 },
+    { "twin, nearest, planes beside, two numbers",
+      { 4, 6, 2, 30, 2 },
+      TWIN | NEAREST | BESIDE | TN_FEW | TN_NO_NAN,
+      4e-5f,
+      0 },
     { "no samples", { 3, 3, 0, 9, 1 }, 0, 1e-6f, 0 },
     { "no slots", { 3, 3, 2, 0, 1 }, 0, 1e-6f, 0 },
 };
@@ -49,7 +58,15 @@ static void build(tn_op_io *io, const tn_case *c)
     in[5] = tn_test_input(io, tn_shape(B, N), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 20 });
     in[6] = TN_NONE;
     if (!(c->flags & ALL)) in[6] = tn_test_input(io, tn_shape(B, N), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 5 });
-    tn_test_output(io, tn_collect_(tn_test_graph(io), __FILE__, __LINE__, in, options_of(c)));
+    if (c->flags & TWIN) {
+        tn_graph *g = tn_test_graph(io);
+        tn_ref y;
+        assert_ok(tn_op_collect.plain(g,
+                                      &(tn_collect_attr){ (int32_t)c->dim[0], (int32_t)c->dim[1], c->flags & NEAREST,
+                                                          c->flags & BESIDE, 0.1f, 1e-3f },
+                                      in, TN_COLLECT_INPUTS, &y));
+        tn_test_output(io, y);
+    } else tn_test_output(io, tn_collect_(tn_test_graph(io), __FILE__, __LINE__, in, options_of(c)));
 }
 
 static void adjust(const tn_case *c, int input, double *x, int64_t n)

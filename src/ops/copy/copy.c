@@ -9,8 +9,9 @@ tn_kernel tn_copy_forward_cpu, tn_copy_backward_cpu;
 static tn_status copy_infer(tn_sig *s)
 {
     const tn_copy_attr *a = s->attr;
-    if (a->dtype != s->in[0].dtype && !(tn_dtype_is_float(a->dtype) && tn_dtype_is_float(s->in[0].dtype)))
-        return tn_error(TN_USAGE, "no cast from %s to %s", tn_dtype_name(s->in[0].dtype), tn_dtype_name(a->dtype));
+    const tn_dtype from = s->in[0].dtype;
+    if (a->dtype != from && !(tn_dtype_is_float(a->dtype) && (tn_dtype_is_float(from) || from == TN_I32)))
+        return tn_error(TN_USAGE, "no cast from %s to %s", tn_dtype_name(from), tn_dtype_name(a->dtype));
     s->n_out = 1;
     s->out[0].dtype = a->dtype;
     s->out[0].dims = s->in[0].dims;

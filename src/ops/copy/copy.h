@@ -1,4 +1,4 @@
-/* copy: y = x in contiguous memory. x has any strides; float types may differ (cast). The planner also uses it to
+/* copy: y = x in contiguous memory. x has any strides; float types may differ (cast), and i32 becomes a float. The planner also uses it to
  * bring views and half-precision tensors to kernels that want neither.
  *     y = tn_copy(g, x)            same type          y = tn_cast(g, x, TN_BF16)
  *     x (...) any strides, any type      y (...) contiguous; only live rows are copied

@@ -19,6 +19,7 @@ static inline float load(const tn_arg *a, int64_t i)
     case TN_BF16: return tn_bf16_to_f32(((const uint16_t *)a->data)[i]);
     case TN_F16: return tn_f16_to_f32(((const uint16_t *)a->data)[i]);
     case TN_F64: return (float)((const double *)a->data)[i];
+    case TN_I32: return (float)((const int32_t *)a->data)[i];
     default: return ((const float *)a->data)[i];
     }
 }

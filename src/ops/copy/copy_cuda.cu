@@ -57,6 +57,14 @@ static __global__ void copy_vectors(TN_GRID tn_arg to, TN_GRID tn_arg from, bool
     }
 }
 
+/* Integers as floats. */
+static __global__ void copy_integers(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add)
+{
+    const int64_t n = tn_d_count(from);
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+        tn_put(to.data, to.dtype, tn_d_offset(to, i), (float)((const int32_t *)from.data)[tn_d_offset(from, i)], add);
+}
+
 static __global__ void copy_numbers(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add)
 {
     const int64_t n = tn_d_count(from);
@@ -97,6 +105,8 @@ static tn_status copy(const tn_call *c, const tn_arg *to, const tn_arg *from, bo
         else if (bytes == 2) copy_bits<uint16_t><<<blocks, THREADS, 0, stream>>>(*to, *from);
         else if (bytes == 4) copy_bits<uint32_t><<<blocks, THREADS, 0, stream>>>(*to, *from);
         else copy_bits<uint64_t><<<blocks, THREADS, 0, stream>>>(*to, *from);
+    } else if (from->dtype == TN_I32) {
+        copy_integers<<<tn_blocks(c, n, THREADS), THREADS, 0, stream>>>(*to, *from, add);
     } else if (evenly && in_vectors(to, from, &even)) {
         copy_even<<<tn_blocks(c, n / 8, THREADS), THREADS, 0, stream>>>(to->data, to->dtype, from->data, from->dtype,
                                                                         add, even);

@@ -106,11 +106,31 @@ static void only_live_rows(void)
     tn_world_close(&w);
 }
 
+/* Exact up to 2^24; views too. */
+static void integers_become_floats(void)
+{
+    enum { R = 3, C = 5 };
+    tn_world w = tn_world_open(1, 2);
+    tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
+    const tn_ref x = tn_input(g, "x", tn_shape(R, C), TN_I32);
+    tn_output(g, "y", tn_cast(g, x, TN_F32));
+    tn_output(g, "turned", tn_cast(g, tn_transpose(g, x, 1, 0), TN_F32));
+    tn_bound *b = tn_world_add(&w, g, NULL);
+    int32_t *in = tn_world_data(b, "x");
+    for (int i = 0; i < R * C; i++) in[i] = i % 2 ? -i * 1000003 : i << 20;
+    assert_ok(tn_run(b));
+    const float *y = tn_world_data(b, "y"), *turned = tn_world_data(b, "turned");
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            assert_true(y[r * C + c] == (float)in[r * C + c] && turned[c * R + r] == y[r * C + c]);
+    tn_world_close(&w);
+}
+
 static void no_cast_to_integers(void)
 {
     tn_graph *g = tn_world_graph(NULL);
-    tn_cast(g, tn_input(g, "x", tn_shape(3), TN_I32), TN_F32);
-    assert_fails(tn_graph_status(g), TN_USAGE, "no cast from i32 to f32");
+    tn_cast(g, tn_input(g, "x", tn_shape(3), TN_F32), TN_I32);
+    assert_fails(tn_graph_status(g), TN_USAGE, "no cast from f32 to i32");
     tn_graph_free(g);
 }
 
@@ -118,7 +138,8 @@ static const tn_property properties[] = {
     { "transposing twice changes no bit", twice_is_nothing },
     { "bf16 is the nearest, ties to even", rounds_to_nearest_even },
     { "only live rows", only_live_rows },
-    { "integers are not cast", no_cast_to_integers },
+    { "integers become floats", integers_become_floats },
+    { "floats do not become integers", no_cast_to_integers },
 };
 
 static const tn_op_test test = { .op = "copy",

@@ -1,0 +1,297 @@
+/* Pictures of flows: what they show is what the arrays hold, and nothing is too small, empty or broken to be drawn. */
+#include "report/flows/flows.h"
+
+#include "golden_svg.h"
+#include "report/flows/flows_cells.h"
+#include "testlib.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Flows whose paths are known: those of cell c go (dx, dy) cells and to the side of c's parity, a part of the way each step. */
+typedef struct world {
+    tn_flows f;
+    float *paths, *e, *u, *v, *input, *output, *target;
+    int32_t *plane, *age, *landed, *label;
+} world;
+
+typedef struct shape {
+    int64_t width, height, steps, energy, samples, planes;
+    int dx, dy;
+    bool spawn, no_target, no_landings, one_cell;
+} shape;
+
+#define MADE(type, n) ((type *)calloc((size_t)(n), sizeof(type)))
+
+static float ink(int64_t b, int64_t x, int64_t y, int64_t W, int64_t H)
+{
+    const double r = hypot(2.0 * (double)x / (double)(W - 1) - 1, 2.0 * (double)y / (double)(H - 1) - 1);
+    return (float)(fabs(r - 0.6 - 0.15 * (double)b) < 0.25 ? 1 - r / 2 : 0);
+}
+
+static double clamped(double x) { return fmax(-1, fmin(1, x)); }
+
+/* Leaves by itself at step 1 + c % T, except for every 7th, which is projected at the end. */
+static void fill_flow(world *w, const shape *s, int64_t b, int64_t i)
+{
+    const tn_flows *f = &w->f;
+    const int64_t S = s->width * s->height, cell = i < S ? i : (i * 5) % S, at = b * f->slots + i;
+    const int64_t x = cell % s->width, y = cell / s->width, born = i < S ? 0 : 1, last = i % 7 == 0 ? s->steps : 1 + i % s->steps;
+    const double u = 2.0 * (double)x / (double)(s->width - 1) - 1, v = 2.0 * (double)y / (double)(s->height - 1) - 1;
+    const double to_u = s->one_cell ? 1 : clamped(u + 2.0 * s->dx / (double)(s->width - 1)),
+                 to_v = s->one_cell ? 1 : clamped(v + 2.0 * s->dy / (double)(s->height - 1)), side = i % 2 ? 1 : -1;
+    const int64_t P = 3 + s->energy;
+    for (int64_t t = 0; t <= s->steps; t++)
+        for (int64_t k = 0; k < P; k++) w->paths[((t * s->samples + b) * f->slots + i) * P + k] = NAN;
+    if (last <= born) return; /* never used */
+    for (int64_t t = born; t <= last; t++) {
+        const double part = (double)(t - born) / (double)(last - born);
+        float *p = &w->paths[((t * s->samples + b) * f->slots + i) * P];
+        p[0] = (float)(u + part * (to_u - u)), p[1] = (float)(v + part * (to_v - v)), p[2] = (float)(side * part);
+        for (int64_t k = 0; k < s->energy; k++)
+            p[3 + k] = (float)((1 - 0.1 * part) * ink(b, x, y, s->width, s->height) - 0.2 * part * (i % 5 == 0));
+    }
+    if (s->no_landings) return;
+    memcpy(&w->e[at * s->energy], &w->paths[((last * s->samples + b) * f->slots + i) * P + 3],
+           sizeof(float) * (size_t)s->energy);
+    w->u[at] = (float)to_u, w->v[at] = (float)to_v, w->plane[at] = i % 2, w->age[at] = (int32_t)(last - born),
+    w->landed[at] = i % 7 == 0 ? 2 : 1;
+}
+
+static world made(shape s)
+{
+    world w = { 0 };
+    const int64_t S = s.width * s.height, N = s.spawn ? S + S / 4 : S, B = s.samples;
+    w.f = (tn_flows){ .run = "runs/a & b",
+                      .split = "test",
+                      .width = s.width,
+                      .height = s.height,
+                      .depth = 10,
+                      .samples = B,
+                      .steps = s.steps,
+                      .slots = N,
+                      .energy = s.energy,
+                      .planes = s.planes,
+                      .target_planes = s.planes };
+    w.f.paths = w.paths = MADE(float, (s.steps + 1) * B * N * (3 + s.energy));
+    w.f.e = w.e = MADE(float, B * N * s.energy);
+    w.f.u = w.u = MADE(float, B * N), w.f.v = w.v = MADE(float, B * N);
+    w.f.plane = w.plane = MADE(int32_t, B * N), w.f.age = w.age = MADE(int32_t, B * N);
+    w.f.landed = w.landed = MADE(int32_t, B * N);
+    w.f.input = w.input = MADE(float, B * S);
+    w.f.output = w.output = MADE(float, B * s.planes * S * s.energy);
+    w.f.label = w.label = MADE(int32_t, B);
+    w.target = MADE(float, B * s.planes * S);
+    w.f.target = s.no_target ? NULL : w.target;
+    for (int64_t b = 0; b < B; b++) {
+        w.label[b] = (int32_t)(b % 3 == 2 ? -1 : 7 - b);
+        for (int64_t i = 0; i < S; i++) w.input[b * S + i] = ink(b, i % s.width, i / s.width, s.width, s.height);
+        for (int64_t i = 0; i < s.planes * S; i++) {
+            w.target[b * s.planes * S + i] = w.input[b * S + i % S];
+            for (int64_t k = 0; k < s.energy; k++)
+                w.output[(b * s.planes * S + i) * s.energy + k] = w.input[b * S + i % S] + 0.1f;
+        }
+        for (int64_t i = 0; i < N; i++) fill_flow(&w, &s, b, i);
+    }
+    return w;
+}
+
+static void freed(world *w)
+{
+    free(w->paths), free(w->e), free(w->u), free(w->v), free(w->plane), free(w->age), free(w->landed), free(w->input);
+    free(w->output), free(w->label), free(w->target);
+}
+
+static char *written(tn_status (*write)(const tn_flows *f, FILE *out), const tn_flows *f)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    assert_ok(write(f, out));
+    assert_int_equal(fclose(out), 0);
+    return text;
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t n = 0;
+    for (const char *s = text; (s = strstr(s, part)); s += strlen(part)) n++;
+    return n;
+}
+
+static const shape usual = { .width = 9, .height = 7, .steps = 5, .energy = 1, .samples = 3, .planes = 1, .dx = 1, .dy = -1 };
+
+/* --- figures ---------------------------------------------------------------------------------------------------------------- */
+
+static void figures(void **state)
+{
+    (void)state;
+    world w = made(usual);
+    tn_flows_figures m;
+    assert_ok(tn_flows_measure(&w.f, 0, 3, &m));
+    assert_int_equal(m.flows, 3 * 63);
+    assert_int_equal(m.projected, 3 * 9);
+    assert_int_equal(m.exited, 3 * 54);
+    assert_float_equal(m.psnr, 20, 1e-4); /* 0.1 off everywhere */
+    double age = 0;
+    for (int i = 0; i < 63; i++) age += i % 7 == 0 ? 5 : 1 + i % 5;
+    assert_float_equal(m.age, age / 63, 1e-12);
+    assert_float_equal(m.hit, 8 * 6, 0); /* a column and a row are left, and the flows of the rim share cells */
+    assert_true(m.entropy > log2(40) && m.entropy < log2(48) && m.most == log2(63));
+    freed(&w);
+    shape s = usual;
+    s.one_cell = true, s.planes = 2, s.samples = 1;
+    w = made(s);
+    assert_ok(tn_flows_measure(&w.f, 0, 1, &m));
+    assert_float_equal(m.hit, 2, 0); /* one on each plane */
+    assert_float_equal(m.entropy, 1, 2e-4);
+    freed(&w);
+    s = usual;
+    s.no_landings = s.no_target = true;
+    w = made(s);
+    assert_ok(tn_flows_measure(&w.f, 0, 3, &m));
+    assert_true(m.flows == 0 && isnan(m.age) && isnan(m.psnr) && m.hit == 0 && m.entropy == 0);
+    freed(&w);
+}
+
+/* Half evenly, half by ink: no slot twice, none that was never used, and far more ink than by chance. */
+static void choice(void **state)
+{
+    (void)state;
+    shape s = usual;
+    s.width = s.height = 28, s.samples = 1;
+    world w = made(s);
+    int64_t slots[100], n = tn__flows_choose(&w.f, 0, 100, slots);
+    double ink_chosen = 0, ink_all = 0;
+    assert_true(n > 80 && n <= 100);
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(slots[i] >= 0 && slots[i] < 784 && (i == 0 || slots[i] > slots[i - 1]));
+        ink_chosen += w.input[slots[i]] / (double)n;
+    }
+    for (int i = 0; i < 784; i++) ink_all += w.input[i] / 784.0;
+    assert_true(ink_chosen > 1.3 * ink_all);
+    memset(w.input, 0, 784 * sizeof(float)); /* none: evenly */
+    n = tn__flows_choose(&w.f, 0, 100, slots);
+    assert_int_equal(n, 100);
+    for (int64_t i = 1; i < n; i++) assert_true(slots[i] - slots[i - 1] >= 7 && slots[i] - slots[i - 1] <= 8);
+    freed(&w);
+    w = made(usual); /* fewer than asked for: all */
+    assert_int_equal(tn__flows_choose(&w.f, 0, 100, slots), 63);
+    freed(&w);
+}
+
+/* --- CSV -------------------------------------------------------------------------------------------------------------------- */
+
+static void trajectories(void **state)
+{
+    (void)state;
+    shape s = { .width = 3, .height = 2, .steps = 2, .energy = 1, .samples = 1, .planes = 1, .dx = 1 };
+    world w = made(s);
+    w.paths[((1 * 1 + 0) * 6 + 3) * 4 + 3] = NAN; /* an energy that is none */
+    char *t = written(tn_flows_csv, &w.f);
+    assert_string_equal(t, "sample,slot,step,x,y,z,energy,status\n"
+                           "0,0,0,0,0,5,0,active\n"
+                           "0,0,1,0.5,0,2.5,-0.1,active\n"
+                           "0,0,2,1,0,0,-0.2,projected\n"
+                           "0,1,0,1,0,5,0,active\n"
+                           "0,1,1,1.5,0,7.5,0,active\n"
+                           "0,1,2,2,0,10,0,exited\n"
+                           "0,2,0,2,0,5,0,active\n"
+                           "0,2,1,2,0,0,0,exited\n"
+                           "0,3,0,0,1,5,0,active\n"
+                           "0,3,1,0.5,1,7.5,,active\n"
+                           "0,3,2,1,1,10,0,exited\n"
+                           "0,4,0,1,1,5,0,active\n"
+                           "0,4,1,2,1,0,0,exited\n"
+                           "0,5,0,2,1,5,0,active\n"
+                           "0,5,1,2,1,7.5,-0.1,active\n"
+                           "0,5,2,2,1,10,-0.2,exited\n");
+    free(t);
+    freed(&w);
+    s.energy = 3, s.samples = 2;
+    w = made(s);
+    w.f.depth = 0;
+    t = written(tn_flows_csv, &w.f);
+    assert_true(strstr(t, "z,energy0,energy1,energy2,status\n0,0,0,0,0,0,0,0,0,active\n") == t + 21);
+    assert_non_null(strstr(t, "\n1,5,2,2,1,1,-0.2,-0.2,-0.2,exited\n"));
+    free(t);
+    freed(&w);
+}
+
+/* --- SVG -------------------------------------------------------------------------------------------------------------------- */
+
+static void still(void **state)
+{
+    (void)state;
+    world w = made(usual);
+    char *t = written(tn_flows_svg, &w.f);
+    assert_golden_svg("flows", t);
+    assert_non_null(strstr(t, "runs/a &amp; b"));
+    assert_non_null(strstr(t, "189 flows: 162 exited, 27 projected"));
+    assert_true(!strstr(t, "nan") && !strstr(t, "inf"));
+    free(t);
+    freed(&w);
+}
+
+static void bins(void **state)
+{
+    (void)state;
+    assert_int_equal(tn__flow_bin(0, 1), TN_FLOW_ZERO);
+    assert_int_equal(tn__flow_bin(1, 1), TN_FLOW_BINS - 1);
+    assert_int_equal(tn__flow_bin(-7, 1), 0);
+    assert_int_equal(tn__flow_bin(1e300, 1e-9), TN_FLOW_BINS - 1);
+    assert_int_equal(tn__flow_bin(NAN, 1), -1);
+    assert_int_equal(tn__flow_bin(INFINITY, 1), -1);
+}
+
+/* Every shape that a model may have, and arrays that training has broken. */
+static const shape shapes[] = {
+    { 2, 2, 1, 1, 1, 1, 0, 0, .spawn = false },
+    { 9, 7, 1, 3, 2, 2, 1, 0, .spawn = true },
+    { 5, 12, 4, 3, 1, 1, 2, 1, .no_target = true },
+    { 9, 7, 5, 1, 3, 2, 1, 1, .one_cell = true },
+    { 9, 7, 5, 1, 12, 1, 1, 1, .no_landings = true },
+    { 28, 28, 20, 1, 10, 1, 3, -2, .spawn = true },
+    { 100, 60, 30, 1, 2, 2, 3, -2, .spawn = false },
+};
+
+static void broken(world *w, int how)
+{
+    const tn_flows *f = &w->f;
+    const int64_t S = f->width * f->height, paths = (f->steps + 1) * f->samples * f->slots * (3 + f->energy);
+    if (how == 1)
+        for (int64_t i = 0; i < paths; i++) w->paths[i] = NAN;
+    if (how == 2) {
+        for (int64_t i = 0; i < paths; i += 3) w->paths[i] = i % 2 ? INFINITY : -1e30f;
+        for (int64_t i = 0; i < f->samples * f->slots; i += 2) w->u[i] = NAN, w->e[i * f->energy] = INFINITY;
+        for (int64_t i = 0; i < f->samples * S; i += 2) w->input[i] = NAN, w->output[i] = -INFINITY;
+    }
+}
+
+static void nothing_crashes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int how = 0; how < 3; how++) {
+            world w = made(shapes[i]);
+            broken(&w, how);
+            char *svg = written(tn_flows_svg, &w.f), *csv = written(tn_flows_csv, &w.f);
+            assert_true(strlen(svg) < 1000000 && count_of(svg, "</svg>") == 1);
+            assert_true(!strstr(svg, "nan") && !strstr(svg, "inf") && !strstr(csv, "nan") && !strstr(csv, "inf"));
+            assert_int_equal(count_of(svg, "<g"), count_of(svg, "</g>"));
+            free(svg), free(csv);
+            freed(&w);
+        }
+}
+
+void tn_tests_flows(tn_test_list *l)
+{
+    tn_test_add(l, figures, NULL, "flows: figures");
+    tn_test_add(l, choice, NULL, "flows: which are drawn");
+    tn_test_add(l, trajectories, NULL, "flows: trajectories as CSV");
+    tn_test_add(l, still, NULL, "flows: the still picture");
+    tn_test_add(l, bins, NULL, "flows: colours");
+    tn_test_add(l, nothing_crashes, NULL, "flows: all shapes, and broken arrays");
+}

@@ -35,10 +35,11 @@ typedef struct tn_flows {
 /* Means over samples, except for counts. What is not known is NaN. */
 typedef struct tn_flows_figures {
     int64_t flows, exited, projected;
-    double age;                /* mean, in steps */
-    double upper;              /* share that landed at +1 */
-    double hit, entropy, most; /* cells of the output that are hit; entropy of landings over cells, its maximum (bits) */
-    double psnr;               /* dB, range 1 */
+    double age;   /* mean, in steps */
+    double upper; /* share that landed at +1 */
+    double hit, entropy,
+        most;    /* cells of the output that are hit; entropy of landings over cells, its maximum (bits) */
+    double psnr; /* dB, range 1 */
 } tn_flows_figures;
 
 tn_status tn_flows_measure(const tn_flows *f, int64_t first, int64_t samples, tn_flows_figures *out);

@@ -8,8 +8,7 @@ static void put_row(const tn_flows *f, int64_t b, int64_t slot, int64_t step, bo
     const int32_t how = last ? f->landed[b * f->slots + slot] : 0;
     if (!tn__flow_is_place(p)) return;
     fprintf(out, "%lld,%lld,%lld,%.6g,%.6g,%.6g", (long long)b, (long long)slot, (long long)step,
-            (p[0] + 1.0) / 2 * (double)(f->width - 1), (p[1] + 1.0) / 2 * (double)(f->height - 1),
-            tn__flow_z(f, p[2]));
+            (p[0] + 1.0) / 2 * (double)(f->width - 1), (p[1] + 1.0) / 2 * (double)(f->height - 1), tn__flow_z(f, p[2]));
     for (int64_t k = 0; k < f->energy; k++) {
         fputc(',', out);
         if (isfinite(p[3 + k])) fprintf(out, "%.6g", p[3 + k]);

@@ -95,8 +95,8 @@ static void put_flow(const picture *p, int64_t slot, int bin, bool *any)
     bool joined = false;
     for (int64_t t = 1; t <= f->steps; t++) {
         const float *a = tn__flow_at(f, t - 1, 0, slot), *b = tn__flow_at(f, t, 0, slot);
-        const bool drawn = tn__flow_is_place(a) && tn__flow_is_place(b) &&
-                           tn__flow_bin(tn__flow_energy(f, b + 3), p->scale) == bin;
+        const bool drawn =
+            tn__flow_is_place(a) && tn__flow_is_place(b) && tn__flow_bin(tn__flow_energy(f, b + 3), p->scale) == bin;
         if (drawn && !*any) fprintf(p->out, "<path class=\"l l%d\" d=\"", bin), *any = true;
         if (drawn && !joined)
             tn__svg_number(p->out, 'M', box_x(a[0], a[2])), tn__svg_number(p->out, ' ', box_y(a[0], a[1]));
@@ -111,8 +111,7 @@ static void put_flows(const picture *p)
     for (int distance = 0; distance <= TN_FLOW_ZERO; distance++)
         for (int side = -1; side <= (distance ? 1 : -1); side += 2) {
             bool any = false;
-            for (int64_t i = 0; i < p->chosen; i++)
-                put_flow(p, p->slot[i], TN_FLOW_ZERO + side * distance, &any);
+            for (int64_t i = 0; i < p->chosen; i++) put_flow(p, p->slot[i], TN_FLOW_ZERO + side * distance, &any);
             if (any) fputs("\"/>\n", p->out);
         }
 }
@@ -270,7 +269,9 @@ static int64_t surface_cells(const picture *p, int kind, int64_t sample)
 {
     const tn_flows *f = p->f;
     const int64_t S = surface_of(f), W = f->width,
-                  planes = kind == INPUT ? 1 : kind == OUTPUT ? f->planes : f->target_planes;
+                  planes = kind == INPUT    ? 1
+                           : kind == OUTPUT ? f->planes
+                                            : f->target_planes;
     if (kind == TARGET && !f->target) return 0;
     for (int64_t i = 0; i < planes * S; i++) {
         const int64_t at = sample * planes * S + i, plane = i / S, y = i % S / W, x = i % W;
@@ -319,7 +320,8 @@ static tn_status put_strip(const picture *p)
         }
         TN_RETURN_IF(tn_flows_measure(f, b, 1, &m));
         const bool labelled = f->label && f->label[b] >= 0;
-        snprintf(text, sizeof text, "%s %lld", labelled ? "label" : "sample", labelled ? (long long)f->label[b] : (long long)b);
+        snprintf(text, sizeof text, "%s %lld", labelled ? "label" : "sample",
+                 labelled ? (long long)f->label[b] : (long long)b);
         tn__svg_label(p->out, "m z", x, y, text, 20);
         snprintf(text, sizeof text, isfinite(m.psnr) ? "%.1f dB" : "%.1f steps", isfinite(m.psnr) ? m.psnr : m.age);
         if (isfinite(m.psnr) || isfinite(m.age)) tn__svg_label(p->out, "m z", x, y + 14, text, 20);

@@ -37,7 +37,8 @@ static void fill_flow(world *w, const shape *s, int64_t b, int64_t i)
 {
     const tn_flows *f = &w->f;
     const int64_t S = s->width * s->height, cell = i < S ? i : (i * 5) % S, at = b * f->slots + i;
-    const int64_t x = cell % s->width, y = cell / s->width, born = i < S ? 0 : 1, last = i % 7 == 0 ? s->steps : 1 + i % s->steps;
+    const int64_t x = cell % s->width, y = cell / s->width, born = i < S ? 0 : 1,
+                  last = i % 7 == 0 ? s->steps : 1 + i % s->steps;
     const double u = 2.0 * (double)x / (double)(s->width - 1) - 1, v = 2.0 * (double)y / (double)(s->height - 1) - 1;
     const double to_u = s->one_cell ? 1 : clamped(u + 2.0 * s->dx / (double)(s->width - 1)),
                  to_v = s->one_cell ? 1 : clamped(v + 2.0 * s->dy / (double)(s->height - 1)), side = i % 2 ? 1 : -1;
@@ -75,14 +76,14 @@ static world made(shape s)
                       .planes = s.planes,
                       .target_planes = s.planes };
     w.f.paths = w.paths = MADE(float, (s.steps + 1) * B * N * (3 + s.energy));
-    w.f.e = w.e = MADE(float, B * N * s.energy);
-    w.f.u = w.u = MADE(float, B * N), w.f.v = w.v = MADE(float, B * N);
+    w.f.e = w.e = MADE(float, B *N *s.energy);
+    w.f.u = w.u = MADE(float, B *N), w.f.v = w.v = MADE(float, B *N);
     w.f.plane = w.plane = MADE(int32_t, B * N), w.f.age = w.age = MADE(int32_t, B * N);
     w.f.landed = w.landed = MADE(int32_t, B * N);
-    w.f.input = w.input = MADE(float, B * S);
-    w.f.output = w.output = MADE(float, B * s.planes * S * s.energy);
+    w.f.input = w.input = MADE(float, B *S);
+    w.f.output = w.output = MADE(float, B *s.planes *S *s.energy);
     w.f.label = w.label = MADE(int32_t, B);
-    w.target = MADE(float, B * s.planes * S);
+    w.target = MADE(float, B *s.planes *S);
     w.f.target = s.no_target ? NULL : w.target;
     for (int64_t b = 0; b < B; b++) {
         w.label[b] = (int32_t)(b % 3 == 2 ? -1 : 7 - b);
@@ -121,7 +122,9 @@ static size_t count_of(const char *text, const char *part)
     return n;
 }
 
-static const shape usual = { .width = 9, .height = 7, .steps = 5, .energy = 1, .samples = 3, .planes = 1, .dx = 1, .dy = -1 };
+static const shape usual = {
+    .width = 9, .height = 7, .steps = 5, .energy = 1, .samples = 3, .planes = 1, .dx = 1, .dy = -1
+};
 
 /* --- figures ---------------------------------------------------------------------------------------------------------------- */
 
@@ -235,6 +238,140 @@ static void still(void **state)
     freed(&w);
 }
 
+/* --- the page --------------------------------------------------------------------------------------------------------------- */
+
+/* Every tag that is opened is closed, in order; scripts and styles are skipped. */
+static void assert_tags_match(const char *page)
+{
+    char open[64][16];
+    size_t n = 0;
+    for (const char *s = page; (s = strchr(s, '<')); s++) {
+        char name[16] = "";
+        const bool closes = s[1] == '/';
+        const char *word = s + 1 + closes;
+        const size_t length = strcspn(word, " >\n");
+        assert_true(length < sizeof name);
+        memcpy(name, word, length), name[length] = 0;
+        if (!strcmp(name, "!doctype") || !strcmp(name, "meta") || !strcmp(name, "input")) continue;
+        if (closes) {
+            assert_true(n > 0);
+            assert_string_equal(open[--n], name);
+            continue;
+        }
+        assert_true(n < 64);
+        memcpy(open[n++], name, sizeof name);
+        if (!strcmp(name, "script")) assert_non_null(s = strstr(s, "</script>")), s--;
+        else if (!strcmp(name, "style")) assert_non_null(s = strstr(s, "</style>")), s--;
+    }
+    assert_int_equal(n, 0);
+}
+
+/* The bytes of the base64 string behind `key`, from `*at` on. */
+static unsigned char *bytes_behind(const char **at, const char *key, size_t *n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *s = strstr(*at, key);
+    assert_non_null(s);
+    s += strlen(key);
+    const size_t length = strcspn(s, "\"");
+    unsigned char *out = malloc(length + 1);
+    assert_non_null(out);
+    uint32_t bits = 0;
+    *n = 0;
+    assert_int_equal(length % 4, 0);
+    for (size_t i = 0; i < length && s[i] != '='; i++) {
+        assert_non_null(strchr(digits, s[i]));
+        bits = bits << 6 | (uint32_t)(strchr(digits, s[i]) - digits);
+        if (i % 4) out[(*n)++] = (unsigned char)(bits >> (6 - 2 * (i % 4)));
+    }
+    *at = s + length;
+    return out;
+}
+
+static void assert_byte(unsigned char byte, double value)
+{
+    if (!isfinite(value)) assert_int_equal(byte, 255);
+    else assert_float_equal(byte / 127.0 - 1, fmax(-1, fmin(1, value)), 0.5 / 127 + 1e-6);
+}
+
+static void assert_embedded(const tn_flows *f, const char *page)
+{
+    const double scale = tn__flows_scale(f);
+    const int64_t S = f->width * f->height;
+    for (int64_t b = 0; b < f->samples; b++) {
+        size_t n, k = 0;
+        int64_t first, last;
+        unsigned char *x = bytes_behind(&page, "\"paths\":\"", &n);
+        for (int64_t i = 0; i < f->slots; i++) {
+            if (!tn__flow_span(f, b, i, &first, &last)) continue;
+            assert_true(k + 8 + 4 * (size_t)(last - first + 1) <= n);
+            assert_int_equal(x[k] | x[k + 1] << 8 | x[k + 2] << 16, i);
+            assert_int_equal(x[k + 3] | x[k + 4] << 8, first);
+            assert_int_equal(x[k + 5] | x[k + 6] << 8, last - first + 1);
+            assert_int_equal(x[k + 7], f->landed[b * f->slots + i]);
+            k += 8;
+            for (int64_t t = first; t <= last; t++, k += 4) {
+                const float *p = tn__flow_at(f, t, b, i);
+                for (size_t c = 0; c < 3; c++) assert_byte(x[k + c], p[c]);
+                assert_byte(x[k + 3], tn__flow_energy(f, p + 3) / scale);
+            }
+        }
+        assert_int_equal(k, n);
+        free(x);
+        x = bytes_behind(&page, "\"input\":\"", &n);
+        assert_int_equal(n, S);
+        for (int64_t i = 0; i < S; i++) assert_byte(x[i], f->input[b * S + i] / scale);
+        free(x);
+        x = bytes_behind(&page, "\"output\":\"", &n);
+        assert_int_equal(n, f->planes * S);
+        for (int64_t i = 0; i < f->planes * S; i++)
+            assert_byte(x[i], tn__flow_energy(f, f->output + (b * f->planes * S + i) * f->energy) / scale);
+        free(x);
+        if (!f->target) continue;
+        x = bytes_behind(&page, "\"target\":\"", &n);
+        assert_int_equal(n, f->target_planes * S);
+        for (int64_t i = 0; i < f->target_planes * S; i++)
+            assert_byte(x[i], f->target[b * f->target_planes * S + i] / scale);
+        free(x);
+    }
+}
+
+static void page(void **state)
+{
+    (void)state;
+    world w = made(usual);
+    w.f.run = "a</script><b>\"\\ & c";
+    char *t = written(tn_flows_page, &w.f);
+    assert_tags_match(t);
+    assert_embedded(&w.f, t);
+    assert_int_equal(count_of(t, "</script>"), 2);
+    assert_non_null(strstr(t, "<h1>Flows of a&lt;/script&gt;&lt;b&gt;&quot;\\ &amp; c, test split</h1>"));
+    assert_non_null(strstr(t, "\"run\":\"a\\u003c/script\\u003e\\u003cb\\u003e\\u0022\\u005c \\u0026 c\""));
+    assert_true(!strstr(t, "http") && !strstr(t, "src=") && !strstr(t, "@import") && !strstr(t, "url("));
+    free(t);
+    freed(&w);
+}
+
+/* More than a page holds: fewer samples, then fewer flows, and the page says so. */
+static void large_page(void **state)
+{
+    (void)state;
+    shape s = { 100, 100, 40, 1, 3, 1, 1, 0, .spawn = true };
+    world w = made(s);
+    char *t = written(tn_flows_page, &w.f);
+    assert_true(strlen(t) < 3000000 && count_of(t, "\"paths\"") == 1);
+    assert_non_null(strstr(t, "The first 1 of 3 samples are played."));
+    free(t);
+    freed(&w);
+    s.samples = 1, s.steps = 120;
+    w = made(s);
+    t = written(tn_flows_page, &w.f);
+    assert_true(strlen(t) < 3000000 && strlen(t) > 1000000);
+    assert_non_null(strstr(t, " of 12500 flows are played."));
+    free(t);
+    freed(&w);
+}
+
 static void bins(void **state)
 {
     (void)state;
@@ -248,13 +385,10 @@ static void bins(void **state)
 
 /* Every shape that a model may have, and arrays that training has broken. */
 static const shape shapes[] = {
-    { 2, 2, 1, 1, 1, 1, 0, 0, .spawn = false },
-    { 9, 7, 1, 3, 2, 2, 1, 0, .spawn = true },
-    { 5, 12, 4, 3, 1, 1, 2, 1, .no_target = true },
-    { 9, 7, 5, 1, 3, 2, 1, 1, .one_cell = true },
-    { 9, 7, 5, 1, 12, 1, 1, 1, .no_landings = true },
-    { 28, 28, 20, 1, 10, 1, 3, -2, .spawn = true },
-    { 100, 60, 30, 1, 2, 2, 3, -2, .spawn = false },
+    { 2, 2, 1, 1, 1, 1, 0, 0, .spawn = false },       { 9, 7, 1, 3, 2, 2, 1, 0, .spawn = true },
+    { 5, 12, 4, 3, 1, 1, 2, 1, .no_target = true },   { 9, 7, 5, 1, 3, 2, 1, 1, .one_cell = true },
+    { 9, 7, 5, 1, 12, 1, 1, 1, .no_landings = true }, { 28, 28, 12, 1, 3, 1, 3, -2, .spawn = true },
+    { 60, 40, 6, 1, 2, 2, 3, -2, .spawn = false },
 };
 
 static void broken(world *w, int how)
@@ -282,6 +416,10 @@ static void nothing_crashes(void **state)
             assert_true(!strstr(svg, "nan") && !strstr(svg, "inf") && !strstr(csv, "nan") && !strstr(csv, "inf"));
             assert_int_equal(count_of(svg, "<g"), count_of(svg, "</g>"));
             free(svg), free(csv);
+            char *html = written(tn_flows_page, &w.f);
+            assert_tags_match(html);
+            assert_embedded(&w.f, html);
+            free(html);
             freed(&w);
         }
 }
@@ -292,6 +430,8 @@ void tn_tests_flows(tn_test_list *l)
     tn_test_add(l, choice, NULL, "flows: which are drawn");
     tn_test_add(l, trajectories, NULL, "flows: trajectories as CSV");
     tn_test_add(l, still, NULL, "flows: the still picture");
+    tn_test_add(l, page, NULL, "flows: the page holds the arrays");
+    tn_test_add(l, large_page, NULL, "flows: a page stays below 3 MB");
     tn_test_add(l, bins, NULL, "flows: colours");
     tn_test_add(l, nothing_crashes, NULL, "flows: all shapes, and broken arrays");
 }

@@ -48,10 +48,7 @@ static void put_end(sink *s)
     if (s->n) put_group(s);
 }
 
-static void put_value(sink *s, double x)
-{
-    put_byte(s, isfinite(x) ? lrint((fmax(-1, fmin(1, x)) + 1) * 127) : NONE);
-}
+static void put_value(sink *s, double x) { put_byte(s, isfinite(x) ? lrint((fmax(-1, fmin(1, x)) + 1) * 127) : NONE); }
 
 /* --- data ------------------------------------------------------------------------------------------------------------------- */
 
@@ -255,8 +252,7 @@ tn_status tn_flows_page(const tn_flows *f, FILE *out)
           out);
     if (x.samples < f->samples)
         fprintf(out, " The first %lld of %lld samples are played.", (long long)x.samples, (long long)f->samples);
-    if (x.flows < f->slots)
-        fprintf(out, " %lld of %lld flows are played.", (long long)x.flows, (long long)f->slots);
+    if (x.flows < f->slots) fprintf(out, " %lld of %lld flows are played.", (long long)x.flows, (long long)f->slots);
     fputs("</p>\n", out);
     put_maps(f, out);
     fputs("<h2>Landings by step</h2>\n<canvas id=\"exits\" role=\"img\" aria-label=\"landings by step\"></canvas>\n<p "

@@ -1,0 +1,331 @@
+/* Flows of a trained model on held-out samples: its step "flows" puts out paths, landings and surface (as the op rollout has them),
+ * which are shown in figures, as SVG, as a page that plays them, and as CSV. */
+#include "cli/eval/eval.h"
+
+#include "base/alloc.h"
+#include "cli/table_file.h"
+#include "plan/graph.h"
+#include "report/flows/flows.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SAMPLES = 8, ROWS = 16, BAR = 50 };
+static const char step[] = "flows";
+
+/* An output of the step with its sizes. */
+typedef struct output {
+    const char *name;
+    tn_dtype type;
+    int rank, batch; /* batch: which dim is B */
+    int64_t dim[4];
+    int64_t before, each; /* items of dims before B, and behind it */
+    void *kept;           /* (before, samples, each) */
+} output;
+
+enum { PATHS, E, U, V, PLANE, AGE, LANDED, SURFACE, OUTPUTS };
+
+typedef struct reader {
+    const tn_eval *e;
+    tn_session *s;
+    tn_arena arena;
+    output out[OUTPUTS];
+    int64_t features, cells, labels; /* items of a row of these inputs; 0: there is none */
+    float *input, *target;
+    int32_t *label;
+    tn_flows f;
+} reader;
+
+bool tn_eval_has_flows(const tn_model *m)
+{
+    for (size_t i = 0; i < m->n_steps; i++)
+        if (strcmp(m->steps[i].name, step) == 0) return true;
+    return false;
+}
+
+/* --- sizes ---------------------------------------------------------------------------------------------------------------- */
+
+static tn_status wrong(const reader *r, const char *name, const char *shape)
+{
+    return tn_error(TN_USAGE, "model %s, step %s: it must output %s as %s: add it with tn_output", r->s->model->name,
+                    step, name, shape);
+}
+
+/* Of the plan, which exists once the step has run. */
+static tn_status find_outputs(reader *r)
+{
+    static const output wanted[OUTPUTS] = {
+        [PATHS] = { "paths", TN_F32, 4, 1 },    [E] = { "e", TN_F32, 3, 0 },
+        [U] = { "u", TN_F32, 2, 0 },            [V] = { "v", TN_F32, 2, 0 },
+        [PLANE] = { "plane", TN_I32, 2, 0 },    [AGE] = { "age", TN_I32, 2, 0 },
+        [LANDED] = { "landed", TN_I32, 2, 0 },  [SURFACE] = { "surface", TN_F32, 3, 0 },
+    };
+    static const char *const shapes[OUTPUTS] = { "f32 (T+1,B,N,3+E)", "f32 (B,N,E)",   "f32 (B,N)", "f32 (B,N)",
+                                                 "i32 (B,N)",         "i32 (B,N)",     "i32 (B,N)", "f32 (B,S,E)" };
+    const tn_graph *g = tn_plan_graph(tn_bound_plan(tn_trainer_step_bound(r->s->trainer, step)));
+    for (int i = 0; i < OUTPUTS; i++) {
+        output *o = &r->out[i];
+        *o = wanted[i];
+        const tn_ref x = tn_graph_output(g, o->name);
+        const tn_dims d = x.id ? tn_ref_dims(g, x) : (tn_dims){ 0 };
+        if (!x.id || tn_ref_dtype(g, x) != o->type || d.rank != o->rank) return wrong(r, o->name, shapes[i]);
+        o->before = o->each = 1;
+        for (int k = 0; k < d.rank; k++) {
+            o->dim[k] = d.dim[k];
+            if (k < o->batch) o->before *= d.dim[k];
+            if (k > o->batch) o->each *= d.dim[k];
+        }
+    }
+    const output *p = &r->out[PATHS];
+    const int64_t N = p->dim[2], width = p->dim[3] - 3;
+    if (p->dim[0] < 2 || width < 1) return wrong(r, "paths", shapes[PATHS]);
+    for (int i = 0; i < OUTPUTS; i++)
+        if (r->out[i].dim[r->out[i].batch] != r->s->batch || (i != PATHS && i != SURFACE && r->out[i].dim[1] != N) ||
+            ((i == E || i == SURFACE) && r->out[i].dim[2] != width))
+            return wrong(r, r->out[i].name, shapes[i]);
+    return TN_OK;
+}
+
+/* A setting of the model, or a number of its data; 0: neither. */
+static int64_t size_named(const tn_session *s, const char *name)
+{
+    const double of_source = tn_source_number_of(&s->source, name);
+    const int64_t n = tn_inputs_setting(s->settings, name) ? tn_settings_int(s->settings, name) : 0;
+    return n > 0 ? n : of_source > 0 ? (int64_t)of_source : 0;
+}
+
+/* Planes stand beside each other where the output has twice the cells of a surface. */
+static tn_status find_sizes(reader *r)
+{
+    tn_flows *f = &r->f;
+    const int64_t cells = r->out[SURFACE].dim[1];
+    f->width = size_named(r->s, "width"), f->height = size_named(r->s, "height");
+    f->depth = size_named(r->s, "depth");
+    f->steps = r->out[PATHS].dim[0] - 1;
+    f->slots = r->out[PATHS].dim[2];
+    f->energy = r->out[PATHS].dim[3] - 3;
+    if (f->width > 1 && !f->height) f->height = f->slots / f->width;
+    const int64_t S = f->width * f->height;
+    if (f->width < 2 || f->height < 2 || S > f->slots || (cells != S && cells != 2 * S))
+        return tn_error(TN_USAGE,
+                        "model %s: a surface of %lld x %lld cells does not fit its outputs (surface of %lld cells, "
+                        "%lld slots): it needs the settings width and height",
+                        r->s->model->name, (long long)f->width, (long long)f->height, (long long)cells,
+                        (long long)f->slots);
+    f->planes = cells / S;
+    return TN_OK;
+}
+
+/* --- arrays --------------------------------------------------------------------------------------------------------------- */
+
+/* Items of a row of an input that the plans read; 0: there is none. */
+static int64_t row_of(const reader *r, const char *name, tn_dtype type)
+{
+    const tn_feed feed = tn_trainer_feed_again(r->s->trainer);
+    for (size_t i = 0; i < feed.inputs->n; i++) {
+        const tn_input_slot *slot = &feed.inputs->slot[i];
+        if (feed.at[i] && strcmp(slot->row->name, name) == 0 && slot->row->type == type && slot->each)
+            return tn_input_items(slot, feed.batch, feed.length) / feed.batch;
+    }
+    return 0;
+}
+
+static tn_status allocate(reader *r)
+{
+    tn_flows *f = &r->f;
+    const size_t n = (size_t)f->samples, S = (size_t)(f->width * f->height);
+    for (int i = 0; i < OUTPUTS; i++) {
+        output *o = &r->out[i];
+        size_t bytes;
+        if (!tn_mul_ok((size_t)(o->before * o->each), n * sizeof(float), &bytes))
+            return tn_error(TN_MEMORY, "--samples=%zu is too many: choose fewer", n);
+        o->kept = tn_arena_alloc(&r->arena, bytes);
+        if (!o->kept) return TN_MEMORY;
+    }
+    const int64_t cells = row_of(r, "target", TN_F32);
+    f->target_planes = cells == (int64_t)S ? 1 : cells == 2 * (int64_t)S ? 2 : 0;
+    r->cells = f->target_planes ? cells : 0;
+    r->features = row_of(r, "features", TN_F32) == (int64_t)S ? (int64_t)S : 0;
+    r->labels = row_of(r, "labels", TN_I32);
+    f->input = r->input = tn_arena_alloc(&r->arena, sizeof(float) * n * S);
+    if (r->cells) f->target = r->target = tn_arena_alloc(&r->arena, sizeof(float) * n * (size_t)r->cells);
+    if (r->labels) f->label = r->label = tn_arena_alloc(&r->arena, sizeof(int32_t) * n);
+    return f->input && (f->target || !r->cells) && (f->label || !r->labels) ? TN_OK : TN_MEMORY;
+}
+
+/* Rows of the batch that has run, behind those that are there. */
+static void keep_rows(reader *r, int64_t have, int64_t rows)
+{
+    const tn_flows *f = &r->f;
+    tn_trainer *t = r->s->trainer;
+    for (int i = 0; i < OUTPUTS; i++) {
+        const output *o = &r->out[i];
+        int64_t count;
+        const char *from = tn_trainer_step_output(t, step, o->name, NULL, &count);
+        const size_t row = sizeof(float) * (size_t)o->each;
+        for (int64_t k = 0; k < o->before; k++)
+            memcpy((char *)o->kept + (size_t)(k * f->samples + have) * row, from + (size_t)(k * r->s->batch) * row,
+                   (size_t)rows * row);
+    }
+    const int32_t *labels = r->labels ? tn_trainer_input(t, "labels") : NULL;
+    for (int64_t i = 0; labels && i < rows; i++) r->label[have + i] = labels[i * r->labels];
+    if (r->cells)
+        memcpy(r->target + have * r->cells, tn_trainer_input(t, "target"),
+               sizeof(float) * (size_t)(rows * r->cells));
+    if (r->features)
+        memcpy(r->input + have * r->features, tn_trainer_input(t, "features"),
+               sizeof(float) * (size_t)(rows * r->features));
+}
+
+/* Features that are no surface are mapped to one: then the input is the energies that flows begin with. */
+static void input_of_births(reader *r)
+{
+    tn_flows *f = &r->f;
+    const int64_t S = f->width * f->height;
+    for (int64_t b = 0; b < f->samples && !r->features; b++)
+        for (int64_t i = 0; i < S; i++)
+            r->input[b * S + i] =
+                (float)tn__flow_energy(f, tn__flow_at(f, 0, b, i) + 3);
+}
+
+static tn_status read_flows(reader *r)
+{
+    tn_flows *f = &r->f;
+    tn_trainer *t = r->s->trainer;
+    const int64_t all = tn_session_count(r->s, r->e->split);
+    int64_t have = 0, count;
+    f->run = r->e->target;
+    f->split = tn_data_split_names[r->e->split];
+    f->samples = r->e->samples ? r->e->samples : SAMPLES;
+    if (f->samples > all) f->samples = all;
+    for (int64_t i = 0; have < f->samples; i++) {
+        TN_RETURN_IF(tn_source_heldout(&r->s->source, i, t, &count));
+        if (count == 0) break;
+        TN_RETURN_IF(tn_trainer_run_step(t, step));
+        if (i == 0) {
+            TN_RETURN_IF(find_outputs(r));
+            TN_RETURN_IF(find_sizes(r));
+            TN_RETURN_IF(allocate(r));
+        }
+        const int64_t valid = *tn_trainer_feed_again(t).valid, rows = f->samples - have;
+        keep_rows(r, have, rows < valid ? rows : valid);
+        have += rows < valid ? rows : valid;
+    }
+    if (have < f->samples)
+        return tn_error(TN_USAGE, "the %s split has %lld samples: use --samples=%lld", f->split, (long long)have,
+                        (long long)have);
+    f->paths = r->out[PATHS].kept, f->e = r->out[E].kept, f->u = r->out[U].kept, f->v = r->out[V].kept;
+    f->plane = r->out[PLANE].kept, f->age = r->out[AGE].kept, f->landed = r->out[LANDED].kept;
+    f->output = r->out[SURFACE].kept;
+    input_of_births(r);
+    return TN_OK;
+}
+
+/* --- figures ------------------------------------------------------------------------------------------------------------ */
+
+/* Landings of the first kind (exited) or both whose age lies in from .. to. */
+static int64_t landed_in(const tn_flows *f, int64_t from, int64_t to)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < f->samples * f->slots; i++) n += f->landed[i] == 1 && f->age[i] >= from && f->age[i] <= to;
+    return n;
+}
+
+static void print_exits(const tn_flows *f, FILE *out)
+{
+    const int64_t by = (f->steps + ROWS - 1) / ROWS;
+    int64_t most = 1;
+    for (int64_t t = 1; t <= f->steps; t += by) {
+        const int64_t n = landed_in(f, t, t + by - 1);
+        most = n > most ? n : most;
+    }
+    fprintf(out, "%9s %9s\n", "step", "exits");
+    for (int64_t t = 1; t <= f->steps; t += by) {
+        const int64_t n = landed_in(f, t, t + by - 1), last = t + by - 1 < f->steps ? t + by - 1 : f->steps;
+        char range[48];
+        if (last > t) snprintf(range, sizeof range, "%lld-%lld", (long long)t, (long long)last);
+        else snprintf(range, sizeof range, "%lld", (long long)t);
+        fprintf(out, "%9s %9lld%s", range, (long long)n, n ? "  " : "");
+        for (int64_t bar = (n * BAR + most - 1) / most; bar > 0; bar--) fputc('#', out);
+        fputc('\n', out);
+    }
+}
+
+static double percent(int64_t n, int64_t of) { return of ? 100.0 * (double)n / (double)of : 0; }
+
+static void print(const reader *r, const tn_flows_figures *m)
+{
+    const tn_flows *f = &r->f;
+    FILE *out = r->e->c->out;
+    fprintf(out, "%s, %s: %lld of %lld samples, surface %lld x %lld, at most %lld steps\n", f->run, f->split,
+            (long long)f->samples, (long long)tn_session_count(r->s, r->e->split), (long long)f->width,
+            (long long)f->height, (long long)f->steps);
+    fprintf(out, "flows     %lld: %lld exited (%.1f %%), %lld projected (%.1f %%)\n", (long long)m->flows,
+            (long long)m->exited, percent(m->exited, m->flows), (long long)m->projected,
+            percent(m->projected, m->flows));
+    if (m->flows)
+        fprintf(out, "landings  mean age %.2f steps, %.1f %% at z = %g\n", m->age, 100 * m->upper, tn__flow_z(f, 1));
+    fprintf(out, "cells     %.1f of %lld hit, landing entropy %.2f of %.2f bits\n", m->hit,
+            (long long)(f->planes * f->width * f->height), m->entropy, m->most);
+    if (isfinite(m->psnr)) fprintf(out, "psnr      %.2f dB\n", m->psnr);
+    print_exits(f, out);
+}
+
+static tn_status emit(const reader *r, const tn_flows_figures *m)
+{
+    const tn_flows *f = &r->f;
+    const struct {
+        const char *name, *unit;
+        double value;
+    } rows[] = { { "flows", "flows", (double)m->flows },
+                 { "exited", "flows", (double)m->exited },
+                 { "projected", "flows", (double)m->projected },
+                 { "mean_age", "steps", m->age },
+                 { "upper_plane", "", m->upper },
+                 { "cells_hit", "cells", m->hit },
+                 { "landing_entropy", "bits", m->entropy },
+                 { "psnr", "dB", m->psnr } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        TN_RETURN_IF(tn_cli_emit(r->e->c, json_pack("{s:s, s:s, s:o, s:s, s:I}", "name", rows[i].name, "split",
+                                                    f->split, "value", tn_number_or_null(rows[i].value), "unit",
+                                                    rows[i].unit, "samples", (json_int_t)f->samples)));
+    for (int64_t t = 1; t <= f->steps; t++)
+        TN_RETURN_IF(tn_cli_emit(r->e->c, json_pack("{s:s, s:s, s:I, s:I, s:s}", "name", "exits", "split", f->split,
+                                                    "step", (json_int_t)t, "value",
+                                                    (json_int_t)landed_in(f, t, t), "unit", "flows")));
+    return TN_OK;
+}
+
+/* --- files ---------------------------------------------------------------------------------------------------------------- */
+
+static tn_status write_files(const reader *r)
+{
+    const struct {
+        const char *path, *what;
+        tn_status (*write)(const tn_flows *f, FILE *out);
+    } files[] = { { r->e->svg, "picture", tn_flows_svg },
+                  { r->e->html, "page", tn_flows_page },
+                  { r->e->csv, "table", tn_flows_csv } };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        FILE *f;
+        if (!files[i].path) continue;
+        TN_RETURN_IF(tn_table_open(files[i].path, &f));
+        TN_RETURN_IF(tn_table_close(files[i].path, f, files[i].write(&r->f, f)));
+        if (!r->e->c->json) fprintf(r->e->c->out, "%-8s  %s\n", files[i].what, files[i].path);
+    }
+    return TN_OK;
+}
+
+tn_status tn_eval_flows(const tn_eval *e, tn_session *s)
+{
+    reader r = { .e = e, .s = s };
+    tn_flows_figures m;
+    tn_trainer_steady(s->trainer, true);
+    tn_status st = read_flows(&r);
+    if (st == TN_OK) st = tn_flows_measure(&r.f, 0, r.f.samples, &m);
+    if (st == TN_OK && !e->c->json) print(&r, &m);
+    if (st == TN_OK && e->c->json) st = emit(&r, &m);
+    if (st == TN_OK) st = write_files(&r);
+    tn_arena_free(&r.arena);
+    return st;
+}

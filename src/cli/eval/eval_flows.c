@@ -55,13 +55,13 @@ static tn_status wrong(const reader *r, const char *name, const char *shape)
 static tn_status find_outputs(reader *r)
 {
     static const output wanted[OUTPUTS] = {
-        [PATHS] = { "paths", TN_F32, 4, 1 },    [E] = { "e", TN_F32, 3, 0 },
-        [U] = { "u", TN_F32, 2, 0 },            [V] = { "v", TN_F32, 2, 0 },
-        [PLANE] = { "plane", TN_I32, 2, 0 },    [AGE] = { "age", TN_I32, 2, 0 },
-        [LANDED] = { "landed", TN_I32, 2, 0 },  [SURFACE] = { "surface", TN_F32, 3, 0 },
+        [PATHS] = { "paths", TN_F32, 4, 1 },   [E] = { "e", TN_F32, 3, 0 },
+        [U] = { "u", TN_F32, 2, 0 },           [V] = { "v", TN_F32, 2, 0 },
+        [PLANE] = { "plane", TN_I32, 2, 0 },   [AGE] = { "age", TN_I32, 2, 0 },
+        [LANDED] = { "landed", TN_I32, 2, 0 }, [SURFACE] = { "surface", TN_F32, 3, 0 },
     };
-    static const char *const shapes[OUTPUTS] = { "f32 (T+1,B,N,3+E)", "f32 (B,N,E)",   "f32 (B,N)", "f32 (B,N)",
-                                                 "i32 (B,N)",         "i32 (B,N)",     "i32 (B,N)", "f32 (B,S,E)" };
+    static const char *const shapes[OUTPUTS] = { "f32 (T+1,B,N,3+E)", "f32 (B,N,E)", "f32 (B,N)", "f32 (B,N)",
+                                                 "i32 (B,N)",         "i32 (B,N)",   "i32 (B,N)", "f32 (B,S,E)" };
     const tn_graph *g = tn_plan_graph(tn_bound_plan(tn_trainer_step_bound(r->s->trainer, step)));
     for (int i = 0; i < OUTPUTS; i++) {
         output *o = &r->out[i];
@@ -86,33 +86,41 @@ static tn_status find_outputs(reader *r)
     return TN_OK;
 }
 
-/* A setting of the model, or a number of its data; 0: neither. */
-static int64_t size_named(const tn_session *s, const char *name)
+/* 0: there is none, or it is auto. */
+static int64_t setting_named(const tn_session *s, const char *name)
 {
-    const double of_source = tn_source_number_of(&s->source, name);
-    const int64_t n = tn_inputs_setting(s->settings, name) ? tn_settings_int(s->settings, name) : 0;
-    return n > 0 ? n : of_source > 0 ? (int64_t)of_source : 0;
+    return tn_inputs_setting(s->settings, name) ? tn_settings_int(s->settings, name) : 0;
 }
 
-/* Planes stand beside each other where the output has twice the cells of a surface. */
+static int64_t number_named(const tn_session *s, const char *name)
+{
+    const double x = tn_source_number_of(&s->source, name);
+    return x > 0 ? (int64_t)x : 0;
+}
+
+/* The cells of a surface are known from the outputs: at most a quarter more slots, and beside each other the planes have twice as many. Its
+ * sides are the model's or the data's; what is auto is the rest, or a square. */
 static tn_status find_sizes(reader *r)
 {
     tn_flows *f = &r->f;
     const int64_t cells = r->out[SURFACE].dim[1];
-    f->width = size_named(r->s, "width"), f->height = size_named(r->s, "height");
-    f->depth = size_named(r->s, "depth");
     f->steps = r->out[PATHS].dim[0] - 1;
     f->slots = r->out[PATHS].dim[2];
     f->energy = r->out[PATHS].dim[3] - 3;
-    if (f->width > 1 && !f->height) f->height = f->slots / f->width;
-    const int64_t S = f->width * f->height;
-    if (f->width < 2 || f->height < 2 || S > f->slots || (cells != S && cells != 2 * S))
+    f->depth = setting_named(r->s, "depth");
+    f->planes = f->slots < cells ? 2 : 1;
+    const int64_t S = cells / f->planes;
+    int64_t W = setting_named(r->s, "width"), H = setting_named(r->s, "height");
+    if (!W && !H) W = number_named(r->s, "width"), H = number_named(r->s, "height");
+    if (!W && !H) W = llround(sqrt((double)S));
+    if (!W && H) W = S / H;
+    if (!H && W) H = S / W;
+    f->width = W, f->height = H;
+    if (W < 2 || H < 2 || W * H != S || f->planes * S != cells || S > f->slots)
         return tn_error(TN_USAGE,
                         "model %s: a surface of %lld x %lld cells does not fit its outputs (surface of %lld cells, "
-                        "%lld slots): it needs the settings width and height",
-                        r->s->model->name, (long long)f->width, (long long)f->height, (long long)cells,
-                        (long long)f->slots);
-    f->planes = cells / S;
+                        "%lld slots): correct the settings width and height",
+                        r->s->model->name, (long long)W, (long long)H, (long long)cells, (long long)f->slots);
     return TN_OK;
 }
 
@@ -170,8 +178,7 @@ static void keep_rows(reader *r, int64_t have, int64_t rows)
     const int32_t *labels = r->labels ? tn_trainer_input(t, "labels") : NULL;
     for (int64_t i = 0; labels && i < rows; i++) r->label[have + i] = labels[i * r->labels];
     if (r->cells)
-        memcpy(r->target + have * r->cells, tn_trainer_input(t, "target"),
-               sizeof(float) * (size_t)(rows * r->cells));
+        memcpy(r->target + have * r->cells, tn_trainer_input(t, "target"), sizeof(float) * (size_t)(rows * r->cells));
     if (r->features)
         memcpy(r->input + have * r->features, tn_trainer_input(t, "features"),
                sizeof(float) * (size_t)(rows * r->features));
@@ -183,9 +190,7 @@ static void input_of_births(reader *r)
     tn_flows *f = &r->f;
     const int64_t S = f->width * f->height;
     for (int64_t b = 0; b < f->samples && !r->features; b++)
-        for (int64_t i = 0; i < S; i++)
-            r->input[b * S + i] =
-                (float)tn__flow_energy(f, tn__flow_at(f, 0, b, i) + 3);
+        for (int64_t i = 0; i < S; i++) r->input[b * S + i] = (float)tn__flow_energy(f, tn__flow_at(f, 0, b, i) + 3);
 }
 
 static tn_status read_flows(reader *r)
@@ -265,8 +270,8 @@ static void print(const reader *r, const tn_flows_figures *m)
             percent(m->projected, m->flows));
     if (m->flows)
         fprintf(out, "landings  mean age %.2f steps, %.1f %% at z = %g\n", m->age, 100 * m->upper, tn__flow_z(f, 1));
-    fprintf(out, "cells     %.1f of %lld hit, landing entropy %.2f of %.2f bits\n", m->hit,
-            (long long)(f->planes * f->width * f->height), m->entropy, m->most);
+    fprintf(out, "cells     %.1f of %lld hit, landing entropy %.2f of %.2f nats\n", m->hit,
+            (long long)(f->width * f->height), m->entropy, m->most);
     if (isfinite(m->psnr)) fprintf(out, "psnr      %.2f dB\n", m->psnr);
     print_exits(f, out);
 }
@@ -278,21 +283,21 @@ static tn_status emit(const reader *r, const tn_flows_figures *m)
         const char *name, *unit;
         double value;
     } rows[] = { { "flows", "flows", (double)m->flows },
-                 { "exited", "flows", (double)m->exited },
-                 { "projected", "flows", (double)m->projected },
-                 { "mean_age", "steps", m->age },
+                 { "flows_exited", "flows", (double)m->exited },
+                 { "flows_projected", "flows", (double)m->projected },
+                 { "flow_age", "steps", m->age },
                  { "upper_plane", "", m->upper },
-                 { "cells_hit", "cells", m->hit },
-                 { "landing_entropy", "bits", m->entropy },
+                 { "cells_hit", "", m->hit / (double)(f->width * f->height) },
+                 { "landing_entropy", "nats", m->entropy },
                  { "psnr", "dB", m->psnr } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         TN_RETURN_IF(tn_cli_emit(r->e->c, json_pack("{s:s, s:s, s:o, s:s, s:I}", "name", rows[i].name, "split",
                                                     f->split, "value", tn_number_or_null(rows[i].value), "unit",
                                                     rows[i].unit, "samples", (json_int_t)f->samples)));
     for (int64_t t = 1; t <= f->steps; t++)
-        TN_RETURN_IF(tn_cli_emit(r->e->c, json_pack("{s:s, s:s, s:I, s:I, s:s}", "name", "exits", "split", f->split,
-                                                    "step", (json_int_t)t, "value",
-                                                    (json_int_t)landed_in(f, t, t), "unit", "flows")));
+        TN_RETURN_IF(
+            tn_cli_emit(r->e->c, json_pack("{s:s, s:s, s:I, s:I, s:s}", "name", "exits", "split", f->split, "step",
+                                           (json_int_t)t, "value", (json_int_t)landed_in(f, t, t), "unit", "flows")));
     return TN_OK;
 }
 

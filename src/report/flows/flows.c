@@ -102,17 +102,17 @@ void tn__flows_landings(const tn_flows *f, int64_t sample, double *count, double
 
 /* --- figures ---------------------------------------------------------------------------------------------------------------- */
 
-/* Cells of the output that a sample's landings hit, and their entropy. */
+/* Cells that a sample's landings hit on either plane, and the entropy of where they are. */
 static void measure_cells(const tn_flows *f, const double *count, tn_flows_figures *m)
 {
     const int64_t S = f->width * f->height;
     double all = 0, entropy = 0;
     for (int64_t i = 0; i < 2 * S; i++) all += count[i];
-    for (int64_t i = 0; i < f->planes * S && all > 0; i++) {
-        const double n = f->planes == 2 ? count[i] : count[i] + count[S + i];
+    for (int64_t i = 0; i < S; i++) {
+        const double n = count[i] + count[S + i];
         if (n <= 0) continue;
         m->hit += 1;
-        entropy -= n / all * log2(n / all);
+        entropy -= n / all * log(n / all);
     }
     m->entropy += entropy;
 }
@@ -124,13 +124,13 @@ static double psnr_of(const tn_flows *f, int64_t first, int64_t samples)
     if (!f->target || f->target_planes != f->planes || f->energy != 1) return NAN;
     for (int64_t i = first * each; i < (first + samples) * each; i++)
         squares += ((double)f->output[i] - f->target[i]) * ((double)f->output[i] - f->target[i]);
-    return 10 * log10((double)(samples * each) / fmax(squares, 1e-12 * (double)(samples * each)));
+    return 10 * log10((double)(samples * each) / fmax(squares, 1e-10 * (double)(samples * each)));
 }
 
 tn_status tn_flows_measure(const tn_flows *f, int64_t first, int64_t samples, tn_flows_figures *out)
 {
     const int64_t S = f->width * f->height;
-    tn_flows_figures m = { .most = log2((double)(f->planes * S)) };
+    tn_flows_figures m = { .most = log((double)S) };
     double age = 0, upper = 0, *count = tn_alloc(sizeof *count * (size_t)(4 * S));
     if (!count) return TN_MEMORY;
     for (int64_t b = first; b < first + samples; b++) {

@@ -218,7 +218,7 @@ static void put_maps(const tn_flows *f, FILE *out)
 static tn_status put_table(const tn_flows *f, FILE *out)
 {
     fputs("<h2>Figures</h2>\n<div class=\"wide\"><table><tr><th>sample</th><th>label</th><th>flows</th><th>exited</th>"
-          "<th>projected</th><th>mean age</th><th>cells hit</th><th>entropy (bits)</th><th>PSNR (dB)</th></tr>\n",
+          "<th>projected</th><th>mean age</th><th>cells hit</th><th>entropy (nats)</th><th>PSNR (dB)</th></tr>\n",
           out);
     for (int64_t b = 0; b < f->samples; b++) {
         tn_flows_figures m;

@@ -253,9 +253,9 @@ static tn_status put_landings(const picture *p)
     put_arrows(p, to, true);
     tn__svg_label(p->out, "t", x, MAPS_TOP - 10, "From cell to landing (dot)", 34);
     const double below = MAPS_TOP + (double)f->height * to.down_y + 16;
-    snprintf(text, sizeof text, "%.0f of %lld cells hit", m.hit, (long long)(f->planes * surface_of(f)));
+    snprintf(text, sizeof text, "%.0f of %lld cells hit", m.hit, (long long)surface_of(f));
     tn__svg_label(p->out, "m z", x, below, text, 44);
-    snprintf(text, sizeof text, "landing entropy %.1f of %.1f bits", m.entropy, m.most);
+    snprintf(text, sizeof text, "landing entropy %.2f of %.2f nats", m.entropy, m.most);
     tn__svg_label(p->out, "m z", x, below + 14, text, 44);
     return TN_OK;
 }

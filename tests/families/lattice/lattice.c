@@ -106,7 +106,8 @@ static tn_status build_flows(tn_graph *g, const tn_settings *st, const tn_batch 
     for (int k = 0; k < ENERGY; k++) e[k] = one;
     const tn_ref energy = ENERGY > 1 ? tn_concat(g, e, ENERGY, 2) : tn_copy(g, one);
     tn_output(g, "paths",
-              tn_copy(g, tn_transpose(g, tn_reshape(g, tn_in(b, "ways"), tn_shape(b->batch, STEPS + 1, S, P)), 1, 0, 2, 3)));
+              tn_copy(g, tn_transpose(g, tn_reshape(g, tn_in(b, "ways"), tn_shape(b->batch, STEPS + 1, S, P)), 1, 0, 2,
+                                      3)));
     tn_output(g, "e", energy);
     tn_output(g, "surface", tn_copy(g, energy));
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) tn_output(g, same[i], tn_copy(g, tn_in(b, same[i])));
@@ -123,11 +124,16 @@ static tn_status build_flows(tn_graph *g, const tn_settings *st, const tn_batch 
 #endif
 
 static const tn_input_row inputs[] = {
-    [FEATURES] = { "features", TN_F32, { TN_B, "30" } }, [TARGET] = { "target", TN_F32, { TN_B, "30" } },
-    [LABELS] = { "labels", TN_I32, { TN_B, "1" } },      [PATHS] = { "ways", TN_F32, { TN_B, PATH_ITEMS } },
-    [U] = { "u", TN_F32, { TN_B, "30" } },               [V] = { "v", TN_F32, { TN_B, "30" } },
-    [PLANE] = { "plane", TN_I32, { TN_B, "30" } },       [AGE] = { "age", TN_I32, { TN_B, "30" } },
-    [LANDED] = { "landed", TN_I32, { TN_B, "30" } },     [ROWS] = { "rows", TN_I32, { "1" }, .valid_rows = true },
+    [FEATURES] = { "features", TN_F32, { TN_B, "30" } },
+    [TARGET] = { "target", TN_F32, { TN_B, "30" } },
+    [LABELS] = { "labels", TN_I32, { TN_B, "1" } },
+    [PATHS] = { "ways", TN_F32, { TN_B, PATH_ITEMS } },
+    [U] = { "u", TN_F32, { TN_B, "30" } },
+    [V] = { "v", TN_F32, { TN_B, "30" } },
+    [PLANE] = { "plane", TN_I32, { TN_B, "30" } },
+    [AGE] = { "age", TN_I32, { TN_B, "30" } },
+    [LANDED] = { "landed", TN_I32, { TN_B, "30" } },
+    [ROWS] = { "rows", TN_I32, { "1" }, .valid_rows = true },
 };
 static const tn_metric_row metrics[] = { { "loss", .how = TN_MEAN_BY_COUNT } };
 static const tn_step_row steps[] = {

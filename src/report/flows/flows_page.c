@@ -1,8 +1,8 @@
 /* The page that plays the steps: markup, data and the player (page.js) in one file.
  *
  * Numbers are bytes in base64: 0 .. 254 for -1 .. 1, 255 where there is none; energies and cells are divided by the scale first. A
- * sample's paths are its flows one after the other: slot (3 bytes, low one first), first step (2), steps (2), how it landed (1), then
- * u, v, z, energy of each of these steps. Steps at which a flow is not active are not there. */
+ * sample's paths are its flows one after the other: slot (3 bytes, low one first), first step (2), steps (2), how it landed (1; +4: at
+ * +1), then u, v, z, energy of each of these steps. Steps at which a flow is not active are not there. */
 #include "report/flows/flows.h"
 
 #include "base/alloc.h"
@@ -60,7 +60,7 @@ static void put_flow(const tn_flows *f, int64_t sample, int64_t slot, double sca
     for (int i = 0; i < 3; i++) put_byte(s, slot >> 8 * i);
     for (int i = 0; i < 2; i++) put_byte(s, first >> 8 * i);
     for (int i = 0; i < 2; i++) put_byte(s, steps >> 8 * i);
-    put_byte(s, f->landed[sample * f->slots + slot]);
+    put_byte(s, f->landed[sample * f->slots + slot] + 4 * (f->plane[sample * f->slots + slot] != 0));
     for (int64_t t = first; t <= last; t++) {
         const float *p = tn__flow_at(f, t, sample, slot);
         for (int k = 0; k < 3; k++) put_value(s, p[k]);

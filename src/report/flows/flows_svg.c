@@ -116,6 +116,23 @@ static void put_flows(const picture *p)
         }
 }
 
+/* From where a flow was when the steps ended to where it was put. Returns how many. */
+static int64_t put_projected(const picture *p)
+{
+    const tn_flows *f = p->f;
+    int64_t n = 0, first, last;
+    for (int64_t i = 0; i < p->chosen; i++) {
+        const int64_t slot = p->slot[i];
+        if (f->landed[slot] != 2 || !tn__flow_span(f, 0, slot, &first, &last)) continue;
+        const float *a = tn__flow_at(f, last, 0, slot);
+        if (!n++) fprintf(p->out, "<path class=\"l l%d\" stroke-dasharray=\"2 3\" d=\"", TN_FLOW_ZERO);
+        tn__svg_number(p->out, 'M', box_x(a[0], a[2])), tn__svg_number(p->out, ' ', box_y(a[0], a[1]));
+        tn__svg_number(p->out, 'H', box_x(a[0], f->plane[slot] ? 1 : -1));
+    }
+    if (n) fputs("\"/>\n", p->out);
+    return n;
+}
+
 static const double *input_of(const picture *p, int64_t sample)
 {
     const int64_t S = surface_of(p->f);
@@ -163,6 +180,7 @@ static tn_status put_box(const picture *p)
         tn__flow_cells(p->out, input_of(p, 0), f->width, f->height, p->scale, 2.0 * HALF_V, plane_at(f, start)));
     fputs("</g>\n", p->out);
     put_edges(p->out, start);
+    if (put_projected(p)) tn__svg_label(p->out, "m z", 20, BOX_TOP + 16, "dashed: projected", 40);
     put_flows(p);
     put_axes(p, start);
     return TN_OK;

@@ -309,7 +309,7 @@ static void assert_embedded(const tn_flows *f, const char *page)
             assert_int_equal(x[k] | x[k + 1] << 8 | x[k + 2] << 16, i);
             assert_int_equal(x[k + 3] | x[k + 4] << 8, first);
             assert_int_equal(x[k + 5] | x[k + 6] << 8, last - first + 1);
-            assert_int_equal(x[k + 7], f->landed[b * f->slots + i]);
+            assert_int_equal(x[k + 7], f->landed[b * f->slots + i] + 4 * f->plane[b * f->slots + i]);
             k += 8;
             for (int64_t t = first; t <= last; t++, k += 4) {
                 const float *p = tn__flow_at(f, t, b, i);

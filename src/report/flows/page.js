@@ -11,7 +11,7 @@
     const list = [];
     for (let i = 0; i < b.length;) {
       const f = { slot: b[i] | b[i + 1] << 8 | b[i + 2] << 16, first: b[i + 3] | b[i + 4] << 8, n: b[i + 5] | b[i + 6] << 8,
-                  landed: b[i + 7], at: i + 8 };
+                  landed: b[i + 7] & 3, plane: b[i + 7] >> 2, at: i + 8 };
       f.last = f.first + f.n - 1;
       list.push(f);
       i += 8 + 4 * f.n;
@@ -58,10 +58,10 @@
     let n = 0;
     for (const f of s.flows) {
       if (!f.landed || f.last > now) continue;
-      const i = f.at + 4 * (f.n - 1), [u, v, z, e] = [0, 1, 2, 3].map(k => value(s.b[i + k]));
+      const i = f.at + 4 * (f.n - 1), [u, v, e] = [0, 1, 3].map(k => value(s.b[i + k]));
       n++;
-      if (Number.isNaN(u + v + z + e)) continue;
-      const c = Math.round((v + 1) / 2 * (H - 1)) * W + Math.round((u + 1) / 2 * (W - 1)), p = landing[z > 0 ? 1 : 0];
+      if (Number.isNaN(u + v + e)) continue;
+      const c = Math.round((v + 1) / 2 * (H - 1)) * W + Math.round((u + 1) / 2 * (W - 1)), p = landing[f.plane];
       p.count[c]++, p.sum[c] += e;
     }
     landing.forEach((p, k) => paint("plane" + k, i => p.count[i] ? p.sum[i] / p.count[i] : NaN, W));
@@ -106,7 +106,11 @@
     name("x", 1.15, 1, 1), name("y", -1.1, 0, -1);
   }
   // The trail of a flow behind its place now, into the path of its colour; a landing's trail runs in.
-  function trail(s, f, now, into, dots) {
+  function trail(s, f, now, into, dots, jumps) {
+    if (f.landed === 2 && now >= f.last) { // projected: from its place to the exit
+      const i = f.at + 4 * (f.n - 1), [u, v, z] = [0, 1, 2].map(k => value(s.b[i + k])), exit = f.plane ? 1 : -1;
+      jumps.moveTo(px(u, v, z), py(u, v, z)), jumps.lineTo(px(u, v, exit), py(u, v, exit));
+    }
     const head = Math.min(now, f.last), tail = Math.max(f.first, now - TRAIL);
     if (now < f.first || tail >= head && now > f.last) return;
     const place = t => {
@@ -124,7 +128,7 @@
     }
   }
   function draw_box(s, now) {
-    const into = Array.from({ length: BINS }, () => new Path2D()), dots = into.map(() => new Path2D());
+    const into = Array.from({ length: BINS }, () => new Path2D()), dots = into.map(() => new Path2D()), jumps = new Path2D();
     const start = s.flows.length ? value(s.b[s.flows[0].at + 2]) || 0 : 0, only_ink = $("ink").checked;
     g.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
     g.clearRect(0, 0, view.w, view.h);
@@ -132,7 +136,9 @@
     plane("plane0", -1), plane("input", start), plane("plane1", 1);
     edges(start);
     for (const f of s.flows)
-      if (!only_ink || f.slot >= S || Math.abs(value(s.input[f.slot])) > 0.04) trail(s, f, now, into, dots);
+      if (!only_ink || f.slot >= S || Math.abs(value(s.input[f.slot])) > 0.04) trail(s, f, now, into, dots, jumps);
+    g.strokeStyle = line[ZERO], g.lineWidth = 1;
+    g.setLineDash([2, 3]), g.stroke(jumps), g.setLineDash([]);
     for (const i of [...into.keys()].sort((a, b) => Math.abs(a - ZERO) - Math.abs(b - ZERO))) { // strong ones last
       g.strokeStyle = g.fillStyle = line[i], g.lineWidth = 1;
       g.stroke(into[i]), g.fill(dots[i]);

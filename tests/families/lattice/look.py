@@ -33,7 +33,8 @@ for k, s in enumerate(data["samples"]):
     assert s["label"] == (200 + k) % 10 and len(base64.b64decode(s["target"])) == 30
     while i < len(b):
         slot, first, n = (int.from_bytes(b[i + p:i + q], "little") for p, q in ((0, 3), (3, 5), (5, 7)))
-        landed = b[i + 7]
+        landed, upper = b[i + 7] % 4, b[i + 7] // 4
+        assert upper == slot % 2
         for t in range(first, first + n):
             x, y, z, e = (q / 127 - 1 for q in b[i + 8 + 4 * (t - first):i + 12 + 4 * (t - first)])
             r = rows.pop((k, slot, t))

@@ -15,15 +15,16 @@ static const char step[] = "flows";
 
 /* An output of the step with its sizes. */
 typedef struct output {
-    const char *name;
+    const char *name, *shape;
     tn_dtype type;
     int rank, batch; /* batch: which dim is B */
     int64_t dim[4];
-    int64_t before, each; /* items of dims before B, and behind it */
+    int64_t before, each; /* items of dims before B, and behind it; each 0: the model has no such output */
     void *kept;           /* (before, samples, each) */
 } output;
 
-enum { PATHS, E, U, V, PLANE, AGE, LANDED, SURFACE, OUTPUTS };
+/* ANSWER: what the target is compared with, where that is another than the surface; a model may not have it. */
+enum { PATHS, E, U, V, PLANE, AGE, LANDED, SURFACE, ANSWER, OUTPUTS };
 
 typedef struct reader {
     const tn_eval *e;
@@ -31,7 +32,7 @@ typedef struct reader {
     tn_arena arena;
     output out[OUTPUTS];
     int64_t features, cells, labels; /* items of a row of these inputs; 0: there is none */
-    float *input, *target;
+    float *input, *target, *output;
     int32_t *label;
     tn_flows f;
 } reader;
@@ -45,45 +46,52 @@ bool tn_eval_has_flows(const tn_model *m)
 
 /* --- sizes ---------------------------------------------------------------------------------------------------------------- */
 
-static tn_status wrong(const reader *r, const char *name, const char *shape)
+static tn_status wrong(const reader *r, const output *o)
 {
     return tn_error(TN_USAGE, "model %s, step %s: it must output %s as %s: add it with tn_output", r->s->model->name,
-                    step, name, shape);
+                    step, o->name, o->shape);
+}
+
+static const output wanted[OUTPUTS] = {
+    [PATHS] = { "paths", "f32 (T+1,B,N,3+E)", TN_F32, 4, .batch = 1 },
+    [E] = { "e", "f32 (B,N,E)", TN_F32, 3, .batch = 0 },
+    [U] = { "u", "f32 (B,N)", TN_F32, 2, .batch = 0 },
+    [V] = { "v", "f32 (B,N)", TN_F32, 2, .batch = 0 },
+    [PLANE] = { "plane", "i32 (B,N)", TN_I32, 2, .batch = 0 },
+    [AGE] = { "age", "i32 (B,N)", TN_I32, 2, .batch = 0 },
+    [LANDED] = { "landed", "i32 (B,N)", TN_I32, 2, .batch = 0 },
+    [SURFACE] = { "surface", "f32 (B,S,E)", TN_F32, 3, .batch = 0 },
+    [ANSWER] = { "answer", "f32 (B,cells)", TN_F32, 2, .batch = 0 },
+};
+
+static tn_status find_output(const reader *r, const tn_graph *g, output *o)
+{
+    const tn_ref x = tn_graph_output(g, o->name);
+    if (!x.id) return o == &r->out[ANSWER] ? TN_OK : wrong(r, o);
+    const tn_dims d = tn_ref_dims(g, x);
+    if (tn_ref_dtype(g, x) != o->type || d.rank != o->rank || d.dim[o->batch] != r->s->batch) return wrong(r, o);
+    o->before = o->each = 1;
+    for (int k = 0; k < d.rank; k++) {
+        o->dim[k] = d.dim[k];
+        if (k < o->batch) o->before *= d.dim[k];
+        if (k > o->batch) o->each *= d.dim[k];
+    }
+    return TN_OK;
 }
 
 /* Of the plan, which exists once the step has run. */
 static tn_status find_outputs(reader *r)
 {
-    static const output wanted[OUTPUTS] = {
-        [PATHS] = { "paths", TN_F32, 4, 1 },   [E] = { "e", TN_F32, 3, 0 },
-        [U] = { "u", TN_F32, 2, 0 },           [V] = { "v", TN_F32, 2, 0 },
-        [PLANE] = { "plane", TN_I32, 2, 0 },   [AGE] = { "age", TN_I32, 2, 0 },
-        [LANDED] = { "landed", TN_I32, 2, 0 }, [SURFACE] = { "surface", TN_F32, 3, 0 },
-    };
-    static const char *const shapes[OUTPUTS] = { "f32 (T+1,B,N,3+E)", "f32 (B,N,E)", "f32 (B,N)", "f32 (B,N)",
-                                                 "i32 (B,N)",         "i32 (B,N)",   "i32 (B,N)", "f32 (B,S,E)" };
     const tn_graph *g = tn_plan_graph(tn_bound_plan(tn_trainer_step_bound(r->s->trainer, step)));
-    for (int i = 0; i < OUTPUTS; i++) {
-        output *o = &r->out[i];
-        *o = wanted[i];
-        const tn_ref x = tn_graph_output(g, o->name);
-        const tn_dims d = x.id ? tn_ref_dims(g, x) : (tn_dims){ 0 };
-        if (!x.id || tn_ref_dtype(g, x) != o->type || d.rank != o->rank) return wrong(r, o->name, shapes[i]);
-        o->before = o->each = 1;
-        for (int k = 0; k < d.rank; k++) {
-            o->dim[k] = d.dim[k];
-            if (k < o->batch) o->before *= d.dim[k];
-            if (k > o->batch) o->each *= d.dim[k];
-        }
-    }
+    memcpy(r->out, wanted, sizeof wanted);
+    for (int i = 0; i < OUTPUTS; i++) TN_RETURN_IF(find_output(r, g, &r->out[i]));
     const output *p = &r->out[PATHS];
     const int64_t N = p->dim[2], width = p->dim[3] - 3;
-    if (p->dim[0] < 2 || width < 1) return wrong(r, "paths", shapes[PATHS]);
-    for (int i = 0; i < OUTPUTS; i++)
-        if (r->out[i].dim[r->out[i].batch] != r->s->batch || (i != PATHS && i != SURFACE && r->out[i].dim[1] != N) ||
-            ((i == E || i == SURFACE) && r->out[i].dim[2] != width))
-            return wrong(r, r->out[i].name, shapes[i]);
-    return TN_OK;
+    if (p->dim[0] < 2 || width < 1) return wrong(r, p);
+    for (int i = E; i <= LANDED; i++)
+        if (r->out[i].dim[1] != N) return wrong(r, &r->out[i]);
+    if (r->out[E].dim[2] != width) return wrong(r, &r->out[E]);
+    return r->out[SURFACE].dim[2] == width ? TN_OK : wrong(r, &r->out[SURFACE]);
 }
 
 /* 0: there is none, or it is auto. */
@@ -145,6 +153,7 @@ static tn_status allocate(reader *r)
     for (int i = 0; i < OUTPUTS; i++) {
         output *o = &r->out[i];
         size_t bytes;
+        if (!o->each) continue;
         if (!tn_mul_ok((size_t)(o->before * o->each), n * sizeof(float), &bytes))
             return tn_error(TN_MEMORY, "--samples=%zu is too many: choose fewer", n);
         o->kept = tn_arena_alloc(&r->arena, bytes);
@@ -156,9 +165,10 @@ static tn_status allocate(reader *r)
     r->features = row_of(r, "features", TN_F32) == (int64_t)S ? (int64_t)S : 0;
     r->labels = row_of(r, "labels", TN_I32);
     f->input = r->input = tn_arena_alloc(&r->arena, sizeof(float) * n * S);
+    f->output = r->output = tn_arena_alloc(&r->arena, sizeof(float) * n * S * (size_t)f->planes);
     if (r->cells) f->target = r->target = tn_arena_alloc(&r->arena, sizeof(float) * n * (size_t)r->cells);
     if (r->labels) f->label = r->label = tn_arena_alloc(&r->arena, sizeof(int32_t) * n);
-    return f->input && (f->target || !r->cells) && (f->label || !r->labels) ? TN_OK : TN_MEMORY;
+    return f->input && f->output && (f->target || !r->cells) && (f->label || !r->labels) ? TN_OK : TN_MEMORY;
 }
 
 /* Rows of the batch that has run, behind those that are there. */
@@ -169,6 +179,7 @@ static void keep_rows(reader *r, int64_t have, int64_t rows)
     for (int i = 0; i < OUTPUTS; i++) {
         const output *o = &r->out[i];
         int64_t count;
+        if (!o->each) continue;
         const char *from = tn_trainer_step_output(t, step, o->name, NULL, &count);
         const size_t row = sizeof(float) * (size_t)o->each;
         for (int64_t k = 0; k < o->before; k++)
@@ -184,13 +195,20 @@ static void keep_rows(reader *r, int64_t have, int64_t rows)
                sizeof(float) * (size_t)(rows * r->features));
 }
 
-/* Features that are no surface are mapped to one: then the input is the energies that flows begin with. */
-static void input_of_births(reader *r)
+/* Features that are no surface are mapped to one: then the input is the energies that flows begin with. The output is the model's answer
+ * where that is a surface, or else what has landed. */
+static void find_surfaces(reader *r)
 {
     tn_flows *f = &r->f;
-    const int64_t S = f->width * f->height;
+    const int64_t S = f->width * f->height, cells = f->planes * S;
+    const float *surface = r->out[SURFACE].kept;
+    const bool answer = r->out[ANSWER].each == cells;
     for (int64_t b = 0; b < f->samples && !r->features; b++)
         for (int64_t i = 0; i < S; i++) r->input[b * S + i] = (float)tn__flow_energy(f, tn__flow_at(f, 0, b, i) + 3);
+    for (int64_t i = 0; i < f->samples * cells && !answer; i++)
+        r->output[i] = (float)tn__flow_energy(f, surface + i * f->energy);
+    if (answer) f->output = r->out[ANSWER].kept;
+    f->answers = answer || (!r->out[ANSWER].each && f->energy == 1);
 }
 
 static tn_status read_flows(reader *r)
@@ -221,8 +239,7 @@ static tn_status read_flows(reader *r)
                         (long long)have);
     f->paths = r->out[PATHS].kept, f->e = r->out[E].kept, f->u = r->out[U].kept, f->v = r->out[V].kept;
     f->plane = r->out[PLANE].kept, f->age = r->out[AGE].kept, f->landed = r->out[LANDED].kept;
-    f->output = r->out[SURFACE].kept;
-    input_of_births(r);
+    find_surfaces(r);
     return TN_OK;
 }
 

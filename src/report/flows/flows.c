@@ -58,7 +58,7 @@ double tn__flows_scale(const tn_flows *f)
     const int64_t S = f->width * f->height;
     double most = largest(0, f->input, f->samples * S);
     most = largest(most, f->target, f->samples * f->target_planes * S);
-    most = largest_energy(f, most, f->output, f->samples * f->planes * S, f->energy);
+    most = largest(most, f->output, f->samples * f->planes * S);
     most = largest_energy(f, most, f->paths + 3, (f->steps + 1) * f->samples * f->slots, 3 + f->energy);
     if (most < 1e-30) return 1;
     const double power = pow(10, floor(log10(most))), lead = most / power, slack = 1 + 1e-6;
@@ -121,7 +121,7 @@ static double psnr_of(const tn_flows *f, int64_t first, int64_t samples)
 {
     const int64_t each = f->planes * f->width * f->height;
     double squares = 0;
-    if (!f->target || f->target_planes != f->planes || f->energy != 1) return NAN;
+    if (!f->target || f->target_planes != f->planes || !f->answers) return NAN;
     for (int64_t i = first * each; i < (first + samples) * each; i++)
         squares += ((double)f->output[i] - f->target[i]) * ((double)f->output[i] - f->target[i]);
     return 10 * log10((double)(samples * each) / fmax(squares, 1e-10 * (double)(samples * each)));

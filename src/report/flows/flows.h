@@ -27,7 +27,8 @@ typedef struct tn_flows {
     const int32_t *plane, *age;
     const int32_t *landed; /* (B,N): 0: none; 1: left by itself; 2: projected */
     const float *input;    /* (B,S) */
-    const float *output;   /* (B,P S,E) */
+    const float *output;   /* (B,P S) */
+    bool answers;          /* the output is what the target is compared with: there is a PSNR */
     const float *target;   /* (B,target_planes S), or NULL */
     const int32_t *label;  /* (B), negative: none; or NULL */
 } tn_flows;

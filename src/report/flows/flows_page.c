@@ -115,11 +115,7 @@ static tn_status put_sample(const tn_flows *f, int64_t b, double scale, const in
     put_end(&s);
     fputc('"', out);
     put_floats("input", f->input + b * S, S, scale, out);
-    fputs(",\n\"output\":\"", out);
-    for (int64_t i = 0; i < f->planes * S; i++)
-        put_value(&s, tn__flow_energy(f, f->output + (b * f->planes * S + i) * f->energy) / scale);
-    put_end(&s);
-    fputc('"', out);
+    put_floats("output", f->output + b * f->planes * S, f->planes * S, scale, out);
     const int64_t each = f->target_planes * S;
     put_floats("target", f->target ? f->target + b * each : NULL, each, scale, out);
     fputc('}', out);

@@ -294,7 +294,7 @@ static int64_t surface_cells(const picture *p, int kind, int64_t sample)
     for (int64_t i = 0; i < planes * S; i++) {
         const int64_t at = sample * planes * S + i, plane = i / S, y = i % S / W, x = i % W;
         p->cells[(y * planes + plane) * W + x] = kind == INPUT    ? f->input[at]
-                                                 : kind == OUTPUT ? tn__flow_energy(f, f->output + at * f->energy)
+                                                 : kind == OUTPUT ? f->output[at]
                                                                   : f->target[at];
     }
     return planes * W;

@@ -74,6 +74,7 @@ static world made(shape s)
                       .slots = N,
                       .energy = s.energy,
                       .planes = s.planes,
+                      .answers = s.energy == 1,
                       .target_planes = s.planes };
     w.f.paths = w.paths = MADE(float, (s.steps + 1) * B * N * (3 + s.energy));
     w.f.e = w.e = MADE(float, B *N *s.energy);
@@ -81,7 +82,7 @@ static world made(shape s)
     w.f.plane = w.plane = MADE(int32_t, B * N), w.f.age = w.age = MADE(int32_t, B * N);
     w.f.landed = w.landed = MADE(int32_t, B * N);
     w.f.input = w.input = MADE(float, B *S);
-    w.f.output = w.output = MADE(float, B *s.planes *S *s.energy);
+    w.f.output = w.output = MADE(float, B *s.planes *S);
     w.f.label = w.label = MADE(int32_t, B);
     w.target = MADE(float, B *s.planes *S);
     w.f.target = s.no_target ? NULL : w.target;
@@ -90,8 +91,7 @@ static world made(shape s)
         for (int64_t i = 0; i < S; i++) w.input[b * S + i] = ink(b, i % s.width, i / s.width, s.width, s.height);
         for (int64_t i = 0; i < s.planes * S; i++) {
             w.target[b * s.planes * S + i] = w.input[b * S + i % S];
-            for (int64_t k = 0; k < s.energy; k++)
-                w.output[(b * s.planes * S + i) * s.energy + k] = w.input[b * S + i % S] + 0.1f;
+            w.output[b * s.planes * S + i] = w.input[b * S + i % S] + 0.1f;
         }
         for (int64_t i = 0; i < N; i++) fill_flow(&w, &s, b, i);
     }
@@ -325,8 +325,7 @@ static void assert_embedded(const tn_flows *f, const char *page)
         free(x);
         x = bytes_behind(&page, "\"output\":\"", &n);
         assert_int_equal(n, f->planes * S);
-        for (int64_t i = 0; i < f->planes * S; i++)
-            assert_byte(x[i], tn__flow_energy(f, f->output + (b * f->planes * S + i) * f->energy) / scale);
+        for (int64_t i = 0; i < f->planes * S; i++) assert_byte(x[i], f->output[b * f->planes * S + i] / scale);
         free(x);
         if (!f->target) continue;
         x = bytes_behind(&page, "\"target\":\"", &n);
@@ -405,6 +404,21 @@ static void broken(world *w, int how)
     }
 }
 
+static void full_disk(void **state)
+{
+    (void)state;
+    tn_status (*const writers[])(const tn_flows *f, FILE *out) = { tn_flows_svg, tn_flows_page, tn_flows_csv };
+    world w = made(usual);
+    for (size_t i = 0; i < 3; i++) {
+        FILE *full = fopen("/dev/full", "w");
+        if (!full) break;
+        setvbuf(full, NULL, _IONBF, 0);
+        assert_fails(writers[i](&w.f, full), TN_DISK, "could not be written");
+        fclose(full);
+    }
+    freed(&w);
+}
+
 static void nothing_crashes(void **state)
 {
     (void)state;
@@ -434,5 +448,6 @@ void tn_tests_flows(tn_test_list *l)
     tn_test_add(l, page, NULL, "flows: the page holds the arrays");
     tn_test_add(l, large_page, NULL, "flows: a page stays below 3 MB");
     tn_test_add(l, bins, NULL, "flows: colours");
+    tn_test_add(l, full_disk, NULL, "flows: a full disk");
     tn_test_add(l, nothing_crashes, NULL, "flows: all shapes, and broken arrays");
 }

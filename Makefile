@@ -69,7 +69,7 @@ LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c))
 CUDAOBJ := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(call obj,$(CUDASRC)))
 CUDALIB := $(if $(CUDASRC),$(BUILD)/libtenon_cuda.so)
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
-GEN     := $(addprefix $(BUILD)/include/,tenon/ops.h tenon_tests.def tenon_template.def tenon_cuda_abi.h)
+GEN     := $(addprefix $(BUILD)/include/,tenon/ops.h tenon_tests.def tenon_template.def tenon_flows_page.def tenon_cuda_abi.h)
 
 # Files that are looked at in every run and written when their text has changed: what objects depend on, so that a folder never mixes two
 # ways of compiling (tests read the line of libraries: tests/interpose, tests/perf); the tests that exist; and a name for this program's
@@ -150,6 +150,10 @@ $(BUILD)/include/tenon/ops.h: src/ops/ops.def $(foreach o,$(OPS),src/ops/$(o)/$(
 $(BUILD)/include/tenon_template.def: $(TEMPLATE) Makefile
 	@mkdir -p $(@D); for f in $(TEMPLATE); do echo "TN_TEMPLATE(\"$${f##*/}\","; \
 	  sed 's/[\\"]/\\&/g; s/^/    "/; s/$$/\\n"/' $$f; echo ')'; done > $@.tmp && mv $@.tmp $@
+
+# The player of `tenon eval --flows --html` as one string.
+$(BUILD)/include/tenon_flows_page.def: src/report/flows/page.js Makefile
+	@mkdir -p $(@D); sed 's/[\\"]/\\&/g; s/^/"/; s/$$/\\n"/' $< > $@.tmp && mv $@.tmp $@
 
 # Where `make clean all` has removed them.
 $(BUILD)/options $(BUILD)/options.cuda $(BUILD)/include/tenon_tests.def $(BUILD)/include/tenon_cuda_abi.h:

@@ -23,6 +23,7 @@ static const tn_setting rows[] = {
     TN_SETTING_INT("--positions", "0", TN_RANGE(2, 1e9), "tokens", ""),
     TN_SETTING_INT("--effective", "0", TN_RANGE(8, 1e9), "tokens", ""),
     TN_SETTING_INT("--tokens", "0", TN_RANGE(1, 1e18), "tokens", ""),
+    TN_SETTING_INT("--samples", "0", TN_RANGE(1, 4096), "samples", ""),
 };
 
 static const struct {
@@ -34,6 +35,7 @@ static const struct {
     { "contexts", TN_EVAL_CONTEXTS, NULL },
     { "effective", TN_EVAL_RECEPTIVE_FIELD, &rows[1] },
     { "spectrum", TN_EVAL_SPECTRUM, NULL },
+    { "flows", TN_EVAL_FLOWS, NULL },
 };
 
 static tn_status read_number(const tn_setting *row, const char *text, int64_t *out)
@@ -63,13 +65,16 @@ static tn_status read_options(tn_cli *c, tn_eval *out)
 {
     TN_RETURN_IF(keep_splits(c));
     const tn_args *a = &c->args;
-    tn_eval e = {
-        .c = c, .target = tn_args_positional(a, 0), .csv = tn_args_value(a, "csv"), .svg = tn_args_value(a, "svg")
-    };
+    tn_eval e = { .c = c,
+                  .target = tn_args_positional(a, 0),
+                  .csv = tn_args_value(a, "csv"),
+                  .svg = tn_args_value(a, "svg"),
+                  .html = tn_args_value(a, "html") };
     for (size_t i = 0; i < sizeof view_flags / sizeof *view_flags; i++) {
         if (!tn_args_flag(a, view_flags[i].flag)) continue;
         if (e.view)
-            return tn_error(TN_USAGE, "--positions, --contexts, --effective and --spectrum conflict: choose one");
+            return tn_error(TN_USAGE,
+                            "--positions, --contexts, --effective, --spectrum and --flows conflict: choose one");
         e.view = view_flags[i].view;
         if (view_flags[i].value)
             TN_RETURN_IF(read_number(view_flags[i].value, tn_args_value(a, view_flags[i].flag), &e.context));
@@ -77,8 +82,13 @@ static tn_status read_options(tn_cli *c, tn_eval *out)
     if (e.view == TN_EVAL_CONTEXTS)
         TN_RETURN_IF(tn_spans_read("--contexts", tn_args_value(a, "contexts"), &e.contexts));
     TN_RETURN_IF(read_number(&rows[2], tn_args_value(a, "tokens"), &e.tokens));
-    if (e.view == TN_EVAL_LOSS && (e.csv || e.svg || e.tokens))
-        return tn_error(TN_USAGE, "--csv, --svg and --tokens need --positions, --contexts, --effective or --spectrum");
+    TN_RETURN_IF(read_number(&rows[3], tn_args_value(a, "samples"), &e.samples));
+    if (e.view == TN_EVAL_LOSS && (e.csv || e.svg))
+        return tn_error(TN_USAGE, "--csv and --svg need --positions, --contexts, --effective, --spectrum or --flows");
+    if ((e.view == TN_EVAL_LOSS || e.view == TN_EVAL_FLOWS) && e.tokens)
+        return tn_error(TN_USAGE, "--tokens needs --positions, --contexts, --effective or --spectrum");
+    if (e.view != TN_EVAL_FLOWS && (e.html || e.samples))
+        return tn_error(TN_USAGE, "--html and --samples need --flows");
     *out = e;
     return TN_OK;
 }
@@ -197,7 +207,23 @@ static tn_status (*const views[])(const tn_eval *e, tn_session *s) = {
     [TN_EVAL_CONTEXTS] = tn_eval_contexts,
     [TN_EVAL_RECEPTIVE_FIELD] = tn_eval_receptive_field,
     [TN_EVAL_SPECTRUM] = tn_eval_spectrum,
+    [TN_EVAL_FLOWS] = tn_eval_flows,
 };
+
+static tn_status check_view(const tn_eval *e, const tn_session *s)
+{
+    if (e->view == TN_EVAL_FLOWS && !tn_eval_has_flows(s->model))
+        return tn_error(TN_USAGE,
+                        "--flows needs a model of flows: %.640s is a %s model; train one with `tenon "
+                        "train flow_route`",
+                        e->target, s->model->name);
+    if (e->view && e->view != TN_EVAL_FLOWS && !s->source.text)
+        return tn_error(
+            TN_USAGE,
+            "%.640s is trained on samples: --positions, --contexts, --effective and --spectrum need a model of text",
+            e->target);
+    return TN_OK;
+}
 
 static tn_status evaluate(const tn_eval *e, tn_session *s)
 {
@@ -210,11 +236,7 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     outcome o = { .target = target, .split = tn_data_split_names[split] };
     TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file, note));
     TN_RETURN_IF(tn_cli_warn(c, note));
-    if (e->view && !s->source.text)
-        return tn_error(
-            TN_USAGE,
-            "%.640s is trained on samples: --positions, --contexts, --effective and --spectrum need a model of text",
-            target);
+    TN_RETURN_IF(check_view(e, s));
     if (!s->source.play) TN_RETURN_IF(check_split(s, split));
     tn_ckpt_id seen = tn_ckpt_id_of(checkpoint);
     tn_status st;

@@ -1,5 +1,5 @@
-/* What `tenon eval` shows beyond one loss: by position, at other contexts, how far back it reaches (eval_context.c), and the
- * spectrum (eval_spectrum.c). */
+/* What `tenon eval` shows beyond one loss: by position, at other contexts, how far back it reaches (eval_context.c), the spectrum
+ * (eval_spectrum.c), and flows through a lattice (eval_flows.c). */
 #ifndef TN_CLI_EVAL_H
 #define TN_CLI_EVAL_H
 
@@ -11,7 +11,8 @@ typedef enum tn_eval_view {
     TN_EVAL_POSITIONS,
     TN_EVAL_CONTEXTS,
     TN_EVAL_RECEPTIVE_FIELD,
-    TN_EVAL_SPECTRUM
+    TN_EVAL_SPECTRUM,
+    TN_EVAL_FLOWS
 } tn_eval_view;
 
 typedef struct tn_eval {
@@ -22,7 +23,8 @@ typedef struct tn_eval {
     int64_t context; /* of positions and reach; 0: the trained one */
     int64_t tokens;  /* to score, about; 0: all, or what is enough */
     tn_spans contexts;
-    const char *csv, *svg; /* files, or NULL */
+    int64_t samples;              /* of flows; 0: a few */
+    const char *csv, *svg, *html; /* files, or NULL */
 } tn_eval;
 
 /* Each on a session whose trainer has the weights. */
@@ -30,5 +32,8 @@ tn_status tn_eval_positions(const tn_eval *e, tn_session *s);
 tn_status tn_eval_contexts(const tn_eval *e, tn_session *s);
 tn_status tn_eval_receptive_field(const tn_eval *e, tn_session *s);
 tn_status tn_eval_spectrum(const tn_eval *e, tn_session *s);
+tn_status tn_eval_flows(const tn_eval *e, tn_session *s);
+
+bool tn_eval_has_flows(const tn_model *m); /* whether it has a step for them */
 
 #endif

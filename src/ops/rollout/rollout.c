@@ -23,26 +23,11 @@ static wanted wanted_of(const tn_rollout_attr *a, int input)
 {
     const int64_t H = a->state, E = a->energy, F = a->field;
     const wanted fixed[TN_ROLLOUT_GRU - TN_ROLLOUT_Q] = {
-        { "q", 3, 3 },
-        { "qb", 3, 0 },
-        { "v1", NEURON, 3 + E + F },
-        { "v1b", NEURON, 0 },
-        { "n1g", NEURON, 0 },
-        { "n1b", NEURON, 0 },
-        { "v2", NEURON, NEURON },
-        { "v2b", NEURON, 0 },
-        { "n2g", NEURON, 0 },
-        { "n2b", NEURON, 0 },
-        { "v3", FEATURES, NEURON },
-        { "v3b", FEATURES, 0 },
-        { "e1", H / 2, H },
-        { "e1b", H / 2, 0 },
-        { "e2", E, H / 2 },
-        { "e2b", E, 0 },
-        { "d1", HIDDEN, H },
-        { "d1b", HIDDEN, 0 },
-        { "d2", 3, HIDDEN },
-        { "d2b", 3, 0 },
+        { "q", 3, 3 },        { "qb", 3, 0 },       { "v1", NEURON, 3 + E + F }, { "v1b", NEURON, 0 },
+        { "n1g", NEURON, 0 }, { "n1b", NEURON, 0 }, { "v2", NEURON, NEURON },    { "v2b", NEURON, 0 },
+        { "n2g", NEURON, 0 }, { "n2b", NEURON, 0 }, { "v3", FEATURES, NEURON },  { "v3b", FEATURES, 0 },
+        { "e1", H / 2, H },   { "e1b", H / 2, 0 },  { "e2", E, H / 2 },          { "e2b", E, 0 },
+        { "d1", HIDDEN, H },  { "d1b", HIDDEN, 0 }, { "d2", 3, HIDDEN },         { "d2b", 3, 0 },
         { "f", F, H },
     };
     if (input < TN_ROLLOUT_GRU) return fixed[input - TN_ROLLOUT_Q];
@@ -185,7 +170,8 @@ static tn_status rollout_infer(tn_sig *s)
 static void rollout_grad(const tn_sig *s, uint64_t want, tn_uses *u)
 {
     (void)want;
-    u->in = (((uint64_t)1 << TN_ROLLOUT_INPUTS) - 1) & ~((uint64_t)1 << TN_ROLLOUT_E0 | (uint64_t)1 << TN_ROLLOUT_COUNT);
+    u->in =
+        (((uint64_t)1 << TN_ROLLOUT_INPUTS) - 1) & ~((uint64_t)1 << TN_ROLLOUT_E0 | (uint64_t)1 << TN_ROLLOUT_COUNT);
     for (int i = 0; i < s->n_in; i++)
         if (s->in[i].absent) u->in &= ~((uint64_t)1 << i);
     u->out = (((uint64_t)1 << TN_ROLLOUT_OUTPUTS) - 1) &
@@ -220,9 +206,11 @@ static tn_status rollout_as_plain(tn_graph *g, const void *attr, const tn_ref *i
 
 #define KERNELS                                                                                                        \
     {                                                                                                                  \
-        [TN_CPU] = {.forward = tn_rollout_forward_cpu,                                                                 \
-                    .backward = tn_rollout_backward_cpu,                                                               \
-                    .work = tn_rollout_work_cpu }                                                                      \
+        [TN_CPU] = {                                                                                                   \
+            .forward = tn_rollout_forward_cpu,                                                                         \
+            .backward = tn_rollout_backward_cpu,                                                                       \
+            .work = tn_rollout_work_cpu                                                                                \
+        }                                                                                                              \
     }
 
 const tn_op tn_op_rollout = {
@@ -283,8 +271,8 @@ tn_status tn_rollout_(tn_graph *g, const char *file, int line, tn_ref e0, const 
 {
     const tn_rollout_attr a = attr_of(g, e0, p, o);
     tn_ref in[TN_ROLLOUT_INPUTS] = {
-        e0,     o->number, o->seed, o->kappa, o->drift, o->sigma, o->count, p->q,   p->qb, p->v1,
-        p->v1b, p->n1g,    p->n1b,  p->v2,    p->v2b,   p->n2g,   p->n2b,   p->v3,  p->v3b, p->e1,
+        e0,     o->number, o->seed, o->kappa, o->drift, o->sigma, o->count, p->q,  p->qb,  p->v1,
+        p->v1b, p->n1g,    p->n1b,  p->v2,    p->v2b,   p->n2g,   p->n2b,   p->v3, p->v3b, p->e1,
         p->e1b, p->e2,     p->e2b,  p->d1,    p->d1b,   p->d2,    p->d2b,   p->f,
     };
     for (int64_t l = 0; l < TN_ROLLOUT_LAYERS && l < p->layers; l++)

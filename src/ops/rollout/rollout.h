@@ -161,7 +161,7 @@ typedef struct tn_rollout_params {
 extern const tn_op tn_op_rollout, tn_op_rollout_plain;
 
 /* out (TN_ROLLOUT_OUTPUTS): the node's outputs; the first nine are of use. */
-#define tn_rollout(g, e0, p, o, out) tn_rollout_((g), __FILE__, __LINE__, (e0), (p), (o), (out))
+#define tn_rollout(g, e0, p, ...) tn_rollout_((g), __FILE__, __LINE__, (e0), (p), __VA_ARGS__)
 tn_status tn_rollout_(tn_graph *g, const char *file, int line, tn_ref e0, const tn_rollout_params *p,
                       const tn_rollout_options *o, tn_ref out[TN_ROLLOUT_OUTPUTS]);
 

@@ -14,8 +14,14 @@ enum { PANEL_BYTES = 512 << 10, FEWEST = 16, MOST = 256, UNIT = 8 };
 
 tn_rollout_sizes tn_rollout_sizes_of(const tn_rollout_attr *a, int64_t B)
 {
-    tn_rollout_sizes z = { .a = a, .B = B, .S = (int64_t)a->width * a->height, .T = a->steps, .L = a->layers,
-                           .E = a->energy, .H = a->state, .F = a->field };
+    tn_rollout_sizes z = { .a = a,
+                           .B = B,
+                           .S = (int64_t)a->width * a->height,
+                           .T = a->steps,
+                           .L = a->layers,
+                           .E = a->energy,
+                           .H = a->state,
+                           .F = a->field };
     z.N = z.S + (a->spawn ? z.S / 4 : 0);
     z.C = B * z.N;
     z.P = 3 + z.E;
@@ -44,7 +50,7 @@ tn_rollout_product tn_rollout_product_of(const tn_rollout_sizes *z, int which)
 {
     const int64_t H = z->H;
     const tn_rollout_product fixed[BY_LAYER] = {
-        [BY_V1] = { TN_ROLLOUT_V1, 0, NEURON, z->I, false },    [BY_V2] = { TN_ROLLOUT_V2, 0, NEURON, NEURON, false },
+        [BY_V1] = { TN_ROLLOUT_V1, 0, NEURON, z->I, false },     [BY_V2] = { TN_ROLLOUT_V2, 0, NEURON, NEURON, false },
         [BY_V3] = { TN_ROLLOUT_V3, 0, FEATURES, NEURON, false }, [BY_E1] = { TN_ROLLOUT_E1, 0, H / 2, H, true },
         [BY_E2] = { TN_ROLLOUT_E2, 0, z->E, H / 2, false },      [BY_D1] = { TN_ROLLOUT_D1, 0, HIDDEN, H, true },
         [BY_D2] = { TN_ROLLOUT_D2, 0, 3, HIDDEN, false },        [BY_F] = { TN_ROLLOUT_F, 0, z->F, H, false },
@@ -57,7 +63,10 @@ tn_rollout_product tn_rollout_product_of(const tn_rollout_sizes *z, int which)
     const int layer = (which - BY_LAYER) / LAYER_PRODUCTS, kind = (which - BY_LAYER) % LAYER_PRODUCTS;
     return (tn_rollout_product){ .input = layer < z->L ? TN_ROLLOUT_GRU + 4 * layer + (kind != BY_I) : -1,
                                  .row = kind == BY_H_N ? 2 * H : 0,
-                                 .rows = (kind == BY_I ? 3 : kind == BY_H_RZ ? 2 : 1) * H,
+                                 .rows = (kind == BY_I      ? 3
+                                          : kind == BY_H_RZ ? 2
+                                                            : 1) *
+                                         H,
                                  .columns = kind == BY_I && !layer ? FEATURES + z->E : H,
                                  .rounded = true };
 }

@@ -49,8 +49,7 @@ static tn_rollout_run make_run(const tn_rollout_job *j, void *base)
     r.parent = tn_carve(base, n, floats(z->C));
     r.counts = tn_carve(base, n, floats(z->B * TN_ROLLOUT_TALLIES));
     int32_t **const by_sample[] = { &r.active, &r.child, &r.last, &r.stale, &r.stopped };
-    for (size_t i = 0; i < sizeof by_sample / sizeof *by_sample; i++)
-        *by_sample[i] = tn_carve(base, n, floats(z->B));
+    for (size_t i = 0; i < sizeof by_sample / sizeof *by_sample; i++) *by_sample[i] = tn_carve(base, n, floats(z->B));
     r.packed = tn_carve(base, n, tn_rollout_pack(&r.j, false, NULL));
     r.panel_bytes = tn_align64(tn_rollout_panel_at(z, NULL).bytes);
     r.panels = tn_carve(base, n, r.panel_bytes * (size_t)z->threads);
@@ -86,7 +85,8 @@ tn_rollout_step tn_rollout_step_at(const tn_rollout_run *r, int64_t t)
 {
     const tn_rollout_sizes *z = &r->j.z;
     const tn_arg *out = r->j.c->out;
-    float *gates = z->a->keep ? NULL : out[TN_ROLLOUT_GATES].data, *heads = z->a->keep ? NULL : out[TN_ROLLOUT_HEADS].data;
+    float *gates = z->a->keep ? NULL : out[TN_ROLLOUT_GATES].data,
+          *heads = z->a->keep ? NULL : out[TN_ROLLOUT_HEADS].data;
     const int64_t field = z->B * z->voxels * z->F;
     const int32_t *live = r->live + t * (z->B + 1);
     return (tn_rollout_step){

@@ -17,9 +17,9 @@ enum { TN_ROLLOUT_PRODUCTS = BY_LAYER + LAYER_PRODUCTS * TN_ROLLOUT_LAYERS };
 typedef struct tn_rollout_sizes {
     const tn_rollout_attr *a;
     int64_t B, S, N, C, T, L, E, H, F;
-    int64_t P, I, G;   /* numbers of a place with its energy, of the neuron's input, of both heads' inside */
-    int64_t voxels;    /* of a sample's grid */
-    int64_t pieces;    /* most pieces of a step */
+    int64_t P, I, G; /* numbers of a place with its energy, of the neuron's input, of both heads' inside */
+    int64_t voxels;  /* of a sample's grid */
+    int64_t pieces;  /* most pieces of a step */
     int threads;
     tn_dtype round;
     bool bf16x3, portable;
@@ -66,8 +66,8 @@ typedef struct tn_rollout_job {
 /* The tensors of one lattice step. */
 typedef struct tn_rollout_step {
     int64_t t, rows;
-    const int32_t *live;   /* (B+1) */
-    const float *places;   /* (C,P) */
+    const int32_t *live; /* (B+1) */
+    const float *places; /* (C,P) */
     const int32_t *slot, *from;
     int32_t *bits;         /* (C) each */
     const float *h_before; /* (L,C,H); NULL: zeros */
@@ -75,7 +75,7 @@ typedef struct tn_rollout_step {
     float *gates, *heads;  /* (L,C,4H) (C,G); NULL: not kept */
     const float *grid;     /* (B,voxels,F): that it reads; NULL: zeros */
     float *deposit;        /* (B,voxels,F): that it makes */
-    float *after, *phi;    /* (C,P) (C,F): place and energy after the step, and what goes to the field; NULL: not wanted */
+    float *after, *phi; /* (C,P) (C,F): place and energy after the step, and what goes to the field; NULL: not wanted */
 } tn_rollout_step;
 
 /* Packs all weights into `to`, one after the other; to NULL: only measures. Returns the bytes. */
@@ -107,15 +107,20 @@ void tn_rollout_deposit(const tn_rollout_sizes *z, const tn_rollout_step *s, int
 /* --- arithmetic on rows that are in cache (rollout_math.c) ---------------------------------------------------------------- */
 
 /* in (rows,I): [Q p + q0; e], from places (rows,P); the field's part stays. */
-void tn_rollout_see(const float *q, const float *qb, const float *places, int64_t rows, int64_t P, int64_t I, float *in);
+void tn_rollout_see(const float *q, const float *qb, const float *places, int64_t rows, int64_t P, int64_t I,
+                    float *in);
 /* y = gelu(LN(z) gain + bias), rows of 32; y may be z. */
 void tn_rollout_norm_gelu(const float *z, const float *gain, const float *bias, float *y, int64_t rows);
+/* z becomes the gradient by itself; dy, dn (rows,32): gradients by LN(z) gain + bias, alone and times LN(z). da: by the result. */
+void tn_rollout_norm_back(const float *gain, const float *bias, const float *da, float *z, float *dy, float *dn,
+                          int64_t rows);
 void tn_rollout_gelu(const float *x, float *y, int64_t n);
+void tn_rollout_gelu_back(const float *x, float *d, int64_t n); /* d *= gelu's slope at x */
 void tn_rollout_tanh(float *x, int64_t n);
 
 typedef struct tn_rollout_moves {
     const tn_rollout_attr *a;
-    const float *places, *delta, *e; /* (rows,P) (rows,3) (rows,E) */
+    const float *places, *delta, *e;     /* (rows,P) (rows,3) (rows,E) */
     const int32_t *slot, *even, *number; /* (rows); by slot; (B) or NULL */
     uint64_t seed;
     float kappa, drift, sigma;

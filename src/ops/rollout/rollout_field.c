@@ -1,6 +1,6 @@
 /* The lattice's field on the CPU: a grid of corners over [-1,1]^3 for each sample. Rows give to it in their order, at the place after
  * their move, and read it at the next step by trilinear weights. */
-#include "ops/rollout/rollout_cpu.h"
+#include "ops/rollout/rollout_back.h"
 
 #include <math.h>
 #include <string.h>
@@ -45,5 +45,42 @@ void tn_rollout_deposit(const tn_rollout_sizes *z, const tn_rollout_step *s, int
         const tn_rollout_corners c = tn_rollout_find_corners(z->a, s->after + i * z->P, !z->a->smooth);
         for (int k = 0; k < c.n; k++)
             for (int64_t f = 0; f < z->F; f++) grid[c.at[k] * z->F + f] += c.weight[k] * s->phi[i * z->F + f];
+    }
+}
+
+/* --- backward ------------------------------------------------------------------------------------------------------- */
+
+void tn_rollout_deposit_back(const tn_rollout_sizes *z, const float *dgrid, const float *after, const float *phi,
+                             float *dphi, float *dplace)
+{
+    const tn_rollout_corners c = tn_rollout_find_corners(z->a, after, !z->a->smooth);
+    for (int k = 0; k < c.n; k++) {
+        const float *d = dgrid + c.at[k] * z->F;
+        float along = 0;
+        for (int64_t f = 0; f < z->F; f++) dphi[f] += c.weight[k] * d[f];
+        for (int64_t f = 0; phi && f < z->F; f++) along += phi[f] * d[f];
+        for (int a = 0; phi && a < 3; a++) dplace[a] += c.slope[k][a] * along;
+    }
+}
+
+void tn_rollout_read_back(const tn_rollout_sizes *z, const float *grid, const float *place, const float *dread,
+                          float *dplace)
+{
+    const tn_rollout_corners c = tn_rollout_find_corners(z->a, place, false);
+    for (int k = 0; k < c.n; k++) {
+        float along = 0;
+        for (int64_t f = 0; f < z->F; f++) along += dread[f] * grid[c.at[k] * z->F + f];
+        for (int a = 0; a < 3; a++) dplace[a] += c.slope[k][a] * along;
+    }
+}
+
+void tn_rollout_reads_back(const tn_rollout_sizes *z, const tn_rollout_step *s, const float *din, int64_t first,
+                           int64_t last, float *dgrid)
+{
+    for (int64_t i = first; i < last; i++, din += z->I) {
+        if (s->bits[i] & TN_ROLLOUT_OFF) continue;
+        const tn_rollout_corners c = tn_rollout_find_corners(z->a, s->places + i * z->P, false);
+        for (int k = 0; k < c.n; k++)
+            for (int64_t f = 0; f < z->F; f++) dgrid[c.at[k] * z->F + f] += c.weight[k] * din[z->P + f];
     }
 }

@@ -12,6 +12,11 @@ TN_LEVELED(void, tn_rollout_gelu, (const float *x, float *y, int64_t n), (x, y, 
     tn_v_map(y, x, n, tn_v_gelu_erf);
 }
 
+TN_LEVELED(void, tn_rollout_gelu_back, (const float *x, float *d, int64_t n), (x, d, n))
+{
+    tn_v_map_times(d, d, x, n, tn_v_gelu_erf_grad);
+}
+
 TN_LEVELED(void, tn_rollout_tanh, (float *x, int64_t n), (x, n)) { tn_v_map(x, x, n, tn_v_tanh); }
 
 TN_LEVELED(void, tn_rollout_see,
@@ -56,6 +61,27 @@ TN_LEVELED(void, tn_rollout_norm_gelu, (const float *z, const float *gain, const
     }
 }
 
+TN_INLINE void norm_row_back(const float *gain, const float *bias, const float *da, float *z, float *dy, float *dn)
+{
+    float n[NEURON], y[NEURON], g[NEURON], sum[LANES] = { 0 }, along[LANES] = { 0 };
+    const float scale = norm_row(z, n);
+    for (int k = 0; k < NEURON; k++) y[k] = n[k] * gain[k] + bias[k];
+    for (int k = 0; k < NEURON; k += BLOCK) tn_v_block_times(dy + k, da + k, y + k, tn_v_gelu_erf_grad);
+    for (int k = 0; k < NEURON; k++) g[k] = dy[k] * gain[k];
+    for (int k = 0; k < NEURON; k++) dn[k] = dy[k] * n[k];
+    for (int k = 0; k < NEURON; k += LANES)
+        for (int i = 0; i < LANES; i++) sum[i] += g[k + i], along[i] += g[k + i] * n[k + i];
+    const float mean = sum_of(sum) * (1.0f / NEURON), slope = sum_of(along) * (1.0f / NEURON);
+    for (int k = 0; k < NEURON; k++) z[k] = scale * (g[k] - mean - n[k] * slope);
+}
+
+TN_LEVELED(void, tn_rollout_norm_back,
+           (const float *gain, const float *bias, const float *da, float *z, float *dy, float *dn, int64_t rows),
+           (gain, bias, da, z, dy, dn, rows))
+{
+    for (int64_t r = 0; r < rows * NEURON; r += NEURON) norm_row_back(gain, bias, da + r, z + r, dy + r, dn + r);
+}
+
 /* --- move ----------------------------------------------------------------------------------------------------------- */
 
 /* Sixteen flows, axis by axis. */
@@ -96,8 +122,7 @@ static void add_noise(const tn_rollout_moves *m, lanes *f)
         f->want[1][k] += m->sigma * (radius * tn_v_sin(angle));
     }
     for (int k = 0; m->a->noise_z && k < BLOCK; k++)
-        f->want[2][k] +=
-            m->sigma * (sqrtf(-2.0f * tn_v_log(part[2][k])) * tn_v_cos(tn_rollout_angle(f->slot[k])));
+        f->want[2][k] += m->sigma * (sqrtf(-2.0f * tn_v_log(part[2][k])) * tn_v_cos(tn_rollout_angle(f->slot[k])));
 }
 
 /* What a flow wants: clamped, with drift and noise. */
@@ -116,8 +141,8 @@ static void decide(const tn_rollout_moves *m, lanes *f)
     }
     if (m->sigma > 0) add_noise(m, f);
     for (int k = 0; k < BLOCK; k++)
-        f->length[k] = sqrtf(f->want[0][k] * f->want[0][k] + f->want[1][k] * f->want[1][k] +
-                             f->want[2][k] * f->want[2][k]);
+        f->length[k] =
+            sqrtf(f->want[0][k] * f->want[0][k] + f->want[1][k] * f->want[1][k] + f->want[2][k] * f->want[2][k]);
 }
 
 /* Folds twice, which is enough for moves below 4; what is further out stops at the wall. */
@@ -138,8 +163,7 @@ static void walk(const tn_rollout_moves *m, lanes *f)
     const tn_rollout_attr *t = m->a;
     const float rho = t->spawn && t->shorten ? t->rho : INFINITY, most = (float)t->spawn;
     for (int a = 0; a < 3; a++)
-        for (int k = 0; k < BLOCK; k++)
-            f->p[a][k] += (f->length[k] > rho ? rho / f->length[k] : 1.0f) * f->want[a][k];
+        for (int k = 0; k < BLOCK; k++) f->p[a][k] += (f->length[k] > rho ? rho / f->length[k] : 1.0f) * f->want[a][k];
     fold(f, 0);
     fold(f, 1);
     for (int k = 0; k < BLOCK; k++) {

@@ -32,23 +32,48 @@ static const rules table[] = {
     [SAMPLE] = { .kappa = 2, .drift = 0.1f, .stop = TN_ROLLOUT_SAMPLE, .threshold = 0.6f, .s_min = 1, .patience = 2 },
     [STALE] = { .kappa = 0.1f, .stop = TN_ROLLOUT_SAMPLE, .s_min = 1, .patience = 2 },
     [SPAWN] = { .kappa = 1, .drift = 0.1f, .spawn = 2, .rho = 0.15f },
-    [SHORTEN] = { .kappa = 1, .drift = 0.1f, .sigma = 0.1f, .spawn = 2, .rho = 0.2f, .shorten = true, .keep = 2,
-                  .stop = TN_ROLLOUT_SAMPLE, .threshold = 0.3f, .s_min = 2, .patience = 3 },
+    [SHORTEN] = { .kappa = 1,
+                  .drift = 0.1f,
+                  .sigma = 0.1f,
+                  .spawn = 2,
+                  .rho = 0.2f,
+                  .shorten = true,
+                  .keep = 2,
+                  .stop = TN_ROLLOUT_SAMPLE,
+                  .threshold = 0.3f,
+                  .s_min = 2,
+                  .patience = 3 },
     [NEAREST] = { .kappa = 1, .drift = 0.2f, .field = 3, .grid = { 3, 4, 5 } },
     [SMOOTH] = { .kappa = 1, .drift = 0.2f, .field = 2, .grid = { 3, 2, 4 }, .smooth = true },
-    [MANY] = { .kappa = 1, .drift = 0.1f, .sigma = 0.1f, .spawn = 3, .rho = 0.15f, .shorten = true, .field = 8,
-               .grid = { 4, 3, 3 }, .smooth = true, .keep = 2, .stop = TN_ROLLOUT_BATCH, .threshold = 0.5f, .s_min = 2,
+    [MANY] = { .kappa = 1,
+               .drift = 0.1f,
+               .sigma = 0.1f,
+               .spawn = 3,
+               .rho = 0.15f,
+               .shorten = true,
+               .field = 8,
+               .grid = { 4, 3, 3 },
+               .smooth = true,
+               .keep = 2,
+               .stop = TN_ROLLOUT_BATCH,
+               .threshold = 0.5f,
+               .s_min = 2,
                .patience = 3 },
     [KEEP] = { .kappa = 1, .drift = 0.2f, .keep = 1 },
     [KEEP_3] = { .kappa = 1, .drift = 0.2f, .keep = 3, .panel = 7 },
-    [SOME] = { .kappa = 1, .drift = 0.2f, .count = 2, .stop = TN_ROLLOUT_BATCH, .threshold = 0.6f, .s_min = 2,
+    [SOME] = { .kappa = 1,
+               .drift = 0.2f,
+               .count = 2,
+               .stop = TN_ROLLOUT_BATCH,
+               .threshold = 0.6f,
+               .s_min = 2,
                .patience = 3 },
 };
 
-enum { QUICK = TN_NO_VIEWS|TN_NO_GRAD };
+enum { QUICK = TN_NO_VIEWS };
 static const tn_case cases[] = {
     { "one layer", { 4, 4, 2, 1, 8, 1, 3, PLAIN }, QUICK, 1e-5f, 0 },
-    { "two layers, drift", { 4, 3, 3, 1, 12, 2, 5, DRIFT }, TN_NO_GRAD, 1e-5f, 0 },
+    { "two layers, drift", { 4, 3, 3, 1, 12, 2, 5, DRIFT }, 0, 1e-5f, 0 },
     { "clamped and folded, three energies", { 5, 4, 2, 3, 16, 1, 6, WILD }, QUICK, 1e-5f, 0 },
     { "three layers, noise", { 3, 4, 2, 2, 10, 3, 4, NOISE }, QUICK, 1e-5f, 0 },
     { "several pieces of slots", { 19, 17, 2, 1, 6, 1, 3, DRIFT }, QUICK, 1e-5f, 0 },
@@ -59,7 +84,7 @@ static const tn_case cases[] = {
     { "spawn, shortened moves", { 5, 4, 3, 2, 8, 2, 6, SHORTEN }, QUICK, 1e-5f, 0 },
     { "field, nearest", { 4, 4, 2, 1, 8, 1, 4, NEAREST }, QUICK, 1e-5f, 0 },
     { "field, smooth", { 4, 3, 2, 2, 8, 2, 4, SMOOTH }, QUICK, 1e-5f, 0 },
-    { "everything", { 5, 5, 3, 2, 12, 2, 7, MANY }, TN_NO_GRAD, 1e-5f, 0 },
+    { "everything", { 5, 5, 3, 2, 12, 2, 7, MANY }, 0, 1e-5f, 0 },
     { "every state kept", { 4, 4, 2, 1, 8, 2, 4, KEEP }, QUICK, 1e-5f, 0 },
     { "every third state kept, panels of seven", { 4, 5, 2, 1, 8, 2, 7, KEEP_3 }, QUICK, 1e-5f, 0 },
     { "two valid rows of four", { 4, 4, 4, 1, 8, 1, 5, SOME }, QUICK, 1e-5f, 0 },
@@ -113,7 +138,8 @@ static int parameters(const fo_net *m, int *which)
 
 static tn_ref constant(tn_op_io *io, float x)
 {
-    return tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_CONSTANT, .lo = (double)x, .constant = true });
+    return tn_test_input(io, tn_shape(1),
+                         (tn_fill_spec){ .kind = TN_FILL_CONSTANT, .lo = (double)x, .constant = true });
 }
 
 static void build(tn_op_io *io, const tn_case *c)
@@ -155,7 +181,9 @@ static void build(tn_op_io *io, const tn_case *c)
     o.drift = constant(io, r->drift);
     o.sigma = constant(io, r->sigma);
     o.number = tn_test_input(io, tn_shape(B), (tn_fill_spec){ .kind = TN_FILL_INT, .lo = 5, .hi = 5000 });
-    if (r->count) o.count = tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .lo = r->count, .hi = r->count + 1 });
+    if (r->count)
+        o.count =
+            tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .lo = r->count, .hi = r->count + 1 });
     if (r->sigma > 0) o.seed = tn_graph_seed(tn_test_graph(io));
     tn_rollout(tn_test_graph(io), e0, &p, &o, out);
     for (int i = TN_ROLLOUT_E; i <= TN_ROLLOUT_COUNTS; i++) tn_test_output(io, out[i]);
@@ -228,8 +256,7 @@ static void oracle(const tn_case *c, tn_oracle *o)
     fo_run *r = fo_forward(&m);
     const double *const from[] = { r->l.e, r->l.u, r->l.v, r->l.d, r->l.plane, r->l.age, r->l.landed };
     const int64_t slots = m.B * r->slots;
-    for (int k = 0; k < 7; k++)
-        memcpy(o->out[k], from[k], sizeof(double) * (size_t)(slots * (k ? 1 : m.E)));
+    for (int k = 0; k < 7; k++) memcpy(o->out[k], from[k], sizeof(double) * (size_t)(slots * (k ? 1 : m.E)));
     for (int64_t i = 0; i < slots; i++) o->out[TN_ROLLOUT_LANDED][i] += r->projected[i];
     for (int b = 0; b < m.B; b++) count_sample(&m, r, b, o->out[TN_ROLLOUT_COUNTS] + b * TN_ROLLOUT_TALLIES);
     fo_free(r);

@@ -14,20 +14,29 @@ static bool is_file(const char *path)
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+/* Who asked for them, as it was said: the set's own task, or one that has its images. */
+static const char *asked_by(const tn_settings *st, const tn_image_files *f, char buf[64])
+{
+    const bool own = strcmp(tn_settings_text(st, "task.name"), f->task) == 0;
+    snprintf(buf, 64, "%s=%s", own ? "task" : "task.images", f->task);
+    return buf;
+}
+
 tn_status tn__image_find(const tn_settings *st, const tn_image_files *f, const char *const *names, bool folder,
                          char *path)
 {
     static const char *const endings[] = { "", ".gz", ".zst" };
     const char *data = tn_settings_text(st, "task.data");
+    char by[64];
     struct stat info;
+    asked_by(st, f, by);
     if (!*data)
-        return tn_error(TN_USAGE, "task=%s needs its files: give task.data=FOLDER with %s in it (download: %s)",
-                        f->task, f->needed, f->from);
+        return tn_error(TN_USAGE, "%s needs its files: give task.data=FOLDER with %s in it (download: %s)%s", by,
+                        f->needed, f->from, strncmp(by, "task=", 5) == 0 ? "" : "; task.images=strokes needs none");
     if (stat(data, &info) != 0) return tn_fs_error(TN_BAD_FILE, errno, "read", data);
     if (!S_ISDIR(info.st_mode) && !folder) return tn_path_join("", data, path, TN_PATH_BYTES);
     if (!S_ISDIR(info.st_mode))
-        return tn_error(TN_USAGE, "task.data=%.640s is not a folder: task=%s needs one with %s in it", data, f->task,
-                        f->needed);
+        return tn_error(TN_USAGE, "task.data=%.640s is not a folder: %s needs one with %s in it", data, by, f->needed);
     for (; *names; names++)
         for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
             char name[128];
@@ -35,8 +44,8 @@ tn_status tn__image_find(const tn_settings *st, const tn_image_files *f, const c
             TN_RETURN_IF(tn_path_join(data, name, path, TN_PATH_BYTES));
             if (is_file(path)) return TN_OK;
         }
-    return tn_error(TN_BAD_FILE, "%.640s contains no %s: task=%s needs %s there, packed (.gz) or not (download: %s)",
-                    data, names[-1], f->task, f->needed, f->from);
+    return tn_error(TN_BAD_FILE, "%.640s contains no %s: %s needs %s there, packed (.gz) or not (download: %s)", data,
+                    names[-1], by, f->needed, f->from);
 }
 
 tn_status tn__image_can_hold(const char *path, uint64_t bytes)

@@ -91,9 +91,12 @@ tn_status tn_probe_open(const tn_settings *st, tn_probe **out)
                      .heldout = tn_settings_int(st, "task.heldout"),
                      .length = tn_settings_int(st, "train.context"),
                      .seed = (uint64_t)tn_settings_int(st, "task.split_seed"),
-                     .noise = tn_settings_int(st, "task.noise"),
+                     .noise = (int64_t)tn_settings_float(st, "task.noise"),
                      .depths = tn_settings_int(st, "task.depths"),
                      .segment = tn_settings_int(st, "task.segment") };
+    if (p->noise < 1 || (double)p->noise != tn_settings_float(st, "task.noise"))
+        TN_FAIL(TN_USAGE, "task.noise=%s is a number of tokens in the task %s: make it an integer of at least 1",
+                tn_settings_text(st, "task.noise"), task->name);
     if (p->length > INT32_MAX / 2)
         TN_FAIL(TN_USAGE, "train.context=%lld is more than a probe has: use a smaller one", (long long)p->length);
     if (tn_settings_text(st, "task.data")[0]) TN_TRY(read_text(tn_settings_text(st, "task.data"), p));

@@ -60,6 +60,15 @@ void tn_samples_read(const tn_samples *set, int64_t row, float *x)
         x[i] = set->x_u8 ? (float)set->x_u8[row * k + i] * set->scale : set->x_f32[row * k + i];
 }
 
+tn_status tn__open_images(const tn_settings *st, tn_sample_set **out)
+{
+    tn_samples *set = NULL;
+    TN_RETURN_IF(tn_task_named(tn_settings_text(st, "task.images"))->open(st, &set)); /* one of the setting's choices */
+    *out = (tn_sample_set *)set;
+    (*out)->set.targets = &(*out)->targets;
+    return TN_OK;
+}
+
 /* --- drawn samples ------------------------------------------------------------------------------------------------------ */
 
 int64_t tn__draw_below(tn_task_draws *d, int64_t n) { return (int64_t)tn_rng_below(d->rng, d->next++, (uint64_t)n); }

@@ -13,6 +13,7 @@ typedef struct tn_sample_set {
     float *x_f32;   /* (n, tokens, features), or NULL */
     int32_t *y;     /* (n, labels) */
     int32_t *index; /* (n): the splits one behind the other */
+    tn_targets targets;
 } tn_sample_set;
 
 /* Memory for the shape given in `shape` (n, tokens, features, labels, classes, scale); all of it zero. `u8`: numbers are
@@ -29,6 +30,9 @@ tn_status tn__split_in_parts(const tn_settings *st, tn_sample_set *b);
 /* By task.valid_frac and task.test_frac, each class (the first label) in proportion. The last own_test rows are the data
  * set's own test split: where there are any, task.test_frac does not count. */
 tn_status tn__split_by_class(const tn_settings *st, tn_sample_set *b, int64_t own_test);
+
+/* The images that task.images names, as their own task opens them, to be given targets. */
+tn_status tn__open_images(const tn_settings *st, tn_sample_set **out);
 
 /* Random numbers of one sample, one after the other. */
 typedef struct tn_task_draws {

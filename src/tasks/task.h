@@ -31,7 +31,28 @@ typedef struct tn_samples {
     const int32_t *y;                /* (n, labels); -1: not counted */
     const int32_t *index[TN_SPLITS]; /* (count[s]): rows of TN_TRAIN, TN_VALID, TN_TEST; no row is in two of them */
     int64_t count[TN_SPLITS];
+    int64_t width, height;            /* of images, row by row: tokens x features is width x height; 0: they are none */
+    const struct tn_targets *targets; /* what is wanted of them is a surface; NULL: their labels */
 } tn_samples;
+
+/* Images with target surfaces (route, restore): what is drawn for a batch of an optimizer step. */
+typedef struct tn_targets {
+    char about[96]; /* all that they depend on beside the images: for people, and for who tells them apart */
+    bool has_goals; /* the cells where the energies should land are known */
+    double grow;    /* fraction of the training over which the move grows to its full size; 0: full from the start */
+    /* Image `row` as x, its target and its goals, (height, width) each; NULL: nobody reads it. step: of the optimizer, -1 where it
+     * is held out. progress: of the move, 0..1. A goal is the cell where the energy of that cell should land; -1: outside. */
+    void (*read)(const tn_samples *set, int64_t row, int64_t step, double progress, float *x, float *target,
+                 int32_t *goal);
+    int move; /* of route */
+    int64_t dx, dy;
+    int64_t hole; /* of restore: cells of a side; 0: noise */
+    double noise; /* its standard deviation */
+    uint64_t seed;
+} tn_targets;
+
+/* Of the move at this step of so many; held out (-1) it is full. */
+double tn_targets_progress(const tn_targets *t, int64_t step, int64_t steps);
 
 void tn_samples_free(tn_samples *set); /* takes NULL */
 /* One sample as the numbers a model sees: x (tokens, features). */
@@ -55,9 +76,10 @@ typedef struct tn_env {
 
 struct tn_probe;
 
-/* A row has one of the three. */
+/* A row has one of open, env and probe. */
 typedef struct tn_task {
     const char *name, *summary;
+    const char *const *defaults; /* key, value, key, value, ..., NULL: for who does not set them; NULL: none */
     tn_status (*open)(const tn_settings *st, tn_samples **out);
     const tn_env *env;
     tn_status (*probe)(const tn_settings *st, struct tn_probe *p); /* see probe.h */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { PIXELS = 64, INK = 16, DIGITS = 10, ROWS_MAX = 10000000 };
+enum { SIDE = 8, PIXELS = SIDE * SIDE, INK = 16, DIGITS = 10, ROWS_MAX = 10000000 };
 
 static const tn_image_files files = { .task = "digits",
                                       .needed = "digits.csv.gz",
@@ -68,9 +68,14 @@ static tn_status open_digits(const tn_settings *st, tn_samples **out)
     char path[TN_PATH_BYTES];
     TN_TRY(tn__image_find(st, &files, names, false, path));
     TN_TRY(read_table(path, &t));
-    const tn_samples shape = {
-        .n = (int64_t)t.rows, .tokens = 1, .features = PIXELS, .labels = 1, .classes = DIGITS, .scale = 1.0f / INK
-    };
+    const tn_samples shape = { .n = (int64_t)t.rows,
+                               .tokens = 1,
+                               .features = PIXELS,
+                               .labels = 1,
+                               .classes = DIGITS,
+                               .scale = 1.0f / INK,
+                               .width = SIDE,
+                               .height = SIDE };
     TN_TRY(tn__samples_new(&shape, true, &b));
     for (size_t i = 0; i < t.rows; i++) {
         memcpy(b->x_u8 + i * PIXELS, t.v + i * (PIXELS + 1), PIXELS);

@@ -74,9 +74,14 @@ static tn_status open_mnist(const tn_settings *st, tn_samples **out)
     part p[2] = { { .n = 0 }, { .n = 0 } };
     tn_sample_set *b = NULL;
     for (int k = 0; k < 2; k++) TN_TRY(open_part(st, names[k][0], names[k][1], &p[k]));
-    const tn_samples shape = {
-        .n = p[0].n + p[1].n, .tokens = 1, .features = SIDE * SIDE, .labels = 1, .classes = DIGITS, .scale = 1.0f / 255
-    };
+    const tn_samples shape = { .n = p[0].n + p[1].n,
+                               .tokens = 1,
+                               .features = SIDE * SIDE,
+                               .labels = 1,
+                               .classes = DIGITS,
+                               .scale = 1.0f / 255,
+                               .width = SIDE,
+                               .height = SIDE };
     TN_TRY(tn__samples_new(&shape, true, &b));
     TN_TRY(read_part(&p[0], b->x_u8, b->y));
     TN_TRY(read_part(&p[1], b->x_u8 + p[0].n * SIDE * SIDE, b->y + p[0].n));

@@ -18,7 +18,7 @@ static const tn_task *const table[] = {
 const tn_setting tn_task_settings[] = {
     TN_SETTING_TEXT("task.name", "", "what to learn instead of text: samples, an environment or a probe (empty: none)"),
     TN_SETTING_TEXT("task.data", "",
-                    "folder or file of the samples (digits, mnist, cifar10), or a text (char, needle)"),
+                    "folder or file of the samples (digits, mnist, cifar10; of task.images), or a text (char, needle)"),
     TN_SETTING_AUTO_INT(
         "task.size", "auto", TN_RANGE(1, 1e8), "samples",
         "training samples of a synthetic task (held-out ones are extra); task=char: characters read (auto: per task)"),
@@ -41,14 +41,26 @@ const tn_setting tn_task_settings[] = {
     TN_SETTING_AUTO_INT("task.keys", "auto", TN_RANGE(1, 1e6), "tokens", "different keys (auto: mqar 512, needle 64)"),
     TN_SETTING_AUTO_INT("task.values", "auto", TN_RANGE(2, 1e6), "tokens",
                         "different values; symbols of tokens_copy (auto: mqar 512, needle 64, tokens_copy 10)"),
-    TN_SETTING_INT("task.noise", "64", TN_RANGE(1, 1e6), "tokens",
-                   "different tokens between pairs and questions (mqar, needle without a text)"),
+    TN_SETTING_FLOAT("task.noise", "64", TN_RANGE_LO_OPEN(0, 1e6), "",
+                     "mqar, needle without a text: different tokens between pairs and questions; restore: standard "
+                     "deviation of the noise (0.3 unless set)"),
     TN_SETTING_INT("task.depths", "5", TN_RANGE(1, 20), "",
                    "equal parts of a needle sequence that are measured separately"),
     TN_SETTING_INT("task.segment", "1", TN_RANGE(1, 4096), "tokens",
                    "first tokens that tokens_copy asks for at the end"),
     TN_SETTING_INT("task.heldout", "128", TN_RANGE(1, 1e6), "sequences",
                    "held-out sequences of each kind that a probe evaluates on"),
+    TN_SETTING_CHOICE("task.images", "mnist", "mnist|digits|strokes",
+                      "images of route and restore; strokes needs no files"),
+    TN_SETTING_CHOICE("task.move", "shift", "shift|mirror|transpose",
+                      "route: the target is the image shifted, mirrored left to right or transposed"),
+    TN_SETTING_INT("task.dx", "1", TN_RANGE(-1023, 1023), "cells", "route: columns to the right of a shift"),
+    TN_SETTING_INT("task.dy", "0", TN_RANGE(-1023, 1023), "cells", "route: rows down of a shift"),
+    TN_SETTING_FLOAT("task.grow", "0.6", TN_RANGE(0, 1), "",
+                     "route: fraction of the training over which a shift grows from 0 to its full size"),
+    TN_SETTING_CHOICE("task.damage", "noise", "hole|noise",
+                      "restore: what is done to the image, a square erased in its centre or noise added"),
+    TN_SETTING_INT("task.hole", "12", TN_RANGE(1, 1024), "cells", "restore: side of the square that is erased"),
 };
 const size_t tn_task_settings_n = sizeof tn_task_settings / sizeof *tn_task_settings;
 

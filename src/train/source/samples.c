@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What they fill, in this order. */
+/* What they fill, in this order: labels, or */
 enum { FEATURES, LABELS, COUNT, SAMPLE, ROWS };
 static const tn_input_row rows[ROWS] = {
     { "features", TN_F32, .dims = { TN_B, TN_T, "features" } },
@@ -17,13 +17,26 @@ static const tn_input_row rows[ROWS] = {
     { "count", TN_I32, { "1" }, .valid_rows = true },
     { "sample", TN_I32, .dims = { TN_B } }, /* which one of the training set it is, 0 where it is none */
 };
+/* ... target surfaces, the goals of their cells where they are known. */
+enum { TARGET = LABELS, GOAL = ROWS, TARGET_ROWS };
+static const tn_input_row target_rows[TARGET_ROWS] = {
+    [FEATURES] = { "features", TN_F32, .dims = { TN_B, TN_T, "features" } },
+    [TARGET] = { "target", TN_F32, .dims = { TN_B, "cells" } },
+    [COUNT] = { "count", TN_I32, { "1" }, .valid_rows = true },
+    [SAMPLE] = { "sample", TN_I32, .dims = { TN_B } },
+    [GOAL] = { "goal", TN_I32, { TN_B, "cells" }, .pad = -1 },
+};
+
+enum { NUMBERS = 7 };
 
 typedef struct owned {
     const tn_samples *set;
     tn_samples *own; /* the same, where they go with it: back to `shared`, or freed */
     tn_shared *shared;
     char name[64]; /* of the task */
-    tn_source_number number[3];
+    int64_t steps; /* of the training, by which targets grow */
+    tn_source_number number[NUMBERS];
+    size_t n_numbers;
 } owned;
 
 static int64_t read_sample(const void *data, int split, int64_t i, int64_t step, void *const *at)
@@ -38,6 +51,17 @@ static int64_t read_sample(const void *data, int split, int64_t i, int64_t step,
     if (at[SAMPLE]) *(int32_t *)at[SAMPLE] = split == TN_TRAIN ? (int32_t)i : 0;
     for (int64_t k = 0; k < L; k++) counted += y[k] >= 0;
     return counted;
+}
+
+/* What counts is the surface. */
+static int64_t read_target(const void *data, int split, int64_t i, int64_t step, void *const *at)
+{
+    const owned *o = data;
+    const tn_targets *t = o->set->targets;
+    t->read(o->set, o->set->index[split][i], step, tn_targets_progress(t, step, o->steps), at[FEATURES], at[TARGET],
+            t->has_goals ? at[GOAL] : NULL);
+    if (at[SAMPLE]) *(int32_t *)at[SAMPLE] = split == TN_TRAIN ? (int32_t)i : 0;
+    return 1;
 }
 
 static int64_t place_of(const void *data, int64_t i) { return ((const owned *)data)->set->index[TN_TRAIN][i]; }
@@ -57,6 +81,7 @@ static tn_status hash_samples(const void *data, char hash[TN_HASH_BYTES])
         tn_hash_add(h, &set->count[k], sizeof set->count[k]);
         tn_hash_add(h, set->index[k], sizeof *set->index[k] * (size_t)set->count[k]);
     }
+    if (set->targets) tn_hash_add(h, set->targets->about, strlen(set->targets->about));
     tn_hash_text(h, hash);
     tn_hash_free(h);
     return TN_OK;
@@ -76,9 +101,13 @@ static void about(const void *data, FILE *f)
 {
     const owned *o = data;
     const tn_samples *set = o->set;
-    fprintf(f, "task    %s, %lld samples, %lld valid, %lld test, of %lld x %lld numbers, %lld classes\n", o->name,
-            (long long)set->count[TN_TRAIN], (long long)set->count[TN_VALID], (long long)set->count[TN_TEST],
-            (long long)set->tokens, (long long)set->features, (long long)set->classes);
+    fprintf(f, "task    %s, %lld samples, %lld valid, %lld test, of ", o->name, (long long)set->count[TN_TRAIN],
+            (long long)set->count[TN_VALID], (long long)set->count[TN_TEST]);
+    if (set->targets)
+        fprintf(f, "%lld x %lld cells, %s\n", (long long)set->width, (long long)set->height, set->targets->about);
+    else
+        fprintf(f, "%lld x %lld numbers, %lld classes\n", (long long)set->tokens, (long long)set->features,
+                (long long)set->classes);
 }
 
 static void give_back(tn_shared *shared, tn_samples *own)
@@ -102,29 +131,48 @@ static double counted_labels(const tn_samples *set)
     return (double)n;
 }
 
+static void add_number(owned *o, const char *name, double value)
+{
+    o->number[o->n_numbers++] = (tn_source_number){ name, value };
+}
+
+static void list_numbers(owned *o)
+{
+    const tn_samples *set = o->set;
+    add_number(o, "features", (double)set->features);
+    if (set->targets) add_number(o, "targets", 1);
+    else {
+        add_number(o, "labels", (double)set->labels);
+        add_number(o, "answers", 1);
+        add_number(o, "classes", (double)set->classes);
+    }
+    if (!set->width) return;
+    add_number(o, "cells", (double)(set->width * set->height));
+    add_number(o, "width", (double)set->width);
+    add_number(o, "height", (double)set->height);
+}
+
 /* own: goes with the source, also where that fails; or NULL. */
 static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared, const char *name, uint64_t seed,
-                      tn_source *out)
+                      int64_t steps, tn_source *out)
 {
     owned *o = tn_alloc(sizeof *o);
     if (!o) {
         give_back(shared, own);
         return TN_MEMORY;
     }
-    *o = (owned){ .set = set,
-                  .own = own,
-                  .shared = shared,
-                  .number = {
-                      { "features", (double)set->features }, { "labels", (double)set->labels }, { "answers", 1 } } };
+    *o = (owned){ .set = set, .own = own, .shared = shared, .steps = steps };
     snprintf(o->name, sizeof o->name, "%s", name);
+    list_numbers(o);
+    const tn_targets *t = set->targets;
     const tn_record_set records = { .kind = "task",
                                     .noun = "sample",
-                                    .rows = rows,
-                                    .n_rows = ROWS,
+                                    .rows = t ? target_rows : rows,
+                                    .n_rows = t && t->has_goals ? TARGET_ROWS : ROWS,
                                     .count = { set->count[0], set->count[1], set->count[2] },
-                                    .labels = counted_labels(set),
+                                    .labels = t ? (double)set->count[TN_TRAIN] : counted_labels(set),
                                     .data = o,
-                                    .read = read_sample,
+                                    .read = t ? read_target : read_sample,
                                     .place = place_of,
                                     .hash = hash_samples,
                                     .about = about,
@@ -132,13 +180,15 @@ static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared,
                                     .close = close_samples,
                                     .seed = seed,
                                     .numbers = o->number,
-                                    .n_numbers = 3 };
-    return tn_source_records_make(&records, out);
+                                    .n_numbers = o->n_numbers };
+    TN_RETURN_IF(tn_source_records_make(&records, out));
+    out->prefetch_depth = 2;
+    return TN_OK;
 }
 
 tn_status tn_source_samples_open(const tn_samples *set, uint64_t seed, const tn_source_start *how, tn_source *out)
 {
-    TN_RETURN_IF(make(set, NULL, NULL, "", seed, out));
+    TN_RETURN_IF(make(set, NULL, NULL, "", seed, 0, out));
     return tn_source_started(out, how);
 }
 
@@ -148,13 +198,29 @@ bool tn_source_takes_samples(const tn_source_open *o)
     return task && task->open && tn_model_reads(o->model, "features");
 }
 
+/* A network that answers with a class has no use for a surface. */
+static tn_status check_targets(const tn_model *model, const char *name, const tn_samples *set)
+{
+    if (!set->targets || tn_model_reads(model, "target")) return TN_OK;
+    return tn_error(
+        TN_USAGE,
+        "task=%s asks for a surface, and %s answers with a class: use a model with an input target, or a task "
+        "with classes, such as strokes",
+        name, model->name);
+}
+
 tn_status tn_source_open_samples(const tn_source_open *o, tn_source *out)
 {
     tn_samples *set = NULL;
-    const char *name = tn_settings_text(o->settings, "task.name");
-    TN_RETURN_IF(tn_task_samples(o->settings, o->shared, &set));
-    const tn_status s = tn_task_fit_samples(o->settings, set);
-    if (s == TN_OK) return make(set, set, o->shared, name, (uint64_t)tn_settings_int(o->settings, "seed"), out);
+    tn_settings *st = o->settings;
+    const char *name = tn_settings_text(st, "task.name");
+    TN_RETURN_IF(tn_task_take_defaults(st));
+    TN_RETURN_IF(tn_task_samples(st, o->shared, &set));
+    tn_status s = check_targets(o->model, name, set);
+    if (s == TN_OK) s = tn_task_fit_samples(st, set);
+    if (s == TN_OK)
+        return make(set, set, o->shared, name, (uint64_t)tn_settings_int(st, "seed"),
+                    tn_settings_int(st, "train.steps"), out);
     give_back(o->shared, set);
     return s;
 }

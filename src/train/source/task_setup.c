@@ -55,16 +55,28 @@ static tn_status take_sizes(tn_settings *st, const char *name, const tn_samples 
         bool more;
     } rows[] = { { "inputs", set->features, false },
                  { "tokens", set->tokens, false },
-                 { "classes", set->classes, true } };
+                 { "classes", set->targets ? 0 : set->classes, true } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *key = rows[i].key;
-        if (!has(st, key)) continue;
+        if (!has(st, key) || !rows[i].value) continue;
         if (tn_settings_is_auto(st, key)) TN_RETURN_IF(set_number(st, key, rows[i].value, source));
         const int64_t is = tn_settings_int(st, key);
         if (is == rows[i].value || (rows[i].more && is > rows[i].value)) continue;
         return tn_error(TN_USAGE, "%s=%lld does not fit the task %s, which has %lld: leave %s at auto", key,
                         (long long)is, name, (long long)rows[i].value, key);
     }
+    return TN_OK;
+}
+
+/* Of images; a model may well have a surface of another size. */
+static tn_status take_surface(tn_settings *st, const tn_samples *set, const char *source)
+{
+    const tn_source_number rows[] = { { "width", (double)set->width },
+                                      { "height", (double)set->height },
+                                      { "cells", (double)(set->width * set->height) } };
+    for (size_t i = 0; set->width && i < sizeof rows / sizeof *rows; i++)
+        if (tn_inputs_setting(st, rows[i].name) && tn_settings_is_auto(st, rows[i].name))
+            TN_RETURN_IF(set_number(st, rows[i].name, (int64_t)rows[i].value, source));
     return TN_OK;
 }
 
@@ -324,7 +336,17 @@ tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set)
     const char *name = tn_settings_text(st, "task.name");
     snprintf(source, sizeof source, "task %s", name);
     TN_RETURN_IF(take_sizes(st, name, set, source));
+    TN_RETURN_IF(take_surface(st, set, source));
     return take_defaults(st, set->count, source);
+}
+
+tn_status tn_task_take_defaults(tn_settings *st)
+{
+    const tn_task *task;
+    TN_RETURN_IF(tn_task_find(tn_settings_text(st, "task.name"), &task));
+    for (const char *const *d = task->defaults; d && *d; d += 2)
+        if (is_unset(st, d[0])) TN_RETURN_IF(tn_settings_set(st, d[0], d[1], "task %s", task->name));
+    return TN_OK;
 }
 
 tn_status tn_task_fit_counts(tn_settings *st, const char *name, const int64_t count[TN_SPLITS])

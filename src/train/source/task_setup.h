@@ -10,7 +10,8 @@
 
 /* The settings made to fit the data that they name:
  *
- *   inputs, tokens, classes   where they are auto: the task's (without a task: 64, 1 and 10)
+ *   inputs, tokens, classes   where they are auto: the task's (without a task: 64, 1 and 10); classes of labels alone
+ *   width, height, cells      where they are auto: those of images
  *   train.batch               where it is auto: 64, or all training samples where they are fewer
  *   train.steps               with train.epochs: those of so many epochs
  *   train.eval_every          unless set: once per epoch, and not more often than every TN_TASK_EVAL_STEPS steps
@@ -25,6 +26,8 @@
  *
  * TN_USAGE names the remedy: sizes or settings that are not the task's. */
 tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set);
+/* Settings of the task that nobody set, where it has values of its own for them. Before its samples are made. */
+tn_status tn_task_take_defaults(tn_settings *st);
 /* The same for records that are no task's: batch, epochs, evaluations. */
 tn_status tn_task_fit_counts(tn_settings *st, const char *name, const int64_t count[TN_SPLITS]);
 tn_status tn_task_fit_env(tn_settings *st, const tn_task *task);

@@ -1,6 +1,6 @@
 """Times PyTorch peers on a GPU and `tenon bench` in turn and prints the ratios; see README.md.
 
-    python3 bench/peers/gpu.py [gpt2] [ten] [ten_b:2048,32768] [outer] [--length 1024 32768] [--forms triton eager] [--tenon build/tenon]
+    python3 bench/peers/gpu.py [gpt2] [ten] [ten_b:2048,32768] [lattice] [outer] [--length 1024 32768] [--forms triton eager] [--tenon build/tenon]
 
 For each case and length the peers are started together (compiling takes most of a minute); each trains its first 20 steps and
 writes weights, batches and losses, on which `tenon check --against` then trains as well. When all are warm, rounds begin: each
@@ -30,7 +30,14 @@ CASES = {
             "ours": ["ten_tiny", "dim=768", "layers=12", "heads=12", "k=64", "vocab=50257"]},
     "ten_b": {"peer": ["gpu_ten.py", "--net", "ten_b"], "forms": ["triton", "eager", "loop"], "lengths": [2048, 8192, 32768],
               "ours": ["ten_b", "dim=1024", "layers=8", "k=128", "vocab=50257", "train.dropout=0"]},
+    # 16 surfaces of 784 cells, a flow each; the first losses are not compared: gpu_lattice.py --check does that
+    "lattice": {"peer": ["gpu_lattice.py"], "forms": ["graph", "eager"], "lengths": [784], "batch": 16, "losses": False,
+                "ours": ["flow_experiment", "stop=never"]},
 }
+
+
+def batch_of(name, length):
+    return CASES.get(name, {}).get("batch") or max(TOKENS // length, 1)
 
 
 def say(text=""):
@@ -152,7 +159,7 @@ def forms_of(args, name, length, first):
 def start_peers(args, job, work, late):
     """Peers that may not be warm yet; late: those that are not compiled, with their large tensors, else the others."""
     name, length, first = job
-    return [Peer(name, form, max(TOKENS // length, 1), length, work, args.text) for form in forms_of(args, name, length, first) if (form == "eager") == late]
+    return [Peer(name, form, batch_of(name, length), length, work, args.text) for form in forms_of(args, name, length, first) if (form == "eager") == late]
 
 
 def wait_peers(peers, out):
@@ -176,14 +183,14 @@ def bring_up(args, jobs, work, out):
             for job in jobs:
                 peers[job] += wait_peers(started[job], out)
                 for peer in peers[job]:
-                    if peer.losses is None and not args.no_losses:
+                    if peer.losses is None and not args.no_losses and CASES[job[0]].get("losses", True):
                         peer.losses = pool.submit(compare_losses, args, peer, out, job[0])
     return peers
 
 
 def measure(args, name, length, peers, out):
     """Rounds of all sides in turn. Rows of the table."""
-    case, batch = CASES[name], max(TOKENS // length, 1)
+    case, batch = CASES[name], batch_of(name, length)
     ours, rows = [], []
     for i in range(args.rounds):
         for side in (peers + [None] if i % 2 == 0 else [None] + peers):

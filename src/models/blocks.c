@@ -93,8 +93,9 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
     const tn_ref q = turn(g, tn_slice(g, qkv, 2, 0, H), h, b);
     const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), h, b), "keys", b);
     const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), "values", b);
-    const tn_ref heads = tn_attention(g, q, k, v, .causal = true, .window = h->window, .kv_length = tn_in(b, "keys"),
-                                      .document = b->cached ? TN_NONE : tn_in(b, "document"));
+    const tn_ref heads =
+        tn_attention(g, q, k, v, .causal = !h->both_ways, .window = h->window, .kv_length = tn_in(b, "keys"),
+                     .document = b->cached ? TN_NONE : tn_in(b, "document"));
     tn_ref y = tn_reshape(g, heads, tn_shape(B, T, d));
     if (h->gate) y = tn_mul_silu(g, y, tn_linear(g, u, tn_param(g, "w_z", tn_shape(d, d), tn_normal(0.02f))));
     return tn_linear(g, y, tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),

@@ -13,11 +13,12 @@ tn_ref tn_block_swiglu(tn_graph *g, tn_ref u, int64_t ffn, float out_std);
 /* w2 act(w1 u + b1) + b2. */
 tn_ref tn_block_mlp(tn_graph *g, tn_ref u, int64_t ffn, tn_act act, float out_std);
 
-/* Causal attention in the open scope: w_qkv ((H+2KV) D, d), w_out (d, H D), and where asked for b_qkv, b_out,
+/* Attention in the open scope, causal but for both_ways: w_qkv ((H+2KV) D, d), w_out (d, H D), and where asked for b_qkv, b_out,
  * conv (taps, (H+2KV) D) and w_z (H D, d). */
 typedef struct tn_block_heads {
     int64_t heads, kv_heads; /* D = d / heads */
     int64_t window;          /* tokens a token sees, itself among them; 0: all */
+    bool both_ways;          /* a token sees all, not those before it alone; never of a cached batch */
     bool qkv_bias, out_bias;
     bool rotary, interleaved;
     double base, stretch, stretch_context; /* as in rope.h */

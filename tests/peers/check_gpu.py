@@ -1,11 +1,12 @@
 """Checks of the GPU peers in bench/peers against the twins: loss and every gradient of GPT-2, and of the TEN and ten_b in every form, the
-head whole, by rows and in Triton; and that the first steps train at the rate that their file tells our side. On the CPU the chunked and per-token forms run in float64 and the Triton ones through Triton's
+head whole, by rows and in Triton; the lattice; and that the first steps train at the rate that their file tells our side. On the CPU the chunked and per-token forms run in float64 and the Triton ones through Triton's
 interpreter in float32 (a minute); with --cuda the Triton ones run on the GPU. Ends with "N passed, N failed"."""
 import json
 import os
 import pathlib
 import sys
 import tempfile
+import types
 
 CUDA = "--cuda" in sys.argv
 if not CUDA:
@@ -16,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench" / "peers"))
 import against  # noqa: E402
 import gpt_twin  # noqa: E402
 import gpu_gpt2  # noqa: E402
+import gpu_lattice  # noqa: E402
 import gpu_step  # noqa: E402
 import gpu_ten  # noqa: E402
 
@@ -64,6 +66,20 @@ def compare_gpt2():
     check("gpt2", max([distance(loss, want)] + [distance(mine[name], g) for name, g in zip(net.params, grads)]), 1e-9)
 
 
+def compare_lattice():
+    """The lattice with gradients by hand against autograd through torch.gru_cell. Flows that leave, fold, are clamped and are projected."""
+    o = types.SimpleNamespace(width=5, height=4, start=0.0, flow_steps=7, drift=0.12, eps=1e-3, compile=False)
+    p = {name: x.double() for name, x in gpu_lattice.make_params(16, 3, 2).items()}
+    p["move2.w"] *= 30
+    e0, target = torch.rand(3, 20, 2, dtype=torch.float64), torch.rand(3, 20, 2, dtype=torch.float64)
+    sides = []
+    for o.form in ("eager", "hand"):
+        mine = {name: x.clone().requires_grad_() for name, x in p.items()}
+        loss, surface = gpu_lattice.make_step(o, mine, e0, target, torch.float64)()
+        sides.append([loss.detach(), surface.detach(), *(x.grad for x in mine.values())])
+    check("lattice, gradients by hand", max(distance(a, b) for a, b in zip(*sides)), 1e-9)
+
+
 def file_settings(path):
     """key=value words of a reference file, as `tenon check --against` reads them."""
     data = pathlib.Path(path).read_bytes()
@@ -89,6 +105,7 @@ def compare_rate():
 torch.manual_seed(1)
 compare_gpt2()
 compare_rate()
+compare_lattice()
 for kind in SMALL:
     for length, rows in ((40, 0), (128, 50), (37, 16)):
         compare(kind, "eager", length, rows, torch.float64, 1e-9)

@@ -15,7 +15,7 @@
 
 #include <tenon/op.h>
 
-enum { TN_CASE_DIMS = 8, TN_IO_MAX = 24 };
+enum { TN_CASE_DIMS = 8, TN_IO_MAX = 48 };
 
 typedef struct tn_case {
     const char *name;

@@ -116,7 +116,7 @@ static void decide(const fo_net *m, const fo_flow *f, const double *delta, int b
     for (int a = 0; a < 3; a++) {
         const double x = m->kappa * delta[a];
         v->inside[a] = fabs(x) < m->limit;
-        v->want[a] = fmin(fmax(x, -m->limit), m->limit);
+        v->want[a] = isnan(x) ? x : fmin(fmax(x, -m->limit), m->limit);
         if (a == 2) v->want[a] += side(m, f) * m->tau;
         if (m->sigma > 0 && (a < 2 || m->noise_z))
             v->want[a] += m->sigma * m->noise(m->key, m->number ? m->number[b] : b, slot, s, a);

@@ -112,6 +112,35 @@ static tn_ref with_gru(tn_graph *g)
                              weights(g, "bi", tn_shape(3 * D)), weights(g, "bh", tn_shape(3 * D))));
 }
 
+static tn_ref with_rollout(tn_graph *g)
+{
+    enum { W = 4, HEIGHT = 3, STATE = 6, NEURON = 32, WIDE = 64 };
+    static const int64_t shape[][2] = {
+        { 3, 3 },         { 3, 0 },           { NEURON, 4 }, { NEURON, 0 }, { NEURON, 0 },
+        { NEURON, 0 },    { NEURON, NEURON }, { NEURON, 0 }, { NEURON, 0 }, { NEURON, 0 },
+        { WIDE, NEURON }, { WIDE, 0 },        { 3, STATE },  { 3, 0 },      { 1, 3 },
+        { 1, 0 },         { WIDE, STATE },    { WIDE, 0 },   { 3, WIDE },   { 3, 0 },
+    };
+    enum { N = sizeof shape / sizeof *shape };
+    tn_rollout_params p = { .layers = 1 };
+    tn_ref in[N], out[TN_ROLLOUT_OUTPUTS];
+    for (int i = 0; i < N; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "p%d", i);
+        in[i] = weights(g, name, shape[i][1] ? tn_shape(shape[i][0], shape[i][1]) : tn_shape(shape[i][0]));
+    }
+    memcpy(&p, in, sizeof in);
+    p.gru[0].w_i = weights(g, "wi", tn_shape(3 * STATE, WIDE + 1));
+    p.gru[0].w_h = weights(g, "wh", tn_shape(3 * STATE, STATE));
+    p.gru[0].b_i = weights(g, "bi", tn_shape(3 * STATE));
+    p.gru[0].b_h = weights(g, "bh", tn_shape(3 * STATE));
+    tn_rollout(g, weights(g, "e0", tn_shape(B, W * HEIGHT, 1)), &p,
+               &(tn_rollout_options){ .width = W, .height = HEIGHT, .steps = 4, .kappa = tn_scalar(g, "kappa", 0.5f) },
+               out);
+    const tn_ref place = tn_add(g, out[TN_ROLLOUT_U], tn_mul(g, out[TN_ROLLOUT_V], out[TN_ROLLOUT_D]));
+    return tn_add(g, loss_of(g, place), tn_sum_all(g, out[TN_ROLLOUT_E]));
+}
+
 static const struct {
     const tn_op *op;
     tn_ref (*build)(tn_graph *g);
@@ -127,6 +156,7 @@ static const struct {
     { &tn_op_relax, with_relax },
     { &tn_op_readout, with_readout },
     { &tn_op_gru, with_gru },
+    { &tn_op_rollout, with_rollout },
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

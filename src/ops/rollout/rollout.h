@@ -19,6 +19,10 @@
  * TN_ROLLOUT_PIECE slots, in the order of slots, so that no bit depends on threads, panels, compaction or checkpoints.
  * Noise is a function of (seed, optimizer step, the sample's number, slot, lattice step, axis).
  *
+ * Words of noise: Philox with the seed of dropout's kind, seed + optimizer step * 0x9E3779B97F4A7C15; stream: the sample's
+ * number; index: slot + lattice step * 2^32 (rollout_move.h). NaN stays in its flow (with a field: in its sample) and lands.
+ * Operands of the products of the GRU and of E1 and D1 are rounded where the graph says so; the others stay f32.
+ *
  * keep: states are kept every so many steps, and the backward pass computes the steps between again; 0: everything is kept.
  * Decisions (who left, where a move was clamped or folded) are kept, never made again. */
 #ifndef TN_OPS_ROLLOUT_H
@@ -74,7 +78,7 @@ enum {
     TN_ROLLOUT_LANDED, /* i32 (B,N): 0: the slot was never used; 1: left by itself; 2: projected */
     TN_ROLLOUT_COUNTS, /* i32 (B,TN_ROLLOUT_TALLIES): see below */
     TN_ROLLOUT_PATHS,  /* f32 (T+1,B,N,3+E): place and energy before each step and at the end; NaN: not active then. A
-                          landing stands at the step after its last, once */
+                          landing stands at the step after its last, once; a projected one where it was before that */
     TN_ROLLOUT_PLACES, /* f32 (T,C,3+E): place and energy of a row before the step */
     TN_ROLLOUT_SLOT,   /* i32 (T,C): b N + slot of a row */
     TN_ROLLOUT_FROM,   /* i32 (T,C): its row in the step before, or its parent's; step 0: not set */
@@ -96,14 +100,17 @@ enum {
     TN_ROLLOUT_FLOW_STEPS,
     TN_ROLLOUT_TALLIES
 };
-/* Bits of a row: axis i was clamped, axis 0 or 1 was folded, it left, at +1, it was projected after this step; children from bit 8 on. */
+/* Bits of a row: axis i was clamped, axis 0 or 1 was folded, it left, at +1, it was projected after this step, the row holds no
+ * active flow (compact off only), its drift was towards +1; children from bit 10 on. */
 enum {
     TN_ROLLOUT_CLAMPED = 1,
     TN_ROLLOUT_FOLDED = 8,
     TN_ROLLOUT_LEFT = 32,
     TN_ROLLOUT_UPPER = 64,
     TN_ROLLOUT_LAST = 128,
-    TN_ROLLOUT_CHILDREN = 8
+    TN_ROLLOUT_OFF = 256,
+    TN_ROLLOUT_RISES = 512,
+    TN_ROLLOUT_CHILDREN = 10
 };
 
 typedef enum tn_rollout_stop { TN_ROLLOUT_NEVER, TN_ROLLOUT_BATCH, TN_ROLLOUT_SAMPLE } tn_rollout_stop;
@@ -151,10 +158,10 @@ typedef struct tn_rollout_params {
     } gru[TN_ROLLOUT_LAYERS];
 } tn_rollout_params;
 
-extern const tn_op tn_op_rollout;
+extern const tn_op tn_op_rollout, tn_op_rollout_plain;
 
 /* out (TN_ROLLOUT_OUTPUTS): the node's outputs; the first nine are of use. */
-#define tn_rollout(g, e0, p, o, out) tn_rollout_((g), __FILE__, __LINE__, (e0), (p), (o), (out))
+#define tn_rollout(g, e0, p, ...) tn_rollout_((g), __FILE__, __LINE__, (e0), (p), __VA_ARGS__)
 tn_status tn_rollout_(tn_graph *g, const char *file, int line, tn_ref e0, const tn_rollout_params *p,
                       const tn_rollout_options *o, tn_ref out[TN_ROLLOUT_OUTPUTS]);
 

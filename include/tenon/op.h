@@ -172,7 +172,9 @@ void tn_graph_fail(tn_graph *g, const char *file, int line, tn_status code, cons
     ;
 /* A number for random streams: the same for the same place in the same graph, also when recomputed. */
 uint64_t tn_graph_stream(tn_graph *g);
-tn_ref tn_graph_seed(tn_graph *g); /* i64 (2): seed and step, as a run-time input */
+tn_ref tn_graph_seed(tn_graph *g); /* i64 (2): seed and step (each batch has its own), as a run-time input */
+/* i64 (2): seed and optimizer step. All batches of one step have the same: what draws from it has the sample's number in its key. */
+tn_ref tn_graph_update_seed(tn_graph *g);
 
 /* Rows alive: axis 0 is cut to *live; all leading axes are flattened. rank 0 counts as one row. */
 static inline int64_t tn_arg_rows(const tn_arg *a)

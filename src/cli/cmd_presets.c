@@ -78,12 +78,19 @@ static int64_t count_parameters(const thing *t, bool *bytes)
     return n;
 }
 
+static bool sets(const thing *t, const char *key)
+{
+    for (const char *const *v = t->preset ? t->preset->values : NULL; v && *v; v++)
+        if (strncmp(*v, key, strlen(key)) == 0 && (*v)[strlen(key)] == '=') return true;
+    return false;
+}
+
 /* What "tenon train NAME" needs beside the name. */
 static const char *what_is_missing(const thing *t)
 {
-    for (const char *const *v = t->preset ? t->preset->values : NULL; v && *v; v++)
-        if (strncmp(*v, "task=", 5) == 0) return "";
-    return tn_model_reads_sequences(t->model) ? " data=FILE" : " task=xor";
+    if (sets(t, "task")) return "";
+    if (tn_model_reads_sequences(t->model)) return " data=FILE";
+    return tn_model_reads(t->model, "target") ? " task=strokes" : " task=xor";
 }
 
 /* Its settings, one after the other; a later value of a key replaces an earlier one. */
@@ -131,7 +138,8 @@ static tn_status print_detail(tn_cli *c, const thing *t)
         fprintf(c->out, "  %-10s  %s\n", lead, *v);
     for (size_t k = 0; !t->preset && k < t->model->n_presets; k++)
         fprintf(c->out, "  %-10s  %s\n", k ? "" : "presets", t->model->presets[k].name);
-    fprintf(c->out, "  try         tenon train %s%s\n", t->name, what_is_missing(t));
+    if (sets(t, "inputs")) fprintf(c->out, "  try         tenon check %s\n", t->name); /* few data have that size */
+    else fprintf(c->out, "  try         tenon train %s%s\n", t->name, what_is_missing(t));
     fprintf(c->out, "              tenon config show %s\n", t->name);
     return TN_OK;
 }

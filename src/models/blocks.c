@@ -3,7 +3,46 @@
 
 #include "models/decode_cache.h"
 
+#include <math.h>
 #include <stdio.h>
+
+/* --- first values -------------------------------------------------------------------------------------------------- */
+
+static float normal(float (*uniform)(const void *ctx, uint64_t i), const void *ctx, uint64_t i)
+{
+    const double u = 1 - (double)uniform(ctx, 2 * i), v = (double)uniform(ctx, 2 * i + 1);
+    return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+}
+
+/* Normal numbers, each row made orthogonal to those above it in its block (twice: once leaves the rounding of nearly parallel
+ * rows). */
+static void fill_orthogonal(float *x, tn_dims dims, float (*uniform)(const void *ctx, uint64_t i), const void *ctx,
+                            const float *p)
+{
+    const int64_t n = dims.dim[0], k = dims.dim[1], rows = (int64_t)p[1];
+    for (int64_t i = 0; i < n * k; i++) x[i] = normal(uniform, ctx, (uint64_t)i);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = i - i % rows, before = i - first;
+        float *row = x + i * k;
+        double length = 0;
+        for (int64_t above = 0; above < 2 * before; above++) {
+            const float *other = x + (first + above % before) * k;
+            double dot = 0;
+            for (int64_t j = 0; j < k; j++) dot += (double)row[j] * (double)other[j];
+            for (int64_t j = 0; j < k; j++) row[j] -= (float)dot * other[j];
+        }
+        for (int64_t j = 0; j < k; j++) length += (double)row[j] * (double)row[j];
+        for (int64_t j = 0; j < k; j++) row[j] = (float)((double)row[j] / sqrt(length));
+    }
+    for (int64_t i = 0; i < n * k; i++) x[i] *= p[0];
+}
+
+tn_init tn_block_orthogonal(float length, int64_t rows)
+{
+    return (tn_init){ .kind = TN_INIT_CALL, .fill = fill_orthogonal, .p = { length, (float)rows } };
+}
+
+/* --- norms and networks -------------------------------------------------------------------------------------------- */
 
 static tn_ref named(tn_graph *g, const char *name, const char *part, tn_dims dims, tn_init init)
 {

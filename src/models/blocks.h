@@ -4,6 +4,9 @@
 
 #include <tenon/model.h>
 
+/* First values of a matrix: every block of so many rows has orthogonal ones of this length. */
+tn_init tn_block_orthogonal(float length, int64_t rows);
+
 /* eps 0: the norm's own, 1e-6 (rms) and 1e-5 (layer). */
 tn_ref tn_block_rmsnorm(tn_graph *g, tn_ref x, const char *name, float eps);   /* parameter NAME.w */
 tn_ref tn_block_layernorm(tn_graph *g, tn_ref x, const char *name, float eps); /* parameters NAME.w, NAME.b */

@@ -493,12 +493,20 @@ tn_status tn_bound_set(tn_bound *b, const char *scalar, float value)
     return TN_OK;
 }
 
-void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step)
+static void set_seed(tn_bound *b, const char *input, int64_t seed, int64_t step)
 {
     const int64_t v[2] = { seed, step };
-    const int i = tn_plan_extern_find(b->plan, "rng");
+    const int i = tn_plan_extern_find(b->plan, input);
     if (i >= 0) memcpy(host_side(b, b->externs[i]), v, sizeof v);
 }
+
+void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step)
+{
+    set_seed(b, "rng", seed, step);
+    set_seed(b, TN_UPDATE_SEED, seed, step);
+}
+
+void tn_bound_update_seed(tn_bound *b, int64_t seed, int64_t update) { set_seed(b, TN_UPDATE_SEED, seed, update); }
 
 void tn_bound_hold(tn_bound *b, bool held)
 {

@@ -292,6 +292,8 @@ tn_ref tn_graph_seed(tn_graph *g)
     return (tn_ref){ g->seed };
 }
 
+tn_ref tn_graph_update_seed(tn_graph *g) { return tn_input(g, TN_UPDATE_SEED, tn_shape(2), TN_I64); }
+
 uint64_t tn_graph_stream(tn_graph *g) { return ++g->next_stream; }
 
 /* --- results ----------------------------------------------------------------------------------------------------------- */

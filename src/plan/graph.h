@@ -181,6 +181,8 @@ bool tn_node_writes(const tn_graph *g, const tn_node *n, int32_t base);
 bool tn_node_reads(const tn_graph *g, const tn_node *n, int32_t base);
 
 int32_t tn_graph_find(const tn_graph *g, const char *full_name);
+
+#define TN_UPDATE_SEED "rng.update"                          /* the input of tn_graph_update_seed */
 tn_ref tn_graph_output(const tn_graph *g, const char *name); /* or none */
 bool tn_gtensor_contiguous(const tn_gtensor *t);
 bool tn_gtensor_whole(const tn_graph *g, const tn_gtensor *t); /* a view of all of its base, in order */

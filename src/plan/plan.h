@@ -99,6 +99,8 @@ tn_status tn_run_again(tn_bound *b);
 void *tn_bound_data(tn_bound *b, const char *name);
 tn_status tn_bound_set(tn_bound *b, const char *scalar, float value);
 void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step); /* for random ops; does nothing without any */
+/* Then, where an optimizer step has several batches: what tn_graph_update_seed gives. */
+void tn_bound_update_seed(tn_bound *b, int64_t seed, int64_t update);
 /* Where an output, an input or the gradient of an input lies on the device; valid as tn_bound_data's. NULL: the plan has none. */
 void *tn_bound_place(tn_bound *b, const char *name);
 /* From now on every run takes this input from device memory instead of the host's (NULL: from the host's again). */

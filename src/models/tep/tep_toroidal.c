@@ -7,8 +7,6 @@
  * the solve and without a gradient (through_sigma: with it), as far as `radius` asks. */
 #include "models/tep/tep.h"
 
-#include <math.h>
-
 /* Constants: a (B,d), Wh (d,d), g (1). */
 static void recur(tn_graph *g, tn_body_io *io, void *user)
 {
@@ -25,45 +23,16 @@ static void recur(tn_graph *g, tn_body_io *io, void *user)
     io->next[0] = c->buffer ? tn_concat(g, parts, 2, -1) : next;
 }
 
-static float normal(float (*uniform)(const void *ctx, uint64_t i), const void *ctx, uint64_t i)
-{
-    const double u = 1 - (double)uniform(ctx, 2 * i), v = (double)uniform(ctx, 2 * i + 1);
-    return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
-}
-
-/* Rows of a random orthogonal matrix times p[0]: normal numbers, each row made orthogonal to those above (twice: once leaves
- * the rounding of nearly parallel rows). */
-static void fill_orthogonal(float *x, tn_dims dims, float (*uniform)(const void *ctx, uint64_t i), const void *ctx,
-                            const float *p)
-{
-    const int64_t n = dims.dim[0], k = dims.dim[1];
-    for (int64_t i = 0; i < n * k; i++) x[i] = normal(uniform, ctx, (uint64_t)i);
-    for (int64_t i = 0; i < n; i++) {
-        float *row = x + i * k;
-        double length = 0;
-        for (int64_t above = 0; above < 2 * i; above++) {
-            const float *other = x + above % i * k;
-            double dot = 0;
-            for (int64_t j = 0; j < k; j++) dot += (double)row[j] * (double)other[j];
-            for (int64_t j = 0; j < k; j++) row[j] -= (float)dot * other[j];
-        }
-        for (int64_t j = 0; j < k; j++) length += (double)row[j] * (double)row[j];
-        for (int64_t j = 0; j < k; j++) row[j] = (float)((double)row[j] / sqrt(length));
-    }
-    for (int64_t i = 0; i < n * k; i++) x[i] *= p[0];
-}
-
 tep_map tep_toroidal(tep_net *n, tn_ref x)
 {
     tn_graph *g = n->g;
     const tep_config *c = n->c;
-    const tn_init orthogonal = { .kind = TN_INIT_CALL, .fill = fill_orthogonal, .p = { 0.9f } };
     float reach = 0; /* of the buffer: fade + fade^2 + ... */
     for (int64_t k = 0; k < c->buffer; k++) reach = c->fade * (1 + reach);
     tep_map m = { .build = recur, .state = tn_shape(n->b->batch, (c->buffer + 1) * c->dim) };
     tep_map_add_sample(&m, tep_embed(n, x));
     tn_region r = tn_region_begin(g, "torus");
-    const tn_ref wh = tn_param(g, "wh", tn_shape(c->dim, c->dim), orthogonal);
+    const tn_ref wh = tn_param(g, "wh", tn_shape(c->dim, c->dim), tn_block_orthogonal(0.9f, c->dim));
     const tn_ref gain = tn_param(g, "buffer", tn_shape(1), tn_constant(c->buffer ? 0.1f : 0.f));
     const tn_ref seen = c->through_sigma ? gain : tn_stop_gradient(g, gain);
     const tn_ref slope = tn_add(g, tep_sigma(n, wh, "direction"), tn_scale(g, tn_abs(g, seen), reach));

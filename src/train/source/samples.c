@@ -140,8 +140,10 @@ static void list_numbers(owned *o)
 {
     const tn_samples *set = o->set;
     add_number(o, "features", (double)set->features);
-    if (set->targets) add_number(o, "targets", 1);
-    else {
+    if (set->targets) {
+        add_number(o, "targets", 1);
+        if (set->targets->has_goals) add_number(o, "goals", 1);
+    } else {
         add_number(o, "labels", (double)set->labels);
         add_number(o, "answers", 1);
         add_number(o, "classes", (double)set->classes);

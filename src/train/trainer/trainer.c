@@ -331,6 +331,7 @@ tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step)
     if (tn_bound_data(b, "loss_scale"))
         TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
     tn_bound_seed(b, t->seed, step);
+    tn_bound_update_seed(b, t->seed, step / t->accumulate);
     return run_plan(t, b);
 }
 

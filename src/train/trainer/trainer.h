@@ -6,6 +6,7 @@
 #ifndef TN_TRAIN_TRAINER_H
 #define TN_TRAIN_TRAINER_H
 
+#include "base/memory_limit.h"
 #include "optim/guard.h"
 #include "optim/loss_scale.h"
 #include "plan/plan.h"
@@ -148,13 +149,6 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t);
 void tn_memory_plan_add(tn_memory_plan *m, const tn_plan *p, size_t *arena);
 /* "parameters 34 MB · gradients ... · peak 331 MB" into buf. */
 const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes);
-
-/* Bytes that this process may use: the machine's memory, or less where a control group limits it; and what of it is free now. */
-double tn_memory_limit(void);
-double tn_memory_available(void);
-/* The least limit of a control group (version 2) and those above it: `root` is the mount point, `group` a path below it
- * ("/jobs/a"). A number beyond any machine where there is none. */
-double tn_memory_limit_of_group(const char *root, const char *group);
 
 /* Where the time of tn_trainer_grad goes: as tn_bound_timers, tn_bound_times and tn_bound_op_times, summed over the plans it
  * runs, of all widths. FLOPs are those of one batch. */

@@ -127,7 +127,9 @@ static tn_status build_graph(tn_trainer *t, bool training, const char *step, tn_
                                    .nll = t->nll && !training,
                                    .instruments = t->instruments && !training,
                                    .inputs = &t->inputs };
-    TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
+    s = tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g);
+    if (s == TN_MEMORY) tn__trainer_refuse(t->refused, s); /* the model knows what fits */
+    TN_TRY(s);
     TN_TRY(check_graph_fits(t, g));
     TN_TRY(check_known(t, g, step));
     TN_TRY(tn_store_adopt(t->store, g));

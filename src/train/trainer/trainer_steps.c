@@ -138,13 +138,21 @@ static tn_status check_costs(const tn_trainer *t)
     return TN_OK;
 }
 
+/* Under these settings it may make the scalar for nothing. */
+static bool makes(const tn_trainer_step *s, const char *scalar)
+{
+    const tn_graph *g = s->plan ? tn_plan_graph(s->plan) : NULL;
+    const int32_t i = g ? tn_graph_find(g, scalar) : 0;
+    return i && g->tensor[i].role == TN_ROLE_SCALAR;
+}
+
 tn_status tn__steps_check(const tn_trainer *t)
 {
     TN_RETURN_IF(check_costs(t));
     for (size_t i = 0; i < t->model->n_schedules; i++) {
         const char *name = t->model->schedules[i].name;
         bool read = t->chunks && tn_chunks_schedule(t->chunks, i, 0);
-        for (size_t k = 0; k < t->n_steps; k++) read |= t->step[k].scalar[i] != NULL;
+        for (size_t k = 0; k < t->n_steps; k++) read |= t->step[k].scalar[i] || makes(&t->step[k], name);
         const bool all =
             !t->forward_only && (t->n_train > 1 || !t->model->choose); /* plans that it may be in are here */
         if (!read && all)

@@ -1,6 +1,6 @@
 /* Memory limits from /proc and /sys. In a container the group's path may be "/" or not mounted: every prefix of it with
  * a limit counts. */
-#include "train/trainer/trainer.h"
+#include "base/memory_limit.h"
 
 #include "base/fs.h"
 

@@ -38,8 +38,8 @@ static __global__ void __launch_bounds__(THREADS) make_features(TN_GRID net m, i
 tn_status tn_rollout::run_features(const tn_call *c, const net &m, int t, void *x)
 {
     const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * FEATURE_BLOCKS,
-                   want = tn_blocks(c, m.C, THREADS / 32);
-    make_features<<<want < most ? want : most, THREADS, 0, tn_cuda_stream(c)>>>(m, t, x);
+                   want = tn_blocks(c, m.C, THREADS / 32), blocks = want < most ? want : most;
+    make_features<<<blocks, THREADS, 0, tn_cuda_stream(c)>>>(m, t, x);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -96,8 +96,8 @@ __device__ __forceinline__ void row_slopes(const net &m, const grads &g, const l
 }
 
 template <int V>
-static __global__ void __launch_bounds__(THREADS) gate_slopes(TN_GRID net m, TN_GRID grads g, TN_GRID layer_back y,
-                                                              int t)
+static __global__ void __launch_bounds__(THREADS)
+    gate_slopes(TN_GRID net m, TN_GRID grads g, TN_GRID layer_back y, int t)
 {
     __shared__ float shared[4 * V * THREADS];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, j = ((int)blockIdx.y * 32 + lane) * V;

@@ -26,7 +26,8 @@ static net sizes_of(const tn_rollout_attr *a, int64_t B, tn_dtype type)
 
 /* Memory of a call beside its arguments. */
 struct space {
-    void *x, *heads, *packed, *gates, *states; /* heads, gates, states: one step's, or a segment's (backward), or two in turn */
+    void *x, *heads, *packed, *gates,
+        *states; /* heads, gates, states: one step's, or a segment's (backward), or two in turn */
     float *raw;
     float *weights[TN_ROLLOUT_INPUTS]; /* sums of the weights' gradients */
     char *clear, *clear_end;           /* what is 0 at first */
@@ -326,9 +327,7 @@ static tn_status add_weights(const tn_call *c, const net &m, const grads &g, con
             outer *p = &o[n++];
             p->d = item(g.gates, m.type, 4 * l * states), p->d_row = 4 * m.H, p->rows = 3 * m.H;
             p->gap_at = i ? 2 * m.H : 3 * m.H, p->gap = i ? m.H : 0;
-            p->a = i ? item(y.h.before, m.type, l * states)
-                   : l ? item(y.h.after, m.type, (l - 1) * states)
-                       : y.x;
+            p->a = i ? item(y.h.before, m.type, l * states) : l ? item(y.h.after, m.type, (l - 1) * states) : y.x;
             p->a_row = i || l ? m.H : X_ROOM, p->columns = i ? m.H : layer_inputs(m, l);
             p->from = i ? from_of(m, y.t) : NULL;
             p->sum = s.weights[TN_ROLLOUT_GRU + 4 * l + i];
@@ -374,7 +373,8 @@ struct totals {
 static __global__ void __launch_bounds__(THREADS) add_totals(TN_GRID totals all)
 {
     const total &s = all.of[blockIdx.y];
-    for (int32_t i = (int32_t)blockIdx.x * THREADS + (int32_t)threadIdx.x; i < s.count; i += (int32_t)gridDim.x * THREADS) {
+    for (int32_t i = (int32_t)blockIdx.x * THREADS + (int32_t)threadIdx.x; i < s.count;
+         i += (int32_t)gridDim.x * THREADS) {
         double sum = 0;
         for (int32_t k = 0; k < s.slots; k++) sum += (double)s.part[k * s.stride + i];
         tn_put(s.to, s.type, i, (float)sum, s.add);
@@ -399,9 +399,9 @@ static total total_of(const net &m, const grads &g, const space &s, int input)
                    { TN_ROLLOUT_N2B, SUM_N2B, NEURON },
                    { TN_ROLLOUT_V3, SUM_V3, FEATURES * NEURON },
                    { TN_ROLLOUT_V3B, SUM_V3B, FEATURES } },
-      heads[] = { { TN_ROLLOUT_E1B, h.b1, m.H / 2 },   { TN_ROLLOUT_D1B, h.b1 + m.H / 2, HIDDEN },
+      heads[] = { { TN_ROLLOUT_E1B, h.b1, m.H / 2 },        { TN_ROLLOUT_D1B, h.b1 + m.H / 2, HIDDEN },
                   { TN_ROLLOUT_E2, h.e2, m.E * (m.H / 2) }, { TN_ROLLOUT_D2, h.d2, 3 * HIDDEN },
-                  { TN_ROLLOUT_E2B, h.e2b, m.E },      { TN_ROLLOUT_D2B, h.d2b, 3 },
+                  { TN_ROLLOUT_E2B, h.e2b, m.E },           { TN_ROLLOUT_D2B, h.d2b, 3 },
                   { TN_ROLLOUT_F, h.f, m.F * m.H } };
     total t = {};
     t.slots = 1;
@@ -414,8 +414,7 @@ static total total_of(const net &m, const grads &g, const space &s, int input)
         if (n.input == input)
             t.part = g.neuron_part + n.first, t.stride = SUM_MOST, t.slots = g.blocks, t.count = n.count;
     for (const auto &n : heads)
-        if (n.input == input)
-            t.part = g.head_part + n.first, t.stride = h.all, t.slots = g.chunks, t.count = n.count;
+        if (n.input == input) t.part = g.head_part + n.first, t.stride = h.all, t.slots = g.chunks, t.count = n.count;
     return t;
 }
 
@@ -487,8 +486,7 @@ extern "C" tn_status tn_rollout_backward_cuda(const tn_call *c)
     for (int first = (m.T - 1) / k * k; first >= 0; first -= k) {
         const int end = first + k < m.T ? first + k : m.T;
         for (int t = first; m.a.keep && t < end; t++) TN_RETURN_IF(run_cell(c, m, kept_cell(c, m, s, t, first)));
-        for (int t = end - 1; t >= first; t--)
-            TN_RETURN_IF(step_back(c, m, g, s, kept_cell(c, m, s, t, first)));
+        for (int t = end - 1; t >= first; t--) TN_RETURN_IF(step_back(c, m, g, s, kept_cell(c, m, s, t, first)));
     }
     return finish(c, m, g, s);
 }

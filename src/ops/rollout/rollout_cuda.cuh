@@ -92,10 +92,10 @@ struct states {
 struct cell {
     int t;
     states h;
-    void *x;     /* (C,X_ROOM) */
-    void *gates; /* (L,C,4H): r, z, n, q; NULL: not wanted */
-    void *heads; /* (C,W1) */
-    float *raw;  /* (C,4H): before the gates, where they are not computed with the products */
+    void *x;            /* (C,X_ROOM) */
+    void *gates;        /* (L,C,4H): r, z, n, q; NULL: not wanted */
+    void *heads;        /* (C,W1) */
+    float *raw;         /* (C,4H): before the gates, where they are not computed with the products */
     const void *packed; /* weights as tiles, rollout_tiles.cuh; NULL: plain products */
 };
 
@@ -158,7 +158,10 @@ struct outer {
     int rows, columns;
     float *sum;
 };
-enum { MOST_OUTER = 2 * TN_ROLLOUT_LAYERS + 2, SHARES = 2 }; /* SHARES: of the rows, with tensor cores; sum is (SHARES,..) */
+enum {
+    MOST_OUTER = 2 * TN_ROLLOUT_LAYERS + 2,
+    SHARES = 2
+}; /* SHARES: of the rows, with tensor cores; sum is (SHARES,..) */
 
 tn_status add_outer(const tn_call *c, const net &m, int t, const outer *o, int n, bool tiles);
 

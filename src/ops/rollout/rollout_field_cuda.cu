@@ -65,8 +65,8 @@ static __global__ void __launch_bounds__(ORDER) order_rows(TN_GRID net m, int t,
 }
 
 /* to (B,voxels,F) = sums of weight times x (C,F). */
-static __global__ void __launch_bounds__(THREADS) add_corners(TN_GRID net m, int t, const float *place, bool nearest,
-                                                              const float *x, float *to)
+static __global__ void __launch_bounds__(THREADS)
+    add_corners(TN_GRID net m, int t, const float *place, bool nearest, const float *x, float *to)
 {
     const int64_t total = (int64_t)m.B * m.voxels * m.F;
     if (rows_at(m, t) == 0) return;
@@ -94,8 +94,9 @@ tn_status tn_rollout::add_to_field(const tn_call *c, const net &m, int t, const 
                                    const float *x, float *to)
 {
     order_rows<<<(unsigned)m.B, ORDER, 0, tn_cuda_stream(c)>>>(m, t, place, nearest);
-    add_corners<<<tn_blocks(c, (int64_t)m.B * m.voxels * m.F, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
-        m, t, place, nearest, x, to);
+    add_corners<<<tn_blocks(c, (int64_t)m.B * m.voxels * m.F, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(m, t, place,
+                                                                                                         nearest, x,
+                                                                                                         to);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -13,7 +13,7 @@ struct gate_job {
     layer y;
     const int32_t *live; /* rows of the step */
     const char *tiles;
-    const float *bias; /* (H/64,4,64) */
+    const float *bias;     /* (H/64,4,64) */
     int H, deep_x, deep_h; /* tiles along k; deep_h 0: there is no state before */
     int deep;              /* of the packed weights */
 };
@@ -183,7 +183,8 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_gates(TN_GRID gate_job 
 #if TN_HOPPER
     extern __shared__ char shared_room[];
     char *room = tn_tiles_room(shared_room);
-    const barriers b = { (uint64_t *)(room + gate_room::barriers_at), (uint64_t *)(room + gate_room::barriers_at) + STAGES };
+    const barriers b = { (uint64_t *)(room + gate_room::barriers_at),
+                         (uint64_t *)(room + gate_room::barriers_at) + STAGES };
     const int32_t n = *j.live;
     if ((int)blockIdx.x >= tiles_in(j, n)) return;
     if (threadIdx.x == 0) barriers(b).open(true);

@@ -41,16 +41,17 @@ enum {
 
 struct grads {
     const float *de, *du, *dv, *dd; /* by landings; NULL: 0 */
-    int32_t *next, *kid, *kid_slot; /* (T,C): row of a flow in the next step, of its first child; slot of its first child */
-    float *dplace;                  /* (2,C,P): by place and energy before a step */
-    void *dh;                       /* (2,L,C,H): by states before a step */
-    void *dpre;                     /* (C,W1) */
-    float *small;                   /* (C,E+3): by what tanh takes, by delta */
-    float *dphi, *dread;            /* (C,F) */
-    float *dgrid;                   /* (B,voxels,F): by the field after the step */
-    void *above;                    /* (C,H): what a layer's new state gets from above */
-    void *dx;                       /* (C,X_ROOM) */
-    void *gates;                    /* (L,C,4H): before r, z, n, and of q */
+    int32_t *next, *kid,
+        *kid_slot;       /* (T,C): row of a flow in the next step, of its first child; slot of its first child */
+    float *dplace;       /* (2,C,P): by place and energy before a step */
+    void *dh;            /* (2,L,C,H): by states before a step */
+    void *dpre;          /* (C,W1) */
+    float *small;        /* (C,E+3): by what tanh takes, by delta */
+    float *dphi, *dread; /* (C,F) */
+    float *dgrid;        /* (B,voxels,F): by the field after the step */
+    void *above;         /* (C,H): what a layer's new state gets from above */
+    void *dx;            /* (C,X_ROOM) */
+    void *gates;         /* (L,C,4H): before r, z, n, and of q */
     float *head_part, *gate_part, *neuron_part; /* (chunks,head_sums) (L,chunks,4H) (blocks,SUM_MOST) */
     int32_t chunks, blocks;
     void *de0; /* gradient by E0; NULL: not wanted */

@@ -1,12 +1,11 @@
 /* rollout on the GPU, backward: from the gradients by places, energies and landings after a step, through the move and the heads'
  * last products, a warp a row; then the sums over rows for the parameters of these, a block a chunk of rows. */
-#include "ops/act.cuh"
 #include "ops/rollout/rollout_grad.cuh"
 #include "ops/rollout/rollout_move.cuh"
 
 using namespace tn_rollout;
 
-enum { THREADS = 256 };
+enum { THREADS = 256, COLUMNS = 128 };
 
 __device__ __forceinline__ float given(const float *x, int64_t i) { return x ? x[i] : 0.f; }
 
@@ -39,29 +38,16 @@ __device__ arriving gather(const net &m, const grads &g, int t, const successor 
         r.start[0] += s.kids_landed ? given(g.du, kid) : d[0];
         r.start[1] += s.kids_landed ? given(g.dv, kid) : d[1];
         r.start[2] += s.kids_landed ? by_distance(m, g, kid) : d[2];
-        for (int k = 0; k < m.E; k++)
-            r.energy[k] += s.kids_landed ? given(g.de, (int64_t)kid * m.E + k) : d[3 + k];
+        for (int k = 0; k < m.E; k++) r.energy[k] += s.kids_landed ? given(g.de, (int64_t)kid * m.E + k) : d[3 + k];
     }
     return r;
-}
-
-/* w gelu(pre) + bias, as forward. */
-__device__ __forceinline__ float skinny(const weight &w, const weight &bias, int row, const void *pre, tn_dtype type,
-                                        int64_t first, int k)
-{
-    float sum = 0;
-    for (int i = threadIdx.x & 31; i < k; i += 32)
-        sum = fmaf(at(w, (int64_t)row * k + i), tn_d_gelu_erf(tn_load(pre, type, first + i)), sum);
-    return tn_warp_sum(sum) + at(bias, row);
 }
 
 /* The move of a row, made again. */
 __device__ move move_again(const net &m, int t, int32_t row, int32_t slot, int32_t bits, const void *heads)
 {
     float delta[3];
-    for (int k = 0; k < 3; k++)
-        delta[k] = skinny(m.p[TN_ROLLOUT_D2], m.p[TN_ROLLOUT_D2B], k, heads, m.type, (int64_t)row * m.W1 + m.H / 2,
-                          HIDDEN);
+    skinny(delta, 3, m.p[TN_ROLLOUT_D2], m.p[TN_ROLLOUT_D2B], heads, m.type, (int64_t)row * m.W1 + m.H / 2, HIDDEN);
     return decide(m, delta, bits & TN_ROLLOUT_RISES, slot, t);
 }
 
@@ -135,7 +121,7 @@ __device__ void row_back(const net &m, const grads &g, int t, int32_t row, const
     const float kappa = scalar(m.kappa, 1.f);
     for (int i = 0; i < 3; i++) delta[i] = s.bits & TN_ROLLOUT_CLAMPED << i ? 0.f : kappa * want[i];
     for (int k = 0; k < m.E; k++) {
-        const float e = tanhf(skinny(m.p[TN_ROLLOUT_E2], m.p[TN_ROLLOUT_E2B], k, heads, m.type, pre, half));
+        const float e = s.landed ? m.e[(int64_t)slot * m.E + k] : places_of(m, t + 1)[(int64_t)s.next * m.P + 3 + k];
         energy[k] = r.energy[k] * (1.f - e * e);
     }
     for (int i = lane; i < m.W1; i += 32) {
@@ -151,8 +137,8 @@ __device__ void row_back(const net &m, const grads &g, int t, int32_t row, const
     for (int k = 0; k < 3; k++) small[m.E + k] = delta[k], place[k] = r.start[k] + sign[k];
 }
 
-static __global__ void __launch_bounds__(THREADS) rows_back(TN_GRID net m, TN_GRID grads g, int t, const void *heads,
-                                                            const void *top)
+static __global__ void __launch_bounds__(THREADS)
+    rows_back(TN_GRID net m, TN_GRID grads g, int t, const void *heads, const void *top)
 {
     const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * (THREADS / 32);
     for (int32_t row = (int32_t)blockIdx.x * (THREADS / 32) + (int32_t)(threadIdx.x >> 5); row < n; row += step)
@@ -167,6 +153,7 @@ __device__ __forceinline__ void add_column(const net &m, const grads &g, const h
 {
     const int half = m.H / 2, first = j < half ? 0 : m.E, count = j < half ? m.E : 3;
     float bias = 0, sum[TN_ROLLOUT_ENERGY] = {};
+#pragma unroll 8
     for (int i = 0; i < n; i++) {
         const int64_t at = (int64_t)(row0 + i) * m.W1 + j;
         const float a = tn_d_gelu_erf(tn_load(heads, m.type, at));
@@ -181,24 +168,26 @@ __device__ __forceinline__ void add_column(const net &m, const grads &g, const h
         if (k < count) part[j < half ? at_.e2 + k * half + j : at_.d2 + k * HIDDEN + j - half] += sum[k];
 }
 
-static __global__ void __launch_bounds__(THREADS)
+/* Columns are shared by the blocks along y. */
+static __global__ void __launch_bounds__(COLUMNS)
     add_heads(TN_GRID net m, TN_GRID grads g, int t, TN_GRID head_sums at_, const void *heads, const void *top)
 {
     __shared__ float small[CHUNK * (3 + TN_ROLLOUT_ENERGY)], dphi[CHUNK * TN_ROLLOUT_FIELD];
     const int32_t rows = rows_at(m, t), row0 = (int32_t)blockIdx.x * CHUNK;
     const int n = rows - row0 < CHUNK ? rows - row0 : CHUNK;
+    const int first = (int)(blockIdx.y * COLUMNS + threadIdx.x), step = (int)gridDim.y * COLUMNS;
     if (n <= 0) return;
     float *part = g.head_part + (int64_t)blockIdx.x * at_.all;
-    for (int i = threadIdx.x; i < n * m.P; i += THREADS) small[i] = g.small[(int64_t)row0 * m.P + i];
-    for (int i = threadIdx.x; i < n * m.F; i += THREADS) dphi[i] = g.dphi[(int64_t)row0 * m.F + i];
+    for (int i = threadIdx.x; i < n * m.P; i += COLUMNS) small[i] = g.small[(int64_t)row0 * m.P + i];
+    for (int i = threadIdx.x; i < n * m.F; i += COLUMNS) dphi[i] = g.dphi[(int64_t)row0 * m.F + i];
     __syncthreads();
-    for (int j = threadIdx.x; j < m.W1; j += THREADS) add_column(m, g, at_, part, small, row0, n, j, heads);
-    for (int j = threadIdx.x; j < m.P; j += THREADS) {
+    for (int j = first; j < m.W1; j += step) add_column(m, g, at_, part, small, row0, n, j, heads);
+    for (int j = first; j < m.P; j += step) {
         float sum = 0;
         for (int i = 0; i < n; i++) sum += small[i * m.P + j];
         part[at_.e2b + j] += sum;
     }
-    for (int j = threadIdx.x; m.F && j < m.H; j += THREADS) {
+    for (int j = first; m.F && j < m.H; j += step) {
         float sum[TN_ROLLOUT_FIELD] = {};
         for (int i = 0; i < n; i++) {
             const float o = tn_load(top, m.type, (int64_t)(row0 + i) * m.H + j);
@@ -216,7 +205,8 @@ tn_status tn_rollout::heads_back(const tn_call *c, const net &m, const grads &g,
 {
     const void *top = item(s.h.after, m.type, (int64_t)(m.L - 1) * m.C * m.H);
     rows_back<<<tn_blocks(c, m.C, THREADS / 32), THREADS, 0, tn_cuda_stream(c)>>>(m, g, s.t, s.heads, top);
-    add_heads<<<(unsigned)g.chunks, THREADS, 0, tn_cuda_stream(c)>>>(m, g, s.t, head_sums_of(m), s.heads, top);
+    add_heads<<<dim3((unsigned)g.chunks, (unsigned)((m.W1 + COLUMNS - 1) / COLUMNS)), COLUMNS, 0, tn_cuda_stream(c)>>>(
+        m, g, s.t, head_sums_of(m), s.heads, top);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

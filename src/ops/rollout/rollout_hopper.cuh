@@ -30,7 +30,8 @@ struct barriers {
     uint64_t *full, *empty;
     __device__ __forceinline__ void open(bool bulk)
     {
-        for (int i = 0; i < STAGES; i++) tn_barrier_open(full + i, bulk ? 5 : 4), tn_barrier_open(empty + i, 4 * GROUPS);
+        for (int i = 0; i < STAGES; i++)
+            tn_barrier_open(full + i, bulk ? 5 : 4), tn_barrier_open(empty + i, 4 * GROUPS);
         tn_barriers_opened();
     }
 };

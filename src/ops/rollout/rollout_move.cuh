@@ -2,6 +2,7 @@
 #ifndef TN_OPS_ROLLOUT_MOVE_CUH
 #define TN_OPS_ROLLOUT_MOVE_CUH
 
+#include "ops/act.cuh"
 #include "ops/rollout/rollout_cuda.cuh"
 #include "ops/rollout/rollout_move.h"
 
@@ -33,6 +34,24 @@ __device__ __forceinline__ void noise_of(const net &m, int32_t slot, int t, floa
     x[2] = m.a.noise_z ? sqrtf(-2.f * logf(tn_rollout_share(word[2]))) * cosf(tn_rollout_angle(word[3])) : 0.f;
 }
 
+/* sum (count) = w (count,k) gelu(pre) + bias; by a warp, all lanes get it. */
+template <int MOST>
+__device__ __forceinline__ void skinny(float (&sum)[MOST], int count, const weight &w, const weight &bias,
+                                       const void *pre, tn_dtype type, int64_t first, int k)
+{
+#pragma unroll
+    for (int n = 0; n < MOST; n++) sum[n] = 0;
+    for (int i = threadIdx.x & 31; i < k; i += 32) {
+        const float x = tn_d_gelu_erf(tn_load(pre, type, first + i));
+#pragma unroll
+        for (int n = 0; n < MOST; n++)
+            if (n < count) sum[n] = fmaf(at(w, (int64_t)n * k + i), x, sum[n]);
+    }
+#pragma unroll
+    for (int n = 0; n < MOST; n++)
+        if (n < count) sum[n] = tn_warp_sum(sum[n]) + at(bias, n);
+}
+
 /* What a flow wants, and how much of it it gets. up: where it drifts. */
 __device__ __forceinline__ move decide(const net &m, const float *delta, bool up, int32_t slot, int t)
 {
@@ -54,17 +73,18 @@ __device__ __forceinline__ move decide(const net &m, const float *delta, bool up
     return v;
 }
 
-/* p moves; x and y are folded back, the planes hold zeta. Returns the bits. */
+/* p moves; x and y are folded back, twice, which is enough for moves below 4, and what is further out stops at the wall; the
+ * planes hold zeta. Returns the bits. */
 __device__ __forceinline__ int32_t walk(const move &v, float *p)
 {
     int32_t bits = v.clamped;
 #pragma unroll
     for (int i = 0; i < 3; i++) {
         p[i] += v.cut * v.want[i];
-        while (i < 2 && fabsf(p[i]) > 1.f) {
-            p[i] = (p[i] > 0.f ? 2.f : -2.f) - p[i];
-            bits ^= TN_ROLLOUT_FOLDED << i;
-        }
+#pragma unroll
+        for (int turn = 0; turn < 2 && i < 2; turn++)
+            if (fabsf(p[i]) > 1.f) p[i] = copysignf(2.f, p[i]) - p[i], bits ^= TN_ROLLOUT_FOLDED << i;
+        if (i < 2) p[i] = tn_d_at_most(tn_d_at_least(p[i], -1.f), 1.f);
     }
     if (!(fabsf(p[2]) >= 1.f)) return bits;
     bits |= TN_ROLLOUT_LEFT | (p[2] > 0.f ? TN_ROLLOUT_UPPER : 0);
@@ -115,8 +135,7 @@ __device__ __forceinline__ float corner_slope(const net &m, const corners &c, in
 __device__ __forceinline__ float read_field(const net &m, const float *field, const corners &c, int f)
 {
     float sum = 0;
-    for (int k = 0; k < 8; k++)
-        sum += corner_weight(c, k) * field[(int64_t)(c.first + corner_offset(m, k)) * m.F + f];
+    for (int k = 0; k < 8; k++) sum += corner_weight(c, k) * field[(int64_t)(c.first + corner_offset(m, k)) * m.F + f];
     return sum;
 }
 

@@ -19,7 +19,7 @@ struct neuron {
 };
 
 struct neuron_state {
-    float in;                               /* lane k: input k */
+    float in;                                     /* lane k: input k */
     float n1, scale1, y1, a1, n2, scale2, y2, a2; /* normalised, its factor, before gelu, after */
 };
 
@@ -32,7 +32,8 @@ __device__ __forceinline__ void load_neuron(const net &m, neuron *w)
     for (int i = threadIdx.x; i < NEURON * NEURON; i += blockDim.x)
         w->v2[i / NEURON * ROW1 + i % NEURON] = at(m.p[TN_ROLLOUT_V2], (int64_t)(i % NEURON) * NEURON + i / NEURON);
     for (int i = threadIdx.x; i < NEURON * FEATURES; i += blockDim.x)
-        w->v3[i / FEATURES * ROW3 + i % FEATURES] = at(m.p[TN_ROLLOUT_V3], (int64_t)(i % FEATURES) * NEURON + i / FEATURES);
+        w->v3[i / FEATURES * ROW3 + i % FEATURES] =
+            at(m.p[TN_ROLLOUT_V3], (int64_t)(i % FEATURES) * NEURON + i / FEATURES);
     for (int i = threadIdx.x; i < FEATURES; i += blockDim.x) {
         w->b3[i] = at(m.p[TN_ROLLOUT_V3B], i);
         if (i < 9) w->q[i] = at(m.p[TN_ROLLOUT_Q], i);
@@ -55,7 +56,8 @@ __device__ __forceinline__ float neuron_layer(float z, float gain, float bias, f
     return tn_d_gelu_erf(*y);
 }
 
-__device__ __forceinline__ neuron_state run_neuron(const net &m, const neuron *w, int t, int32_t row, const float *place)
+__device__ __forceinline__ neuron_state run_neuron(const net &m, const neuron *w, int t, int32_t row,
+                                                   const float *place)
 {
     const int lane = threadIdx.x & 31, in = m.P + m.F;
     neuron_state s;

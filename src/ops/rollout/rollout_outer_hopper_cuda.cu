@@ -24,8 +24,14 @@ struct spot {
 };
 
 __host__ __device__ __forceinline__ int width_of(const outer &o) { return o.columns <= NARROW ? NARROW : WIDE; }
-__host__ __device__ __forceinline__ int across_of(const outer &o) { return (o.columns + width_of(o) - 1) / width_of(o); }
-__host__ __device__ __forceinline__ int tiles_of(const outer &o) { return (o.rows + 127) / 128 * across_of(o) * SHARES; }
+__host__ __device__ __forceinline__ int across_of(const outer &o)
+{
+    return (o.columns + width_of(o) - 1) / width_of(o);
+}
+__host__ __device__ __forceinline__ int tiles_of(const outer &o)
+{
+    return (o.rows + 127) / 128 * across_of(o) * SHARES;
+}
 
 __device__ __forceinline__ int tiles_in(const outer_jobs &j)
 {
@@ -97,7 +103,8 @@ __device__ __forceinline__ void fetch_tiles(const outer_jobs &jobs, int32_t n, c
             }
             for (int g = 0; g < beside; g++) {
                 const int j = p.j0 + g * 64 + piece * 8;
-                fetch_tile(to + outer_room::d + g * TILE64, (const __nv_bfloat16 *)o.a + j, o.a_row, other, j < o.columns);
+                fetch_tile(to + outer_room::d + g * TILE64, (const __nv_bfloat16 *)o.a + j, o.a_row, other,
+                           j < o.columns);
             }
             if (k + 1 < stages.y) rows_of(o, k + 1, n, own, other); /* they come while this stage's copies run */
             f.end();
@@ -183,7 +190,8 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_outer(TN_GRID outer_job
 #if TN_HOPPER
     extern __shared__ char shared_room[];
     char *room = tn_tiles_room(shared_room);
-    barriers b = { (uint64_t *)(room + outer_room::barriers_at), (uint64_t *)(room + outer_room::barriers_at) + STAGES };
+    barriers b = { (uint64_t *)(room + outer_room::barriers_at),
+                   (uint64_t *)(room + outer_room::barriers_at) + STAGES };
     const int32_t n = *j.live;
     if (n == 0) return;
     if (threadIdx.x == 0) b.open(false);

@@ -75,7 +75,8 @@ __device__ __forceinline__ float element(const net &m, int product, int j, int k
     if (product == TILES_D1) return j < HIDDEN ? at(m.p[TN_ROLLOUT_D1], (int64_t)j * H + k) : 0.f;
     if (product == TILES_HEADS_BACK) {
         if (j >= H || k >= m.W1) return 0.f;
-        return k < half ? at(m.p[TN_ROLLOUT_E1], (int64_t)k * H + j) : at(m.p[TN_ROLLOUT_D1], (int64_t)(k - half) * H + j);
+        return k < half ? at(m.p[TN_ROLLOUT_E1], (int64_t)k * H + j)
+                        : at(m.p[TN_ROLLOUT_D1], (int64_t)(k - half) * H + j);
     }
     const bool own = product >= TILES_DH;
     const int l = product - (own ? TILES_DH : TILES_DX), columns = own ? H : layer_inputs(m, l);
@@ -84,16 +85,18 @@ __device__ __forceinline__ float element(const net &m, int product, int j, int k
 }
 
 /* turned: neighbours in memory differ in the column. */
-static __global__ void __launch_bounds__(THREADS) pack_product(TN_GRID net m, TN_GRID tile_set s, int product,
-                                                               bool turned, char *packed)
+static __global__ void __launch_bounds__(THREADS)
+    pack_product(TN_GRID net m, TN_GRID tile_set s, int product, bool turned, char *packed)
 {
     const int64_t total = (int64_t)s.across * s.deep * s.columns * PIECES;
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < total; i += (int64_t)gridDim.x * THREADS) {
         const int within = (int)(i % (s.columns * PIECES)), deep = (int)(i / (s.columns * PIECES) % s.deep),
                   across = (int)(i / (s.columns * PIECES) / s.deep);
-        const int row = turned ? within % s.columns : within / PIECES, piece = turned ? within / s.columns : within % PIECES;
+        const int row = turned ? within % s.columns : within / PIECES,
+                  piece = turned ? within / s.columns : within % PIECES;
         tn_f8 x;
-        for (int k = 0; k < 8; k++) x.v[k] = element(m, product, across * s.columns + row, deep * TILE_K + piece * 8 + k);
+        for (int k = 0; k < 8; k++)
+            x.v[k] = element(m, product, across * s.columns + row, deep * TILE_K + piece * 8 + k);
         const int64_t tile = s.first + (int64_t)(across * s.deep + deep) * s.columns * TILE_ROW;
         tn_store8(packed + tile + row * TILE_ROW + (piece ^ row % 8) * 16, TN_BF16, 0, x);
     }
@@ -116,7 +119,8 @@ tn_status tn_rollout::pack_tiles(const tn_call *c, const net &m, void *packed, b
         if (!exists(m, i) || !wanted) continue;
         const tile_set s = tiles_of(m, i);
         const int64_t n = (int64_t)s.across * s.deep * s.columns * PIECES;
-        pack_product<<<tn_blocks(c, n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(m, s, i, i >= TILES_DX, (char *)packed);
+        pack_product<<<tn_blocks(c, n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(m, s, i, i >= TILES_DX,
+                                                                                  (char *)packed);
     }
     pack_biases<<<(unsigned)((4 * m.L * m.H + THREADS - 1) / THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
         m, (float *)((char *)packed + biases_at(m)));

@@ -51,20 +51,16 @@ static __global__ void __launch_bounds__(THREADS) gate_products(TN_GRID net m, i
         add_tile(
             sum, room, X,
             [&](int i, int k) { return row0 + i < n ? tn_load(y.x, m.type, (row0 + i) * y.x_row + k) : 0.f; },
-            [&](int k, int j) {
-                return j0 + j < H ? at(w[0], (int64_t)(x_gate * H + j0 + j) * X + k) : 0.f;
-            },
-            true, true);
+            [&](int k, int j) { return j0 + j < H ? at(w[0], (int64_t)(x_gate * H + j0 + j) * X + k) : 0.f; }, true,
+            true);
     if (gate != 2 && y.before)
         add_tile(
             sum, room, H,
             [&](int i, int k) {
                 return row0 + i < n ? tn_load(y.before, m.type, (int64_t)y.from[row0 + i] * H + k) : 0.f;
             },
-            [&](int k, int j) {
-                return j0 + j < H ? at(w[1], (int64_t)(x_gate * H + j0 + j) * H + k) : 0.f;
-            },
-            true, true);
+            [&](int k, int j) { return j0 + j < H ? at(w[1], (int64_t)(x_gate * H + j0 + j) * H + k) : 0.f; }, true,
+            true);
     const int tx = threadIdx.x % 16 * EACH, ty = threadIdx.x / 16 * EACH;
     for (int i = 0; i < EACH; i++)
         for (int j = 0; j < EACH; j++) {

@@ -1,11 +1,9 @@
 /* rollout on the GPU: the flows at the start, the end of a step. move_flows: the heads' last products and the move, a warp a row.
  * place_rows: a block a sample knows from the counts of all samples who goes on and where its rows of the next step begin;
  * it writes landings, survivors, then children, in the order of slots. */
-#include "ops/act.cuh"
 #include "ops/rollout/rollout_move.cuh"
 
 #include <cmath>
-
 
 using namespace tn_rollout;
 
@@ -83,33 +81,20 @@ __device__ __forceinline__ int32_t children_of(const net &m, const move &v)
     return m.a.spawn && n > 0.f ? (int32_t)fminf(n, (float)m.a.spawn) : 0;
 }
 
-/* out (n) = w gelu(pre) + bias, all lanes get it; pre has k numbers. */
-__device__ __forceinline__ float skinny(const weight &w, int row, const void *pre, tn_dtype type, int64_t first, int k)
-{
-    float sum = 0;
-    for (int i = threadIdx.x & 31; i < k; i += 32)
-        sum = fmaf(at(w, (int64_t)row * k + i), tn_d_gelu_erf(tn_load(pre, type, first + i)), sum);
-    return tn_warp_sum(sum);
-}
-
 __device__ void move_row(const net &m, int t, int32_t row, const void *heads, const void *top)
 {
     const int lane = threadIdx.x & 31, half = m.H / 2;
     const int64_t pre = (int64_t)row * m.W1;
     const float *place = places_of(m, t) + (int64_t)row * m.P;
-    float *after = m.after + (int64_t)row * m.P, delta[3], p[3] = { place[0], place[1], place[2] };
+    float *after = m.after + (int64_t)row * m.P, e[TN_ROLLOUT_ENERGY], delta[3],
+          p[3] = { place[0], place[1], place[2] };
     const int32_t slot = slots_of(m, t)[row];
     if (bits_of(m, t)[row] & TN_ROLLOUT_OFF) {
         for (int k = lane; k < m.P; k += 32) after[k] = place[k];
         return;
     }
-    for (int k = 0; k < m.E; k++) {
-        const float e = tanhf(skinny(m.p[TN_ROLLOUT_E2], k, heads, m.type, pre, half) + at(m.p[TN_ROLLOUT_E2B], k));
-        if (lane == 0) after[3 + k] = e;
-    }
-#pragma unroll
-    for (int k = 0; k < 3; k++)
-        delta[k] = skinny(m.p[TN_ROLLOUT_D2], k, heads, m.type, pre + half, HIDDEN) + at(m.p[TN_ROLLOUT_D2B], k);
+    skinny(e, m.E, m.p[TN_ROLLOUT_E2], m.p[TN_ROLLOUT_E2B], heads, m.type, pre, half);
+    skinny(delta, 3, m.p[TN_ROLLOUT_D2], m.p[TN_ROLLOUT_D2B], heads, m.type, pre + half, HIDDEN);
     for (int k = 0; k < m.F; k++) {
         float sum = 0;
         for (int i = lane; i < m.H; i += 32)
@@ -122,6 +107,9 @@ __device__ void move_row(const net &m, int t, int32_t row, const void *heads, co
     const move v = decide(m, delta, up, slot, t);
     const int32_t kids = children_of(m, v), bits = walk(v, p) | (up ? TN_ROLLOUT_RISES : 0);
     for (int k = 0; k < 3; k++) after[k] = p[k];
+#pragma unroll
+    for (int k = 0; k < TN_ROLLOUT_ENERGY; k++)
+        if (k < m.E) after[3 + k] = tanhf(e[k]);
     bits_of(m, t)[row] = bits | kids << TN_ROLLOUT_CHILDREN;
     if ((bits & TN_ROLLOUT_LEFT) || kids)
         atomicAdd(m.leaving + (int64_t)t * m.B + slot / m.N,
@@ -197,7 +185,7 @@ __device__ int32_t block_before(int32_t x, int32_t *shared, int32_t *total)
 struct room {
     tally sum;
     bool goes;
-    int32_t first, slot;       /* row of its first survivor; slot of its first child, b N + .. */
+    int32_t first, slot;        /* row of its first survivor; slot of its first child, b N + .. */
     int32_t survivors, granted; /* rows that stay; children that get a slot */
 };
 
@@ -212,9 +200,8 @@ __device__ room make_room(const net &m, int t, int b, int32_t *shared)
     done = block_total(done, shared), created = block_total(created, shared), active = block_total(active, shared);
     for (int k = threadIdx.x; k < m.B; k += PLACE) {
         tally s = counted(m, t, k);
-        const bool over = m.a.stop == TN_ROLLOUT_SAMPLE
-                              ? stops(m, t + 1, &s, s.exited, s.asked - s.refused, s.active)
-                              : stops(m, t + 1, &s, done, created, active);
+        const bool over = m.a.stop == TN_ROLLOUT_SAMPLE ? stops(m, t + 1, &s, s.exited, s.asked - s.refused, s.active)
+                                                        : stops(m, t + 1, &s, done, created, active);
         const int32_t n = over || t + 1 == m.T ? 0 : s.active;
         all += n;
         if (k < b) before += n;

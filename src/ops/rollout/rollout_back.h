@@ -7,13 +7,13 @@
 
 /* What a group's panels leave for the gradients of the weights, by row of the group. d: gradients. */
 typedef struct tn_rollout_group {
-    int64_t first, rows, most;               /* rows of the step; the most that there is room for */
-    int64_t piece, pieces;                   /* among the step's */
-    float *in, *din;                         /* (rows,I) */
-    float *a1, *dz1, *dy1, *dn1;             /* (rows,32): gelu of norm 1; what norm 1 takes; what gelu takes, alone and times n */
-    float *a2, *dz2, *dy2, *dn2;             /* (rows,32) */
-    float *x, *dx;                           /* (rows,TN_ROLLOUT_X) */
-    float *h, *gates;                        /* (L,most,H) before the step; (L,most,4H) gradients */
+    int64_t first, rows, most;   /* rows of the step; the most that there is room for */
+    int64_t piece, pieces;       /* among the step's */
+    float *in, *din;             /* (rows,I) */
+    float *a1, *dz1, *dy1, *dn1; /* (rows,32): gelu of norm 1; what norm 1 takes; what gelu takes, alone and times n */
+    float *a2, *dz2, *dy2, *dn2; /* (rows,32) */
+    float *x, *dx;               /* (rows,TN_ROLLOUT_X) */
+    float *h, *gates;            /* (L,most,H) before the step; (L,most,4H) gradients */
     float *gelu, *dheads, *de, *ddelta, *dphi; /* (rows,G) (rows,G) (rows,E) (rows,3) (rows,F) */
     size_t bytes;
 } tn_rollout_group;
@@ -21,13 +21,13 @@ typedef struct tn_rollout_group {
 typedef struct tn_rollout_back {
     tn_rollout_job j;
     int64_t t;
-    tn_rollout_step s;                 /* of step t */
-    float *gates, *heads, *state;      /* keep: (keep,L,C,4H) (keep,C,G) (keep,L,C,H), made again */
-    float *dh[2], *dplace[2];          /* (L,C,H) (C,P) by rows of steps t and t + 1, t % 2 first */
-    float *dgrid[2];                   /* (B,voxels,F): by the field after step t, and after t - 1 */
-    int32_t *row_of;                   /* (C) by slot: its row at t + 1; -1: it has landed by then */
-    int32_t *child, *used;             /* (C) by row: slot of its first child; (B): slots used before step t + 1 */
-    int32_t *piece;                    /* (pieces + 1): first rows */
+    tn_rollout_step s;            /* of step t */
+    float *gates, *heads, *state; /* keep: (keep,L,C,4H) (keep,C,G) (keep,L,C,H), made again */
+    float *dh[2], *dplace[2];     /* (L,C,H) (C,P) by rows of steps t and t + 1, t % 2 first */
+    float *dgrid[2];              /* (B,voxels,F): by the field after step t, and after t - 1 */
+    int32_t *row_of;              /* (C) by slot: its row at t + 1; -1: it has landed by then */
+    int32_t *child, *used;        /* (C) by row: slot of its first child; (B): slots used before step t + 1 */
+    int32_t *piece;               /* (pieces + 1): first rows */
     tn_rollout_group g;
     void *packed[2], *panels, *weights; /* scratch: one per thread */
     size_t panel_bytes, weight_bytes, bytes;
@@ -36,9 +36,10 @@ typedef struct tn_rollout_back {
 /* Scratch of a panel, behind tn_rollout_panel's. */
 typedef struct tn_rollout_slopes {
     tn_rollout_panel p;
-    float *da;                    /* (rows,32) */
-    float *place, *start, *e;     /* (rows,3): gradients by the place after the step, and before it; (rows,E): energies after it */
-    float *want, *phi, *after;    /* (rows,3) (rows,F) (rows,3): place after the step */
+    float *da; /* (rows,32) */
+    float *place, *start,
+        *e; /* (rows,3): gradients by the place after the step, and before it; (rows,E): energies after it */
+    float *want, *phi, *after; /* (rows,3) (rows,F) (rows,3): place after the step */
     size_t bytes;
 } tn_rollout_slopes;
 tn_rollout_slopes tn_rollout_slopes_at(const tn_rollout_sizes *z, void *base);

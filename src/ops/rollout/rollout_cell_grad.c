@@ -174,17 +174,16 @@ static void move_back(const at *w)
     if (cut) find_want(w);
     for (int64_t i = 0; i < w->rows; i++) {
         const int32_t bits = w->r->s.bits[w->row + i];
-        const float *place = w->p->place + i * 3, sign[3] = { bits & TN_ROLLOUT_FOLDED ? -1 : 1,
-                                                              bits & TN_ROLLOUT_FOLDED << 1 ? -1 : 1,
-                                                              bits & TN_ROLLOUT_LEFT ? 0 : 1 };
+        const float *place = w->p->place + i * 3,
+                    sign[3] = { bits & TN_ROLLOUT_FOLDED ? -1 : 1, bits & TN_ROLLOUT_FOLDED << 1 ? -1 : 1,
+                                bits & TN_ROLLOUT_LEFT ? 0 : 1 };
         float want[3];
         for (int k = 0; k < 3; k++) {
             want[k] = sign[k] * place[k];
             w->p->start[i * 3 + k] += want[k];
         }
         if (cut) cut_back(a, w->p->want + i * 3, want);
-        for (int k = 0; k < 3; k++)
-            ddelta[i * 3 + k] = bits & TN_ROLLOUT_CLAMPED << k ? 0 : w->r->j.kappa * want[k];
+        for (int k = 0; k < 3; k++) ddelta[i * 3 + k] = bits & TN_ROLLOUT_CLAMPED << k ? 0 : w->r->j.kappa * want[k];
     }
 }
 

@@ -2,12 +2,14 @@
  * and the gradients of every parameter are compared. */
 #include "optest.h"
 
+#include "backend/cpu/pool.h"
 #include "base/rng.h"
 #include "flow_oracle.h"
 
 #include <tenon/ops.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +22,27 @@ typedef struct rules {
     float rho;
     bool shorten, noise_z, smooth;
     int field, grid[3], keep, panel, count;
+    bool surface; /* landings go through collect, which is the row's output */
 } rules;
 
-enum { PLAIN, DRIFT, WILD, NOISE, BATCH, SAMPLE, STALE, SPAWN, SHORTEN, NEAREST, SMOOTH, MANY, KEEP, KEEP_3, SOME };
+enum {
+    PLAIN,
+    DRIFT,
+    WILD,
+    NOISE,
+    BATCH,
+    SAMPLE,
+    STALE,
+    SPAWN,
+    SHORTEN,
+    NEAREST,
+    SMOOTH,
+    MANY,
+    KEEP,
+    KEEP_3,
+    SOME,
+    SPLAT
+};
 static const rules table[] = {
     [PLAIN] = { .kappa = 1 },
     [DRIFT] = { .kappa = 1, .drift = 0.3f },
@@ -68,6 +88,7 @@ static const rules table[] = {
                .threshold = 0.6f,
                .s_min = 2,
                .patience = 3 },
+    [SPLAT] = { .kappa = 1, .drift = 0.2f, .sigma = 0.1f, .surface = true },
 };
 
 enum { QUICK = TN_NO_VIEWS };
@@ -88,6 +109,7 @@ static const tn_case cases[] = {
     { "every state kept", { 4, 4, 2, 1, 8, 2, 4, KEEP }, QUICK, 1e-5f, 0 },
     { "every third state kept, panels of seven", { 4, 5, 2, 1, 8, 2, 7, KEEP_3 }, QUICK, 1e-5f, 0 },
     { "two valid rows of four", { 4, 4, 4, 1, 8, 1, 5, SOME }, QUICK, 1e-5f, 0 },
+    { "through collect", { 4, 4, 2, 2, 8, 2, 6, SPLAT }, QUICK | TN_NO_NAN, 1e-5f, 0 },
 };
 
 /* --- the driver's side ------------------------------------------------------------------------------------------------------ */
@@ -186,7 +208,10 @@ static void build(tn_op_io *io, const tn_case *c)
             tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .lo = r->count, .hi = r->count + 1 });
     if (r->sigma > 0) o.seed = tn_graph_seed(tn_test_graph(io));
     tn_rollout(tn_test_graph(io), e0, &p, &o, out);
-    for (int i = TN_ROLLOUT_E; i <= TN_ROLLOUT_COUNTS; i++) tn_test_output(io, out[i]);
+    if (r->surface)
+        tn_test_output(io, tn_collect_(tn_test_graph(io), __FILE__, __LINE__, out,
+                                       (tn_collect_options){ .width = m.W, .height = m.Hs }));
+    for (int i = TN_ROLLOUT_E; !r->surface && i <= TN_ROLLOUT_COUNTS; i++) tn_test_output(io, out[i]);
 }
 
 /* The start of a training, farther apart: every parameter has a gradient, moves reach walls and planes. */
@@ -249,16 +274,25 @@ static void count_sample(const fo_net *m, const fo_run *r, int b, double *to)
         }
 }
 
+static fo_surface surface_of(const fo_net *m, const fo_run *r)
+{
+    return (fo_surface){
+        .W = m->W, .Hs = m->Hs, .E = m->E, .B = m->B, .slots = r->slots, .age = 0.1, .eps = (double)1e-3f
+    };
+}
+
 static void oracle(const tn_case *c, tn_oracle *o)
 {
     int64_t number[64];
     const fo_net m = filled_net(c, o, number);
     fo_run *r = fo_forward(&m);
     const double *const from[] = { r->l.e, r->l.u, r->l.v, r->l.d, r->l.plane, r->l.age, r->l.landed };
-    const int64_t slots = m.B * r->slots;
-    for (int k = 0; k < 7; k++) memcpy(o->out[k], from[k], sizeof(double) * (size_t)(slots * (k ? 1 : m.E)));
+    const fo_surface surface = surface_of(&m, r);
+    const int64_t slots = rules_of(c)->surface ? 0 : m.B * r->slots;
+    if (rules_of(c)->surface) fo_collect(&surface, &r->l, o->out[0]);
+    for (int k = 0; slots && k < 7; k++) memcpy(o->out[k], from[k], sizeof(double) * (size_t)(slots * (k ? 1 : m.E)));
     for (int64_t i = 0; i < slots; i++) o->out[TN_ROLLOUT_LANDED][i] += r->projected[i];
-    for (int b = 0; b < m.B; b++) count_sample(&m, r, b, o->out[TN_ROLLOUT_COUNTS] + b * TN_ROLLOUT_TALLIES);
+    for (int b = 0; slots && b < m.B; b++) count_sample(&m, r, b, o->out[TN_ROLLOUT_COUNTS] + b * TN_ROLLOUT_TALLIES);
     fo_free(r);
 }
 
@@ -270,11 +304,153 @@ static void oracle_grad(const tn_case *c, const tn_oracle *o, double *const *dou
     const int n = parameters(&m, which);
     double *dp[FO_PARAMS] = { 0 };
     fo_run *r = fo_forward(&m);
-    const fo_landings g = { .e = dout[0], .u = dout[1], .v = dout[2], .d = dout[3] };
+    fo_landings own = fo_landings_new(m.B, r->slots, m.E);
+    const fo_landings given = { .e = dout[0], .u = dout[1], .v = dout[2], .d = dout[3] };
+    const fo_surface surface = surface_of(&m, r);
+    if (rules_of(c)->surface) fo_collect_backward(&surface, &r->l, dout[0], &own);
     for (int i = 0; i < n; i++) dp[which[i]] = din[1 + i];
-    fo_backward(&m, r, &g, dp, din[0]);
+    fo_backward(&m, r, rules_of(c)->surface ? &own : &given, dp, din[0]);
+    fo_landings_free(&own);
     fo_free(r);
 }
+
+/* --- properties ------------------------------------------------------------------------------------------------------------- */
+
+/* A node with parameters of the right sizes, all but one. */
+typedef struct node {
+    tn_graph *g;
+    tn_ref out[TN_ROLLOUT_OUTPUTS];
+    tn_status status;
+} node;
+
+static node make_node(const tn_case *c, const tn_rollout_options *o, int without)
+{
+    const fo_net m = net_of(c);
+    node k = { 0 };
+    tn_rollout_params p = { .layers = m.L };
+    tn_ref in[FO_PARAMS] = { { 0 } };
+    assert_ok(tn_graph_new(NULL, &k.g));
+    for (int i = 0; i < FO_PARAMS; i++) {
+        int64_t rows, columns;
+        char name[8];
+        if (!fo_size(&m, i, &rows, &columns) || i == without) continue;
+        snprintf(name, sizeof name, "p%d", i);
+        in[i] = tn_input(k.g, name, columns > 1 ? tn_shape(rows, columns) : tn_shape(rows), TN_F32);
+    }
+    memcpy(&p, in, sizeof *in * FO_GRU);
+    for (int l = 0; l < m.L; l++) memcpy(&p.gru[l], &in[FO_GRU + 4 * l], sizeof p.gru[l]);
+    k.status = tn_rollout(k.g, tn_input(k.g, "e0", tn_shape(2, 12, m.E), TN_F32), &p, o, k.out);
+    return k;
+}
+
+static void mistakes_are_refused(void)
+{
+    static const tn_case c = { "", { 4, 3, 2, 2, 8, 1, 3, PLAIN }, 0, 1, 0 };
+    static const struct {
+        tn_rollout_options o;
+        int without;
+        const char *says;
+    } rows[] = {
+        { { .width = 1, .height = 12, .steps = 3 }, -1, "width and height must be at least 2" },
+        { { .width = 4, .height = 4, .steps = 3 }, -1, "S = 16 cells" },
+        { { .width = 4, .height = 3 }, -1, "steps=0" },
+        { { .width = 4, .height = 3, .steps = 3, .start = 1 }, -1, "between the planes" },
+        { { .width = 4, .height = 3, .steps = 3, .limit = -1 }, -1, "limit=-1" },
+        { { .width = 4, .height = 3, .steps = 3, .stop = TN_ROLLOUT_BATCH }, -1, "patience=0 must be at least 1" },
+        { { .width = 4, .height = 3, .steps = 3, .spawn = 1 }, -1, "rho above 0" },
+        { { .width = 4, .height = 3, .steps = 3, .field = 40 }, -1, "at most 16" },
+        { { .width = 4, .height = 3, .steps = 3, .field = 3 }, -1, "at least 2 corners" },
+        { { .width = 4, .height = 3, .steps = 3, .field = 3, .grid = { 2, 2, 2 } }, -1, "v1 must be" },
+        { { .width = 4, .height = 3, .steps = 3 }, FO_V3B, "v3b must be floats of shape (64)" },
+        { { .width = 4, .height = 3, .steps = 3 }, FO_GRU + FO_WH, "w_h must be floats of shape (24,8)" },
+    };
+    for (size_t i = 0; i < TN_COUNT(rows); i++) {
+        node k = make_node(&c, &rows[i].o, rows[i].without);
+        assert_fails(k.status, TN_USAGE, rows[i].says);
+        tn_graph_free(k.g);
+    }
+}
+
+/* Both kernels on exactly the workspace that they ask for, with fewer threads than planned. */
+static void keeps_to_workspace(void)
+{
+    enum { GUARD = 4096, BYTE = 0x5a, MOST = TN_ROLLOUT_INPUTS + TN_ROLLOUT_OUTPUTS, THREADS = 3 };
+    for (int i = 0; i < (int)TN_COUNT(cases); i++) {
+        const tn_case *c = &cases[i];
+        const rules *r = rules_of(c);
+        const tn_rollout_attr a = { .width = (int32_t)c->dim[0],
+                                    .height = (int32_t)c->dim[1],
+                                    .steps = (int32_t)c->dim[6],
+                                    .layers = (int32_t)c->dim[5],
+                                    .energy = (int32_t)c->dim[3],
+                                    .state = (int32_t)c->dim[4],
+                                    .start = r->start,
+                                    .limit = 0.5f,
+                                    .stop = r->stop,
+                                    .threshold = 0.95f,
+                                    .s_min = r->s_min,
+                                    .patience = r->patience,
+                                    .spawn = r->spawn,
+                                    .rho = r->rho,
+                                    .shorten = r->shorten,
+                                    .field = r->field,
+                                    .grid = { r->grid[0], r->grid[1], r->grid[2] },
+                                    .smooth = r->smooth,
+                                    .keep = r->keep,
+                                    .compact = i % 2,
+                                    .panel = r->panel };
+        const fo_net m = net_of(c);
+        tn_type types[MOST] = { { 0 } };
+        tn_arg at[MOST] = { { 0 } }, grad[MOST] = { { 0 } };
+        tn_pool *pool;
+        assert_ok(tn_pool_new(1 + i % THREADS, &pool));
+        for (int k = 0; k < TN_ROLLOUT_INPUTS; k++) {
+            int64_t rows = 0, columns = 0;
+            types[k].absent = k && (k < TN_ROLLOUT_Q || !fo_size(&m, k - TN_ROLLOUT_Q, &rows, &columns));
+            types[k].dims =
+                k ? (columns > 1 ? tn_shape(rows, columns) : tn_shape(rows)) : tn_shape(c->dim[2], m.W * m.Hs, m.E);
+        }
+        tn_sig s = {
+            .attr = &a, .in = types, .n_in = TN_ROLLOUT_INPUTS, .out = types + TN_ROLLOUT_INPUTS, .threads = THREADS
+        };
+        assert_ok(tn_op_rollout.infer(&s));
+        for (int k = 0; k < MOST; k++) {
+            const size_t n = (size_t)tn_dims_count(types[k].dims);
+            at[k].dims = grad[k].dims = types[k].dims;
+            if (types[k].absent) continue;
+            at[k].data = calloc(n + 1, sizeof(float));
+            grad[k].data = calloc(n + 1, sizeof(float));
+            for (size_t n_k = 0; k < TN_ROLLOUT_INPUTS && n_k < n; n_k++)
+                ((float *)at[k].data)[n_k] = sinf(1.7f * (float)n_k + (float)k);
+        }
+        for (int backward = 0; backward < 2; backward++) {
+            const size_t bytes = tn_op_rollout.kernel[TN_CPU].work(&s, backward);
+            unsigned char *work = aligned_alloc(64, (bytes + GUARD + 63) / 64 * 64);
+            memset(work + bytes, BYTE, GUARD);
+            const tn_call call = { .attr = &a,
+                                   .in = at,
+                                   .n_in = s.n_in,
+                                   .out = at + s.n_in,
+                                   .n_out = s.n_out,
+                                   .dout = grad + s.n_in,
+                                   .din = grad,
+                                   .work = work,
+                                   .work_bytes = bytes,
+                                   .pool = pool };
+            assert_ok(backward ? tn_op_rollout.kernel[TN_CPU].backward(&call)
+                               : tn_op_rollout.kernel[TN_CPU].forward(&call));
+            for (int k = 0; k < GUARD; k++) assert_int_equal(work[bytes + (size_t)k], BYTE);
+            free(work);
+        }
+        for (int k = 0; k < MOST; k++) free(at[k].data), free(grad[k].data);
+        tn_pool_free(pool);
+    }
+}
+
+static const tn_property properties[] = {
+    { "mistakes are refused", mistakes_are_refused },
+    { "keeps to its workspace", keeps_to_workspace },
+};
 
 static const tn_op_test test = { .op = "rollout",
                                  .cases = cases,
@@ -282,6 +458,8 @@ static const tn_op_test test = { .op = "rollout",
                                  .build = build,
                                  .oracle = oracle,
                                  .oracle_grad = oracle_grad,
-                                 .adjust = adjust };
+                                 .adjust = adjust,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_rollout(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -134,7 +134,8 @@ static void task(void *arg, void *work, int64_t index)
     int i = 0;
     while (t->first[i + 1] <= index) i++;
     const sum *s = &t->sum[i];
-    const int64_t from = (index - t->first[i]) * t->each[i], left = s->m - from, m = left < t->each[i] ? left : t->each[i];
+    const int64_t from = (index - t->first[i]) * t->each[i], left = s->m - from,
+                  m = left < t->each[i] ? left : t->each[i];
     if (s->a) add_product(t->r, s, from, m, work);
     else add_columns(t->r, s, from, m);
 }

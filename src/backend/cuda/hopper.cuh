@@ -241,15 +241,15 @@ __device__ __forceinline__ void tn_product(float (&c)[32], const uint32_t *a, ui
 }
 
 /* c (64,128) = a b, or += where add is not 0; a (64,16) and b (16,128) in shared memory. turned: the rows of
- * its tile are what is summed over, else the columns. */
-template <int turned>
+ * its tile are what is summed over, else the columns; a_turned: the same of a. */
+template <int turned, int a_turned = 0>
 __device__ __forceinline__ void tn_product(float (&c)[64], uint32_t a, uint32_t b, int add)
 {
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n" TN_TILE_TEXT("a", "%64")
                      TN_TILE_TEXT("b", "%65") "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" TN_PLACES64
-                                              "}, a, b, add, 1, 1, 0, %67;\n}"
+                                              "}, a, b, add, 1, 1, %68, %67;\n}"
                  : TN_SUMS32(0), TN_SUMS32(32)
-                 : "r"(a), "r"(b), "r"(add), "n"(turned));
+                 : "r"(a), "r"(b), "r"(add), "n"(turned), "n"(a_turned));
 }
 
 /* a in registers. */

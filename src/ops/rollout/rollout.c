@@ -204,13 +204,14 @@ static tn_status rollout_as_plain(tn_graph *g, const void *attr, const tn_ref *i
     return tn_graph_status(g);
 }
 
+#define KERNELS_ON(device)                                                                                             \
+    {                                                                                                                  \
+        .forward = tn_rollout_forward_##device, .backward = tn_rollout_backward_##device,                              \
+        .work = tn_rollout_work_##device                                                                               \
+    }
 #define KERNELS                                                                                                        \
     {                                                                                                                  \
-        [TN_CPU] = {                                                                                                   \
-            .forward = tn_rollout_forward_cpu,                                                                         \
-            .backward = tn_rollout_backward_cpu,                                                                       \
-            .work = tn_rollout_work_cpu                                                                                \
-        }                                                                                                              \
+        [TN_CPU] = KERNELS_ON(cpu), [TN_CUDA] = KERNELS_ON(cuda)                                                       \
     }
 
 const tn_op tn_op_rollout = {

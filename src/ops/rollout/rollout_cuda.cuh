@@ -1,0 +1,170 @@
+/* rollout on the GPU, shared by its files: sizes, parameters, rows, workspaces, and the launches of one lattice step.
+ *
+ * Every kernel is launched for the most rows there can be, C, at every step, and asks LIVE in device memory how many there are.
+ * So the launches are the same in every run; those of a finished batch find nothing to do. A row reads its state before the
+ * step through FROM. Counts are added with integer atomics; sums of floats go in a fixed order: partial sums belong to a chunk of
+ * rows, are added to step after step by whoever has the chunk, and are summed over the chunks at the end. */
+#ifndef TN_OPS_ROLLOUT_CUDA_CUH
+#define TN_OPS_ROLLOUT_CUDA_CUH
+
+#include "backend/cuda/device.cuh"
+#include "ops/rollout/rollout.h"
+
+namespace tn_rollout
+{
+
+enum { NEURON = 32, FEATURES = 64, HIDDEN = 64, X_ROOM = 128 }; /* X_ROOM: columns of [f; e], padded with 0 */
+
+/* What a sample has come to after so many steps. */
+struct tally {
+    int32_t asked, exited, refused, active, last, stale, taken, rows;
+};
+
+struct weight {
+    const void *data;
+    tn_dtype type;
+};
+
+__device__ __forceinline__ float at(const weight &w, int64_t i) { return tn_load(w.data, w.type, i); }
+
+/* Sizes, inputs and rows. Arrays by step hold all steps where they are kept, else two in turn (`ring`). */
+struct net {
+    tn_rollout_attr a;
+    int32_t B, S, N, C, E, H, L, F, T;
+    int32_t P, X, W1, voxels; /* 3+E; 64+E; H/2+64 */
+    tn_dtype type;            /* of states, gates and heads */
+    weight p[TN_ROLLOUT_INPUTS], e0;
+    const int32_t *number, *count;
+    const int64_t *seed;
+    const float *kappa, *drift, *sigma;
+    float *e, *u, *v, *d; /* landings */
+    int32_t *plane, *age, *landed, *counts;
+    float *paths;
+    float *places; /* (T or 2,C,P) */
+    int32_t *slot, *from, *bits;
+    bool ring;
+    int32_t *live; /* (T+1,B+1) */
+    /* of the forward pass */
+    float *after;                       /* (C,P): place and energy after the step */
+    float *phi;                         /* (C,F) */
+    int32_t *born, *origin;             /* (C) by slot */
+    tally *sum;                         /* (2,B) */
+    unsigned long long *leaving;        /* (T,B): rows that left, and in the upper half children asked for */
+    int32_t *key, *rank, *list, *start; /* (C) (C) (C) (B,voxels+1): rows by voxel */
+    float *grid;                        /* (T or 2,B,voxels,F) */
+    bool grid_ring;
+};
+
+__host__ __device__ __forceinline__ int64_t step_of(const net &m, int t) { return m.ring ? t & 1 : t; }
+__host__ __device__ __forceinline__ float *places_of(const net &m, int t)
+{
+    return m.places + step_of(m, t) * m.C * m.P;
+}
+__host__ __device__ __forceinline__ int32_t *slots_of(const net &m, int t) { return m.slot + step_of(m, t) * m.C; }
+__host__ __device__ __forceinline__ int32_t *from_of(const net &m, int t) { return m.from + step_of(m, t) * m.C; }
+__host__ __device__ __forceinline__ int32_t *bits_of(const net &m, int t) { return m.bits + step_of(m, t) * m.C; }
+__host__ __device__ __forceinline__ int32_t *live_of(const net &m, int t) { return m.live + (int64_t)t * (m.B + 1); }
+__host__ __device__ __forceinline__ float *grid_of(const net &m, int t)
+{
+    return m.grid + (m.grid_ring ? t & 1 : t) * (int64_t)m.B * m.voxels * m.F;
+}
+__device__ __forceinline__ int32_t rows_at(const net &m, int t) { return live_of(m, t)[m.B]; }
+__host__ __device__ __forceinline__ int layer_inputs(const net &m, int l) { return l ? m.H : m.X; }
+
+/* Memory of T in the type of states. */
+__host__ __device__ __forceinline__ void *item(void *base, tn_dtype type, int64_t i)
+{
+    return (char *)base + i * (type == TN_F32 ? 4 : 2);
+}
+__host__ __device__ __forceinline__ const void *item(const void *base, tn_dtype type, int64_t i)
+{
+    return (const char *)base + i * (type == TN_F32 ? 4 : 2);
+}
+
+/* --- a step's numbers ---------------------------------------------------------------------------------------------------- */
+
+/* States of one step, (L,C,H). */
+struct states {
+    const void *before; /* NULL: zeros */
+    void *after;
+};
+
+struct cell {
+    int t;
+    states h;
+    void *x;            /* (C,X_ROOM) */
+    void *gates;        /* (L,C,4H): r, z, n, q; NULL: not wanted */
+    void *heads;        /* (C,W1) */
+    float *raw;         /* (C,4H): before the gates, where they are not computed with the products */
+    const void *packed; /* weights as tiles, rollout_tiles.cuh; NULL: plain products */
+};
+
+/* rollout_cell_cuda.cu: features, layers, what gelu takes of the heads. */
+tn_status run_cell(const tn_call *c, const net &m, const cell &s);
+tn_status run_features(const tn_call *c, const net &m, int t, void *x);
+
+/* rollout_rows_cuda.cu: the flows at the start; heads' last products, moves, landings, rows of the next step. */
+tn_status begin_rows(const tn_call *c, const net &m);
+tn_status move_rows(const tn_call *c, const net &m, const cell &s);
+
+/* rollout_field_cuda.cu: the field after step t from phi. */
+tn_status deposit_field(const tn_call *c, const net &m, int t);
+
+/* --- products (rollout_products_cuda.cu) --------------------------------------------------------------------------------- */
+
+/* Part of a product over rows: columns of A and the matrix they are multiplied with, element (k,j) at k w_k + j w_j. */
+struct product_part {
+    int first, k; /* columns of A from `first` on; from column `gap_at` of them on, `gap` further */
+    int gap_at, gap;
+    weight w;
+    int64_t w_k, w_j;
+};
+
+/* to (n,columns) = or += [A parts] w + bias. */
+struct product {
+    const void *a; /* (C,a_row) in the type of states */
+    int64_t a_row;
+    product_part part[2];
+    int parts, columns;
+    weight bias; /* data NULL: none */
+    void *to;    /* in the type of states */
+    int64_t to_row;
+    bool add;
+    int tile; /* of the packed weights: where its tiles begin */
+};
+
+/* Two at most, in one launch. packed: as in a cell. */
+tn_status multiply_rows(const tn_call *c, const net &m, int t, const product *p, int n, const void *packed);
+
+/* A layer of the GRU for the rows of a step. */
+struct layer {
+    int l;
+    const void *x, *before; /* (C,x_row) (C,H), read through `from`; NULL: zeros */
+    int64_t x_row;
+    const int32_t *from;
+    void *after, *kept; /* (C,H), (C,4H) or NULL */
+    float *raw;         /* (C,4H) */
+};
+
+/* raw: before r, before z, n's parts from x and from h; biases are in. */
+tn_status multiply_gates(const tn_call *c, const net &m, int t, const layer &y);
+
+/* sum (rows_out,columns) f32 += D^T A over the rows of a step: D (C,d_row) columns from d_first, A's rows by `from` where given. */
+struct outer {
+    const void *d, *a;
+    int64_t d_row, a_row;
+    int d_first, gap_at, gap; /* as above: rows of the sum to columns of D */
+    const int32_t *from;
+    int rows, columns;
+    float *sum;
+};
+enum {
+    MOST_OUTER = 2 * TN_ROLLOUT_LAYERS + 2,
+    SHARES = 2
+}; /* SHARES: of the rows, with tensor cores; sum is (SHARES,..) */
+
+tn_status add_outer(const tn_call *c, const net &m, int t, const outer *o, int n, bool tiles);
+
+} // namespace tn_rollout
+
+#endif

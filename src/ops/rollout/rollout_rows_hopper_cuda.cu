@@ -1,0 +1,226 @@
+/* rollout on Hopper: the rows of a step times packed weights. A tile is 128 rows and 256 columns (128 where the product has no
+ * more); results are rounded to bf16, added to what is there where the product says so. */
+#include "ops/rollout/rollout_hopper.cuh"
+
+using namespace tn_rollout;
+
+struct row_room {
+    static const int weights = WIDE * TILE_ROW, stage = ROWS_BYTES + weights, barriers_at = STAGES * stage;
+    static const int bytes = barriers_at + 2 * STAGES * 8 + 1024;
+};
+
+/* A product as the kernel sees it. Columns of A: k, from gap_at on gap further; from `k` on there are none. */
+struct row_job {
+    const __nv_bfloat16 *a;
+    int64_t a_row;
+    int k, gap_at, gap, deep, across, width, columns; /* width: columns of a packed tile */
+    const char *tiles;
+    weight bias;
+    __nv_bfloat16 *to;
+    int64_t to_row;
+    bool add;
+};
+
+struct row_jobs {
+    row_job of[2];
+    int n;
+    const int32_t *live;
+};
+
+#if TN_HOPPER
+
+/* Tile number `tile` of the launch. */
+struct place {
+    int job, across;
+    int32_t row0;
+};
+
+__device__ __forceinline__ int tiles_in(const row_jobs &j, int32_t n)
+{
+    return (n + TILE_ROWS - 1) / TILE_ROWS * (j.of[0].across + (j.n > 1 ? j.of[1].across : 0));
+}
+
+__device__ __forceinline__ place place_of(const row_jobs &j, int tile)
+{
+    const int across = j.of[0].across + (j.n > 1 ? j.of[1].across : 0), within = tile % across;
+    place p;
+    p.job = within >= j.of[0].across;
+    p.across = p.job ? within - j.of[0].across : within;
+    p.row0 = tile / across * TILE_ROWS;
+    return p;
+}
+
+/* --- in ------------------------------------------------------------------------------------------------------------------ */
+
+__device__ __forceinline__ void fetch_tiles(const row_jobs &jobs, int32_t n, char *room, barriers b)
+{
+    feeder f = { b, { 0, 1 }, { 0, 0 }, 0 };
+    const int total = tiles_in(jobs, n), thread = threadIdx.x % 128, piece = thread % 8, first = thread / 8;
+    for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
+        const place p = place_of(jobs, tile);
+        const row_job &j = jobs.of[p.job];
+        const int bytes = j.width * TILE_ROW;
+        const char *weights = j.tiles + (int64_t)p.across * j.deep * bytes;
+        for (int k = 0; k < j.deep; k++) {
+            char *stage = room + f.now.at * row_room::stage, *to = stage + first * TILE_ROW + (piece ^ first % 8) * 16;
+            const int step = k * TILE_K + piece * 8, column = step + (step >= j.gap_at ? j.gap : 0);
+            f.begin();
+            if (thread == 0) {
+                tn_barrier_expect(b.full + f.now.at, bytes);
+                tn_bulk_copy(stage + ROWS_BYTES, weights + (int64_t)k * bytes, bytes, b.full + f.now.at);
+            }
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const int32_t row = p.row0 + first + 16 * i;
+                const bool there = row < n && step < j.k;
+                tn_copy16(to + i * 16 * TILE_ROW, there ? j.a + row * j.a_row + column : j.a, there);
+            }
+            f.end();
+        }
+    }
+    f.drain();
+}
+
+/* --- out ----------------------------------------------------------------------------------------------------------------- */
+
+/* 128 columns of a tile from column j0 on. */
+__device__ __forceinline__ void put_columns(const row_job &j, const float (&c)[64], int32_t row0, int32_t n, int j0)
+{
+    const int lane = threadIdx.x % 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int part = 0; part < 4; part++) {
+            const int32_t row = row0 + 8 * h;
+            const int own = j0 + (4 * part + lane) * 8;
+            const bool there = row < n && own < j.columns;
+            __nv_bfloat16 *to = j.to + row * j.to_row + own;
+            uint32_t old[4] = {}, word[4];
+            if (j.add) {
+                if (there) {
+                    const uint4 w = *(const uint4 *)to;
+                    old[0] = w.x, old[1] = w.y, old[2] = w.z, old[3] = w.w;
+                }
+                turn_words(old);
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int at_ = (4 * part + i) * 4 + 2 * h, column = j0 + (4 * part + i) * 8 + 2 * lane;
+                float x = c[at_] + low_of(old[i]), y = c[at_ + 1] + high_of(old[i]);
+                if (j.bias.data && column < j.columns) x += at(j.bias, column), y += at(j.bias, column + 1);
+                word[i] = tn_pack_bf16(x, y);
+            }
+            turn_words(word);
+            if (there) *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
+        }
+}
+
+/* --- products ------------------------------------------------------------------------------------------------------------ */
+
+template <bool BOTH>
+__device__ __forceinline__ void begin_stage(float (&c)[64], float (&d)[64], const char *stage, int group)
+{
+    const uint32_t a = tn_tile_at(stage + group * TILE64, 0), w = tn_tile_at(stage + ROWS_BYTES, 0);
+    tn_products_begin();
+#pragma unroll
+    for (int k = 0; k < TILE_K / 16; k++) {
+        tn_product<0>(c, a + 2 * k, w + 2 * k, 1);
+        if (BOTH) tn_product<0>(d, a + 2 * k, w + NARROW * TILE_ROW / 16 + 2 * k, 1);
+    }
+    tn_products_commit();
+}
+
+template <bool BOTH>
+__device__ __forceinline__ void compute_tile(const row_job &j, const place &p, int32_t n, const char *room, barriers b,
+                                             turn &now)
+{
+    const int group = (int)threadIdx.x / 128 - 1;
+    const int32_t row = p.row0 + group * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)(threadIdx.x & 31) / 4;
+    float c[64], d[64];
+    int last = -1;
+    clear(c), clear(d);
+    for (int k = 0; k < j.deep; k++) {
+        tn_barrier_wait(b.full + now.at, now.phase);
+        tn_hold(c);
+        if (BOTH) tn_hold(d);
+        begin_stage<BOTH>(c, d, room + now.at * row_room::stage, group);
+        tn_products_wait<1>();
+        if (last >= 0) release(b.empty + last);
+        last = now.at;
+        now.next();
+    }
+    tn_products_wait<0>();
+    tn_hold(c);
+    if (BOTH) tn_hold(d);
+    release(b.empty + last);
+    put_columns(j, c, row, n, p.across * j.width);
+    if (BOTH) put_columns(j, d, row, n, p.across * j.width + NARROW);
+}
+
+__device__ __forceinline__ void compute_tiles(const row_jobs &jobs, int32_t n, const char *room, barriers b)
+{
+    const int total = tiles_in(jobs, n);
+    turn now = { 0, 0 };
+    for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
+        const place p = place_of(jobs, tile);
+        const row_job &j = jobs.of[p.job];
+        if (j.width == WIDE) compute_tile<true>(j, p, n, room, b, now);
+        else compute_tile<false>(j, p, n, room, b, now);
+    }
+}
+
+#endif /* TN_HOPPER */
+
+static __global__ void __launch_bounds__(BLOCK, 1) tiled_rows(TN_GRID row_jobs j)
+{
+#if TN_HOPPER
+    extern __shared__ char shared_room[];
+    char *room = tn_tiles_room(shared_room);
+    barriers b = { (uint64_t *)(room + row_room::barriers_at), (uint64_t *)(room + row_room::barriers_at) + STAGES };
+    const int32_t n = *j.live;
+    if ((int)blockIdx.x >= tiles_in(j, n)) return;
+    if (threadIdx.x == 0) b.open(true);
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        tn_registers_less<40>();
+        fetch_tiles(j, n, room, b);
+    } else {
+        tn_registers_more<232>();
+        compute_tiles(j, n, room, b);
+    }
+#else
+    (void)j;
+#endif
+}
+
+/* --- on the host --------------------------------------------------------------------------------------------------------- */
+
+static row_job job_of(const net &m, const product &p, const void *packed)
+{
+    const tile_set s = tiles_of(m, p.tile);
+    row_job j = {};
+    j.a = (const __nv_bfloat16 *)p.a + p.part[0].first, j.a_row = p.a_row;
+    for (int i = 0; i < p.parts; i++) j.k += p.part[i].k; /* parts are neighbours in A */
+    j.gap_at = p.parts > 1 ? j.k : p.part[0].gap_at, j.gap = p.parts > 1 ? 0 : p.part[0].gap;
+    j.deep = s.deep, j.across = s.across, j.width = s.columns, j.columns = p.columns;
+    j.tiles = (const char *)packed + s.first;
+    j.bias = p.bias, j.to = (__nv_bfloat16 *)p.to, j.to_row = p.to_row, j.add = p.add;
+    return j;
+}
+
+tn_status tn_rollout::multiply_tiled_rows(const tn_call *c, const net &m, int t, const product *p, int n,
+                                          const void *packed)
+{
+    row_jobs j = {};
+    int across = 0;
+    for (int i = 0; i < n; i++) {
+        j.of[i] = job_of(m, p[i], packed);
+        across += j.of[i].across;
+    }
+    j.n = n, j.live = live_of(m, t) + m.B;
+    const int tiles = (m.C + TILE_ROWS - 1) / TILE_ROWS * across, blocks = tn_cuda_queue_of(c)->multiprocessors;
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)tiled_rows, row_room::bytes));
+    tiled_rows<<<(unsigned)(tiles < blocks ? tiles : blocks), BLOCK, row_room::bytes, tn_cuda_stream(c)>>>(j);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}

@@ -23,7 +23,8 @@ static const tn_setting settings[] = {
     TN_SETTING_FLOAT("threshold", "0.95", TN_RANGE_LO_OPEN(0, 1), "", "stop: fraction of the flows that is enough"),
     TN_SETTING_INT("s_min", "5", TN_RANGE(0, 1e6), "steps", "stop: not before"),
     TN_SETTING_INT("patience", "3", TN_RANGE(1, 1e6), "steps", "stop: after so many steps in which no flow left"),
-    TN_SETTING_FLOAT("kappa", "1", TN_RANGE(0, 100), "", "factor on displacements in the first 100 steps of training"),
+    TN_SETTING_FLOAT("kappa", "0.3", TN_RANGE(0, 100), "",
+                     "factor on displacements in the first 100 steps of training"),
     TN_SETTING_FLOAT("kappa_min", "1", TN_RANGE(0, 100), "",
                      "kappa shrinks to this, by a tenth every 10 steps (at least kappa: it stays)"),
     TN_SETTING_FLOAT("drift", "1.2", TN_RANGE(0, 100), "",
@@ -72,13 +73,13 @@ static const tn_setting settings[] = {
 #define LATTICE(w, h, d) "width=" #w, "height=" #h, "depth=" #d
 /* Of a sample: these can be checked and timed without data. */
 #define SIZE(cells) "inputs=" #cells, "tokens=1"
-/* As published. */
-#define LARGE "dim=512", "layers=3", "train.lr=1e-4", "train.decay=1e-5", "s_min=10", "patience=5"
+/* Sizes as published. */
+#define LARGE "dim=512", "layers=3", "train.lr=1e-3", "train.decay=1e-5", "s_min=10", "patience=5"
 
 static const tn_preset presets[] = {
     { "flow_debug", "lattice of 20x20x10, 0.7 M parameters",
-      VALUES(LATTICE(20, 20, 10), SIZE(400), "dim=256", "layers=2", "train.batch=8", "threshold=0.8", "s_min=3",
-             "patience=2") },
+      VALUES(LATTICE(20, 20, 10), SIZE(400), "dim=256", "layers=2", "train.batch=8", "kappa=0.2", "noise=0.01",
+             "threshold=0.8", "s_min=3", "patience=2") },
     { "flow_experiment", "lattice of 28x28x40, 4.2 M parameters",
       VALUES(LATTICE(28, 28, 40), LARGE, SIZE(784), "s_min=5", "patience=8", "train.batch=16", "train.accumulate=4") },
     { "flow_s", "lattice of 28x28x60, 4.2 M parameters, 60 steps",
@@ -86,7 +87,7 @@ static const tn_preset presets[] = {
     { "flow_seed", "lattice of 50x50x60, 4.2 M parameters, 60 steps",
       VALUES(LATTICE(50, 50, 60), LARGE, SIZE(2500), "steps=60", "train.batch=64", "train.accumulate=4") },
     { "flow_optimised", "lattice of 100x100x50, 16.5 M parameters",
-      VALUES(LATTICE(100, 100, 50), "dim=1024", "layers=3", "train.lr=1e-4", "train.decay=1e-5", SIZE(10000),
+      VALUES(LATTICE(100, 100, 50), "dim=1024", "layers=3", "train.lr=1e-3", "train.decay=1e-5", SIZE(10000),
              "train.batch=32") },
     { "flow_route", "moves images by a cell: flows carry every pixel to its goal",
       VALUES("task=route", "task.images=mnist", "dim=64", "layers=1", "depth=16", "train.batch=32", "train.steps=1500",

@@ -16,10 +16,13 @@ typedef struct affine {
     tn_ref w, b;
 } affine;
 
+/* Adam moves every weight by the rate: what a wide row adds up moves as much as it would with 64 weights. */
+static float rate(int64_t columns) { return columns > FEATURES ? (float)FEATURES / (float)columns : 1; }
+
 static affine affine_of(tn_graph *g, const char *scope, int64_t rows, int64_t columns, double deviation)
 {
     tn_region r = tn_region_begin(g, "%s", scope);
-    const affine p = { tn_param(g, "w", tn_shape(rows, columns), tn_normal((float)deviation)),
+    const affine p = { tn_param(g, "w", tn_shape(rows, columns), tn_normal((float)deviation), .lr = rate(columns)),
                        tn_param(g, "b", tn_shape(rows), tn_zeros) };
     tn_region_end(g, r);
     return p;
@@ -52,8 +55,8 @@ static void make_layers(tn_graph *g, const flow_config *c, tn_rollout_params *p)
         const int64_t X = l ? H : FEATURES + c->energy;
         const float most = sqrtf(6.f / (float)(X + H)); /* Xavier's, gate by gate */
         tn_region r = tn_region_begin(g, "gru%lld", (long long)l);
-        p->gru[l].w_i = tn_param(g, "w_i", tn_shape(3 * H, X), tn_uniform(-most, most));
-        p->gru[l].w_h = tn_param(g, "w_h", tn_shape(3 * H, H), tn_block_orthogonal(1, H));
+        p->gru[l].w_i = tn_param(g, "w_i", tn_shape(3 * H, X), tn_uniform(-most, most), .lr = rate(X));
+        p->gru[l].w_h = tn_param(g, "w_h", tn_shape(3 * H, H), tn_block_orthogonal(1, H), .lr = rate(H));
         p->gru[l].b_i = tn_param(g, "b_i", tn_shape(3 * H), tn_zeros);
         p->gru[l].b_h = tn_param(g, "b_h", tn_shape(3 * H), tn_zeros);
         tn_region_end(g, r);
@@ -73,7 +76,7 @@ static tn_rollout_params make_parameters(tn_graph *g, const flow_config *c)
     p.q = q.w, p.qb = q.b, p.v1 = v1.w, p.v1b = v1.b, p.n1g = n1.w, p.n1b = n1.b;
     p.v2 = v2.w, p.v2b = v2.b, p.n2g = n2.w, p.n2b = n2.b, p.v3 = v3.w, p.v3b = v3.b;
     p.e1 = e1.w, p.e1b = e1.b, p.e2 = e2.w, p.e2b = e2.b, p.d1 = d1.w, p.d1b = d1.b, p.d2 = d2.w, p.d2b = d2.b;
-    if (F) p.f = tn_param(g, "field", tn_shape(F, H), tn_normal(0.1f * sqrtf(2.f / (float)(F + H))));
+    if (F) p.f = tn_param(g, "field", tn_shape(F, H), tn_normal(0.1f * sqrtf(2.f / (float)(F + H))), .lr = rate(H));
     return p;
 }
 

@@ -15,7 +15,7 @@ STRICT  := -Wconversion -Wno-sign-conversion
 
 # Libraries. Targets that compile stop here when one is missing; the others install it (deps, demo, test) or need none.
 PKGS      := yaml-0.1 jansson libxxhash zlib libzstd libpcre2-8 sqlite3
-NO_BUILD  := clean deps demo test test-long test-cuda format lint help
+NO_BUILD  := clean deps demo demo-flow test test-long test-cuda format lint help
 GOALS     := $(filter-out $(NO_BUILD),$(or $(MAKECMDGOALS),all))
 ifneq ($(GOALS),)
 NEEDS     := build $(if $(filter %unit,$(GOALS)),unit)
@@ -115,7 +115,7 @@ endif
 step = @$(say); text=$$($3 2>&1); code=$$?; [ -z "$$text" ] || printf '$(clear)%s\n' "$$text"; exit $$code
 endif
 
-.PHONY: all unit deps demo demo-run test test-long test-cuda lint install uninstall clean format help
+.PHONY: all unit deps demo demo-run demo-flow demo-flow-run test test-long test-cuda lint install uninstall clean format help
 all: $(if $(CLISRC),$(BUILD)/tenon) $(BUILD)/libtenon.so $(BUILD)/libtenon.a $(CUDALIB)
 
 # What may be called from outside is what the public headers declare: in libtenon.so by programs, in the command by a user's model.so.
@@ -192,6 +192,17 @@ demo-run: all $(BUILD)/demo/text.txt
 	$(BUILD)/tenon race ten gpt data=$(BUILD)/demo/text.txt $(DEMO) --svg=$(BUILD)/demo/curves.svg run=$(BUILD)/demo/race
 	@echo; echo "So short a run on so small a model favours ten: bench/results/quality.md has longer ones. Next: your own text,"; \
 	  echo "  $(BUILD)/tenon train ten_tiny data=FILE"
+# A lattice that learns to move drawn figures by a cell, and the page that plays its flows. A minute of training on two quiet cores.
+DEMO_FLOW := task=route task.images=strokes task.size=2000 dim=32 layers=1 depth=8 train.batch=16 train.steps=300 train.warmup=20 \
+             train.lr=4e-3 train.eval_every=100 train.eval_batches=8
+demo-flow:
+	@scripts/install-deps build
+	@+$(MAKE) --no-print-directory demo-flow-run
+demo-flow-run: all
+	@rm -rf $(BUILD)/demo/flow && mkdir -p $(BUILD)/demo
+	$(BUILD)/tenon train flow $(DEMO_FLOW) run=$(BUILD)/demo/flow
+	$(BUILD)/tenon eval $(BUILD)/demo/flow split=test --flows --svg=$(BUILD)/demo/flows.svg --html=$(BUILD)/demo/flows.html
+	@echo; echo "Open $(BUILD)/demo/flows.html in a browser: it plays the flows step by step."
 $(BUILD)/demo/text.txt:
 	@scripts/demo-text $@
 
@@ -236,7 +247,7 @@ format:
 	git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs -P 4 -n 20 $$(command -v clang-format-14 || echo clang-format) -i
 help:
 	@printf '%s\n' 'make             build/tenon, build/libtenon.so and .a' '                 (CUDA=1: libtenon_cuda.so, too; where a GPU is, by default)' \
-	  'make demo        install what is missing, train on real text' \
+	  'make demo        install what is missing, train on real text' 'make demo-flow   the same for an energy-flow lattice, ends with a page' \
 	  'make test        install what is missing, all tests of the short tier' 'make test-long   tests/long/*.sh' 'make test-cuda   every op on a GPU' \
 	  'make unit        the unit tests (build/unit NAME runs some)' 'make lint        include order, file sizes, words' \
 	  'make install     into DESTDIR/PREFIX (/usr/local)' 'make deps        what build and tests need, by apt-get' \

@@ -8,6 +8,7 @@
 #include "models/decode_cache.h"
 #include "models/models.h"
 #include "train/trainer/graph_setup.h"
+#include "train/trainer/shared.h"
 #include "train/trainer/trainer.h"
 
 #include <tenon/ops.h>
@@ -115,6 +116,17 @@ static int64_t repeats_of(const tn_decoder *d, const tn_graph *g)
     return d->setup.device != TN_CPU || bytes < 0.4 * tn_memory_available() ? MANY : 1;
 }
 
+/* Evaluations have the values of a run's last step (rows.h). */
+static void set_schedules(const tn_decoder *d, tn_bound *b)
+{
+    const tn_model *m = d->o.model;
+    const int64_t last = m->n_schedules ? tn_settings_int(d->o.settings, "train.steps") - 1 : 0;
+    for (size_t i = 0; i < m->n_schedules; i++) {
+        float *x = tn_plan_scalar(b, m->schedules[i].name);
+        if (x) *x = (float)m->schedules[i].value(d->o.settings, last);
+    }
+}
+
 /* Compiles what a model built and adopts its tensors; takes the graph, also where it fails. */
 static tn_status make_plan(tn_decoder *d, tn_graph *g, const tn_compile_options *how, piece *p)
 {
@@ -126,10 +138,13 @@ static tn_status make_plan(tn_decoder *d, tn_graph *g, const tn_compile_options 
     }
     TN_RETURN_IF(tn_graph_compile(g, how, &p->plan));
     s = tn_bind(p->plan, d->context, d->o.store, &p->bound);
-    if (s == TN_OK) return TN_OK;
-    tn_plan_free(p->plan);
-    p->plan = NULL;
-    return s;
+    if (s != TN_OK) {
+        tn_plan_free(p->plan);
+        p->plan = NULL;
+        return s;
+    }
+    set_schedules(d, p->bound);
+    return TN_OK;
 }
 
 static tn_status make_piece(tn_decoder *d, int i)

@@ -28,21 +28,24 @@ static tn_status build_step(tn_graph *g, const tn_settings *st, const tn_batch *
     bridge_config c;
     tn_part decoder;
     tn_forward f;
-    tn_ref q;
+    bridge_mapped q;
     if (b->cached) return build_token(g, st, b);
     TN_RETURN_IF(bridge_config_read(st, &c));
     TN_RETURN_IF(bridge_decoder_open(g, st, &c, &decoder));
     const sentence p = sentence_of(g, &c, tn_in(b, "premise"), tn_in(b, "premise_length"));
     const sentence h = sentence_of(g, &c, tn_in(b, "hypothesis"), tn_in(b, "hypothesis_length"));
     TN_RETURN_IF(bridge_body_build(g, st, b, &c, encode(g, &c, &p), &q));
-    const tn_ref predicted = unit(g, q), wanted = unit(g, encode(g, &c, &h));
+    const tn_ref predicted = unit(g, q.surface), wanted = unit(g, encode(g, &c, &h));
     const tn_ref contrast = tn_infonce(g, tn_live(g, predicted, tn_in(b, "count")),
                                        tn_live(g, wanted, tn_in(b, "count")), .temperature = c.temperature);
     TN_RETURN_IF(bridge_decode(g, &decoder, &c, b->step, wanted, h.tokens, &f));
     const tn_ref xent = tn_linear_xent(g, f.hidden, f.head, h.tokens, .weights = h.mask.written);
     const tn_ref weight = tn_scalar(g, "decoder.weight", (float)tn_settings_float(st, "decoder.weight"));
-    tn_output(g, "loss", tn_add(g, contrast, tn_mean_all(g, tn_mul(g, xent, weight))));
-    if (tn_graph_get_options(g)->training) return tn_graph_status(g);
+    const bool training = tn_graph_get_options(g)->training;
+    tn_ref loss = tn_add_scaled(g, tn_reshape(g, contrast, tn_shape(1)), weight, tn_reshape(g, xent, tn_shape(1)));
+    if (training && q.extra.id) loss = tn_add(g, loss, q.extra);
+    tn_output(g, "loss", loss);
+    if (training) return tn_graph_status(g);
     const tn_ref both = tn_sum(g, tn_mul(g, predicted, wanted), 1);
     tn_output(g, "infonce", contrast);
     tn_output(g, "xent", xent);
@@ -110,7 +113,7 @@ static tn_status build_reply(tn_graph *g, const tn_settings *st, const tn_batch 
     bridge_config c;
     tn_part decoder;
     tn_forward f;
-    tn_ref q;
+    bridge_mapped q;
     const tn_ref tokens = tn_in(b, "tokens");
     TN_RETURN_IF(bridge_config_read(st, &c));
     if (!tokens.id) return tn_model_error("step reply reads a prompt: `tenon sample` runs it");
@@ -119,7 +122,7 @@ static tn_status build_reply(tn_graph *g, const tn_settings *st, const tn_batch 
                               (long long)tn_ref_dim(g, tokens, 1), (long long)c.text);
     TN_RETURN_IF(bridge_decoder_open(g, st, &c, &decoder));
     TN_RETURN_IF(bridge_body_build(g, st, b, &c, bridge_encode(g, &c, tokens, TN_NONE, TN_NONE), &q));
-    TN_RETURN_IF(bridge_decode_start(g, &decoder, &c, b, unit(g, q), &f));
+    TN_RETURN_IF(bridge_decode_start(g, &decoder, &c, b, unit(g, q.surface), &f));
     put_logits(g, &f);
     tn_output(g, "position", tn_fill(g, tn_shape(1), TN_I32, (float)c.prefix));
     tn_output(g, "capacity", tn_fill(g, tn_shape(1), TN_I32, (float)(c.prefix + c.text)));
@@ -182,9 +185,33 @@ static const tn_setting settings[] = {
     TN_SETTING_INT("layers", "2", TN_RANGE(1, 64), "", "layers of the encoder, and of body=transformer"),
     TN_SETTING_INT("heads", "8", TN_RANGE(1, 1024), "", "attention heads; dim is a multiple of it"),
     TN_SETTING_INT("ffn", "512", TN_RANGE(1, 1e6), "", "inner width of these layers"),
-    TN_SETTING_CHOICE("body", "identity", "identity|mean|linear|mlp|transformer",
+    TN_SETTING_CHOICE("body", "lattice", "lattice|identity|mean|linear|mlp|transformer",
                       "from the premise's surface to the predicted one"),
+    TN_SETTING_BOOL("residual", "false", "add what the body computes to the premise's surface"),
     TN_SETTING_INT("hidden", "256", TN_RANGE(1, 65536), "", "width inside body=mlp and body=transformer"),
+    TN_SETTING_INT("flow.depth", "16", TN_RANGE(2, 1e6), "", "depth of the lattice"),
+    TN_SETTING_AUTO_INT("flow.steps", "auto", TN_RANGE(1, 4096), "steps", "most steps of a flow (auto: depth / 2)"),
+    TN_SETTING_INT("flow.dim", "64", TN_RANGE(2, 65536), "", "width of a flow's state"),
+    TN_SETTING_INT("flow.layers", "2", TN_RANGE(1, TN_ROLLOUT_LAYERS), "", "layers of the lattice's recurrent cell"),
+    TN_SETTING_INT("flow.energy", "1", TN_RANGE(1, TN_ROLLOUT_ENERGY), "", "numbers of an energy"),
+    TN_SETTING_INT("flow.field", "0", TN_RANGE(0, TN_ROLLOUT_FIELD), "channels",
+                   "channels of a field that flows write and read, so that they see each other (0: none)"),
+    TN_SETTING_CHOICE("flow.field_deposit", "nearest", "nearest|smooth",
+                      "flows write to the nearest corner, or to all eight around them"),
+    TN_SETTING_CHOICE("flow.stop", "sample", "never|batch|sample",
+                      "flows end early where enough have left: not at all, as a whole batch, or each sample by itself"),
+    TN_SETTING_FLOAT("flow.start", "0", TN_RANGE_OPEN(-1, 1), "", "where between the planes at -1 and 1 flows start"),
+    TN_SETTING_FLOAT("flow.drift", "1.2", TN_RANGE(0, 100), "",
+                     "distance that a flow drifts to the nearer plane in all its steps"),
+    TN_SETTING_FLOAT("flow.noise", "0.02", TN_RANGE(0, 1), "", "standard deviation of noise on each step, in training"),
+    TN_SETTING_FLOAT("flow.lambda_exit", "0.05", TN_RANGE(0, 1e3), "",
+                     "weight in the loss of the distance that flows had left"),
+    TN_SETTING_INT("flow.exit_steps", "3000", TN_RANGE(0, 1e12), "steps",
+                   "training steps in which lambda_exit goes to 0 (0: it stays)"),
+    TN_SETTING_BOOL("flow.movement", "true", "false: flows stay above their cell and only drift to a plane"),
+    TN_SETTING_CHOICE("flow.lattice", "on", "on|frozen|off", "frozen: as it starts; off: the surface as it is"),
+    TN_SETTING_AUTO_INT("flow.keep", "auto", TN_RANGE(0, 4096), "steps",
+                        "states kept for the gradient: every so many steps (0: everything; auto: what fits in memory)"),
     TN_SETTING_FLOAT("temperature", "0.05", TN_RANGE_LO_OPEN(0, 100), "", "of InfoNCE"),
     TN_SETTING_INT("prefix", "24", TN_RANGE(1, 1024), "", "states that the decoder reads a surface as"),
     TN_SETTING_INT("decoder.dim", "256", TN_RANGE(1, 65536), "", "width of the decoder"),
@@ -204,6 +231,7 @@ tn_status bridge_config_read(const tn_settings *st, bridge_config *c)
                           .ffn = tn_settings_int(st, "ffn"),
                           .layers = tn_settings_int(st, "layers"),
                           .body = (bridge_body)tn_settings_choice(st, "body"),
+                          .residual = tn_settings_on(st, "residual"),
                           .hidden = tn_settings_int(st, "hidden"),
                           .prefix = tn_settings_int(st, "prefix"),
                           .temperature = (float)tn_settings_float(st, "temperature"),
@@ -223,6 +251,18 @@ tn_status bridge_config_read(const tn_settings *st, bridge_config *c)
     return TN_OK;
 }
 
+static const tn_schedule_row schedules[] = {
+    { "kappa", bridge_kappa_at },
+    { "drift", bridge_drift_at },
+    { "noise", bridge_noise_at },
+    { "lambda_exit", bridge_exit_at },
+};
+
+/* As of `flow`: no noise, and nothing that changes at once when a parameter moves a little. */
+static const char *const exact[] = {
+    "flow.noise=0", "flow.drift=0", "flow.start=0.4", "flow.stop=never", "flow.field_deposit=smooth", NULL
+};
+
 static const char *const scalars[] = { "decoder.weight", NULL };
 
 const tn_model tn_model_bridge = {
@@ -232,10 +272,12 @@ const tn_model tn_model_bridge = {
     .settings = settings,
     .n_settings = sizeof settings / sizeof *settings,
     .build = build_step,
+    .exact = exact,
     .scalars = scalars,
     .assumes = assumes,
     .n_assumes = sizeof assumes / sizeof *assumes,
     TN_INPUTS(inputs),
     TN_METRICS(metrics),
     TN_STEPS(steps),
+    TN_SCHEDULES(schedules),
 };

@@ -13,13 +13,22 @@
 
 #include <tenon/model.h>
 
-typedef enum bridge_body { BRIDGE_IDENTITY, BRIDGE_MEAN, BRIDGE_LINEAR, BRIDGE_MLP, BRIDGE_TRANSFORMER } bridge_body;
+/* In the order of the choices in the settings. */
+typedef enum bridge_body {
+    BRIDGE_LATTICE,
+    BRIDGE_IDENTITY,
+    BRIDGE_MEAN,
+    BRIDGE_LINEAR,
+    BRIDGE_MLP,
+    BRIDGE_TRANSFORMER
+} bridge_body;
 
 typedef struct bridge_config {
     int64_t width, height, cells;
     int64_t text, vocab;
     int64_t dim, heads, ffn, layers; /* of the encoder */
     bridge_body body;
+    bool residual;  /* what the body computes is added to what it takes */
     int64_t hidden; /* of the body */
     int64_t prefix; /* states that the decoder reads a surface as */
     float temperature, dropout;
@@ -38,12 +47,15 @@ bridge_mask bridge_masks(tn_graph *g, const bridge_config *c, tn_ref lengths);
 tn_ref bridge_encode(tn_graph *g, const bridge_config *c, tn_ref tokens, tn_ref lengths, tn_ref words);
 /* Transformer layers without a causal mask, norms behind the sums: x (B,T,d) -> (B,T,d), scopes layer0, layer1, ... */
 tn_ref bridge_layers(tn_graph *g, const bridge_config *c, tn_ref x, tn_ref lengths, int64_t layers);
-/* act(w x + b): parameters NAME.w, drawn with deviation gain/sqrt(from), and NAME.b. */
-tn_ref bridge_dense(tn_graph *g, tn_ref x, const char *name, int64_t to, float gain, tn_act act);
+tn_ref bridge_dense(tn_graph *g, tn_ref x, const char *name, int64_t to, tn_act act); /* parameters NAME.w, NAME.b */
 
-/* x (B,S) -> (B,S). */
+typedef struct bridge_mapped {
+    tn_ref surface; /* (B,S) */
+    tn_ref extra;   /* one number that is added to the loss of training, or none */
+} bridge_mapped;
+/* x (B,S) through the body. */
 tn_status bridge_body_build(tn_graph *g, const tn_settings *st, const tn_batch *b, const bridge_config *c, tn_ref x,
-                            tn_ref *out);
+                            bridge_mapped *out);
 
 /* The decoder as a part: gpt with learned positions, its first `prefix` positions a surface of unit length. */
 tn_status bridge_decoder_open(tn_graph *g, const tn_settings *st, const bridge_config *c, tn_part *out);
@@ -55,6 +67,12 @@ tn_status bridge_decode_start(tn_graph *g, const tn_part *p, const bridge_config
                               tn_forward *out);
 tn_status bridge_decode_token(tn_graph *g, const tn_part *p, const bridge_config *c, const tn_batch *b,
                               tn_forward *out);
+
+/* Schedules of the lattice, which are those of `flow`. */
+double bridge_kappa_at(const tn_settings *st, int64_t step);
+double bridge_drift_at(const tn_settings *st, int64_t step);
+double bridge_noise_at(const tn_settings *st, int64_t step);
+double bridge_exit_at(const tn_settings *st, int64_t step);
 
 /* Metrics of all held-out rows together (tn_metric_row.whole), and of tokens (add). */
 double bridge_recall_1(const float *const *kept, int64_t rows, const int64_t *each, const tn_settings *st);

@@ -39,11 +39,11 @@ static void waves(float *x, tn_dims dims, float (*uniform)(const void *ctx, uint
         }
 }
 
-tn_ref bridge_dense(tn_graph *g, tn_ref x, const char *name, int64_t to, float gain, tn_act act)
+tn_ref bridge_dense(tn_graph *g, tn_ref x, const char *name, int64_t to, tn_act act)
 {
     const int64_t from = tn_ref_dim(g, x, -1);
     const tn_region r = tn_region_begin(g, "%s", name);
-    const tn_ref y = tn_linear(g, x, tn_param(g, "w", tn_shape(to, from), tn_normal(gain / sqrtf((float)from))),
+    const tn_ref y = tn_linear(g, x, tn_param(g, "w", tn_shape(to, from), tn_normal(1 / sqrtf((float)from))),
                                .bias = tn_param(g, "b", tn_shape(to), tn_zeros), .act = act);
     tn_region_end(g, r);
     return y;
@@ -52,10 +52,10 @@ tn_ref bridge_dense(tn_graph *g, tn_ref x, const char *name, int64_t to, float g
 static tn_ref attend(tn_graph *g, const bridge_config *c, tn_ref x, tn_ref lengths)
 {
     const int64_t B = tn_ref_dim(g, x, 0), T = tn_ref_dim(g, x, 1), d = tn_ref_dim(g, x, 2), H = c->heads;
-    const tn_ref qkv = tn_reshape(g, bridge_dense(g, x, "qkv", 3 * d, 1, TN_ACT_NONE), tn_shape(B, T, 3 * H, d / H));
+    const tn_ref qkv = tn_reshape(g, bridge_dense(g, x, "qkv", 3 * d, TN_ACT_NONE), tn_shape(B, T, 3 * H, d / H));
     const tn_ref y = tn_attention(g, tn_slice(g, qkv, 2, 0, H), tn_slice(g, qkv, 2, H, H),
                                   tn_slice(g, qkv, 2, 2 * H, H), .lengths = lengths);
-    return bridge_dense(g, tn_reshape(g, y, tn_shape(B, T, d)), "out", d, 1, TN_ACT_NONE);
+    return bridge_dense(g, tn_reshape(g, y, tn_shape(B, T, d)), "out", d, TN_ACT_NONE);
 }
 
 tn_ref bridge_layers(tn_graph *g, const bridge_config *c, tn_ref x, tn_ref lengths, int64_t layers)
@@ -64,8 +64,7 @@ tn_ref bridge_layers(tn_graph *g, const bridge_config *c, tn_ref x, tn_ref lengt
     for (int64_t l = 0; l < layers; l++) {
         const tn_region r = tn_segment_begin(g, "layer%d", (int)l);
         x = tn_block_layernorm(g, tn_add(g, x, tn_dropout(g, attend(g, c, x, lengths), c->dropout)), "norm1", 0);
-        const tn_ref f =
-            bridge_dense(g, bridge_dense(g, x, "ffn1", c->ffn, 1, TN_ACT_GELU_ERF), "ffn2", d, 1, TN_ACT_NONE);
+        const tn_ref f = bridge_dense(g, bridge_dense(g, x, "ffn1", c->ffn, TN_ACT_GELU_ERF), "ffn2", d, TN_ACT_NONE);
         x = tn_block_layernorm(g, tn_add(g, x, tn_dropout(g, f, c->dropout)), "norm2", 0);
         tn_region_end(g, r);
     }
@@ -82,8 +81,8 @@ tn_ref bridge_encode(tn_graph *g, const bridge_config *c, tn_ref tokens, tn_ref 
     tn_ref x = tn_add(g, tn_embed(g, tokens, table), tn_slice(g, places, 0, 0, tn_ref_dim(g, tokens, 1)));
     x = bridge_layers(g, c, tn_dropout(g, x, c->dropout), lengths, c->layers);
     x = words.id ? tn_masked_mean(g, x, words) : tn_mean(g, x, 1);
-    x = tn_block_layernorm(g, bridge_dense(g, x, "pool", c->dim, 1, TN_ACT_GELU_ERF), "norm", 0);
-    x = bridge_dense(g, tn_dropout(g, x, c->dropout), "surface", c->cells, 1, TN_ACT_TANH);
+    x = tn_block_layernorm(g, bridge_dense(g, x, "pool", c->dim, TN_ACT_GELU_ERF), "norm", 0);
+    x = bridge_dense(g, tn_dropout(g, x, c->dropout), "surface", c->cells, TN_ACT_TANH);
     tn_region_end(g, r);
     return x;
 }

@@ -1,4 +1,6 @@
-/* How sentences are found and written. Equal neighbours count against a row: surfaces that are all the same have found nothing. */
+/* How sentences are found and written. Each row looks for its own partner among those of AMONG rows, itself and the ones that follow
+ * (behind the last comes the first), whatever the size of the held-out part. Equal ones count against it: surfaces that are all the
+ * same have found nothing. */
 #include "models/bridge/bridge.h"
 
 #include "base/alloc.h"
@@ -7,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES = 8 };
+enum { LANES = 8, AMONG = 1000 };
+
+static int64_t candidates(int64_t rows) { return rows < AMONG ? rows : AMONG; }
 
 /* In a fixed order that a compiler can take side by side. */
 static float dot(const float *a, const float *b, int64_t n)
@@ -28,7 +32,8 @@ static double recall(const float *const *kept, int64_t rows, int64_t each, int64
     for (int64_t i = 0; i < rows; i++) {
         const float *a = kept[0] + i * each, own = dot(a, kept[1] + i * each, each);
         int64_t before = isnan(own) ? k : 0;
-        for (int64_t j = 0; j < rows && before < k; j++) before += j != i && !(dot(a, kept[1] + j * each, each) < own);
+        for (int64_t j = 1; j < candidates(rows) && before < k; j++)
+            before += !(dot(a, kept[1] + (i + j) % rows * each, each) < own);
         hits += before < k;
     }
     return (double)hits / (double)rows;
@@ -83,8 +88,8 @@ static double overlap(const float *a, int64_t n, const float *b, int64_t m)
 
 static double overlap_recall(const float *const *kept, int64_t rows, const int64_t *each, int64_t k)
 {
-    const size_t n[2] = { (size_t)(rows * each[0]), (size_t)(rows * each[1]) };
-    float *bag[2] = { tn_alloc(sizeof(float) * (n[0] + 1)), tn_alloc(sizeof(float) * (n[1] + 1)) };
+    float *bag[2] = { tn_alloc(sizeof(float) * (size_t)(rows * each[0] + 1)),
+                      tn_alloc(sizeof(float) * (size_t)(rows * each[1] + 1)) };
     int64_t *size = tn_alloc(sizeof *size * (size_t)(2 * rows + 1)), hits = 0;
     const bool ok = bag[0] && bag[1] && size;
     for (int s = 0; s < 2 && ok; s++) make_bags(kept[s], rows, each[s], bag[s], size + s * rows);
@@ -92,8 +97,10 @@ static double overlap_recall(const float *const *kept, int64_t rows, const int64
         const float *a = bag[0] + i * each[0];
         const double own = overlap(a, size[i], bag[1] + i * each[1], size[rows + i]);
         int64_t before = 0;
-        for (int64_t j = 0; j < rows && before < k; j++)
-            before += j != i && overlap(a, size[i], bag[1] + j * each[1], size[rows + j]) >= own;
+        for (int64_t n = 1; n < candidates(rows) && before < k; n++) {
+            const int64_t j = (i + n) % rows;
+            before += overlap(a, size[i], bag[1] + j * each[1], size[rows + j]) >= own;
+        }
         hits += before < k;
     }
     tn_free(bag[0]);

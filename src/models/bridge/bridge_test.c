@@ -292,6 +292,18 @@ static void recalls(void **state)
     assert_true(bridge_recall_1(apart, 3, two, NULL) == 1 && bridge_recall_1(third, 3, two, NULL) == 1.0 / 3);
     x[2] = NAN;
     assert_true(bridge_recall_1(apart, 3, two, NULL) <= 2.0 / 3);
+    /* among 1,000 of 1,500 rows: each sees its twin 750 rows on */
+    float *many = test_malloc(sizeof *many * 3000);
+    const float *const twins[] = { many, many };
+    for (int i = 0; i < 1500; i++) {
+        many[2 * i] = cosf(0.004f * (float)(i % 750));
+        many[2 * i + 1] = sinf(0.004f * (float)(i % 750));
+    }
+    assert_true(bridge_recall_1(twins, 1500, two, NULL) == 0 && bridge_recall_10(twins, 1500, two, NULL) == 1);
+    for (int i = 0; i < 1500; i++) many[2 * i + 1] = sinf(0.004f * (float)i), many[2 * i] = cosf(0.004f * (float)i);
+    memcpy(many, many + 2002, 2 * sizeof *many); /* row 0 and row 1001: 1001 sees 0, 0 does not see 1001 */
+    assert_true(bridge_recall_1(twins, 1500, two, NULL) == 1499.0 / 1500);
+    test_free(many);
     /* words of premises and hypotheses: 0 is none, and twice is once */
     const float premise[] = { 1, 2, 3, 0, 4, 5, 4, 6, 7, 8, 0, 0 }, told[] = { 3, 1, 0, 4, 4, 9, 0, 0, 0 };
     const float *const bags[] = { premise, told };

@@ -107,21 +107,35 @@ static void put_logits(tn_graph *g, const tn_forward *f)
     tn_output(g, "logits", tn_ref_dtype(g, logits) == TN_F32 ? logits : tn_cast(g, logits, TN_F32));
 }
 
+/* A prompt (B,n), every token a word; where there is none, the premises of a batch. */
+static tn_status read_prompt(tn_graph *g, const bridge_config *c, const tn_batch *b, tn_ref *surface)
+{
+    const tn_ref tokens = tn_in(b, "tokens");
+    if (!tokens.id) {
+        const sentence p = sentence_of(g, c, tn_in(b, "premise"), tn_in(b, "premise_length"));
+        *surface = encode(g, c, &p);
+        return TN_OK;
+    }
+    const int64_t n = tn_ref_dim(g, tokens, 1);
+    if (n > c->text)
+        return tn_model_error("the prompt has %lld tokens, and the encoder reads text=%lld: use a shorter prompt",
+                              (long long)n, (long long)c->text);
+    *surface = bridge_encode(g, c, tokens, TN_NONE, TN_NONE);
+    return TN_OK;
+}
+
 /* A prompt through encoder and body into the decoder's caches, and the logits of the first token (src/sample). */
 static tn_status build_reply(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     bridge_config c;
     tn_part decoder;
     tn_forward f;
+    tn_ref p;
     bridge_mapped q;
-    const tn_ref tokens = tn_in(b, "tokens");
     TN_RETURN_IF(bridge_config_read(st, &c));
-    if (!tokens.id) return tn_model_error("step reply reads a prompt: `tenon sample` runs it");
-    if (tn_ref_dim(g, tokens, 1) > c.text)
-        return tn_model_error("the prompt has %lld tokens, and the encoder reads text=%lld: use a shorter prompt",
-                              (long long)tn_ref_dim(g, tokens, 1), (long long)c.text);
+    TN_RETURN_IF(read_prompt(g, &c, b, &p));
     TN_RETURN_IF(bridge_decoder_open(g, st, &c, &decoder));
-    TN_RETURN_IF(bridge_body_build(g, st, b, &c, bridge_encode(g, &c, tokens, TN_NONE, TN_NONE), &q));
+    TN_RETURN_IF(bridge_body_build(g, st, b, &c, p, &q));
     TN_RETURN_IF(bridge_decode_start(g, &decoder, &c, b, unit(g, q.surface), &f));
     put_logits(g, &f);
     tn_output(g, "position", tn_fill(g, tn_shape(1), TN_I32, (float)c.prefix));

@@ -62,7 +62,7 @@ tn_status bridge_decoder_open(tn_graph *g, const tn_settings *st, const bridge_c
 /* Hidden states (B,text,d) that the tokens of a text are read off; out->head makes logits of them. */
 tn_status bridge_decode(tn_graph *g, const tn_part *p, const bridge_config *c, const char *step, tn_ref unit,
                         tn_ref tokens, tn_forward *out);
-/* The surface alone, into caches; and one more token behind what is there. Hidden states (B,1,d). */
+/* The surface alone, into caches where the batch has them; and one more token behind what is there. Hidden states (B,1,d). */
 tn_status bridge_decode_start(tn_graph *g, const tn_part *p, const bridge_config *c, const tn_batch *b, tn_ref unit,
                               tn_forward *out);
 tn_status bridge_decode_token(tn_graph *g, const tn_part *p, const bridge_config *c, const tn_batch *b,

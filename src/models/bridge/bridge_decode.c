@@ -34,24 +34,26 @@ tn_status bridge_decode(tn_graph *g, const tn_part *p, const bridge_config *c, c
     return s;
 }
 
-/* Caches have the decoder's own length, whatever whoever samples asks for. */
-static tn_batch cached(const bridge_config *c, const tn_batch *b, int64_t length)
+/* Caches, where there are any, have the decoder's own length, whatever whoever samples asks for. */
+static tn_batch part_of(const bridge_config *c, const tn_batch *b, int64_t length)
 {
     return (tn_batch){ .size = sizeof(tn_batch),
                        .batch = b->batch,
                        .length = length,
                        .step = b->step,
-                       .cached = true,
+                       .cached = b->cached,
                        .capacity = c->prefix + c->text };
 }
 
 tn_status bridge_decode_start(tn_graph *g, const tn_part *p, const bridge_config *c, const tn_batch *b, tn_ref unit,
                               tn_forward *out)
 {
-    tn_batch in = cached(c, b, c->prefix);
+    tn_batch in = part_of(c, b, c->prefix);
     tn_batch_add(&in, "prefix", prefix_of(g, p, c, unit));
-    tn_batch_add(&in, "position", tn_fill(g, tn_shape(1), TN_I32, 0));
-    tn_batch_add(&in, "keys", tn_fill(g, tn_shape(1), TN_I32, (float)c->prefix));
+    if (b->cached) {
+        tn_batch_add(&in, "position", tn_fill(g, tn_shape(1), TN_I32, 0));
+        tn_batch_add(&in, "keys", tn_fill(g, tn_shape(1), TN_I32, (float)c->prefix));
+    }
     const tn_status s = tn_part_forward(g, p, &in, out);
     if (s == TN_OK) out->hidden = tn_slice(g, out->hidden, 1, c->prefix - 1, 1);
     return s;
@@ -60,7 +62,7 @@ tn_status bridge_decode_start(tn_graph *g, const tn_part *p, const bridge_config
 tn_status bridge_decode_token(tn_graph *g, const tn_part *p, const bridge_config *c, const tn_batch *b, tn_forward *out)
 {
     static const char *const names[] = { "tokens", "position", "keys", "positions" };
-    tn_batch in = cached(c, b, b->length);
+    tn_batch in = part_of(c, b, b->length);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) tn_batch_add(&in, names[i], tn_in(b, names[i]));
     return tn_part_forward(g, p, &in, out);
 }

@@ -103,8 +103,7 @@ static tn_status build_encode(tn_graph *g, const tn_settings *st, const tn_batch
 
 static void put_logits(tn_graph *g, const tn_forward *f)
 {
-    const tn_ref logits = tn_linear(g, f->hidden, f->head);
-    tn_output(g, "logits", tn_ref_dtype(g, logits) == TN_F32 ? logits : tn_cast(g, logits, TN_F32));
+    tn_output(g, "logits", bridge_floats(g, tn_linear(g, f->hidden, f->head)));
 }
 
 /* A prompt (B,n), every token a word; where there is none, the premises of a batch. */

@@ -48,6 +48,7 @@ tn_ref bridge_encode(tn_graph *g, const bridge_config *c, tn_ref tokens, tn_ref 
 /* Transformer layers without a causal mask, norms behind the sums: x (B,T,d) -> (B,T,d), scopes layer0, layer1, ... */
 tn_ref bridge_layers(tn_graph *g, const bridge_config *c, tn_ref x, tn_ref lengths, int64_t layers);
 tn_ref bridge_dense(tn_graph *g, tn_ref x, const char *name, int64_t to, tn_act act); /* parameters NAME.w, NAME.b */
+tn_ref bridge_floats(tn_graph *g, tn_ref x); /* x in f32: surfaces are, whatever activations are */
 
 typedef struct bridge_mapped {
     tn_ref surface; /* (B,S) */

@@ -97,7 +97,7 @@ tn_status bridge_body_build(tn_graph *g, const tn_settings *st, const tn_batch *
     if (c->body == BRIDGE_LATTICE) TN_RETURN_IF(lattice(g, st, b, c, x, out));
     else {
         const tn_region r = tn_region_begin(g, "body");
-        out->surface = baseline(g, c, x, b->batch);
+        out->surface = bridge_floats(g, baseline(g, c, x, b->batch));
         tn_region_end(g, r);
     }
     if (c->residual) out->surface = tn_add(g, x, out->surface);

@@ -49,6 +49,8 @@ tn_ref bridge_dense(tn_graph *g, tn_ref x, const char *name, int64_t to, tn_act 
     return y;
 }
 
+tn_ref bridge_floats(tn_graph *g, tn_ref x) { return tn_ref_dtype(g, x) == TN_F32 ? x : tn_cast(g, x, TN_F32); }
+
 static tn_ref attend(tn_graph *g, const bridge_config *c, tn_ref x, tn_ref lengths)
 {
     const int64_t B = tn_ref_dim(g, x, 0), T = tn_ref_dim(g, x, 1), d = tn_ref_dim(g, x, 2), H = c->heads;
@@ -84,5 +86,5 @@ tn_ref bridge_encode(tn_graph *g, const bridge_config *c, tn_ref tokens, tn_ref 
     x = tn_block_layernorm(g, bridge_dense(g, x, "pool", c->dim, TN_ACT_GELU_ERF), "norm", 0);
     x = bridge_dense(g, tn_dropout(g, x, c->dropout), "surface", c->cells, TN_ACT_TANH);
     tn_region_end(g, r);
-    return x;
+    return bridge_floats(g, x);
 }

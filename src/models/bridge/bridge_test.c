@@ -339,6 +339,34 @@ static void mistakes(void **state)
     tn_settings_free(st);
 }
 
+/* Activations in half precision, as on a GPU: surfaces and what is put out stay f32. */
+static void half(void **state)
+{
+    (void)state;
+    static const char *const all[] = { "train", "eval", "said", "encode", "reply" };
+    static const char *const puts[] = { "loss", "predicted", "wanted", "surface", "logits" };
+    tn_settings *st;
+    assert_ok(settings_of(letters, "body=lattice", &st));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const tn_graph_options o = { .activation = TN_BF16, .round = TN_BF16, .training = i == 0, .threads = 1 };
+        tn_graph *g;
+        tn_plan *plan;
+        tn_inputs in;
+        tn_batch b = { .size = sizeof b, .batch = 2, .length = 1, .step = all[i] };
+        assert_ok(tn_inputs_match(tn_model_named("bridge"), st, NULL, &in));
+        assert_ok(tn_graph_new(&o, &g));
+        tn_inputs_build(&in, g, &b);
+        assert_ok(tn_model_build(tn_model_named("bridge"), g, st, &b));
+        for (size_t k = 0; k < sizeof puts / sizeof *puts; k++) {
+            const tn_ref x = tn_graph_output(g, puts[k]);
+            if (x.id && tn_ref_dtype(g, x) != TN_F32) fail_msg("step %s: %s is not f32", all[i], puts[k]);
+        }
+        assert_ok(tn_graph_compile(g, &(tn_compile_options){ .loss = i == 0 ? tn_graph_output(g, "loss") : TN_NONE }, &plan));
+        tn_plan_free(plan);
+    }
+    tn_settings_free(st);
+}
+
 /* --- replies --------------------------------------------------------------------------------------------------------------------- */
 
 /* First values are small: larger ones make the text vary. */
@@ -489,6 +517,7 @@ void tn_tests_bridge(tn_test_list *l)
         tn_test_add(l, learns, &bodies[i], "bridge: %s finds and writes held-out sentences", bodies[i].word);
     tn_test_add(l, recalls, NULL, "bridge: recall and overlap by hand");
     tn_test_add(l, mistakes, NULL, "bridge: mistakes in settings");
+    tn_test_add(l, half, NULL, "bridge: every step in half precision");
     tn_test_add(l, token_by_token, NULL, "bridge: a reply token by token is what the whole network says");
     tn_test_add(l, sampler_replies, NULL, "bridge: a sampler replies to prompts");
 }

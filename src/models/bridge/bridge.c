@@ -276,6 +276,13 @@ static const char *const exact[] = {
     "flow.noise=0", "flow.drift=0", "flow.start=0.4", "flow.stop=never", "flow.field_deposit=smooth", NULL
 };
 
+#define VALUES(...) ((const char *const[]){ __VA_ARGS__, NULL })
+static const tn_preset presets[] = {
+    { "flow_text", "premises to hypotheses of SNLI through a lattice of 32x24x16",
+      VALUES("task=snli", "task.length=48", "residual=true", "flow.field=8", "train.batch=64", "train.epochs=20",
+             "train.lr=1e-3", "train.warmup=200", "train.dropout=0.1", "train.decay=0.01", "train.select=recall_10") },
+};
+
 static const char *const scalars[] = { "decoder.weight", NULL };
 
 const tn_model tn_model_bridge = {
@@ -284,6 +291,8 @@ const tn_model tn_model_bridge = {
     .summary = "sentences to surfaces and back: encoder, lattice or a baseline, decoder",
     .settings = settings,
     .n_settings = sizeof settings / sizeof *settings,
+    .presets = presets,
+    .n_presets = sizeof presets / sizeof *presets,
     .build = build_step,
     .exact = exact,
     .scalars = scalars,

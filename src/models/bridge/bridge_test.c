@@ -361,7 +361,8 @@ static void half(void **state)
             const tn_ref x = tn_graph_output(g, puts[k]);
             if (x.id && tn_ref_dtype(g, x) != TN_F32) fail_msg("step %s: %s is not f32", all[i], puts[k]);
         }
-        assert_ok(tn_graph_compile(g, &(tn_compile_options){ .loss = i == 0 ? tn_graph_output(g, "loss") : TN_NONE }, &plan));
+        assert_ok(
+            tn_graph_compile(g, &(tn_compile_options){ .loss = i == 0 ? tn_graph_output(g, "loss") : TN_NONE }, &plan));
         tn_plan_free(plan);
     }
     tn_settings_free(st);

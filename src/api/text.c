@@ -107,7 +107,7 @@ static int64_t capacity_of(const tenon_net *net, const tenon_sample_options *o)
 
 static tn_status check_options(const tenon_net *net, const tenon_sample_options *o)
 {
-    if (!tn_model_reads_sequences(net->saved.model))
+    if (!tn_model_reads_sequences(net->saved.model) && !tn_model_replies(net->saved.model))
         return tn_error(TN_USAGE,
                         "model %s learns from samples and cannot generate text: evaluate it with tenon_measure",
                         net->saved.model->name);

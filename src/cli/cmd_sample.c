@@ -27,6 +27,7 @@ typedef struct session {
     size_t n_stop;
     tn_text *text; /* (n): gathered where it cannot be streamed, or NULL */
     int64_t n;
+    bool replies; /* the model answers prompts: what it writes does not continue them */
     double prefill_s;
     int64_t prompt_tokens;
 } session;
@@ -64,7 +65,8 @@ static tn_status find_model(session *s)
                                      tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
     TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));
-    if (!tn_model_reads_sequences(s->model.model))
+    s->replies = tn_model_replies(s->model.model);
+    if (!tn_model_reads_sequences(s->model.model) && !s->replies)
         return tn_error(TN_USAGE, "%s is trained on samples and generates no text: use `tenon eval`",
                         s->model.model->name);
     if (!s->model.weights[0])
@@ -156,8 +158,8 @@ static tn_status show_results(session *s, const char *prompt, size_t prompt_byte
                                                      t->data ? t->data : "", t->n, "tokens", (json_int_t)r.n, "end",
                                                      tn_sample_end_name(r.end))));
         else {
-            fprintf(s->c->out, "--- sample %lld of %lld\n%.*s", (long long)i + 1, (long long)s->n, (int)prompt_bytes,
-                    prompt);
+            fprintf(s->c->out, "--- sample %lld of %lld\n%.*s", (long long)i + 1, (long long)s->n,
+                    s->replies ? 0 : (int)prompt_bytes, prompt);
             TN_RETURN_IF(write_out(s->c, t->data ? t->data : "", t->n));
             TN_RETURN_IF(write_out(s->c, "\n", 1));
         }
@@ -225,8 +227,8 @@ static tn_status chat(session *s)
     if (!line) return TN_MEMORY;
     if (person) fprintf(s->c->err, "type a prompt and Enter; Ctrl-D or Ctrl-C ends the chat\n");
     while (st == TN_OK && next_line(s, person, line)) {
-        const size_t bytes = strlen(line);
-        if (tn_sampler_tokens_left(s->sampler) != INT64_MAX &&
+        const size_t bytes = s->replies ? strcspn(line, "\n") : strlen(line);
+        if (!s->replies && tn_sampler_tokens_left(s->sampler) != INT64_MAX &&
             tn_sampler_tokens_left(s->sampler) < (int64_t)bytes + 2) {
             fprintf(s->c->err, "note: the context is full; the conversation starts over\n");
             tn_sampler_clear(s->sampler);
@@ -252,7 +254,7 @@ static tn_status run(session *s)
     TN_RETURN_IF(open_sampler(s, strlen(prompt), talks));
     tn_interrupt_watch();
     if (talks) return chat(s);
-    if (!s->text) TN_RETURN_IF(write_out(s->c, prompt, strlen(prompt)));
+    if (!s->text && !s->replies) TN_RETURN_IF(write_out(s->c, prompt, strlen(prompt)));
     return answer(s, prompt, strlen(prompt));
 }
 

@@ -71,6 +71,13 @@ tn_status tn_model_build(const tn_model *m, tn_graph *g, const tn_settings *st, 
     return mistake != TN_OK ? mistake : built;
 }
 
+bool tn_model_replies(const tn_model *m)
+{
+    for (size_t i = 0; i < m->n_steps; i++)
+        if (strcmp(m->steps[i].name, "reply") == 0) return true;
+    return false;
+}
+
 const tn_view_row *tn_model_view(const tn_model *m, const tn_model **known)
 {
     *known = m;

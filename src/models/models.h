@@ -28,6 +28,9 @@ tn_status tn_model_load(const char *name_or_path, const tn_user_args *user, cons
 /* m->build, and what it asked of the settings that is not there: that comes first, since it leads to whatever the graph then says. */
 tn_status tn_model_build(const tn_model *m, tn_graph *g, const tn_settings *st, const tn_batch *b);
 
+/* Whether it answers a prompt: it has a step "reply" (sample/sample_decode.h). */
+bool tn_model_replies(const tn_model *m);
+
 /* What `tenon eval --spectrum` shows of the model: its first view. NULL: it has none; *known is then that of a model that has one. */
 const tn_view_row *tn_model_view(const tn_model *m, const tn_model **known);
 

@@ -131,10 +131,11 @@ int64_t tn_sampler_tokens_left(const tn_sampler *s)
 
 /* --- prompts ---------------------------------------------------------------------------------------------------------- */
 
-/* Behind what the last run drew and did not feed, which differs from row to row. */
+/* Behind what the last run drew and did not feed, which differs from row to row; a model that replies begins anew. */
 tn_status tn_sampler_prompt_tokens(tn_sampler *s, const int32_t *ids, int64_t n)
 {
-    const int64_t lead = s->pending, all = lead + n;
+    const bool replies = tn_decoder_replies(s->decoder);
+    const int64_t lead = s->pending && !replies, all = lead + n;
     if (n < 1) return tn_error(TN_USAGE, "the prompt has no tokens");
     int32_t *tokens = tn_alloc(sizeof *tokens * (size_t)(s->batch * all)); /* (B, all) */
     if (!tokens) return TN_MEMORY;
@@ -142,27 +143,31 @@ tn_status tn_sampler_prompt_tokens(tn_sampler *s, const int32_t *ids, int64_t n)
         if (lead) tokens[b * all] = s->tokens[b];
         memcpy(tokens + b * all + lead, ids, sizeof *ids * (size_t)n);
     }
-    const tn_status st = tn_decoder_feed(s->decoder, tokens, all, &s->logits);
+    const tn_status st = replies ? tn_decoder_reply(s->decoder, tokens, n, &s->logits)
+                                 : tn_decoder_feed(s->decoder, tokens, all, &s->logits);
     tn_free(tokens);
     if (st != TN_OK) return st;
     s->begun = true;
     s->pending = false;
-    s->last = ids[n - 1];
+    s->last = replies ? -1 : ids[n - 1];
     return TN_OK;
 }
 
 tn_status tn_sampler_prompt(tn_sampler *s, const char *text, size_t bytes, int64_t *tokens)
 {
-    const bool nothing = !s->begun && s->start < 0 && bytes == 0;
+    const bool replies = tn_decoder_replies(s->decoder), first = !s->begun && !replies;
+    const bool nothing = first && s->start < 0 && bytes == 0;
     s->prompt.n = 0;
-    if (!s->begun && s->start >= 0) {
+    if (first && s->start >= 0) {
         TN_RETURN_IF(tn_grow((void **)&s->prompt.ids, &s->prompt.capacity, 1, sizeof *s->prompt.ids));
         s->prompt.ids[s->prompt.n++] = s->start;
     }
     if (nothing || bytes)
         TN_RETURN_IF(
             tn_tokenizer_encode(s->tokenizer, s->scratch, nothing ? "\n" : text, nothing ? 1 : bytes, 0, &s->prompt));
-    if (s->prompt.n == 0 && s->begun) return tn_error(TN_USAGE, "the prompt is empty");
+    if (s->prompt.n == 0 && !first)
+        return tn_error(TN_USAGE,
+                        replies ? "the prompt is empty: give the model a sentence to reply to" : "the prompt is empty");
     TN_RETURN_IF(tn_sampler_prompt_tokens(s, s->prompt.ids, (int64_t)s->prompt.n));
     if (tokens) *tokens = (int64_t)s->prompt.n;
     return TN_OK;

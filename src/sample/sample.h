@@ -49,7 +49,8 @@ void tn_sampler_free(tn_sampler *s); /* takes NULL */
 
 /* Forgets prompts and answers; the draws begin anew too. */
 void tn_sampler_clear(tn_sampler *s);
-/* More of the text, the same for every sample; the first begins with the start token. An empty first prompt where there
+/* More of the text, the same for every sample; the first begins with the start token. Where the model replies
+ * (tn_decoder_replies) it is a prompt of its own, as it is. An empty first prompt where there
  * is no start token is a line's end. *tokens: how many it is. */
 tn_status tn_sampler_prompt(tn_sampler *s, const char *text, size_t bytes, int64_t *tokens);
 tn_status tn_sampler_prompt_tokens(tn_sampler *s, const int32_t *ids, int64_t n);

@@ -8,6 +8,7 @@
 #include "models/decode_cache.h"
 #include "models/models.h"
 #include "train/trainer/graph_setup.h"
+#include "train/trainer/shared.h"
 #include "train/trainer/trainer.h"
 
 #include <tenon/ops.h>
@@ -30,6 +31,7 @@ struct tn_decoder {
     tn_graph_setup setup;
     tn_context *context;
     piece piece[PLANS];
+    piece reply;      /* for the last prompt's length, where the model replies */
     int longest;      /* the first length that may be used */
     int64_t position; /* tokens fed so far */
     int64_t vocab;
@@ -114,6 +116,37 @@ static int64_t repeats_of(const tn_decoder *d, const tn_graph *g)
     return d->setup.device != TN_CPU || bytes < 0.4 * tn_memory_available() ? MANY : 1;
 }
 
+/* Evaluations have the values of a run's last step (rows.h). */
+static void set_schedules(const tn_decoder *d, tn_bound *b)
+{
+    const tn_model *m = d->o.model;
+    const int64_t last = m->n_schedules ? tn_settings_int(d->o.settings, "train.steps") - 1 : 0;
+    for (size_t i = 0; i < m->n_schedules; i++) {
+        float *x = tn_plan_scalar(b, m->schedules[i].name);
+        if (x) *x = (float)m->schedules[i].value(d->o.settings, last);
+    }
+}
+
+/* Compiles what a model built and adopts its tensors; takes the graph, also where it fails. */
+static tn_status make_plan(tn_decoder *d, tn_graph *g, const tn_compile_options *how, piece *p)
+{
+    tn_status s = check_memory(d, g);
+    if (s == TN_OK) s = tn_store_adopt(d->o.store, g);
+    if (s != TN_OK) {
+        tn_graph_free(g);
+        return s;
+    }
+    TN_RETURN_IF(tn_graph_compile(g, how, &p->plan));
+    s = tn_bind(p->plan, d->context, d->o.store, &p->bound);
+    if (s != TN_OK) {
+        tn_plan_free(p->plan);
+        p->plan = NULL;
+        return s;
+    }
+    set_schedules(d, p->bound);
+    return TN_OK;
+}
+
 static tn_status make_piece(tn_decoder *d, int i)
 {
     tn_status s = TN_OK;
@@ -131,22 +164,21 @@ static tn_status make_piece(tn_decoder *d, int i)
     TN_TRY(tn_graph_status(g));
     if (i == LAST) TN_TRY(check_graph(d, g));
     if (i == LAST && d->chooses) tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));
-    TN_TRY(check_memory(d, g));
-    TN_TRY(tn_store_adopt(d->o.store, g));
     const int64_t repeats = i == LAST ? repeats_of(d, g) : 1;
     const bool token = i == LAST && d->o.batch == 1;
-    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = repeats, .token = token },
-                         &p.plan);
+    s = make_plan(d, g, &(tn_compile_options){ .device = d->setup.device, .repeats = repeats, .token = token }, &p);
     g = NULL;
-    if (s != TN_OK) goto done;
-    TN_TRY(tn_bind(p.plan, d->context, d->o.store, &p.bound));
-    d->piece[i] = p;
-    p = (piece){ 0 };
+    if (s == TN_OK) d->piece[i] = p;
 done:
     tn_graph_free(g);
-    tn_bound_free(p.bound);
-    tn_plan_free(p.plan);
     return s;
+}
+
+static void free_piece(piece *p)
+{
+    tn_bound_free(p->bound);
+    tn_plan_free(p->plan);
+    *p = (piece){ 0 };
 }
 
 static bool is_on(const tn_settings *st, const char *key)
@@ -182,10 +214,8 @@ done:
 void tn_decoder_free(tn_decoder *d)
 {
     if (!d) return;
-    for (int i = 0; i < PLANS; i++) {
-        tn_bound_free(d->piece[i].bound);
-        tn_plan_free(d->piece[i].plan);
-    }
+    for (int i = 0; i < PLANS; i++) free_piece(&d->piece[i]);
+    free_piece(&d->reply);
     if (d->history) tn_context_backend(d->context)->free(d->history);
     tn_context_free(d->context);
     tn_store_drop_caches(d->o.store);
@@ -203,6 +233,15 @@ void tn_decoder_clear(tn_decoder *d)
     d->stays = d->warm = false;
 }
 
+static tn_status check_ids(const tn_decoder *d, const int32_t *tokens, int64_t n)
+{
+    for (int64_t i = 0; i < d->o.batch * n; i++)
+        if (tokens[i] < 0 || tokens[i] >= d->vocab)
+            return tn_error(TN_USAGE, "token %d is outside the model's vocabulary of %lld: is this its tokenizer?",
+                            (int)tokens[i], (long long)d->vocab);
+    return TN_OK;
+}
+
 static tn_status check_tokens(const tn_decoder *d, const int32_t *tokens, int64_t n)
 {
     if (n > tn_decoder_tokens_left(d) && !d->stays)
@@ -210,11 +249,7 @@ static tn_status check_tokens(const tn_decoder *d, const int32_t *tokens, int64_
             TN_USAGE,
             "%lld tokens after %lld do not fit into a context of %lld: use a shorter prompt or a larger context",
             (long long)n, (long long)d->position, (long long)d->o.capacity);
-    for (int64_t i = 0; i < d->o.batch * n; i++)
-        if (tokens[i] < 0 || tokens[i] >= d->vocab)
-            return tn_error(TN_USAGE, "token %d is outside the model's vocabulary of %lld: is this its tokenizer?",
-                            (int)tokens[i], (long long)d->vocab);
-    return TN_OK;
+    return check_ids(d, tokens, n);
 }
 
 /* Runs a piece on the tokens that are in its input. */
@@ -268,6 +303,48 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
         at += lengths[i];
     }
     *logits = tn_bound_data(d->piece[LAST].bound, "logits");
+    return TN_OK;
+}
+
+/* --- replies ---------------------------------------------------------------------------------------------------------- */
+
+bool tn_decoder_replies(const tn_decoder *d) { return tn_model_replies(d->o.model); }
+
+/* A plan for prompts of n tokens, in the place of the last one. */
+static tn_status make_reply(tn_decoder *d, int64_t n)
+{
+    tn_status s = TN_OK;
+    tn_graph *g = NULL;
+    piece p = { .batch = {
+                    .size = sizeof p.batch, .batch = d->o.batch, .length = n, .step = "reply", .cached = true } };
+    TN_TRY(tn_graph_new(&d->setup.options, &g));
+    tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(d->o.batch, n), TN_I32));
+    TN_TRY(tn_model_build(d->o.model, g, d->o.settings, &p.batch));
+    TN_TRY(tn_graph_status(g));
+    if (!find_output(g, "logits") || !find_output(g, "position") || !find_output(g, "capacity"))
+        TN_FAIL(TN_USAGE, "model %s, step reply: it must output logits, position and capacity", d->o.model->name);
+    s = make_plan(d, g, &(tn_compile_options){ .device = d->setup.device, .repeats = 1 }, &p);
+    g = NULL;
+    if (s != TN_OK) goto done;
+    free_piece(&d->reply);
+    d->reply = p;
+done:
+    tn_graph_free(g);
+    return s;
+}
+
+tn_status tn_decoder_reply(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits)
+{
+    if (n < 1) return tn_error(TN_USAGE, "the prompt is empty: there is nothing to reply to");
+    TN_RETURN_IF(check_ids(d, tokens, n));
+    tn_decoder_clear(d);
+    if (d->reply.batch.length != n) TN_RETURN_IF(make_reply(d, n));
+    tn_bound *b = d->reply.bound;
+    memcpy(tn_bound_data(b, "tokens"), tokens, sizeof *tokens * (size_t)(d->o.batch * n));
+    TN_RETURN_IF(tn_run(b));
+    d->position = *(const int32_t *)tn_bound_data(b, "position");
+    d->o.capacity = *(const int32_t *)tn_bound_data(b, "capacity");
+    *logits = tn_bound_data(b, "logits");
     return TN_OK;
 }
 

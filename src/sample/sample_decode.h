@@ -38,6 +38,13 @@ void tn_decoder_clear(tn_decoder *d);
 /* Takes n >= 1 more tokens (B,n), row stride n; *logits (B,vocab) are those after the last, until the next call. */
 tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits);
 
+/* Whether the model answers a prompt instead of continuing it: it has a step "reply", which reads the prompt as "tokens" (B,n) at once,
+ * leaves caches, and puts out "logits" (B,1,vocab) of the first token, "position" i32 (1) of that token, and "capacity" i32 (1), the
+ * positions that there are. */
+bool tn_decoder_replies(const tn_decoder *d);
+/* Forgets all that was fed and runs that step; tokens that follow are fed one by one, as above. */
+tn_status tn_decoder_reply(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits);
+
 /* Feeds `tokens` (B), then n - 1 times the likeliest token of each row; out (B,n) gets the n likeliest tokens that came of it.
  * TN_DIVERGED: a logit is NaN. On a GPU with opt.decode_ahead the device chooses and the host only queues, so that nothing waits
  * until all n are there. */

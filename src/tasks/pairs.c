@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 
+#include <math.h>
 #include <string.h>
 
 void tn_pairs_free(tn_pairs *p)
@@ -31,6 +32,21 @@ int64_t tn_pairs_read(const tn_pairs *p, int split, int64_t i, int which, int32_
     memcpy(ids, p->ids + *place(p, split, i, which), sizeof *ids * n);
     memset(ids + n, 0, sizeof *ids * ((size_t)p->text - n));
     return (int64_t)n;
+}
+
+double tn_pairs_bits(const tn_pairs *p, int split)
+{
+    double tokens = 0, bytes = 0;
+    for (int64_t i = 0; i < p->count[split]; i++) {
+        const size_t *at = place(p, split, i, TN_HYPOTHESIS);
+        for (size_t k = at[0]; k < at[1]; k++) {
+            size_t n = 0;
+            (void)tn_tokenizer_piece(p->tokenizer, p->ids[k], &n);
+            bytes += (double)n;
+        }
+        tokens += 1 + (double)(at[1] - at[0]);
+    }
+    return tokens / (bytes * log(2));
 }
 
 tn_status tn_pairs_hash(const tn_pairs *p, char hash[TN_HASH_BYTES])

@@ -25,6 +25,8 @@ void tn_pairs_free(tn_pairs *p);                                             /* 
 int64_t tn_pairs_length(const tn_pairs *p, int split, int64_t i, int which); /* tokens of a sentence */
 /* A sentence into ids (text), 0 behind its end; returns its tokens. which: TN_PREMISE or TN_HYPOTHESIS. */
 int64_t tn_pairs_read(const tn_pairs *p, int split, int64_t i, int which, int32_t *ids);
+/* Bits per byte of hypotheses of a split for one nat per token, the token that ends each among them. */
+double tn_pairs_bits(const tn_pairs *p, int split);
 tn_status tn_pairs_hash(const tn_pairs *p, char hash[TN_HASH_BYTES]); /* of all that a batch depends on */
 
 #endif

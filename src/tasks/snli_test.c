@@ -163,6 +163,9 @@ static void made(void **state)
             for (int which = 0; which < 2; which++)
                 assert_string_equal(read_back(p, k, i, which, &text), wanted[k][i][which]);
     }
+    const double tokens =
+        1 + (double)tn_pairs_length(p, TN_VALID, 0, TN_HYPOTHESIS); /* "A boy is awake." and its end */
+    assert_true(fabs(tn_pairs_bits(p, TN_VALID) - tokens / (15 * log(2))) < 1e-12);
     assert_ok(tn_pairs_hash(p, a));
     other = pairs_of(d.path, "task.vocab=300 task.length=3"); /* the same, cut */
     assert_true(other->text == 3 && other->cut > 0);

@@ -118,13 +118,17 @@ static void put_landings(const flow_net *n, const flow_landings *l)
     tn_output(g, "look.landed", l->out[TN_ROLLOUT_LANDED]);
 }
 
+static tn_ref distance_left(const flow_net *n, const flow_landings *l)
+{
+    return tn_reshape(n->g, tn_mean_all(n->g, valid(n, l->out[TN_ROLLOUT_D])), tn_shape(1));
+}
+
 /* The distance that flows had left, at the price of the schedule. */
 static tn_ref with_exit(const flow_net *n, tn_ref loss, const flow_landings *l)
 {
     tn_graph *g = n->g;
-    const tn_ref left = tn_mean_all(g, valid(n, l->out[TN_ROLLOUT_D])), price = tn_scalar(g, "lambda_exit", 0);
     tn_output(g, "task", loss);
-    return tn_add_scaled(g, tn_reshape(g, loss, tn_shape(1)), price, tn_reshape(g, left, tn_shape(1)));
+    return tn_add_scaled(g, tn_reshape(g, loss, tn_shape(1)), tn_scalar(g, "lambda_exit", 0), distance_left(n, l));
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------------- */
@@ -180,5 +184,21 @@ tn_status flow_build_flows(tn_graph *g, const tn_settings *st, const tn_batch *b
         tn_output(g, landing_outputs[i].name, l.out[landing_outputs[i].output]);
     tn_output(g, "paths", l.out[TN_ROLLOUT_PATHS]);
     tn_output(g, "surface", l.surface);
+    return tn_graph_status(g);
+}
+
+/* For models made of others: "features" (B,1,S) in, hidden (B,1,cells), and the price of flows that did not arrive. */
+tn_status flow_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out)
+{
+    flow_config c;
+    flow_net n;
+    flow_landings l = { 0 };
+    TN_RETURN_IF(open_net(g, st, b, &c, &n));
+    const tn_ref e0 = energies(&n, sample_of(&n));
+    make_scalars(g);
+    if (c.lattice != FLOW_OFF) TN_RETURN_IF(flow_lattice(&n, e0, &l));
+    const tn_ref y = one_number(&n, l.surface.id ? l.surface : e0);
+    out->hidden = tn_reshape(g, y, tn_shape(b->batch, 1, flow_cells(&c)));
+    out->extra = l.surface.id ? tn_mul(g, distance_left(&n, &l), tn_scalar(g, "lambda_exit", 0)) : TN_NONE;
     return tn_graph_status(g);
 }

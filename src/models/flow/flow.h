@@ -63,6 +63,7 @@ const char *flow_memory_where(const tn_graph *g);
 
 tn_status flow_build(tn_graph *g, const tn_settings *st, const tn_batch *b);
 tn_status flow_build_flows(tn_graph *g, const tn_settings *st, const tn_batch *b);
+tn_status flow_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out);
 void flow_instruments(const tn_settings *st, const tn_instruments *in);
 
 double flow_kappa_at(const tn_settings *st, int64_t step);

@@ -165,6 +165,7 @@ const tn_model tn_model_flow = {
     .presets = presets,
     .n_presets = sizeof presets / sizeof *presets,
     .build = flow_build,
+    .forward = flow_forward,
     .defaults = defaults,
     .exact = exact,
     .time = "tokens",

@@ -84,6 +84,7 @@ tn_status tn_source_open_pairs(const tn_source_open *o, tn_source *out)
     TN_RETURN_IF(tn_source_records_make(&records, out));
     tn_source_add_number(out, "text", (double)p->text);
     tn_source_add_number(out, "vocab", (double)p->vocab);
+    tn_source_add_number(out, "bits", tn_pairs_bits(p, TN_VALID));
     out->tokenizer = p->tokenizer;
     out->prefetch_depth = 2;
     return TN_OK;

@@ -17,15 +17,18 @@ static const tn_task *const table[] = {
 
 const tn_setting tn_task_settings[] = {
     TN_SETTING_TEXT("task.name", "", "what to learn instead of text: samples, an environment or a probe (empty: none)"),
-    TN_SETTING_TEXT("task.data", "",
-                    "folder or file of the samples (digits, mnist, cifar10; of task.images), or a text (char, needle)"),
+    TN_SETTING_TEXT(
+        "task.data", "",
+        "folder or file of the samples (digits, mnist, cifar10, snli; of task.images), or a text (char, needle)"),
     TN_SETTING_AUTO_INT(
         "task.size", "auto", TN_RANGE(1, 1e8), "samples",
         "training samples of a synthetic task (held-out ones are extra); task=char: characters read (auto: per task)"),
     TN_SETTING_AUTO_INT("task.bits", "auto", TN_RANGE(1, 1024), "bits",
                         "inputs of parity, majority and identity (auto: 8, 5, 4)"),
-    TN_SETTING_AUTO_INT("task.length", "auto", TN_RANGE(1, 4096), "symbols",
-                        "symbols or digits of a sequence task; characters of context for char (auto: the task's own)"),
+    TN_SETTING_AUTO_INT(
+        "task.length", "auto", TN_RANGE(1, 4096), "symbols",
+        "symbols or digits of a sequence task; characters of context for char; tokens of a sentence of snli "
+        "(auto: the task's own)"),
     TN_SETTING_FLOAT("task.valid_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "",
                      "fraction held out for validation (0: none)"),
     TN_SETTING_FLOAT("task.test_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "",
@@ -50,6 +53,8 @@ const tn_setting tn_task_settings[] = {
                    "first tokens that tokens_copy asks for at the end"),
     TN_SETTING_INT("task.heldout", "128", TN_RANGE(1, 1e6), "sequences",
                    "held-out sequences of each kind that a probe evaluates on"),
+    TN_SETTING_INT("task.vocab", "4096", TN_RANGE(257, 1e6), "tokens",
+                   "vocabulary of the BPE that snli trains on its training sentences"),
     TN_SETTING_CHOICE("task.images", "mnist", "mnist|digits|strokes",
                       "images of route and restore; strokes needs no files"),
     TN_SETTING_CHOICE("task.move", "shift", "shift|mirror|transpose",

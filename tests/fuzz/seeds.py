@@ -48,6 +48,7 @@ SEEDS = {
     "yaml_study": [read(os.path.join(STUDIES, name)) for name in sorted(os.listdir(STUDIES))],
     "jsonl": [b'\x00\x00{"text":"some text"}\n{"text":"more","loss":1}\n', b'\x01\x00["a",{"text":"b"}]', b"\x02\x01one\ntwo\n\nthree\n", b"\x02\x03 = A = \n\ntext\n",
               b"\x03\x00" + gzip.compress(b"packed text\n" * 9), b"\x04\x00" + zstd_zeros(1, b'{"text":"')],
+    "tsv": [b"a\tb\nHe does n't say `` hi '' .\tThe girls ' dog ( a cat ) .\n", b"b\tx\ta\n9 : 30\t1\t-LRB- 50 % -RRB-\r\n", gzip.compress(b"a\tb\nx\ty\n")],
     "arrays": [b"\x00" + npy("(2, 3)", data=bytes(24)), b"\x00" + npy("(4,)", "<i8", bytes(32)), b"\x01" + idx([2, 2, 2], bytes(8)), b"\x02a,b,c\n1,2,0\n3.5,-4e2,1\n"],
     "shards": [b"\x00" + shard(), b"\x00" + arrays_shard(), b"\x01" + MANIFEST],
     "metrics": [b'\x04{"step":2,"loss":5.5,"lr":1e-4}\n{"step":4,"loss":"NaN","note":"a,\\"b"}\n{"step":6'],

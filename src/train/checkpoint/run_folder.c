@@ -20,7 +20,8 @@ static bool is_one_of(const char *const *list, const char *name)
 
 static bool is_file(const char *name)
 {
-    static const char *const files[] = { "config.yaml", "metrics.jsonl", "metrics.csv", "memory.csv", NULL };
+    static const char *const files[] = { "config.yaml", "metrics.jsonl",  "metrics.csv",
+                                         "memory.csv",  TN_RUN_TOKENIZER, NULL };
     return is_one_of(files, name);
 }
 

@@ -7,6 +7,7 @@
 
 /* Begins the config.yaml of a run; a file of settings that somebody wrote does not have it. */
 #define TN_RUN_MARK "# A run of tenon:"
+#define TN_RUN_TOKENIZER "tokenizer.json" /* of a task that trains one */
 
 /* Whether an entry of a run ("step-3/state.json", "old/config.yaml") is one that a run writes: a tn_tree_owns. */
 bool tn_run_owns(const char *name, mode_t mode);

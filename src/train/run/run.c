@@ -147,7 +147,8 @@ static tn_status set_aside(const char *dir)
     TN_TRY(tn_path_join(dir, "old", old, sizeof old));
     TN_TRY(tn_dir_make(old));
     for (size_t i = 0; i < l.n; i++) TN_TRY(move_to_old(dir, tn_ckpt_name(l.entry[i].step, name)));
-    static const char *const rest[] = { "latest", "best", "metrics.jsonl", "metrics.csv", "memory.csv", "config.yaml" };
+    static const char *const rest[] = { "latest",     "best",           "metrics.jsonl", "metrics.csv",
+                                        "memory.csv", TN_RUN_TOKENIZER, "config.yaml" };
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) TN_TRY(move_to_old(dir, rest[i]));
 done:
     tn_ckpt_list_free(&l);

@@ -3,6 +3,8 @@
 
 #include "base/fs.h"
 
+#include <unistd.h>
+
 static tn_training training_of(const tn_session *on, const tn_training *calls)
 {
     tn_training t = *calls;
@@ -25,11 +27,21 @@ tn_status tn_run_load(const tn_run_dir *run, const tn_session *on, tn_ckpt_state
     return TN_OK;
 }
 
+/* Who uses the run later does not need the data. */
+static tn_status keep_tokenizer(const tn_run_dir *run, const tn_source *source)
+{
+    char path[TN_RUN_PATH];
+    if (!source->tokenizer) return TN_OK;
+    TN_RETURN_IF(tn_path_join(run->dir, TN_RUN_TOKENIZER, path, sizeof path));
+    return access(path, F_OK) == 0 ? TN_OK : tn_tokenizer_save(source->tokenizer, path);
+}
+
 static tn_status train_once(const tn_run_dir *run, const tn_session *on, const tn_ckpt_state *from,
                             const tn_training *calls, tn_progress_report *last)
 {
     tn_training t = training_of(on, calls);
     char path[TN_RUN_PATH];
+    TN_RETURN_IF(keep_tokenizer(run, &on->source));
     TN_RETURN_IF(tn_path_join(run->dir, "metrics.jsonl", path, sizeof path));
     TN_RETURN_IF(tn_jsonl_open(path, from != NULL, &t.metrics));
     t.dir = run->dir;

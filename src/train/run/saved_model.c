@@ -11,6 +11,7 @@
 #include "train/trainer/inputs.h"
 #include "train/run/train_settings.h"
 #include "train/checkpoint/weights_check.h"
+#include "train/checkpoint/run_folder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -293,12 +294,20 @@ static tn_status of_data(const char *dir, char spec[TN_PATH_BYTES], int32_t *sta
     return s;
 }
 
+static bool trains_tokenizer(const tn_saved_model *m)
+{
+    const tn_task *task = tn_task_named(tn_settings_text(m->settings, "task.name"));
+    return task && task->pairs && m->config[0];
+}
+
 static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32_t *start)
 {
     const char *data = tn_settings_text(m->settings, "data");
     if (tn_settings_find(m->settings, "tokenizer") < tn_settings_count(m->settings))
         TN_RETURN_IF(tn_path_join("", tn_settings_text(m->settings, "tokenizer"), spec, TN_PATH_BYTES));
     if (spec[0]) return TN_OK;
+    if (trains_tokenizer(m) && has_file(m->config, TN_RUN_TOKENIZER))
+        return tn_path_join(m->config, TN_RUN_TOKENIZER, spec, TN_PATH_BYTES);
     if (data[0] && has_file(data, TN_MANIFEST_NAME)) TN_RETURN_IF(of_data(data, spec, start));
     if (spec[0]) return TN_OK;
     if (tn_settings_vocab(m->settings) != 256 && (!data[0] || !has_file("", data))) /* there: text, which is bytes */

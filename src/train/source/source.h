@@ -7,6 +7,7 @@
 #define TN_TRAIN_SOURCE_H
 
 #include "data/loader.h"
+#include "token/tokenizer.h"
 #include "train/trainer/trainer.h"
 
 #include <jansson.h>
@@ -71,6 +72,7 @@ struct tn_source {
     void (*close)(void *ctx);
 
     const tn_dataset *text;          /* its data set of tokens, or NULL */
+    const tn_tokenizer *tokenizer;   /* trained on its data: it goes into the run's folder; or NULL */
     tn_loader_mode mode;             /* and how its rows are filled */
     bool on_policy;                  /* batches depend on the parameters: no prefetching */
     int prefetch_depth;              /* batches to prefetch by default; 0: not useful */

@@ -2,6 +2,7 @@
 #include "train/source/task_setup.h"
 
 #include "base/alloc.h"
+#include "tasks/pairs.h"
 #include "tasks/probe.h"
 #include "train/trainer/shared.h"
 #include "train/trainer/inputs.h"
@@ -16,13 +17,13 @@ static bool is_unset(const tn_settings *st, const char *key)
     return strcmp(tn_settings_source(st, key), "default") == 0;
 }
 
-/* "xor, parity, digits" into buf: tasks of models that read tokens, or those of the others. */
+/* "xor, parity, digits" into buf: tasks of models that read tokens, or those of models that read samples. */
 static const char *names_of(bool tokens, char *buf, size_t bytes)
 {
     size_t at = 0;
     buf[0] = 0;
     for (size_t i = 0; tn_task_at(i) && at < bytes; i++)
-        if (tokens == (tn_task_at(i)->probe != NULL))
+        if (tokens ? tn_task_at(i)->probe != NULL : tn_task_at(i)->open || tn_task_at(i)->env)
             at += (size_t)snprintf(buf + at, bytes - at, "%s%s", at ? ", " : "", tn_task_at(i)->name);
     return buf;
 }
@@ -181,8 +182,26 @@ static tn_status check_for_records(const tn_model *model, const tn_settings *st)
     return TN_OK;
 }
 
+static tn_status check_for_pairs(const tn_model *model, const tn_settings *st)
+{
+    const char *const beside[] = { "data", "tokenizer" };
+    if (!tn_model_reads(model, "premise"))
+        return tn_error(
+            TN_USAGE,
+            "task=%s gives pairs of sentences, and %s has no input premise: use a model that reads them, such as "
+            "flow_text, or another task",
+            tn_settings_text(st, "task.name"), model->name);
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (tn_settings_text(st, beside[i])[0])
+            return tn_error(TN_USAGE, "%s=%.200s: the task %s has its own: remove it", beside[i],
+                            tn_settings_text(st, beside[i]), tn_settings_text(st, "task.name"));
+    return TN_OK;
+}
+
 tn_status tn_task_check(const tn_model *model, const tn_settings *st)
 {
+    const tn_task *task = tn_task_named(tn_settings_text(st, "task.name"));
+    if (task && task->pairs && !model->records) return check_for_pairs(model, st);
     if (model->records) return check_for_records(model, st);
     return tn_model_reads(model, "features") ? check_for_samples(model, st)
            : tn_model_reads(model, "tokens") ? check_for_tokens(model, st)
@@ -347,6 +366,17 @@ tn_status tn_task_take_defaults(tn_settings *st)
     for (const char *const *d = task->defaults; d && *d; d += 2)
         if (is_unset(st, d[0])) TN_RETURN_IF(tn_settings_set(st, d[0], d[1], "task %s", task->name));
     return TN_OK;
+}
+
+tn_status tn_task_fit_pairs(tn_settings *st, const tn_pairs *p)
+{
+    char source[96];
+    const char *name = tn_settings_text(st, "task.name");
+    snprintf(source, sizeof source, "task %s", name);
+    TN_RETURN_IF(tn_task_fit_vocab(st, p->vocab, "task", name));
+    if (tn_inputs_setting(st, "text") && tn_settings_is_auto(st, "text"))
+        TN_RETURN_IF(set_number(st, "text", p->text, source));
+    return take_defaults(st, p->count, source);
 }
 
 tn_status tn_task_fit_counts(tn_settings *st, const char *name, const int64_t count[TN_SPLITS])

@@ -30,6 +30,9 @@ tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set);
 tn_status tn_task_take_defaults(tn_settings *st);
 /* The same for records that are no task's: batch, epochs, evaluations. */
 tn_status tn_task_fit_counts(tn_settings *st, const char *name, const int64_t count[TN_SPLITS]);
+/* Of pairs of sentences: text and vocab where they are auto, and as above. */
+struct tn_pairs;
+tn_status tn_task_fit_pairs(tn_settings *st, const struct tn_pairs *p);
 tn_status tn_task_fit_env(tn_settings *st, const tn_task *task);
 tn_status tn_task_fit_probe(tn_settings *st);
 /* vocab where it is auto: so many; kind: "task" or "data". */

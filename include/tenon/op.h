@@ -150,6 +150,7 @@ typedef struct tn_op {
     uint64_t
         late_out; /* not 0: the backward kernel can make the outputs on its way, if it reads none of them but these;
                           where nobody needs them earlier, the forward kernel is then not called (makes_out) */
+    int aux_from; /* not 0: outputs from this one on carry no gradient, and may hold anything where nothing reads them */
     tn_fusion fusion;
 } tn_op;
 

@@ -162,7 +162,8 @@ static tn_status look_at_step(looker *l, const tn_step *s, const tn_call *c)
 {
     const tn_graph *g = l->plan->graph;
     const tn_node *n = s->node;
-    const int n_out = n->op->flags & TN_OP_AUX_FROM_1 && n->n_out > 1 ? 1 : n->n_out;
+    const int aux = n->op->flags & TN_OP_AUX_FROM_1 ? 1 : n->op->aux_from,
+              n_out = aux && aux < n->n_out ? aux : n->n_out;
     char node[256], what[480];
     name_node(g, n, node, sizeof node);
     for (int i = 0; i < n_out && (!n->backward || n->makes_out); i++) {

@@ -147,7 +147,8 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
         if (!results[i]) break;
         tn_gtensor *t = &g->tensor[results[i]];
         if (t->base == results[i]) t->live = live;
-        t->needs_grad = trainable && op->grad && tn_dtype_is_float(t->dtype) && !(i && (op->flags & TN_OP_AUX_FROM_1));
+        const bool aux = (i && (op->flags & TN_OP_AUX_FROM_1)) || (op->aux_from && i >= op->aux_from);
+        t->needs_grad = trainable && op->grad && tn_dtype_is_float(t->dtype) && !aux;
     }
     tn_node *node = tn_graph_emit(g, op, attr, ids, n_in, results, sig.n_out);
     if (!node) goto failed;

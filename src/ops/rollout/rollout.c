@@ -220,6 +220,7 @@ const tn_op tn_op_rollout = {
     .infer = rollout_infer,
     .grad = rollout_grad,
     .cost = rollout_cost,
+    .aux_from = TN_ROLLOUT_PATHS,
     .kernel = KERNELS,
     TN_OP_SWITCH("opt.rollout_compact", "flows that left the lattice take no time (off: they are computed on)"),
     .plain = rollout_as_plain,
@@ -232,6 +233,7 @@ const tn_op tn_op_rollout_plain = {
     .infer = rollout_infer,
     .grad = rollout_grad,
     .cost = rollout_cost,
+    .aux_from = TN_ROLLOUT_PATHS,
     .kernel = KERNELS,
 };
 

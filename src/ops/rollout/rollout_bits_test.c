@@ -13,7 +13,10 @@
 #include <string.h>
 
 enum { MOST_B = 8, HEIGHT = 19, WIDTH = 18, S = WIDTH * HEIGHT, STATE = 12, SIDES = 4 };
-enum { LANDINGS = TN_ROLLOUT_PATHS + 1, TENSORS = LANDINGS + 1 + FO_PARAMS }; /* outputs, then gradients of e0 and parameters */
+enum {
+    LANDINGS = TN_ROLLOUT_PATHS + 1,
+    TENSORS = LANDINGS + 1 + FO_PARAMS
+}; /* outputs, then gradients of e0 and parameters */
 
 /* A net and how it is run. */
 typedef struct setup {
@@ -63,7 +66,9 @@ static const setup rich = { .o = { .steps = 7,
 
 static fo_net net_of(const setup *s)
 {
-    return (fo_net){ .E = s->E, .H = STATE, .L = s->L, .neuron = 32, .features = 64, .hidden = 64, .field = (int)s->o.field };
+    return (fo_net){
+        .E = s->E, .H = STATE, .L = s->L, .neuron = 32, .features = 64, .hidden = 64, .field = (int)s->o.field
+    };
 }
 
 static float number(uint64_t stream, int64_t i)
@@ -90,7 +95,8 @@ static graph make_graph(const setup *s)
     tn_rollout_params p = { .layers = s->L };
     tn_rollout_options o = s->o;
     tn_ref in[FO_PARAMS] = { { 0 } };
-    assert_ok(tn_graph_new(&(tn_graph_options){ .training = true, .threads = s->threads, .off = s->off ? off : NULL }, &k.g));
+    assert_ok(
+        tn_graph_new(&(tn_graph_options){ .training = true, .threads = s->threads, .off = s->off ? off : NULL }, &k.g));
     const tn_ref e0 = tn_want_gradient(k.g, tn_input(k.g, "e0", tn_shape(s->B, S, s->E), TN_F32));
     for (int i = 0; i < FO_PARAMS; i++) {
         int64_t rows, columns;
@@ -173,12 +179,15 @@ static result run(setup s)
     tn_dims dims[LANDINGS];
     char name[8];
     for (int i = 0; i < LANDINGS; i++) dims[i] = tn_ref_dims(k.g, k.out[i]);
-    assert_ok(tn_graph_compile(k.g, &(tn_compile_options){ .threads = s.threads, .seeds = k.seed, .n_seeds = s.forward ? 0 : SIDES },
-                               &plan));
+    assert_ok(tn_graph_compile(
+        k.g, &(tn_compile_options){ .threads = s.threads, .seeds = k.seed, .n_seeds = s.forward ? 0 : SIDES }, &plan));
     assert_ok(tn_context_new(TN_CPU, s.threads, &context));
     assert_ok(tn_bind(plan, context, NULL, &b));
     fill(&s, b, dims[TN_ROLLOUT_U].dim[1]);
+    tn_finding f = { 0 };
+    tn_bound_check(b, &f); /* paths have NaN where no flow is; that is no finding */
     assert_ok(tn_run(b));
+    if (f.found != (s.nan >= 0)) fail_msg("not finite: %s", f.found ? f.text : "nothing");
     for (int i = 0; i < LANDINGS; i++) {
         snprintf(name, sizeof name, "o%d", i);
         copy_out(&r, i, b, name, dims[i]);
@@ -224,12 +233,12 @@ static void nothing_else_counts(void **state)
         int threads, panel, keep;
         bool off, forward;
     } rows[] = {
-        { "1 thread", 1, 0, 0, false, false },         { "3 threads", 3, 0, 0, false, false },
-        { "panels of 16", 2, 16, 0, false, false },    { "panels of 77", 1, 77, 0, false, false },
-        { "one panel", 2, 4096, 0, false, false },     { "no compaction", 2, 0, 0, true, false },
-        { "every state", 2, 0, 1, false, false },      { "every third state", 2, 0, 3, false, false },
+        { "1 thread", 1, 0, 0, false, false },           { "3 threads", 3, 0, 0, false, false },
+        { "panels of 16", 2, 16, 0, false, false },      { "panels of 77", 1, 77, 0, false, false },
+        { "one panel", 2, 4096, 0, false, false },       { "no compaction", 2, 0, 0, true, false },
+        { "every state", 2, 0, 1, false, false },        { "every third state", 2, 0, 3, false, false },
         { "every fourth state", 1, 64, 4, true, false }, { "no state", 2, 0, 8, false, false },
-        { "forward only", 2, 0, 0, false, true },      { "forward only, no compaction", 1, 64, 3, true, true },
+        { "forward only", 2, 0, 0, false, true },        { "forward only, no compaction", 1, 64, 3, true, true },
     };
     int64_t left = 0;
     for (int64_t i = 0; i < want.n[TN_ROLLOUT_LANDED]; i++) left += integers(&want, TN_ROLLOUT_LANDED)[i] == 1;
@@ -312,7 +321,8 @@ static void flows_are_conserved(void **state)
                 landed[integers(&r, TN_ROLLOUT_LANDED)[i]]++;
                 ages += integers(&r, TN_ROLLOUT_AGE)[i];
             }
-            assert_int_equal(n[TN_ROLLOUT_ASKED], n[TN_ROLLOUT_EXITED] + n[TN_ROLLOUT_PROJECTED] + n[TN_ROLLOUT_REFUSED]);
+            assert_int_equal(n[TN_ROLLOUT_ASKED],
+                             n[TN_ROLLOUT_EXITED] + n[TN_ROLLOUT_PROJECTED] + n[TN_ROLLOUT_REFUSED]);
             assert_int_equal(landed[1], n[TN_ROLLOUT_EXITED]);
             assert_int_equal(landed[2], n[TN_ROLLOUT_PROJECTED]);
             assert_int_equal(ages, n[TN_ROLLOUT_FLOW_STEPS]);
@@ -351,7 +361,8 @@ static void paths_lead_to_landings(void **state)
         }
         assert_int_equal(places, age + 1);
         assert_int_equal(last - first, age);
-        const float *begin = r.x[TN_ROLLOUT_PATHS] + (first * C + i) * P, *end = r.x[TN_ROLLOUT_PATHS] + (last * C + i) * P;
+        const float *begin = r.x[TN_ROLLOUT_PATHS] + (first * C + i) * P,
+                    *end = r.x[TN_ROLLOUT_PATHS] + (last * C + i) * P;
         if (i % N < S) {
             assert_float_equal(begin[0], 2.0f * (float)(i % N % WIDTH) / (WIDTH - 1) - 1, 1e-6);
             assert_float_equal(begin[1], 2.0f * (float)(i % N / WIDTH) / (HEIGHT - 1) - 1, 1e-6);

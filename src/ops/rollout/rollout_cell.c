@@ -158,17 +158,19 @@ static void read_field(const tn_rollout_job *j, const tn_rollout_step *s, float 
 }
 
 void tn_rollout_neuron(const tn_rollout_job *j, const tn_rollout_step *s, const tn_rollout_panel *p, int64_t first,
-                       int64_t rows, float *z1, float *z2)
+                       int64_t rows, float *const z_of[2], float *const slope[2])
 {
     const tn_rollout_sizes *z = &j->z;
     const float *places = s->places + first * z->P;
-    float *y1 = z1 ? z1 : p->a1, *y2 = z2 ? z2 : p->a2;
+    float *y1 = z_of ? z_of[0] : p->a1, *y2 = z_of ? z_of[1] : p->a2;
     tn_rollout_see(weight(j, TN_ROLLOUT_Q), weight(j, TN_ROLLOUT_QB), places, rows, z->P, z->I, p->in);
     if (z->F) read_field(j, s, p->in, first, rows);
     multiply(j, BY_V1, p->in, z->I, weight(j, TN_ROLLOUT_V1B), y1, NEURON, rows, false, p->work);
-    tn_rollout_norm_gelu(y1, weight(j, TN_ROLLOUT_N1G), weight(j, TN_ROLLOUT_N1B), p->a1, rows);
+    tn_rollout_norm_gelu(y1, weight(j, TN_ROLLOUT_N1G), weight(j, TN_ROLLOUT_N1B), p->a1, slope ? slope[0] : NULL,
+                         rows);
     multiply(j, BY_V2, p->a1, NEURON, weight(j, TN_ROLLOUT_V2B), y2, NEURON, rows, false, p->work);
-    tn_rollout_norm_gelu(y2, weight(j, TN_ROLLOUT_N2G), weight(j, TN_ROLLOUT_N2B), p->a2, rows);
+    tn_rollout_norm_gelu(y2, weight(j, TN_ROLLOUT_N2G), weight(j, TN_ROLLOUT_N2B), p->a2, slope ? slope[1] : NULL,
+                         rows);
     multiply(j, BY_V3, p->a2, NEURON, weight(j, TN_ROLLOUT_V3B), p->x, X, rows, false, p->work);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t k = 0; k < z->E; k++) p->x[r * X + FEATURES + k] = places[r * z->P + 3 + k];

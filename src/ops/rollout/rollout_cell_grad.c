@@ -195,7 +195,7 @@ static void heads_back(const at *w)
     float *d = g->dheads + w->local * G, *dh = w->r->dh[w->r->t % 2] + ((z->L - 1) * z->C + w->row) * H;
     multiply(w, BY_E2, true, g->de + w->local * z->E, z->E, d, G, false);
     multiply(w, BY_D2, true, g->ddelta + w->local * 3, 3, d + H / 2, G, false);
-    tn_rollout_gelu_back(w->r->s.heads + w->row * G, d, w->rows * G);
+    tn_rollout_times(w->p->p.heads, d, w->rows * G);
     multiply(w, BY_E1, true, d, G, dh, H, true);
     multiply(w, BY_D1, true, d + H / 2, G, dh, H, true);
     if (z->F) multiply(w, BY_F, true, g->dphi + w->local * z->F, z->F, dh, H, true);
@@ -223,8 +223,10 @@ static void layers_back(const at *w)
                                              .dh_row = H,
                                              .rows = w->rows,
                                              .H = H });
-        multiply(w, by + BY_H_RZ, true, d, 4 * H, dh, H, true);
-        multiply(w, by + BY_H_N, true, d + 3 * H, 4 * H, dh, H, true);
+        if (w->r->t) { /* states before the first step are no one's */
+            multiply(w, by + BY_H_RZ, true, d, 4 * H, dh, H, true);
+            multiply(w, by + BY_H_N, true, d + 3 * H, 4 * H, dh, H, true);
+        }
         if (l) multiply(w, by + BY_I, true, d, 4 * H, below, H, true);
         else multiply(w, by + BY_I, true, d, 4 * H, g->dx + w->local * X, X, false);
     }
@@ -239,13 +241,12 @@ static void neuron_back(const at *w)
     p.a1 = g->a1 + from;
     p.a2 = g->a2 + from;
     p.x = g->x + w->local * X;
-    tn_rollout_neuron(&w->r->j, &w->r->s, &p, w->row, w->rows, g->dz1 + from, g->dz2 + from);
+    float *const z[] = { g->dz1 + from, g->dz2 + from }, *const slope[] = { g->dy1 + from, g->dy2 + from };
+    tn_rollout_neuron(&w->r->j, &w->r->s, &p, w->row, w->rows, z, slope);
     multiply(w, BY_V3, true, g->dx + w->local * X, X, w->p->da, NEURON, false);
-    tn_rollout_norm_back(weight(w, TN_ROLLOUT_N2G), weight(w, TN_ROLLOUT_N2B), w->p->da, g->dz2 + from, g->dy2 + from,
-                         g->dn2 + from, w->rows);
+    tn_rollout_norm_back(weight(w, TN_ROLLOUT_N2G), w->p->da, g->dz2 + from, g->dy2 + from, g->dn2 + from, w->rows);
     multiply(w, BY_V2, true, g->dz2 + from, NEURON, w->p->da, NEURON, false);
-    tn_rollout_norm_back(weight(w, TN_ROLLOUT_N1G), weight(w, TN_ROLLOUT_N1B), w->p->da, g->dz1 + from, g->dy1 + from,
-                         g->dn1 + from, w->rows);
+    tn_rollout_norm_back(weight(w, TN_ROLLOUT_N1G), w->p->da, g->dz1 + from, g->dy1 + from, g->dn1 + from, w->rows);
     multiply(w, BY_V1, true, g->dz1 + from, NEURON, g->din + w->local * I, I, false);
 }
 
@@ -269,7 +270,7 @@ static void place_back(const at *w)
 void tn_rollout_cell_back(const tn_rollout_back *r, const tn_rollout_slopes *p, int64_t first, int64_t rows)
 {
     const at w = { .r = r, .z = &r->j.z, .p = p, .local = first, .row = r->g.first + first, .rows = rows };
-    tn_rollout_gelu(r->s.heads + w.row * w.z->G, r->g.gelu + first * w.z->G, rows * w.z->G);
+    tn_rollout_gelu_slope(r->s.heads + w.row * w.z->G, r->g.gelu + first * w.z->G, p->p.heads, rows * w.z->G);
     gather(&w);
     if (w.z->F) field_back(&w);
     move_back(&w);

@@ -85,9 +85,9 @@ tn_gemm tn_rollout_with(const tn_rollout_job *j, int which, bool backward, int64
 /* Rows [first, first + rows) of a step: neuron, GRU, heads; where after is wanted also the move. */
 void tn_rollout_cell(const tn_rollout_job *j, const tn_rollout_step *s, const tn_rollout_panel *p, int64_t first,
                      int64_t rows);
-/* The neuron alone: in, a1, a2, x of the panel; z1 and z2 (rows,32), if not NULL, get what the norms take. */
+/* The neuron alone: in, a1, a2, x of the panel. z and slope, if not NULL: what both norms take and gelu's slopes, (rows,32) each. */
 void tn_rollout_neuron(const tn_rollout_job *j, const tn_rollout_step *s, const tn_rollout_panel *p, int64_t first,
-                       int64_t rows, float *z1, float *z2);
+                       int64_t rows, float *const z[2], float *const slope[2]);
 /* Rows' states before the step, of layer l: where they lie if that is one piece, else gathered into `to`. */
 const float *tn_rollout_states(const tn_rollout_sizes *z, const tn_rollout_step *s, int64_t l, int64_t first,
                                int64_t rows, float *to);
@@ -109,13 +109,14 @@ void tn_rollout_deposit(const tn_rollout_sizes *z, const tn_rollout_step *s, int
 /* in (rows,I): [Q p + q0; e], from places (rows,P); the field's part stays. */
 void tn_rollout_see(const float *q, const float *qb, const float *places, int64_t rows, int64_t P, int64_t I,
                     float *in);
-/* y = gelu(LN(z) gain + bias), rows of 32; y may be z. */
-void tn_rollout_norm_gelu(const float *z, const float *gain, const float *bias, float *y, int64_t rows);
-/* z becomes the gradient by itself; dy, dn (rows,32): gradients by LN(z) gain + bias, alone and times LN(z). da: by the result. */
-void tn_rollout_norm_back(const float *gain, const float *bias, const float *da, float *z, float *dy, float *dn,
-                          int64_t rows);
+/* y = gelu(LN(z) gain + bias), rows of 32; slope, if not NULL, gets gelu's. y may be z where there is no slope. */
+void tn_rollout_norm_gelu(const float *z, const float *gain, const float *bias, float *y, float *slope, int64_t rows);
+/* z becomes the gradient by itself; dy (rows,32) holds the slopes and gets the gradients by what gelu takes; dn: dy times LN(z).
+ * da: gradients by the result. */
+void tn_rollout_norm_back(const float *gain, const float *da, float *z, float *dy, float *dn, int64_t rows);
 void tn_rollout_gelu(const float *x, float *y, int64_t n);
-void tn_rollout_gelu_back(const float *x, float *d, int64_t n); /* d *= gelu's slope at x */
+void tn_rollout_gelu_slope(const float *x, float *y, float *slope, int64_t n);
+void tn_rollout_times(const float *x, float *d, int64_t n); /* d *= x */
 void tn_rollout_tanh(float *x, int64_t n);
 
 typedef struct tn_rollout_moves {

@@ -12,9 +12,37 @@ TN_LEVELED(void, tn_rollout_gelu, (const float *x, float *y, int64_t n), (x, y, 
     tn_v_map(y, x, n, tn_v_gelu_erf);
 }
 
-TN_LEVELED(void, tn_rollout_gelu_back, (const float *x, float *d, int64_t n), (x, d, n))
+/* gelu and its slope at once: both are made of the same tail. */
+TN_INLINE void gelu_slope_block(const float *x, float *y, float *slope)
 {
-    tn_v_map_times(d, d, x, n, tn_v_gelu_erf_grad);
+    float out[2][BLOCK];
+    TN_UNROLL
+    for (int k = 0; k < BLOCK; k++) {
+        float density;
+        const float low = tn_v_at_least(x[k], -15.0f), c = tn_v_at_most(low, 15.0f);
+        const float q = tn_v_normal_tail(fabsf(c), &density), share = tn_v_pick(c < 0.0f, q, 1.0f - q);
+        out[0][k] = low * share;
+        out[1][k] = share + 0.398942280f * c * density;
+    }
+    memcpy(y, out[0], sizeof out[0]);
+    memcpy(slope, out[1], sizeof out[1]);
+}
+
+TN_LEVELED(void, tn_rollout_gelu_slope, (const float *x, float *y, float *slope, int64_t n), (x, y, slope, n))
+{
+    int64_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) gelu_slope_block(x + i, y + i, slope + i);
+    if (i == n) return;
+    float last[3][BLOCK] = { { 0 } };
+    memcpy(last[0], x + i, sizeof *x * (size_t)(n - i));
+    gelu_slope_block(last[0], last[1], last[2]);
+    memcpy(y + i, last[1], sizeof *y * (size_t)(n - i));
+    memcpy(slope + i, last[2], sizeof *slope * (size_t)(n - i));
+}
+
+TN_LEVELED(void, tn_rollout_times, (const float *restrict x, float *restrict d, int64_t n), (x, d, n))
+{
+    for (int64_t i = 0; i < n; i++) d[i] *= x[i];
 }
 
 TN_LEVELED(void, tn_rollout_tanh, (float *x, int64_t n), (x, n)) { tn_v_map(x, x, n, tn_v_tanh); }
@@ -50,23 +78,25 @@ TN_INLINE float norm_row(const float *z, float *n)
     return scale;
 }
 
-TN_LEVELED(void, tn_rollout_norm_gelu, (const float *z, const float *gain, const float *bias, float *y, int64_t rows),
-           (z, gain, bias, y, rows))
+TN_LEVELED(void, tn_rollout_norm_gelu,
+           (const float *z, const float *gain, const float *bias, float *y, float *slope, int64_t rows),
+           (z, gain, bias, y, slope, rows))
 {
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < rows * NEURON; r += NEURON) {
         float n[NEURON];
-        norm_row(z + r * NEURON, n);
+        norm_row(z + r, n);
         for (int k = 0; k < NEURON; k++) n[k] = n[k] * gain[k] + bias[k];
-        for (int k = 0; k < NEURON; k += BLOCK) tn_v_block(y + r * NEURON + k, n + k, tn_v_gelu_erf);
+        for (int k = 0; !slope && k < NEURON; k += BLOCK) tn_v_block(y + r + k, n + k, tn_v_gelu_erf);
+        for (int k = 0; slope && k < NEURON; k += BLOCK) gelu_slope_block(n + k, y + r + k, slope + r + k);
     }
 }
 
-TN_INLINE void norm_row_back(const float *gain, const float *bias, const float *da, float *z, float *dy, float *dn)
+TN_INLINE void norm_row_back(const float *restrict gain, const float *restrict da, float *restrict z,
+                             float *restrict dy, float *restrict dn)
 {
-    float n[NEURON], y[NEURON], g[NEURON], sum[LANES] = { 0 }, along[LANES] = { 0 };
+    float n[NEURON], g[NEURON], sum[LANES] = { 0 }, along[LANES] = { 0 };
     const float scale = norm_row(z, n);
-    for (int k = 0; k < NEURON; k++) y[k] = n[k] * gain[k] + bias[k];
-    for (int k = 0; k < NEURON; k += BLOCK) tn_v_block_times(dy + k, da + k, y + k, tn_v_gelu_erf_grad);
+    for (int k = 0; k < NEURON; k++) dy[k] *= da[k];
     for (int k = 0; k < NEURON; k++) g[k] = dy[k] * gain[k];
     for (int k = 0; k < NEURON; k++) dn[k] = dy[k] * n[k];
     for (int k = 0; k < NEURON; k += LANES)
@@ -76,10 +106,10 @@ TN_INLINE void norm_row_back(const float *gain, const float *bias, const float *
 }
 
 TN_LEVELED(void, tn_rollout_norm_back,
-           (const float *gain, const float *bias, const float *da, float *z, float *dy, float *dn, int64_t rows),
-           (gain, bias, da, z, dy, dn, rows))
+           (const float *gain, const float *da, float *z, float *dy, float *dn, int64_t rows),
+           (gain, da, z, dy, dn, rows))
 {
-    for (int64_t r = 0; r < rows * NEURON; r += NEURON) norm_row_back(gain, bias, da + r, z + r, dy + r, dn + r);
+    for (int64_t r = 0; r < rows * NEURON; r += NEURON) norm_row_back(gain, da + r, z + r, dy + r, dn + r);
 }
 
 /* --- move ----------------------------------------------------------------------------------------------------------- */

@@ -46,8 +46,10 @@ static void add_layers(tasks *t)
         const float *d = g->gates + l * g->most * 4 * H, *h = g->h + l * g->most * H;
         const float *x = l ? r->s.h_after + ((l - 1) * z->C + g->first) * H : g->x;
         add(t, (sum){ at, 0, 3 * H, l ? H : FEATURES + z->E, d, x, 4 * H, l ? H : X, true });
-        add(t, (sum){ at + 1, 0, 2 * H, H, d, h, 4 * H, H, true });
-        add(t, (sum){ at + 1, 2 * H, H, H, d + 3 * H, h, 4 * H, H, true });
+        if (r->t) { /* states before the first step are 0 */
+            add(t, (sum){ at + 1, 0, 2 * H, H, d, h, 4 * H, H, true });
+            add(t, (sum){ at + 1, 2 * H, H, H, d + 3 * H, h, 4 * H, H, true });
+        }
         add(t, (sum){ at + 2, 0, 3 * H, 1, d, NULL, 4 * H, 0, false });
         add(t, (sum){ at + 3, 0, 2 * H, 1, d, NULL, 4 * H, 0, false });
         add(t, (sum){ at + 3, 2 * H, H, 1, d + 3 * H, NULL, 4 * H, 0, false });

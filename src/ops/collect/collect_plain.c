@@ -12,8 +12,9 @@
 #include "ops/reduce/reduce.h"
 #include "ops/unary/unary.h"
 
-static const float FAR = 1e30f;   /* below any score: its weight is 0 */
-static const float STEEP = 1e20f; /* nearest: 0 or 1, but for a landing exactly between two cells, which is in neither */
+static const float FAR = 1e30f; /* below any score: its weight is 0 */
+static const float STEEP =
+    1e20f; /* nearest: 0 or 1, but for a landing exactly between two cells, which is in neither */
 static const float LEAST = 1e-37f;
 
 /* 0, 1, ... n - 1. */
@@ -54,15 +55,15 @@ static tn_ref weights(tn_graph *g, const tn_collect_attr *a, const tn_ref *in)
                                : tn_sqrt(g, tn_sum(g, tn_square(g, e), 2));
     const tn_ref older = tn_affine(g, tn_cast(g, in[TN_COLLECT_AGE], TN_F32), a->age_factor, 1);
     tn_ref s = tn_div(g, tn_mul(g, size, older), tn_affine(g, in[TN_COLLECT_D], 1, 1));
-    if (in[TN_COLLECT_LANDED].id > 0)
-        s = tn_add(g, s, tn_affine(g, flags(g, in[TN_COLLECT_LANDED]), FAR, -FAR));
+    if (in[TN_COLLECT_LANDED].id > 0) s = tn_add(g, s, tn_affine(g, flags(g, in[TN_COLLECT_LANDED]), FAR, -FAR));
     return tn_exp(g, tn_sub(g, s, tn_reshape(g, tn_max(g, s, 1), tn_shape(B, 1))));
 }
 
 /* A surface (B,S) of sums over landings: each counts `much` (B,N). */
 static tn_ref spread(tn_graph *g, tn_ref much, tn_ref kx, tn_ref ky)
 {
-    const int64_t B = tn_ref_dim(g, kx, 0), N = tn_ref_dim(g, kx, 1), W = tn_ref_dim(g, kx, 2), H = tn_ref_dim(g, ky, 2);
+    const int64_t B = tn_ref_dim(g, kx, 0), N = tn_ref_dim(g, kx, 1), W = tn_ref_dim(g, kx, 2),
+                  H = tn_ref_dim(g, ky, 2);
     const tn_ref scaled = tn_mul(g, ky, tn_reshape(g, much, tn_shape(B, N, 1)));
     return tn_reshape(g, tn_matmul(g, scaled, kx, .transpose_a = true), tn_shape(B, W * H, 1));
 }

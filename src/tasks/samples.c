@@ -64,8 +64,49 @@ tn_status tn__open_images(const tn_settings *st, tn_sample_set **out)
 {
     tn_samples *set = NULL;
     TN_RETURN_IF(tn_task_named(tn_settings_text(st, "task.images"))->open(st, &set)); /* one of the setting's choices */
+    const tn_status s = tn_samples_pool(st, set);
+    if (s != TN_OK) {
+        tn_samples_free(set);
+        return s;
+    }
     *out = (tn_sample_set *)set;
     (*out)->set.targets = &(*out)->targets;
+    return TN_OK;
+}
+
+/* --- pooled images ------------------------------------------------------------------------------------------------------ */
+
+/* The mean of the square of `side` at (y, x) of an image; bytes are rounded to the nearest. */
+static void pool_pixel(const tn_sample_set *b, int64_t from, int64_t to, int64_t side)
+{
+    const int64_t w = b->set.width;
+    double sum = 0;
+    for (int64_t i = 0; i < side; i++)
+        for (int64_t k = 0; k < side; k++)
+            sum += b->x_u8 ? (double)b->x_u8[from + i * w + k] : (double)b->x_f32[from + i * w + k];
+    const double mean = sum / (double)(side * side);
+    if (b->x_u8) b->x_u8[to] = (uint8_t)(mean + 0.5);
+    else b->x_f32[to] = (float)mean;
+}
+
+/* In place: a pixel is written behind none that is still to be read. */
+tn_status tn_samples_pool(const tn_settings *st, tn_samples *set)
+{
+    tn_sample_set *b = (tn_sample_set *)set;
+    const int64_t side = tn_settings_int(st, "task.pool"), w = set->width, h = set->height;
+    if (side == 1) return TN_OK;
+    if (!w) return tn_error(TN_USAGE, "task.pool=%lld needs images, and these are none: remove it", (long long)side);
+    if (w % side || h % side || w / side < 2 || h / side < 2)
+        return tn_error(TN_USAGE,
+                        "task.pool=%lld does not divide samples of %lld x %lld pixels into 2 x 2 squares or more: use "
+                        "a divisor, or task.pool=1",
+                        (long long)side, (long long)w, (long long)h);
+    const int64_t each = (w / side) * (h / side);
+    for (int64_t row = 0, to = 0; row < set->n; row++)
+        for (int64_t y = 0; y < h; y += side)
+            for (int64_t x = 0; x < w; x += side, to++) pool_pixel(b, (row * h + y) * w + x, to, side);
+    set->tokens = 1, set->features = each;
+    set->width = w / side, set->height = h / side;
     return TN_OK;
 }
 

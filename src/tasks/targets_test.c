@@ -241,6 +241,30 @@ static void strokes(void **state)
 
 /* --- refused ------------------------------------------------------------------------------------------------------------------ */
 
+/* A pixel is the mean of a square; moves are then by the larger pixels. */
+static void pooled(void **state)
+{
+    enum { HALF = SIDE / 2 };
+    static surfaces v;
+    float image[CELLS], half[HALF * HALF];
+    tn_samples *whole = opened("route", ""), *s = opened("route", "task.pool=2 task.dx=13");
+    (void)state;
+    assert_true(s->width == HALF && s->height == HALF && s->features == HALF * HALF && s->n == whole->n);
+    for (int64_t row = 0; row < s->n; row++) {
+        tn_samples_read(whole, row, image);
+        tn_samples_read(s, row, half);
+        for (int y = 0; y < HALF; y++)
+            for (int x = 0; x < HALF; x++) {
+                const float *at = &image[2 * y * SIDE + 2 * x], mean = (at[0] + at[1] + at[SIDE] + at[SIDE + 1]) / 4;
+                assert_true(fabsf(half[y * HALF + x] - mean) <= 0.5f / 255 + 1e-6f);
+            }
+        read_at(s, row, -1, 1, &v);
+        for (int y = 0; y < HALF; y++) assert_true(v.target[y * HALF + 13] == half[y * HALF]);
+    }
+    tn_samples_free(whole);
+    tn_samples_free(s);
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -255,6 +279,8 @@ static void refused(void **state)
         { "route", "task.images=strokes task.size=5 task.dy=-100", "task.dy=-100 moves all of an image with 28 rows" },
         { "restore", "task.images=strokes task.size=5 task.damage=hole task.hole=28",
           "task.hole=28 leaves nothing of an image with 28 x 28 cells: use 1 to 27" },
+        { "route", "task.images=strokes task.size=5 task.pool=2 task.dx=14", "with 14 columns outside" },
+        { "route", "task.images=strokes task.size=5 task.pool=3", "task.pool=3 does not divide samples of 28 x 28" },
         { "restore", "task.images=strokes task.size=5", "task.noise=64 is the standard deviation of noise" },
     };
     tn_samples *set = NULL;
@@ -274,5 +300,6 @@ void tn_tests_targets(tn_test_list *l)
     tn_test_add(l, hole, NULL, "tasks: restore, a hole");
     tn_test_add(l, noise, NULL, "tasks: restore, noise");
     tn_test_add(l, strokes, NULL, "tasks: strokes");
+    tn_test_add(l, pooled, NULL, "tasks: pooled images");
     tn_test_add(l, refused, NULL, "tasks: targets, what is refused");
 }

@@ -55,6 +55,8 @@ typedef struct tn_targets {
 double tn_targets_progress(const tn_targets *t, int64_t step, int64_t steps);
 
 void tn_samples_free(tn_samples *set); /* takes NULL */
+/* Smaller images where task.pool asks for them. */
+tn_status tn_samples_pool(const tn_settings *st, tn_samples *set);
 /* One sample as the numbers a model sees: x (tokens, features). */
 void tn_samples_read(const tn_samples *set, int64_t row, float *x);
 

@@ -57,6 +57,8 @@ const tn_setting tn_task_settings[] = {
                    "vocabulary of the BPE that snli trains on its training sentences"),
     TN_SETTING_CHOICE("task.images", "mnist", "mnist|digits|strokes",
                       "images of route and restore; strokes needs no files"),
+    TN_SETTING_INT("task.pool", "1", TN_RANGE(1, 64), "pixels",
+                   "images: squares of this side become one pixel, their mean (2: mnist of 14 x 14)"),
     TN_SETTING_CHOICE("task.move", "shift", "shift|mirror|transpose",
                       "route: the target is the image shifted, mirrored left to right or transposed"),
     TN_SETTING_INT("task.dx", "1", TN_RANGE(-1023, 1023), "cells", "route: columns to the right of a shift"),

@@ -15,7 +15,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=$(realpath -m "${BUILD:-build}") passed=0 failed=0
 tenon=$build/tenon work=$build/long/learning text=$build/long/text.txt digits=../shared/data/images/digits/digits.csv.gz
-snli=../shared/data/nli/snli
+snli=../shared/data/nli/snli mnist=../shared/data/images/mnist
 mkdir -p "$build/long" && rm -rf "$work" && mkdir "$work" || exit 2
 
 result() { # $1: a test's exit status, then what it tested
@@ -49,6 +49,17 @@ digits() { # $1: kind of net, $2: least test accuracy
     [ -n "$got" ] || tail -n 3 "$work/$1.log"
     awk -v got="$got" -v least="$2" 'BEGIN { exit !(got != "" && got >= least) }'
     result $? "net kind=$1 reached ${got:-no} accuracy on digits, the gate is $2"
+}
+
+# A lattice moves images of 14 x 14 pixels by one. 400 steps; a shift of one needs no growth to be found.
+route() { # $1: least PSNR in dB, $2: least share of ink that lands in its cell
+    "$tenon" train flow task=route task.images=mnist task.data="$mnist" task.pool=2 dim=32 layers=1 depth=8 train.batch=32 \
+        train.steps=400 train.warmup=40 train.lr=4e-3 train.eval_every=200 train.eval_batches=10 seed=1 run="$work/route" \
+        >"$work/route.out" 2>"$work/route.log"
+    sed -nE 's/.*, test loss [0-9.]+, (psnr [0-9.]+ dB, landing [0-9.]+).*/flow, route: \1/p' "$work/route.out"
+    sed -nE 's/.*, test loss [0-9.]+, psnr ([0-9.]+) dB, landing ([0-9.]+).*/\1 \2/p' "$work/route.out" |
+        awk -v least="$1" -v share="$2" '{ ok = $1 >= least && $2 >= share } END { exit !ok }'
+    result $? "flow, route: below $1 dB, or less than $2 of the ink in its cell"
 }
 
 # Metrics without what a clock says.
@@ -98,6 +109,13 @@ elif [ "${TENON_REQUIRE_DATA:-0}" = 1 ]; then
     result 1 "$digits is not there"
 else
     echo "skipped: $digits is not there"
+fi
+if [ -d "$mnist" ]; then
+    route 28 0.95
+elif [ "${TENON_REQUIRE_DATA:-0}" = 1 ]; then
+    result 1 "$mnist is not there"
+else
+    echo "skipped: $mnist is not there"
 fi
 if [ -d "$snli" ]; then
     sentences 0.2 0.01

@@ -134,7 +134,7 @@ static tn_ref with_rollout(tn_graph *g)
     tn_rollout_params p = { .layers = 1 };
     tn_ref in[N], out[TN_ROLLOUT_OUTPUTS];
     for (int i = 0; i < N; i++) {
-        char name[8];
+        char name[24];
         snprintf(name, sizeof name, "p%d", i);
         in[i] = weights(g, name, shape[i][1] ? tn_shape(shape[i][0], shape[i][1]) : tn_shape(shape[i][0]));
     }

@@ -58,16 +58,25 @@ static void put_squares(const flow_net *n, tn_ref y, tn_ref target)
 }
 
 /* Without a target (checks, benchmarks) the sample itself is wanted. */
+static tn_ref target_of(const flow_net *n, tn_ref x)
+{
+    const tn_ref given = tn_in(n->b, "target");
+    return given.id ? given : x;
+}
+
+/* What is compared with a target of `cells` numbers. */
+static tn_ref answer_of(const flow_net *n, tn_ref surface, int64_t cells)
+{
+    tn_graph *g = n->g;
+    if (!n->c->map_out) return one_number(n, surface);
+    const tn_ref flat = tn_reshape(g, surface, tn_shape(n->b->batch, flow_cells(n->c) * n->c->energy));
+    return as_floats(g, flow_map_out(n, flat, cells));
+}
+
 static tn_ref surface_loss(const flow_net *n, tn_ref surface, tn_ref x)
 {
     tn_graph *g = n->g;
-    const tn_ref given = tn_in(n->b, "target"), target = given.id ? given : x;
-    const tn_ref y =
-        n->c->map_out
-            ? as_floats(g,
-                        flow_map_out(n, tn_reshape(g, surface, tn_shape(n->b->batch, flow_cells(n->c) * n->c->energy)),
-                                     tn_ref_dim(g, target, -1)))
-            : one_number(n, surface);
+    const tn_ref target = target_of(n, x), y = answer_of(n, surface, tn_ref_dim(g, target, -1));
     if (!tn_graph_get_options(g)->training) put_squares(n, y, target);
     return tn_mse(g, valid(n, y), target);
 }
@@ -77,15 +86,17 @@ static tn_ref class_loss(const flow_net *n, tn_ref surface)
     tn_graph *g = n->g;
     const flow_config *c = n->c;
     const int64_t B = n->b->batch, k = flow_cells(c) * c->energy;
-    const tn_ref flat = tn_reshape(g, surface, tn_shape(B, k)), labels = tn_in(n->b, "labels");
+    const tn_ref flat = tn_reshape(g, surface, tn_shape(B, k)), given = tn_in(n->b, "labels");
+    /* without labels the first class is wanted */
+    const tn_ref labels = given.id ? tn_reshape(g, given, tn_shape(B)) : tn_fill(g, tn_shape(B), TN_I32, 0);
     const tn_ref y = c->map_out ? flow_map_out(n, flat, c->inputs) : flat;
     const int64_t width = tn_ref_dim(g, y, -1);
     tn_region r = tn_region_begin(g, "readout");
     const tn_ref w = tn_param(g, "w", tn_shape(c->classes, width), tn_normal(1.f / sqrtf((float)width))),
                  b = tn_param(g, "b", tn_shape(c->classes), tn_zeros);
-    if (tn_wants(n->b, "logits") || !labels.id)
+    if (tn_wants(n->b, "logits") || !given.id)
         tn_output(g, "logits", tn_reshape(g, as_floats(g, tn_linear(g, y, w, .bias = b)), tn_shape(B, 1, c->classes)));
-    const tn_ref loss = labels.id ? tn_linear_xent(g, y, w, tn_reshape(g, labels, tn_shape(B)), .bias = b) : TN_NONE;
+    const tn_ref loss = tn_linear_xent(g, y, w, labels, .bias = b);
     tn_region_end(g, r);
     return loss;
 }
@@ -166,8 +177,8 @@ tn_status flow_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
     const tn_ref surface = lattice ? l.surface : e0;
     tn_ref loss = c.classes ? class_loss(&n, surface) : surface_loss(&n, surface, x);
     if (lattice) put_landings(&n, &l);
-    if (lattice && loss.id && strcmp(b->step, "train") == 0) loss = with_exit(&n, loss, &l);
-    if (loss.id) tn_output(g, "loss", loss);
+    if (lattice && strcmp(b->step, "train") == 0) loss = with_exit(&n, loss, &l);
+    tn_output(g, "loss", loss);
     return tn_graph_status(g);
 }
 
@@ -179,11 +190,13 @@ tn_status flow_build_flows(tn_graph *g, const tn_settings *st, const tn_batch *b
     flow_landings l = { 0 };
     TN_RETURN_IF(open_net(g, st, b, &c, &n));
     if (c.lattice == FLOW_OFF) return tn_model_error("lattice=off has no flows to show: use lattice=on");
-    TN_RETURN_IF(flow_lattice(&n, energies(&n, sample_of(&n)), &l));
+    const tn_ref x = sample_of(&n);
+    TN_RETURN_IF(flow_lattice(&n, energies(&n, x), &l));
     for (size_t i = 0; i < sizeof landing_outputs / sizeof *landing_outputs; i++)
         tn_output(g, landing_outputs[i].name, l.out[landing_outputs[i].output]);
     tn_output(g, "paths", l.out[TN_ROLLOUT_PATHS]);
     tn_output(g, "surface", l.surface);
+    if (!c.classes) tn_output(g, "answer", answer_of(&n, l.surface, tn_ref_dim(g, target_of(&n, x), -1)));
     return tn_graph_status(g);
 }
 

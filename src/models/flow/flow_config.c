@@ -32,6 +32,8 @@ static const tn_setting settings[] = {
     TN_SETTING_INT("drift_steps", "0", TN_RANGE(0, 1e12), "steps",
                    "training steps in which drift goes to 0 (0: stays)"),
     TN_SETTING_FLOAT("noise", "0.02", TN_RANGE(0, 1), "", "standard deviation of noise on each step, in training"),
+    TN_SETTING_FLOAT("noise_over", "0.8", TN_RANGE(0, 1), "",
+                     "fraction of the training over which noise goes to 0 (0: it stays)"),
     TN_SETTING_BOOL("noise_z", "false", "noise along the depth too"),
     TN_SETTING_CHOICE("collect", "splat", "splat|nearest",
                       "landings go to the four cells around them, or to the nearest (no gradient by the place)"),
@@ -154,6 +156,13 @@ static const char *const exact[] = {
     "noise=0", "drift=0.85", "stop=never", "collect=splat", "field_deposit=smooth", "mapper_dropout=0", NULL
 };
 
+/* Also by the names that the report of this network has for them. */
+static const tn_instrument_row reported[] = {
+    { "samples_per_s", .key = "throughput_samples_per_sec" },
+    { "lattice_steps", .cap = "steps", .key = "flow_convergence_steps" },
+    { "lattice.ms", .key = "energy_computation_time_ms" },
+};
+
 static const char *const defaults[] = { "train.decay=0.01", "train.lr=3e-3", NULL };
 
 const tn_model tn_model_flow = {
@@ -177,4 +186,5 @@ const tn_model tn_model_flow = {
     TN_STEPS(steps),
     TN_SCHEDULES(schedules),
     TN_COSTS(costs),
+    TN_REPORTED(reported),
 };

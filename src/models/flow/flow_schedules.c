@@ -27,8 +27,8 @@ double flow_drift_at(const tn_settings *st, int64_t step)
 
 double flow_noise_at(const tn_settings *st, int64_t step)
 {
-    (void)step;
-    return moves(st) ? tn_settings_float(st, "noise") : 0;
+    const double over = tn_settings_float(st, "noise_over") * (double)tn_settings_int(st, "train.steps");
+    return moves(st) ? tn_settings_float(st, "noise") * left_at(step, (int64_t)ceil(over)) : 0;
 }
 
 double flow_exit_at(const tn_settings *st, int64_t step)

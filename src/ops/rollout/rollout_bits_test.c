@@ -100,7 +100,7 @@ static graph make_graph(const setup *s)
     const tn_ref e0 = tn_want_gradient(k.g, tn_input(k.g, "e0", tn_shape(s->B, S, s->E), TN_F32));
     for (int i = 0; i < FO_PARAMS; i++) {
         int64_t rows, columns;
-        char name[8];
+        char name[24];
         if (!fo_size(&m, i, &rows, &columns)) continue;
         snprintf(name, sizeof name, "p%d", i);
         k.dims[i] = columns > 1 ? tn_shape(rows, columns) : tn_shape(rows);
@@ -117,7 +117,7 @@ static graph make_graph(const setup *s)
     if (s->count) o.count = tn_input(k.g, "count", tn_shape(1), TN_I32);
     assert_ok(tn_rollout(k.g, e0, &p, &o, k.out));
     for (int i = 0; i < LANDINGS; i++) {
-        char name[8];
+        char name[24];
         snprintf(name, sizeof name, "o%d", i);
         tn_output(k.g, name, k.out[i]);
         snprintf(name, sizeof name, "c%d", i);
@@ -136,7 +136,7 @@ static void fill(const setup *s, tn_bound *b, int64_t N)
         for (int k = 0; k < S * s->E; k++) e0[i * S * s->E + k] = 0.6f * number((uint64_t)of, k);
         if (s->nan == i) e0[i * S * s->E] = NAN;
         for (int c = 0; !s->forward && c < SIDES; c++) {
-            char name[8];
+            char name[24];
             snprintf(name, sizeof name, "c%d", c);
             const int64_t n = N * (c ? 1 : s->E);
             for (int64_t k = 0; k < n; k++)
@@ -146,7 +146,7 @@ static void fill(const setup *s, tn_bound *b, int64_t N)
     for (int i = 0; i < FO_PARAMS; i++) {
         int64_t rows, columns;
         double start[4096];
-        char name[8];
+        char name[24];
         const int64_t n = fo_size(&m, i, &rows, &columns);
         if (!n) continue;
         assert_true(n <= 4096);
@@ -177,7 +177,7 @@ static result run(setup s)
     tn_bound *b;
     graph k = make_graph(&s);
     tn_dims dims[LANDINGS];
-    char name[8];
+    char name[24];
     for (int i = 0; i < LANDINGS; i++) dims[i] = tn_ref_dims(k.g, k.out[i]);
     assert_ok(tn_graph_compile(
         k.g, &(tn_compile_options){ .threads = s.threads, .seeds = k.seed, .n_seeds = s.forward ? 0 : SIDES }, &plan));

@@ -332,7 +332,7 @@ static node make_node(const tn_case *c, const tn_rollout_options *o, int without
     assert_ok(tn_graph_new(NULL, &k.g));
     for (int i = 0; i < FO_PARAMS; i++) {
         int64_t rows, columns;
-        char name[8];
+        char name[24];
         if (!fo_size(&m, i, &rows, &columns) || i == without) continue;
         snprintf(name, sizeof name, "p%d", i);
         in[i] = tn_input(k.g, name, columns > 1 ? tn_shape(rows, columns) : tn_shape(rows), TN_F32);

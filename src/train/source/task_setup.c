@@ -333,7 +333,11 @@ typedef struct opening {
 static tn_status make_samples(void *user, tn_samples **out)
 {
     const opening *o = user;
-    const tn_status s = o->task->open(o->st, out);
+    tn_status s = o->task->open(o->st, out);
+    if (s == TN_OK && !(*out)->targets && (s = tn_samples_pool(o->st, *out)) != TN_OK) {
+        tn_samples_free(*out);
+        *out = NULL;
+    }
     if (s != TN_OK && !strstr(tn_error_text(), o->task->name)) tn_error_prefix("task %s", o->task->name);
     return s;
 }

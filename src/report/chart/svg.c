@@ -32,7 +32,7 @@ void tn__svg_text(FILE *out, const char *s, size_t most)
 
 void tn__svg_number(FILE *out, char before, double v)
 {
-    const long tenths = lround(v * 10);
+    const long tenths = lround(10 * fmin(fmax(v, -1e6), 1e6)); /* what is not finite lies far outside */
     if (before) fputc(before, out);
     if (tenths < 0) fputc('-', out);
     const long size = tenths < 0 ? -tenths : tenths;

@@ -106,8 +106,8 @@ static void sizes(void **state)
 
 static void schedules(void **state)
 {
-    tn_settings *st = resolve(
-                    FLOW_LIST("kappa=5", "kappa_min=2", "drift=1.2", "drift_steps=1000", "depth=16", "noise=0.03")),
+    tn_settings *st = resolve(FLOW_LIST("kappa=5", "kappa_min=2", "drift=1.2", "drift_steps=1000", "depth=16",
+                                        "noise=0.03", "train.steps=1000")),
                 *still = resolve(FLOW_LIST("movement=false", "exit_steps=0", "steps=4"));
     (void)state;
     assert_float_equal(flow_kappa_at(st, 99), 5, 0);
@@ -118,7 +118,9 @@ static void schedules(void **state)
     assert_float_equal(flow_drift_at(st, 0), 0.15, 1e-12);
     assert_float_equal(flow_drift_at(st, 500), 0.075, 1e-12);
     assert_float_equal(flow_drift_at(st, 1000), 0, 0);
-    assert_float_equal(flow_noise_at(st, 7), 0.03, 1e-12);
+    assert_float_equal(flow_noise_at(st, 0), 0.03, 1e-12);
+    assert_float_equal(flow_noise_at(st, 400), 0.015, 1e-12);
+    assert_float_equal(flow_noise_at(st, 800), 0, 0);
     assert_float_equal(flow_exit_at(st, 0), 0.05, 1e-12);
     assert_float_equal(flow_exit_at(st, 1500), 0.025, 1e-12);
     assert_float_equal(flow_exit_at(st, 3000), 0, 0);

@@ -170,9 +170,10 @@ static void decide(const tn_rollout_moves *m, lanes *f)
         f->want[2][k] += f->rises[k] ? m->drift : -m->drift;
     }
     if (m->sigma > 0) add_noise(m, f);
-    for (int k = 0; k < BLOCK; k++)
-        f->length[k] =
-            sqrtf(f->want[0][k] * f->want[0][k] + f->want[1][k] * f->want[1][k] + f->want[2][k] * f->want[2][k]);
+    for (int k = 0; k < BLOCK; k++) { /* written out: what a compiler contracts may differ from lane to lane */
+        const float x = f->want[0][k], y = f->want[1][k], z = f->want[2][k];
+        f->length[k] = sqrtf(fmaf(z, z, fmaf(y, y, x * x)));
+    }
 }
 
 /* Folds twice, which is enough for moves below 4; what is further out stops at the wall. */
@@ -192,8 +193,13 @@ static void walk(const tn_rollout_moves *m, lanes *f)
 {
     const tn_rollout_attr *t = m->a;
     const float rho = t->spawn && t->shorten ? t->rho : INFINITY, most = (float)t->spawn;
+    float cut[BLOCK];
+    for (int k = 0; k < BLOCK; k++) {
+        const float c = rho / f->length[k];
+        cut[k] = c < 1 ? c : 1;
+    }
     for (int a = 0; a < 3; a++)
-        for (int k = 0; k < BLOCK; k++) f->p[a][k] += (f->length[k] > rho ? rho / f->length[k] : 1.0f) * f->want[a][k];
+        for (int k = 0; k < BLOCK; k++) f->p[a][k] = fmaf(cut[k], f->want[a][k], f->p[a][k]);
     fold(f, 0);
     fold(f, 1);
     for (int k = 0; k < BLOCK; k++) {

@@ -9,6 +9,7 @@
 #     ten_tiny   2.233           0.493
 #     gpt_tiny   2.666           0.578
 # Digits, 20 epochs, test accuracy: linear 0.947, mlp 0.992, cell_mlp 0.961, conv 0.978, patches 0.975.
+# Route: 41.8 dB on test, all ink in its cell.
 # Sentences: recall_10 0.301, token accuracy 0.337, with shuffled surfaces 0.320; words in common alone: recall_10 0.536.
 # For comparison: the frequencies of bytes give 4.73 and 4.33, those of pairs 3.62 and 2.89.
 set -u
@@ -111,7 +112,7 @@ else
     echo "skipped: $digits is not there"
 fi
 if [ -d "$mnist" ]; then
-    route 28 0.95
+    route 36 0.95
 elif [ "${TENON_REQUIRE_DATA:-0}" = 1 ]; then
     result 1 "$mnist is not there"
 else

@@ -84,6 +84,28 @@ __device__ __forceinline__ void tn_barrier_arrive(uint64_t *b)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(tn_shared_at(b)) : "memory");
 }
 
+/* One arrival of each warp. */
+__device__ __forceinline__ void tn_warp_arrive(uint64_t *empty)
+{
+    if ((threadIdx.x & 31) == 0) tn_barrier_arrive(empty);
+}
+
+/* Of four words in each of four neighbouring lanes: word j of lane c becomes word c of lane j. */
+__device__ __forceinline__ void tn_turn_words(uint32_t (&w)[4])
+{
+    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const uint32_t x = __shfl_xor_sync(0xffffffffu, odd ? w[i] : w[i + 1], 1);
+        w[i] = odd ? x : w[i], w[i + 1] = odd ? w[i + 1] : x;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint32_t x = __shfl_xor_sync(0xffffffffu, high ? w[i] : w[i + 2], 2);
+        w[i] = high ? x : w[i], w[i + 2] = high ? w[i + 2] : x;
+    }
+}
+
 /* Arrives, and lets the phase wait for this many bytes from the tensor engine. */
 __device__ __forceinline__ void tn_barrier_expect(uint64_t *b, int bytes)
 {

@@ -121,9 +121,9 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
             tn_barrier_wait(bar.full + t.at, t.phase);
             if (m == APART) { /* nothing is kept back meanwhile: the fetching warp may need it to go on */
                 tn_products_wait<0>();
-                if (used >= 0) release(bar.empty + used);
+                if (used >= 0) tn_warp_arrive(bar.empty + used);
                 used = -1;
-                release(bar.empty + t.at);
+                tn_warp_arrive(bar.empty + t.at);
                 continue;
             }
             tn_hold(w);
@@ -135,7 +135,7 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
             begin_rows<WIDTH, BN>(x, own + at::rows, other2);
             tn_products_wait<1>();
             tn_hold(w);
-            if (used >= 0) release(bar.empty + used);
+            if (used >= 0) tn_warp_arrive(bar.empty + used);
             used = t.at;
 #pragma unroll
             for (int n = 0; n < BN / 8; n++) {
@@ -167,15 +167,15 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
             begin_sum<WIDTH, BN>(dx, x16, other1);
             if (KEYS && WIDTH > 64) { /* else registers run out */
                 tn_products_wait<0>();
-                release(bar.empty + t.at);
+                tn_warp_arrive(bar.empty + t.at);
                 used = -1;
             }
         }
         tn_products_wait<0>();
         tn_hold(dx);
         if constexpr (KEYS) tn_hold(dv);
-        if (used >= 0) release(bar.empty + used);
-        if (r.tiles) release(bar.own_empty);
+        if (used >= 0) tn_warp_arrive(bar.empty + used);
+        if (r.tiles) tn_warp_arrive(bar.own_empty);
         if constexpr (KEYS) {
             if (p.dk.data && !dead(p.live_dk, r.q.b))
                 store<WIDTH, KEYS>(dx, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);

@@ -215,7 +215,7 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
 
     const auto give = [&] {
         __syncwarp();
-        release(bar.passed + pass.at);
+        tn_warp_arrive(bar.passed + pass.at);
         pass.next();
     };
     const auto pass_on = [&] {
@@ -227,7 +227,7 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
 #pragma unroll 1
         for (int j = 0; j < n; j++, t.next()) {
             tn_barrier_wait(bar.full + t.at, t.phase);
-            release(bar.empty + t.at);
+            tn_warp_arrive(bar.empty + t.at);
             tn_barrier_wait(bar.taken + pass.at, pass.phase);
             pass_nothing(room + at::passes + pass.at * at::pass + group * at::half);
             give();
@@ -264,7 +264,7 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                     load_stat(stat, stats);
                     tn_products_wait<1>();
                     tn_hold(w);
-                    if (n > 0) release(bar.empty + before);
+                    if (n > 0) tn_warp_arrive(bar.empty + before);
                     weigh(w, stat, scale2);
                     if (j < way.whole || j >= way.rest)
                         hide<ROWS / 2>(w, tokens_of(p, r.q, row0), tokens_of(p, r.q, row0 + 8), r.first + j * ROWS);
@@ -283,11 +283,11 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                 tn_products_wait<0>();
                 tn_hold(dv);
                 tn_hold(dk);
-                if (way.from < way.to) release(bar.empty + before);
+                if (way.from < way.to) tn_warp_arrive(bar.empty + before);
                 skip(c.up ? r.tiles - way.to : way.from);
             }
             if (r.tiles) {
-                release(bar.own_empty + own_turn.at);
+                tn_warp_arrive(bar.own_empty + own_turn.at);
                 own_turn.next();
             }
             if (!dead(p.live_dk, r.q.b))
@@ -405,7 +405,7 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
                     tn_products_commit();
                     tn_products_wait<0>();
                     tn_hold(dq);
-                    release(bar.taken + pass.at);
+                    tn_warp_arrive(bar.taken + pass.at);
                     pass.next();
                     if (done)
                         store<64, false>(dq, p.dq, p, r.q.b, r.other + head, row_now + lane_row, p.scale,
@@ -414,7 +414,7 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
                     else kept = true;
                 }
             }
-            release(bar.own_empty + own_turn.at);
+            tn_warp_arrive(bar.own_empty + own_turn.at);
             own_turn.next();
         }
     }

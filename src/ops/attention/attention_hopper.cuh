@@ -144,29 +144,7 @@ struct turn {
     }
 };
 
-/* One arrival of each warp. */
-__device__ __forceinline__ void release(uint64_t *empty)
-{
-    if ((threadIdx.x & 31) == 0) tn_barrier_arrive(empty);
-}
-
 /* --- out ---------------------------------------------------------------------------------------------------------- */
-
-/* Of four words in each of four neighbouring lanes: word j of lane c becomes word c of lane j. */
-__device__ __forceinline__ void turn_words(uint32_t (&w)[4])
-{
-    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        const uint32_t x = __shfl_xor_sync(0xffffffffu, odd ? w[i] : w[i + 1], 1);
-        w[i] = odd ? x : w[i], w[i + 1] = odd ? w[i + 1] : x;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const uint32_t x = __shfl_xor_sync(0xffffffffu, high ? w[i] : w[i + 2], 2);
-        w[i] = high ? x : w[i], w[i + 2] = high ? w[i + 2] : x;
-    }
-}
 
 /* The half h (0: row lane / 4, 1: eight below) of a warp's sums, times factor, at `row` of a tensor, where `there`.
  * All lanes call. */
@@ -182,7 +160,7 @@ __device__ __forceinline__ void put_row(const float (&x)[WIDTH / 2], int h, cons
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 w[i] = tn_pack_bf16(factor * x[(4 * k + i) * 4 + 2 * h], factor * x[(4 * k + i) * 4 + 2 * h + 1]);
-            turn_words(w);
+            tn_turn_words(w);
             if (there && (4 * k + c) * 8 < D)
                 *(uint4 *)((__nv_bfloat16 *)to.data + row + (4 * k + c) * 8) = make_uint4(w[0], w[1], w[2], w[3]);
         }

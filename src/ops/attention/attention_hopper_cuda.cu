@@ -330,10 +330,10 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
         const auto skip = [&](int n) {
             for (int j = 0; j < n; j++) {
                 tn_barrier_wait(bar.k_full + kt.at, kt.phase);
-                release(bar.k_empty + kt.at);
+                tn_warp_arrive(bar.k_empty + kt.at);
                 kt.next();
                 tn_barrier_wait(bar.v_full + vt.at, vt.phase);
-                release(bar.v_empty + vt.at);
+                tn_warp_arrive(bar.v_empty + vt.at);
                 vt.next();
             }
         };
@@ -362,7 +362,7 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
             your_turn();
             tn_products_wait<0>();
             tn_hold(s);
-            release(bar.k_empty + kt.at);
+            tn_warp_arrive(bar.k_empty + kt.at);
             kt.next();
             hide_tile(from);
             soften<BN / 2>(s, peak, sum, keep, scale2);
@@ -378,20 +378,20 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
             your_turn();
             tn_products_wait<1>();
             tn_hold(s);
-            release(bar.k_empty + kt.at);
+            tn_warp_arrive(bar.k_empty + kt.at);
             kt.next();
             hide_tile(j);
             soften<BN / 2>(s, peak, sum, keep, scale2);
             tn_products_wait<0>();
             tn_hold(o);
             tn_hold(w);
-            release(bar.v_empty + vt.at);
+            tn_warp_arrive(bar.v_empty + vt.at);
             vt.next();
             if (odd) add_rest(j - 1);
             rescale<WIDTH / 2>(o, keep);
             pack<BN / 2>(w, s);
         }
-        release(bar.q_empty + qt.at);
+        tn_warp_arrive(bar.q_empty + qt.at);
         qt.next();
         if (from < to) {
             const char *v;
@@ -400,7 +400,7 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
             tn_products_wait<0>();
             tn_hold(o);
             tn_hold(w);
-            release(bar.v_empty + vt.at);
+            tn_warp_arrive(bar.v_empty + vt.at);
             vt.next();
             if (odd) add_rest(to - 1);
         }

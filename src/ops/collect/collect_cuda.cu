@@ -6,6 +6,7 @@
  * Bytes: inputs, lists and surface a few times, a few kB a sample; a thread goes through a whole list, so a surface where all
  * flows land on one cell takes longest. */
 #include "ops/collect/collect_place.h"
+#include "ops/sum_before.cuh"
 
 #include "backend/cuda/device.cuh"
 
@@ -90,33 +91,6 @@ __device__ void rank_keys(const job &j, int64_t b, int32_t *count)
     }
 }
 
-/* count (n) becomes the sums of all before; count[n] the sum of all. */
-__device__ void sum_before(int32_t *count, int64_t n, int32_t *shared /* (WARPS) */)
-{
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    int32_t carry = 0;
-    for (int64_t base = 0; base < n; base += ORDER) {
-        const int64_t i = base + threadIdx.x;
-        const int32_t x = i < n ? count[i] : 0;
-        int32_t to_here = x;
-        for (int k = 1; k < 32; k *= 2) {
-            const int32_t other = __shfl_up_sync(0xffffffffu, to_here, k);
-            if (lane >= k) to_here += other;
-        }
-        if (lane == 31) shared[warp] = to_here;
-        __syncthreads();
-        int32_t before = carry + to_here - x;
-        for (int w = 0; w < WARPS; w++) {
-            if (w < warp) before += shared[w];
-            carry += shared[w];
-        }
-        if (i < n) count[i] = before;
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) count[n] = carry;
-    __syncthreads();
-}
-
 static __global__ void __launch_bounds__(ORDER) order_landings(const __grid_constant__ job j)
 {
     __shared__ float score[ORDER];
@@ -128,7 +102,7 @@ static __global__ void __launch_bounds__(ORDER) order_landings(const __grid_cons
     find_scores(j, b, score, slot);
     __syncthreads();
     rank_keys(j, b, start);
-    sum_before(start, j.cells, slot);
+    tn_sum_before<ORDER>(start, j.cells, slot);
     for (int64_t i = threadIdx.x; i < j.N; i += ORDER) {
         const int32_t key = j.key[b * j.N + i];
         if (key >= 0) j.list[b * j.N + start[key] + j.rank[b * j.N + i]] = (int32_t)i;

@@ -3,38 +3,13 @@
  * is reached (one where the deposit is nearest, eight else). No float atomics. The same serves the gradient of a read. */
 #include "ops/rollout/rollout_grad.cuh"
 #include "ops/rollout/rollout_move.cuh"
+#include "ops/sum_before.cuh"
 
 using namespace tn_rollout;
 
 enum { ORDER = 1024, WARPS = ORDER / 32, THREADS = 256 };
 
 /* --- lists --------------------------------------------------------------------------------------------------------------- */
-
-/* count (n) becomes the sums of all before; count[n] the sum of all. */
-__device__ void sum_before(int32_t *count, int32_t n, int32_t *shared /* (WARPS) */)
-{
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    int32_t carry = 0;
-    for (int32_t base = 0; base < n; base += ORDER) {
-        const int32_t i = base + (int32_t)threadIdx.x, x = i < n ? count[i] : 0;
-        int32_t to_here = x;
-        for (int k = 1; k < 32; k *= 2) {
-            const int32_t other = __shfl_up_sync(0xffffffffu, to_here, k);
-            if (lane >= k) to_here += other;
-        }
-        if (lane == 31) shared[warp] = to_here;
-        __syncthreads();
-        int32_t before = carry + to_here - x;
-        for (int w = 0; w < WARPS; w++) {
-            if (w < warp) before += shared[w];
-            carry += shared[w];
-        }
-        if (i < n) count[i] = before;
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) count[n] = carry;
-    __syncthreads();
-}
 
 /* Rows of step t by the corner where place (C,P) begins. */
 static __global__ void __launch_bounds__(ORDER) order_rows(TN_GRID net m, int t, const float *place, bool nearest)
@@ -59,7 +34,7 @@ static __global__ void __launch_bounds__(ORDER) order_rows(TN_GRID net m, int t,
             __syncthreads();
         }
     }
-    sum_before(start, m.voxels, shared);
+    tn_sum_before<ORDER>(start, m.voxels, shared);
     for (int32_t i = lo + (int32_t)threadIdx.x; i < hi; i += ORDER)
         if (m.key[i] >= 0) m.list[lo + start[m.key[i]] + m.rank[i]] = i;
 }

@@ -93,7 +93,7 @@ __device__ __forceinline__ void finish_half(const gate_job &j, const sums &s, in
         const uint4 w = *(const uint4 *)((const __nv_bfloat16 *)j.y.before + (int64_t)j.y.from[row] * j.H + own);
         before[0] = w.x, before[1] = w.y, before[2] = w.z, before[3] = w.w;
     }
-    turn_words(before);
+    tn_turn_words(before);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int n = 4 * part + i, at = 4 * n + 2 * h;
@@ -113,7 +113,7 @@ __device__ __forceinline__ void finish_half(const gate_job &j, const sums &s, in
 #pragma unroll
     for (int g = 0; g < 5; g++) {
         if (g < 4 && !j.y.kept) continue;
-        turn_words(word[g]);
+        tn_turn_words(word[g]);
         __nv_bfloat16 *to = g == 4 ? (__nv_bfloat16 *)j.y.after + (int64_t)row * j.H + own
                                    : (__nv_bfloat16 *)j.y.kept + ((int64_t)row * 4 + g) * j.H + own;
         if (there) *(uint4 *)to = make_uint4(word[g][0], word[g][1], word[g][2], word[g][3]);
@@ -144,7 +144,7 @@ __device__ __forceinline__ void add_stages(float (&rz)[64], float (&n)[32], cons
         tn_hold(rz), tn_hold(n);
         begin_stage(rz, n, room + now.at * gate_room::stage, group);
         tn_products_wait<1>();
-        if (last >= 0) release(b.empty + last);
+        if (last >= 0) tn_warp_arrive(b.empty + last);
         last = now.at;
         now.next();
     }
@@ -166,7 +166,7 @@ __device__ __forceinline__ void compute_tiles(const gate_job &j, int32_t n, cons
         add_stages(s.rz, s.h, room, b, now, last, j.deep_h, group);
         tn_products_wait<0>();
         tn_hold(s.rz), tn_hold(s.x), tn_hold(s.h);
-        release(b.empty + last);
+        tn_warp_arrive(b.empty + last);
 #pragma unroll
         for (int h = 0; h < 2; h++)
 #pragma unroll

@@ -65,28 +65,6 @@ struct feeder {
     }
 };
 
-/* One arrival of each warp. */
-__device__ __forceinline__ void release(uint64_t *empty)
-{
-    if ((threadIdx.x & 31) == 0) tn_barrier_arrive(empty);
-}
-
-/* Of four words in each of four neighbouring lanes: word j of lane c becomes word c of lane j. */
-__device__ __forceinline__ void turn_words(uint32_t (&w)[4])
-{
-    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        const uint32_t x = __shfl_xor_sync(0xffffffffu, odd ? w[i] : w[i + 1], 1);
-        w[i] = odd ? x : w[i], w[i + 1] = odd ? w[i + 1] : x;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const uint32_t x = __shfl_xor_sync(0xffffffffu, high ? w[i] : w[i + 2], 2);
-        w[i] = high ? x : w[i], w[i + 2] = high ? w[i + 2] : x;
-    }
-}
-
 __device__ __forceinline__ float low_of(uint32_t w) { return __uint_as_float(w << 16); }
 __device__ __forceinline__ float high_of(uint32_t w) { return __uint_as_float(w & 0xffff0000u); }
 

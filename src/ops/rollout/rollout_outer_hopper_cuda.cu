@@ -157,7 +157,7 @@ __device__ __forceinline__ void compute_tile(const outer &o, const spot &p, int2
         if (BOTH) tn_hold(d);
         begin_sums<BOTH>(c, d, room + now.at * outer_room::stage, group);
         tn_products_wait<1>();
-        if (last >= 0) release(b.empty + last);
+        if (last >= 0) tn_warp_arrive(b.empty + last);
         last = now.at;
         now.next();
     }
@@ -165,7 +165,7 @@ __device__ __forceinline__ void compute_tile(const outer &o, const spot &p, int2
     tn_hold(c);
     if (BOTH) tn_hold(d);
     if (last < 0) return;
-    release(b.empty + last);
+    tn_warp_arrive(b.empty + last);
     float *sum = o.sum + (int64_t)p.share * o.rows * o.columns;
     add_sums(o, c, sum, i0, p.j0);
     if (BOTH) add_sums(o, d, sum, i0, p.j0 + NARROW);

@@ -101,7 +101,7 @@ __device__ __forceinline__ void put_columns(const row_job &j, const float (&c)[6
                     const uint4 w = *(const uint4 *)to;
                     old[0] = w.x, old[1] = w.y, old[2] = w.z, old[3] = w.w;
                 }
-                turn_words(old);
+                tn_turn_words(old);
             }
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -110,7 +110,7 @@ __device__ __forceinline__ void put_columns(const row_job &j, const float (&c)[6
                 if (j.bias.data && column < j.columns) x += at(j.bias, column), y += at(j.bias, column + 1);
                 word[i] = tn_pack_bf16(x, y);
             }
-            turn_words(word);
+            tn_turn_words(word);
             if (there) *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
         }
 }
@@ -145,14 +145,14 @@ __device__ __forceinline__ void compute_tile(const row_job &j, const place &p, i
         if (BOTH) tn_hold(d);
         begin_stage<BOTH>(c, d, room + now.at * row_room::stage, group);
         tn_products_wait<1>();
-        if (last >= 0) release(b.empty + last);
+        if (last >= 0) tn_warp_arrive(b.empty + last);
         last = now.at;
         now.next();
     }
     tn_products_wait<0>();
     tn_hold(c);
     if (BOTH) tn_hold(d);
-    release(b.empty + last);
+    tn_warp_arrive(b.empty + last);
     put_columns(j, c, row, n, p.across * j.width);
     if (BOTH) put_columns(j, d, row, n, p.across * j.width + NARROW);
 }

@@ -4,7 +4,7 @@
 #include "train/source/task_setup.h"
 
 #include "dataset_files.h"
-#include "train/run/run_train.h"
+#include "run_pieces.h"
 #include "train/run/saved_model.h"
 #include "train/run/train_settings.h"
 #include "train/run/training.h"
@@ -167,36 +167,14 @@ static void refused(void **state)
 
 /* --- runs ----------------------------------------------------------------------------------------------------------------------- */
 
-typedef struct stopper {
-    int64_t after, seen;
-} stopper;
-
-static bool stop_now(void *ctx)
-{
-    stopper *s = ctx;
-    return s->after >= 0 && s->seen++ >= s->after;
-}
-
 static tn_status train(const tn_tempdir *d, const char *run, const char *words, int64_t stop_after,
                        tn_progress_report *last)
 {
     char text[600];
-    tn_status s = TN_OK;
     tn_session on = { 0 };
-    tn_run_dir r = { .lock = -1 };
-    tn_ckpt_state state = { 0 };
-    const tn_ckpt_state *from;
-    stopper stop = { .after = stop_after };
     snprintf(text, sizeof text, "model=twins train.eval_every=5 ckpt.every=4 run=%s/%s %s", d->path, run, words);
-    TN_TRY(try_session(&on, &twins, d, text));
-    TN_TRY(tn_run_open(on.settings, "twins", false, &r));
-    TN_TRY(tn_run_load(&r, &on, &state, &from));
-    s = tn_run_train(&r, &on, from, &(tn_training){ .ctx = &stop, .interrupted = stop_now }, NULL, last);
-done:
-    tn_ckpt_state_free(&state);
-    tn_run_close(&r);
-    tn_session_close(&on);
-    return s;
+    TN_RETURN_IF(try_session(&on, &twins, d, text));
+    return tn_run_piece(&on, "twins", stop_after, last);
 }
 
 static void sessions(void **state)

@@ -18,6 +18,7 @@ typedef enum tn_span_kind {
 typedef struct tn_span {
     uint64_t begin, end;
     tn_span_kind kind;
+    const char *name; /* of a kernel, as the compiler spells it; lives as long as the process */
 } tn_span;
 
 enum { TN_CHAIN_COUNTERS = 3 };

@@ -1,7 +1,12 @@
 /* Summing the spans of a trace. Time in which several kernels overlap counts once. */
 #include "report/trace.h"
 
+#include "base/alloc.h"
+
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int by_begin(const void *a, const void *b)
 {
@@ -48,4 +53,52 @@ tn_trace tn_trace_sum(tn_span *spans, size_t n)
     t.kernel_s = covered(spans, n, false, &span, &gap);
     t.busy_s = covered(spans, n, true, &t.span_s, &t.gap_s);
     return t;
+}
+
+/* --- kernels --------------------------------------------------------------------------------------------------------------- */
+
+/* The function's own name in what C++ makes of it: _Z, N where it is nested, then length and text of each part. A name that is
+ * not written so stays as it is. */
+static void plain_name(const char *from, char *to)
+{
+    const char *p = strncmp(from, "_Z", 2) == 0 ? from + 2 : NULL, *last = from;
+    size_t length = strlen(from);
+    const bool nested = p && *p == 'N';
+    for (p += nested; p && (isdigit((unsigned char)*p) || (*p == 'L' && isdigit((unsigned char)p[1])));) {
+        char *text;
+        const unsigned long n = strtoul(p + (*p == 'L'), &text, 10);
+        if (n == 0 || n > strlen(text)) break;
+        last = text, length = n;
+        p = nested ? text + n : NULL;
+    }
+    snprintf(to, TN_KERNEL_NAME, "%.*s", (int)(length < TN_KERNEL_NAME ? length : TN_KERNEL_NAME - 1), last);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const double x = ((const tn_kernel_time *)a)->seconds, y = ((const tn_kernel_time *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+size_t tn_trace_kernels(const tn_span *spans, size_t n, tn_kernel_time *rows, size_t most)
+{
+    enum { KINDS = 512 };
+    tn_kernel_time *all = tn_alloc(KINDS * sizeof *all);
+    size_t kinds = 0;
+    for (size_t i = 0; all && i < n; i++) {
+        char name[TN_KERNEL_NAME];
+        size_t k = 0;
+        if (spans[i].kind != TN_SPAN_KERNEL || !spans[i].name) continue;
+        plain_name(spans[i].name, name);
+        while (k < kinds && strcmp(all[k].name, name) != 0) k++;
+        if (k == KINDS) continue;
+        if (k == kinds) memcpy(all[kinds++].name, name, sizeof name);
+        all[k].runs++;
+        all[k].seconds += 1e-9 * (double)(spans[i].end - spans[i].begin);
+    }
+    if (kinds) qsort(all, kinds, sizeof *all, by_time);
+    if (kinds > most) kinds = most;
+    if (kinds) memcpy(rows, all, kinds * sizeof *rows);
+    tn_free(all);
+    return kinds;
 }

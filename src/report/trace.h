@@ -17,4 +17,16 @@ typedef struct tn_trace {
 /* spans are sorted. */
 tn_trace tn_trace_sum(tn_span *spans, size_t n);
 
+enum { TN_KERNEL_NAME = 64 };
+
+/* All runs of one kernel. */
+typedef struct tn_kernel_time {
+    char name[TN_KERNEL_NAME]; /* without namespaces, arguments and template parameters: such kernels count together */
+    size_t runs;
+    double seconds;
+} tn_kernel_time;
+
+/* The kernels that took the most time, longest first; returns how many of `most` rows there are. */
+size_t tn_trace_kernels(const tn_span *spans, size_t n, tn_kernel_time *rows, size_t most);
+
 #endif

@@ -51,17 +51,17 @@ static bool read_record(const CUpti_Activity *a, tn_span *out)
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: { /* later versions only add fields at the end */
         const CUpti_ActivityKernel4 *k = (const CUpti_ActivityKernel4 *)a;
-        *out = (tn_span){ k->start, k->end, TN_SPAN_KERNEL };
+        *out = (tn_span){ k->start, k->end, TN_SPAN_KERNEL, k->name };
         return true;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
         const CUpti_ActivityMemcpy *m = (const CUpti_ActivityMemcpy *)a;
-        *out = (tn_span){ m->start, m->end, TN_SPAN_COPY };
+        *out = (tn_span){ m->start, m->end, TN_SPAN_COPY, NULL };
         return true;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
         const CUpti_ActivityMemset *m = (const CUpti_ActivityMemset *)a;
-        *out = (tn_span){ m->start, m->end, TN_SPAN_COPY };
+        *out = (tn_span){ m->start, m->end, TN_SPAN_COPY, NULL };
         return true;
     }
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
@@ -69,7 +69,7 @@ static bool read_record(const CUpti_Activity *a, tn_span *out)
         const bool event = s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE;
         const bool all = s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE ||
                          s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE;
-        *out = (tn_span){ s->start, s->end, event ? TN_SPAN_EVENT_WAIT : TN_SPAN_WAIT };
+        *out = (tn_span){ s->start, s->end, event ? TN_SPAN_EVENT_WAIT : TN_SPAN_WAIT, NULL };
         return event || all;
     }
     default: return false;

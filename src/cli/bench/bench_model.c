@@ -14,7 +14,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TIMED_STEPS = 5, TRACED_STEPS = 100, MOST_ROWS = 512, MOST_OVERRIDES = 256, MOST_STEPS = 32 };
+enum {
+    TIMED_STEPS = 5,
+    TRACED_STEPS = 100,
+    TRACED_KERNELS = 16,
+    MOST_ROWS = 512,
+    MOST_OVERRIDES = 256,
+    MOST_STEPS = 32
+};
 
 /* The model runs on as many threads as its ceilings are measured with: --threads, or what the settings say. `more`: settings
  * that count beside the command line's, NULL-terminated. */
@@ -202,6 +209,24 @@ static tn_status print_trace(tn_cli *c, const char *name, const tn_trace *t, dou
     return TN_OK;
 }
 
+/* Where the time went: kernels of one name together. */
+static tn_status print_kernels(tn_cli *c, const char *model, const tn_span *spans, size_t n, double kernel_s)
+{
+    tn_kernel_time rows[TRACED_KERNELS];
+    const size_t count = tn_trace_kernels(spans, n, rows, TRACED_KERNELS);
+    if (!c->json && count) fprintf(c->out, "\n%-40s %12s %12s %8s\n", "kernel", "runs a step", "ms a step", "share");
+    for (size_t i = 0; i < count; i++) {
+        const tn_kernel_time *k = &rows[i];
+        const double ms = 1e3 * k->seconds / TRACED_STEPS, runs = (double)k->runs / TRACED_STEPS;
+        if (c->json)
+            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:f, s:s, s:f, s:f}", "group", "kernel", "model",
+                                                  model, "name", k->name, "value", ms, "unit", "ms", "runs", runs,
+                                                  "share", k->seconds / kernel_s)));
+        else fprintf(c->out, "%-40.40s %12.4g %12.4g %6.1f %%\n", k->name, runs, ms, 100 * k->seconds / kernel_s);
+    }
+    return TN_OK;
+}
+
 /* After the steps that were timed: everything is recorded by then. */
 static tn_status trace_steps(tn_cli *c, const char *name, tn_session *s)
 {
@@ -213,10 +238,11 @@ static tn_status trace_steps(tn_cli *c, const char *name, tn_session *s)
     TN_RETURN_IF(b->trace_begin());
     const tn_status stepped = traced_steps(s, &wall_s), ended = b->trace_end(&spans, &n);
     const tn_trace t = tn_trace_sum(spans, n);
+    tn_status status = stepped != TN_OK ? stepped : ended;
+    if (status == TN_OK) status = print_trace(c, name, &t, wall_s);
+    if (status == TN_OK) status = print_kernels(c, name, spans, n, t.kernel_s);
     tn_free(spans);
-    TN_RETURN_IF(stepped);
-    TN_RETURN_IF(ended);
-    return print_trace(c, name, &t, wall_s);
+    return status;
 }
 
 /* m: filled by the first row; idle: of the GPU's memory before the session. */

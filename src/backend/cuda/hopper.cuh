@@ -113,6 +113,12 @@ __device__ __forceinline__ void tn_barrier_expect(uint64_t *b, int bytes)
                  : "memory");
 }
 
+/* Arrives, for this thread, when all the copies of 16 bytes have come that it has begun so far. */
+__device__ __forceinline__ void tn_copies_arrive(uint64_t *b)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(tn_shared_at(b)) : "memory");
+}
+
 /* Until the phase of this parity is over. */
 __device__ __forceinline__ void tn_barrier_wait(uint64_t *b, uint32_t parity)
 {

@@ -51,6 +51,9 @@ static const tn_setting settings[] = {
     TN_SETTING_AUTO_INT("field_depth", "auto", TN_RANGE(2, 1024), "", "corners of the field (auto: depth, at most 10)"),
     TN_SETTING_CHOICE("field_deposit", "nearest", "nearest|smooth",
                       "flows write to the nearest corner, or to all eight around them"),
+    TN_SETTING_FLOAT("field_init", "0.1", TN_RANGE_ABOVE(0), "",
+                     "size of the first weights that write the field, relative to Xavier's"),
+    TN_SETTING_FLOAT("readout_lr", "1", TN_RANGE_ABOVE(0), "", "factor on the learning rate of the readout"),
     TN_SETTING_AUTO_INT("keep", "auto", TN_RANGE(0, 4096), "steps",
                         "states kept for the gradient: every so many steps (0: everything; auto: everything that fits "
                         "in memory)"),

@@ -76,7 +76,9 @@ static tn_rollout_params make_parameters(tn_graph *g, const flow_config *c)
     p.q = q.w, p.qb = q.b, p.v1 = v1.w, p.v1b = v1.b, p.n1g = n1.w, p.n1b = n1.b;
     p.v2 = v2.w, p.v2b = v2.b, p.n2g = n2.w, p.n2b = n2.b, p.v3 = v3.w, p.v3b = v3.b;
     p.e1 = e1.w, p.e1b = e1.b, p.e2 = e2.w, p.e2b = e2.b, p.d1 = d1.w, p.d1b = d1.b, p.d2 = d2.w, p.d2b = d2.b;
-    if (F) p.f = tn_param(g, "field", tn_shape(F, H), tn_normal(0.1f * sqrtf(2.f / (float)(F + H))), .lr = rate(H));
+    if (F)
+        p.f =
+            tn_param(g, "field", tn_shape(F, H), tn_normal(c->field_init * sqrtf(2.f / (float)(F + H))), .lr = rate(H));
     return p;
 }
 

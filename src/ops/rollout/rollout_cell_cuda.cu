@@ -5,33 +5,47 @@
 
 using namespace tn_rollout;
 
-enum { THREADS = 256, FEATURE_BLOCKS = 4 }; /* blocks a multiprocessor: each loads the neuron's weights */
+/* FEATURE_BLOCKS: blocks a multiprocessor, each loads the neuron's weights; AT_ONCE: rows of a warp, whose waits overlap */
+enum { THREADS = 256, FEATURE_BLOCKS = 4, AT_ONCE = 2 };
 
 /* --- features ------------------------------------------------------------------------------------------------------------ */
 
+template <int KIND>
 static __global__ void __launch_bounds__(THREADS) make_features(TN_GRID net m, int t, void *x)
 {
     __shared__ neuron w;
     const int lane = threadIdx.x & 31;
     const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * (THREADS / 32);
-    int32_t row = (int32_t)blockIdx.x * (THREADS / 32) + (int32_t)(threadIdx.x >> 5);
+    const int32_t first = (int32_t)blockIdx.x * (THREADS / 32) + (int32_t)(threadIdx.x >> 5);
     if ((int32_t)blockIdx.x * (THREADS / 32) >= n) return;
-    load_neuron(m, &w);
-    for (; row < n; row += step) {
-        const float *place = places_of(m, t) + (int64_t)row * m.P;
-        const neuron_state s = run_neuron(m, &w, t, row, place);
-        float f[2] = { w.b3[lane], w.b3[lane + 32] };
+    load_neuron<KIND>(m, &w);
+    for (int32_t row0 = first; row0 < n; row0 += AT_ONCE * step) {
+        int32_t row[AT_ONCE];
+        float f[AT_ONCE][2];
+#pragma unroll
+        for (int r = 0; r < AT_ONCE; r++) {
+            row[r] = row0 + r * step < n ? row0 + r * step : row0;
+            f[r][0] = w.b3[lane], f[r][1] = w.b3[lane + 32];
+        }
+        const neuron_state<AT_ONCE> s = run_neuron(m, &w, t, row);
 #pragma unroll 8
         for (int k = 0; k < NEURON; k++) {
-            const float a = __shfl_sync(0xffffffffu, s.a2, k);
-            f[0] = fmaf(a, w.v3[k * ROW3 + lane], f[0]);
-            f[1] = fmaf(a, w.v3[k * ROW3 + lane + 32], f[1]);
+            const float v[2] = { w.v3[k * ROW3 + lane], w.v3[k * ROW3 + lane + 32] };
+#pragma unroll
+            for (int r = 0; r < AT_ONCE; r++) {
+                const float a = __shfl_sync(0xffffffffu, s.a2[r], k);
+                f[r][0] = fmaf(a, v[0], f[r][0]), f[r][1] = fmaf(a, v[1], f[r][1]);
+            }
         }
-        const int64_t to = (int64_t)row * X_ROOM + lane;
-        tn_store(x, m.type, to, f[0]);
-        tn_store(x, m.type, to + 32, f[1]);
-        tn_store(x, m.type, to + 64, lane < m.E ? place[3 + lane] : 0.f);
-        tn_store(x, m.type, to + 96, 0.f);
+#pragma unroll
+        for (int r = 0; r < AT_ONCE; r++) {
+            const int64_t to = (int64_t)row[r] * X_ROOM + lane;
+            if (row0 + r * step >= n) break;
+            put<KIND>(m, x, to, f[r][0]);
+            put<KIND>(m, x, to + 32, f[r][1]);
+            put<KIND>(m, x, to + 64, lane < m.E ? places_of(m, t)[(int64_t)row[r] * m.P + 3 + lane] : 0.f);
+            put<KIND>(m, x, to + 96, 0.f);
+        }
     }
 }
 
@@ -39,7 +53,7 @@ tn_status tn_rollout::run_features(const tn_call *c, const net &m, int t, void *
 {
     const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * FEATURE_BLOCKS,
                    want = tn_blocks(c, m.C, THREADS / 32), blocks = want < most ? want : most;
-    make_features<<<blocks, THREADS, 0, tn_cuda_stream(c)>>>(m, t, x);
+    TN_ROLLOUT_LAUNCH(make_features, kind_of(m), <<<blocks, THREADS, 0, tn_cuda_stream(c)>>>(m, t, x));
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -1,40 +1,38 @@
-/* rollout on the GPU, backward: through the gates of a layer, each thread a few neighbours of every eighth row of a chunk; through
- * the neuron, a warp a row. Sums over rows stay in registers, then go to the partial sums of the chunk or block. */
+/* rollout on the GPU, backward through the gates of a layer: a thread has a few neighbours of every eighth row of a chunk. Sums over
+ * rows stay in registers, then go to the partial sums of the chunk. */
 #include "ops/rollout/rollout_grad.cuh"
-#include "ops/rollout/rollout_neuron.cuh"
 
 using namespace tn_rollout;
 
-enum { THREADS = 256, WARPS = THREADS / 32 };
-
-/* --- gates --------------------------------------------------------------------------------------------------------------- */
+enum { THREADS = 256, WARPS = THREADS / 32, ROWS = CHUNK / WARPS }; /* ROWS: of a warp */
 
 template <int V>
 struct numbers {
     float v[V];
 };
 
-template <int V>
-__device__ __forceinline__ numbers<V> load(const void *p, tn_dtype type, int64_t i)
+/* Eights have a type that is known when the kernel is compiled, or KIND is ANY. */
+template <int KIND, int V>
+__device__ __forceinline__ numbers<V> load(const net &m, const void *p, int64_t i)
 {
     numbers<V> r;
     if constexpr (V == 8) {
-        const tn_f8 x = tn_load8(p, type, i);
+        const tn_f8 x = tn_load8(p, KIND == ANY ? m.type : (tn_dtype)KIND, i);
 #pragma unroll
         for (int k = 0; k < 8; k++) r.v[k] = x.v[k];
-    } else r.v[0] = tn_load(p, type, i);
+    } else r.v[0] = get<KIND>(m, p, i);
     return r;
 }
 
-template <int V>
-__device__ __forceinline__ void store(void *p, tn_dtype type, int64_t i, const numbers<V> &x)
+template <int KIND, int V>
+__device__ __forceinline__ void store(const net &m, void *p, int64_t i, const numbers<V> &x)
 {
     if constexpr (V == 8) {
         tn_f8 r;
 #pragma unroll
         for (int k = 0; k < 8; k++) r.v[k] = x.v[k];
-        tn_store8(p, type, i, r);
-    } else tn_store(p, type, i, x.v[0]);
+        tn_store8(p, KIND == ANY ? m.type : (tn_dtype)KIND, i, r);
+    } else put<KIND>(m, p, i, x.v[0]);
 }
 
 template <int V>
@@ -51,33 +49,49 @@ struct layer_back {
     void *to, *own;             /* (C,4H); (C,H): gradients by the states before this one */
 };
 
-/* The gradient by a row's new state, V neighbours from j on. */
-template <int V>
-__device__ __forceinline__ numbers<V> arriving(const net &m, const grads &g, const layer_back &y, int t, int32_t row,
-                                               int j)
+/* Where a row's neighbours in time are. Lane k of a warp looks up those of its k-th row, before any of them is worked on. */
+struct around {
+    int32_t next, from; /* row of the next step, -1: it landed; of the step before */
+    bool kids;
+};
+
+__device__ __forceinline__ around around_of(const net &m, const grads &g, int t, int32_t row)
 {
-    const successor s = successor_of(m, g, t, row);
-    numbers<V> d = load<V>(g.above, m.type, (int64_t)row * m.H + j);
-    if (!s.landed) add(d, load<V>(y.later, m.type, (int64_t)s.next * m.H + j));
-    for (int k = 0; !s.kids_landed && k < s.kids; k++) add(d, load<V>(y.later, m.type, (int64_t)(s.kid + k) * m.H + j));
-    for (int f = 0; y.l == m.L - 1 && f < m.F; f++) {
-        const float x = g.dphi[(int64_t)row * m.F + f];
-#pragma unroll
-        for (int k = 0; k < V; k++) d.v[k] = fmaf(x, at(m.p[TN_ROLLOUT_F], (int64_t)f * m.H + j + k), d.v[k]);
-    }
-    return d;
+    const int32_t bits = bits_of(m, t)[row];
+    around a;
+    a.next = bits & (TN_ROLLOUT_LEFT | TN_ROLLOUT_LAST | TN_ROLLOUT_OFF) ? -1 : g.next[(int64_t)t * m.C + row];
+    a.from = from_of(m, t)[row];
+    a.kids = !(bits & TN_ROLLOUT_OFF) && bits >> TN_ROLLOUT_CHILDREN;
+    return a;
 }
 
-template <int V>
+/* By the new state of a row, from its children. */
+template <int KIND, int V>
+__device__ void add_kids(const net &m, const grads &g, const layer_back &y, int t, int32_t row, int j, numbers<V> &d)
+{
+    const successor s = successor_of(m, g, t, row);
+    for (int k = 0; !s.kids_landed && k < s.kids; k++)
+        add(d, load<KIND, V>(m, y.later, (int64_t)(s.kid + k) * m.H + j));
+}
+
+/* field: the block's columns of F, (F,32 V), in shared memory; NULL: nothing comes from there. */
+template <int KIND, int V>
 __device__ __forceinline__ void row_slopes(const net &m, const grads &g, const layer_back &y, int t, int32_t row, int j,
-                                           numbers<V> (&sum)[4])
+                                           const around &a, const float *field, numbers<V> (&sum)[4])
 {
     const int64_t kept = (int64_t)row * 4 * m.H + j;
-    const numbers<V> dy = arriving<V>(m, g, y, t, row, j), r = load<V>(y.gates, m.type, kept),
-                     z = load<V>(y.gates, m.type, kept + m.H), n = load<V>(y.gates, m.type, kept + 2 * m.H),
-                     q = load<V>(y.gates, m.type, kept + 3 * m.H);
-    numbers<V> h = {}, d[4], own;
-    if (y.before) h = load<V>(y.before, m.type, (int64_t)from_of(m, t)[row] * m.H + j);
+    numbers<V> dy = load<KIND, V>(m, g.above, (int64_t)row * m.H + j), later = {}, h = {}, d[4], own;
+    const numbers<V> r = load<KIND, V>(m, y.gates, kept), z = load<KIND, V>(m, y.gates, kept + m.H),
+                     n = load<KIND, V>(m, y.gates, kept + 2 * m.H), q = load<KIND, V>(m, y.gates, kept + 3 * m.H);
+    if (a.next >= 0) later = load<KIND, V>(m, y.later, (int64_t)a.next * m.H + j);
+    if (y.before) h = load<KIND, V>(m, y.before, (int64_t)a.from * m.H + j);
+    add(dy, later);
+    if (a.kids) add_kids<KIND, V>(m, g, y, t, row, j, dy);
+    for (int f = 0; field && f < m.F; f++) {
+        const float x = g.dphi[(int64_t)row * m.F + f];
+#pragma unroll
+        for (int k = 0; k < V; k++) dy.v[k] = fmaf(x, field[(f * 32 + (threadIdx.x & 31)) * V + k], dy.v[k]);
+    }
 #pragma unroll
     for (int k = 0; k < V; k++) {
         const float dn = dy.v[k] * (1.f - z.v[k]) * (1.f - n.v[k] * n.v[k]);
@@ -89,23 +103,42 @@ __device__ __forceinline__ void row_slopes(const net &m, const grads &g, const l
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        store<V>(y.to, m.type, kept + i * m.H, d[i]);
+        store<KIND, V>(m, y.to, kept + i * m.H, d[i]);
         add(sum[i], d[i]);
     }
-    store<V>(y.own, m.type, (int64_t)row * m.H + j, own);
+    store<KIND, V>(m, y.own, (int64_t)row * m.H + j, own);
 }
 
-template <int V>
-static __global__ void __launch_bounds__(THREADS)
-    gate_slopes(TN_GRID net m, TN_GRID grads g, TN_GRID layer_back y, int t)
+/* The columns of F that belong to this block's units. */
+template <int KIND, int V>
+__device__ __forceinline__ void fetch_field(const net &m, float *to)
 {
-    __shared__ float shared[4 * V * THREADS];
+    const int first = (int)blockIdx.y * 32 * V;
+    for (int i = threadIdx.x; i < m.F * 32 * V; i += THREADS) {
+        const int f = i / (32 * V), unit = first + i % (32 * V);
+        to[i] = unit < m.H ? get<KIND>(m.p[TN_ROLLOUT_F], (int64_t)f * m.H + unit) : 0.f;
+    }
+    __syncthreads();
+}
+
+template <int KIND, int V>
+__device__ __forceinline__ void chunk_slopes(const net &m, const grads &g, const layer_back &y, int t, float *shared)
+{
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, j = ((int)blockIdx.y * 32 + lane) * V;
     const int32_t rows = rows_at(m, t), row0 = (int32_t)blockIdx.x * CHUNK;
     const int32_t last = rows < row0 + CHUNK ? rows : row0 + CHUNK;
-    if (row0 >= rows) return;
+    const bool field = m.F && y.l == m.L - 1;
     numbers<V> sum[4] = {};
-    for (int32_t row = row0 + warp; j < m.H && row < last; row += WARPS) row_slopes<V>(m, g, y, t, row, j, sum);
+    around all = {};
+    if (field) fetch_field<KIND, V>(m, shared);
+    if (lane < ROWS && row0 + warp + WARPS * lane < last) all = around_of(m, g, t, row0 + warp + WARPS * lane);
+    for (int k = 0; row0 + warp + WARPS * k < last; k++) {
+        around a;
+        a.next = __shfl_sync(0xffffffffu, all.next, k), a.from = __shfl_sync(0xffffffffu, all.from, k);
+        a.kids = __shfl_sync(0xffffffffu, all.kids, k);
+        if (j < m.H) row_slopes<KIND, V>(m, g, y, t, row0 + warp + WARPS * k, j, a, field ? shared : NULL, sum);
+    }
+    __syncthreads();
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -114,10 +147,20 @@ static __global__ void __launch_bounds__(THREADS)
     float *part = g.gate_part + ((int64_t)y.l * g.chunks + blockIdx.x) * 4 * m.H;
     for (int e = threadIdx.x; e < 4 * V * 32; e += THREADS) {
         const int i = e / (V * 32), k = e / 32 % V, unit = ((int)blockIdx.y * 32 + e % 32) * V + k;
-        float all = 0;
-        for (int w = 0; w < WARPS; w++) all += shared[(i * V + k) * THREADS + w * 32 + e % 32];
-        if (unit < m.H) part[i * m.H + unit] += all;
+        float total = 0;
+        for (int w = 0; w < WARPS; w++) total += shared[(i * V + k) * THREADS + w * 32 + e % 32];
+        if (unit < m.H) part[i * m.H + unit] += total;
     }
+}
+
+template <int KIND>
+static __global__ void __launch_bounds__(THREADS, 2)
+    gate_slopes(TN_GRID net m, TN_GRID grads g, TN_GRID layer_back y, int t)
+{
+    __shared__ float shared[32 * THREADS];
+    if ((int32_t)blockIdx.x * CHUNK >= rows_at(m, t)) return;
+    if (m.H % 8 == 0) chunk_slopes<KIND, 8>(m, g, y, t, shared);
+    else chunk_slopes<KIND, 1>(m, g, y, t, shared);
 }
 
 tn_status tn_rollout::gates_back(const tn_call *c, const net &m, const grads &g, const cell &s, int l)
@@ -131,161 +174,7 @@ tn_status tn_rollout::gates_back(const tn_call *c, const net &m, const grads &g,
     y.before = s.h.before ? item(s.h.before, m.type, l * states) : NULL;
     y.later = dh_of(m, g, s.t + 1, l), y.own = dh_of(m, g, s.t, l);
     y.to = item(g.gates, m.type, 4 * l * states);
-    if (wide == 8) gate_slopes<8><<<grid, THREADS, 0, tn_cuda_stream(c)>>>(m, g, y, s.t);
-    else gate_slopes<1><<<grid, THREADS, 0, tn_cuda_stream(c)>>>(m, g, y, s.t);
-    TN_CUDA_LAUNCHED();
-    return TN_OK;
-}
-
-/* --- neuron -------------------------------------------------------------------------------------------------------------- */
-
-/* Lane i: row i of the weights' gradients, of V3 also row 32 + i; of Q lanes 0..2. */
-struct neuron_sums {
-    float v1[MOST_IN], v2[NEURON], v3[2][NEURON], v3b[2], b1, g1, c1, b2, g2, c2, q[3], qb;
-};
-
-/* The gradient before a layer's norm from that after gelu. */
-__device__ __forceinline__ float layer_slope(float da, float y, float n, float scale, float gain, float *dg, float *dc)
-{
-    const float dy = da * tn_d_gelu_erf_grad(y), g = dy * gain;
-    *dg = fmaf(dy, n, *dg);
-    *dc += dy;
-    const float mean = tn_warp_sum(g) * (1.f / NEURON), along = tn_warp_sum(g * n) * (1.f / NEURON);
-    return scale * (g - mean - n * along);
-}
-
-/* Of a read of the field: by the place, in all lanes. */
-__device__ __forceinline__ void read_back(const net &m, const grads &g, int t, int32_t row, const float *place, float d,
-                                          float (&dp)[3])
-{
-    const int f = (threadIdx.x & 31) - m.P;
-    const bool mine = f >= 0 && f < m.F;
-    const float *field = grid_of(m, t - 1) + (int64_t)(slots_of(m, t)[row] / m.N) * m.voxels * m.F;
-    const corners c = corners_of(m, place, false);
-    float slope[3] = { 0, 0, 0 };
-    if (mine) g.dread[(int64_t)row * m.F + f] = d;
-    for (int k = 0; mine && k < 8; k++) {
-        const float x = d * field[(int64_t)(c.first + corner_offset(m, k)) * m.F + f];
-        for (int i = 0; i < 3; i++) slope[i] = fmaf(corner_slope(m, c, k, i), x, slope[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < 3; i++) dp[i] += tn_warp_sum(slope[i]);
-}
-
-/* By place and energy before the step: added to what the move has left there. */
-__device__ __forceinline__ void put_place(const net &m, const grads &g, int t, int32_t row, const float (&dp)[3],
-                                          float de)
-{
-    const int lane = threadIdx.x & 31;
-    float *to = dplace_of(m, g, t) + (int64_t)row * m.P;
-    if (lane < 3) to[lane] += lane == 0 ? dp[0] : lane == 1 ? dp[1] : dp[2];
-    if (lane < 3 || lane >= m.P) return;
-    to[lane] = de;
-    if (t || !g.de0 || (bits_of(m, 0)[row] & TN_ROLLOUT_OFF)) return;
-    const int32_t slot = slots_of(m, 0)[row], b = slot / m.N;
-    tn_put(g.de0, g.de0_type, ((int64_t)b * m.S + slot - b * m.N) * m.E + lane - 3, de, g.de0_add);
-}
-
-__device__ __forceinline__ void neuron_row(const net &m, const grads &g, const neuron *w, int t, int32_t row,
-                                           neuron_sums &sum)
-{
-    const int lane = threadIdx.x & 31, in = m.P + m.F;
-    const float *place = places_of(m, t) + (int64_t)row * m.P;
-    const neuron_state s = run_neuron(m, w, t, row, place);
-    const int64_t x = (int64_t)row * X_ROOM + lane;
-    const float df[2] = { tn_load(g.dx, m.type, x), tn_load(g.dx, m.type, x + 32) };
-    float da = 0, dp[3] = { 0, 0, 0 };
-    sum.v3b[0] += df[0], sum.v3b[1] += df[1];
-#pragma unroll
-    for (int i = 0; i < NEURON; i++) {
-        da = fmaf(__shfl_sync(0xffffffffu, df[0], i), w->v3[lane * ROW3 + i], da);
-        da = fmaf(__shfl_sync(0xffffffffu, df[1], i), w->v3[lane * ROW3 + i + 32], da);
-        const float a = __shfl_sync(0xffffffffu, s.a2, i);
-        sum.v3[0][i] = fmaf(df[0], a, sum.v3[0][i]);
-        sum.v3[1][i] = fmaf(df[1], a, sum.v3[1][i]);
-    }
-    const float dz2 = layer_slope(da, s.y2, s.n2, s.scale2, w->g2[lane], &sum.g2, &sum.c2);
-    sum.b2 += dz2;
-    da = 0;
-#pragma unroll
-    for (int i = 0; i < NEURON; i++) {
-        da = fmaf(__shfl_sync(0xffffffffu, dz2, i), w->v2[lane * ROW1 + i], da);
-        sum.v2[i] = fmaf(dz2, __shfl_sync(0xffffffffu, s.a1, i), sum.v2[i]);
-    }
-    const float dz1 = layer_slope(da, s.y1, s.n1, s.scale1, w->g1[lane], &sum.g1, &sum.c1);
-    sum.b1 += dz1;
-#pragma unroll
-    for (int k = 0; k < MOST_IN; k++) {
-        const float x_k = __shfl_sync(0xffffffffu, s.in, k);
-        if (k < in) sum.v1[k] = fmaf(dz1, x_k, sum.v1[k]);
-    }
-    float d = 0; /* lane k: by input k */
-#pragma unroll 8
-    for (int i = 0; i < NEURON; i++) {
-        const float z = __shfl_sync(0xffffffffu, dz1, i);
-        if (lane < in) d = fmaf(z, w->v1[lane * ROW1 + i], d);
-    }
-    if (lane < 3) {
-        sum.qb += d;
-#pragma unroll
-        for (int k = 0; k < 3; k++) sum.q[k] = fmaf(d, place[k], sum.q[k]);
-    }
-#pragma unroll
-    for (int i = 0; i < 3; i++) {
-        const float dq = __shfl_sync(0xffffffffu, d, i);
-#pragma unroll
-        for (int k = 0; k < 3; k++) dp[k] = fmaf(dq, w->q[3 * i + k], dp[k]);
-    }
-    if (m.F && t > 0) read_back(m, g, t, row, place, d, dp);
-    const float de = lane >= 3 && lane < m.P ? tn_load(g.dx, m.type, (int64_t)row * X_ROOM + FEATURES + lane - 3) : 0.f;
-    put_place(m, g, t, row, dp, d + de);
-}
-
-/* A warp's sums, added to the block's. */
-__device__ __forceinline__ void add_sums(const net &m, const neuron_sums &s, float *to)
-{
-    const int lane = threadIdx.x & 31, in = m.P + m.F;
-#pragma unroll
-    for (int k = 0; k < NEURON; k++) {
-        to[SUM_V2 + lane * NEURON + k] += s.v2[k];
-        to[SUM_V3 + lane * NEURON + k] += s.v3[0][k];
-        to[SUM_V3 + (lane + 32) * NEURON + k] += s.v3[1][k];
-    }
-#pragma unroll
-    for (int k = 0; k < MOST_IN; k++)
-        if (k < in) to[SUM_V1 + lane * in + k] += s.v1[k];
-    to[SUM_V3B + lane] += s.v3b[0], to[SUM_V3B + lane + 32] += s.v3b[1];
-    to[SUM_V1B + lane] += s.b1, to[SUM_N1G + lane] += s.g1, to[SUM_N1B + lane] += s.c1;
-    to[SUM_V2B + lane] += s.b2, to[SUM_N2G + lane] += s.g2, to[SUM_N2B + lane] += s.c2;
-    if (lane >= 3) return;
-    to[SUM_QB + lane] += s.qb;
-#pragma unroll
-    for (int k = 0; k < 3; k++) to[SUM_Q + 3 * lane + k] += s.q[k];
-}
-
-static __global__ void __launch_bounds__(THREADS, 1) neuron_slopes(TN_GRID net m, TN_GRID grads g, int t)
-{
-    __shared__ neuron w;
-    __shared__ float total[SUM_MOST];
-    const int warp = threadIdx.x >> 5;
-    const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * WARPS;
-    if ((int32_t)blockIdx.x * WARPS >= n) return;
-    load_neuron(m, &w);
-    for (int i = threadIdx.x; i < SUM_MOST; i += THREADS) total[i] = 0.f;
-    neuron_sums sum = {};
-    for (int32_t row = (int32_t)blockIdx.x * WARPS + warp; row < n; row += step) neuron_row(m, g, &w, t, row, sum);
-    for (int k = 0; k < WARPS; k++) {
-        __syncthreads();
-        if (k == warp) add_sums(m, sum, total);
-    }
-    __syncthreads();
-    float *part = g.neuron_part + (int64_t)blockIdx.x * SUM_MOST;
-    for (int i = threadIdx.x; i < SUM_MOST; i += THREADS) part[i] += total[i];
-}
-
-tn_status tn_rollout::neuron_back(const tn_call *c, const net &m, const grads &g, int t)
-{
-    neuron_slopes<<<(unsigned)g.blocks, THREADS, 0, tn_cuda_stream(c)>>>(m, g, t);
+    TN_ROLLOUT_LAUNCH(gate_slopes, kind_of(m), <<<grid, THREADS, 0, tn_cuda_stream(c)>>>(m, g, y, s.t));
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -81,6 +81,44 @@ __host__ __device__ __forceinline__ const void *item(const void *base, tn_dtype 
     return (const char *)base + i * (type == TN_F32 ? 4 : 2);
 }
 
+/* --- types known when kernels are compiled ------------------------------------------------------------------------------- */
+
+/* A kernel that asks for the type at every access waits for each number before it fetches the next. So kernels are compiled for
+ * states of type KIND with parameters in f32; for anything else, KIND ANY, they ask. */
+enum { ANY = -1 };
+
+template <int KIND>
+__device__ __forceinline__ float get(const net &m, const void *p, int64_t i)
+{
+    return tn_load(p, KIND == ANY ? m.type : (tn_dtype)KIND, i);
+}
+
+template <int KIND>
+__device__ __forceinline__ void put(const net &m, void *p, int64_t i, float x)
+{
+    tn_store(p, KIND == ANY ? m.type : (tn_dtype)KIND, i, x);
+}
+
+template <int KIND>
+__device__ __forceinline__ float get(const weight &w, int64_t i)
+{
+    return KIND == ANY ? at(w, i) : ((const float *)w.data)[i];
+}
+
+static inline int kind_of(const net &m)
+{
+    for (const weight &w : m.p)
+        if (w.data && w.type != TN_F32) return ANY;
+    return m.type == TN_F32 || m.type == TN_BF16 ? (int)m.type : (int)ANY;
+}
+
+#define TN_ROLLOUT_LAUNCH(kernel, kind, ...)                                                                           \
+    do {                                                                                                               \
+        if ((kind) == TN_F32) kernel<TN_F32> __VA_ARGS__;                                                              \
+        else if ((kind) == TN_BF16) kernel<TN_BF16> __VA_ARGS__;                                                       \
+        else kernel<ANY> __VA_ARGS__;                                                                                  \
+    } while (0)
+
 /* --- a step's numbers ---------------------------------------------------------------------------------------------------- */
 
 /* States of one step, (L,C,H). */

@@ -27,20 +27,33 @@ __device__ __forceinline__ int tiles_in(const gate_job &j, int32_t n)
 
 /* --- in ------------------------------------------------------------------------------------------------------------------ */
 
-/* Steps [64 k, 64 k + 64) of 128 rows; `at` are a thread's eight rows, -1: none. */
-__device__ __forceinline__ void fetch_rows(char *to, const void *from, int64_t row, const int32_t (&at)[8], int k)
-{
-    const int thread = threadIdx.x % 128, piece = thread % 8, first = thread / 8;
-    const __nv_bfloat16 *x = (const __nv_bfloat16 *)from + k * TILE_K + piece * 8;
-    to += first * TILE_ROW + (piece ^ first % 8) * 16;
+/* A thread's eight of 128 rows, from its piece of 16 bytes on; NULL: none. */
+struct row_pieces {
+    const char *at[8];
+    __device__ __forceinline__ void copy(char *to)
+    {
 #pragma unroll
-    for (int i = 0; i < 8; i++) tn_copy16(to + i * 16 * TILE_ROW, x + (at[i] < 0 ? 0 : at[i]) * row, at[i] >= 0);
+        for (int i = 0; i < 8; i++) {
+            tn_copy16(to + i * 16 * TILE_ROW, at[i], at[i] != NULL);
+            at[i] += at[i] ? TILE_ROW : 0; /* 64 columns further */
+        }
+    }
+};
+
+__device__ __forceinline__ row_pieces pieces_of(const void *from, int64_t row_bytes, const int32_t (&row)[8])
+{
+    row_pieces p;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        p.at[i] = row[i] < 0 ? NULL : (const char *)from + row[i] * row_bytes + threadIdx.x % 8 * 16;
+    return p;
 }
 
 __device__ __forceinline__ void fetch_tiles(const gate_job &j, int32_t n, char *room, barriers b)
 {
-    feeder f = { b, { 0, 1 }, { 0, 0 }, 0 };
+    feeder f = { b, { 0, 1 } };
     const int blocks = j.H / GATE_UNITS, total = tiles_in(j, n), first = (int)threadIdx.x % 128 / 8;
+    const int own_piece = first * TILE_ROW + ((int)threadIdx.x % 8 ^ first % 8) * 16;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
         const int32_t row0 = tile / blocks * TILE_ROWS;
         const char *weights = j.tiles + (int64_t)(tile % blocks) * j.deep * gate_room::weights;
@@ -51,20 +64,22 @@ __device__ __forceinline__ void fetch_tiles(const gate_job &j, int32_t n, char *
             own[i] = row < n ? row : -1;
             before[i] = row < n && j.deep_h ? j.y.from[row] : -1;
         }
+        row_pieces p = pieces_of(j.y.x, 2 * j.y.x_row, own);
         for (int k = 0; k < j.deep_x + j.deep_h; k++) {
             char *stage = room + f.now.at * gate_room::stage;
+            if (k == j.deep_x) p = pieces_of(j.y.before, 2 * j.H, before);
             f.begin();
             if (threadIdx.x % 128 == 0) {
                 tn_barrier_expect(b.full + f.now.at, gate_room::weights);
                 tn_bulk_copy(stage + ROWS_BYTES, weights + (int64_t)k * gate_room::weights, gate_room::weights,
                              b.full + f.now.at);
             }
-            if (k < j.deep_x) fetch_rows(stage, j.y.x, j.y.x_row, own, k);
-            else fetch_rows(stage, j.y.before, j.H, before, k - j.deep_x);
+            p.copy(stage + own_piece);
             f.end();
         }
     }
-    f.drain();
+    tn_copies_commit();
+    tn_copies_wait<0>();
 }
 
 /* --- gates --------------------------------------------------------------------------------------------------------------- */
@@ -83,28 +98,52 @@ struct sums {
     float rz[64], x[32], h[32]; /* r and z; n's part from x, from h */
 };
 
+/* They begin as the biases of a thread's units. */
+__device__ __forceinline__ void begin_sums(sums &s, const float *bias)
+{
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        const float *own = bias + n * 8 + (int)threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            s.rz[4 * n + i] = own[i % 2], s.rz[32 + 4 * n + i] = own[64 + i % 2];
+            s.x[4 * n + i] = own[128 + i % 2], s.h[4 * n + i] = own[192 + i % 2];
+        }
+    }
+}
+
+/* States before the step of a thread's rows (`row` and 8 further) and units: on their way while the last products run. */
+struct states_before {
+    uint4 of[4];
+    __device__ __forceinline__ void fetch(const gate_job &j, int32_t row, int32_t n, int unit0)
+    {
+#pragma unroll
+        for (int k = 0; k < 4; k++) of[k] = make_uint4(0, 0, 0, 0);
+        if (!j.deep_h) return;
+        const int32_t from[2] = { row < n ? j.y.from[row] : -1, row + 8 < n ? j.y.from[row + 8] : -1 };
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (from[k / 2] >= 0)
+                of[k] = *(const uint4 *)((const __nv_bfloat16 *)j.y.before + (int64_t)from[k / 2] * j.H + unit0 +
+                                         (4 * (k % 2) + (int)threadIdx.x % 4) * 8);
+    }
+};
+
 /* A thread's half h of its rows, units 32 part on: from sums to gates, new states and what is kept. */
-__device__ __forceinline__ void finish_half(const gate_job &j, const sums &s, int32_t row, bool there, int unit0,
-                                            const float *bias, int h, int part)
+__device__ __forceinline__ void finish_half(const gate_job &j, const sums &s, const uint4 &state, int32_t row,
+                                            bool there, int unit0, int h, int part)
 {
     const int c = threadIdx.x % 4, own = unit0 + (4 * part + c) * 8;
-    uint32_t before[4] = {}, word[5][4]; /* r, z, n, q, h' */
-    if (there && j.deep_h) {
-        const uint4 w = *(const uint4 *)((const __nv_bfloat16 *)j.y.before + (int64_t)j.y.from[row] * j.H + own);
-        before[0] = w.x, before[1] = w.y, before[2] = w.z, before[3] = w.w;
-    }
+    uint32_t before[4] = { state.x, state.y, state.z, state.w }, word[5][4]; /* r, z, n, q, h' */
     tn_turn_words(before);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int n = 4 * part + i, at = 4 * n + 2 * h;
-        const float2 br = *(const float2 *)(bias + n * 8 + 2 * c), bz = *(const float2 *)(bias + 64 + n * 8 + 2 * c),
-                     bx = *(const float2 *)(bias + 128 + n * 8 + 2 * c),
-                     bh = *(const float2 *)(bias + 192 + n * 8 + 2 * c);
         float r[2], z[2], q[2], a[2], y[2];
-        r[0] = fast_sigmoid(s.rz[at] + br.x), r[1] = fast_sigmoid(s.rz[at + 1] + br.y);
-        z[0] = fast_sigmoid(s.rz[32 + at] + bz.x), z[1] = fast_sigmoid(s.rz[32 + at + 1] + bz.y);
-        q[0] = s.h[at] + bh.x, q[1] = s.h[at + 1] + bh.y;
-        a[0] = fast_tanh(fmaf(r[0], q[0], s.x[at] + bx.x)), a[1] = fast_tanh(fmaf(r[1], q[1], s.x[at + 1] + bx.y));
+        r[0] = fast_sigmoid(s.rz[at]), r[1] = fast_sigmoid(s.rz[at + 1]);
+        z[0] = fast_sigmoid(s.rz[32 + at]), z[1] = fast_sigmoid(s.rz[32 + at + 1]);
+        q[0] = s.h[at], q[1] = s.h[at + 1];
+        a[0] = fast_tanh(fmaf(r[0], q[0], s.x[at])), a[1] = fast_tanh(fmaf(r[1], q[1], s.x[at + 1]));
         y[0] = fmaf(z[0], low_of(before[i]) - a[0], a[0]), y[1] = fmaf(z[1], high_of(before[i]) - a[1], a[1]);
         word[0][i] = tn_pack_bf16(r[0], r[1]), word[1][i] = tn_pack_bf16(z[0], z[1]);
         word[2][i] = tn_pack_bf16(a[0], a[1]), word[3][i] = tn_pack_bf16(q[0], q[1]);
@@ -140,7 +179,7 @@ __device__ __forceinline__ void add_stages(float (&rz)[64], float (&n)[32], cons
                                            int &last, int deep, int group)
 {
     for (int k = 0; k < deep; k++) {
-        tn_barrier_wait(b.full + now.at, now.phase);
+        b.wait_full(now);
         tn_hold(rz), tn_hold(n);
         begin_stage(rz, n, room + now.at * gate_room::stage, group);
         tn_products_wait<1>();
@@ -160,19 +199,18 @@ __device__ __forceinline__ void compute_tiles(const gate_job &j, int32_t n, cons
         const int block = tile % blocks;
         int last = -1;
         sums s;
-        clear(s.rz), clear(s.x), clear(s.h);
+        states_before h;
+        begin_sums(s, j.bias + block * 4 * GATE_UNITS);
         tn_hold(s.rz), tn_hold(s.x), tn_hold(s.h);
         add_stages(s.rz, s.x, room, b, now, last, j.deep_x, group);
         add_stages(s.rz, s.h, room, b, now, last, j.deep_h, group);
+        h.fetch(j, row, n, block * GATE_UNITS);
         tn_products_wait<0>();
         tn_hold(s.rz), tn_hold(s.x), tn_hold(s.h);
         tn_warp_arrive(b.empty + last);
 #pragma unroll
-        for (int h = 0; h < 2; h++)
-#pragma unroll
-            for (int part = 0; part < 2; part++)
-                finish_half(j, s, row + 8 * h, row + 8 * h < n, block * GATE_UNITS, j.bias + block * 4 * GATE_UNITS, h,
-                            part);
+        for (int k = 0; k < 4; k++)
+            finish_half(j, s, h.of[k], row + 8 * (k / 2), row + 8 * (k / 2) < n, block * GATE_UNITS, k / 2, k % 2);
     }
 }
 
@@ -190,10 +228,10 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_gates(TN_GRID gate_job 
     if (threadIdx.x == 0) barriers(b).open(true);
     __syncthreads();
     if (threadIdx.x < 128) {
-        tn_registers_less<56>();
+        tn_registers_less<FETCHES>();
         fetch_tiles(j, n, room, b);
     } else {
-        tn_registers_more<224>();
+        tn_registers_more<COMPUTES>();
         compute_tiles(j, n, room, b);
     }
 #else

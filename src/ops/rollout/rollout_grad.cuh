@@ -96,7 +96,7 @@ tn_status link_rows(const tn_call *c, const net &m, const grads &g);
 
 /* rollout_heads_grad_cuda.cu: through moves and heads of step t. */
 tn_status heads_back(const tn_call *c, const net &m, const grads &g, const cell &s);
-/* rollout_cell_grad_cuda.cu: through a layer's gates; through the neuron. */
+/* rollout_cell_grad_cuda.cu: through the gates of a layer. rollout_neuron_grad_cuda.cu: through the neuron. */
 tn_status gates_back(const tn_call *c, const net &m, const grads &g, const cell &s, int l);
 tn_status neuron_back(const tn_call *c, const net &m, const grads &g, int t);
 

@@ -10,7 +10,10 @@
 namespace tn_rollout
 {
 
-enum { GROUPS = 2, BLOCK = (GROUPS + 1) * 128, TILE_ROWS = GROUPS * 64, STAGES = 4, BEHIND = 2 };
+enum { GROUPS = 2, BLOCK = (GROUPS + 1) * 128, TILE_ROWS = GROUPS * 64, STAGES = 4 };
+/* Registers of a thread that fetches and of one that computes. The former need many too: a copy holds on to its address until it is
+ * on its way, and with few registers the next one would wait for that. */
+enum { FETCHES = 96, COMPUTES = 208 };
 enum { ROWS_BYTES = TILE_ROWS * TILE_ROW, TILE64 = 64 * TILE_ROW }; /* of a stage's rows; of a tile of 64 rows */
 
 #if TN_HOPPER
@@ -25,43 +28,33 @@ struct turn {
     }
 };
 
-/* Barriers of a block; `full` waits for the four warps that fetch and the bulk copy, if there is one. */
+/* Barriers of a block. A stage is full when the copies of all 128 threads that fetch have come, and the bulk copy, if there is one. */
 struct barriers {
     uint64_t *full, *empty;
     __device__ __forceinline__ void open(bool bulk)
     {
         for (int i = 0; i < STAGES; i++)
-            tn_barrier_open(full + i, bulk ? 5 : 4), tn_barrier_open(empty + i, 4 * GROUPS);
+            tn_barrier_open(full + i, bulk ? 129 : 128), tn_barrier_open(empty + i, 4 * GROUPS);
         tn_barriers_opened();
+    }
+    /* Copies of single pieces are plain stores to the products, so they need a fence. It is on this side: on the other it would
+     * wait for all the copies that are under way. */
+    __device__ __forceinline__ void wait_full(const turn &t)
+    {
+        tn_barrier_wait(full + t.at, t.phase);
+        tn_fence_async();
     }
 };
 
-/* What the fetching side does with a stage: waits for it, and BEHIND stages later says that its copies have come. */
+/* What the fetching side does with a stage: waits until it is free; the copies themselves say when they have come. */
 struct feeder {
     barriers b;
-    turn now, told;
-    int under_way;
+    turn now;
     __device__ __forceinline__ void begin() { tn_barrier_wait(b.empty + now.at, now.phase); }
-    __device__ __forceinline__ void tell()
-    {
-        tn_fence_async();
-        __syncwarp();
-        if ((threadIdx.x & 31) == 0) tn_barrier_arrive(b.full + told.at);
-        told.next();
-        under_way--;
-    }
     __device__ __forceinline__ void end()
     {
-        tn_copies_commit();
+        tn_copies_arrive(b.full + now.at);
         now.next();
-        if (++under_way <= BEHIND) return;
-        tn_copies_wait<BEHIND>();
-        tell();
-    }
-    __device__ __forceinline__ void drain()
-    {
-        tn_copies_wait<0>();
-        while (under_way) tell();
     }
 };
 

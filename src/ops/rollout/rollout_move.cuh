@@ -35,21 +35,22 @@ __device__ __forceinline__ void noise_of(const net &m, int32_t slot, int t, floa
 }
 
 /* sum (count) = w (count,k) gelu(pre) + bias; by a warp, all lanes get it. */
-template <int MOST>
-__device__ __forceinline__ void skinny(float (&sum)[MOST], int count, const weight &w, const weight &bias,
-                                       const void *pre, tn_dtype type, int64_t first, int k)
+template <int KIND, int MOST>
+__device__ __forceinline__ void skinny(const net &m, float (&sum)[MOST], int count, const weight &w, const weight &bias,
+                                       const void *pre, int64_t first, int k)
 {
 #pragma unroll
     for (int n = 0; n < MOST; n++) sum[n] = 0;
+#pragma unroll 4
     for (int i = threadIdx.x & 31; i < k; i += 32) {
-        const float x = tn_d_gelu_erf(tn_load(pre, type, first + i));
+        const float x = tn_d_gelu_erf(get<KIND>(m, pre, first + i));
 #pragma unroll
         for (int n = 0; n < MOST; n++)
-            if (n < count) sum[n] = fmaf(at(w, (int64_t)n * k + i), x, sum[n]);
+            if (n < count) sum[n] = fmaf(get<KIND>(w, (int64_t)n * k + i), x, sum[n]);
     }
 #pragma unroll
     for (int n = 0; n < MOST; n++)
-        if (n < count) sum[n] = tn_warp_sum(sum[n]) + at(bias, n);
+        if (n < count) sum[n] = tn_warp_sum(sum[n]) + get<KIND>(bias, n);
 }
 
 /* What a flow wants, and how much of it it gets. up: where it drifts. */

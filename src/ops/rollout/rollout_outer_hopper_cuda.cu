@@ -61,56 +61,91 @@ __device__ __forceinline__ int2 stages_of(const spot &p, int32_t n)
 
 /* --- in ------------------------------------------------------------------------------------------------------------------ */
 
-/* 64 rows x 64 columns to a tile; at: a thread's four rows, -1: none. wanted: there are such columns. */
-__device__ __forceinline__ void fetch_tile(char *to, const void *from, int64_t row, const int32_t (&at)[4], bool wanted)
-{
-    const __nv_bfloat16 *x = (const __nv_bfloat16 *)from;
+/* A thread's pieces of 16 bytes of a stage: one in each of four rows, in columns 64 apart. */
+struct piece_rows {
+    const char *base, *at[4];
+    int64_t row_bytes;
+    const int32_t *from; /* where rows are; NULL: one after the other */
+    int columns;         /* of 64, that are wanted */
+    int32_t soon[4];     /* where the next stage's are: looked up a stage ahead */
+    __device__ __forceinline__ void look_up(const int32_t (&row)[4], int further, int32_t n)
+    {
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const bool there = wanted && at[i] >= 0;
-        tn_copy16(to + i * 16 * TILE_ROW, there ? x + at[i] * row : x, there);
+        for (int i = 0; i < 4; i++)
+            soon[i] = row[i] + further < n ? (from ? from[row[i] + further] : row[i] + further) : 0;
     }
+    __device__ __forceinline__ void go_on()
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) at[i] = base + soon[i] * row_bytes;
+    }
+    template <int MOST>
+    __device__ __forceinline__ void copy(char *to, const int32_t (&row)[4], int32_t n) const
+    {
+#pragma unroll
+        for (int g = 0; g < MOST; g++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                tn_copy16(to + g * TILE64 + i * 16 * TILE_ROW, at[i] + g * TILE_ROW, row[i] < n && g < columns);
+    }
+};
+
+/* Of 64 columns each, those from `first` on with numbers of this thread's piece. */
+__device__ __forceinline__ int columns_left(int first, int all)
+{
+    const int left = all - first - (int)threadIdx.x % 8 * 8;
+    return left > 0 ? (left + 63) / 64 : 0;
 }
 
-__device__ __forceinline__ void rows_of(const outer &o, int stage, int32_t n, int32_t (&own)[4], int32_t (&other)[4])
+template <int BESIDE>
+__device__ __forceinline__ void fetch_tile(const outer &o, const spot &p, int2 stages, int32_t n, char *room, feeder &f)
 {
+    const int first = (int)threadIdx.x % 128 / 8, piece = (int)threadIdx.x % 8;
+    const int column = o.d_first + p.i0 + (p.i0 >= o.gap_at ? o.gap : 0); /* gaps are at multiples of 128 */
+    const int own_piece = first * TILE_ROW + (piece ^ first % 8) * 16;
+    piece_rows d = { (const char *)((const __nv_bfloat16 *)o.d + column + piece * 8),
+                     {},
+                     2 * o.d_row,
+                     NULL,
+                     columns_left(p.i0, o.rows),
+                     {} },
+               a = { (const char *)((const __nv_bfloat16 *)o.a + p.j0 + piece * 8),
+                     {},
+                     2 * o.a_row,
+                     o.from,
+                     columns_left(p.j0, o.columns),
+                     {} };
+    int32_t row[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int32_t row = stage * 64 + (int)threadIdx.x % 128 / 8 + 16 * i;
-        own[i] = row < n ? row : -1;
-        other[i] = row < n && o.from ? o.from[row] : own[i];
+    for (int i = 0; i < 4; i++) row[i] = stages.x * 64 + first + 16 * i;
+    d.look_up(row, 0, n), a.look_up(row, 0, n);
+    d.go_on(), a.go_on();
+    d.look_up(row, 64, n), a.look_up(row, 64, n);
+    for (int k = stages.x; k < stages.y; k++) {
+        char *to = room + f.now.at * outer_room::stage + own_piece;
+        f.begin();
+        d.template copy<2>(to, row, n);
+        a.template copy<BESIDE>(to + outer_room::d, row, n);
+        f.end();
+        d.go_on(), a.go_on();
+#pragma unroll
+        for (int i = 0; i < 4; i++) row[i] += 64;
+        d.look_up(row, 64, n), a.look_up(row, 64, n);
     }
 }
 
 __device__ __forceinline__ void fetch_tiles(const outer_jobs &jobs, int32_t n, char *room, barriers b)
 {
-    feeder f = { b, { 0, 1 }, { 0, 0 }, 0 };
-    const int total = tiles_in(jobs), piece = threadIdx.x % 8, first = (int)threadIdx.x % 128 / 8;
+    feeder f = { b, { 0, 1 } };
+    const int total = tiles_in(jobs);
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
         const spot p = place_of(jobs, tile);
         const outer &o = jobs.of[p.job];
-        const int2 stages = stages_of(p, n);
-        const int beside = width_of(o) / 64;
-        int32_t own[4], other[4];
-        if (stages.x < stages.y) rows_of(o, stages.x, n, own, other);
-        for (int k = stages.x; k < stages.y; k++) {
-            char *to = room + f.now.at * outer_room::stage + first * TILE_ROW + (piece ^ first % 8) * 16;
-            f.begin();
-#pragma unroll
-            for (int g = 0; g < 2; g++) {
-                const int i = p.i0 + g * 64 + piece * 8, column = o.d_first + i + (i >= o.gap_at ? o.gap : 0);
-                fetch_tile(to + g * TILE64, (const __nv_bfloat16 *)o.d + column, o.d_row, own, i < o.rows);
-            }
-            for (int g = 0; g < beside; g++) {
-                const int j = p.j0 + g * 64 + piece * 8;
-                fetch_tile(to + outer_room::d + g * TILE64, (const __nv_bfloat16 *)o.a + j, o.a_row, other,
-                           j < o.columns);
-            }
-            if (k + 1 < stages.y) rows_of(o, k + 1, n, own, other); /* they come while this stage's copies run */
-            f.end();
-        }
+        if (width_of(o) == WIDE) fetch_tile<4>(o, p, stages_of(p, n), n, room, f);
+        else fetch_tile<2>(o, p, stages_of(p, n), n, room, f);
     }
-    f.drain();
+    tn_copies_commit();
+    tn_copies_wait<0>();
 }
 
 /* --- products ------------------------------------------------------------------------------------------------------------ */
@@ -128,18 +163,20 @@ __device__ __forceinline__ void begin_sums(float (&c)[64], float (&d)[64], const
     tn_products_commit();
 }
 
+/* Half of a thread's sums at a time: all that is there is fetched before anything is stored, else each would wait for the one
+ * before it. */
 __device__ __forceinline__ void add_sums(const outer &o, const float (&c)[64], float *sum, int i0, int j0)
 {
 #pragma unroll
-    for (int h = 0; h < 2; h++)
+    for (int h = 0; h < 2; h++) {
+        const int i = i0 + 8 * h, j = j0 + (int)threadIdx.x % 4 * 2, left = i < o.rows ? o.columns - j : 0;
+        float *to = sum + (int64_t)i * o.columns + j, old[32];
 #pragma unroll
-        for (int n = 0; n < 16; n++) {
-            const int i = i0 + 8 * h, j = j0 + n * 8 + (int)threadIdx.x % 4 * 2;
-            if (i >= o.rows) continue;
-            float *to = sum + (int64_t)i * o.columns + j;
-            if (j < o.columns) to[0] += c[4 * n + 2 * h];
-            if (j + 1 < o.columns) to[1] += c[4 * n + 2 * h + 1];
-        }
+        for (int n = 0; n < 32; n++) old[n] = n / 2 * 8 + n % 2 < left ? to[n / 2 * 8 + n % 2] : 0.f;
+#pragma unroll
+        for (int n = 0; n < 32; n++)
+            if (n / 2 * 8 + n % 2 < left) to[n / 2 * 8 + n % 2] = old[n] + c[n / 2 * 4 + 2 * h + n % 2];
+    }
 }
 
 template <bool BOTH>
@@ -152,7 +189,7 @@ __device__ __forceinline__ void compute_tile(const outer &o, const spot &p, int2
     int last = -1;
     clear(c), clear(d);
     for (int k = stages.x; k < stages.y; k++) {
-        tn_barrier_wait(b.full + now.at, now.phase);
+        b.wait_full(now);
         tn_hold(c);
         if (BOTH) tn_hold(d);
         begin_sums<BOTH>(c, d, room + now.at * outer_room::stage, group);
@@ -197,10 +234,10 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_outer(TN_GRID outer_job
     if (threadIdx.x == 0) b.open(false);
     __syncthreads();
     if (threadIdx.x < 128) {
-        tn_registers_less<40>();
+        tn_registers_less<FETCHES>();
         fetch_tiles(j, n, room, b);
     } else {
-        tn_registers_more<232>();
+        tn_registers_more<COMPUTES>();
         compute_tiles(j, n, room, b);
     }
 #else

@@ -81,7 +81,29 @@ __device__ __forceinline__ int32_t children_of(const net &m, const move &v)
     return m.a.spawn && n > 0.f ? (int32_t)fminf(n, (float)m.a.spawn) : 0;
 }
 
-__device__ void move_row(const net &m, int t, int32_t row, const void *heads, const void *top)
+/* What a row leaves in the field: F o. */
+template <int KIND>
+__device__ __forceinline__ void make_phi(const net &m, int32_t row, const void *top)
+{
+    const int lane = threadIdx.x & 31;
+    float sum[TN_ROLLOUT_FIELD] = {};
+#pragma unroll 4
+    for (int i = lane; i < m.H; i += 32) {
+        const float x = get<KIND>(m, top, (int64_t)row * m.H + i);
+#pragma unroll
+        for (int k = 0; k < TN_ROLLOUT_FIELD; k++)
+            if (k < m.F) sum[k] = fmaf(get<KIND>(m.p[TN_ROLLOUT_F], (int64_t)k * m.H + i), x, sum[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < TN_ROLLOUT_FIELD; k++)
+        if (k < m.F) {
+            const float all = tn_warp_sum(sum[k]);
+            if (lane == k) m.phi[(int64_t)row * m.F + k] = all;
+        }
+}
+
+template <int KIND>
+__device__ __forceinline__ void move_row(const net &m, int t, int32_t row, const void *heads, const void *top)
 {
     const int lane = threadIdx.x & 31, half = m.H / 2;
     const int64_t pre = (int64_t)row * m.W1;
@@ -93,15 +115,9 @@ __device__ void move_row(const net &m, int t, int32_t row, const void *heads, co
         for (int k = lane; k < m.P; k += 32) after[k] = place[k];
         return;
     }
-    skinny(e, m.E, m.p[TN_ROLLOUT_E2], m.p[TN_ROLLOUT_E2B], heads, m.type, pre, half);
-    skinny(delta, 3, m.p[TN_ROLLOUT_D2], m.p[TN_ROLLOUT_D2B], heads, m.type, pre + half, HIDDEN);
-    for (int k = 0; k < m.F; k++) {
-        float sum = 0;
-        for (int i = lane; i < m.H; i += 32)
-            sum = fmaf(at(m.p[TN_ROLLOUT_F], (int64_t)k * m.H + i), tn_load(top, m.type, (int64_t)row * m.H + i), sum);
-        sum = tn_warp_sum(sum);
-        if (lane == 0) m.phi[(int64_t)row * m.F + k] = sum;
-    }
+    skinny<KIND>(m, e, m.E, m.p[TN_ROLLOUT_E2], m.p[TN_ROLLOUT_E2B], heads, pre, half);
+    skinny<KIND>(m, delta, 3, m.p[TN_ROLLOUT_D2], m.p[TN_ROLLOUT_D2B], heads, pre + half, HIDDEN);
+    if (m.F) make_phi<KIND>(m, row, top);
     if (lane) return;
     const bool up = rises(m, p[2], m.origin[slot]);
     const move v = decide(m, delta, up, slot, t);
@@ -116,11 +132,12 @@ __device__ void move_row(const net &m, int t, int32_t row, const void *heads, co
                   (bits & TN_ROLLOUT_LEFT ? 1ull : 0ull) | (unsigned long long)kids << 32);
 }
 
+template <int KIND>
 static __global__ void __launch_bounds__(THREADS) move_flows(TN_GRID net m, int t, const void *heads, const void *top)
 {
     const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * (THREADS / 32);
     for (int32_t row = (int32_t)blockIdx.x * (THREADS / 32) + (int32_t)(threadIdx.x >> 5); row < n; row += step)
-        move_row(m, t, row, heads, top);
+        move_row<KIND>(m, t, row, heads, top);
 }
 
 /* --- rows of the next step ----------------------------------------------------------------------------------------------- */
@@ -314,7 +331,8 @@ static __global__ void __launch_bounds__(PLACE, 1) place_rows(TN_GRID net m, int
 tn_status tn_rollout::move_rows(const tn_call *c, const net &m, const cell &s)
 {
     const void *top = item(s.h.after, m.type, (int64_t)(m.L - 1) * m.C * m.H);
-    move_flows<<<tn_blocks(c, m.C, THREADS / 32), THREADS, 0, tn_cuda_stream(c)>>>(m, s.t, s.heads, top);
+    TN_ROLLOUT_LAUNCH(move_flows, kind_of(m),
+                      <<<tn_blocks(c, m.C, THREADS / 32), THREADS, 0, tn_cuda_stream(c)>>>(m, s.t, s.heads, top));
     place_rows<<<(unsigned)m.B, PLACE, 0, tn_cuda_stream(c)>>>(m, s.t);
     TN_CUDA_LAUNCHED();
     return m.F ? deposit_field(c, m, s.t) : TN_OK;

@@ -54,16 +54,20 @@ __device__ __forceinline__ place place_of(const row_jobs &j, int tile)
 
 __device__ __forceinline__ void fetch_tiles(const row_jobs &jobs, int32_t n, char *room, barriers b)
 {
-    feeder f = { b, { 0, 1 }, { 0, 0 }, 0 };
+    feeder f = { b, { 0, 1 } };
     const int total = tiles_in(jobs, n), thread = threadIdx.x % 128, piece = thread % 8, first = thread / 8;
+    const int own_piece = first * TILE_ROW + (piece ^ first % 8) * 16;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
         const place p = place_of(jobs, tile);
         const row_job &j = jobs.of[p.job];
-        const int bytes = j.width * TILE_ROW;
-        const char *weights = j.tiles + (int64_t)p.across * j.deep * bytes;
-        for (int k = 0; k < j.deep; k++) {
-            char *stage = room + f.now.at * row_room::stage, *to = stage + first * TILE_ROW + (piece ^ first % 8) * 16;
-            const int step = k * TILE_K + piece * 8, column = step + (step >= j.gap_at ? j.gap : 0);
+        const int bytes = j.width * TILE_ROW, deep = j.deep, columns = j.k, gap_at = j.gap_at, gap = 2 * j.gap;
+        const char *weights = j.tiles + (int64_t)p.across * deep * bytes;
+        const char *at[8]; /* a thread's pieces of 16 bytes, one in each of eight rows */
+#pragma unroll
+        for (int i = 0; i < 8; i++) at[i] = (const char *)(j.a + (p.row0 + first + 16 * i) * j.a_row) + piece * 16;
+        for (int k = 0; k < deep; k++) {
+            char *stage = room + f.now.at * row_room::stage, *to = stage + own_piece;
+            const int step = k * TILE_K + piece * 8, beyond = step >= gap_at ? gap : 0;
             f.begin();
             if (thread == 0) {
                 tn_barrier_expect(b.full + f.now.at, bytes);
@@ -71,48 +75,77 @@ __device__ __forceinline__ void fetch_tiles(const row_jobs &jobs, int32_t n, cha
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                const int32_t row = p.row0 + first + 16 * i;
-                const bool there = row < n && step < j.k;
-                tn_copy16(to + i * 16 * TILE_ROW, there ? j.a + row * j.a_row + column : j.a, there);
+                tn_copy16(to + i * 16 * TILE_ROW, at[i] + beyond, p.row0 + first + 16 * i < n && step < columns);
+                at[i] += TILE_ROW; /* 64 columns further */
             }
             f.end();
         }
     }
-    f.drain();
+    tn_copies_commit();
+    tn_copies_wait<0>();
 }
 
 /* --- out ----------------------------------------------------------------------------------------------------------------- */
 
-/* 128 columns of a tile from column j0 on. */
+enum { PLAIN, ADD, BIAS }; /* what results are put to: nothing, what is there, a bias */
+
+/* The biases of a thread's 32 of 128 columns. */
+template <class T>
+__device__ __forceinline__ void fetch_biases(const T *bias, int columns, float (&to)[32], int j0)
+{
+#pragma unroll
+    for (int n = 0; n < 32; n++) {
+        const int j = j0 + n / 2 * 8 + (int)threadIdx.x % 4 * 2 + n % 2;
+        to[n] = j < columns ? (float)bias[j] : 0.f;
+    }
+}
+
+/* 128 columns of a tile from column j0 on. All that is added to them is fetched before anything is stored: else every fetch would
+ * wait for the stores before it. */
+template <int HOW>
 __device__ __forceinline__ void put_columns(const row_job &j, const float (&c)[64], int32_t row0, int32_t n, int j0)
 {
-    const int lane = threadIdx.x % 4;
+    const int own0 = j0 + (int)threadIdx.x % 4 * 8;
+    uint4 was[8];
+    float bias[32];
+    if (HOW == BIAS && j.bias.type == TN_BF16) fetch_biases((const __nv_bfloat16 *)j.bias.data, j.columns, bias, j0);
+    else if (HOW == BIAS && j.bias.type == TN_F16) fetch_biases((const __half *)j.bias.data, j.columns, bias, j0);
+    else if (HOW == BIAS) fetch_biases((const float *)j.bias.data, j.columns, bias, j0);
 #pragma unroll
-    for (int h = 0; h < 2; h++)
+    for (int k = 0; HOW == ADD && k < 8; k++) {
+        const int32_t row = row0 + 8 * (k / 4);
+        const int own = own0 + k % 4 * 32;
+        was[k] = make_uint4(0, 0, 0, 0);
+        if (row < n && own < j.columns) was[k] = *(const uint4 *)(j.to + row * j.to_row + own);
+    }
 #pragma unroll
-        for (int part = 0; part < 4; part++) {
-            const int32_t row = row0 + 8 * h;
-            const int own = j0 + (4 * part + lane) * 8;
-            const bool there = row < n && own < j.columns;
-            __nv_bfloat16 *to = j.to + row * j.to_row + own;
-            uint32_t old[4] = {}, word[4];
-            if (j.add) {
-                if (there) {
-                    const uint4 w = *(const uint4 *)to;
-                    old[0] = w.x, old[1] = w.y, old[2] = w.z, old[3] = w.w;
-                }
-                tn_turn_words(old);
-            }
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int at_ = (4 * part + i) * 4 + 2 * h, column = j0 + (4 * part + i) * 8 + 2 * lane;
-                float x = c[at_] + low_of(old[i]), y = c[at_ + 1] + high_of(old[i]);
-                if (j.bias.data && column < j.columns) x += at(j.bias, column), y += at(j.bias, column + 1);
-                word[i] = tn_pack_bf16(x, y);
-            }
-            tn_turn_words(word);
-            if (there) *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
+    for (int k = 0; k < 8; k++) {
+        const int h = k / 4, part = k % 4, own = own0 + part * 32;
+        const int32_t row = row0 + 8 * h;
+        uint32_t old[4] = {}, word[4];
+        if (HOW == ADD) {
+            old[0] = was[k].x, old[1] = was[k].y, old[2] = was[k].z, old[3] = was[k].w;
+            tn_turn_words(old);
         }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int at_ = (4 * part + i) * 4 + 2 * h;
+            float x = c[at_] + low_of(old[i]), y = c[at_ + 1] + high_of(old[i]);
+            if (HOW == BIAS) x += bias[2 * (4 * part + i)], y += bias[2 * (4 * part + i) + 1];
+            word[i] = tn_pack_bf16(x, y);
+        }
+        tn_turn_words(word);
+        if (row < n && own < j.columns)
+            *(uint4 *)(j.to + row * j.to_row + own) = make_uint4(word[0], word[1], word[2], word[3]);
+    }
+}
+
+template <bool BOTH, int HOW>
+__device__ __forceinline__ void put_tile(const row_job &j, const float (&c)[64], const float (&d)[64], int32_t row,
+                                         int32_t n, int j0)
+{
+    put_columns<HOW>(j, c, row, n, j0);
+    if (BOTH) put_columns<HOW>(j, d, row, n, j0 + NARROW);
 }
 
 /* --- products ------------------------------------------------------------------------------------------------------------ */
@@ -140,7 +173,7 @@ __device__ __forceinline__ void compute_tile(const row_job &j, const place &p, i
     int last = -1;
     clear(c), clear(d);
     for (int k = 0; k < j.deep; k++) {
-        tn_barrier_wait(b.full + now.at, now.phase);
+        b.wait_full(now);
         tn_hold(c);
         if (BOTH) tn_hold(d);
         begin_stage<BOTH>(c, d, room + now.at * row_room::stage, group);
@@ -153,8 +186,9 @@ __device__ __forceinline__ void compute_tile(const row_job &j, const place &p, i
     tn_hold(c);
     if (BOTH) tn_hold(d);
     tn_warp_arrive(b.empty + last);
-    put_columns(j, c, row, n, p.across * j.width);
-    if (BOTH) put_columns(j, d, row, n, p.across * j.width + NARROW);
+    if (j.add) put_tile<BOTH, ADD>(j, c, d, row, n, p.across * j.width);
+    else if (j.bias.data) put_tile<BOTH, BIAS>(j, c, d, row, n, p.across * j.width);
+    else put_tile<BOTH, PLAIN>(j, c, d, row, n, p.across * j.width);
 }
 
 __device__ __forceinline__ void compute_tiles(const row_jobs &jobs, int32_t n, const char *room, barriers b)
@@ -182,10 +216,10 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_rows(TN_GRID row_jobs j
     if (threadIdx.x == 0) b.open(true);
     __syncthreads();
     if (threadIdx.x < 128) {
-        tn_registers_less<40>();
+        tn_registers_less<FETCHES>();
         fetch_tiles(j, n, room, b);
     } else {
-        tn_registers_more<232>();
+        tn_registers_more<COMPUTES>();
         compute_tiles(j, n, room, b);
     }
 #else

@@ -54,7 +54,7 @@ typedef struct tn_input_row {
     bool optional; /* it is there only where the source has it (marks of documents); tn_in is TN_NONE elsewhere */
     tn_input_from from;
     bool valid_rows; /* i32 {"1"}: how many rows of the batch are valid, which whoever fills the others says */
-    /* i32: its numbers are 0 .. below-1, or pad; a setting, a number of the source or digits. NULL: any */
+    /* i32: 0 .. below-1, or pad; a setting, a number of the source or digits, or NAME+1 (lengths). NULL: any */
     const char *below;
 } tn_input_row;
 

@@ -164,9 +164,9 @@ static const tn_step_row steps[] = {
 
 static const tn_input_row inputs[] = {
     { "premise", TN_I32, { TN_B, "text" }, .below = "vocab" },
-    { "premise_length", TN_I32, { TN_B }, .below = "text" },
+    { "premise_length", TN_I32, { TN_B }, .below = "text+1" },
     { "hypothesis", TN_I32, { TN_B, "text" }, .below = "vocab" },
-    { "hypothesis_length", TN_I32, { TN_B }, .below = "text" },
+    { "hypothesis_length", TN_I32, { TN_B }, .below = "text+1" },
     { "count", TN_I32, { "1" }, .valid_rows = true },
     { "sample", TN_I32, .dims = { TN_B } },
 };

@@ -145,7 +145,7 @@ typedef struct tn_instrument_row {
     const char *also; /* another name that rules of a study have for it, or NULL */
     const char *cap;  /* the setting that bounds it ("at cap"), or NULL */
     /* a further key of it in metrics.jsonl, or NULL. name may then also be samples_per_s, or PART.ms: a part of the model, forward and
-     * backward together (log.level=performance) */
+     * backward together (log.level=performance); -PART.ms: all but that part */
     const char *key;
 } tn_instrument_row;
 

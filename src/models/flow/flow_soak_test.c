@@ -83,10 +83,10 @@ static void soak(void **state)
     tallies sum = { 0 };
     uint64_t before = 0;
     (void)state;
-    flow_world w = flow_open(SIDE, B, true,
-                             FLOW_LIST("dim=16", "layers=1", "depth=12", "noise=0.1", "noise_z=true", "noise_over=0",
-                                       "spawn=2", "rho=0.25", "s_min=2", "patience=2", "field=2", "drift=0.8",
-                                       "train.lr=3e-3", "keep=2"));
+    flow_world w =
+        flow_open(SIDE, B, true,
+                  FLOW_LIST("dim=16", "layers=1", "depth=12", "noise=0.1", "noise_z=true", "noise_over=0", "spawn=2",
+                            "rho=0.25", "s_min=2", "patience=2", "field=2", "drift=0.8", "train.lr=3e-3", "keep=2"));
     for (int step = 0; step < STEPS; step++) {
         tn_update_result a;
         float loss;

@@ -54,7 +54,7 @@ typedef struct tn_input_row {
     bool optional; /* it is there only where the source has it (marks of documents); tn_in is TN_NONE elsewhere */
     tn_input_from from;
     bool valid_rows; /* i32 {"1"}: how many rows of the batch are valid, which whoever fills the others says */
-    /* i32: its numbers are 0 .. below-1, or pad; a setting, a number of the source or digits. NULL: any */
+    /* i32: 0 .. below-1, or pad; a setting, a number of the source or digits, or NAME+1 (lengths). NULL: any */
     const char *below;
 } tn_input_row;
 
@@ -145,7 +145,7 @@ typedef struct tn_instrument_row {
     const char *also; /* another name that rules of a study have for it, or NULL */
     const char *cap;  /* the setting that bounds it ("at cap"), or NULL */
     /* a further key of it in metrics.jsonl, or NULL. name may then also be samples_per_s, or PART.ms: a part of the model, forward and
-     * backward together (log.level=performance) */
+     * backward together (log.level=performance); -PART.ms: all but that part */
     const char *key;
 } tn_instrument_row;
 

@@ -67,13 +67,13 @@ done:
 }
 
 /* Training with the same words. */
-static void say_next(const tn_cli *c, bool has_data)
+static void say_next(const tn_cli *c, const tn_model *model, bool has_data)
 {
     char line[2048] = "", word[512];
     size_t n = 0;
     for (size_t i = 0; i < c->args.positional_n + c->args.overrides_n && n < sizeof line; i++)
         n += (size_t)snprintf(line + n, sizeof line - n, " %s", tn_shell_word(c->args.words[i], word, sizeof word));
-    tn_next(c, "train%s%s", line, has_data ? "" : " data=FILE");
+    tn_next(c, "train%s%s", line, has_data ? "" : tn_task_words(model));
 }
 
 tn_status tn_cmd_check(tn_cli *c)
@@ -108,7 +108,7 @@ tn_status tn_cmd_check(tn_cli *c)
     if (given || context < k.length) k.length = context;
     if (!tn_model_reads_sequences(k.model)) k.length = tn_inputs_length(k.model, st);
     s = against ? tn_check_against(&k, against) : tn_check_run(&k);
-    if (s == TN_OK && !against && !k.only) say_next(c, source.ctx != NULL);
+    if (s == TN_OK && !against && !k.only) say_next(c, k.model, source.ctx != NULL);
 done:
     tn_source_close(&source);
     tn_settings_free(st);

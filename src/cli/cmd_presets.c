@@ -4,6 +4,7 @@
 #include "models/models.h"
 #include "tasks/task.h"
 #include "train/run/train_settings.h"
+#include "train/source/task_setup.h"
 #include "train/trainer/width_fit.h"
 
 #include <stdlib.h>
@@ -89,7 +90,7 @@ static bool sets(const thing *t, const char *key)
 static const char *what_is_missing(const thing *t)
 {
     if (sets(t, "task")) return "";
-    if (tn_model_reads_sequences(t->model)) return " data=FILE";
+    if (!tn_model_reads(t->model, "features")) return tn_task_words(t->model);
     return tn_model_reads(t->model, "target") ? " task=strokes" : " task=xor";
 }
 

@@ -13,6 +13,7 @@ trap 'rm -rf "$work"' EXIT
 cat README.md ARCHITECTURE.md CONTRIBUTING.md docs/*.md > "$work/text.txt"
 text="data=$work/text.txt train.context=128 train.batch=4 train.eval_every=0 train.eval_batches=2 train.warmup=5 log.every=1 loader.workers=0"
 small=$text
+lattice="task.size=200 dim=32 layers=2 depth=8 train.batch=8"
 
 # NAME, then settings: trains and leaves the losses in $work/NAME.losses; none where it fails. A name used twice goes on with its run.
 losses() {
@@ -58,6 +59,9 @@ if wanted steps; then
     done
     small="train.eval_every=0 train.warmup=0 train.lr=2e-3 log.every=1 loader.workers=0"
     for model in "xor_tep dim=32" "xor_tep dim=16 grad=implicit" "xor_tep dim=16 grad=bptt" "xor_tep dim=16 mode=energy" "xor_tep dim=16 mode=hopfield" "xor_tep dim=16 mode=energy solver=anderson"; do
+        compare "$model" 5e-2
+    done
+    for model in "flow task=route task.images=strokes $lattice" "flow task=strokes $lattice field=4 field_deposit=smooth planes=beside keep=2"; do
         compare "$model" 5e-2
     done
     small=$text
@@ -107,10 +111,11 @@ if wanted sample; then
 fi
 
 if wanted check; then
-    for model in "gpt dim=64 layers=2 heads=2" "ten dim=64 layers=4 pattern=DOEW k=16 heads=2" "xor_tep dim=16"; do
+    for model in "gpt vocab=256 dim=64 layers=2 heads=2" "ten vocab=256 dim=64 layers=4 pattern=DOEW k=16 heads=2" "xor_tep dim=16" \
+        "flow inputs=64 tokens=1 dim=32 depth=8 field=2" "bridge vocab=256 text=16 width=8 height=6 prefix=6 dim=32 heads=2 decoder.dim=32 decoder.heads=2 flow.dim=16"; do
         for compute in f32 bf16; do
             # shellcheck disable=SC2086
-            if "$tenon" check $model $([ "${model%% *}" = xor_tep ] || echo vocab=256) device=cuda compute=$compute > "$work/check.log" 2>&1
+            if "$tenon" check $model device=cuda compute=$compute > "$work/check.log" 2>&1
             then ok "check ${model%% *} in $compute"; else bad "check ${model%% *} in $compute"; grep -E 'FAIL|error' "$work/check.log"; fi
         done
     done
@@ -121,18 +126,36 @@ if wanted resume; then
     losses part ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant ckpt.every=5
     losses unbroken ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant
     near 'stopped and gone on' "$work/part.losses" "$work/unbroken.losses" 0
+    small="train.eval_every=0 train.warmup=0 log.every=1 loader.workers=0"
+    # shellcheck disable=SC2086
+    { # noise goes to 0, and the target grows, over all steps of the run
+        losses flows flow task=route task.images=strokes $lattice device=cuda train.steps=20 ckpt.every=5 ckpt.keep_latest=9
+        cp -r "$work/flows" "$work/flows_part"
+        rm -r "$work"/flows_part/step-1[05] "$work/flows_part/step-20" && ln -sfn step-5 "$work/flows_part/latest" && ln -sfn step-5 "$work/flows_part/best"
+        losses flows_part flow task=route task.images=strokes $lattice device=cuda train.steps=20 ckpt.every=5 ckpt.keep_latest=9
+    }
+    near 'flow, stopped and gone on' "$work/flows_part.losses" "$work/flows.losses" 0
+    small=$text
 fi
 
 if wanted soak; then
     taken() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; }
+    soak() { # steps, model and settings
+        local steps=$1 pid early late= now rc
+        shift
+        "$tenon" train "$@" device=cuda train.steps="$steps" run="$work/soak-$1" > "$work/soak.log" 2>&1 &
+        pid=$!
+        sleep 2; early=$(taken)
+        while kill -0 $pid 2> /dev/null; do now=$(taken); [ "$now" -le "${late:-0}" ] || late=$now; sleep 0.2; done
+        wait $pid && rc=0 || rc=1
+        if [ $rc = 0 ] && [ -n "$late" ] && [ "$early" -gt 0 ] && [ "$late" -le $((early + 16)) ]; then ok "$1: $steps steps, $early and $late MiB"
+        else bad "$1: $steps steps: exit code $rc, $early and ${late:-?} MiB"; tail -2 "$work/soak.log"; fi
+    }
     # shellcheck disable=SC2086
-    "$tenon" train gpt dim=64 layers=2 heads=2 $small device=cuda train.steps=20000 run="$work/soak" > "$work/soak.log" 2>&1 &
-    pid=$!
-    sleep 2; early=$(taken) late=
-    while kill -0 $pid 2> /dev/null; do now=$(taken); [ "$now" -le "${late:-0}" ] || late=$now; sleep 0.2; done
-    wait $pid && rc=0 || rc=1
-    if [ $rc = 0 ] && [ -n "$late" ] && [ "$early" -gt 0 ] && [ "$late" -le $((early + 16)) ]; then passed=$((passed + 1)); echo "ok      20000 steps, $early and $late MiB"
-    else failed=$((failed + 1)); echo "FAILED  20000 steps: exit code $rc, $early and ${late:-?} MiB"; fi
+    {
+        soak 20000 gpt dim=64 layers=2 heads=2 $small
+        soak 4000 flow task=strokes $lattice spawn=2 rho=0.2 noise=0.1 noise_z=true train.eval_every=0 log.every=100
+    }
 fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

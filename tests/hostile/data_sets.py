@@ -179,6 +179,46 @@ def folder_too_deep(d, good):
     os.chdir(here)
 
 
+# --- pairs of sentences -------------------------------------------------------------------------------------------------------
+# A folder of tables (GOOD/p) of which one is changed.
+
+HEAD = b"gold_label\tsentence1\tsentence2\n"
+PAIR = b"entailment\tA dog runs.\tAn animal runs.\n"
+
+
+def pairs(name, content, table="train", ok="", end=".tsv", room_mib=0):
+    def make(d, good):
+        shutil.copytree(f"{good}/p", f"{d}/p")
+        os.remove(f"{d}/p/snli_{table}.tsv")
+        path = f"{d}/p/snli_{table}{end}"
+        if callable(content):
+            content(path)
+        else:
+            write(path, content)
+    make.__name__ = "pairs_" + name
+    artefact("pairs", "p", ok, room_mib=room_mib)(make)
+
+
+pairs("of_one_line_of_40_mb", lambda p: write(p, HEAD + b"entailment\t" + b"ab " * 13333333))
+pairs("of_many_columns", lambda p: write(p, HEAD[:-1] + b"\tx" * 400000 + b"\n" + PAIR[:-1] + b"\t" * 400000 + b"\n"), ok="*")
+pairs("of_short_lines", lambda p: write(p, HEAD + b"-\ta\tb\n" * 4000000))
+pairs("of_short_lines_held_out", lambda p: write(p, HEAD + b"-\ta\tb\n" * 2000000 + b"-\tc\tb\n" * 2000000), table="dev")
+pairs("of_short_sentences", lambda p: write(p, HEAD + b"entailment\ta\tb\n" * 1500000), ok="*")
+pairs("of_long_words", HEAD + (b"entailment\t" + b"a" * 60000 + b"\t" + b"\"" * 60000 + b"\n") * 8, ok="*")
+pairs("of_quotes", HEAD + b'entailment\t"\t"""\nentailment\t"a""b"\t""""\n', ok="*")
+pairs("with_escapes", HEAD + f"{ESC}\ta\tb\n".encode())
+pairs("with_escapes_in_their_head", f"gold_label\t{ESC}\tsentence2\n".encode() + PAIR)
+pairs("with_zeros", HEAD + b"entailment\ta\0b\tc\n")
+pairs("of_bytes", bytes(range(256)) * 2000, table="test")
+pairs("is_a_program", b"\x7fELF" + bytes(range(256)) * 8, table="dev")
+pairs("is_a_fifo", fifo, table="dev")
+pairs("is_a_socket", unix_socket, table="dev")
+pairs("is_a_folder", folder, table="test")
+pairs("is_endless", lambda p: link(p, "/dev/zero"), table="dev")
+pairs("is_a_secret", lambda p: link(p, f"../{OUT}/secret"), table="test")
+pairs("gzip_bomb", lambda p: write(p, gzip_zeros(200)), end=".tsv.gz", room_mib=96)
+pairs("zstd_bomb", lambda p: write(p, zstd_zeros(4096, HEAD)), end=".tsv.zst", room_mib=96)
+
 # --- tokenizers ---------------------------------------------------------------------------------------------------------------
 
 
@@ -253,7 +293,7 @@ def named(name, kind, target, source):
 
 
 for _kind, _source in (("weights", "m.safetensors"), ("run", "r"), ("settings", "c.yaml"), ("study", "s.yaml"), ("database", "s.db"),
-                       ("data_set", "d"), ("data", "t.txt"), ("tokenizer", "tok/tokenizer.json")):
+                       ("data_set", "d"), ("data", "t.txt"), ("pairs", "p"), ("tokenizer", "tok/tokenizer.json")):
     named("as_usual_" + _kind, _kind, os.path.basename(_source), _source)  # what the others are measured against
 named("weights_with_escapes", "weights", f"{ESC}.safetensors", "m.safetensors")
 named("weights_with_a_line", "weights", "a\nerror: false.safetensors", "m.safetensors")
@@ -268,6 +308,7 @@ named("database_like_an_address", "database", "file:s.db?mode=rwc&vfs=unix-none"
 named("data_set_with_escapes", "data_set", f"{ESC}", "d")
 named("data_with_escapes", "data", f"{ESC}.txt", "t.txt")
 named("data_with_a_line", "data", "a\nerror: false.txt", "t.txt")
+named("pairs_with_escapes", "pairs", f"{ESC}", "p")
 named("tokenizer_with_escapes", "tokenizer", f"{ESC}.json", "tok/tokenizer.json")
 
 

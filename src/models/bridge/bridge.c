@@ -2,6 +2,7 @@
 #include "models/bridge/bridge.h"
 
 #include "base/status.h"
+#include "models/flow/flow.h"
 
 typedef struct sentence {
     tn_ref tokens, lengths;
@@ -164,9 +165,9 @@ static const tn_step_row steps[] = {
 
 static const tn_input_row inputs[] = {
     { "premise", TN_I32, { TN_B, "text" }, .below = "vocab" },
-    { "premise_length", TN_I32, { TN_B }, .below = "text" },
+    { "premise_length", TN_I32, { TN_B }, .below = "text+1" },
     { "hypothesis", TN_I32, { TN_B, "text" }, .below = "vocab" },
-    { "hypothesis_length", TN_I32, { TN_B }, .below = "text" },
+    { "hypothesis_length", TN_I32, { TN_B }, .below = "text+1" },
     { "count", TN_I32, { "1" }, .valid_rows = true },
     { "sample", TN_I32, .dims = { TN_B } },
 };
@@ -283,6 +284,22 @@ static const tn_preset presets[] = {
              "train.lr=1e-3", "train.warmup=200", "train.dropout=0.1", "train.decay=0.01", "train.select=recall_10") },
 };
 
+/* Of the lattice, where there is one. No setting of it makes flows spawn: a slot is a cell. */
+static void instruments(const tn_settings *st, const tn_instruments *in)
+{
+    bridge_config c;
+    if (bridge_config_read(st, &c) == TN_OK && c.body == BRIDGE_LATTICE) flow_report(in, c.width, c.height, c.cells);
+}
+
+/* Also by the names that the report of this network has for them. The text bridge is all that is not the lattice. */
+#define LATTICE "flow.lattice"
+static const tn_instrument_row reported[] = {
+    { "samples_per_s", .key = "throughput_samples_per_sec" },
+    { "lattice_steps", .cap = "flow.steps", .key = "flow_convergence_steps" },
+    { LATTICE ".ms", .key = "energy_computation_time_ms" },
+    { "-" LATTICE ".ms", .key = "text_bridge_time_ms" },
+};
+
 static const char *const scalars[] = { "decoder.weight", NULL };
 
 const tn_model tn_model_bridge = {
@@ -295,6 +312,7 @@ const tn_model tn_model_bridge = {
     .n_presets = sizeof presets / sizeof *presets,
     .build = build_step,
     .exact = exact,
+    .instruments = instruments,
     .scalars = scalars,
     .assumes = assumes,
     .n_assumes = sizeof assumes / sizeof *assumes,
@@ -302,4 +320,5 @@ const tn_model tn_model_bridge = {
     TN_METRICS(metrics),
     TN_STEPS(steps),
     TN_SCHEDULES(schedules),
+    TN_REPORTED(reported),
 };

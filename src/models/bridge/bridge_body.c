@@ -2,6 +2,7 @@
 #include "models/bridge/bridge.h"
 
 #include "base/status.h"
+#include "models/flow/flow.h"
 
 #include <stdio.h>
 
@@ -75,6 +76,22 @@ static tn_ref transformer(tn_graph *g, const bridge_config *c, tn_ref x, int64_t
     return tn_reshape(g, bridge_dense(g, y, "back", c->width, TN_ACT_NONE), tn_shape(B, c->cells));
 }
 
+/* Maps from surface to surface grow with its cells; one that no memory holds is refused before anything is allocated. */
+static tn_status baseline_fits(const tn_graph *g, const bridge_config *c)
+{
+    const double S = (double)c->cells, n = c->body == BRIDGE_LINEAR ? S * S
+                                           : c->body == BRIDGE_MLP  ? 2 * S * (double)c->hidden
+                                                                    : 0;
+    const double copies = tn_graph_get_options(g)->training ? 4 : 1, bytes = 4 * copies * n, has = flow_memory(g);
+    if (bytes <= has) return TN_OK;
+    return tn_error(TN_MEMORY,
+                    "body=%s has %.3g M parameters at width=%lld x height=%lld, which take %.3g GB%s, and %s %.3g GB: "
+                    "use a smaller surface, or %s",
+                    c->body == BRIDGE_LINEAR ? "linear" : "mlp", n / 1e6, (long long)c->width, (long long)c->height,
+                    bytes / 1e9, copies > 1 ? " in training" : "", flow_memory_where(g), has / 1e9,
+                    c->body == BRIDGE_LINEAR ? "another body" : "a smaller hidden");
+}
+
 static tn_ref baseline(tn_graph *g, const bridge_config *c, tn_ref x, int64_t B)
 {
     const int64_t S = c->cells;
@@ -96,6 +113,7 @@ tn_status bridge_body_build(tn_graph *g, const tn_settings *st, const tn_batch *
     make_scalars(g);
     if (c->body == BRIDGE_LATTICE) TN_RETURN_IF(lattice(g, st, b, c, x, out));
     else {
+        TN_RETURN_IF(baseline_fits(g, c));
         const tn_region r = tn_region_begin(g, "body");
         out->surface = bridge_floats(g, baseline(g, c, x, b->batch));
         tn_region_end(g, r);

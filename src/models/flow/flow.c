@@ -201,7 +201,8 @@ tn_status flow_build_flows(tn_graph *g, const tn_settings *st, const tn_batch *b
     return tn_graph_status(g);
 }
 
-/* For models made of others: "features" (B,1,S) in, hidden (B,1,cells), and the price of flows that did not arrive. */
+/* For models made of others: "features" (B,1,S) in, hidden (B,1,cells), and the price of flows that did not arrive. What flow_report
+ * reads is put out. */
 tn_status flow_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out)
 {
     flow_config c;
@@ -211,6 +212,7 @@ tn_status flow_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn
     const tn_ref e0 = energies(&n, sample_of(&n));
     make_scalars(g);
     if (c.lattice != FLOW_OFF) TN_RETURN_IF(flow_lattice(&n, e0, &l));
+    if (l.surface.id && (n.noisy || tn_graph_get_options(g)->instruments)) put_landings(&n, &l);
     const tn_ref y = one_number(&n, l.surface.id ? l.surface : e0);
     out->hidden = tn_reshape(g, y, tn_shape(b->batch, 1, flow_cells(&c)));
     out->extra = l.surface.id ? tn_mul(g, distance_left(&n, &l), tn_scalar(g, "lambda_exit", 0)) : TN_NONE;

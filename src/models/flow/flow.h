@@ -65,6 +65,8 @@ tn_status flow_build(tn_graph *g, const tn_settings *st, const tn_batch *b);
 tn_status flow_build_flows(tn_graph *g, const tn_settings *st, const tn_batch *b);
 tn_status flow_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out);
 void flow_instruments(const tn_settings *st, const tn_instruments *in);
+/* The same of a lattice that is a part of another model. */
+void flow_report(const tn_instruments *in, int64_t width, int64_t height, int64_t slots);
 
 double flow_kappa_at(const tn_settings *st, int64_t step);
 double flow_drift_at(const tn_settings *st, int64_t step);

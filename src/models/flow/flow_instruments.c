@@ -44,9 +44,10 @@ static const float *look(const tn_instruments *in, const char *name, int64_t *co
 }
 
 /* Cells that flows of a sample hit and the entropy of their distribution over cells: means over samples. */
-static void report_cells(const tn_instruments *in, const flow_config *c, const landings *l, int32_t *hits)
+static void report_cells(const tn_instruments *in, int64_t width, int64_t height, int64_t N, const landings *l,
+                         int32_t *hits)
 {
-    const int64_t S = c->width * c->height, N = flow_slots(c);
+    const int64_t S = width * height;
     double cells = 0, entropy = 0, age = 0;
     int64_t samples = 0, all = 0;
     for (int64_t b = 0; b < l->flows / N; b++) {
@@ -56,7 +57,7 @@ static void report_cells(const tn_instruments *in, const flow_config *c, const l
             if (!(l->landed[i] > 0)) continue;
             n++;
             age += (double)l->age[i];
-            hits[flow_cell((double)l->u[i], (double)l->v[i], c->width, c->height)]++;
+            hits[flow_cell((double)l->u[i], (double)l->v[i], width, height)]++;
         }
         for (int64_t k = 0; k < S; k++) {
             const double p = n ? (double)hits[k] / (double)n : 0;
@@ -72,18 +73,23 @@ static void report_cells(const tn_instruments *in, const flow_config *c, const l
     in->report(in->ctx, "landing_entropy", entropy / (double)samples, "nats");
 }
 
-void flow_instruments(const tn_settings *st, const tn_instruments *in)
+void flow_report(const tn_instruments *in, int64_t width, int64_t height, int64_t slots)
 {
-    flow_config c;
     landings l = { 0 };
-    if (!in->output || flow_config_read(st, NULL, NULL, &c) != TN_OK) return;
+    if (!in->output) return;
     report_tallies(in);
     l.u = look(in, "look.u", &l.flows);
     l.v = look(in, "look.v", &l.flows);
     l.age = look(in, "look.age", &l.flows);
     l.landed = look(in, "look.landed", &l.flows);
     if (!l.u || !l.v || !l.age || !l.landed) return;
-    int32_t *hits = tn_alloc(sizeof *hits * (size_t)(c.width * c.height));
-    if (hits) report_cells(in, &c, &l, hits);
+    int32_t *hits = tn_alloc(sizeof *hits * (size_t)(width * height));
+    if (hits) report_cells(in, width, height, slots, &l, hits);
     tn_free(hits);
+}
+
+void flow_instruments(const tn_settings *st, const tn_instruments *in)
+{
+    flow_config c;
+    if (flow_config_read(st, NULL, NULL, &c) == TN_OK) flow_report(in, c.width, c.height, flow_slots(&c));
 }

@@ -8,6 +8,7 @@
 #include "base/status.h"
 
 #include <math.h>
+#include <stdio.h>
 
 double flow_memory(const tn_graph *g)
 {
@@ -41,23 +42,34 @@ static double room(const tn_graph *g, const flow_config *c)
     return c->keep_bytes > 0 ? c->keep_bytes : 0.8 * flow_memory(g) - 16 * parameters;
 }
 
+/* What takes the memory, and what to make smaller. */
+static tn_status refuse(const tn_graph *g, const flow_config *c, int64_t batch, int64_t keep, double needs, double has)
+{
+    char field[96] = "";
+    const bool chosen = c->keep >= 0, allowed = !chosen && c->keep_bytes > 0;
+    if (c->field)
+        snprintf(field, sizeof field, ", a field of %lld x %lld x %lld x %lld", (long long)c->grid[0],
+                 (long long)c->grid[1], (long long)c->grid[2], (long long)c->field);
+    return tn_error(TN_MEMORY,
+                    "train.batch=%lld of %lld flows with dim=%lld, layers=%lld%s and %lld steps needs %.3g GB with "
+                    "keep=%lld and %s %.3g GB%s: use %sa smaller train.batch (train.accumulate makes up for it), dim%s "
+                    "or steps",
+                    (long long)batch, (long long)flow_slots(c), (long long)c->dim, (long long)c->layers, field,
+                    (long long)c->steps, needs / 1e9, (long long)keep,
+                    allowed ? "keep_memory allows" : flow_memory_where(g), fmax(has, 0) / 1e9,
+                    allowed || chosen ? "" : " left for it", chosen ? "keep=auto, " : "", c->field ? ", field" : "");
+}
+
+/* A keep that was chosen is taken at its word, unless no machine of this size could hold it. */
 tn_status flow_keep(const tn_graph *g, const flow_config *c, int64_t batch, int64_t *keep)
 {
     *keep = c->keep < 0 ? 0 : c->keep;
     if (!tn_graph_get_options(g)->training || c->lattice == FLOW_OFF) return TN_OK;
-    const double has = room(g, c);
+    const double has = c->keep < 0 ? room(g, c) : flow_memory(g);
     if (c->keep < 0 && flow_keep_bytes(g, c, batch, 0) > has) {
         const int64_t k = (int64_t)llround(sqrt((double)c->steps / 5));
         *keep = k < 1 ? 1 : k;
     }
     const double needs = flow_keep_bytes(g, c, batch, *keep);
-    if (needs <= has || c->keep >= 0) return TN_OK;
-    return tn_error(TN_MEMORY,
-                    "train.batch=%lld of %lld flows with dim=%lld, layers=%lld and %lld steps needs %.3g GB with "
-                    "keep=%lld and %s %.3g GB%s: use a smaller train.batch (train.accumulate makes up for it), dim or "
-                    "steps",
-                    (long long)batch, (long long)flow_slots(c), (long long)c->dim, (long long)c->layers,
-                    (long long)c->steps, needs / 1e9, (long long)*keep,
-                    c->keep_bytes > 0 ? "keep_memory allows" : flow_memory_where(g), fmax(has, 0) / 1e9,
-                    c->keep_bytes > 0 ? "" : " left for it");
+    return needs <= has ? TN_OK : refuse(g, c, batch, *keep, needs, has);
 }

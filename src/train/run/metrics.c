@@ -214,15 +214,24 @@ static const char *part_of(const char *region)
     return n > 5 && !region[n] ? "layer" : region[0] ? region : "rest";
 }
 
-/* A part of the model as a whole, where its rows have a key for that. */
-static void write_whole(const tn_metrics *m, tn_jsonl *w, const char *part, double ms)
+static bool is_part(const char *row, const char *part)
+{
+    const size_t n = strlen(part);
+    return strncmp(row, part, n) == 0 && strcmp(row + n, ".ms") == 0;
+}
+
+/* Parts of the model as wholes, or all but one, where its rows have keys for that; none of a part that has no time. */
+static void write_wholes(const tn_metrics *m, tn_jsonl *w)
 {
     const tn_model *model = tn_trainer_model(m->t->trainer);
-    const size_t n = strlen(part);
     for (size_t i = 0; i < model->n_reported; i++) {
         const tn_instrument_row *row = &model->reported[i];
-        if (row->key && strncmp(row->name, part, n) == 0 && strcmp(row->name + n, ".ms") == 0)
-            tn_jsonl_number(w, row->key, ms);
+        const bool others = row->name[0] == '-';
+        double ms[2] = { 0 }; /* of others, of the part */
+        for (size_t k = 0; k < m->n_regions; k++)
+            ms[is_part(row->name + others, part_of(m->regions[k].region))] +=
+                m->regions[k].forward_ms + m->regions[k].backward_ms;
+        if (row->key && ms[!others] > 0) tn_jsonl_number(w, row->key, ms[!others]);
     }
 }
 
@@ -249,10 +258,8 @@ static void write_parts(const tn_metrics *m, tn_jsonl *w)
         part[k].forward_ms += r->forward_ms;
         part[k].backward_ms += r->backward_ms;
     }
-    for (size_t i = 0; i < n; i++) {
-        write_times(w, "", part[i].name, part[i].forward_ms, part[i].backward_ms);
-        write_whole(m, w, part[i].name, part[i].forward_ms + part[i].backward_ms);
-    }
+    for (size_t i = 0; i < n; i++) write_times(w, "", part[i].name, part[i].forward_ms, part[i].backward_ms);
+    write_wholes(m, w);
     tn_jsonl_number(w, "data_ms", 1e3 * m->step_data_s);
     tn_jsonl_number(w, "optimizer_ms", 1e3 * m->step_optimizer_s);
 }

@@ -198,14 +198,34 @@ static tn_status check_for_pairs(const tn_model *model, const tn_settings *st)
     return TN_OK;
 }
 
+/* A model of pairs, and something else to learn from. */
+static tn_status check_for_sentences(const tn_model *model, const tn_settings *st)
+{
+    const char *const key[] = { "data", "task.name" }, *const said[] = { "data", "task" };
+    for (int i = 0; i < 2; i++)
+        if (tn_settings_text(st, key[i])[0])
+            return tn_error(TN_USAGE,
+                            "%s=%.200s: %s learns from pairs of sentences: give task=snli task.data=FOLDER instead",
+                            said[i], tn_settings_text(st, key[i]), model->name);
+    return TN_OK;
+}
+
 tn_status tn_task_check(const tn_model *model, const tn_settings *st)
 {
     const tn_task *task = tn_task_named(tn_settings_text(st, "task.name"));
-    if (task && task->pairs && !model->records) return check_for_pairs(model, st);
     if (model->records) return check_for_records(model, st);
+    if (task && task->pairs) return check_for_pairs(model, st);
+    if (tn_model_reads(model, "premise")) return check_for_sentences(model, st);
     return tn_model_reads(model, "features") ? check_for_samples(model, st)
            : tn_model_reads(model, "tokens") ? check_for_tokens(model, st)
                                              : TN_OK;
+}
+
+const char *tn_task_words(const tn_model *model)
+{
+    if (model->records) return "";
+    if (tn_model_reads(model, "premise")) return " task=snli task.data=FOLDER";
+    return tn_model_reads_sequences(model) ? " data=FILE" : " task=NAME";
 }
 
 tn_status tn_task_missing(const tn_model *model)
@@ -213,6 +233,8 @@ tn_status tn_task_missing(const tn_model *model)
     char names[512];
     if (tn_model_reads(model, "tokens"))
         return tn_error(TN_USAGE, "data is not set: name a text file, for example data=book.txt");
+    if (tn_model_reads(model, "premise"))
+        return tn_error(TN_USAGE, "%s learns from pairs of sentences: give task=snli task.data=FOLDER", model->name);
     return tn_error(TN_USAGE,
                     "%s learns from a task: name one with task=NAME, which may be %s (`tenon tasks` describes them)",
                     model->name, names_of(false, names, sizeof names));

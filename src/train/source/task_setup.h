@@ -45,6 +45,8 @@ tn_status tn_task_samples(const tn_settings *st, struct tn_shared *shared, tn_sa
 tn_status tn_task_check(const tn_model *model, const tn_settings *st);
 /* TN_USAGE: there is nothing to learn from, and what to do. */
 tn_status tn_task_missing(const tn_model *model);
+/* The words that give it some: " data=FILE", " task=NAME", ...; "" where it has data of its own. */
+const char *tn_task_words(const tn_model *model);
 
 enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };
 

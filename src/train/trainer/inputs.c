@@ -98,6 +98,21 @@ static tn_status size_of(const matching *m, const tn_input_row *row, const char 
                     m->model->name, row->name, name, (long long)*out);
 }
 
+/* NAME+1 is for lengths: all NAME places may be taken. */
+static tn_status bound_of(const matching *m, const tn_input_row *row, int64_t *out)
+{
+    char name[64];
+    const size_t n = strlen(row->below);
+    const bool one_more = n > 2 && is(row->below + n - 2, "+1");
+    if (n >= sizeof name)
+        return tn_error(TN_USAGE, "model %s, input %s: the name in .below is longer than %zu: use a shorter one",
+                        m->model->name, row->name, sizeof name - 1);
+    snprintf(name, sizeof name, "%.*s", (int)(one_more ? n - 2 : n), row->below);
+    TN_RETURN_IF(size_of(m, row, name, out));
+    *out += one_more;
+    return TN_OK;
+}
+
 static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_slot *out)
 {
     tn_input_slot s = { .row = row, .each = 1 };
@@ -127,7 +142,7 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
     if (row->cut && !s.has_time)
         return tn_error(TN_USAGE, "model %s, input %s has .cut but no TN_T: add TN_T to its dims, or remove .cut",
                         m->model->name, row->name);
-    if (row->below) TN_RETURN_IF(size_of(m, row, row->below, &s.below));
+    if (row->below) TN_RETURN_IF(bound_of(m, row, &s.below));
     s.each = is(row->dims[0], TN_B) ? items : 0;
     s.all = items;
     *out = s;

@@ -32,8 +32,8 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
 /* clang-format off */
 
 /* rows x (vecs * TN_LANES), b along n: packed, or as it lies. ahead: lines of b to fetch in advance, where b_step is too
- * long for the hardware's prefetcher; 0 for packed panels. */
-#define TN_MICRO(name, rows, vecs, ahead)                                                                              \
+ * long for the hardware's prefetcher; 0 for packed panels. put: += adds to acc, = is for one that holds nothing yet. */
+#define TN_MICRO(name, rows, vecs, ahead, put)                                                                         \
     TN_TARGET static void name(int64_t k, const void *restrict a_panel, const void *restrict b_panel, int64_t b_step,  \
                                float *restrict acc, int64_t acc_row)                                                   \
     {                                                                                                                  \
@@ -58,7 +58,7 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
         }                                                                                                              \
         TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
             TN_UNROLL for (int v = 0; v < (vecs); v++)                                                                 \
-                *(vec_in_memory *)(acc + i * acc_row + v * TN_LANES) += sum[i][v];                                     \
+                *(vec_in_memory *)(acc + i * acc_row + v * TN_LANES) put sum[i][v];                                    \
     }
 
 /* rows x (4 * quads), b as it lies along k, columns b_step apart: blocks of 4 x 4 are turned in registers. No more

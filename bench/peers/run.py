@@ -1,9 +1,9 @@
 """Times the PyTorch steps and `tenon bench` in turn and prints the ratios as one page of Markdown; run.sh starts it.
 
-For each case and thread count it first looks for the fastest setting of either side (type, torch.compile, chunked loss,
-kind of cell), one option after the other, then runs the two winners alternately in processes of their own. A ratio is
-made of neighbouring runs, so that a machine whose speed drifts moves both sides. Where a winner is not in float32 a
-second row compares float32 with float32. Uses the standard library alone.
+For each case and thread count it first looks for the fastest setting of either side (torch.compile, chunked loss, kind
+of cell), one option after the other and in each type by itself, then runs the two winners alternately in processes of
+their own: bfloat16 where the processor has instructions for it, and float32. A ratio is made of neighbouring runs, so
+that a machine whose speed drifts moves both sides. Uses the standard library alone.
 """
 import argparse
 import json
@@ -20,9 +20,10 @@ SMALL = bool(os.environ.get("PEERS_SMALL"))
 ROUNDS = int(os.environ.get("PEERS_ROUNDS", "2" if SMALL else "5"))
 SECONDS = float(os.environ.get("PEERS_SECONDS", "1" if SMALL else "20"))
 THREADS = [int(n) for n in os.environ.get("PEERS_THREADS", "1 2").split()]
+TYPES = os.environ.get("PEERS_TYPES", "bfloat16 float32").split()
 
 DTYPE = [("--dtype", "float32"), ("--dtype", "bfloat16")]
-COMPILE = [(), ("--compile",)]
+COMPILE = [(), ("--compile",)] if os.environ.get("PEERS_COMPILE", "1") != "0" else [()]
 COMPUTE = [("compute=f32",), ("compute=bf16",)]
 SMALL_GPT = "dim=64 layers=2 heads=2 vocab=512"
 SMALL_TEN = "dim=64 layers=2 k=16 vocab=512"
@@ -44,8 +45,8 @@ CASES = {
     },
     "gru": {
         "peer": ["step_gru.py"],
-        "peer_options": [[("--cell", "hand"), ("--cell", "plain"), ("--cell", "library")], COMPILE, DTYPE],
-        "ours": ["gru"], "our_options": [[(), ("compute=bf16",)]],
+        "peer_options": [DTYPE, [("--cell", "hand"), ("--cell", "library"), *(("--cell", "plain", *how) for how in COMPILE)]],
+        "ours": ["gru"], "our_options": [COMPUTE],
         "what": "GRU cell, 2 layers, 784 flows of 256, forward and backward",
     },
     "tep": {
@@ -93,17 +94,20 @@ def run_peer(case, threads, options, limit=7200.0, steps=20, more=()):
 
 
 def run_ours(tenon, case, threads, options, limit=7200.0):
-    model = [] if case["ours"] == ["gru"] else [f"threads={threads}"]
+    model = [f"threads={threads}"]
+    if case["ours"] == ["gru"]:  # no model: float32 unless told otherwise
+        model, options = [], [word for word in options if word != "compute=f32"]
     lines = run_lines([tenon, "bench", *case["ours"], *options, *model, f"--threads={threads}", "--json"], limit)
     if not lines:
         return None
     timed = [line for line in lines if line.get("unit") == "ms" and not line["name"].endswith(" plain")][-1]  # a rate may follow
-    timed["peak"] = next((line["value"] for line in lines if line["name"] == "fma_peak"), 0)
+    peaks = {line["name"]: line["value"] for line in lines if line["name"].endswith("_peak")}
+    timed["peak"], timed["bf16_peak"] = peaks.get("fma_peak", 0), peaks.get("bf16_peak", 0)
     return [timed]
 
 
 def fastest(axes, run):
-    """One option after the other, the best of each kept: (options, ms), or None when nothing runs."""
+    """One option after the other, the best of each kept: (options, ms, line), or None when nothing runs."""
     chosen, best, took = [axis[0] for axis in axes], None, 0.0
     tried = set()
     for i in range(max(len(axes), 1)):
@@ -119,7 +123,7 @@ def fastest(axes, run):
                 continue
             say(f"    {lines[0]['value']:12.3f} ms  {' '.join(flat)}")
             if best is None or lines[0]["value"] < best[1]:
-                best, took, chosen = (flat, lines[0]["value"]), time.monotonic() - begin, options or chosen
+                best, took, chosen = (flat, lines[0]["value"], lines[0]), time.monotonic() - begin, options or chosen
     return best
 
 
@@ -173,31 +177,37 @@ def slow_blas_text(peer, mine):
             "libopenblas0-pthread), and a ratio to it says little.**"]
 
 
-def pinned(axes, pins):
-    """The axes without the choices that are not in float32."""
-    return [[choice for choice in axis if not any(word in choice for word in pins)] for axis in axes]
+def in_type(axes, dtype):
+    """The axes with the choices of this type alone; an axis without any choice of type stays."""
+    other = {"float32": ("bfloat16", "compute=bf16"), "bfloat16": ("float32", "compute=f32")}[dtype]
+    return [[choice for choice in axis if not any(word in other for word in choice)] for axis in axes]
 
 
 def run_case(tenon, name, threads, rows, profiles):
     case = CASES[name]
-    say(f"{name}, {threads} thread(s): looking for the fastest settings")
-    search = lambda axes: fastest(axes, lambda options, limit: run_peer(case, threads, options, limit, steps=3))
-    search_ours = lambda axes: fastest(axes, lambda options, limit: run_ours(tenon, case, threads, options, limit))
-    peer, ours = search(case["peer_options"]), search_ours(case["our_options"])
-    if not peer or not ours:
-        raise SystemExit(f"error: {name}: {'the peer' if not peer else 'tenon'} runs in no setting; its messages are above")
-    row, last, mine = alternate(tenon, name, case, threads, peer[0], ours[0])
-    rows.append(row)
-    if "bfloat16" in peer[0] or "compute=bf16" in ours[0]:
-        say(f"{name}, {threads} thread(s): both in float32")
-        p32, o32 = search(pinned(case["peer_options"], ["bfloat16"])), search_ours(pinned(case["our_options"], ["compute=bf16"]))
-        rows.append(alternate(tenon, name + " (float32)", case, threads, p32[0], o32[0])[0])
-    profiles += slow_blas_text(last, mine)
-    lines = run_peer(case, threads, peer[0], more=("--profile",))
-    if lines:
-        profiles.append(profile_text(name, threads, peer[0], lines))
-    profiles.append(f"- tenon, {name}, {threads} thread{'s' * (threads > 1)}: {mine.get('gflops', 0):.1f} GFLOP/s, "
-                    f"{100 * mine.get('of_ceiling', 0):.0f} % of the ceiling measured in the same run.")
+    search = lambda dtype: fastest(in_type(case["peer_options"], dtype),
+                                   lambda options, limit: run_peer(case, threads, options, limit, steps=3))
+    search_ours = lambda dtype: fastest(in_type(case["our_options"], dtype),
+                                        lambda options, limit: run_ours(tenon, case, threads, options, limit))
+    has_bf16, last = True, None
+    for dtype in sorted(TYPES, reverse=True):  # float32 first: it tells whether there are instructions for bfloat16
+        if dtype == "bfloat16" and not has_bf16:
+            say(f"{name}, {threads} thread(s): no bfloat16, as this processor has no instructions for it")
+            continue
+        say(f"{name}, {threads} thread(s), {dtype}: looking for the fastest settings")
+        peer, ours = search(dtype), search_ours(dtype)
+        if not peer or not ours:
+            raise SystemExit(f"error: {name} in {dtype}: {'the peer' if not peer else 'tenon'} runs in no setting; its messages are above")
+        has_bf16 = ours[2]["bf16_peak"] > 1.2 * ours[2]["peak"]
+        row, last, mine = alternate(tenon, f"{name} ({dtype})", case, threads, peer[0], ours[0])
+        rows.append(row)
+        if dtype == "float32":
+            profiles += slow_blas_text(last, mine)
+        lines = run_peer(case, threads, peer[0], more=("--profile",))
+        if lines:
+            profiles.append(profile_text(name, threads, peer[0], lines))
+        profiles.append(f"- tenon, {name}, {dtype}, {threads} thread{'s' * (threads > 1)}: {mine.get('gflops', 0):.1f} GFLOP/s, "
+                        f"{100 * mine.get('of_ceiling', 0):.0f} % of the ceiling measured in the same run.")
     return last
 
 

@@ -4,8 +4,8 @@
  * kernels for all tiles of these rows that a thread takes in a row), then packs a few panels of nr
  * columns of B at a time (one stays in L1) and lets the micro-kernel sweep A; with a few rows only, B is read where it
  * lies instead, if it can and is not packed already. B may also be packed ahead: by the caller once for many products, or here once for all rows of
- * tiles of one product. The panels are the same, and so are the bits. The sums live in a tile of the workspace, not in C, until the epilogue: so C may hold the
- * residual or the value to accumulate on.
+ * tiles of one product. The panels are the same, and so are the bits. The sums live in a tile of the workspace until the epilogue, so that C may
+ * hold the residual or the value to accumulate on; or in C itself, where it holds neither and a tile of it stays in L2.
  * How C is cut depends on the threads, and may: no element's sum crosses a tile (see gemm.h for the order). */
 #include "backend/cpu/gemm_kernel.h"
 
@@ -170,9 +170,11 @@ typedef struct tile {
     int64_t batch, i0, j0, m, n;
     unsigned char *a,
         *b;      /* workspace: (parts,tile_m,kc) in panels, once or for each block along k; (parts,GROUP,kc,nr) */
-    float *sum;  /* (tile_m,row) */
+    float *sum;  /* (tile_m,row): workspace or C */
+    int64_t row; /* from row to row of the sums */
     bool packed; /* A is packed */
     bool fresh;  /* the first block along k writes the sums instead of adding to them */
+    bool done;   /* they are in C, and nothing is left to do to them */
 } tile;
 
 /* The block of k under way: p0..p0+k-1, in panels of `padded`. */
@@ -263,6 +265,14 @@ static void needed_steps(tn_gemm_part part, int64_t i, int r, int64_t j, const b
     if (part == TN_GEMM_C_LOWER && j >= i + r) *hi = 0;
 }
 
+/* The kernels for this many columns, by rows. */
+static tn_gemm_micro *const *kernels_for(const tn_gemm_ukernel *u, int64_t columns, bool fresh)
+{
+    for (int i = 0; i < TN_GEMM_NARROW; i++)
+        if (u->narrow[i].columns >= columns) return fresh ? u->narrow[i].fresh : u->narrow[i].run;
+    return fresh ? u->fresh : u->run;
+}
+
 /* All rows of the tile times one packed panel of B, whose columns begin at j of the tile. */
 static void sweep_rows(const tn_gemm *g, const cut *c, const tile *t, const block *p, const unsigned char *a,
                        const unsigned char *b, int64_t j)
@@ -270,14 +280,14 @@ static void sweep_rows(const tn_gemm *g, const cut *c, const tile *t, const bloc
     const tn_gemm_ukernel *u = c->kernel;
     const int64_t bytes = (int64_t)tn_dtype_bytes(u->type), unit = u->a_depth > u->b_depth ? u->a_depth : u->b_depth;
     const int64_t width = tn__gemm_b_width(u), b_step = width < u->nr ? p->padded : u->nr;
-    tn_gemm_micro *const *run = t->fresh && p->p0 == 0 ? u->fresh : u->run;
+    tn_gemm_micro *const *run = kernels_for(u, t->n - j, t->fresh && p->p0 == 0);
     for (int64_t i = 0; i < t->m;) {
         const int r = panel_rows(u, t->m - i);
         int64_t lo, hi;
         needed_steps(g->part, t->i0 + i, r, t->j0 + j, p, unit, &lo, &hi);
         if (lo < hi)
             run[r](hi - lo, a + (i * p->padded + lo * r) * bytes, b + lo * width * bytes, b_step,
-                   t->sum + i * c->row + j, c->row);
+                   t->sum + i * t->row + j, t->row);
         i += r;
     }
 }
@@ -383,7 +393,7 @@ static int64_t sweep_direct(const tn_gemm *g, const cut *c, const tile *t, const
     const tn_gemm_direct d = direct_kernel(g, c->kernel, t, &step);
     for (; d.run && j + d.columns <= t->n; j += d.columns) {
         const int64_t at = t->batch * g->b_batch + p->p0 * g->b_row + (t->j0 + j) * g->b_col;
-        d.run(p->k, rows_at(c, t, p), element(g->b, g->b_type, at), step, t->sum + j, c->row);
+        d.run(p->k, rows_at(c, t, p), element(g->b, g->b_type, at), step, t->sum + j, t->row);
     }
     return j;
 }
@@ -403,7 +413,7 @@ bool tn_gemm_pack_pays(const tn_gemm *g)
 static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile *t)
 {
     const int64_t group = c->kernel->nr * TN_GEMM_GROUP;
-    if (!t->fresh) memset(t->sum, 0, (size_t)(c->tile_m * c->row) * sizeof(float));
+    if (!t->fresh && !t->done) memset(t->sum, 0, (size_t)(c->tile_m * t->row) * sizeof(float));
     for (int64_t p0 = 0; p0 < g->k; p0 += tn__gemm_kc(c->kernel)) {
         const block p = block_at(g, c->kernel, p0);
         if (!t->packed) pack_a(g, c, t, &p);
@@ -414,7 +424,34 @@ static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile 
             for (int64_t j = 0; j < n; j += c->kernel->nr) sweep_parts(g, c, t, &p, from, j0, j);
         }
     }
-    for (int64_t i = 0; i < t->m; i++) tn__gemm_store_row(g, t->batch, t->i0 + i, t->j0, t->n, t->sum + i * c->row);
+    for (int64_t i = 0; !t->done && i < t->m; i++)
+        tn__gemm_store_row(g, t->batch, t->i0 + i, t->j0, t->n, t->sum + i * t->row);
+}
+
+/* Do the kernels write what the tile has and nothing beside it? */
+static bool fits_exactly(const tn_gemm_ukernel *u, const tile *t)
+{
+    const int64_t rows = t->m % u->mr, columns = t->n % u->nr;
+    bool narrow = columns == 0;
+    for (int i = 0; i < TN_GEMM_NARROW; i++) narrow |= columns && u->narrow[i].columns == columns;
+    return narrow && (rows == 0 || u->run[rows]);
+}
+
+/* Where the tile's sums live: in `own`, or in C. Adding to C in one block along k is what the fp32 kernels do themselves. */
+static void place_sums(const tn_gemm *g, const cut *c, float *own, tile *t)
+{
+    enum { SPAN = 1 << 20 }; /* bytes of C from a tile's first row to its last that stay in a core's own cache */
+    const tn_gemm_ukernel *u = c->kernel;
+    const bool plain = g->alpha == 1.0f && !g->bias && !g->act && !g->pre && !g->residual;
+    const bool direct = u->type == TN_F32 && t->m <= TN_GEMM_DIRECT; /* these kernels add */
+    const bool fresh = u->fresh[u->mr] && c->parts == 1 && g->part == TN_GEMM_WHOLE && g->k > 0 && !direct;
+    const bool adds = g->accumulate && plain && u->type == TN_F32 && g->k <= tn__gemm_kc(u);
+    const bool in_c = fresh && (adds || (!g->accumulate && !g->residual)) && fits_exactly(u, t) && g->c_row > 0 &&
+                      g->c_row * t->m <= SPAN / (int64_t)sizeof(float);
+    t->sum = in_c ? g->c + t->batch * g->c_batch + t->i0 * g->c_row + t->j0 : own;
+    t->row = in_c ? g->c_row : c->row;
+    t->fresh = fresh && !(in_c && adds);
+    t->done = in_c && plain;
 }
 
 /* A slot is a share of the workspace; whoever runs it takes tiles until none is left. */
@@ -424,10 +461,10 @@ static void run_slot(void *arg, int64_t slot)
     const tn_gemm *g = w->g;
     const cut *c = &w->cut;
     unsigned char *base = w->work + (size_t)slot * c->slot_bytes;
-    tile t = { .a = base, .b = base + c->a_bytes, .sum = (float *)(base + c->a_bytes + c->b_bytes) };
+    float *own = (float *)(base + c->a_bytes + c->b_bytes);
+    tile t = { .a = base, .b = base + c->a_bytes };
     const int64_t each = c->tiles_m * w->tiles_n;
     int64_t rows = -1; /* of which product and tiles A is packed */
-    t.fresh = c->kernel->fresh[c->kernel->mr] && c->parts == 1 && g->part == TN_GEMM_WHOLE && g->k > 0;
     if (c->kernel->begin) c->kernel->begin();
     for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < w->tiles;) {
         t.batch = at / each;
@@ -437,6 +474,7 @@ static void run_slot(void *arg, int64_t slot)
         t.n = g->n - t.j0 < c->tile_n ? g->n - t.j0 : c->tile_n;
         t.packed = c->keep && at / w->tiles_n == rows;
         rows = at / w->tiles_n;
+        place_sums(g, c, own, &t);
         run_tile(g, c, &w->b, &t);
     }
     if (c->kernel->end) c->kernel->end();

@@ -10,14 +10,19 @@
 #define TN_FMA4(sum, a, b) (quad) _mm_fmadd_ps(_mm_set1_ps(a), (__m128)(b), (__m128)(sum))
 #include "backend/cpu/gemm_micro.h"
 
-TN_MICRO(micro_1, 1, 2, 0)
-TN_MICRO(micro_2, 2, 2, 0)
-TN_MICRO(micro_4, 4, 2, 0)
-TN_MICRO(micro_8, 8, 2, 0)
-TN_MICRO(micro_12, 12, 2, 0)
-TN_MICRO(along_n_1, 1, 8, 8)
-TN_MICRO(along_n_2, 2, 8, 8)
-TN_MICRO(along_n_4, 4, 4, 8)
+TN_MICRO(micro_1, 1, 2, 0, +=)
+TN_MICRO(micro_2, 2, 2, 0, +=)
+TN_MICRO(micro_4, 4, 2, 0, +=)
+TN_MICRO(micro_8, 8, 2, 0, +=)
+TN_MICRO(micro_12, 12, 2, 0, +=)
+TN_MICRO(fresh_1, 1, 2, 0, =)
+TN_MICRO(fresh_2, 2, 2, 0, =)
+TN_MICRO(fresh_4, 4, 2, 0, =)
+TN_MICRO(fresh_8, 8, 2, 0, =)
+TN_MICRO(fresh_12, 12, 2, 0, =)
+TN_MICRO(along_n_1, 1, 8, 8, +=)
+TN_MICRO(along_n_2, 2, 8, 8, +=)
+TN_MICRO(along_n_4, 4, 4, 8, +=)
 TN_ALONG_K_ALL
 
 const tn_gemm_ukernel tn__gemm_avx512 = {
@@ -30,6 +35,7 @@ const tn_gemm_ukernel tn__gemm_avx512 = {
     .tile_m = 384,
     .tile_n = 384,
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8, [12] = micro_12 },
+    .fresh = { [1] = fresh_1, [2] = fresh_2, [4] = fresh_4, [8] = fresh_8, [12] = fresh_12 },
     .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
     .along_k = TN_ALONG_K_TABLE,
     .pack_f32 = tn__gemm_pack_avx2,

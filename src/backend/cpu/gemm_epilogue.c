@@ -45,5 +45,5 @@ TN_LEVELED(void, tn__gemm_store_row,
     if (act_rows[g->act]) act_rows[g->act](acc, count);
     if (g->residual) add(acc, g->residual + batch * g->residual_batch + i * g->residual_row + j, count);
     if (g->accumulate) add(acc, c, count);
-    memcpy(c, acc, (size_t)count * sizeof *acc);
+    if (c != acc) memcpy(c, acc, (size_t)count * sizeof *acc);
 }

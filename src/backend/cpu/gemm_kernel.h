@@ -15,6 +15,7 @@ enum {
     TN_GEMM_GROUP = 4,    /* panels that are packed together */
     TN_GEMM_DIRECT = 4,   /* up to this many rows B is read where it lies; with more, packing it pays */
     TN_GEMM_PARTS = 3,    /* of an operand with bf16x3 */
+    TN_GEMM_NARROW = 2,   /* kinds of narrower panels */
     TN_GEMM_KEEP_K = 4096 /* the longest k whose rows are kept packed: bounds the workspace of products with few rows */
 };
 
@@ -50,6 +51,12 @@ typedef struct tn_gemm_direct {
     int columns;
 } tn_gemm_direct;
 
+/* Kernels for a panel of B of which only the first columns count; `columns` 0: none. The rest as in tn_gemm_ukernel. */
+typedef struct tn_gemm_narrow {
+    int columns;
+    tn_gemm_micro *run[TN_GEMM_MR_MAX + 1], *fresh[TN_GEMM_MR_MAX + 1];
+} tn_gemm_narrow;
+
 typedef struct tn_gemm_ukernel {
     const char *name;
     tn_dtype type;        /* of the panels: TN_F32 or TN_BF16 */
@@ -64,7 +71,10 @@ typedef struct tn_gemm_ukernel {
     /* run[r] takes a panel of r rows. run[mr] must be there; the others serve the last rows, and where run[r] is NULL
      * the next larger one runs on zero padding. */
     tn_gemm_micro *run[TN_GEMM_MR_MAX + 1];
-    tn_gemm_micro *fresh[TN_GEMM_MR_MAX + 1]; /* the same for an acc that holds nothing yet, or NULL for all r */
+    /* The same for an acc that holds nothing yet, or NULL for all r. These take an acc of any alignment, as does run
+     * beside them: it may lie in C. */
+    tn_gemm_micro *fresh[TN_GEMM_MR_MAX + 1];
+    tn_gemm_narrow narrow[TN_GEMM_NARROW]; /* for the last panel, by columns; each has what run and fresh have */
     /* The same for a few rows and B in place: contiguous along n, of fp32; or along k, by what is done to its numbers
      * (fp32 as it is, fp32 rounded to bf16, bf16, fp32 rounded to f16). fp32 kernels only. */
     tn_gemm_direct along_n[TN_GEMM_DIRECT + 1];
@@ -104,7 +114,8 @@ void tn__gemm_pack_bf16(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source
 /* The one for panels of x86-64 (A's depth 32, B's depth 2); needs AVX512-BF16 and AVX512-BW. */
 void tn__gemm_pack_avx512(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k);
 
-/* Sends row i, columns j..j+count-1 of one product of the batch through the epilogue. acc (count) is overwritten. */
+/* Sends row i, columns j..j+count-1 of one product of the batch through the epilogue. acc (count) is
+ * overwritten; it may be C itself where nothing is added to C and there is no residual. */
 void tn__gemm_store_row(const tn_gemm *g, int64_t batch, int64_t i, int64_t j, int64_t count, float *restrict acc);
 
 #endif

@@ -365,6 +365,38 @@ static void speed(void **state)
     }
 }
 
+/* Whether a tile's sums live in C or aside does not show: rows of C far apart are not summed in place. */
+static void sums_in_c(void **state)
+{
+    (void)state;
+    enum { FAR = 20011 };
+    static const int64_t depths[] = { 20, 256, 300 }, widths[] = { 4, 8, 24, 36, 40, 64, 256 };
+    const tn_gemm_ukernel *u;
+    tn_dtype round;
+    for (int form = 0; next_form(&u, &round, &form);)
+        for (int64_t i = 0; i < 3 * 7 * 4; i++) {
+            const int64_t m = 16 + 8 * (i % 3), n = widths[i / 3 % 7];
+            problem p = problem_new(m, n, depths[i % 3], 1, GAP, TN_F32, TN_F32);
+            p.g.kernel = u;
+            p.g.round = round;
+            p.g.accumulate = i / 21 % 2;
+            if (i / 42) p.g.bias = p.bias;
+            tn_gemm far = p.g;
+            far.c_row = FAR;
+            far.c = tn_alloc(sizeof(float) * (size_t)(m * FAR));
+            assert_non_null(far.c);
+            for (int64_t r = 0; r < m; r++)
+                memcpy(far.c + r * FAR, p.c + r * p.g.c_row, sizeof(float) * (size_t)p.g.c_row);
+            run(1, &p.g);
+            run(1, &far);
+            check(&p);
+            for (int64_t r = 0; r < m; r++)
+                assert_memory_equal(far.c + r * FAR, p.c + r * p.g.c_row, sizeof(float) * (size_t)p.g.c_row);
+            tn_free(far.c);
+            problem_free(&p);
+        }
+}
+
 void tn_tests_gemm_kernels(tn_test_list *l)
 {
     tn_test_add(l, names, NULL, "gemm_kernels: names");
@@ -374,6 +406,7 @@ void tn_tests_gemm_kernels(tn_test_list *l)
     tn_test_add(l, threads_do_not_matter, NULL, "gemm_kernels: one thread = many");
     tn_test_add(l, parts_of_the_whole, NULL, "gemm_kernels: a part has the bits of the whole");
     tn_test_add(l, strides_do_not_matter, NULL, "gemm_kernels: strides do not show");
+    tn_test_add(l, sums_in_c, NULL, "gemm_kernels: sums in C or aside");
     tn_test_add(l, split, NULL, "gemm_kernels: bf16x3 is as near as fp32");
     tn_test_add(l, plain_twin, NULL, "gemm_kernels: portable_only is the plain twin");
     tn_test_add(l, packers, NULL, "gemm_kernels: bf16 packers");

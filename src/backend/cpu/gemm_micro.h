@@ -1,10 +1,15 @@
 /* The bodies of the fp32 micro-kernels, for files that define TN_LANES (floats per register), TN_TARGET (an attribute,
  * or nothing), TN_FMA(sum, a, b) (a number times a vector) and TN_FMA4 (the same for vectors of 4) before they include
- * it; and TN_QUADS, the vectors of 4 columns that 4 rows can be multiplied by at once.
+ * it; and TN_QUADS, the vectors of 4 columns that 4 rows can be multiplied by at once. TN_A_AHEAD: so many numbers of A's panels,
+ * which come from L2, are fetched in advance.
  *
  * GCC vector types keep it readable; all loops over constants unroll, and the sums must end up in registers: look at the
  * assembly after any change. Whatever the shape, an element's sum is one chain in the order of k from 0. */
 #include "backend/cpu/gemm_load.h"
+
+#ifndef TN_A_AHEAD
+#define TN_A_AHEAD 0
+#endif
 
 typedef float vec __attribute__((vector_size(4 * TN_LANES)));
 typedef float vec_in_memory __attribute__((vector_size(4 * TN_LANES), aligned(4), may_alias));
@@ -32,8 +37,8 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
 /* clang-format off */
 
 /* rows x (vecs * TN_LANES), b along n: packed, or as it lies. ahead: lines of b to fetch in advance, where b_step is too
- * long for the hardware's prefetcher; 0 for packed panels. */
-#define TN_MICRO(name, rows, vecs, ahead)                                                                              \
+ * long for the hardware's prefetcher; 0 for packed panels. put: += adds to acc, = is for one that holds nothing yet. */
+#define TN_MICRO(name, rows, vecs, ahead, put)                                                                         \
     TN_TARGET static void name(int64_t k, const void *restrict a_panel, const void *restrict b_panel, int64_t b_step,  \
                                float *restrict acc, int64_t acc_row)                                                   \
     {                                                                                                                  \
@@ -48,6 +53,7 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
         for (int64_t p = 0; p < k; p++) {                                                                              \
             if (ahead) TN_UNROLL for (int v = 0; v < (vecs) * TN_LANES; v += 16)                                       \
                 __builtin_prefetch((const void *)((uintptr_t)b + (uintptr_t)(4 * ((ahead) * b_step + v))));            \
+            if (TN_A_AHEAD) __builtin_prefetch((const void *)((uintptr_t)a + 4 * (uintptr_t)TN_A_AHEAD));              \
             vec bv[vecs];                                                                                              \
             TN_UNROLL for (int v = 0; v < (vecs); v++) bv[v] = *(const vec_in_memory *)(b + v * TN_LANES);             \
             TN_LOAD_A(rows);                                                                                           \
@@ -58,7 +64,7 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
         }                                                                                                              \
         TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
             TN_UNROLL for (int v = 0; v < (vecs); v++)                                                                 \
-                *(vec_in_memory *)(acc + i * acc_row + v * TN_LANES) += sum[i][v];                                     \
+                *(vec_in_memory *)(acc + i * acc_row + v * TN_LANES) put sum[i][v];                                    \
     }
 
 /* rows x (4 * quads), b as it lies along k, columns b_step apart: blocks of 4 x 4 are turned in registers. No more

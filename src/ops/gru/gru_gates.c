@@ -7,37 +7,69 @@
 
 enum { BLOCK = TN_V_BLOCK };
 
-/* r, z, n are in place; q and h are read. */
-TN_INLINE void value_block(float *r, float *z, float *n, const float *q, const float *h, float *y)
+/* r, z, n, q are in place; their biases and h are read. */
+typedef struct value_block {
+    float *r, *z, *n, *q, *y;
+    const float *b_i[3], *b_h[3], *h;
+} value_block;
+
+TN_INLINE void values(const value_block *b)
 {
-    float out[BLOCK];
+    float r[BLOCK], z[BLOCK], n[BLOCK], q[BLOCK];
+    for (int k = 0; k < BLOCK; k++) r[k] = b->r[k] + (b->b_i[0][k] + b->b_h[0][k]);
+    for (int k = 0; k < BLOCK; k++) z[k] = b->z[k] + (b->b_i[1][k] + b->b_h[1][k]);
+    for (int k = 0; k < BLOCK; k++) q[k] = b->q[k] + b->b_h[2][k];
     tn_v_block(r, r, tn_v_sigmoid);
     tn_v_block(z, z, tn_v_sigmoid);
-    for (int k = 0; k < BLOCK; k++) out[k] = n[k] + r[k] * q[k];
-    tn_v_block(n, out, tn_v_tanh);
-    for (int k = 0; k < BLOCK; k++) out[k] = n[k] + z[k] * (h[k] - n[k]);
-    memcpy(y, out, sizeof out);
+    for (int k = 0; k < BLOCK; k++) n[k] = b->n[k] + b->b_i[2][k] + r[k] * q[k];
+    tn_v_block(n, n, tn_v_tanh);
+    memcpy(b->r, r, sizeof r);
+    memcpy(b->z, z, sizeof z);
+    memcpy(b->n, n, sizeof n);
+    memcpy(b->q, q, sizeof q);
+    for (int k = 0; k < BLOCK; k++) r[k] = n[k] + z[k] * (b->h[k] - n[k]);
+    memcpy(b->y, r, sizeof r);
 }
 
-static void value_row(float *restrict gates, const float *restrict h, float *restrict y, int64_t H)
+static void value_row(float *gates, const float *b_i, const float *b_h, const float *h, float *y, int64_t H)
 {
     int64_t i = 0;
-    float *r = gates, *z = gates + H, *n = gates + 2 * H, *q = gates + 3 * H;
-    for (; i + BLOCK <= H; i += BLOCK) value_block(r + i, z + i, n + i, q + i, h + i, y + i);
+    for (; i + BLOCK <= H; i += BLOCK) {
+        float *g = gates + i;
+        values(&(value_block){ .r = g,
+                               .z = g + H,
+                               .n = g + 2 * H,
+                               .q = g + 3 * H,
+                               .y = y + i,
+                               .b_i = { b_i + i, b_i + H + i, b_i + 2 * H + i },
+                               .b_h = { b_h + i, b_h + H + i, b_h + 2 * H + i },
+                               .h = h + i });
+    }
     if (i == H) return;
     const size_t bytes = sizeof(float) * (size_t)(H - i);
-    float last[6][BLOCK] = { { 0 } };
+    float last[12][BLOCK] = { { 0 } };
     for (int k = 0; k < 4; k++) memcpy(last[k], gates + k * H + i, bytes);
-    memcpy(last[4], h + i, bytes);
-    value_block(last[0], last[1], last[2], last[3], last[4], last[5]);
-    for (int k = 0; k < 3; k++) memcpy(gates + k * H + i, last[k], bytes);
-    memcpy(y + i, last[5], bytes);
+    for (int k = 0; k < 3; k++) memcpy(last[4 + k], b_i + k * H + i, bytes);
+    for (int k = 0; k < 3; k++) memcpy(last[7 + k], b_h + k * H + i, bytes);
+    memcpy(last[10], h + i, bytes);
+    values(&(value_block){ .r = last[0],
+                           .z = last[1],
+                           .n = last[2],
+                           .q = last[3],
+                           .y = last[11],
+                           .b_i = { last[4], last[5], last[6] },
+                           .b_h = { last[7], last[8], last[9] },
+                           .h = last[10] });
+    for (int k = 0; k < 4; k++) memcpy(gates + k * H + i, last[k], bytes);
+    memcpy(y + i, last[11], bytes);
 }
 
-TN_LEVELED(void, tn_gru_gates, (float *gates, const float *h, int64_t h_row, float *y, int64_t rows, int64_t H),
-           (gates, h, h_row, y, rows, H))
+TN_LEVELED(void, tn_gru_gates,
+           (float *gates, const float *b_i, const float *b_h, const float *h, int64_t h_row, float *y, int64_t rows,
+            int64_t H),
+           (gates, b_i, b_h, h, h_row, y, rows, H))
 {
-    for (int64_t i = 0; i < rows; i++) value_row(gates + 4 * H * i, h + h_row * i, y + H * i, H);
+    for (int64_t i = 0; i < rows; i++) value_row(gates + 4 * H * i, b_i, b_h, h + h_row * i, y + H * i, H);
 }
 
 /* in: r, z, n, q, h, dy; out: gradients before r, z, n, of q, and h's own. */
@@ -62,28 +94,37 @@ TN_INLINE void slopes(const slope_block *b)
     for (int f = 0; f < 5; f++) memcpy(b->out[f], out[f], sizeof out[f]);
 }
 
+/* n elements from i on; a block that is not whole is filled up with zeros. */
+TN_INLINE void slopes_at(const float *gates, const float *h, const float *dy, float *d, float *dh, bool add, int64_t H,
+                         int64_t i, int64_t n)
+{
+    const size_t bytes = sizeof(float) * (size_t)n;
+    float in[6][BLOCK], out[4][BLOCK], own[BLOCK];
+    slope_block b = { .in = { gates + i, gates + H + i, gates + 2 * H + i, gates + 3 * H + i, h + i, dy + i },
+                      .out = { d + i, d + H + i, d + 2 * H + i, d + 3 * H + i, own } };
+    if (n < BLOCK) {
+        memset(in, 0, sizeof in);
+        for (int f = 0; f < 6; f++) memcpy(in[f], b.in[f], bytes), b.in[f] = in[f];
+        for (int f = 0; f < 4; f++) b.out[f] = out[f];
+    }
+    slopes(&b);
+    for (int f = 0; n < BLOCK && f < 4; f++) memcpy(d + f * H + i, out[f], bytes);
+    if (!dh) return;
+    for (int64_t k = 0; add && k < n; k++) own[k] += dh[i + k];
+    memcpy(dh + i, own, bytes);
+}
+
 static void slope_row(const float *gates, const float *h, const float *dy, float *d, float *dh, bool add, int64_t H)
 {
-    for (int64_t i = 0; i < H; i += BLOCK) {
-        const int64_t n = H - i < BLOCK ? H - i : BLOCK;
-        const size_t bytes = sizeof(float) * (size_t)n;
-        float in[6][BLOCK] = { { 0 } }, out[4][BLOCK], own[BLOCK];
-        slope_block b = { .in = { gates + i, gates + H + i, gates + 2 * H + i, gates + 3 * H + i, h + i, dy + i },
-                          .out = { d + i, d + H + i, d + 2 * H + i, d + 3 * H + i, own } };
-        for (int f = 0; n < BLOCK && f < 6; f++) memcpy(in[f], b.in[f], bytes), b.in[f] = in[f];
-        for (int f = 0; n < BLOCK && f < 4; f++) b.out[f] = out[f];
-        slopes(&b);
-        for (int f = 0; n < BLOCK && f < 4; f++) memcpy(d + f * H + i, out[f], bytes);
-        if (!dh) continue;
-        for (int64_t k = 0; add && k < n; k++) own[k] += dh[i + k];
-        memcpy(dh + i, own, bytes);
-    }
+    int64_t i = 0;
+    for (; i + BLOCK <= H; i += BLOCK) slopes_at(gates, h, dy, d, dh, add, H, i, BLOCK);
+    if (i < H) slopes_at(gates, h, dy, d, dh, add, H, i, H - i);
 }
 
 TN_LEVELED(void, tn_gru_gate_slopes, (const tn_gru_slopes *s), (s))
 {
     const int64_t H = s->H;
     for (int64_t i = 0; i < s->rows; i++)
-        slope_row(s->gates + 4 * H * i, s->h + s->h_row * i, s->dy + H * i, s->d + 4 * H * i,
+        slope_row(s->gates + 4 * H * i, s->h + s->h_row * i, s->dy + H * i, s->d + s->d_row * i,
                   s->dh ? s->dh + s->dh_row * i : NULL, s->add, H);
 }

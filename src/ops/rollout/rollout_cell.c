@@ -202,12 +202,12 @@ static void run_layers(const tn_rollout_job *j, const tn_rollout_step *s, const 
         const int at = BY_LAYER + l * LAYER_PRODUCTS, bias = TN_ROLLOUT_GRU + 4 * l + 2;
         float *gates = s->gates ? s->gates + (l * z->C + first) * 4 * H : p->gates;
         float *after = s->h_after + (l * z->C + first) * H;
-        const float *h = tn_rollout_states(z, s, l, first, rows, p->h), *b_h = weight(j, bias + 1);
+        const float *h = tn_rollout_states(z, s, l, first, rows, p->h);
         const float *x = l ? s->h_after + ((l - 1) * z->C + first) * H : p->x;
-        multiply(j, at + BY_I, x, l ? H : X, weight(j, bias), gates, 4 * H, rows, false, p->work);
-        multiply(j, at + BY_H_RZ, h, H, b_h, gates, 4 * H, rows, true, p->work);
-        multiply(j, at + BY_H_N, h, H, b_h + 2 * H, gates + 3 * H, 4 * H, rows, false, p->work);
-        tn_gru_gates(gates, h, H, after, rows, H);
+        multiply(j, at + BY_I, x, l ? H : X, NULL, gates, 4 * H, rows, false, p->work);
+        multiply(j, at + BY_H_RZ, h, H, NULL, gates, 4 * H, rows, true, p->work);
+        multiply(j, at + BY_H_N, h, H, NULL, gates + 3 * H, 4 * H, rows, false, p->work);
+        tn_gru_gates(gates, weight(j, bias), weight(j, bias + 1), h, H, after, rows, H);
     }
 }
 

@@ -219,6 +219,7 @@ static void layers_back(const at *w)
                                              .dy = dh,
                                              .h_row = H,
                                              .d = d,
+                                             .d_row = 4 * H,
                                              .dh = dh,
                                              .dh_row = H,
                                              .rows = w->rows,

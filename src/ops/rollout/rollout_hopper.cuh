@@ -12,8 +12,10 @@ namespace tn_rollout
 
 enum { GROUPS = 2, BLOCK = (GROUPS + 1) * 128, TILE_ROWS = GROUPS * 64, STAGES = 4 };
 /* Registers of a thread that fetches and of one that computes. The former need many too: a copy holds on to its address until it is
- * on its way, and with few registers the next one would wait for that. */
-enum { FETCHES = 96, COMPUTES = 208 };
+ * on its way, and with few registers the next one would wait for that. Together they are what the block was started with: more, and
+ * it would wait for ever. */
+enum { FETCHES = 88, COMPUTES = 208, STARTED_WITH = 168 };
+static_assert(128 * FETCHES + 128 * GROUPS * COMPUTES <= STARTED_WITH * BLOCK, "a block's registers");
 enum { ROWS_BYTES = TILE_ROWS * TILE_ROW, TILE64 = 64 * TILE_ROW }; /* of a stage's rows; of a tile of 64 rows */
 
 #if TN_HOPPER

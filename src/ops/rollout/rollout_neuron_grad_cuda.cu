@@ -58,7 +58,8 @@ __device__ __forceinline__ void layer_slope(float (&d)[R], const float (&y)[R], 
     }
     sum_lanes(mean), sum_lanes(along);
 #pragma unroll
-    for (int r = 0; r < R; r++) d[r] = scale[r] * (d[r] - mean[r] * (1.f / NEURON) - n[r] * (along[r] * (1.f / NEURON)));
+    for (int r = 0; r < R; r++)
+        d[r] = scale[r] * (d[r] - mean[r] * (1.f / NEURON) - n[r] * (along[r] * (1.f / NEURON)));
 }
 
 /* Of a read of the field: by the place, in all lanes. */
@@ -143,7 +144,8 @@ __device__ __forceinline__ void inputs_back(const neuron *w, const neuron_state<
     for (int k = 0; k < MOST_IN; k++)
         if (k < in) {
 #pragma unroll
-            for (int r = 0; r < R; r++) sum.of[OF_V1 + k] = fmaf(d[r], __shfl_sync(0xffffffffu, s.in[r], k), sum.of[OF_V1 + k]);
+            for (int r = 0; r < R; r++)
+                sum.of[OF_V1 + k] = fmaf(d[r], __shfl_sync(0xffffffffu, s.in[r], k), sum.of[OF_V1 + k]);
         }
 #pragma unroll
     for (int r = 0; r < R; r++) dz[r] = d[r], d[r] = 0;

@@ -20,10 +20,16 @@ typedef struct flow_config {
     int64_t s_min, patience, spawn, field, grid[3], keep; /* keep -1: auto */
     tn_rollout_stop stop;
     flow_lattice_use lattice;
-    bool nearest, beside, shorten, noise_z, smooth, map_in, map_out;
+    bool kept, nearest, beside, shorten, noise_z, smooth, map_in, map_out;
     float start, threshold, rho, eps, mapper_dropout, field_init, readout_lr;
     double keep_bytes; /* 0: the machine says */
 } flow_config;
+
+/* flow_start.c: first values with which a flow nearly keeps its energy. size: of the other numbers; column: where the energy is
+ * among a layer's inputs. */
+typedef enum flow_started { FLOW_INPUTS, FLOW_STATES, FLOW_BIAS, FLOW_HEAD1, FLOW_HEAD2 } flow_started;
+bool flow_keeps_energy(const flow_config *c);
+tn_init flow_start(const flow_config *c, flow_started what, float size, int64_t column);
 
 /* Settings with their cross-checks. Without a batch (g, b NULL) sizes are those of the settings. */
 tn_status flow_config_read(const tn_settings *st, const tn_graph *g, const tn_batch *b, flow_config *c);

@@ -17,6 +17,9 @@ static const tn_setting settings[] = {
     TN_SETTING_INT("dim", "64", TN_RANGE(2, 65536), "", "width of a flow's state"),
     TN_SETTING_INT("layers", "2", TN_RANGE(1, TN_ROLLOUT_LAYERS), "", "layers of the recurrent cell"),
     TN_SETTING_INT("energy", "1", TN_RANGE(1, TN_ROLLOUT_ENERGY), "", "numbers of an energy"),
+    TN_SETTING_CHOICE("energy_init", "kept", "kept|random",
+                      "first weights: flows nearly keep their energy, so that the surface comes out as it went in, or "
+                      "random ones"),
     TN_SETTING_CHOICE("stop", "sample", "never|batch|sample",
                       "flows end early where enough have left or none leave any more: not at all, as a whole batch, or "
                       "each sample by itself"),

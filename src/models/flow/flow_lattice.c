@@ -19,10 +19,10 @@ typedef struct affine {
 /* Adam moves every weight by the rate: what a wide row adds up moves as much as it would with 64 weights. */
 static float rate(int64_t columns) { return columns > FEATURES ? (float)FEATURES / (float)columns : 1; }
 
-static affine affine_of(tn_graph *g, const char *scope, int64_t rows, int64_t columns, double deviation)
+static affine affine_of(tn_graph *g, const char *scope, int64_t rows, int64_t columns, tn_init first)
 {
     tn_region r = tn_region_begin(g, "%s", scope);
-    const affine p = { tn_param(g, "w", tn_shape(rows, columns), tn_normal((float)deviation), .lr = rate(columns)),
+    const affine p = { tn_param(g, "w", tn_shape(rows, columns), first, .lr = rate(columns)),
                        tn_param(g, "b", tn_shape(rows), tn_zeros) };
     tn_region_end(g, r);
     return p;
@@ -31,12 +31,22 @@ static affine affine_of(tn_graph *g, const char *scope, int64_t rows, int64_t co
 /* Of the neuron: by what a layer gives; of the heads: by what it takes and gives. */
 static affine neuron_layer(tn_graph *g, const char *scope, int64_t rows, int64_t columns)
 {
-    return affine_of(g, scope, rows, columns, sqrt(2.0 / (double)rows));
+    return affine_of(g, scope, rows, columns, tn_normal((float)sqrt(2.0 / (double)rows)));
 }
 
-static affine head_layer(tn_graph *g, const char *scope, int64_t rows, int64_t columns, double scale)
+static float head_size(int64_t rows, int64_t columns) { return sqrtf(2.f / (float)(rows + columns)); }
+
+static affine head_layer(tn_graph *g, const char *scope, int64_t rows, int64_t columns, float scale)
 {
-    return affine_of(g, scope, rows, columns, scale * sqrt(2.0 / (double)(rows + columns)));
+    return affine_of(g, scope, rows, columns, tn_normal(scale * head_size(rows, columns)));
+}
+
+static affine energy_layer(tn_graph *g, const flow_config *c, const char *scope, int64_t rows, int64_t columns,
+                           flow_started what, float scale)
+{
+    const float size = head_size(rows, columns);
+    return affine_of(g, scope, rows, columns,
+                     flow_keeps_energy(c) ? flow_start(c, what, scale * size, 0) : tn_normal(size));
 }
 
 static affine norm_of(tn_graph *g, const char *scope)
@@ -54,10 +64,14 @@ static void make_layers(tn_graph *g, const flow_config *c, tn_rollout_params *p)
     for (int64_t l = 0; l < c->layers; l++) {
         const int64_t X = l ? H : FEATURES + c->energy;
         const float most = sqrtf(6.f / (float)(X + H)); /* Xavier's, gate by gate */
+        const bool kept = flow_keeps_energy(c);
+        const tn_init w_i = kept ? flow_start(c, FLOW_INPUTS, most, l ? 0 : FEATURES) : tn_uniform(-most, most),
+                      w_h = kept ? flow_start(c, FLOW_STATES, 0, 0) : tn_block_orthogonal(1, H),
+                      b_i = kept ? flow_start(c, FLOW_BIAS, 0, 0) : tn_zeros;
         tn_region r = tn_region_begin(g, "gru%lld", (long long)l);
-        p->gru[l].w_i = tn_param(g, "w_i", tn_shape(3 * H, X), tn_uniform(-most, most), .lr = rate(X));
-        p->gru[l].w_h = tn_param(g, "w_h", tn_shape(3 * H, H), tn_block_orthogonal(1, H), .lr = rate(H));
-        p->gru[l].b_i = tn_param(g, "b_i", tn_shape(3 * H), tn_zeros);
+        p->gru[l].w_i = tn_param(g, "w_i", tn_shape(3 * H, X), w_i, .lr = rate(X));
+        p->gru[l].w_h = tn_param(g, "w_h", tn_shape(3 * H, H), w_h, .lr = rate(H));
+        p->gru[l].b_i = tn_param(g, "b_i", tn_shape(3 * H), b_i);
         p->gru[l].b_h = tn_param(g, "b_h", tn_shape(3 * H), tn_zeros);
         tn_region_end(g, r);
     }
@@ -71,7 +85,9 @@ static tn_rollout_params make_parameters(tn_graph *g, const flow_config *c)
                  n1 = norm_of(g, "norm1"), v2 = neuron_layer(g, "neuron2", NEURON, NEURON), n2 = norm_of(g, "norm2"),
                  v3 = neuron_layer(g, "neuron3", FEATURES, NEURON);
     make_layers(g, c, &p);
-    const affine e1 = head_layer(g, "energy1", H / 2, H, 1), e2 = head_layer(g, "energy2", E, H / 2, 1),
+    const affine e1 = energy_layer(g, c, "energy1", H / 2, H, FLOW_HEAD1, 1),
+                 /* what the other units add is added in every step */
+        e2 = energy_layer(g, c, "energy2", E, H / 2, FLOW_HEAD2, 0.2f / (float)c->steps),
                  d1 = head_layer(g, "move1", HIDDEN, H, 1), d2 = head_layer(g, "move2", 3, HIDDEN, 0.1);
     p.q = q.w, p.qb = q.b, p.v1 = v1.w, p.v1b = v1.b, p.n1g = n1.w, p.n1b = n1.b;
     p.v2 = v2.w, p.v2b = v2.b, p.n2g = n2.w, p.n2b = n2.b, p.v3 = v3.w, p.v3b = v3.b;

@@ -41,6 +41,7 @@ static void read_all(const tn_settings *st, flow_config *c)
                         .keep = tn_settings_is_auto(st, "keep") ? -1 : tn_settings_int(st, "keep"),
                         .stop = (tn_rollout_stop)tn_settings_choice(st, "stop"),
                         .lattice = (flow_lattice_use)tn_settings_choice(st, "lattice"),
+                        .kept = tn_settings_choice(st, "energy_init") == 0,
                         .nearest = tn_settings_choice(st, "collect") == 1,
                         .beside = tn_settings_choice(st, "planes") == 1,
                         .shorten = tn_settings_on(st, "shorten"),

@@ -68,6 +68,39 @@ static void start(void **state)
     }
 }
 
+/* How closely the surface that comes out follows the one that went in: correlation over all cells of all samples. */
+static double follows(const char *how, const char *layers, double *slope)
+{
+    enum { B = 4 };
+    int64_t n;
+    double x = 0, y = 0, xx = 0, yy = 0, xy = 0;
+    flow_world w = flow_open(SIDE, B, true, FLOW_LIST("dim=32", "depth=16", how, layers));
+    flow_give(&w, 0, B);
+    const tn_feed f = tn_trainer_feed(w.trainer);
+    float *in = tn_feed_at(&f, "features");
+    assert_ok(tn_trainer_run_step(w.trainer, "flows"));
+    const float *out = flow_output(&w, "flows", "surface", &n);
+    assert_int_equal(n, B * S);
+    for (int64_t i = 0; i < n; i++) {
+        const double a = (double)in[i], b = (double)out[i];
+        x += a / (double)n, y += b / (double)n;
+        xx += a * a / (double)n, yy += b * b / (double)n, xy += a * b / (double)n;
+    }
+    flow_close(&w);
+    *slope = (xy - x * y) / (xx - x * x);
+    return (xy - x * y) / sqrt((xx - x * x) * (yy - y * y));
+}
+
+/* Untrained, with energies kept: the surface comes out as it went in, darker. Random first weights lose it. */
+static void start_keeps(void **state)
+{
+    double kept, random;
+    const double close = follows("energy_init=kept", *state, &kept);
+    (void)follows("energy_init=random", *state, &random);
+    if (!(close > 0.85 && kept > 0.2 && kept < 0.6)) fail_msg("correlation %.3f, slope %.3f", close, kept);
+    if (!(fabs(random) < 0.1)) fail_msg("random: slope %.3f", random);
+}
+
 /* --- samples ------------------------------------------------------------------------------------------------------------ */
 
 /* Another sample in one row changes nothing in the others; nor does its place in the batch. */
@@ -314,6 +347,8 @@ static void learns(void **state)
 void tn_tests_flow(tn_test_list *l)
 {
     static const char *const how[] = { "stop=never", "stop=sample" };
+    tn_test_add(l, start_keeps, "layers=1", "flow: at the start the surface comes out as it went in, 1 layer");
+    tn_test_add(l, start_keeps, "layers=3", "flow: at the start the surface comes out as it went in, 3 layers");
     tn_test_add(l, start, NULL, "flow: at the start flows land everywhere and all parameters have gradients");
     for (int i = 0; i < 2; i++) tn_test_add(l, isolation, how[i], "flow: no sample feels another, %s", how[i]);
     tn_test_add(l, accumulation, NULL, "flow: 4 batches of 2 are one of 8, classes");

@@ -92,8 +92,7 @@ static tn_ref class_loss(const flow_net *n, tn_ref surface)
     const tn_ref y = c->map_out ? flow_map_out(n, flat, c->inputs) : flat;
     const int64_t width = tn_ref_dim(g, y, -1);
     tn_region r = tn_region_begin(g, "readout");
-    const tn_ref w = tn_param(g, "w", tn_shape(c->classes, width), tn_normal(1.f / sqrtf((float)width)),
-                              .lr = c->readout_lr),
+    const tn_ref w = tn_param(g, "w", tn_shape(c->classes, width), tn_normal(1.f / sqrtf((float)width))),
                  b = tn_param(g, "b", tn_shape(c->classes), tn_zeros);
     if (tn_wants(n->b, "logits") || !given.id)
         tn_output(g, "logits", tn_reshape(g, as_floats(g, tn_linear(g, y, w, .bias = b)), tn_shape(B, 1, c->classes)));

@@ -21,7 +21,7 @@ typedef struct flow_config {
     tn_rollout_stop stop;
     flow_lattice_use lattice;
     bool kept, nearest, beside, shorten, noise_z, smooth, map_in, map_out;
-    float start, threshold, rho, eps, mapper_dropout, field_init, readout_lr;
+    float start, threshold, rho, eps, mapper_dropout, field_init;
     double keep_bytes; /* 0: the machine says */
 } flow_config;
 

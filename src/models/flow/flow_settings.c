@@ -54,7 +54,6 @@ static void read_all(const tn_settings *st, flow_config *c)
                         .rho = number(st, "rho"),
                         .eps = number(st, "collect_eps"),
                         .field_init = number(st, "field_init"),
-                        .readout_lr = number(st, "readout_lr"),
                         .mapper_dropout = number(st, "mapper_dropout"),
                         .keep_bytes = 1e9 * tn_settings_float(st, "keep_memory") };
     if (c->lattice == FLOW_OFF) c->beside = false; /* there are no planes */

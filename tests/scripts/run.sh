@@ -162,6 +162,32 @@ if command -v python3 >/dev/null; then
     sed -i 's/2\.67 and 18\.7/2.67 and 19.7/; s/ (a second) |$/ |/' "$tree/README.md"
     expect 1 '19\.7 is not on bench/results/h200.md' "readme: a figure of its own" python3 tests/scripts/readme.py "$tree"
     expect 1 'no duration: tenon train xor_tep' "readme: a command that may take hours" python3 tests/scripts/readme.py "$tree"
+
+    # Items: a good file, then one line with one mistake each.
+    unit=$(realpath -m "${BUILD:-build}/unit")
+    [ -x "$unit" ] || unit=
+    expect 0 '^$' "items: fields, verdicts, commands" python3 tests/scripts/items.py "$root" $unit
+    rm -rf "$tree" && mkdir -p "$tree/bench" && ln -s "$root"/{src,tests,scripts} "$tree" && cp bench/*.py "$tree/bench"
+    item() { # sed command on a good line
+        sed "$1" <<<'{"item":"flow/1","title":"t","claim":"c","check":"k","command":"tenon bench flow_debug","figure":"1 ms","verdict":"met","machine":"m","commit":"c","note":""}' >"$tree/bench/items.jsonl"
+    }
+    mistake() { # $1: sed command, $2: pattern, $3: what
+        item "$1"
+        expect 1 "$2" "items: $3" python3 tests/scripts/items.py "$tree" $unit
+    }
+    item ''
+    expect 0 '^$' "items: a good line" python3 tests/scripts/items.py "$tree" $unit
+    mistake 's/}$//' 'items.jsonl:1: ' "what is no JSON"
+    mistake 's/"claim":"c",//' 'expected, in this order' "a field that is missing"
+    mistake 's/"met"/"nearly"/' "verdict 'nearly'" "an unknown verdict"
+    mistake 's/"1 ms"/null/' 'without a figure' "a verdict without a figure"
+    mistake 's/"met"/"not measured"/' 'says why' "not measured, and no reason"
+    mistake 's/.*/&\n&/' 'also in line 1' "an item twice"
+    mistake 's/tenon bench/tenon brench/' 'no verb brench' "a verb that is not there"
+    mistake 's/flow_debug/flow_debugg/' 'no model or preset' "a preset that is not there"
+    mistake 's|tenon bench|tests/none.sh|' 'tests/none.sh is not there' "a script that is not there"
+    mistake 's|tenon bench flow_debug|bench/flow_items.py none|' 'has no part none' "a part that is not there"
+    [ -z "$unit" ] || mistake 's|tenon bench flow_debug|build/unit no_such_test|' 'no test whose name' "a test that is not there"
 fi
 
 echo "$passed passed, $failed failed"

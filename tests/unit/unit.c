@@ -1,6 +1,6 @@
 /* The unit test program: collects the tests of every NAME_test.c, runs those whose names contain the arguments
  * (all without), and ends with "N passed, N failed". With TENON_TIMES=1 the slowest tests come before that. --part=2/3
- * runs every third test from the second on, so that several processes share the work. */
+ * runs every third test from the second on, so that several processes share the work; --list prints the names instead. */
 #include "testlib.h"
 
 #include <stdio.h>
@@ -130,10 +130,31 @@ static void read_part(int *argc, char ***argv, size_t *part, size_t *parts)
     (*argv)++;
 }
 
+static bool read_list(int *argc, char ***argv)
+{
+    if (*argc < 2 || strcmp((*argv)[1], "--list") != 0) return false;
+    (*argc)--;
+    (*argv)++;
+    return true;
+}
+
+/* Runs them; how many failed. */
+static int run(struct CMUnitTest *tests, size_t n)
+{
+    const bool timed = getenv("TENON_TIMES") != NULL;
+    if (timed) clocks_set(tests, n);
+    const int failed = _cmocka_run_group_tests("unit", tests, n, NULL, NULL);
+    if (timed) clocks_print();
+    printf("\n%zu passed, %d failed\n", n - (size_t)failed, failed);
+    fflush(stdout); /* a leak report at exit must not swallow the last line */
+    return failed;
+}
+
 int main(int argc, char **argv)
 {
     tn_test_list l = { 0 };
     size_t part, parts, seen = 0;
+    const bool list = read_list(&argc, &argv);
     read_part(&argc, &argv, &part, &parts);
     if (tn_test_device() == TN_CPU)
         setenv("CUDA_VISIBLE_DEVICES", "", 1); /* device=auto is the CPU, also where a GPU is */
@@ -145,12 +166,8 @@ int main(int argc, char **argv)
         if (wanted(l.v[i].name, argc, argv) && seen++ % parts == part - 1) l.v[n++] = l.v[i];
         else free((void *)(uintptr_t)l.v[i].name);
     }
-    const bool timed = getenv("TENON_TIMES") != NULL;
-    if (timed) clocks_set(l.v, n);
-    const int failed = _cmocka_run_group_tests("unit", l.v, n, NULL, NULL);
-    if (timed) clocks_print();
-    printf("\n%zu passed, %d failed\n", n - (size_t)failed, failed);
-    fflush(stdout); /* a leak report at exit must not swallow the last line */
+    for (size_t i = 0; list && i < n; i++) puts(l.v[i].name);
+    const int failed = list ? 0 : run(l.v, n);
     for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)l.v[i].name);
     free(l.v);
     return failed ? 1 : 0;

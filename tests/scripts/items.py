@@ -1,0 +1,79 @@
+"""bench/items.jsonl: every line is an object with all fields, a known verdict, an item of its own and a command that exists.
+Usage: items.py ROOT [UNIT]. UNIT: the unit test program, whose --list says which tests there are. Prints what is wrong; exit code 1 then."""
+import json, os, re, shlex, subprocess, sys
+
+root, unit = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+path = "bench/items.jsonl"
+fields = ["item", "title", "claim", "check", "command", "figure", "verdict", "machine", "commit", "note"]
+may_be_null = {"figure", "commit"}
+verdicts = {"met", "not met", "not measured"}
+bad, seen = [], {}
+
+
+def read(name):
+    with open(os.path.join(root, name), encoding="utf-8") as f: return f.read()
+
+
+verbs = set(re.findall(r"^TN_(?:VERB|GROUP)\((\w+)", read("src/cli/verbs.def"), re.M))
+presets = {n for d, _, files in os.walk(os.path.join(root, "src/models")) for f in files if f.endswith(".c")
+           for n in re.findall(r'^ *\{ "(\w+)", *"', read(os.path.relpath(os.path.join(d, f), root)), re.M)}
+presets |= set(re.findall(r"^TN_MODEL\((\w+)", read("src/models/models.def"), re.M))
+tests = subprocess.run([unit, "--list"], capture_output=True, text=True, check=True).stdout.splitlines() if unit else None
+
+
+def wrong(command):
+    """What of one command is not there, or None."""
+    words = shlex.split(command)
+    while words and re.match(r"^[A-Z_]+=", words[0]): words = words[1:]
+    if not words: return "no command"
+    if words[0] in ("python3", "bash"): words = words[1:]
+    name = words[0] if words else ""
+    if name == "tenon":
+        if len(words) < 2 or words[1] not in verbs: return f"no verb {' '.join(words[1:2])}"
+        if words[1] in ("bench", "ablate", "check") and len(words) > 2 and words[2] not in presets | {"gemm", "ops", "gru", "relax", "decode"}:
+            return f"no model or preset {words[2]}"
+        return None
+    if name == "build/unit":
+        missing = [w for w in words[1:] if tests is not None and not any(w in t for t in tests)]
+        return f"no test whose name contains '{missing[0]}'" if missing else None if words[1:] else "which tests?"
+    if not re.match(r"^(tests|bench|scripts|examples)/", name): return f"{name}: neither tenon, build/unit nor a script"
+    if not os.path.exists(os.path.join(root, name)): return f"{name} is not there"
+    if name == "scripts/run-tests":
+        steps = [w for w in words[1:] if w != "--long"]
+        gone = [s for s in steps if not any(os.path.exists(os.path.join(root, p)) for p in (f"tests/long/{s}.sh", f"tests/{s}/run.sh", f"scripts/check-{s}"))]
+        return f"no step {gone[0]}" if gone else None
+    parts = words[1] if len(words) > 1 else ""
+    if name.startswith("bench/") and name.endswith(".py") and parts and not re.search(rf"^def {re.escape(parts)}\(", read(name), re.M):
+        return f"{name} has no part {parts}"
+    return None
+
+
+for number, line in enumerate(read(path).splitlines(), 1):
+    where = f"{path}:{number}:"
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        bad.append(f"{where} {error}")
+        continue
+    if not isinstance(row, dict) or list(row) != fields:
+        bad.append(f"{where} fields are {', '.join(row) if isinstance(row, dict) else 'none'}; expected, in this order: {', '.join(fields)}")
+        continue
+    where += f" {row['item']}:"
+    for f in fields:
+        if not (isinstance(row[f], str) and (row[f] or f == "note")) and not (row[f] is None and f in may_be_null):
+            bad.append(f"{where} {f} is {json.dumps(row[f])}, text expected")
+            row[f] = "x"
+    if not re.match(r"^[a-z]+/[0-9][0-9.a-z]*$", row["item"]): bad.append(f"{where} an item is FAMILY/NUMBER")
+    if row["item"] in seen: bad.append(f"{where} also in line {seen[row['item']]}")
+    seen.setdefault(row["item"], number)
+    if row["verdict"] not in verdicts: bad.append(f"{where} verdict '{row['verdict']}' is none of: {', '.join(sorted(verdicts))}")
+    elif row["verdict"] != "not measured" and (row["figure"] is None or row["commit"] is None):
+        bad.append(f"{where} '{row['verdict']}' without a figure or its commit")
+    elif row["verdict"] == "not measured" and not row["note"]: bad.append(f"{where} not measured: the note says why")
+    for command in row["command"].split("; "):
+        what = wrong(command)
+        if what: bad.append(f"{where} command `{command}`: {what}")
+
+if not seen: bad.append(f"{path}: no items")
+for line in bad: print(line)
+sys.exit(bool(bad))

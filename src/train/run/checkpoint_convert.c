@@ -132,7 +132,7 @@ static tn_status format_of(const char *path, bool writing, const struct format *
     }
     return tn_error(TN_USAGE, "%.640s: a file of weights that can be %s ends in .safetensors%s .safetensors.zst%s",
                     path, writing ? "written" : "read", writing ? " or" : ",",
-                    writing ? "" : " .bin (llama2.c) or .gguf");
+                    writing ? "" : ", .bin (llama2.c) or .gguf");
 }
 
 /* --- the whole of it ------------------------------------------------------------------------------------------------- */

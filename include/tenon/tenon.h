@@ -58,7 +58,7 @@ const char *tenon_error(void);   /* of this thread's last failure; never NULL */
 /* --- opening ---------------------------------------------------------------------------------------------------------- */
 
 /* target: a run's directory (its best checkpoint), a checkpoint's directory, a .safetensors file that tenon_save wrote, a
- * .bin of llama2.c; or, without weights, a preset, a model, a .yaml or a model's .so: parameters then have the first values
+ * .bin of llama2.c, a .gguf of llama.cpp; or, without weights, a preset, a model, a .yaml or a model's .so: parameters then have the first values
  * that `seed` gives. overrides: n texts "key=value", as on the command line (NULL where n is 0).
  * A shared object runs with the rights of the program: it is loaded where target or "model=PATH" names it, and TENON_USAGE where
  * only a file does (weights, settings).

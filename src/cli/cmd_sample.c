@@ -71,7 +71,8 @@ static tn_status find_model(session *s)
                         s->model.model->name);
     if (!s->model.weights[0])
         return tn_error(
-            TN_USAGE, "%s has no weights: name a run's directory, a checkpoint, a .safetensors or a llama2.c .bin file",
+            TN_USAGE,
+            "%s has no weights: name a run's directory, a checkpoint, a .safetensors, a .gguf or a llama2.c .bin file",
             target);
     return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->start);
 }

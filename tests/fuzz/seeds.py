@@ -8,7 +8,7 @@ import sys
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "hostile"))
-from formats import idx, llama2c, model, npy, read, safetensors, write, zstd_zeros  # noqa: E402
+from formats import gguf, gguf_model, gguf_tensor, idx, llama2c, model, npy, read, safetensors, write, zstd_zeros  # noqa: E402
 
 TOKEN = os.path.join(HERE, "..", "token")
 STUDIES = os.path.join(HERE, "..", "..", "studies")
@@ -44,6 +44,9 @@ SEEDS = {
     "tokenizer_json": [MINI, MINI.replace(b'"a b"', b'["a","b"]'), read(f"{TOKEN}/mini_llama3.json")],
     "tiktoken": [b"YQ== 0\nYg== 1\nYWI= 2\n", read(f"{TOKEN}/mini.tiktoken")],
     "llama2c": [b"\x00" + llama2c(8, 8, 1, 2, 2, 8, 16, tiny), b"\x01" + read(f"{TOKEN}/mini_llama2c.bin"), b"\x02\x07\x07\x00\x01\x01\x07\x0fabc"],
+    "gguf": [b"\x00" + gguf_model(vocab=4), b"\x00" + gguf_model(vocab=4, arch="qwen2", attention__sliding_window=8), b"\x01\x01\x00" + gguf_tensor("a", [32], 8),
+             b"\x00" + gguf({"a": ["x", "yz"], "b": [1, 2], "c": 1.5, "general.alignment": 64}, [gguf_tensor("k", [256], 12), gguf_tensor("q", [256, 1], 14, 192)],
+                            bytes(512), alignment=64)],
     "yaml_settings": [b"model: gpt\ndim: 16\ntrain: {steps: 2, lr: 1e-3}\nsample:\n  prompt: \"a\\nb\"\n", b"data: x.txt\nopt.norm: off\n"],
     "yaml_study": [read(os.path.join(STUDIES, name)) for name in sorted(os.listdir(STUDIES))],
     "jsonl": [b'\x00\x00{"text":"some text"}\n{"text":"more","loss":1}\n', b'\x01\x00["a",{"text":"b"}]', b"\x02\x01one\ntwo\n\nthree\n", b"\x02\x03 = A = \n\ntext\n",

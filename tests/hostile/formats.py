@@ -93,6 +93,60 @@ def llama2c(dim, ffn, layers, heads, kv, vocab, context, floats=0):
     return struct.pack("<7i", dim, ffn, layers, heads, kv, vocab, context) + struct.pack("<f", 0.01) * floats
 
 
+def gguf_text(text):
+    raw = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def gguf_key(key, value):
+    """int: u32, float: f32, str: a text, list: of u32 or texts, bytes: type and value as they are."""
+    if isinstance(value, bytes):
+        return gguf_text(key) + value
+    if isinstance(value, list):
+        items = b"".join(gguf_text(x) if isinstance(x, str) else struct.pack("<I", x) for x in value)
+        return gguf_text(key) + struct.pack("<IIQ", 9, 8 if value and isinstance(value[0], str) else 4, len(value)) + items
+    kind, raw = (8, gguf_text(value)) if isinstance(value, str) else (6, struct.pack("<f", value)) if isinstance(value, float) else (4, struct.pack("<I", value))
+    return gguf_text(key) + struct.pack("<I", kind) + raw
+
+
+def gguf_tensor(name, dims, kind=0, offset=0, rank=None):
+    """dims: innermost first."""
+    return gguf_text(name) + struct.pack("<I", len(dims) if rank is None else rank) + b"".join(struct.pack("<Q", d) for d in dims) + struct.pack("<IQ", kind, offset)
+
+
+def gguf(keys, tensors, data=b"", version=3, counts=None, magic=b"GGUF", alignment=32):
+    """keys: a dict; tensors: made by gguf_tensor; counts: (tensors, keys) as the header claims them."""
+    n, k = counts or (len(tensors), len(keys))
+    head = magic + struct.pack("<IQQ", version, n, k) + b"".join(gguf_key(*item) for item in keys.items()) + b"".join(tensors)
+    return head + bytes(-len(head) % alignment) + data
+
+
+def gguf_model(dim=8, ffn=8, layers=1, heads=2, kv=2, vocab=256, arch="llama", real=None, without=(), more=(), **keys):
+    """A small valid model of 0.01; `real` has the true sizes where keys claim others. keys: of the architecture, _ for a dot."""
+    size = {"dim": dim, "ffn": ffn, "layers": layers, "heads": heads, "kv": kv, "vocab": vocab, **(real or {})}
+    d, f, w = size["dim"], size["ffn"], size["dim"] // size["heads"] * size["kv"]
+    shapes = [("token_embd.weight", (d, size["vocab"])), ("output_norm.weight", (d,))]
+    for i in range(size["layers"]):
+        shapes += [(f"blk.{i}.{name}", s) for name, s in
+                   (("attn_norm.weight", (d,)), ("attn_q.weight", (d, d)), ("attn_k.weight", (d, w)), ("attn_v.weight", (d, w)),
+                    ("attn_output.weight", (d, d)), ("ffn_norm.weight", (d,)), ("ffn_gate.weight", (d, f)), ("ffn_up.weight", (d, f)),
+                    ("ffn_down.weight", (f, d)))]
+    shapes += list(more)
+    tensors, data = [], b""
+    for name, s in shapes:
+        if name in without:
+            continue
+        tensors.append(gguf_tensor(name, s, offset=len(data)))
+        n = s[0] * (s[1] if len(s) > 1 else 1)
+        data += struct.pack("<f", 0.01) * n
+        data += bytes(-len(data) % 32)
+    meta = {"general.architecture": arch, f"{arch}.embedding_length": dim, f"{arch}.block_count": layers, f"{arch}.attention.head_count": heads,
+            f"{arch}.attention.head_count_kv": kv, f"{arch}.feed_forward_length": ffn, f"{arch}.context_length": 16,
+            f"{arch}.attention.layer_norm_rms_epsilon": 1e-5, f"{arch}.rope.freq_base": 10000.0}
+    meta.update((key if "." in key else f"{arch}.{key.replace('__', '.')}", value) for key, value in keys.items())
+    return gguf(meta, tensors, data)
+
+
 # --- checkpoints --------------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import shutil
 import sys
 
 import data_sets  # noqa: F401  each adds its artefacts
+import gguf_weights  # noqa: F401
 import runs  # noqa: F401
 import studies  # noqa: F401
 import weights  # noqa: F401

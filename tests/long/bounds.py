@@ -89,6 +89,32 @@ put("large.bin", struct.pack("<7i", 65536, 1000000, 1024, 1, 1, 10000000, 100000
 for name in ("huge", "large"):
     row(f"llama2.c {name}", 3, f"{name}.bin", f"sample {name}.bin tokenizer=bytes", "sample tiny.bin tokenizer=bytes")
 
+put("tiny.gguf", b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
+
+
+def gguf_text(s):
+    return struct.pack("<Q", len(s)) + s.encode()
+
+
+def gguf(keys, tensors, n, k, data=b""):
+    head = b"GGUF" + struct.pack("<IQQ", 3, n, k) + keys + tensors
+    return head + bytes(-len(head) % 32) + data
+
+
+entry = lambda i: gguf_text(f"{i:x}") + struct.pack("<IQIQ", 1, 1, 0, 32 * i)
+few = min(size // 64, 64000)
+ggufs = {
+    "keys": gguf(b"".join(gguf_text(f"{i:x}") + b"\0\0\0\0\0" for i in range(16000)), b"", 0, 16000),
+    "counts": gguf(b"", b"", 64000, 16000),
+    "words": gguf(gguf_text("a") + struct.pack("<IIQ", 9, 8, size // 8) + bytes(size // 8 * 8), b"", 0, 1),
+    "tensors": gguf(b"", b"".join(entry(i) for i in range(few)), few, 0, bytes(32 * few)),
+    "bytes": gguf(gguf_text("a") + struct.pack("<IIQ", 9, 0, size) + bytes(size), b"", 0, 1),
+}
+for name, data in ggufs.items():
+    put(f"{name}.gguf", data)
+    for verb in ("ckpt inspect", "sample"):
+        row(f"{verb} gguf {name}", 3, f"{name}.gguf", f"{verb} {name}.gguf", f"{verb} tiny.gguf")
+
 # --- runs --------------------------------------------------------------------------------------------------------------------
 def run(folder, settings, state="{}", manifest="{}", weights=None):
     put(f"{folder}/config.yaml", settings)

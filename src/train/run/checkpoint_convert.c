@@ -57,21 +57,30 @@ static tn_status read_llama2c(const char *path, tn_tensors *out)
     return s == TN_OK ? list_file(out) : s;
 }
 
+static tn_status read_gguf(const char *path, tn_tensors *out)
+{
+    TN_RETURN_IF(tn_gguf_model_open(path, &out->gguf));
+    out->tensor = tn_gguf_model_tensors(out->gguf, &out->n);
+    out->meta = tn_gguf_model_meta(out->gguf, &out->n_meta);
+    return TN_OK;
+}
+
 static tn_dtype type_of(const tn_file_tensor *t, tn_dtype wanted)
 {
     return wanted != TN_DTYPES && tn_dtype_is_float(t->dtype) ? wanted : t->dtype;
 }
 
 /* The bytes of t as `to`, in pieces. `aligned` holds CHUNK numbers of the widest type: files promise no alignment. */
-static tn_status put_converted(tn_tensor_writer *w, const tn_file_tensor *t, tn_dtype to, unsigned char *aligned,
-                               unsigned char *made)
+static tn_status put_converted(tn_tensor_writer *w, const tn_tensors *in, const tn_file_tensor *t, tn_dtype to,
+                               unsigned char *aligned, unsigned char *made)
 {
     const size_t from_bytes = tn_dtype_bytes(t->dtype), to_bytes = tn_dtype_bytes(to), count = t->bytes / from_bytes;
-    if (to == t->dtype) return tn_tensor_writer_put(w, t->name, t->data, t->bytes);
+    if (to == t->dtype && !in->gguf) return tn_tensor_writer_put(w, t->name, t->data, t->bytes);
     for (size_t at = 0; at < count; at += CHUNK) {
         const size_t n = count - at < CHUNK ? count - at : CHUNK;
-        memcpy(aligned, (const unsigned char *)t->data + at * from_bytes, n * from_bytes);
-        tn_convert(made, to, aligned, t->dtype, (int64_t)n);
+        if (in->gguf) tn_gguf_model_read(in->gguf, t, (int64_t)at, (int64_t)n, (float *)(void *)aligned);
+        else memcpy(aligned, (const unsigned char *)t->data + at * from_bytes, n * from_bytes);
+        tn_convert(made, to, aligned, in->gguf ? TN_F32 : t->dtype, (int64_t)n);
         TN_RETURN_IF(tn_tensor_writer_put(w, t->name, made, n * to_bytes));
     }
     return TN_OK;
@@ -87,7 +96,7 @@ static tn_status write_safetensors(const char *path, const tn_tensors *in, tn_dt
     for (size_t i = 0; i < in->n; i++)
         TN_TRY(tn_tensor_writer_declare(w, in->tensor[i].name, type_of(&in->tensor[i], dtype), in->tensor[i].dims));
     for (size_t i = 0; i < in->n; i++)
-        TN_TRY(put_converted(w, &in->tensor[i], type_of(&in->tensor[i], dtype), aligned, made));
+        TN_TRY(put_converted(w, in, &in->tensor[i], type_of(&in->tensor[i], dtype), aligned, made));
     s = tn_tensor_writer_finish(w, NULL, NULL);
     w = NULL;
 done:
@@ -106,6 +115,7 @@ static const struct format {
     { ".safetensors", "safetensors", read_safetensors, write_safetensors },
     { ".safetensors.zst", "packed safetensors", read_safetensors, write_safetensors },
     { ".bin", "llama2.c", read_llama2c, NULL },
+    { ".gguf", "GGUF", read_gguf, NULL },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -121,7 +131,8 @@ static tn_status format_of(const char *path, bool writing, const struct format *
         return TN_OK;
     }
     return tn_error(TN_USAGE, "%.640s: a file of weights that can be %s ends in .safetensors%s .safetensors.zst%s",
-                    path, writing ? "written" : "read", writing ? " or" : ",", writing ? "" : " or .bin (llama2.c)");
+                    path, writing ? "written" : "read", writing ? " or" : ",",
+                    writing ? "" : ", .bin (llama2.c) or .gguf");
 }
 
 /* --- the whole of it ------------------------------------------------------------------------------------------------- */
@@ -163,8 +174,26 @@ tn_status tn_tensors_open(const char *path, tn_tensors *out)
 void tn_tensors_close(tn_tensors *t)
 {
     tn_tensor_file_close(&t->file);
+    tn_gguf_model_close(t->gguf);
     tn_free(t->memory);
     *t = (tn_tensors){ 0 };
+}
+
+const tn_file_tensor *tn_tensors_find(const tn_tensors *t, const char *name)
+{
+    const tn_file_tensor *found = NULL;
+    if (t->gguf) {
+        for (size_t i = 0; i < t->n && !found; i++) /* a few thousand at most */
+            if (strcmp(t->tensor[i].name, name) == 0) found = &t->tensor[i];
+    } else if (tn_safetensors_has(t->file.tensors, name)) (void)tn_safetensors_find(t->file.tensors, name, &found);
+    return found;
+}
+
+tn_status tn_tensors_floats(const tn_tensors *t, const tn_file_tensor *x, float *dst)
+{
+    if (!t->gguf) return tn_safetensors_copy_f32(x, dst);
+    tn_gguf_model_read(t->gguf, x, 0, tn_dims_count(x->dims), dst);
+    return TN_OK;
 }
 
 tn_status tn_ckpt_convert(const tn_user_args *user, const char *in, const char *out, tn_dtype dtype,

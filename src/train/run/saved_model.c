@@ -76,7 +76,8 @@ static tn_status weights_settings(const char *path, char model[TN_PATH_BYTES], c
 
 bool tn_is_weights_file(const char *path)
 {
-    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") || ends_with(path, ".bin");
+    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") || ends_with(path, ".bin") ||
+           ends_with(path, ".gguf");
 }
 
 tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n)
@@ -170,17 +171,23 @@ void tn_saved_model_free(tn_saved_model *m)
 
 /* --- weights ---------------------------------------------------------------------------------------------------------- */
 
-static const tn_file_tensor *find_tensor(const tn_tensors *f, const char *name)
+static tn_status copy_floats(const tn_tensors *f, const tn_store *st, const tn_entry *e, const tn_file_tensor *t)
 {
-    const tn_file_tensor *t = NULL;
-    return tn_safetensors_has(f->file.tensors, name) && tn_safetensors_find(f->file.tensors, name, &t) == TN_OK ? t
-                                                                                                                : NULL;
+    if (!f->gguf) return tn_store_take_floats(st, e, t);
+    if (tn_store_device(st) == TN_CPU) return tn_tensors_floats(f, t, e->data);
+    const size_t bytes = (size_t)tn_dims_count(e->dims) * sizeof(float);
+    float *x = tn_alloc(bytes + 64);
+    if (!x) return TN_MEMORY;
+    tn_status s = tn_tensors_floats(f, t, x);
+    if (s == TN_OK) s = tn_store_write(st, e->data, x, bytes);
+    tn_free(x);
+    return s;
 }
 
 static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e, bool copy)
 {
     char has[128], wants[128];
-    const tn_file_tensor *t = find_tensor(f, e->name);
+    const tn_file_tensor *t = tn_tensors_find(f, e->name);
     if (!t)
         return tn_error(TN_BAD_FILE, "tensor %.200s is missing: it belongs to another model or other settings",
                         e->name);
@@ -190,7 +197,7 @@ static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e
             "%.200s is %s %s in the file and %s in the model: it belongs to another model or other settings", e->name,
             tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
             tn_dims_text(e->dims, wants, sizeof wants));
-    return copy ? tn_store_take_floats(st, e, t) : TN_OK;
+    return copy ? copy_floats(f, st, e, t) : TN_OK;
 }
 
 tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE])

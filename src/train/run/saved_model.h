@@ -5,6 +5,7 @@
  *   runs/ten-1/step-500    one checkpoint of it
  *   model.safetensors      a file of ours (metadata format "tenon-model 1"), packed or not
  *   stories15M.bin         a checkpoint of llama2.c
+ *   SmolLM2.gguf           a model of llama.cpp (gguf_model.h); decoded to f32 as it is loaded
  *   gpt_tiny, x.yaml, .so  a preset, model or file of settings: no weights; parameters have their first values */
 #ifndef TN_TRAIN_SAVED_MODEL_H
 #define TN_TRAIN_SAVED_MODEL_H

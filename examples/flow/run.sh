@@ -4,8 +4,9 @@
 #   images=DIR the folder of MNIST (gpu; small draws its own images)
 #   out=DIR    output folder (runs/flow-small, runs/flow-gpu)
 #   tenon=FILE the command (build/tenon)
+#   --plan       only print what would run
 #   --seconds=S  stop each table after S seconds; rerun the command to resume
-# small: strokes, few steps, some minutes on two cores: shows that everything runs, not what the lattice can do.
+# small: strokes of 14x14, few steps, some minutes on two cores: shows that everything runs, not what the lattice can do.
 # gpu: MNIST. Both have three seeds. Other key=value are settings of all trainings. Each table is a study: a database, table.txt, report.html.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -33,10 +34,10 @@ out=$(cd "$out" && pwd)
 surfaces=() classes=() smaller=()
 case $size in
 small)
-    small=(task.size=600 train.batch=16 train.warmup=10 train.eval_batches=4)
-    surfaces=(task.images=strokes train.steps=60 train.eval_every=30 "${small[@]}")
+    small=(task.pool=2 task.size=300 train.batch=16 train.warmup=10 train.eval_batches=4)
+    surfaces=(task.images=strokes train.steps=30 train.eval_every=15 "${small[@]}")
     classes=(task=strokes train.epochs=2 "${small[@]}")
-    smaller=(-e 's/dim: [0-9]*/dim: 16/; s/layers: 2/layers: 1/; s/depth: [0-9]*/depth: 8/')
+    smaller=(-e 's/dim: [0-9]*/dim: 16/; s/layers: 2/layers: 1/; s/depth: [0-9]*/depth: 8/; s/kind: patches/&, patch: 2/')
     ;;
 gpu)
     [ -n "$images" ] || die "name the folder of MNIST with images=DIR (https://yann.lecun.com/exdb/mnist has the four files)"
@@ -52,6 +53,7 @@ table() {
     shift 2
     echo "== $name"
     "$tenon" lab run "$study" "$@" "${settings[@]}" --db="$db" "${flags[@]}" >&2
+    case " ${flags[*]} " in *" --plan "*) return ;; esac
     "$tenon" lab compare "$db" --against=flow | tee "$out/$name.txt"
     "$tenon" lab plot "$db" --html="$out/$name.html" >&2
 }

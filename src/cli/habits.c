@@ -239,12 +239,27 @@ static bool names_key(const reading *r, const char *key)
     return row_of(r, key) || strstr(r->usage, text);
 }
 
-/* What the table calls a key: by its habit, by its last word (lr), or the nearest of all. NULL: nothing is near. */
+/* The one key whose last word this is (depth: flow.depth); NULL: none, or several. */
+static const char *key_ending(const reading *r, const char *word)
+{
+    const char *found = NULL;
+    for (size_t i = 0; r->st && i < tn_settings_count(r->st); i++) {
+        const char *key = tn_settings_row_at(r->st, i)->key, *last = strrchr(key, '.');
+        if (!last || !same(last + 1, word)) continue;
+        if (found) return NULL;
+        found = key;
+    }
+    return found;
+}
+
+/* What the table calls a key: by its last word (lr), by its habit, or the nearest of all. NULL: nothing is near. */
 static const char *near_key(const reading *r, const char *key)
 {
     tn_nearest near = { .word = key };
     if (same(key, "seeds")) return NULL; /* several: not what seed= gives */
-    const char *meant = habit_of(key_habits, KEY_HABITS, "", key);
+    const char *meant = key_ending(r, key);
+    if (meant) return meant;
+    meant = habit_of(key_habits, KEY_HABITS, "", key);
     if (meant && (!*meant || strchr(meant, '=') || row_of(r, meant))) return meant;
     for (size_t k = 0; k < 2; k++) {
         const tn_settings *st = k ? r->more : r->st;

@@ -108,7 +108,7 @@ static void print_main_keys(const help_row *r, int width, FILE *f)
     tn_settings *st = NULL;
     const tn_model *model;
     if (tn_settings_resolve(NULL, NULL, 0, &st, &model) != TN_OK) return;
-    fprintf(f, "\nmain settings, with the defaults of %s (`tenon config show` lists all of them):\n", model->name);
+    fprintf(f, "\nmain settings, with defaults of %s (all of a model: `tenon config show MODEL`):\n", model->name);
     for (const char *p = r->text; *p; p += strcspn(p, " "), p += *p == ' ') {
         char key[64];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(p, " "), p);

@@ -266,6 +266,7 @@ static void say_next(const tn_eval *e, const tn_session *s)
 {
     char path[TN_PATH_BYTES];
     if (s->source.text) tn_next_of(e->c, "sample", e->target, "");
+    else if (!e->view && tn_eval_has_flows(s->model)) tn_next_of(e->c, "eval", e->target, " --flows --html=flows.html");
     else if (tn_is_run(e->target)) tn_next(e->c, "plot %s", tn_shell_word(e->target, path, sizeof path));
 }
 

@@ -286,7 +286,8 @@ static void print(const reader *r, const tn_flows_figures *m)
             (long long)m->exited, percent(m->exited, m->flows), (long long)m->projected,
             percent(m->projected, m->flows));
     if (m->flows)
-        fprintf(out, "landings  mean age %.2f steps, %.1f %% at z = %g\n", m->age, 100 * m->upper, tn__flow_z(f, 1));
+        fprintf(out, "landings  mean age %.2f steps; %.1f %% at z = %g, the others at z = %g\n", m->age, 100 * m->upper,
+                tn__flow_z(f, 1), tn__flow_z(f, -1));
     fprintf(out, "cells     %.1f of %lld hit, landing entropy %.2f of %.2f nats\n", m->hit,
             (long long)(f->width * f->height), m->entropy, m->most);
     if (isfinite(m->psnr)) fprintf(out, "psnr      %.2f dB\n", m->psnr);

@@ -13,9 +13,10 @@ static void report_tallies(const tn_instruments *in)
         int tally;
         const char *name;
     } rows[] = {
-        { TN_ROLLOUT_ASKED, "flows_created" },       { TN_ROLLOUT_EXITED, "flows_exited" },
-        { TN_ROLLOUT_PROJECTED, "flows_projected" }, { TN_ROLLOUT_REFUSED, "flows_refused" },
-        { TN_ROLLOUT_TAKEN, "lattice_steps" },       { TN_ROLLOUT_FLOW_STEPS, "flow_steps" },
+        { TN_ROLLOUT_EXITED, "flows_exited" }, /* the first is shown in the terminal */
+        { TN_ROLLOUT_ASKED, "flows_created" },   { TN_ROLLOUT_PROJECTED, "flows_projected" },
+        { TN_ROLLOUT_REFUSED, "flows_refused" }, { TN_ROLLOUT_TAKEN, "lattice_steps" },
+        { TN_ROLLOUT_FLOW_STEPS, "flow_steps" },
     };
     int64_t n = 0, samples = 0;
     double sum[TN_ROLLOUT_TALLIES] = { 0 };

@@ -85,8 +85,8 @@ static tn_status check_surface(const flow_config *c)
                               "of each",
                               W, H);
     if (W * H != F && !c->map_in)
-        return tn_model_error("a sample has %lld numbers and the surface width=%lld x height=%lld = %lld cells: choose "
-                              "sizes whose product is %lld, or mapper_in=trained",
+        return tn_model_error("a sample has %lld numbers and the surface width=%lld x height=%lld = %lld cells: use "
+                              "width=auto and height=auto, sizes whose product is %lld, or mapper_in=trained",
                               F, W, H, W * H, F);
     return TN_OK;
 }

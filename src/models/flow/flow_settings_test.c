@@ -19,7 +19,8 @@ static void bad_settings(void **state)
         { { "width=5", "height=5" },
           false,
           TN_USAGE,
-          "36 numbers and the surface width=5 x height=5 = 25 cells: choose sizes whose product is 36, or "
+          "36 numbers and the surface width=5 x height=5 = 25 cells: use width=auto and height=auto, sizes whose "
+          "product is 36, or "
           "mapper_in=trained" },
         { { "width=7" }, false, TN_USAGE, "36 numbers, which is no square surface" },
         { { "dim=33" }, false, TN_USAGE, "dim=33 is odd" },

@@ -63,8 +63,8 @@ static tn_status take_sizes(tn_settings *st, const char *name, const tn_samples 
         if (tn_settings_is_auto(st, key)) TN_RETURN_IF(set_number(st, key, rows[i].value, source));
         const int64_t is = tn_settings_int(st, key);
         if (is == rows[i].value || (rows[i].more && is > rows[i].value)) continue;
-        return tn_error(TN_USAGE, "%s=%lld does not fit the task %s, which has %lld: leave %s at auto", key,
-                        (long long)is, name, (long long)rows[i].value, key);
+        return tn_error(TN_USAGE, "%s=%lld does not fit the task %s, which has %lld: use %s=auto", key, (long long)is,
+                        name, (long long)rows[i].value, key);
     }
     return TN_OK;
 }

@@ -34,7 +34,7 @@ static const struct setup_row {
     { { "task=xor", "train.epochs=1", "train.accumulate=5" }, "train.steps", "7" },
     { { "task=xor" }, "train.steps", "2000" },
     { { "task=xor", "train.epochs=3", "train.steps=9" }, NULL, "remove one of them" },
-    { { "task=xor", "inputs=3" }, NULL, "inputs=3 does not fit the task xor, which has 2: leave inputs at auto" },
+    { { "task=xor", "inputs=3" }, NULL, "inputs=3 does not fit the task xor, which has 2: use inputs=auto" },
     { { "task=xor", "classes=1" }, NULL, NULL },
     { { "task=xor", "train.test=on", "task.test_frac=0" }, NULL, "make task.test_frac larger than 0" },
     { { "task=xorr" }, NULL, "did you mean xor?" },

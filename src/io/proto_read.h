@@ -33,8 +33,8 @@ typedef struct tn_proto {
 } tn_proto;
 
 void tn_proto_open(tn_proto *r, const void *data, size_t bytes);
-bool tn_proto_next(tn_proto *r);          /* the next field; false at the end or after an error */
-size_t tn_proto_at(const tn_proto *r);    /* bytes read so far */
-float tn_proto_float(const tn_proto *r);  /* of a TN_PROTO_4 */
+bool tn_proto_next(tn_proto *r);         /* the next field; false at the end or after an error */
+size_t tn_proto_at(const tn_proto *r);   /* bytes read so far */
+float tn_proto_float(const tn_proto *r); /* of a TN_PROTO_4 */
 
 #endif

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char message[] = "\x08\x96\x01"                         /* 1: 150 */
-                              "\x15\x00\x00\x80\x3f"                 /* 2: 1.0f */
-                              "\x1a\x03" "abc"                       /* 3: "abc" */
-                              "\x21\x01\x00\x00\x00\x00\x00\x00\x80" /* 4: 2^63 + 1 */
+static const char message[] = "\x08\x96\x01"         /* 1: 150 */
+                              "\x15\x00\x00\x80\x3f" /* 2: 1.0f */
+                              "\x1a\x03"
+                              "abc"                                                           /* 3: "abc" */
+                              "\x21\x01\x00\x00\x00\x00\x00\x00\x80"                          /* 4: 2^63 + 1 */
                               "\xf8\xff\xff\xff\x0f\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"; /* 2^29 - 1: 2^64 - 1 */
 enum { BYTES = sizeof message - 1 };
 
@@ -53,10 +54,15 @@ static void bad(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
-        { "\x0b", "an unknown kind of field" },          { "\x0c", "an unknown kind of field" },
-        { "\x0e", "an unknown kind of field" },          { "\x0f", "an unknown kind of field" },
-        { "\x07", "a field without a number" },          { "\x80\x80\x80\x80\x10\x01", "a field without a number" },
-        { "\x0a\x02" "a", "a length beyond the end" },
+        { "\x0b", "an unknown kind of field" },
+        { "\x0c", "an unknown kind of field" },
+        { "\x0e", "an unknown kind of field" },
+        { "\x0f", "an unknown kind of field" },
+        { "\x07", "a field without a number" },
+        { "\x80\x80\x80\x80\x10\x01", "a field without a number" },
+        { "\x0a\x02"
+          "a",
+          "a length beyond the end" },
         { "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "a number of more than 64 bits" },
         { "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a number of more than 64 bits" },
     };

@@ -25,7 +25,7 @@ typedef struct loader {
     tn_scored *list; /* (vocab.n) */
     size_t capacity, type_capacity;
     uint64_t model_type;
-    bool suffix;
+    bool suffix, read; /* treat_whitespace_as_suffix; the file was read, so that messages are about what is in it */
     span bos, eos, unknown_text, normalizer, charsmap, denormalizer;
 } loader;
 
@@ -60,7 +60,8 @@ static tn_status put_piece(loader *l, span text, float score, uint64_t type)
     tn_marked *m = &t->marked;
     const size_t id = t->vocab.n;
     void *list = l->list, *types = m->type;
-    if (id == MOST_PIECES) return tn_error(TN_BAD_FILE, "more than %d pieces; is this a sentencepiece model?", MOST_PIECES);
+    if (id == MOST_PIECES)
+        return tn_error(TN_BAD_FILE, "more than %d pieces; is this a sentencepiece model?", MOST_PIECES);
     if (!text.bytes || text.bytes > TN_PIECE_MAX_BYTES) return bad_piece(id, "is empty or too long");
     if (tn_utf8_prefix(text.text, text.bytes) < text.bytes) return bad_piece(id, "is no UTF-8 text");
     if (!isfinite(score)) return bad_piece(id, "has no finite score");
@@ -85,7 +86,9 @@ static tn_status put_piece(loader *l, span text, float score, uint64_t type)
         if (byte < 0 || t->byte_id[byte] >= 0) return bad_piece(id, "is no byte, or one that was there already");
         t->byte_id[byte] = (int32_t)id;
     } else if (type != TN_SPM_NORMAL) {
-        const tn_added a = { .id = (int32_t)id, .special = type == TN_SPM_CONTROL, .normalized = type == TN_SPM_USER_DEFINED };
+        const tn_added a = { .id = (int32_t)id,
+                             .special = type == TN_SPM_CONTROL,
+                             .normalized = type == TN_SPM_USER_DEFINED };
         return tn__tokenizer_add(t, a, text.text, text.bytes);
     }
     return TN_OK;
@@ -196,7 +199,8 @@ static tn_status check_settings(const loader *l)
 static tn_status check_reserved(const tn_tokenizer *t)
 {
     for (size_t id = 0; id < t->vocab.n; id++) {
-        const int32_t other = tn_vocab_find(&t->vocab, tn_vocab_bytes(&t->vocab, (int32_t)id), t->vocab.piece[id].bytes);
+        const int32_t other =
+            tn_vocab_find(&t->vocab, tn_vocab_bytes(&t->vocab, (int32_t)id), t->vocab.piece[id].bytes);
         if (t->marked.type[id] != TN_SPM_NORMAL && other >= 0 && other != (int32_t)id)
             return tn_error(TN_BAD_FILE, "pieces %zu and %d have the same text; the file is damaged", id, other);
     }
@@ -260,7 +264,7 @@ static tn_status put_unknown_pairs(tn_tokenizer *t, const uint32_t *rank)
 }
 
 /* Frees the scores before pairs come, as in llama2.c. */
-static tn_status make_pairs(loader *l)
+static tn_status make_pairs(loader *l, size_t file_bytes)
 {
     tn_tokenizer *t = l->t;
     uint32_t *rank = tn_alloc(t->vocab.n * sizeof *rank);
@@ -270,7 +274,7 @@ static tn_status make_pairs(loader *l)
     l->list = NULL;
     for (size_t id = 0; id < t->vocab.n; id++)
         if (t->marked.type[id] != TN_SPM_NORMAL) rank[id] = UINT32_MAX;
-    t->vocab.most_bytes += TN_TABLES_BYTES / 2;
+    t->vocab.most_bytes += file_bytes + TN_TABLES_BYTES / 4; /* the file's own bytes are free by now */
     tn_status s = tn_vocab_pairs_from_pieces(&t->vocab, rank);
     if (s == TN_OK) s = put_unknown_pairs(t, rank);
     tn_free(rank);
@@ -288,6 +292,7 @@ static int32_t control(const tn_tokenizer *t, span name, const char *usual)
     return -1;
 }
 
+/* All that points into the file. */
 static tn_status fill(loader *l)
 {
     tn_tokenizer *t = l->t;
@@ -295,7 +300,6 @@ static tn_status fill(loader *l)
     TN_RETURN_IF(check_settings(l));
     TN_RETURN_IF(check_reserved(t));
     TN_RETURN_IF(keep_charsmap(l));
-    TN_RETURN_IF(make_pairs(l));
     const span shown = l->unknown_text.text ? l->unknown_text : (span){ " \xe2\x81\x87 ", 5 };
     if (!(m->unknown_text = tn_alloc(shown.bytes + 1))) return TN_MEMORY;
     memcpy(m->unknown_text, shown.text, shown.bytes);
@@ -303,7 +307,7 @@ static tn_status fill(loader *l)
     t->from_pieces = m->shows_spaces = m->shows_bytes = true;
     t->role[TN_TOKEN_BOS] = control(t, l->bos, "<s>");
     t->role[TN_TOKEN_EOS] = t->role[TN_TOKEN_END] = control(t, l->eos, "</s>");
-    return tn__tokenizer_finish(t);
+    return TN_OK;
 }
 
 tn_status tn__load_spm(const char *path, tn_tokenizer **out)
@@ -316,13 +320,18 @@ tn_status tn__load_spm(const char *path, tn_tokenizer **out)
     l.t->marked = (tn_marked){ .unknown = -1, .dummy_prefix = true, .squeeze = true, .escape = true };
     for (int b = 0; b < 256; b++) l.t->byte_id[b] = -1;
     TN_TRY(tn_file_read_all(path, TN_TOKENIZER_FILE_MAX_BYTES, &data, &bytes));
+    l.read = true;
     l.t->vocab.most_bytes = bytes + TN_TABLES_BYTES / 2;
     TN_TRY(read_model(&l, data, bytes));
     TN_TRY(fill(&l));
+    tn_free(data);
+    data = NULL;
+    TN_TRY(make_pairs(&l, bytes));
+    TN_TRY(tn__tokenizer_finish(l.t));
     *out = l.t;
     l.t = NULL;
 done:
-    if (s == TN_BAD_FILE && data) tn_error_prefix("%.400s", path);
+    if (s == TN_BAD_FILE && l.read) tn_error_prefix("%.400s", path);
     tn_free(l.list);
     tn_free(data);
     tn_tokenizer_free(l.t);

@@ -38,7 +38,7 @@ static size_t match_rule(const tn_marked *m, const char *text, size_t n, const c
     }
     const size_t texts = 4 * m->trie_units;
     if (!longest || value >= m->charsmap_bytes - texts) return 0;
-    const char *right = m->charsmap + texts + value; /* ends in a NUL: the loader saw to it */
+    const char *right = m->charsmap + texts + value;      /* ends in a NUL: the loader saw to it */
     if (((unsigned char)*right & 0xc0) == 0x80) return 0; /* inside a character: no real rule */
     *to = right;
     return longest;

@@ -226,7 +226,7 @@ tenon_status tenon_metric_find(const tenon_net *net, const char *name, tenon_met
 
 /* --- tokenizers ------------------------------------------------------------------------------------------------------- */
 
-/* spec: "bytes", or a file or folder: tokenizer.json, *.tiktoken, tokenizer.bin (llama2.c), vocab.bpe with encoder.json. */
+/* spec: "bytes", or a file or folder: tokenizer.json, *.model, *.tiktoken, tokenizer.bin (llama2.c), vocab.bpe with encoder.json. */
 tenon_status tenon_tokenizer_open(const char *spec, tenon_tokenizer **out);
 /* That of a model: of the data it was trained on, or bytes. TENON_USAGE: it is not known. */
 tenon_status tenon_tokenizer_of(const tenon_net *net, tenon_tokenizer **out);

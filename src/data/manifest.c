@@ -34,8 +34,8 @@ static bool is_shard_name(const char *name)
 
 static bool is_tokenizer_name(const char *name)
 {
-    static const char *const names[] = { "tokenizer.json", "tokenizer.bin", "tokenizer.tiktoken", "vocab.bpe",
-                                         "encoder.json" };
+    static const char *const names[] = { "tokenizer.json",     "tokenizer.bin", "tokenizer.model",
+                                         "tokenizer.tiktoken", "vocab.bpe",     "encoder.json" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;

@@ -190,10 +190,10 @@ static tn_status check_copy(const tn_preparing *w, const char *path)
     const bool same = tn_tokenizer_hash(t) == tn_tokenizer_hash(w->tokenizer);
     tn_tokenizer_free(t);
     if (same) return TN_OK;
-    return tn_error(
-        TN_USAGE,
-        "the tokenizer %.640s cannot be copied into the data set: give the tokenizer.json or tokenizer.bin itself",
-        tn_settings_text(w->p->settings, "tokenizer"));
+    return tn_error(TN_USAGE,
+                    "the tokenizer %.640s cannot be copied into the data set: give the tokenizer.json, .model or "
+                    "tokenizer.bin itself",
+                    tn_settings_text(w->p->settings, "tokenizer"));
 }
 
 tn_status tn__prepare_tokenizer_copy(tn_preparing *w, const char *dir)
@@ -209,7 +209,9 @@ tn_status tn__prepare_tokenizer_copy(tn_preparing *w, const char *dir)
     if (strcmp(m->tokenizer_kind, "bytes") == 0) return TN_OK;
     const char *spec = tn_settings_text(w->p->settings, "tokenizer");
     const bool is_bpe = strcmp(m->tokenizer_kind, "bpe") == 0;
-    m->tokenizer_file = is_bpe ? "tokenizer.json" : "tokenizer.bin";
+    const bool is_json = is_bpe || strcmp(m->tokenizer_kind, "metaspace") == 0;
+    const bool is_model = strcmp(m->tokenizer_kind, "sentencepiece") == 0;
+    m->tokenizer_file = is_json ? "tokenizer.json" : is_model ? "tokenizer.model" : "tokenizer.bin";
     TN_RETURN_IF(tn_path_join(dir, m->tokenizer_file, path, sizeof path));
     /* A pattern we do not know by name is kept by copying the file it came in. */
     if (!is_bpe || (tn_tokenizer_save(w->tokenizer, path) != TN_OK && !w->trains_tokenizer)) {

@@ -1,5 +1,6 @@
-/* Encoding with byte-level BPE: repair, added tokens, NFC, added tokens again, splits, words. The order is that of the
- * `tokenizers` library; tiktoken's is the part of it without normalizing.
+/* Encoding with BPE: repair, added tokens, NFC, added tokens again, splits, words. The order is that of the
+ * `tokenizers` library; tiktoken's is the part of it without normalizing. sentencepiece has its own way (spm.c) between
+ * its control pieces.
  *
  * Words come from a cache of fixed size, two places for each hash: the newer word moves the older one to the second
  * place. What is in it never changes the ids, only the time. */
@@ -13,6 +14,7 @@ typedef struct encoder {
     const tn_tokenizer *t;
     tn_tokenizer_scratch *x;
     bool special; /* special tokens are looked for */
+    bool first;   /* a METASPACE text, or what is left of it, begins where the whole text does */
     tn_tokens *out;
 } encoder;
 
@@ -58,8 +60,11 @@ static tn_status encode_word(encoder *e, const char *word, size_t n)
         e->out->ids[e->out->n++] = whole;
         return TN_OK;
     }
-    TN_RETURN_IF(tn_merge_begin(m, n));
-    for (size_t i = 0; i < n; i++) m->id[i] = t->byte_id[(unsigned char)word[i]];
+    if (t->kind == TN_KIND_METASPACE) TN_RETURN_IF(tn__marked_symbols(t, e->x, word, n));
+    else {
+        TN_RETURN_IF(tn_merge_begin(m, n));
+        for (size_t i = 0; i < n; i++) m->id[i] = t->byte_id[(unsigned char)word[i]];
+    }
     return tn_merge_run(&t->vocab, m, e->out);
 }
 
@@ -119,10 +124,26 @@ static tn_status split_piece(encoder *e, int level, const char *text, size_t n)
     return TN_OK;
 }
 
+/* METASPACE: words begin at marks, or the text is one word. */
+static tn_status encode_marked(encoder *e, const char *text, size_t n)
+{
+    const bool first = e->first;
+    e->first = false;
+    TN_RETURN_IF(tn__marked_prepend(e->t, e->x, first, &text, &n));
+    for (size_t at = 0, end; at < n; at = end) {
+        for (end = at + 1; end < n && !(e->t->marked.split && n - end >= TN_SPACE_MARK_BYTES &&
+                                        memcmp(text + end, TN_SPACE_MARK, TN_SPACE_MARK_BYTES) == 0);)
+            end += e->t->marked.split ? 1 : n - end;
+        TN_RETURN_IF(encode_cached(e, text + at, end - at));
+    }
+    return TN_OK;
+}
+
 static tn_status encode_plain(encoder *e, const char *text, size_t n)
 {
     tn_text *space = &e->x->prefixed;
     if (n == 0) return TN_OK;
+    if (e->t->kind == TN_KIND_METASPACE) return encode_marked(e, text, n);
     if (!e->t->prefix_space || *text == ' ') return split_piece(e, 0, text, n);
     space->n = 0;
     TN_RETURN_IF(tn_text_append(space, " ", 1));
@@ -174,6 +195,7 @@ static tn_status cut_added(encoder *e, const tn_trie *trie, const char *text, si
         TN_RETURN_IF(rest(e, text + taken, first - taken));
         TN_RETURN_IF(tn_tokens_reserve(e->out, 1));
         e->out->ids[e->out->n++] = a->id;
+        e->first = false;
         taken = last;
     }
     return taken < n ? rest(e, text + taken, n - taken) : TN_OK;
@@ -182,6 +204,8 @@ static tn_status cut_added(encoder *e, const tn_trie *trie, const char *text, si
 static tn_status encode_part(encoder *e, const char *text, size_t n)
 {
     tn_text *nfc = &e->x->normalized;
+    if (e->t->kind == TN_KIND_SPM) return tn__spm_encode(e->t, e->x, text, n, e->out);
+    if (e->t->kind == TN_KIND_METASPACE) TN_RETURN_IF(tn__marked_normalize(e->t, e->x, &text, &n));
     if (e->t->nfc && tn_nfc_needed(e->t->unicode, text, n)) {
         nfc->n = 0;
         TN_RETURN_IF(tn_nfc(e->t->unicode, &e->x->nfc, text, n, nfc));
@@ -211,10 +235,10 @@ static tn_status prepare(const tn_tokenizer *t, tn_tokenizer_scratch *x)
 tn_status tn__encode_bpe(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes, unsigned flags,
                          tn_tokens *out)
 {
-    encoder e = { t, x, (flags & TN_ENCODE_SPECIAL) != 0, out };
+    encoder e = { t, x, (flags & TN_ENCODE_SPECIAL) != 0, true, out };
     TN_RETURN_IF(prepare(t, x));
     TN_RETURN_IF(tn_tokens_reserve(out, bytes / 4 + TN_CACHE_IDS));
-    if (tn_utf8_prefix(text, bytes) < bytes) {
+    if (t->kind != TN_KIND_SPM && tn_utf8_prefix(text, bytes) < bytes) {
         x->repaired.n = 0;
         TN_RETURN_IF(tn_utf8_repair(text, bytes, &x->repaired));
         text = x->repaired.data;

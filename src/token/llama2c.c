@@ -10,16 +10,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { UNKNOWN = 0, BOS = 1, EOS = 2, FIRST_BYTE = 3 };
 enum { MOST_TOKENS = 1 << 19 }; /* a token has 9 bytes and more in the file and 29 while scores are sorted */
-
-typedef struct scored {
-    float score;
-    uint32_t id;
-} scored;
 
 static uint32_t little(const char *p)
 {
@@ -27,7 +21,7 @@ static uint32_t little(const char *p)
     return (uint32_t)u[0] | (uint32_t)u[1] << 8 | (uint32_t)u[2] << 16 | (uint32_t)u[3] << 24;
 }
 
-static tn_status load_tokens(tn_tokenizer *t, const char *data, size_t bytes, scored **list, size_t *capacity)
+static tn_status load_tokens(tn_tokenizer *t, const char *data, size_t bytes, tn_scored **list, size_t *capacity)
 {
     if (bytes < 4) return tn_error(TN_BAD_FILE, "%zu bytes are too few; is this a tokenizer.bin of llama2.c?", bytes);
     const uint32_t longest = little(data);
@@ -55,7 +49,7 @@ static tn_status load_tokens(tn_tokenizer *t, const char *data, size_t bytes, sc
             TN_RETURN_IF(tn_grow(&p, capacity, 2 * id + 1024, sizeof **list));
             *list = p;
         }
-        (*list)[id] = (scored){ score, (uint32_t)id };
+        (*list)[id] = (tn_scored){ score, (uint32_t)id };
         at += 8 + n;
     }
     if (t->vocab.n <= EOS)
@@ -63,27 +57,18 @@ static tn_status load_tokens(tn_tokenizer *t, const char *data, size_t bytes, sc
     return TN_OK;
 }
 
-static int by_score(const void *a, const void *b)
-{
-    const scored *x = a, *y = b;
-    if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
-}
-
-/* Ranks from scores: the best is 0, equal scores have equal ranks. Frees the list. */
-static tn_status make_pairs(tn_tokenizer *t, scored *list)
+/* Frees the list. */
+static tn_status make_pairs(tn_tokenizer *t, tn_scored *list)
 {
     const size_t n = t->vocab.n;
-    uint32_t *rank = tn_alloc(n * sizeof *rank), r = 0;
+    uint32_t *rank = tn_alloc(n * sizeof *rank);
     if (!rank) {
         tn_free(list);
         return TN_MEMORY;
     }
-    qsort(list, n, sizeof *list, by_score);
-    for (size_t i = 0; i < n; i++) {
-        if (i > 0 && list[i].score != list[i - 1].score) r++;
-        rank[list[i].id] = list[i].score > -1e10f ? r : UINT32_MAX; /* llama2.c's bound */
-    }
+    tn__rank_scores(list, n, rank);
+    for (size_t i = 0; i < n; i++)
+        if (!(list[i].score > -1e10f)) rank[list[i].id] = UINT32_MAX; /* llama2.c's bound */
     tn_free(list);
     t->vocab.most_bytes += TN_TABLES_BYTES / 2;
     const tn_status s = tn_vocab_pairs_from_pieces(&t->vocab, rank);
@@ -108,7 +93,7 @@ tn_status tn__load_llama2c(const char *path, tn_tokenizer **out)
     tn_status s = TN_OK;
     char *data = NULL;
     size_t bytes, capacity = 0;
-    scored *list = NULL;
+    tn_scored *list = NULL;
     tn_tokenizer *t = NULL;
     TN_TRY(tn__tokenizer_new(TN_KIND_LLAMA2C, &t));
     TN_TRY(tn_file_read_all(path, TN_TOKENIZER_FILE_MAX_BYTES, &data, &bytes));

@@ -1,7 +1,7 @@
-/* Hugging Face tokenizer.json: byte-level BPE and what stands around it. Every part that changes ids is either
+/* Hugging Face tokenizer.json: BPE and what stands around it (for vocabularies that are not byte-level: load_hf_marked.c). Every part that changes ids is either
  * understood or refused by its name; nothing is skipped in silence but truncation and padding, which are the caller's
  * business. What may be long (vocabulary, merges, added tokens) is read value by value; the small parts are trees. */
-#include "token/tokenizer_impl.h"
+#include "token/load_hf.h"
 
 #include "base/alloc.h"
 #include "base/fs.h"
@@ -27,27 +27,27 @@ typedef struct loader {
     bool byte_level;           /* a ByteLevel pre-tokenizer was seen */
 } loader;
 
-static tn_status unsupported(const char *part, const char *what)
+tn_status tn__hf_unsupported(const char *part, const char *what)
 {
     char buf[80];
     return tn_error(TN_BAD_FILE,
-                    "%s \"%s\" is not supported; this reads byte-level BPE (see docs of tn_tokenizer_open)", part,
-                    tn_text_quote(what ? what : "(none)", buf, sizeof buf));
+                    "%s \"%s\" is not supported; this reads byte-level BPE and BPE with byte fallback or Metaspace",
+                    part, tn_text_quote(what ? what : "(none)", buf, sizeof buf));
 }
 
-static const char *type_of(const json_t *x)
+const char *tn__hf_type(const json_t *x)
 {
     const char *s = json_string_value(json_object_get(x, "type"));
     return s ? s : "";
 }
 
-static bool is_unset(const json_t *x) /* missing, null, false, 0 or "" */
+bool tn__hf_unset(const json_t *x)
 {
     return !x || json_is_null(x) || json_is_false(x) || (json_is_string(x) && json_string_length(x) == 0) ||
            (json_is_number(x) && json_number_value(x) == 0);
 }
 
-static bool flag(const json_t *x, const char *key, bool missing)
+bool tn__hf_flag(const json_t *x, const char *key, bool missing)
 {
     const json_t *v = json_object_get(x, key);
     return v ? json_is_true(v) : missing;
@@ -61,7 +61,8 @@ static tn_status put_token(tn_tokenizer *t, tn_json *r)
 {
     char key[4 * TN_PIECE_MAX_BYTES + 1], bytes[2 * TN_PIECE_MAX_BYTES], buf[60];
     int64_t id = 0;
-    size_t n = r->bytes;
+    const size_t r_bytes = r->bytes;
+    size_t n = r_bytes;
     const bool fits = n <= sizeof bytes;
     if (fits) tn_json_copy(r, key);
     else snprintf(key, sizeof key, "%.*s", 64, r->raw);
@@ -70,8 +71,9 @@ static tn_status put_token(tn_tokenizer *t, tn_json *r)
         return tn_error(TN_BAD_FILE, "model.vocab: \"%s\" is too long or its id is not an integer; the file is damaged",
                         tn_text_quote(key, buf, sizeof buf));
     }
-    const bool ours = tn__bytes_from_alphabet(key, n, bytes, &n);
-    const tn_status s = tn_vocab_put(&t->vocab, id, ours ? bytes : key, ours ? n : strlen(key), ours);
+    const bool characters = t->kind == TN_KIND_METASPACE;
+    const bool ours = !characters && tn__bytes_from_alphabet(key, n, bytes, &n);
+    const tn_status s = tn_vocab_put(&t->vocab, id, ours ? bytes : key, ours ? n : r_bytes, ours || characters);
     if (s != TN_OK) tn_error_prefix("model.vocab \"%s\"", tn_text_quote(key, buf, sizeof buf));
     return s;
 }
@@ -80,10 +82,11 @@ static tn_status load_vocab(tn_tokenizer *t, span text)
 {
     tn_json r;
     tn_json_open(&r, text.text, text.bytes);
+    r.nul = t->kind == TN_KIND_METASPACE; /* a character like any other */
     if (!text.text || !tn_json_enter(&r, '{'))
         return tn_error(TN_BAD_FILE, "model.vocab is not an object; the file is damaged");
     while (tn_json_key(&r)) TN_RETURN_IF(put_token(t, &r));
-    return TN_OK;
+    return r.why ? bad_number(&r) : TN_OK; /* a NUL: all else was seen when the parts were found */
 }
 
 /* A merge: its two tokens one behind the other, the first of n bytes. */
@@ -127,11 +130,12 @@ static bool read_merge(tn_json *r, merge *m)
     return ok && n == 2;
 }
 
-/* The token whose text in GPT-2's alphabet this is; -1: none. */
+/* The token whose text, in GPT-2's alphabet where it is byte-level, this is; -1: none. */
 static int32_t id_of(const tn_tokenizer *t, const char *text, size_t bytes)
 {
     char out[4 * TN_PIECE_MAX_BYTES];
     size_t n;
+    if (t->kind == TN_KIND_METASPACE) return tn_vocab_find(&t->vocab, text, bytes);
     return tn__bytes_from_alphabet(text, bytes, out, &n) ? tn_vocab_find(&t->vocab, out, n) : -1;
 }
 
@@ -154,6 +158,7 @@ static tn_status load_merges(tn_tokenizer *t, span text)
     merge m;
     size_t i = 0;
     tn_json_open(&r, text.text, text.bytes);
+    r.nul = t->kind == TN_KIND_METASPACE;
     if (!text.text || !tn_json_enter(&r, '['))
         return tn_error(TN_BAD_FILE, "model.merges is not a list; the file is damaged");
     for (; tn_json_item(&r); i++) {
@@ -165,17 +170,31 @@ static tn_status load_merges(tn_tokenizer *t, span text)
     return TN_OK;
 }
 
+/* What becomes of characters that are no tokens. */
+static tn_status load_unknown(tn_tokenizer *t, const json_t *model)
+{
+    const char *name = json_string_value(json_object_get(model, "unk_token"));
+    tn_marked *m = &t->marked;
+    if (t->kind != TN_KIND_METASPACE) return TN_OK;
+    m->fallback = tn__hf_flag(model, "byte_fallback", false);
+    m->fuse_unknown = tn__hf_flag(model, "fuse_unk", false);
+    m->unknown = name && *name ? tn_vocab_find(&t->vocab, name, strlen(name)) : -1;
+    if (name && *name && m->unknown < 0)
+        return tn_error(TN_BAD_FILE, "model.unk_token is not in the vocabulary; the file is damaged");
+    return TN_OK;
+}
+
 static tn_status load_model(const loader *l, const json_t *model)
 {
     tn_tokenizer *t = l->t;
     static const char *const unset[] = { "dropout", "continuing_subword_prefix", "end_of_word_suffix",
                                          "byte_fallback" };
-    const char *type = type_of(model);
-    if (strcmp(type, "BPE") != 0 && !(*type == 0 && l->merges.text)) return unsupported("model type", type);
-    for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
-        if (!is_unset(json_object_get(model, unset[i]))) return unsupported("model option", unset[i]);
-    t->whole_first = flag(model, "ignore_merges", false);
+    const size_t n_unset = sizeof unset / sizeof *unset - (t->kind == TN_KIND_METASPACE);
+    for (size_t i = 0; i < n_unset; i++)
+        if (!tn__hf_unset(json_object_get(model, unset[i]))) return tn__hf_unsupported("model option", unset[i]);
+    t->whole_first = tn__hf_flag(model, "ignore_merges", false);
     TN_RETURN_IF(load_vocab(t, l->vocab));
+    TN_RETURN_IF(load_unknown(t, model));
     return load_merges(t, l->merges);
 }
 
@@ -183,14 +202,14 @@ static tn_status load_model(const loader *l, const json_t *model)
 
 static tn_status load_normalizer(tn_tokenizer *t, const json_t *x)
 {
-    if (is_unset(x)) return TN_OK;
-    if (strcmp(type_of(x), "NFC") == 0) return t->nfc = true, TN_OK;
+    if (tn__hf_unset(x)) return TN_OK;
+    if (strcmp(tn__hf_type(x), "NFC") == 0) return t->nfc = true, TN_OK;
     const json_t *list = json_object_get(x, "normalizers");
-    if (strcmp(type_of(x), "Sequence") != 0 || json_array_size(list) > TN_SPLITS_MAX)
-        return unsupported("normalizer", type_of(x));
+    if (strcmp(tn__hf_type(x), "Sequence") != 0 || json_array_size(list) > TN_SPLITS_MAX)
+        return tn__hf_unsupported("normalizer", tn__hf_type(x));
     for (size_t i = 0; i < json_array_size(list); i++) {
-        if (strcmp(type_of(json_array_get(list, i)), "NFC") != 0)
-            return unsupported("normalizer", type_of(json_array_get(list, i)));
+        if (strcmp(tn__hf_type(json_array_get(list, i)), "NFC") != 0)
+            return tn__hf_unsupported("normalizer", tn__hf_type(json_array_get(list, i)));
         t->nfc = true;
     }
     return TN_OK;
@@ -198,12 +217,12 @@ static tn_status load_normalizer(tn_tokenizer *t, const json_t *x)
 
 static tn_status load_byte_level(loader *l, const json_t *x)
 {
-    if (l->byte_level) return unsupported("pre_tokenizer", "ByteLevel, twice");
+    if (l->byte_level) return tn__hf_unsupported("pre_tokenizer", "ByteLevel, twice");
     l->byte_level = true;
-    l->t->prefix_space = flag(x, "add_prefix_space", true);
+    l->t->prefix_space = tn__hf_flag(x, "add_prefix_space", true);
     if (l->t->prefix_space && l->t->n_splits)
-        return unsupported("pre_tokenizer", "ByteLevel with add_prefix_space after a split");
-    return flag(x, "use_regex", true) ? tn__tokenizer_split(l->t, tn_split_named("gpt2"), NULL, false) : TN_OK;
+        return tn__hf_unsupported("pre_tokenizer", "ByteLevel with add_prefix_space after a split");
+    return tn__hf_flag(x, "use_regex", true) ? tn__tokenizer_split(l->t, tn_split_named("gpt2"), NULL, false) : TN_OK;
 }
 
 /* A literal string as a regular expression. */
@@ -211,7 +230,7 @@ static tn_status split_on_string(tn_tokenizer *t, const char *text, bool drop_re
 {
     char regex[3 * 256 + 1];
     size_t n = 0;
-    if (strlen(text) > 256) return unsupported("Split pattern", "a string of more than 256 bytes");
+    if (strlen(text) > 256) return tn__hf_unsupported("Split pattern", "a string of more than 256 bytes");
     for (; *text; text++) {
         const bool plain = (unsigned char)*text >= 0x80 || *text == ' ' || (*text >= '0' && *text <= '9') ||
                            (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
@@ -228,27 +247,27 @@ static tn_status load_split(loader *l, const json_t *x)
     const char *regex = json_string_value(json_object_get(pattern, "Regex"));
     const char *string = json_string_value(json_object_get(pattern, "String"));
     const char *behavior = json_string_value(json_object_get(x, "behavior"));
-    const bool invert = flag(x, "invert", false);
+    const bool invert = tn__hf_flag(x, "invert", false);
     const bool keep = behavior && strcmp(behavior, "Isolated") == 0; /* inverted or not: the same pieces */
     const bool drop = behavior && strcmp(behavior, "Removed") == 0 && invert;
-    if (l->byte_level) return unsupported("pre_tokenizer", "Split after ByteLevel");
-    if (!keep && !drop) return unsupported("Split behavior", behavior);
+    if (l->byte_level) return tn__hf_unsupported("pre_tokenizer", "Split after ByteLevel");
+    if (!keep && !drop) return tn__hf_unsupported("Split behavior", behavior);
     if (string && *string) return split_on_string(l->t, string, drop);
-    if (!regex) return unsupported("Split pattern", "neither Regex nor String");
+    if (!regex) return tn__hf_unsupported("Split pattern", "neither Regex nor String");
     const tn_split_pattern *known = tn_split_known(regex);
     return tn__tokenizer_split(l->t, known, regex, drop);
 }
 
 static tn_status load_pre_tokenizer(loader *l, const json_t *x, int depth)
 {
-    const char *type = type_of(x);
+    const char *type = tn__hf_type(x);
     if (strcmp(type, "ByteLevel") == 0) return load_byte_level(l, x);
     if (strcmp(type, "Split") == 0) return load_split(l, x);
     if (strcmp(type, "Digits") == 0 && !l->byte_level)
-        return tn__tokenizer_split(l->t, &tn_split_digits[flag(x, "individual_digits", false)], NULL, false);
+        return tn__tokenizer_split(l->t, &tn_split_digits[tn__hf_flag(x, "individual_digits", false)], NULL, false);
     const json_t *list = json_object_get(x, "pretokenizers");
     if (strcmp(type, "Sequence") != 0 || depth > 0 || json_array_size(list) > 2 * TN_SPLITS_MAX)
-        return unsupported("pre_tokenizer", type);
+        return tn__hf_unsupported("pre_tokenizer", type);
     for (size_t i = 0; i < json_array_size(list); i++)
         TN_RETURN_IF(load_pre_tokenizer(l, json_array_get(list, i), depth + 1));
     return TN_OK;
@@ -282,7 +301,7 @@ static tn_status add_token(tn_tokenizer *t, tn_json *r, size_t i)
     if (id < 0 || id >= TN_VOCAB_MAX)
         return tn_error(TN_BAD_FILE, "added_tokens[%zu]: its id is outside 0..%d; the file is damaged", i,
                         TN_VOCAB_MAX - 1);
-    if (single_word) return unsupported("added token option", "single_word");
+    if (single_word) return tn__hf_unsupported("added token option", "single_word");
     a.id = (int32_t)id;
     return tn__tokenizer_add(t, a, content, bytes);
 }
@@ -307,7 +326,7 @@ static tn_status load_template(tn_tokenizer *t, const json_t *x)
         const char *name = json_string_value(json_object_get(part, "id"));
         if (json_object_get(json_array_get(single, i), "Sequence")) return TN_OK;
         if (!name || i > 0)
-            return unsupported("post_processor", "TemplateProcessing with more than one token before the text");
+            return tn__hf_unsupported("post_processor", "TemplateProcessing with more than one token before the text");
         t->template_bos = tn_tokenizer_find(t, name);
         if (t->template_bos < 0)
             return tn_error(TN_BAD_FILE, "post_processor: its first token is not in the vocabulary");
@@ -317,13 +336,20 @@ static tn_status load_template(tn_tokenizer *t, const json_t *x)
 
 static tn_status load_post(tn_tokenizer *t, const json_t *x, int depth)
 {
-    const char *type = type_of(x);
-    if (is_unset(x) || strcmp(type, "ByteLevel") == 0) return TN_OK; /* ByteLevel trims offsets, no ids */
+    const char *type = tn__hf_type(x);
+    if (tn__hf_unset(x) || strcmp(type, "ByteLevel") == 0) return TN_OK; /* ByteLevel trims offsets, no ids */
     if (strcmp(type, "TemplateProcessing") == 0) return load_template(t, x);
     const json_t *list = json_object_get(x, "processors");
-    if (strcmp(type, "Sequence") != 0 || depth > 0) return unsupported("post_processor", type);
+    if (strcmp(type, "Sequence") != 0 || depth > 0) return tn__hf_unsupported("post_processor", type);
     for (size_t i = 0; i < json_array_size(list); i++) TN_RETURN_IF(load_post(t, json_array_get(list, i), depth + 1));
     return TN_OK;
+}
+
+static tn_status load_rest(const loader *l, const json_t *model)
+{
+    TN_RETURN_IF(load_model(l, model));
+    TN_RETURN_IF(load_added(l->t, l->added));
+    return load_post(l->t, json_object_get(l->root, "post_processor"), 0);
 }
 
 static tn_status load_all(loader *l)
@@ -331,15 +357,20 @@ static tn_status load_all(loader *l)
     const json_t *root = l->root, *decoder = json_object_get(root, "decoder"), *model = json_object_get(root, "model");
     tn_tokenizer *t = l->t;
     if (!json_is_object(model)) return tn_error(TN_BAD_FILE, "there is no \"model\"; is this a tokenizer.json?");
-    if (is_unset(json_object_get(root, "pre_tokenizer"))) return unsupported("pre_tokenizer", "none");
+    const char *type = tn__hf_type(model);
+    if (strcmp(type, "BPE") != 0 && !(*type == 0 && l->merges.text)) return tn__hf_unsupported("model type", type);
+    if (tn__hf_is_marked(root)) {
+        t->kind = TN_KIND_METASPACE;
+        TN_RETURN_IF(tn__hf_load_marked(t, root));
+        return load_rest(l, model);
+    }
+    if (tn__hf_unset(json_object_get(root, "pre_tokenizer"))) return tn__hf_unsupported("pre_tokenizer", "none");
     TN_RETURN_IF(load_pre_tokenizer(l, json_object_get(root, "pre_tokenizer"), 0));
-    if (!l->byte_level) return unsupported("pre_tokenizer", "one without ByteLevel");
-    if (!is_unset(decoder) && strcmp(type_of(decoder), "ByteLevel") != 0)
-        return unsupported("decoder", type_of(decoder));
+    if (!l->byte_level) return tn__hf_unsupported("pre_tokenizer", "one without ByteLevel");
+    if (!tn__hf_unset(decoder) && strcmp(tn__hf_type(decoder), "ByteLevel") != 0)
+        return tn__hf_unsupported("decoder", tn__hf_type(decoder));
     TN_RETURN_IF(load_normalizer(t, json_object_get(root, "normalizer")));
-    TN_RETURN_IF(load_model(l, model));
-    TN_RETURN_IF(load_added(t, l->added));
-    return load_post(t, json_object_get(root, "post_processor"), 0);
+    return load_rest(l, model);
 }
 
 /* --- finding the parts ------------------------------------------------------------------------------------------------ */
@@ -374,11 +405,17 @@ static tn_status take_part(loader *l, tn_json *r, const part *rows, json_t *to)
 
 static tn_status find_model(loader *l, tn_json *r)
 {
-    const part rows[] = {
-        { "vocab", &l->vocab },    { "merges", &l->merges },       { "type", NULL },
-        { "dropout", NULL },       { "ignore_merges", NULL },      { "continuing_subword_prefix", NULL },
-        { "byte_fallback", NULL }, { "end_of_word_suffix", NULL }, { NULL, NULL }
-    };
+    const part rows[] = { { "vocab", &l->vocab },
+                          { "merges", &l->merges },
+                          { "type", NULL },
+                          { "dropout", NULL },
+                          { "ignore_merges", NULL },
+                          { "continuing_subword_prefix", NULL },
+                          { "byte_fallback", NULL },
+                          { "end_of_word_suffix", NULL },
+                          { "unk_token", NULL },
+                          { "fuse_unk", NULL },
+                          { NULL, NULL } };
     if (json_object_get(l->root, "model"))
         return tn_error(TN_BAD_FILE, "a duplicate key \"model\"; download the file again");
     json_t *model = json_object();
@@ -404,6 +441,7 @@ static tn_status find_parts(loader *l, const char *path, span text)
     tn_json r;
     tn_status s = TN_OK;
     tn_json_open(&r, text.text, text.bytes);
+    r.nul = true; /* who reads a part decides */
     if (!tn_json_enter(&r, '{')) (void)tn_json_skip(&r);
     else
         while (s == TN_OK && tn_json_key(&r))

@@ -70,25 +70,27 @@ static tn_status open_file(const char *path, tn_tokenizer **out)
     if (is_tiktoken(path)) return open_tiktoken(path, out);
     if (ends_with(path, ".json")) return tn__load_hf(path, out);
     if (ends_with(path, ".bin")) return tn__load_llama2c(path, out);
+    if (ends_with(path, ".model")) return tn__load_spm(path, out);
     return tn_error(TN_USAGE,
-                    "%.400s: unknown kind of tokenizer; give \"bytes\", tokenizer.json, FILE.tiktoken, tokenizer.bin, "
-                    "vocab.bpe, encoder.json or their folder",
+                    "%.400s: unknown kind of tokenizer; give \"bytes\", tokenizer.json, FILE.model, FILE.tiktoken, "
+                    "tokenizer.bin, vocab.bpe, encoder.json or their folder",
                     path);
 }
 
 static tn_status open_folder(const char *folder, tn_tokenizer **out)
 {
-    static const char *const names[] = { "tokenizer.json", "encoder.json", "vocab.json", "tokenizer.tiktoken",
-                                         "tokenizer.bin" };
+    static const char *const names[] = { "tokenizer.json",     "encoder.json",    "vocab.json",
+                                         "tokenizer.tiktoken", "tokenizer.model", "tokenizer.bin" };
     char path[TN_PATH_BYTES];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         TN_RETURN_IF(tn_path_join(folder, names[i], path, sizeof path));
         if (access(path, F_OK) == 0) return open_file(path, out);
     }
-    return tn_error(TN_BAD_FILE,
-                    "%.400s contains no tokenizer.json, encoder.json, vocab.json, tokenizer.tiktoken or tokenizer.bin; "
-                    "name the file itself",
-                    folder);
+    return tn_error(
+        TN_BAD_FILE,
+        "%.400s contains no tokenizer.json, encoder.json, vocab.json, tokenizer.tiktoken, tokenizer.model or "
+        "tokenizer.bin; name the file itself",
+        folder);
 }
 
 static tn_status open_bytes(tn_tokenizer **out)
@@ -135,6 +137,10 @@ void tn_tokenizer_free(tn_tokenizer *t)
     tn__trie_free(&t->normalized);
     tn_unicode_free(t->unicode);
     tn_free(t->added);
+    tn_free(t->marked.type);
+    tn_free(t->marked.charsmap);
+    tn_free(t->marked.unknown_text);
+    tn_free(t->marked.shown);
     tn_free(t);
 }
 
@@ -174,19 +180,24 @@ tn_status tn__tokenizer_split(tn_tokenizer *t, const tn_split_pattern *known, co
 static tn_status index_added(tn_tokenizer *t)
 {
     tn_status s = TN_OK;
-    tn_nfc_space nfc = { 0 };
-    tn_text text = { 0 };
+    tn_tokenizer_scratch *x = NULL;
+    TN_TRY(tn_tokenizer_scratch_new(&x));
     for (size_t i = 0; i < t->n_added; i++) {
         const tn_added *a = t->added + i;
-        const char *bytes = tn_vocab_bytes(&t->vocab, a->id);
-        text.n = 0;
-        if (a->normalized && t->nfc) TN_TRY(tn_nfc(t->unicode, &nfc, bytes, a->bytes, &text));
-        else TN_TRY(tn_text_append(&text, bytes, a->bytes));
-        TN_TRY(tn__trie_put(a->normalized ? &t->normalized : &t->raw, text.data, text.n, (uint32_t)i));
+        const char *text = tn_vocab_bytes(&t->vocab, a->id);
+        size_t bytes = a->bytes;
+        if (a->normalized && t->nfc) {
+            x->normalized.n = 0;
+            TN_TRY(tn_nfc(t->unicode, &x->nfc, text, bytes, &x->normalized));
+            text = x->normalized.data;
+            bytes = x->normalized.n;
+        } else if (a->normalized) TN_TRY(tn__marked_normalize(t, x, &text, &bytes));
+        TN_TRY(tn__trie_put(a->normalized ? &t->normalized : &t->raw, text, bytes, (uint32_t)i));
+        if (a->normalized && t->marked.n_steps) TN_TRY(tn__marked_show(t, a->id, text, bytes));
     }
+    tn__marked_sort(t);
 done:
-    tn_nfc_space_free(&nfc);
-    tn_text_free(&text);
+    tn_tokenizer_scratch_free(x);
     return s;
 }
 
@@ -226,6 +237,19 @@ static uint64_t hash_pairs(const tn_vocab *v)
     return sum;
 }
 
+static bool has_marks(const tn_tokenizer *t) { return t->kind == TN_KIND_METASPACE || t->kind == TN_KIND_SPM; }
+
+static void hash_marked(XXH64_state_t *h, const tn_tokenizer *t)
+{
+    const tn_marked *m = &t->marked;
+    const int facts[] = { m->n_steps,  m->metaspace,    m->split,        m->prepend, m->unknown,
+                          m->fallback, m->fuse_unknown, m->dummy_prefix, m->squeeze, m->escape };
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) hash_number(h, (uint64_t)facts[i]);
+    for (int i = 0; i < m->n_steps; i++) hash_number(h, m->step[i]);
+    if (m->type) (void)XXH64_update(h, m->type, t->vocab.n);
+    if (m->charsmap) (void)XXH64_update(h, m->charsmap, m->charsmap_bytes);
+}
+
 static tn_status hash_all(tn_tokenizer *t)
 {
     XXH64_state_t *h = XXH64_createState();
@@ -243,6 +267,7 @@ static tn_status hash_all(tn_tokenizer *t)
         const tn_added *a = t->added + i;
         hash_number(h, (uint64_t)a->id << 4 | a->special << 3 | a->normalized << 2 | a->lstrip << 1 | a->rstrip);
     }
+    if (has_marks(t)) hash_marked(h, t);
     t->hash = XXH64_digest(h);
     XXH64_freeState(h);
     return TN_OK;
@@ -269,17 +294,18 @@ static void find_roles(tn_tokenizer *t)
 
 tn_status tn__tokenizer_finish(tn_tokenizer *t)
 {
-    if (t->kind != TN_KIND_LLAMA2C)
+    if (t->kind == TN_KIND_BYTES || t->kind == TN_KIND_BPE)
         for (int b = 0; b < 256; b++) {
             t->byte_id[b] = tn_vocab_find(&t->vocab, (const char *)&t->byte_text[b], 1);
             if (t->byte_id[b] < 0)
                 return tn_error(TN_BAD_FILE, "byte 0x%02x has no token; only vocabularies with all 256 bytes are read",
                                 b);
         }
-    if (t->kind == TN_KIND_BPE) {
+    if (t->kind == TN_KIND_METASPACE && t->marked.fallback) TN_RETURN_IF(tn__marked_bytes(t));
+    if (t->kind == TN_KIND_BPE || has_marks(t)) {
         TN_RETURN_IF(tn_unicode_new(&t->unicode));
         TN_RETURN_IF(index_added(t));
-        find_roles(t);
+        if (t->kind != TN_KIND_SPM) find_roles(t);
     }
     t->cut_safe = find_cut_safe(t);
     return hash_all(t);
@@ -293,7 +319,7 @@ int32_t tn_tokenizer_special(const tn_tokenizer *t, tn_token_role role) { return
 
 const char *tn_tokenizer_kind(const tn_tokenizer *t)
 {
-    static const char *const names[] = { "bytes", "bpe", "llama2c" };
+    static const char *const names[] = { "bytes", "bpe", "llama2c", "metaspace", "sentencepiece" };
     return names[t->kind];
 }
 
@@ -313,18 +339,18 @@ int32_t tn_tokenizer_find(const tn_tokenizer *t, const char *text)
     return tn_vocab_find(&t->vocab, text, n);
 }
 
-static int hex(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
-
 const char *tn_tokenizer_piece(const tn_tokenizer *t, int32_t id, size_t *bytes)
 {
     *bytes = 0;
     if (id < 0 || (size_t)id >= t->vocab.n || t->vocab.piece[id].bytes == 0) return NULL;
     const char *text = tn_vocab_bytes(&t->vocab, id);
     *bytes = t->vocab.piece[id].bytes;
-    const bool escaped = t->kind == TN_KIND_LLAMA2C && *bytes == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>';
-    if (!escaped || hex(text[3]) < 0 || hex(text[4]) < 0) return text;
+    const bool escaped =
+        t->kind == TN_KIND_LLAMA2C || (t->marked.type ? t->marked.type[id] == TN_SPM_BYTE : t->marked.shows_bytes);
+    const int byte = escaped ? tn__marked_byte(text, *bytes) : -1;
+    if (byte < 0) return text;
     *bytes = 1;
-    return (const char *)&t->byte_text[hex(text[3]) << 4 | hex(text[4])];
+    return (const char *)&t->byte_text[byte];
 }
 
 size_t tn__cut_letters(const char *text, size_t bytes)
@@ -357,6 +383,9 @@ void tn_tokenizer_scratch_free(tn_tokenizer_scratch *x)
     tn_text_free(&x->repaired);
     tn_text_free(&x->normalized);
     tn_text_free(&x->prefixed);
+    tn_text_free(&x->step[0]);
+    tn_text_free(&x->step[1]);
+    tn_tokens_free(&x->symbols);
     tn_nfc_space_free(&x->nfc);
     tn_merge_space_free(&x->merge);
     tn_free(x->cache);

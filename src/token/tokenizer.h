@@ -1,11 +1,13 @@
 /* Tokenizers: text to token ids and back, equal to the reference libraries id for id.
  *
- * Kinds: bytes; byte-level BPE (Hugging Face tokenizer.json, GPT-2 encoder.json + vocab.bpe, tiktoken rank files); and
+ * Kinds: bytes; byte-level BPE (Hugging Face tokenizer.json, GPT-2 encoder.json + vocab.bpe, tiktoken rank files); BPE of
+ * characters with byte fallback or Metaspace (tokenizer.json of Llama 2, Mistral, Gemma); sentencepiece's BPE (.model); and
  * the scored vocabularies of llama2.c (tokenizer.bin). A tokenizer is immutable: any number of threads use one, each
  * with a scratch of its own. Not here: WordPiece, Unigram, chat templates.
  *
  * Bytes that are not UTF-8 become U+FFFD before encoding, one for each maximal part of a character, as
- * bytes.decode("utf-8", "replace") does for the reference libraries; "bytes" and llama2.c keep them as they are. */
+ * bytes.decode("utf-8", "replace") does for the reference libraries; sentencepiece has one for each byte, as it does
+ * itself; "bytes" and llama2.c keep them as they are. */
 #ifndef TN_TOKEN_TOKENIZER_H
 #define TN_TOKEN_TOKENIZER_H
 
@@ -43,7 +45,7 @@ enum {
     TN_ENCODE_BOS = 2      /* begins with the BOS token; TN_USAGE where there is none */
 };
 
-/* spec: "bytes", or a file: tokenizer.json, *.tiktoken, tokenizer.bin or another *.bin (llama2.c), vocab.bpe or
+/* spec: "bytes", or a file: tokenizer.json, *.model (sentencepiece), *.tiktoken, tokenizer.bin or another *.bin (llama2.c), vocab.bpe or
  * encoder.json (each with the other beside it); or a folder that holds one of these. "FILE.tiktoken#NAME" names the
  * split pattern: gpt2, cl100k, llama3, qwen2, o200k; without it the number of ranks decides. Gzipped files are not
  * read. */
@@ -51,14 +53,14 @@ tn_status tn_tokenizer_open(const char *spec, tn_tokenizer **out);
 void tn_tokenizer_free(tn_tokenizer *t); /* takes NULL */
 
 int64_t tn_tokenizer_vocab(const tn_tokenizer *t);    /* ids are below it; a vocabulary may have holes */
-const char *tn_tokenizer_kind(const tn_tokenizer *t); /* "bytes", "bpe" or "llama2c" */
+const char *tn_tokenizer_kind(const tn_tokenizer *t); /* "bytes", "bpe", "llama2c", "metaspace", "sentencepiece" */
 const char *tn_tokenizer_pattern(
     const tn_tokenizer *t);                        /* "gpt2", "cl100k", "llama3", "qwen2", "o200k", "regex", "none" */
 uint64_t tn_tokenizer_hash(const tn_tokenizer *t); /* of all that decides the ids; the same wherever it was read from */
 int32_t tn_tokenizer_special(const tn_tokenizer *t, tn_token_role role); /* -1: none */
 int32_t tn_tokenizer_find(const tn_tokenizer *t,
                           const char *text); /* id of a token by its text (specials too); -1: none */
-/* Bytes of one token, borrowed from t; NULL with *bytes = 0 for a hole or an id out of range. */
+/* Bytes of one token, borrowed from t (U+2581 for a space where its vocabulary has it); NULL with *bytes = 0 for a hole or an id out of range. */
 const char *tn_tokenizer_piece(const tn_tokenizer *t, int32_t id, size_t *bytes);
 
 /* Buffers and the cache of words for one thread, about 4 MiB beside the longest text. Use it with one tokenizer
@@ -70,10 +72,11 @@ void tn_tokenizer_scratch_free(tn_tokenizer_scratch *x); /* takes NULL */
 tn_status tn_tokenizer_encode(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
                               unsigned flags, tn_tokens *out);
 /* The last place where text may be cut so that encoding the parts one by one gives the ids of the whole; 0: none (a
- * pattern we do not know, llama2.c). For sharing a long text out to threads. */
+ * pattern we do not know, llama2.c, metaspace, sentencepiece). For sharing a long text out to threads. */
 size_t tn_tokenizer_cut(const tn_tokenizer *t, const char *text, size_t bytes);
 
-/* Appends the bytes of all ids, special tokens by their text. May end, or begin, inside a UTF-8 character if the ids
+/* Appends the bytes of all ids, special tokens by their text (sentencepiece: control pieces have none). The space that a
+ * vocabulary puts before every text goes, at the start and after BOS. May end, or begin, inside a UTF-8 character if the ids
  * do. An id out of range fails with TN_USAGE. */
 tn_status tn_tokenizer_decode(const tn_tokenizer *t, const int32_t *ids, size_t n, tn_text *out);
 
@@ -83,6 +86,7 @@ typedef struct tn_token_stream {
     unsigned char pending[4]; /* the begun character */
     int n;
     int32_t previous; /* 1 + the id before; 0: none yet */
+    int place;        /* decode.c's: whether a text has begun */
 } tn_token_stream;
 tn_status tn_token_stream_put(const tn_tokenizer *t, tn_token_stream *d, int32_t id, tn_text *out);
 tn_status tn_token_stream_end(tn_token_stream *d, tn_text *out); /* a cut character becomes U+FFFD */

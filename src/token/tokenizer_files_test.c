@@ -20,6 +20,26 @@
     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"" behavior   \
     "\"}," BYTE_LEVEL "]}"
 
+/* One with U+2581 for a space; @B is the vocabulary of "<0x00>".."<0xFF>". */
+#define MARKED(normalizer, pre, decoder, model)                                                                        \
+    "{\"added_tokens\":[],\"normalizer\":" normalizer ",\"pre_tokenizer\":" pre ",\"decoder\":" decoder                \
+    ",\"post_processor\":null,\"model\":" model "}"
+#define FALLBACK "{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{@B,\"a\":256},\"merges\":[]}"
+#define REPLACE "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"}"
+#define NORMALIZED(x) MARKED(x, "null", REPLACE, FALLBACK)
+#define SPLITTING(x) MARKED("null", x, REPLACE, FALLBACK)
+#define DECODED(x) MARKED("null", "null", x, FALLBACK)
+#define CHAIN(x) DECODED("{\"type\":\"Sequence\",\"decoders\":[" x "]}")
+#define METASPACE(mark, scheme)                                                                                        \
+    "{\"type\":\"Metaspace\",\"replacement\":\"" mark "\",\"prepend_scheme\":\"" scheme "\"}"
+
+/* Parts of a sentencepiece model, as protobuf writes them. */
+#define SPM_UNKNOWN "\x0a\x09\x0a\x05<unk>\x18\x02"
+#define SPM_A                                                                                                          \
+    "\x0a\x03\x0a\x01"                                                                                                 \
+    "a"
+#define SPM_BPE "\x12\x02\x18\x02"
+
 typedef struct attack {
     const char *name, *file, *text;
     size_t bytes;     /* 0: strlen(text) */
@@ -34,7 +54,8 @@ static const attack attacks[] = {
     { "key twice", "tokenizer.json", "{\"model\":1,\"model\":2}", 0, "duplicate" },
     { "invalid utf-8", "tokenizer.json", "{\"\xff\":1}", 0, "download the file again" },
     { "no pre-tokenizer", "tokenizer.json", PRE("null"), 0, "pre_tokenizer \"none\"" },
-    { "unknown pre-tokenizer", "tokenizer.json", PRE("{\"type\":\"Metaspace\"}"), 0, "\"Metaspace\" is not supported" },
+    { "unknown pre-tokenizer", "tokenizer.json", PRE("{\"type\":\"Whitespace\"}"), 0,
+      "\"Whitespace\" is not supported" },
     { "sequence in sequence", "tokenizer.json",
       PRE("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Sequence\"}]}"), 0, "\"Sequence\" is not" },
     { "regex that is none", "tokenizer.json", PRE(SPLIT("{\"Regex\":\"(a\"}", "Isolated")), 0,
@@ -107,7 +128,117 @@ static const attack attacks[] = {
       "a",
       13, "no finite score" },
     { "gpt2 without merges", "encoder.json", "{@V}", 0, "vocab.bpe" },
-    { "unknown name", "tokenizer.model", "x", 0, "unknown kind of tokenizer" },
+    { "unknown name", "tokenizer.vocab", "x", 0, "unknown kind of tokenizer" },
+    { "fallback good", "tokenizer.json", NORMALIZED("null"), 0, NULL },
+    { "fallback without bytes", "tokenizer.json",
+      MARKED("null", "null", REPLACE, "{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0},\"merges\":[]}"), 0,
+      "byte 0x00 has no token <0x00>" },
+    { "fallback, a NUL", "tokenizer.json",
+      MARKED("null", "null", REPLACE,
+             "{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{@B,\"\\u0000\":256,\"b\":257},\"merges\":[]}"),
+      0, NULL },
+    { "byte-level, a NUL", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"\\u0000\":256},\"merges\":[]}"), 0,
+      "a NUL in a string" },
+    { "fallback unknown token", "tokenizer.json",
+      MARKED("null", "null", REPLACE,
+             "{\"type\":\"BPE\",\"byte_fallback\":true,\"unk_token\":\"?\",\"vocab\":{@B},\"merges\":[]}"),
+      0, "unk_token is not in the vocabulary" },
+    { "fallback Unigram", "tokenizer.json",
+      MARKED("null", METASPACE("\xe2\x96\x81", "always"), REPLACE, "{\"type\":\"Unigram\",\"vocab\":[]}"), 0,
+      "model type \"Unigram\" is not supported" },
+    { "fallback WordPiece", "tokenizer.json",
+      MARKED("null", "{\"type\":\"BertPreTokenizer\"}", "null", "{\"type\":\"WordPiece\",\"vocab\":{}}"), 0,
+      "model type \"WordPiece\" is not supported" },
+    { "fallback dropout", "tokenizer.json",
+      MARKED("null", "null", REPLACE,
+             "{\"type\":\"BPE\",\"byte_fallback\":true,\"dropout\":0.1,\"vocab\":{@B},\"merges\":[]}"),
+      0, "model option \"dropout\"" },
+    { "fallback NFKC", "tokenizer.json", NORMALIZED("{\"type\":\"NFKC\"}"), 0, "normalizer \"NFKC\" is not" },
+    { "fallback Precompiled", "tokenizer.json",
+      NORMALIZED("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\"}]}"), 0,
+      "normalizer \"Precompiled\"" },
+    { "fallback Prepend", "tokenizer.json", NORMALIZED("{\"type\":\"Prepend\",\"prepend\":\"_\"}"), 0,
+      "Prepend of another text" },
+    { "fallback Replace", "tokenizer.json",
+      NORMALIZED("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" \"},\"content\":\"_\"}"), 0, "Replace other than" },
+    { "fallback pre-tokenizer", "tokenizer.json", SPLITTING("{\"type\":\"Whitespace\"}"), 0,
+      "pre_tokenizer \"Whitespace\"" },
+    { "fallback split", "tokenizer.json",
+      SPLITTING("{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\"}"), 0,
+      "pre_tokenizer \"Split\"" },
+    { "metaspace good", "tokenizer.json", SPLITTING(METASPACE("\xe2\x96\x81", "first")), 0, NULL },
+    { "metaspace mark", "tokenizer.json", SPLITTING(METASPACE("_", "first")), 0, "Metaspace of another character" },
+    { "metaspace scheme", "tokenizer.json", SPLITTING(METASPACE("\xe2\x96\x81", "last")), 0,
+      "prepend_scheme \"last\"" },
+    { "metaspace and more", "tokenizer.json",
+      SPLITTING("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\"},{\"type\":\"Digits\"}]}"), 0,
+      "Sequence of Metaspace and others" },
+    { "fallback no decoder", "tokenizer.json", DECODED("null"), 0, "decoder \"none\"" },
+    { "fallback decoder", "tokenizer.json", DECODED("{\"type\":\"WordPiece\"}"), 0, "decoder \"WordPiece\"" },
+    { "fallback decoder order", "tokenizer.json", CHAIN("{\"type\":\"Fuse\"}," REPLACE), 0, "in another order" },
+    { "fallback decoder twice", "tokenizer.json", CHAIN(REPLACE "," REPLACE), 0, "in another order" },
+    { "fallback strip alone", "tokenizer.json", CHAIN("{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}"),
+      0, "in another order" },
+    { "fallback strip two", "tokenizer.json",
+      CHAIN("{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":2,\"stop\":0}"), 0,
+      "Strip other than" },
+    { "fallback decoder Replace", "tokenizer.json",
+      CHAIN("{\"type\":\"Replace\",\"pattern\":{\"String\":\"_\"},\"content\":\" \"}"), 0, "Replace other than" },
+    { "spm good", "m.model", SPM_UNKNOWN SPM_A SPM_BPE, 0, NULL },
+    { "spm unknown fields", "m.model",
+      SPM_UNKNOWN SPM_A SPM_BPE "\xf8\x07\x01\xfa\x07\x01x\xfd\x07wxyz\xf9\x07stuvwxyz", 0, NULL },
+    { "spm empty", "m.model", "", 0, "no pieces" },
+    { "spm text", "m.model", "{\"model\":1}", 0, "is this a sentencepiece model?" },
+    { "spm length", "m.model",
+      "\x0a\x7f"
+      "a",
+      0, "a length beyond the end at byte 2" },
+    { "spm length huge", "m.model",
+      "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+      "a",
+      0, "a length beyond the end" },
+    { "spm number cut", "m.model", "\x08\xff", 0, "cut short in a number at byte 2" },
+    { "spm number long", "m.model", "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 0, "more than 64 bits" },
+    { "spm fixed cut", "m.model",
+      "\x0d"
+      "abc",
+      0, "cut short in a number at byte 1" },
+    { "spm group", "m.model", "\x0b", 0, "an unknown kind of field" },
+    { "spm field 0", "m.model", "\0\1", 2, "a field without a number" },
+    { "spm unigram", "m.model", SPM_UNKNOWN SPM_A, 0, "model type \"Unigram\" is not supported" },
+    { "spm word", "m.model", SPM_UNKNOWN SPM_A "\x12\x02\x18\x03", 0, "model type \"Word\"" },
+    { "spm char", "m.model", SPM_UNKNOWN SPM_A "\x12\x02\x18\x04", 0, "model type \"Char\"" },
+    { "spm other type", "m.model", SPM_UNKNOWN SPM_A "\x12\x02\x18\x09", 0, "an unknown model type" },
+    { "spm suffix", "m.model", SPM_UNKNOWN SPM_A "\x12\x05\x18\x02\xc0\x01\x01", 0, "treat_whitespace_as_suffix" },
+    { "spm denormalizer", "m.model", SPM_UNKNOWN SPM_A SPM_BPE "\x2a\x03\x12\x01x", 0, "a denormalizer is not" },
+    { "spm rules", "m.model", SPM_UNKNOWN SPM_A SPM_BPE "\x1a\x07\x0a\x01n\x12\x02xx", 0,
+      "rules of the normalizer \"n\" are damaged" },
+    { "spm trainer cut", "m.model", SPM_UNKNOWN SPM_A "\x12\x01\x18", 0, "cut short in a number" },
+    { "spm piece empty", "m.model", "\x0a\x02\x0a\0", 4, "piece 0 is empty" },
+    { "spm piece cut", "m.model", "\x0a\x02\x0a\x05", 0, "piece 0 is damaged" },
+    { "spm piece bytes", "m.model", "\x0a\x03\x0a\x01\xff", 0, "piece 0 is no UTF-8" },
+    { "spm piece score", "m.model",
+      "\x0a\x08\x0a\x01"
+      "a\x15\0\0\xc0\x7f",
+      10, "piece 0 has no finite score" },
+    { "spm piece type", "m.model",
+      "\x0a\x05\x0a\x01"
+      "a\x18\x09",
+      0, "piece 0 has an unknown type" },
+    { "spm piece unused", "m.model",
+      "\x0a\x05\x0a\x01"
+      "a\x18\x05",
+      0, "type UNUSED is not supported" },
+    { "spm piece twice", "m.model", SPM_UNKNOWN SPM_A SPM_A SPM_BPE, 0, "same bytes" },
+    { "spm unknown twice", "m.model", SPM_UNKNOWN "\x0a\x06\x0a\x02<>\x18\x02" SPM_BPE, 0, "second unknown piece" },
+    { "spm unknown missing", "m.model", SPM_A SPM_BPE, 0, "no unknown piece" },
+    { "spm control as normal", "m.model", SPM_UNKNOWN "\x0a\x05\x0a\x03<s>\x0a\x07\x0a\x03<s>\x18\x03" SPM_BPE, 0,
+      "have the same text" },
+    { "spm byte without fallback", "m.model", SPM_UNKNOWN "\x0a\x0a\x0a\x06<0x41>\x18\x06" SPM_BPE, 0,
+      "byte_fallback is off" },
+    { "spm fallback without byte", "m.model", SPM_UNKNOWN SPM_A "\x12\x05\x18\x02\x98\x02\x01", 0,
+      "byte_fallback is on" },
+    { "spm byte that is none", "m.model", SPM_UNKNOWN "\x0a\x0a\x0a\x06<0x4G>\x18\x06" SPM_BPE, 0, "is no byte" },
 };
 
 static void put_vocab(char *out, size_t *n)
@@ -118,6 +249,11 @@ static void put_vocab(char *out, size_t *n)
         *n += (size_t)sprintf(out + *n, "%s\"\\u%04x\":%d", id ? "," : "", b, id);
         id++;
     }
+}
+
+static void put_bytes(char *out, size_t *n)
+{
+    for (int b = 0; b < 256; b++) *n += (size_t)sprintf(out + *n, "%s\"<0x%02X>\":%d", b ? "," : "", b, b);
 }
 
 static void attacked(void **state)
@@ -131,6 +267,7 @@ static void attacked(void **state)
     if (a->bytes) memcpy(text, a->text, n = a->bytes);
     for (const char *p = a->text; a->bytes == 0 && *p; p++) {
         if (strncmp(p, "@V", 2) == 0) put_vocab(text, &n), p++;
+        else if (strncmp(p, "@B", 2) == 0) put_bytes(text, &n), p++;
         else text[n++] = *p;
     }
     snprintf(spec, sizeof spec, "%s", tn_tempdir_file(&d, a->file));
@@ -242,7 +379,10 @@ static void folders(void **state)
 
 void tn_tests_tokenizer_files(tn_test_list *l)
 {
-    static const char *const files[] = { "mini_llama3.json", "mini_qwen2.json", "mini.tiktoken", "mini_llama2c.bin" };
+    static const char *const files[] = {
+        "mini_llama3.json", "mini_qwen2.json",   "mini.tiktoken",  "mini_llama2c.bin",
+        "mini_llama2.json", "mini_mistral.json", "mini_spm.model", "mini_rules.model"
+    };
     for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++)
         tn_test_add(l, attacked, &attacks[i], "tokenizer file %s", attacks[i].name);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)

@@ -15,7 +15,53 @@ enum {
     TN_TOKENIZER_FILE_MAX_BYTES = 64 << 20
 };
 
-typedef enum tn_token_kind { TN_KIND_BYTES, TN_KIND_BPE, TN_KIND_LLAMA2C } tn_token_kind;
+typedef enum tn_token_kind {
+    TN_KIND_BYTES,
+    TN_KIND_BPE, /* byte-level */
+    TN_KIND_LLAMA2C,
+    TN_KIND_METASPACE, /* tokenizer.json: BPE of characters, U+2581 for a space */
+    TN_KIND_SPM        /* sentencepiece's .model, BPE */
+} tn_token_kind;
+
+#define TN_SPACE_MARK "\xe2\x96\x81" /* U+2581, a space inside a vocabulary */
+enum { TN_SPACE_MARK_BYTES = 3 };
+enum {
+    TN_UNKNOWN_CHAR = 1 << 30
+}; /* in sentencepiece's pairs: this and the code point of a character that is no piece */
+
+/* Steps of a tokenizer.json's normalizer, in its order. */
+typedef enum tn_normal_step { TN_NORMAL_PREPEND, TN_NORMAL_REPLACE, TN_NORMAL_NFC } tn_normal_step;
+typedef enum tn_prepend { TN_PREPEND_NEVER, TN_PREPEND_FIRST, TN_PREPEND_ALWAYS } tn_prepend;
+/* What decoding takes away at a text's start: nothing; one space; every mark of the first token (Metaspace); or the
+ * mark of the first piece that has text (sentencepiece). */
+typedef enum tn_strip { TN_STRIP_NONE, TN_STRIP_ONE, TN_STRIP_FIRST_TOKEN, TN_STRIP_PIECE } tn_strip;
+
+enum { TN_SPM_NORMAL = 1, TN_SPM_UNKNOWN, TN_SPM_CONTROL, TN_SPM_USER_DEFINED, TN_SPM_UNUSED, TN_SPM_BYTE }; /* types */
+
+typedef struct tn_shown {
+    int32_t id;
+    uint32_t at, bytes; /* in vocab.text */
+} tn_shown;
+
+/* Of the kinds METASPACE and SPM. */
+typedef struct tn_marked {
+    tn_normal_step step[TN_SPLITS_MAX];
+    int n_steps;
+    bool metaspace, split; /* a Metaspace pre-tokenizer; it cuts before every mark */
+    tn_prepend prepend;
+    int32_t unknown; /* -1: unknown characters are left out */
+    bool fuse_unknown, fallback;
+    bool shows_spaces, shows_bytes; /* decoding writes a mark as a space, <0xNN> as its byte */
+    tn_strip strip;
+    bool dummy_prefix, squeeze,
+        escape;     /* sentencepiece: add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces */
+    uint8_t *type;  /* (vocab.n) sentencepiece's piece types; NULL: METASPACE */
+    char *charsmap; /* (charsmap_bytes): a trie of trie_units words, and the texts it points to */
+    size_t charsmap_bytes, trie_units;
+    char *unknown_text; /* what an unknown piece decodes to */
+    tn_shown *shown;    /* (n_shown) by id: METASPACE's added tokens that decode to what the normalizer makes of them */
+    size_t n_shown, shown_capacity;
+} tn_marked;
 
 /* One pre-tokenizer of the chain. */
 typedef struct tn_split {
@@ -57,6 +103,7 @@ struct tn_tokenizer {
     int32_t template_bos; /* from the post-processor; -1: none */
     tn_unicode *unicode;
     unsigned char byte_text[256]; /* byte_text[b] = b: the pieces of llama2.c's <0xNN> */
+    tn_marked marked;
     bool cut_safe;
     uint64_t hash;
 };
@@ -75,6 +122,14 @@ tn_status tn__load_hf(const char *path, tn_tokenizer **out);
 tn_status tn__load_gpt2(const char *encoder, const char *merges, tn_tokenizer **out);
 tn_status tn__load_tiktoken(const char *path, const char *pattern, tn_tokenizer **out); /* pattern NULL: by size */
 tn_status tn__load_llama2c(const char *path, tn_tokenizer **out);
+tn_status tn__load_spm(const char *path, tn_tokenizer **out);
+
+/* Ranks (n) by id of n scores: the best is 0, equal scores have equal ranks. Sorts the list. */
+typedef struct tn_scored {
+    float score;
+    uint32_t id;
+} tn_scored;
+void tn__rank_scores(tn_scored *list, size_t n, uint32_t *rank);
 
 /* The last place between an ASCII letter and whitespace after it, where every cut_safe pattern ends a piece; 0: none.
  */
@@ -106,6 +161,8 @@ struct tn_tokenizer_scratch {
     tn_cached *cache; /* (TN_CACHE_SLOTS) sets of two */
     uint64_t owner;   /* hash of the tokenizer whose words it holds */
     tn_text repaired, normalized, prefixed;
+    tn_text step[2];   /* of the normalizer's steps */
+    tn_tokens symbols; /* of sentencepiece, before unknown ones are taken apart */
     tn_nfc_space nfc;
     tn_merge_space merge;
     const void *matches_of; /* the tokenizer that `match` belongs to */
@@ -114,6 +171,24 @@ struct tn_tokenizer_scratch {
 
 tn_status tn__encode_llama2c(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
                              tn_tokens *out);
+/* --- U+2581 for spaces (marked.c) and sentencepiece (spm.c) ------------------------------------------------------- */
+
+/* The text after the normalizer of a METASPACE tokenizer; *text and *n are changed where it differs. */
+tn_status tn__marked_normalize(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char **text, size_t *n);
+/* Its pre-tokenizer: *text and *n likewise. first: the text begins here. */
+tn_status tn__marked_prepend(const tn_tokenizer *t, tn_tokenizer_scratch *x, bool first, const char **text, size_t *n);
+/* An added token is shown as this text, not as its own; then all of them in order, and the one of an id (NULL: none). */
+tn_status tn__marked_show(tn_tokenizer *t, int32_t id, const char *text, size_t n);
+void tn__marked_sort(tn_tokenizer *t);
+const tn_shown *tn__marked_shown(const tn_tokenizer *t, int32_t id);
+/* A word's characters into x->merge: tokens, bytes or the unknown token. */
+tn_status tn__marked_symbols(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *word, size_t n);
+/* Ids of "<0x00>".."<0xFF>"; fails where one is missing. */
+tn_status tn__marked_bytes(tn_tokenizer *t);
+/* The byte of a token "<0xNN>"; -1: it is another. */
+int tn__marked_byte(const char *text, size_t n);
+tn_status tn__spm_encode(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t n, tn_tokens *out);
+
 tn_status tn__encode_bpe(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes, unsigned flags,
                          tn_tokens *out);
 

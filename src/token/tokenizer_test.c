@@ -84,6 +84,16 @@ static const row rows[] = {
     { "published gpt2", "data:tokenizers/gpt2", "gpt2", TN_ENCODE_SPECIAL, true },
     { "published qwen2.5", "data:tokenizers/qwen2.5/tokenizer.json.gz", "qwen2.5", TN_ENCODE_SPECIAL, false },
     { "published tok512", "data:models/stories260K/tok512.bin", "tok512", 0, true },
+    { "llama2 json", "mini_llama2.json", "mini_llama2", TN_ENCODE_SPECIAL,
+      false }, /* a space comes after special tokens, as in the reference */
+    { "llama2 json plain", "mini_llama2.json", "mini_llama2_plain", 0, true },
+    { "mistral json", "mini_mistral.json", "mini_mistral", TN_ENCODE_SPECIAL,
+      false }, /* one space at the start is lost */
+    { "mistral json plain", "mini_mistral.json", "mini_mistral_plain", 0, false },
+    { "metaspace json", "mini_metaspace.json", "mini_metaspace", TN_ENCODE_SPECIAL, false },
+    { "metaspace json plain", "mini_metaspace.json", "mini_metaspace_plain", 0, false },
+    { "sentencepiece", "mini_spm.model", "mini_spm", 0, false }, /* bad bytes are replaced one by one */
+    { "sentencepiece rules", "mini_rules.model", "mini_rules", 0, false },
 };
 
 static tn_tokenizer *open_row(const char *spec)
@@ -157,7 +167,8 @@ static void round_trip(void **state)
     tn_text text = { 0 }, repaired = { 0 }, streamed = { 0 }, again = { 0 };
     tn_tokenizer *t = open_row(r->spec);
     if (!t) return free(c);
-    const bool raw = strcmp(tn_tokenizer_kind(t), "bpe") != 0; /* these keep bad bytes */
+    const char *kind = tn_tokenizer_kind(t);
+    const bool raw = strcmp(kind, "bytes") == 0 || strcmp(kind, "llama2c") == 0; /* these keep bad bytes */
     read_cases(c);
     assert_ok(tn_tokenizer_scratch_new(&x));
     for (int i = 0; i < c->n; i++) {
@@ -260,7 +271,7 @@ static void cuts(void **state)
     if (!t) return free(text);
     assert_ok(tn_tokenizer_scratch_new(&x));
     if (tn_tokenizer_cut(t, text, STEP) == 0) { /* says so rather than giving other ids */
-        assert_true(strcmp(tn_tokenizer_kind(t), "llama2c") == 0 || strcmp(r->spec, "mini_llama3.json") == 0);
+        assert_true(strcmp(tn_tokenizer_kind(t), "bpe") != 0 || strcmp(r->spec, "mini_llama3.json") == 0);
     } else {
         assert_ok(tn_tokenizer_encode(t, x, text, BYTES, r->flags, &whole));
         for (size_t at = 0, n; at < BYTES; at += n) {
@@ -389,7 +400,9 @@ static void questions(void **state)
 /* Each allocation fails once: nothing leaks (the sanitizer looks), outputs stay as they were. */
 static void failing_memory(void **state)
 {
-    (void)state;
+    const char *file = *state;
+    char path[128];
+    snprintf(path, sizeof path, "tests/token/%s", file);
     static const char text[] =
         "cafe\xcc\x81 don't \xff 12345 <tool_call> a long word: abababababababababababababababababababab";
     for (uint64_t nth = 1; nth < 100000; nth += nth < 60 ? 1 : 37) {
@@ -397,7 +410,7 @@ static void failing_memory(void **state)
         tn_tokenizer_scratch *x = NULL;
         tn_tokens ids = { 0 };
         tn_alloc_fail_at(tn_alloc_count() + nth);
-        tn_status s = tn_tokenizer_open("tests/token/mini_qwen2.json", &t);
+        tn_status s = tn_tokenizer_open(path, &t);
         if (s == TN_OK) s = tn_tokenizer_scratch_new(&x);
         if (s == TN_OK) s = tn_tokenizer_encode(t, x, text, sizeof text - 1, 0, &ids);
         tn_alloc_fail_at(0);
@@ -411,18 +424,119 @@ static void failing_memory(void **state)
     fail_msg("it never succeeded");
 }
 
+static void sentencepiece_questions(void **state)
+{
+    (void)state;
+    tn_tokenizer_scratch *x;
+    tn_tokens ids = { 0 };
+    tn_text text = { 0 };
+    tn_tokenizer *t = open_row("mini_rules.model"), *b = open_row("mini_spm.model");
+    assert_ok(tn_tokenizer_scratch_new(&x));
+    assert_string_equal(tn_tokenizer_kind(t), "sentencepiece");
+    assert_int_equal(tn_tokenizer_special(t, TN_TOKEN_BOS), 1);
+    assert_int_equal(tn_tokenizer_special(t, TN_TOKEN_EOS), 2);
+    assert_int_equal(tn_tokenizer_special(t, TN_TOKEN_END), 2);
+    assert_int_equal(tn_tokenizer_find(t, "<ctl>"), 3);
+    assert_true(tn_tokenizer_hash(t) != tn_tokenizer_hash(b));
+    /* control pieces are text unless they are asked for, and have no text of their own */
+    assert_ok(tn_tokenizer_encode(t, x, "<ctl>", 5, TN_ENCODE_SPECIAL, &ids));
+    assert_int_equal(ids.n, 1);
+    assert_int_equal(ids.ids[0], 3);
+    assert_ok(tn_tokenizer_decode(t, ids.ids, ids.n, &text));
+    assert_int_equal(text.n, 0);
+    ids.n = 0;
+    assert_ok(tn_tokenizer_encode(t, x, "<ctl>", 5, 0, &ids));
+    assert_true(ids.n > 1);
+    assert_ok(tn_tokenizer_decode(t, (const int32_t[]){ 0, 4 }, 2, &text)); /* unknown, a piece of its own */
+    assert_int_equal(text.n, 16);
+    assert_memory_equal(text.data, " \xe2\x81\x87 <tool_call>", 16);
+    text.n = ids.n = 0;
+    assert_ok(tn_tokenizer_encode(b, x, "\n\0", 2, 0, &ids)); /* a mark, <0x0A>, <0x00> */
+    assert_int_equal(ids.n, 3);
+    assert_int_equal(ids.ids[1], 3 + '\n');
+    assert_int_equal(ids.ids[2], 3);
+    assert_ok(tn_tokenizer_decode(b, ids.ids, ids.n, &text));
+    assert_memory_equal(text.data, "\n\0", 2);
+    tn_tokens_free(&ids);
+    tn_text_free(&text);
+    tn_tokenizer_scratch_free(x);
+    tn_tokenizer_free(t);
+    tn_tokenizer_free(b);
+}
+
+/* The space before a text goes at its start and after BOS, not in the middle; a stream that goes on after a prompt keeps
+ * it. */
+static void starts(void **state)
+{
+    (void)state;
+    static const char *const specs[] = { "mini_llama2.json", "mini_mistral.json", "mini_metaspace.json",
+                                         "mini_spm.model", "mini_rules.model" };
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        tn_tokenizer *t = open_row(specs[i]);
+        tn_tokenizer_scratch *x;
+        tn_tokens ids = { 0 };
+        tn_text text = { 0 };
+        assert_ok(tn_tokenizer_scratch_new(&x));
+        assert_ok(tn_tokenizer_encode(t, x, "the", 3, 0, &ids));
+        assert_ok(tn_tokenizer_encode(t, x, "the", 3, 0, &ids));
+        assert_ok(tn_tokenizer_decode(t, ids.ids, ids.n, &text));
+        assert_int_equal(text.n, 7);
+        assert_memory_equal(text.data, "the the", 7);
+        tn_token_stream start = { .previous = tn_tokenizer_special(t, TN_TOKEN_BOS) + 1 },
+                        after = { .previous = ids.ids[0] + 1 };
+        text.n = 0;
+        assert_ok(tn_token_stream_put(t, &start, ids.ids[0], &text));
+        assert_true(text.n > 0 && text.data[0] == 't');
+        text.n = 0;
+        assert_ok(tn_token_stream_put(t, &after, ids.ids[0], &text));
+        assert_true(text.n > 0 && text.data[0] == ' ');
+        tn_tokens_free(&ids);
+        tn_text_free(&text);
+        tn_tokenizer_scratch_free(x);
+        tn_tokenizer_free(t);
+    }
+}
+
+/* A published sentencepiece model, with ids and text of the library. */
+static void tok105(void **state)
+{
+    (void)state;
+    static const int32_t want[] = { 1, 3, 34, 9, 22, 4, 3, 18, 20, 7,  9, 3, 5, 3,  6,  10, 16, 4, 25,
+                                    3, 6, 8,  4, 13, 4, 3, 17, 5,  12, 3, 5, 3, 62, 78, 23, 13, 5, 19 };
+    static const char said[] = "Once upon a time,  there was a Z\xc3\xa9"
+                               "bra. ";
+    tn_tokenizer_scratch *x;
+    tn_tokens ids = { 0 };
+    tn_tokenizer *t = open_row("data:models/babyllama105/tok105.model");
+    if (!t) return;
+    assert_ok(tn_tokenizer_scratch_new(&x));
+    assert_ok(tn_tokenizer_encode(t, x, said, sizeof said - 1, TN_ENCODE_BOS, &ids));
+    assert_int_equal(ids.n, sizeof want / sizeof *want);
+    assert_memory_equal(ids.ids, want, sizeof want);
+    tn_tokens_free(&ids);
+    tn_tokenizer_scratch_free(x);
+    tn_tokenizer_free(t);
+}
+
 void tn_tests_tokenizer(tn_test_list *l)
 {
+    static const char *const failing[] = { "mini_qwen2.json", "mini_llama2.json", "mini_rules.model" };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].ids) tn_test_add(l, golden, &rows[i], "tokenizer golden %s", rows[i].name);
         tn_test_add(l, round_trip, &rows[i], "tokenizer round trip %s", rows[i].name);
-        if (i < 10) tn_test_add(l, cuts, &rows[i], "tokenizer cuts %s", rows[i].name);
+        if (i < 10 || i > 12) tn_test_add(l, cuts, &rows[i], "tokenizer cuts %s", rows[i].name);
     }
     tn_test_add(l, corpora, &rows[10], "tokenizer corpora gpt2");
     tn_test_add(l, corpora, &rows[11], "tokenizer corpora qwen2.5");
     tn_test_add(l, many_threads, NULL, "tokenizer many threads");
     tn_test_add(l, long_words, &rows[3], "tokenizer long words qwen2");
     tn_test_add(l, long_words, &rows[9], "tokenizer long words llama2c");
+    tn_test_add(l, long_words, &rows[13], "tokenizer long words llama2 json");
+    tn_test_add(l, long_words, &rows[19], "tokenizer long words sentencepiece");
     tn_test_add(l, questions, NULL, "tokenizer questions");
-    tn_test_add(l, failing_memory, NULL, "tokenizer failing memory");
+    for (size_t i = 0; i < sizeof failing / sizeof *failing; i++)
+        tn_test_add(l, failing_memory, (void *)failing[i], "tokenizer failing memory %s", failing[i]);
+    tn_test_add(l, sentencepiece_questions, NULL, "tokenizer sentencepiece questions");
+    tn_test_add(l, starts, NULL, "tokenizer starts of texts");
+    tn_test_add(l, tok105, NULL, "tokenizer published tok105");
 }

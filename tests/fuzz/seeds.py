@@ -41,7 +41,9 @@ tiny = 8 * 8 + 8 + 4 * 64 + 8 + 3 * 64 + 8 + 16 * 4
 SEEDS = {
     "safetensors": [b"\x00" + safetensors({"a": one}, bytes(4)), b"\x84" + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
                     b"\x00" + model("dim=16", tensors={"a": one}, data=bytes(4))],
-    "tokenizer_json": [MINI, MINI.replace(b'"a b"', b'["a","b"]'), read(f"{TOKEN}/mini_llama3.json")],
+    "tokenizer_json": [MINI, MINI.replace(b'"a b"', b'["a","b"]'), read(f"{TOKEN}/mini_llama3.json"), read(f"{TOKEN}/mini_llama2.json"),
+                       read(f"{TOKEN}/mini_metaspace.json")],
+    "sentencepiece": [b"\x0a\x09\x0a\x05<unk>\x18\x02\x0a\x03\x0a\x01a\x12\x02\x18\x02", read(f"{TOKEN}/mini_spm.model"), read(f"{TOKEN}/mini_rules.model")],
     "tiktoken": [b"YQ== 0\nYg== 1\nYWI= 2\n", read(f"{TOKEN}/mini.tiktoken")],
     "llama2c": [b"\x00" + llama2c(8, 8, 1, 2, 2, 8, 16, tiny), b"\x01" + read(f"{TOKEN}/mini_llama2c.bin"), b"\x02\x07\x07\x00\x01\x01\x07\x0fabc"],
     "gguf": [b"\x00" + gguf_model(vocab=4), b"\x00" + gguf_model(vocab=4, arch="qwen2", attention__sliding_window=8), b"\x01\x01\x00" + gguf_tensor("a", [32], 8),

@@ -248,6 +248,31 @@ def many_merges(t):
     t["model"]["merges"] = t["model"]["merges"] * 2000
 
 
+def marks(t):
+    t["model"].update(byte_fallback=True, vocab={f"<0x{b:02X}>": b for b in range(256)}, merges=[])
+    t.update(pre_tokenizer={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}, added_tokens=[],
+             decoder={"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "})
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def piece(text, kind=1, score=0.0):
+    return field(1, field(1, text if isinstance(text, bytes) else text.encode()) + b"\x15" + struct.pack("<f", score) + b"\x18" + varint(kind))
+
+
+SPM = piece("<unk>", 2) + piece("<s>", 3) + piece("</s>", 3) + field(2, b"\x18\x02")  # type BPE
+LOOP = struct.pack("<2I", 0, 0)  # rules: a trie whose every node leads back to itself
+
+
 hf("of_merges_in_a_loop", loops)
 hf("of_many_merges", many_merges, ok="*")
 hf("of_large_ids", lambda t: t["model"]["vocab"].update({"zz": 1 << 40, "zy": (1 << 31) - 1, "zx": -5}))
@@ -262,6 +287,12 @@ hf("of_a_slow_pattern", lambda t: t.update(pre_tokenizer={"type": "Split", "patt
 hf("of_a_large_pattern", lambda t: t.update(pre_tokenizer={"type": "Split", "pattern": {"Regex": "((a{1,500}){1,500}){1,500}"}, "behavior": "Isolated"}))
 hf("of_a_nested_pattern", lambda t: t.update(pre_tokenizer={"type": "Split", "pattern": {"Regex": "(" * 5000 + "a" + ")" * 5000}, "behavior": "Isolated"}))
 hf("of_other_types", lambda t: t.update(model=[1], added_tokens={"a": 1}))
+hf("of_marks", marks, ok="*")
+hf("of_marks_in_escapes", lambda t: (marks(t), t.update(normalizer={"type": "Sequence", "normalizers": [{"type": ESC}]})))
+hf("of_endless_prepends", lambda t: (marks(t), t.update(normalizer={"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}] * 500})))
+hf("of_marks_and_many_added", lambda t: (marks(t), t.update(normalizer={"type": "Prepend", "prepend": "\u2581"}, added_tokens=[
+    {"id": 600 + i, "content": "<same>" * 50, "normalized": True} for i in range(60000)])))
+hf("of_an_unknown_escape", lambda t: (marks(t), t["model"].update(unk_token=ESC)))
 tokenizer("nested_3000", "tokenizer.json", b'{"model":' + b"[" * 3000 + b"]" * 3000 + b"}")
 tokenizer("of_24_mb", "tokenizer.json", lambda p, g: write(p, json.dumps(
     {"model": {"type": "BPE", "vocab": {f"t{i}": i for i in range(1500000)}, "merges": []}})))
@@ -276,6 +307,19 @@ tokenizer("tiktoken_of_one_line", "t.tiktoken", lambda p, g: write(p, b"YWJj" * 
 tokenizer("llama2c_of_long_tokens", "tokenizer.bin", struct.pack("<ifi", 1 << 30, 1.0, (1 << 31) - 1) + b"a")
 tokenizer("llama2c_of_no_scores", "tokenizer.bin", struct.pack("<i", 8) + (struct.pack("<fi", float("nan"), 1) + b"a") * 300)
 tokenizer("llama2c_is_a_program", "tokenizer.bin", lambda p, g: elf(p, g))
+tokenizer("spm_of_long_lengths", "t.model", b"\x0a" + varint(1 << 62) + b"a")
+tokenizer("spm_of_a_long_number", "t.model", b"\x08" + b"\xff" * 400)
+tokenizer("spm_of_groups", "t.model", b"\x0b" * 100000)
+tokenizer("spm_of_escapes", "t.model", SPM + piece(ESC) + field(3, field(1, ESC.encode()) + field(2, b"abc")))
+tokenizer("spm_of_no_scores", "t.model", SPM + piece("a", 1, float("nan")))
+tokenizer("spm_of_unused", "t.model", SPM + piece("a", 5))
+tokenizer("spm_of_many_pieces", "t.model", lambda p, g: write(p, SPM + b"".join(piece(f"t{i}") for i in range(600000))))
+tokenizer("spm_of_many_controls", "t.model", lambda p, g: write(p, SPM + b"".join(piece("<same>", 3) for i in range(100000))))
+tokenizer("spm_of_all_splits", "t.model", lambda p, g: write(p, SPM + b"".join(piece("a" * n) for n in range(1, 1024))))
+tokenizer("spm_of_rules_in_a_loop", "t.model", SPM + piece("a") + field(3, field(2, struct.pack("<I", 4) + LOOP[:4] + b"a\0")), ok="*")
+tokenizer("spm_of_rules_outside", "t.model", SPM + piece("a") + field(3, field(2, struct.pack("<I", 1 << 30) + LOOP + b"\0")))
+tokenizer("spm_is_a_program", "t.model", lambda p, g: elf(p, g))
+tokenizer("spm_is_endless", "t.model", lambda p, g: link(p, "/dev/zero"))
 
 # --- names --------------------------------------------------------------------------------------------------------------------
 # Valid things under names that mean something to a shell, a terminal or an argument list.

@@ -252,6 +252,16 @@ scores = lambda n: struct.pack("<i", 8) + b"".join(struct.pack("<fi", 0, 1) + b"
 put("tiny-scores.bin", scores(300))
 put("scores.bin", scores(min(size, 18 << 20) // 9))
 row("tokenizer.bin", 2 if size < 5 << 20 else 3, "scores.bin", "sample model tokenizer=scores.bin", "sample model tokenizer=tiny-scores.bin")
+field = lambda tag, data: bytes([tag]) + (bytes([len(data)]) if len(data) < 128 else bytes([len(data) & 127 | 128, len(data) >> 7])) + data
+piece = lambda text, kind=1: field(0x0A, field(0x0A, text) + bytes([0x18, kind]))
+pieces = lambda n: piece(b"<unk>", 2) + field(0x12, b"\x18\x02") + b"".join(piece(word(i).encode()) for i in range(n))
+put("tiny.model", pieces(300))
+put("many.model", pieces(min(size, 12 << 20) // 10))
+put("splits.model", pieces(1) + b"".join(piece(w) for w in words[256:] if len(w) > 1))
+put("rules.model", pieces(300) + field(0x1A, field(0x12, (1 << 10).to_bytes(4, "little") + bytes(1 << 10) + bytes(1 << 10))))
+row("sentencepiece", 2 if size < 5 << 20 else 3, "many.model", "sample model tokenizer=many.model", "sample model tokenizer=tiny.model")
+row("sentencepiece, all splits", 3, "splits.model", "sample model tokenizer=splits.model", "sample model tokenizer=tiny.model")
+row("sentencepiece, rules", 2, "rules.model", "sample model tokenizer=rules.model", "sample model tokenizer=tiny.model")
 
 # --- packed: bounds.sh packs them --------------------------------------------------------------------------------------------
 put("zeros.safetensors", tensors({"a": {"dtype": "F32", "shape": [size], "data_offsets": [0, 4 * size]}}, b"\0" * (4 * size)))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the golden files of tests/token with the reference libraries. Run by hand, from the repository's root:
 
-    pip install tokenizers==0.23.3 tiktoken==0.14.0 sentencepiece==0.2.2
+    pip install tokenizers==0.23.3 tiktoken==0.14.0 sentencepiece==0.2.3
     tests/token/make_golden.py [DATA]        DATA: folder of real data sets, ../shared/data by default
 
 strings.txt holds the strings, one a line (printable ASCII as it is, all else and the backslash as \\xNN); NAME.ids their ids,
@@ -168,6 +168,54 @@ def mini_sentencepiece(cases):
     write("mini_llama2c.ids", "".join((" ".join(map(str, sp.encode(text(s)))) if usable(s) else "-") + "\n" for s in cases))
 
 
+def train_marked(name, cases, normalizer, pre, decoder):
+    """Byte fallback and U+2581 for spaces, as in Llama 2 and Mistral. Words are those of Metaspace, whatever the file does."""
+    t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    first = ["<unk>", "<s>", "</s>"]
+    t.train_from_iterator(corpus(cases), trainers.BpeTrainer(vocab_size=560, limit_alphabet=90, show_progress=False,
+                                                             special_tokens=first + [f"<0x{b:02X}>" for b in range(256)]))
+    file = json.loads(t.to_str())
+    file["added_tokens"] = file["added_tokens"][:len(first)]
+    file["pre_tokenizer"] = None
+    t = Tokenizer.from_str(json.dumps(file))
+    t.decoder = decoder
+    if normalizer:
+        t.normalizer = normalizer
+    if pre:
+        t.pre_tokenizer = pre
+    t.add_special_tokens([AddedToken("<|endoftext|>", normalized=False)])
+    t.add_tokens([AddedToken("<tool_call>", normalized=True)])
+    t.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    hf_pair(name, save_compact(t, name + ".json"), cases)
+
+
+def marked(cases):
+    mark = "\u2581"
+    chain = [decoders.Replace(mark, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    prepend = normalizers.Sequence([normalizers.Prepend(mark), normalizers.Replace(" ", mark)])
+    train_marked("mini_llama2", cases, prepend, None, decoders.Sequence(chain))
+    train_marked("mini_mistral", cases, None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), decoders.Sequence(chain))
+    train_marked("mini_metaspace", cases, None, pre_tokenizers.Metaspace(prepend_scheme="always", split=True), decoders.Metaspace())
+
+
+def sentencepiece_models(cases):
+    """mini_spm: byte fallback, identity. mini_rules: rules of its own, spaces squeezed, own pieces, an unknown token."""
+    good = [line for s in corpus(cases) if s.strip() and "\0" not in s for line in s.split("\n") if line]
+    rules = "rules.tsv"  # the name is part of the model
+    open(rules, "w").write("41\t61\n42\t62\nC0\t61 300\nFB01\t66 69\n66 66\t66\n3000\t20\nA0\t20\n9\t20\nA\t20\nD\t20\n200B\t\n")
+    both = {"vocab_size": 560, "model_type": "bpe", "minloglevel": 2, "character_coverage": 0.99}
+    for name, options in (("mini_spm", {"byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False}),
+                          ("mini_rules", {"normalization_rule_tsv": rules, "user_defined_symbols": ["<tool_call>", "no"], "control_symbols": ["<ctl>"]})):
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(good), model_writer=model, **both, **options)
+        with open(os.path.join(HERE, name + ".model"), "wb") as f:
+            f.write(model.getvalue())
+        sp = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+        write_ids(name, sp.encode, cases)
+    os.remove(rules)
+
+
 def llama2c(path):
     """The loop of llama2.c's encode, over the file at path."""
     data, at, vocab, scores = open(path, "rb").read(), 4, [], []
@@ -230,6 +278,8 @@ def main():
     write("strings.txt", "".join(escape(s) + "\n" for s in cases))
     minis(cases)
     mini_sentencepiece(cases)
+    marked(cases)
+    sentencepiece_models(cases)
     published(cases)
     print(len(cases), "strings")
 

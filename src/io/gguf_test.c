@@ -127,7 +127,7 @@ static void make_good(tn_made *m)
     made_pad(m, 64);
     const float x[16] = { 1, 2, 3, 4, 5 };
     made_bytes(m, x, sizeof x);
-    for (int i = 0; i < 3 * 34; i++) made_bytes(m, &(unsigned char){ i % 34 == 1 ? 0x3c : (unsigned char)(i % 34) }, 1);
+    for (int i = 0; i < 3 * 34; i++) made_bytes(m, &(unsigned char){ (unsigned char)(i % 34 == 1 ? 0x3c : i % 34) }, 1);
 }
 
 static void hands_out_what_is_there(void **state)

@@ -37,6 +37,7 @@ TN_MICRO(along_n_1, 1, 16, 8, +=)
 TN_MICRO(along_n_2, 2, 8, 8, +=)
 TN_MICRO(along_n_4, 4, 4, 8, +=)
 TN_ALONG_K_ALL
+TN_ROW_ALL
 
 const tn_gemm_ukernel tn__gemm_portable = {
 #if defined(__aarch64__)
@@ -62,5 +63,6 @@ const tn_gemm_ukernel tn__gemm_portable = {
                   { [1] = fresh_1_of_8, [2] = fresh_2_of_8, [4] = fresh_4_of_8, [8] = fresh_8_of_8 } } },
     .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 } },
     .along_k = TN_ALONG_K_TABLE,
+    .row = TN_ROW_TABLE,
     .pack_f32 = tn__gemm_pack,
 };

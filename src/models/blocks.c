@@ -66,17 +66,17 @@ tn_ref tn_block_layernorm(tn_graph *g, tn_ref x, const char *name, float eps)
 tn_ref tn_block_swiglu(tn_graph *g, tn_ref u, int64_t ffn, float out_std)
 {
     const int64_t d = tn_ref_dim(g, u, -1);
-    const tn_ref ab = tn_linear(g, u, tn_param(g, "w1", tn_shape(2 * ffn, d), tn_normal(0.02f)));
+    const tn_ref ab = tn_linear(g, u, tn_matrix(g, "w1", tn_shape(2 * ffn, d), tn_normal(0.02f)));
     const tn_ref h = tn_swiglu(g, tn_part(g, ab, 0, 2), tn_part(g, ab, 1, 2));
-    return tn_linear(g, h, tn_param(g, "w2", tn_shape(d, ffn), tn_normal(out_std)));
+    return tn_linear(g, h, tn_matrix(g, "w2", tn_shape(d, ffn), tn_normal(out_std)));
 }
 
 tn_ref tn_block_mlp(tn_graph *g, tn_ref u, int64_t ffn, tn_act act, float out_std)
 {
     const int64_t d = tn_ref_dim(g, u, -1);
-    const tn_ref h = tn_linear(g, u, tn_param(g, "w1", tn_shape(ffn, d), tn_normal(0.02f)),
+    const tn_ref h = tn_linear(g, u, tn_matrix(g, "w1", tn_shape(ffn, d), tn_normal(0.02f)),
                                .bias = tn_param(g, "b1", tn_shape(ffn), tn_zeros), .act = act);
-    return tn_linear(g, h, tn_param(g, "w2", tn_shape(d, ffn), tn_normal(out_std)),
+    return tn_linear(g, h, tn_matrix(g, "w2", tn_shape(d, ffn), tn_normal(out_std)),
                      .bias = tn_param(g, "b2", tn_shape(d), tn_zeros));
 }
 
@@ -119,7 +119,7 @@ static tn_ref project(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_b
 {
     const int64_t d = tn_ref_dim(g, u, -1), rows = (h->heads + 2 * h->kv_heads) * (d / h->heads);
     const tn_ref bias = h->qkv_bias ? tn_param(g, "b_qkv", tn_shape(rows), tn_zeros) : TN_NONE;
-    const tn_ref w = tn_param(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f));
+    const tn_ref w = tn_matrix(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f));
     const tn_ref qkv = tn_block_conv(g, tn_linear(g, u, w, .bias = bias), h->conv, b);
     return h->conv && h->conv_silu ? tn_silu(g, qkv) : qkv;
 }
@@ -136,8 +136,8 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
         tn_attention(g, q, k, v, .causal = !h->both_ways, .window = h->window, .kv_length = tn_in(b, "keys"),
                      .document = b->cached ? TN_NONE : tn_in(b, "document"));
     tn_ref y = tn_reshape(g, heads, tn_shape(B, T, d));
-    if (h->gate) y = tn_mul_silu(g, y, tn_linear(g, u, tn_param(g, "w_z", tn_shape(d, d), tn_normal(0.02f))));
-    return tn_linear(g, y, tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),
+    if (h->gate) y = tn_mul_silu(g, y, tn_linear(g, u, tn_matrix(g, "w_z", tn_shape(d, d), tn_normal(0.02f))));
+    return tn_linear(g, y, tn_matrix(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),
                      .bias = h->out_bias ? tn_param(g, "b_out", tn_shape(d), tn_zeros) : TN_NONE);
 }
 

@@ -165,7 +165,7 @@ static tn_status gpt_forward(tn_graph *g, const tn_settings *st, const tn_batch 
 {
     gpt_config c;
     TN_RETURN_IF(config_read(st, b, &c));
-    const tn_ref table = tn_param(g, "embed", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
+    const tn_ref table = tn_matrix(g, "embed", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
     tn_ref x = tn_block_embed(g, table, b);
     if (!c.llama) {
         const tn_ref p = tn_param(g, "position", tn_shape(c.context, c.dim), tn_normal(0.02f));
@@ -178,7 +178,7 @@ static tn_status gpt_forward(tn_graph *g, const tn_settings *st, const tn_batch 
         x = tn_add(g, x, tn_dropout(g, feed_forward(g, &c, norm(g, &c, x, "norm2")), c.dropout));
         tn_region_end(g, r);
     }
-    out->head = c.tied ? table : tn_param(g, "head", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
+    out->head = c.tied ? table : tn_matrix(g, "head", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
     out->hidden = norm(g, &c, x, "norm_f");
     out->extra = TN_NONE;
     return tn_graph_status(g);

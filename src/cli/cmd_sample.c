@@ -74,6 +74,7 @@ static tn_status find_model(session *s)
             TN_USAGE,
             "%s has no weights: name a run's directory, a checkpoint, a .safetensors, a .gguf or a llama2.c .bin file",
             target);
+    tn_cli_expanded(s->c, target, &s->model.matrices);
     return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->start);
 }
 
@@ -105,6 +106,8 @@ static tn_status open_sampler(session *s, size_t prompt_bytes, bool chat)
     const tn_sampler_options o = { .decoder = { .model = s->model.model,
                                                 .settings = s->model.settings,
                                                 .store = s->store,
+                                                .frozen = true,
+                                                .weights = s->model.matrices.type,
                                                 .batch = s->n,
                                                 .capacity = capacity(s, prompt_bytes, chat),
                                                 .interrupted = tn_interrupted },

@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { PARTS = 3, SETTINGS_BYTES = 768, META = 3 };
+enum { IN_BLOCKS = 1 }; /* tn_file_tensor.type */
 
 /* What one tensor of ours is made of: tensors of the file, one after another. */
 typedef struct parts {
@@ -184,6 +185,7 @@ static tn_status give(tn_gguf_model *m, int64_t layer, const char *ours, const c
         else snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, names[i]);
         TN_RETURN_IF(find(m, name, columns ? tn_shape(rows[i], columns) : tn_shape(rows[i]), &p->at[i]));
         const tn_dtype type = p->at[i]->type->dtype;
+        if (type == TN_DTYPES) t->type = IN_BLOCKS;
         t->dtype = type == TN_DTYPES || (i && type != t->dtype) ? TN_F32 : type;
     }
     t->name = layer < 0 ? tn_arena_strdup(&m->arena, ours)
@@ -394,6 +396,8 @@ const tn_file_tensor *tn_gguf_model_tensors(const tn_gguf_model *m, size_t *n)
     *n = m->n;
     return m->tensors;
 }
+
+bool tn_gguf_model_blocks(const tn_file_tensor *t) { return t->type == IN_BLOCKS; }
 
 const tn_text_pair *tn_gguf_model_meta(const tn_gguf_model *m, size_t *n)
 {

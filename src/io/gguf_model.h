@@ -21,6 +21,8 @@ void tn_gguf_model_close(tn_gguf_model *m); /* takes NULL */
 
 /* (n) in one array, `data` NULL. dtype: that of the file's numbers where we have it, else f32; bytes: of such numbers. */
 const tn_file_tensor *tn_gguf_model_tensors(const tn_gguf_model *m, size_t *n);
+/* Whether some of its numbers are in blocks that share scales: of no type of ours. */
+bool tn_gguf_model_blocks(const tn_file_tensor *t);
 /* As a file of ours would have it: format, model, settings. */
 const tn_text_pair *tn_gguf_model_meta(const tn_gguf_model *m, size_t *n);
 /* dst (n): the numbers first .. first+n-1 of a tensor of m. */

@@ -106,14 +106,16 @@ static tn_status check_memory(const tn_decoder *d, const tn_graph *g)
                     d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, available / 1e9);
 }
 
-/* How often the plan of a single token may count on its weights: where there is no room for them twice, they are not packed. */
+/* How often the plan of a single token may count on its weights: where there is no room for them twice, they are not packed. Those of a
+ * file are there once, but for small models, which are computed in caches and not in memory. */
 static int64_t repeats_of(const tn_decoder *d, const tn_graph *g)
 {
+    const double most = d->o.frozen ? 32e6 : 0.4 * tn_memory_available();
     double bytes = 0;
     for (size_t i = 1; i < g->n_tensors; i++)
         if (g->tensor[i].weight && g->tensor[i].base == (int32_t)i)
             bytes += 4 * (double)tn_dims_count(g->tensor[i].dims);
-    return d->setup.device != TN_CPU || bytes < 0.4 * tn_memory_available() ? MANY : 1;
+    return d->setup.device != TN_CPU || bytes < most ? MANY : 1;
 }
 
 /* Evaluations have the values of a run's last step (rows.h). */
@@ -196,6 +198,9 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     TN_TRY(tn_graph_setup_read(o->settings, &device, o->threads, &d->setup));
     const bool half = is_on(o->settings, "opt.decode_half");
     if (device != TN_CPU && !half) d->setup.options.activation = d->setup.options.round = TN_F32;
+    d->setup.options.frozen = o->frozen;
+    d->setup.options.weights = tn_graph_setup_weights(&d->setup, o->weights);
+    if (o->frozen) tn_store_loads_weights(o->store);
     d->ahead = o->greedy && device != TN_CPU && is_on(o->settings, "opt.decode_ahead");
     d->chooses = o->greedy && (device == TN_CPU || d->ahead);
     TN_TRY(tn_context_new(device, d->setup.options.threads, &d->context));

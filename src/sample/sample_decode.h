@@ -16,10 +16,12 @@ typedef struct tn_decoder_options {
     const tn_model *model;
     const tn_settings *settings; /* borrowed */
     tn_store *store;             /* borrowed; it has the parameters, or they are initialised */
-    int64_t batch;               /* sequences side by side */
-    int64_t capacity;            /* tokens that attention can look back on */
-    int threads;                 /* 0: as the settings say */
-    bool greedy;                 /* tn_decoder_greedy will be called */
+    bool frozen;      /* the parameters are; those the store lacks are loaded by the caller before the first token */
+    tn_dtype weights; /* type of frozen matrices */
+    int64_t batch;    /* sequences side by side */
+    int64_t capacity; /* tokens that attention can look back on */
+    int threads;      /* 0: as the settings say */
+    bool greedy;      /* tn_decoder_greedy will be called */
     bool (*interrupted)(
         void *ctx); /* asked before each token, or piece of a prompt; true: TN_INTERRUPTED. NULL: nobody asks */
     void *ctx;

@@ -127,7 +127,7 @@ tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_C
 /* The name of a checkpoint's file as it is there, packed or not: "model" or "state". */
 tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_PATH_BYTES]);
 
-/* Numbers of any float type from a file into the f32 tensor e of the store, whose shape they have. */
+/* Numbers of any float type from a file into the tensor e of the store, whose shape they have. */
 tn_status tn_store_take_floats(const tn_store *st, const tn_entry *e, const tn_file_tensor *t);
 
 /* --- used by the files of this module -------------------------------------------------------------------------------- */

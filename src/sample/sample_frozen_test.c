@@ -132,6 +132,64 @@ static void frozen_is_f32(void **state)
     free(logits);
 }
 
+/* --- on the device of TENON_TEST_DEVICE ------------------------------------------------------------------------------ */
+
+/* logits (V) after some tokens. */
+static void decode(const tn_model *model, const tn_settings *st, tn_store *store, const tn_store *from, float *logits)
+{
+    const int32_t tokens[] = { 5, 17, 250, 3, 99, 101, 42 };
+    const float *got;
+    tn_host_copy host = { 0 };
+    tn_decoder *d;
+    assert_ok(tn_decoder_new(&(tn_decoder_options){ .model = model,
+                                                    .settings = st,
+                                                    .store = store,
+                                                    .frozen = from != NULL,
+                                                    .batch = 1,
+                                                    .capacity = T },
+                             &d));
+    for (size_t i = 0; from && i < tn_store_count(store); i++) {
+        const tn_entry *e = tn_store_at(store, i), *f = tn_store_find(from, e->name);
+        const int64_t n = tn_dims_count(e->dims);
+        if (!e->weight) continue;
+        const void *x = tn_store_read(from, f->data, sizeof(float) * (size_t)n, &host);
+        assert_non_null(x);
+        assert_ok(tn_store_put(store, e, 0, n, x, TN_F32));
+    }
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) assert_ok(tn_decoder_feed(d, tokens + i, 1, &got));
+    memcpy(logits, got, sizeof *logits * V);
+    tn_host_copy_free(&host);
+    tn_decoder_free(d);
+}
+
+/* Where products are of halves, frozen weights are rounded once as they are loaded, trained ones for each text. */
+static void rounded_alike(void **state)
+{
+    static const char *const computes[] = { "compute=f32", "compute=bf16" };
+    (void)state;
+    for (int half = 0; half < 2; half++) {
+        const char *list[] = { "layers=2",         "vocab=300", "dim=64",
+                               "heads=4",          "ffn=96",    "tied=false",
+                               "train.context=64", "threads=2", computes[half] };
+        const tn_device device = tn_test_device();
+        const tn_model *model;
+        tn_settings *st;
+        tn_store *trained, *frozen;
+        float want[V], got[V];
+        assert_ok(tn_settings_resolve("gpt", list, sizeof list / sizeof *list, &st, &model));
+        assert_ok(tn_store_new(device, 3, &trained));
+        assert_ok(tn_store_new(device, 4, &frozen));
+        decode(model, st, trained, NULL, want);
+        decode(model, st, frozen, trained, got);
+        assert_int_equal(tn_store_find(frozen, "embed")->dtype, device != TN_CPU && half ? TN_BF16 : TN_F32);
+        const double off = tn_world_distance(got, want, V);
+        if (!(off <= (device == TN_CPU ? 0 : half ? 1e-2 : 1e-5))) fail_msg("%s: off by %g", computes[half], off);
+        tn_store_free(trained);
+        tn_store_free(frozen);
+        tn_settings_free(st);
+    }
+}
+
 /* What is trained beside it is drawn, and what is frozen but no weight of the model too. */
 static void only_weights_are_left(void **state)
 {
@@ -168,5 +226,6 @@ void tn_tests_sample_frozen(tn_test_list *l)
     for (size_t i = 0; i < sizeof pupils / sizeof *pupils; i++)
         tn_test_add(l, frozen_is_f32, (void *)(uintptr_t)&pupils[i], "decode: frozen %s weights, batch %d, %s %s",
                     tn_dtype_name(pupils[i].type), (int)pupils[i].batch, pupils[i].more[0], pupils[i].more[1]);
+    tn_test_add(l, rounded_alike, NULL, "decode: frozen weights decode as trained ones, in f32 and bf16");
     tn_test_add(l, only_weights_are_left, NULL, "store: weights that are loaded are not drawn");
 }

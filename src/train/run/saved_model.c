@@ -173,12 +173,12 @@ void tn_saved_model_free(tn_saved_model *m)
 
 static tn_status copy_floats(const tn_tensors *f, const tn_store *st, const tn_entry *e, const tn_file_tensor *t)
 {
-    if (!f->gguf) return tn_store_take_floats(st, e, t);
-    if (tn_store_device(st) == TN_CPU) return tn_tensors_floats(f, t, e->data);
-    const size_t bytes = (size_t)tn_dims_count(e->dims) * sizeof(float);
+    const int64_t count = tn_dims_count(e->dims);
+    if (tn_store_device(st) == TN_CPU) return tn_tensors_read(f, t, 0, count, e->data);
+    const size_t bytes = (size_t)count * sizeof(float);
     float *x = tn_alloc(bytes + 64);
     if (!x) return TN_MEMORY;
-    tn_status s = tn_tensors_floats(f, t, x);
+    tn_status s = tn_tensors_read(f, t, 0, count, x);
     if (s == TN_OK) s = tn_store_write(st, e->data, x, bytes);
     tn_free(x);
     return s;

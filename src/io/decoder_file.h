@@ -49,7 +49,8 @@ typedef struct tn_file_piece {
 
 typedef struct tn_decoder_file {
     tn_decoder_config config;
-    tn_file_tensor *tensor; /* (n), `data` NULL. dtype: that of all pieces where they have one of ours, else f32; bytes: of such numbers */
+    tn_file_tensor *
+        tensor; /* (n), `data` NULL. dtype: that of all pieces where they have one of ours, else f32; bytes: of such numbers */
     tn_file_piece (*piece)[TN_PIECES]; /* (n) */
     size_t n;
     tn_text_pair meta[TN_DECODER_META]; /* as a file of ours would have it: format, model, settings */

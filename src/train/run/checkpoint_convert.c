@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/output.h"
 #include "io/gguf_model.h"
+#include "io/hf_model.h"
 #include "io/llama2c.h"
 #include "io/packed.h"
 #include "train/checkpoint/checkpoint.h"
@@ -163,6 +164,13 @@ static tn_status read_gguf(const char *path, tn_tensors *out)
     return list_decoder(d, out);
 }
 
+static tn_status read_hf(const char *path, tn_tensors *out)
+{
+    tn_decoder_file *d = NULL;
+    TN_RETURN_IF(tn_hf_model_open(path, &d));
+    return list_decoder(d, out);
+}
+
 static tn_dtype type_of(const tn_file_tensor *t, tn_dtype wanted)
 {
     return wanted != TN_DTYPES && tn_dtype_is_float(t->dtype) ? wanted : t->dtype;
@@ -267,8 +275,11 @@ static tn_status open_found(const char *found, bool is_file, tn_tensors *out)
         TN_TRY(tn_ckpt_verify(found));
         TN_TRY(tn_ckpt_tensors_path(found, "model", file));
     }
-    TN_TRY(format_of(file, false, &f));
-    TN_TRY(f->read(file, &t));
+    if (is_file && tn_is_hf_folder(file)) TN_TRY(read_hf(file, &t));
+    else {
+        TN_TRY(format_of(file, false, &f));
+        TN_TRY(f->read(file, &t));
+    }
     *out = t;
     t = (tn_tensors){ 0 };
 done:

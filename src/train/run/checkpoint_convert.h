@@ -19,7 +19,7 @@ typedef struct tn_tensors {
     char note[TN_CKPT_NOTE];               /* as tn_ckpt_resolve's */
 } tn_tensors;
 
-/* A run (its best), a checkpoint, or a file that some row reads. */
+/* A run (its best), a checkpoint, a Hugging Face folder, or a file that some row reads. */
 tn_status tn_tensors_open(const char *path, tn_tensors *out);
 void tn_tensors_close(tn_tensors *t);                                         /* takes a zeroed one */
 const tn_file_tensor *tn_tensors_find(const tn_tensors *t, const char *name); /* NULL where there is none */

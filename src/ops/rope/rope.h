@@ -3,7 +3,7 @@
  *     (a, b) -> (a cos t - b sin t, b cos t + a sin t),    t = p * base^(-2j/D) for pair j = 0 .. D/2-1
  *
  *     tn_rope(g, x, .base = 10000, .position = p, .interleaved = false, .stretch = 0, .stretch_context = 8192)
- *     x (B,T,H,D), D even, at most 1024    position i32 (1): of token 0, or (B,T): of each token; none: starts at 0
+ *     x (B,T,H,D), D even, at most 1024    position i32 (1): of token 0, (B): of token 0 of each sequence, or (B,T): of each token; none: starts at 0
  *
  * Pairs are (j, j+D/2), or (2j, 2j+1) when interleaved. stretch > 1 divides slow frequencies as Llama 3 does:
  * wavelengths above stretch_context by stretch, below a quarter of it not at all, between them by a blend. Angles are

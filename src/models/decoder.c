@@ -24,8 +24,8 @@ static tn_status check_prefix(tn_graph *g, const tn_decoder_shape *c, const tn_b
     for (int i = 0; i < 2 && tn_graph_status(g) == TN_OK; i++) {
         const tn_dims x = tn_ref_dims(g, i ? values : keys);
         if (!tn_dims_equal(x, tn_shape(b->batch, tn_decoder_before(g, b), c->layers * c->kv_heads, c->head_dim)))
-            return tn_model_error("%s is %s: it must be (%lld,P,%lld,%lld), that is (B,P,layers*kv_heads,head_dim)", names[i],
-                                  tn_dims_text(x, text, sizeof text), (long long)b->batch,
+            return tn_model_error("%s is %s: it must be (%lld,P,%lld,%lld), that is (B,P,layers*kv_heads,head_dim)",
+                                  names[i], tn_dims_text(x, text, sizeof text), (long long)b->batch,
                                   (long long)(c->layers * c->kv_heads), (long long)c->head_dim);
     }
     return TN_OK;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTS = 3, SETTINGS_BYTES = 768, META = 3 };
+enum { PARTS = 3, SETTINGS_BYTES = 1024, META = 3 };
 
 /* What one tensor of ours is made of: tensors of the file, one after another. */
 typedef struct parts {
@@ -27,7 +27,9 @@ struct tn_gguf_model {
     const struct architecture *arch;
     int64_t dim, ffn, layers, heads, kv_heads, vocab, context, head_dim;
     bool tied, bias;
-    double eps, base, stretch, stretch_context;
+    double eps, base;
+    const char *scaling; /* as `gpt` calls it; NULL: none */
+    double stretch, stretch_context, beta_fast, beta_slow, attention_factor;
     char settings[SETTINGS_BYTES];
     tn_text_pair meta[META];
 };
@@ -35,16 +37,25 @@ struct tn_gguf_model {
 static const struct architecture {
     const char *name;
     bool interleaved; /* rotary pairs */
-} architectures[] = { { "llama", true }, { "qwen2", false } };
+    bool qk_norm;
+} architectures[] = { { "llama", true, false }, { "qwen2", false, false }, { "qwen3", false, true } };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
 /* Other than these values are not expressed by `gpt`. */
 static const struct fixed {
     const char *key;
     double value;
-} fixed[] = { { "expert_count", 0 },         { "rope.scale_linear", 1 }, { "logit_scale", 1 },
-              { "residual_scale", 1 },       { "embedding_scale", 1 },   { "attention.clamp_kqv", 0 },
-              { "use_parallel_residual", 0 } };
+} fixed[] = {
+    { "expert_count", 0 },
+    { "logit_scale", 1 },
+    { "residual_scale", 1 },
+    { "embedding_scale", 1 },
+    { "attention.clamp_kqv", 0 },
+    { "use_parallel_residual", 0 },
+    { "rope.scaling.yarn_ext_factor", 1 },
+    { "rope.scaling.yarn_attn_factor", 1 },
+    { "rope.scaling.yarn_log_multiplier", 0 },
+};
 
 #define REFUSE(m, fmt, ...) tn_error(TN_BAD_FILE, "%.300s: " fmt, tn_gguf_path((m)->file), __VA_ARGS__)
 
@@ -87,14 +98,13 @@ static tn_status find_architecture(tn_gguf_model *m)
     for (size_t i = 0; i < ARCHITECTURES; i++)
         if (tn_gguf_text_is(name, architectures[i].name)) m->arch = &architectures[i];
     if (!m->arch)
-        return REFUSE(m, "its architecture is \"%s\", and only llama (also Mistral) and qwen2 are supported",
+        return REFUSE(m, "its architecture is \"%s\", and only llama (also Mistral), qwen2 and qwen3 are supported",
                       tn_gguf_show(name).text);
     return TN_OK;
 }
 
 static tn_status check_fixed(const tn_gguf_model *m)
 {
-    tn_gguf_text scaling = { 0 };
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         const key_name k = full_key(m, fixed[i].key);
         const tn_gguf_value *v = tn_gguf_key(m->file, k.text);
@@ -106,27 +116,27 @@ static tn_status check_fixed(const tn_gguf_model *m)
     if (split && !split->is_list && split->kind != TN_GGUF_TEXT && tn_gguf_number_at(split, 0) > 1)
         return REFUSE(m, "it is one of %g files that make a model: merge them first (llama-gguf-split --merge)",
                       tn_gguf_number_at(split, 0));
-    if (!has_key(m, "rope.scaling.type")) return TN_OK;
-    const key_name k = full_key(m, "rope.scaling.type");
-    TN_RETURN_IF(tn_gguf_text_of(m->file, k.text, &scaling));
-    if (!tn_gguf_text_is(scaling, "none"))
-        return REFUSE(m, "%s is \"%s\", and of scalings only that of Llama 3 (rope_freqs.weight) is supported", k.text,
-                      tn_gguf_show(scaling).text);
     return TN_OK;
 }
 
-static tn_status check_heads(const tn_gguf_model *m)
+/* Heads are key_length wide, where the file says so; values, and what is turned, must be of the same width. */
+static tn_status read_heads(tn_gguf_model *m)
 {
-    static const char *const keys[] = { "attention.key_length", "attention.value_length", "rope.dimension_count" };
-    if (m->dim % m->heads || m->dim / m->heads % 2 || m->dim / m->heads > 1024 || m->heads % m->kv_heads)
-        return REFUSE(m, "%lld numbers cannot be %lld heads on %lld key heads", (long long)m->dim, (long long)m->heads,
-                      (long long)m->kv_heads);
+    static const char *const keys[] = { "attention.value_length", "rope.dimension_count" };
+    m->head_dim = m->dim / m->heads;
+    TN_RETURN_IF(optional_integer(m, "attention.key_length", 1024, &m->head_dim));
+    if ((!has_key(m, "attention.key_length") && m->dim % m->heads) || m->head_dim < 1 || m->head_dim % 2 ||
+        m->head_dim > 1024 || m->heads % m->kv_heads)
+        return REFUSE(m, "%lld numbers cannot be %lld heads of %lld on %lld key heads", (long long)m->dim,
+                      (long long)m->heads, (long long)m->head_dim, (long long)m->kv_heads);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         int64_t x = m->head_dim;
         TN_RETURN_IF(optional_integer(m, keys[i], INT64_MAX, &x));
         if (x != m->head_dim)
-            return REFUSE(m, "%s is %lld, and heads of other than embedding_length/head_count = %lld are not supported",
-                          full_key(m, keys[i]).text, (long long)x, (long long)m->head_dim);
+            return REFUSE(
+                m,
+                "%s is %lld, and heads are %lld wide: other widths of values or of rotary positions are not supported",
+                full_key(m, keys[i]).text, (long long)x, (long long)m->head_dim);
     }
     return TN_OK;
 }
@@ -144,8 +154,7 @@ static tn_status read_sizes(tn_gguf_model *m)
     int64_t window = m->context;
     TN_RETURN_IF(optional_integer(m, "attention.sliding_window", INT64_MAX, &window));
     if (window < m->context) m->context = window;
-    m->head_dim = m->dim / m->heads;
-    TN_RETURN_IF(check_heads(m));
+    TN_RETURN_IF(read_heads(m));
     const key_name eps = full_key(m, "attention.layer_norm_rms_epsilon"), base = full_key(m, "rope.freq_base");
     TN_RETURN_IF(tn_gguf_float(m->file, eps.text, &m->eps));
     if (!(m->eps > 0 && m->eps < 1)) return REFUSE(m, "%s is %g, outside 0 to 1", eps.text, m->eps);
@@ -197,22 +206,24 @@ static tn_status give(tn_gguf_model *m, int64_t layer, const char *ours, const c
 
 static tn_status give_layer(tn_gguf_model *m, int64_t l)
 {
-    const int64_t d = m->dim, f = m->ffn, kv = m->kv_heads * m->head_dim;
+    const int64_t d = m->dim, f = m->ffn, D = m->head_dim, q = m->heads * D, kv = m->kv_heads * D;
     const struct {
         const char *name, *from[PARTS];
         int64_t rows[PARTS], columns;
+        bool absent;
     } rows[] = {
-        { "norm1.w", { "attn_norm.weight" }, { d }, 0 },
-        { "attn.b_qkv", { "attn_q.bias", "attn_k.bias", "attn_v.bias" }, { d, kv, kv }, 0 },
-        { "attn.w_qkv", { "attn_q.weight", "attn_k.weight", "attn_v.weight" }, { d, kv, kv }, d },
-        { "attn.w_out", { "attn_output.weight" }, { d }, d },
-        { "norm2.w", { "ffn_norm.weight" }, { d }, 0 },
-        { "ffn.w1", { "ffn_gate.weight", "ffn_up.weight" }, { f, f }, d },
-        { "ffn.w2", { "ffn_down.weight" }, { d }, f },
+        { "norm1.w", { "attn_norm.weight" }, { d }, 0, false },
+        { "attn.b_qkv", { "attn_q.bias", "attn_k.bias", "attn_v.bias" }, { q, kv, kv }, 0, !m->bias },
+        { "attn.w_qkv", { "attn_q.weight", "attn_k.weight", "attn_v.weight" }, { q, kv, kv }, d, false },
+        { "attn.norm_q.w", { "attn_q_norm.weight" }, { D }, 0, !m->arch->qk_norm },
+        { "attn.norm_k.w", { "attn_k_norm.weight" }, { D }, 0, !m->arch->qk_norm },
+        { "attn.w_out", { "attn_output.weight" }, { d }, q, false },
+        { "norm2.w", { "ffn_norm.weight" }, { d }, 0, false },
+        { "ffn.w1", { "ffn_gate.weight", "ffn_up.weight" }, { f, f }, d, false },
+        { "ffn.w2", { "ffn_down.weight" }, { d }, f, false },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (m->bias || strcmp(rows[i].name, "attn.b_qkv") != 0)
-            TN_RETURN_IF(give(m, l, rows[i].name, rows[i].from, rows[i].rows, rows[i].columns));
+        if (!rows[i].absent) TN_RETURN_IF(give(m, l, rows[i].name, rows[i].from, rows[i].rows, rows[i].columns));
     return TN_OK;
 }
 
@@ -229,7 +240,7 @@ static tn_status give_all(tn_gguf_model *m)
     m->vocab = embed ? embed->dims.dim[0] : 2;
     if (m->vocab < 2 || m->vocab > 10000000)
         return REFUSE(m, "a vocabulary of %lld is outside 2 to 10000000", (long long)m->vocab);
-    const size_t most = (size_t)m->layers * 7 + 3;
+    const size_t most = (size_t)m->layers * 9 + 3;
     m->tensors = tn_alloc(most * sizeof *m->tensors);
     m->from = tn_alloc(most * sizeof *m->from);
     m->used = tn_alloc(tn_gguf_count(m->file) + 1);
@@ -291,9 +302,55 @@ static tn_status read_stretch(tn_gguf_model *m)
                           (long long)j, (double)x[j], want);
     }
     if (stretch > 1) {
+        if (m->scaling)
+            return REFUSE(m, "it scales positions twice, by %s and by rope_freqs.weight",
+                          full_key(m, "rope.scaling.type").text);
+        m->scaling = "llama3";
         m->stretch = stretch;
         m->stretch_context = context;
     }
+    return TN_OK;
+}
+
+/* A key within bounds; where it is absent, *out stays as it is. */
+static tn_status optional_float(const tn_gguf_model *m, const char *key, double least, double most, double *out)
+{
+    const key_name k = full_key(m, key);
+    if (!tn_gguf_key(m->file, k.text)) return TN_OK;
+    TN_RETURN_IF(tn_gguf_float(m->file, k.text, out));
+    if (!(*out >= least && *out <= most)) return REFUSE(m, "%s is %g, outside %g to %g", k.text, *out, least, most);
+    return TN_OK;
+}
+
+/* In these files a factor without a type is linear, a factor of 0 is none, and yarn's attention factor is one beside
+ * 0.1 ln(factor) + 1, not in its place. */
+static tn_status read_scaling(tn_gguf_model *m)
+{
+    const key_name k = full_key(m, "rope.scaling.type");
+    tn_gguf_text type = { 0 };
+    double factor = 0, attention = 1;
+    int64_t context = m->context;
+    if (tn_gguf_key(m->file, k.text)) TN_RETURN_IF(tn_gguf_text_of(m->file, k.text, &type));
+    const bool linear = !type.bytes || tn_gguf_text_is(type, "linear"), yarn = tn_gguf_text_is(type, "yarn");
+    if (tn_gguf_text_is(type, "none")) return TN_OK;
+    if (!linear && !yarn)
+        return REFUSE(m,
+                      "%s is \"%s\", and only none, linear, yarn and that of Llama 3 (rope_freqs.weight) are supported",
+                      k.text, tn_gguf_show(type).text);
+    TN_RETURN_IF(optional_float(m, "rope.scale_linear", 0, 1e6, &factor));
+    TN_RETURN_IF(optional_float(m, "rope.scaling.factor", 0, 1e6, &factor));
+    if (factor != 0 && factor < 1)
+        return REFUSE(m, "its positions are scaled by a factor of %g, and only 1 and more is supported", factor);
+    TN_RETURN_IF(optional_integer(m, "rope.scaling.original_context_length", 1000000000, &context));
+    TN_RETURN_IF(optional_float(m, "rope.scaling.attn_factor", 1e-3, 1e3, &attention));
+    m->beta_fast = 32, m->beta_slow = 1;
+    TN_RETURN_IF(optional_float(m, "rope.scaling.yarn_beta_fast", 1e-3, 1e6, &m->beta_fast));
+    TN_RETURN_IF(optional_float(m, "rope.scaling.yarn_beta_slow", 1e-3, 1e6, &m->beta_slow));
+    if (factor <= 1 && (!yarn || attention == 1)) return TN_OK;
+    m->scaling = yarn ? "yarn" : "linear";
+    m->stretch = factor > 1 ? factor : 1;
+    m->stretch_context = (double)context;
+    m->attention_factor = attention == 1 ? 0 : attention * (0.1 * log(m->stretch) + 1);
     return TN_OK;
 }
 
@@ -328,12 +385,20 @@ static void write_settings(tn_gguf_model *m)
                  (long long)m->ffn, (long long)m->vocab, m->tied ? "true" : "false", m->bias ? "true" : "false",
                  shortest(m->eps).text, shortest(m->base).text, m->arch->interleaved ? "interleaved" : "half",
                  (long long)m->context);
-    if (m->stretch > 0)
-        snprintf(m->settings + n, sizeof m->settings - (size_t)n, " rope_stretch=%s rope_stretch_context=%.0f",
-                 shortest(m->stretch).text, m->stretch_context);
-    m->meta[0] = (tn_text_pair){ "format", "tenon-model 1" };
-    m->meta[1] = (tn_text_pair){ "model", "gpt" };
-    m->meta[2] = (tn_text_pair){ "settings", m->settings };
+    if (m->head_dim * m->heads != m->dim)
+        n += snprintf(m->settings + n, sizeof m->settings - (size_t)n, " head_dim=%lld", (long long)m->head_dim);
+    if (m->arch->qk_norm) n += snprintf(m->settings + n, sizeof m->settings - (size_t)n, " qk_norm=true");
+    if (!m->scaling) return;
+    if (strcmp(m->scaling, "llama3") != 0)
+        n += snprintf(m->settings + n, sizeof m->settings - (size_t)n, " rope_scaling=%s", m->scaling);
+    n += snprintf(m->settings + n, sizeof m->settings - (size_t)n, " rope_stretch=%s", shortest(m->stretch).text);
+    if (strcmp(m->scaling, "linear") != 0)
+        n +=
+            snprintf(m->settings + n, sizeof m->settings - (size_t)n, " rope_stretch_context=%.0f", m->stretch_context);
+    if (strcmp(m->scaling, "yarn") == 0)
+        snprintf(m->settings + n, sizeof m->settings - (size_t)n,
+                 " rope_beta_fast=%s rope_beta_slow=%s rope_attention_factor=%s", shortest(m->beta_fast).text,
+                 shortest(m->beta_slow).text, shortest(m->attention_factor).text);
 }
 
 /* --- all of it --------------------------------------------------------------------------------------------------------- */
@@ -344,9 +409,13 @@ static tn_status read_all(tn_gguf_model *m)
     TN_RETURN_IF(check_fixed(m));
     TN_RETURN_IF(read_sizes(m));
     TN_RETURN_IF(give_all(m));
+    TN_RETURN_IF(read_scaling(m));
     TN_RETURN_IF(read_stretch(m));
     TN_RETURN_IF(check_used(m));
     write_settings(m);
+    m->meta[0] = (tn_text_pair){ "format", "tenon-model 1" };
+    m->meta[1] = (tn_text_pair){ "model", "gpt" };
+    m->meta[2] = (tn_text_pair){ "settings", m->settings };
     return TN_OK;
 }
 

@@ -4,7 +4,7 @@
  * A thread turns 8 pairs of a few heads where rows allow 16-byte accesses, else one pair; both read their pairs before
  * they write, so that y may be x. The rounding of the turn is written out: both ways give the same bits.
  * Bytes a number in bf16: 4. */
-#include "ops/rope/rope.h"
+#include "ops/rope/rope_frequency.h"
 
 #include "backend/cuda/device.cuh"
 
@@ -24,17 +24,6 @@ __device__ __forceinline__ int64_t batch_of(const job &w)
     return w.x.live && *w.x.live < B ? (*w.x.live < 0 ? 0 : *w.x.live) : B;
 }
 
-/* Radians a position of pair j. */
-__device__ __forceinline__ double frequency(const tn_rope_attr &a, int64_t j, int64_t pairs)
-{
-    const double two_pi = 6.283185307179586476925;
-    const double f = pow(a.base, -(double)j / (double)pairs);
-    if (a.stretch <= 1) return f;
-    const double ratio = a.stretch_context * f / two_pi; /* wavelengths in the context */
-    const double keep = ratio >= 4 ? 1 : ratio <= 1 ? 0 : (ratio - 1) / 3;
-    return f * (keep + (1 - keep) / a.stretch);
-}
-
 __device__ __forceinline__ int64_t position_of(const tn_arg &p, int64_t b, int64_t t)
 {
     const int32_t *v = (const int32_t *)p.data;
@@ -48,11 +37,11 @@ static __global__ void __launch_bounds__(THREADS) make_angles(const __grid_const
     const int64_t T = w.x.dims.dim[1], pairs = w.x.dims.dim[3] / 2, n = w.each ? batch_of(w) * T : T;
     const int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x, j = me % pairs, first = me / pairs * POSITIONS;
     if (first >= n) return;
-    const double f = frequency(w.attr, j, pairs);
+    const double f = tn_rope_frequency(&w.attr, j, pairs), amplitude = w.attr.amplitude;
     for (int64_t i = first; i < n && i < first + POSITIONS; i++) {
         double s, c;
         sincos((double)position_of(w.position, w.each ? i / T : 0, w.each ? i % T : i) * f, &s, &c);
-        w.angle[i * pairs + j] = make_float2((float)c, w.sign * (float)s);
+        w.angle[i * pairs + j] = make_float2((float)(amplitude * c), w.sign * (float)(amplitude * s));
     }
 }
 

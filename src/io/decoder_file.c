@@ -129,18 +129,17 @@ static void add_others(tn_decoder_file *f)
 {
     static const char *const names[] = { "", "llama3", "linear", "yarn" };
     const tn_decoder_config *c = &f->config;
-    const bool yarn = c->scaling == TN_ROPE_YARN;
     if (c->head_dim * c->heads != c->dim) add_setting(f, "head_dim", tn_short_number_of((double)c->head_dim).text);
     if (c->qk_norm) add_setting(f, "qk_norm", "true");
-    if (c->scaling == TN_ROPE_PLAIN) return;
-    if (c->scaling != TN_ROPE_LLAMA3) add_setting(f, "rope_scaling", names[c->scaling]);
+    if (c->scaling == TN_SCALED_NONE) return;
+    if (c->scaling != TN_SCALED_LLAMA3) add_setting(f, "rope_scaling", names[c->scaling]);
     add_setting(f, "rope_stretch", tn_short_number_of(c->stretch).text);
-    if (c->scaling != TN_ROPE_LINEAR)
+    if (c->scaling != TN_SCALED_LINEAR)
         add_setting(f, "rope_stretch_context", tn_short_number_of(c->stretch_context).text);
-    if (yarn && c->beta_fast > 0) add_setting(f, "rope_beta_fast", tn_short_number_of(c->beta_fast).text);
-    if (yarn && c->beta_slow > 0) add_setting(f, "rope_beta_slow", tn_short_number_of(c->beta_slow).text);
-    if (yarn && c->attention_factor > 0)
-        add_setting(f, "rope_attention_factor", tn_short_number_of(c->attention_factor).text);
+    if (c->scaling != TN_SCALED_YARN) return;
+    add_setting(f, "rope_beta_fast", tn_short_number_of(c->beta_fast).text);
+    add_setting(f, "rope_beta_slow", tn_short_number_of(c->beta_slow).text);
+    add_setting(f, "rope_attention_factor", tn_short_number_of(c->attention_factor).text);
 }
 
 static void write_settings(tn_decoder_file *f)

@@ -13,16 +13,21 @@
 
 enum { TN_PIECES = 3, TN_DECODER_META = 3 };
 
-typedef enum tn_rope_scaling { TN_ROPE_PLAIN, TN_ROPE_LLAMA3, TN_ROPE_LINEAR, TN_ROPE_YARN } tn_rope_scaling;
+typedef enum tn_decoder_scaling {
+    TN_SCALED_NONE,
+    TN_SCALED_LLAMA3,
+    TN_SCALED_LINEAR,
+    TN_SCALED_YARN
+} tn_decoder_scaling;
 
 /* What is computed. The readers bound all of it before it is used: the bounds are those of gpt's settings. */
 typedef struct tn_decoder_config {
     int64_t dim, ffn, layers, heads, kv_heads, head_dim, vocab, context;
     bool tied, bias, qk_norm, interleaved; /* bias: of q, k, v; interleaved: rotary pairs */
     double eps, base;
-    tn_rope_scaling scaling;
+    tn_decoder_scaling scaling;
     double stretch, stretch_context;               /* its factor and original context */
-    double beta_fast, beta_slow, attention_factor; /* of yarn; 0: gpt's defaults */
+    double beta_fast, beta_slow, attention_factor; /* of yarn; an attention factor of 0: by the formula */
 } tn_decoder_config;
 
 typedef enum tn_decoder_names { TN_NAMES_GGUF, TN_NAMES_HF, TN_NAMES } tn_decoder_names;
@@ -54,7 +59,7 @@ typedef struct tn_decoder_file {
     tn_file_piece (*piece)[TN_PIECES]; /* (n) */
     size_t n;
     tn_text_pair meta[TN_DECODER_META]; /* as a file of ours would have it: format, model, settings */
-    char settings[768];
+    char settings[1024];
     tn_arena arena;
     void (*close)(void *ctx); /* the reader's */
     void *ctx;

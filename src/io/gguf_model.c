@@ -19,16 +19,25 @@ typedef struct reader {
 static const struct architecture {
     const char *name;
     bool interleaved; /* rotary pairs */
-} architectures[] = { { "llama", true }, { "qwen2", false } };
+    bool qk_norm;
+} architectures[] = { { "llama", true, false }, { "qwen2", false, false }, { "qwen3", false, true } };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
 /* Other than these values are not expressed by `gpt`. */
 static const struct fixed {
     const char *key;
     double value;
-} fixed[] = { { "expert_count", 0 },         { "rope.scale_linear", 1 }, { "logit_scale", 1 },
-              { "residual_scale", 1 },       { "embedding_scale", 1 },   { "attention.clamp_kqv", 0 },
-              { "use_parallel_residual", 0 } };
+} fixed[] = {
+    { "expert_count", 0 },
+    { "logit_scale", 1 },
+    { "residual_scale", 1 },
+    { "embedding_scale", 1 },
+    { "attention.clamp_kqv", 0 },
+    { "use_parallel_residual", 0 },
+    { "rope.scaling.yarn_ext_factor", 1 },
+    { "rope.scaling.yarn_attn_factor", 1 },
+    { "rope.scaling.yarn_log_multiplier", 0 },
+};
 
 #define REFUSE(m, fmt, ...) tn_error(TN_BAD_FILE, "%.300s: " fmt, tn_gguf_path((m)->file), __VA_ARGS__)
 
@@ -71,14 +80,13 @@ static tn_status find_architecture(reader *m)
     for (size_t i = 0; i < ARCHITECTURES; i++)
         if (tn_gguf_text_is(name, architectures[i].name)) m->arch = &architectures[i];
     if (!m->arch)
-        return REFUSE(m, "its architecture is \"%s\", and only llama (also Mistral) and qwen2 are supported",
+        return REFUSE(m, "its architecture is \"%s\", and only llama (also Mistral), qwen2 and qwen3 are supported",
                       tn_gguf_show(name).text);
     return TN_OK;
 }
 
 static tn_status check_fixed(const reader *m)
 {
-    tn_gguf_text scaling = { 0 };
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         const key_name k = full_key(m, fixed[i].key);
         const tn_gguf_value *v = tn_gguf_key(m->file, k.text);
@@ -90,28 +98,27 @@ static tn_status check_fixed(const reader *m)
     if (split && !split->is_list && split->kind != TN_GGUF_TEXT && tn_gguf_number_at(split, 0) > 1)
         return REFUSE(m, "it is one of %g files that make a model: merge them first (llama-gguf-split --merge)",
                       tn_gguf_number_at(split, 0));
-    if (!has_key(m, "rope.scaling.type")) return TN_OK;
-    const key_name k = full_key(m, "rope.scaling.type");
-    TN_RETURN_IF(tn_gguf_text_of(m->file, k.text, &scaling));
-    if (!tn_gguf_text_is(scaling, "none"))
-        return REFUSE(m, "%s is \"%s\", and of scalings only that of Llama 3 (rope_freqs.weight) is supported", k.text,
-                      tn_gguf_show(scaling).text);
     return TN_OK;
 }
 
-static tn_status check_heads(const reader *m)
+/* Heads are key_length wide, where the file says so; values, and what is turned, must be of the same width. */
+static tn_status read_heads(reader *m)
 {
-    static const char *const keys[] = { "attention.key_length", "attention.value_length", "rope.dimension_count" };
-    if (m->c.dim % m->c.heads || m->c.dim / m->c.heads % 2 || m->c.dim / m->c.heads > 1024 ||
-        m->c.heads % m->c.kv_heads)
-        return REFUSE(m, "%lld numbers cannot be %lld heads on %lld key heads", (long long)m->c.dim,
-                      (long long)m->c.heads, (long long)m->c.kv_heads);
+    static const char *const keys[] = { "attention.value_length", "rope.dimension_count" };
+    m->c.head_dim = m->c.dim / m->c.heads;
+    TN_RETURN_IF(optional_integer(m, "attention.key_length", 1024, &m->c.head_dim));
+    if ((!has_key(m, "attention.key_length") && m->c.dim % m->c.heads) || m->c.head_dim < 1 || m->c.head_dim % 2 ||
+        m->c.head_dim > 1024 || m->c.heads % m->c.kv_heads)
+        return REFUSE(m, "%lld numbers cannot be %lld heads of %lld on %lld key heads", (long long)m->c.dim,
+                      (long long)m->c.heads, (long long)m->c.head_dim, (long long)m->c.kv_heads);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         int64_t x = m->c.head_dim;
         TN_RETURN_IF(optional_integer(m, keys[i], INT64_MAX, &x));
         if (x != m->c.head_dim)
-            return REFUSE(m, "%s is %lld, and heads of other than embedding_length/head_count = %lld are not supported",
-                          full_key(m, keys[i]).text, (long long)x, (long long)m->c.head_dim);
+            return REFUSE(
+                m,
+                "%s is %lld, and heads are %lld wide: other widths of values or of rotary positions are not supported",
+                full_key(m, keys[i]).text, (long long)x, (long long)m->c.head_dim);
     }
     return TN_OK;
 }
@@ -129,9 +136,9 @@ static tn_status read_sizes(reader *m)
     int64_t window = m->c.context;
     TN_RETURN_IF(optional_integer(m, "attention.sliding_window", INT64_MAX, &window));
     if (window < m->c.context) m->c.context = window;
-    m->c.head_dim = m->c.dim / m->c.heads;
-    TN_RETURN_IF(check_heads(m));
+    TN_RETURN_IF(read_heads(m));
     m->c.interleaved = m->arch->interleaved;
+    m->c.qk_norm = m->arch->qk_norm;
     const key_name eps = full_key(m, "attention.layer_norm_rms_epsilon"), base = full_key(m, "rope.freq_base");
     TN_RETURN_IF(tn_gguf_float(m->file, eps.text, &m->c.eps));
     if (!(m->c.eps > 0 && m->c.eps < 1)) return REFUSE(m, "%s is %g, outside 0 to 1", eps.text, m->c.eps);
@@ -221,10 +228,55 @@ static tn_status read_stretch(reader *m)
                           (long long)j, (double)x[j], want);
     }
     if (stretch > 1) {
-        m->c.scaling = TN_ROPE_LLAMA3;
+        if (m->c.scaling != TN_SCALED_NONE)
+            return REFUSE(m, "it scales positions twice, by %s and by rope_freqs.weight",
+                          full_key(m, "rope.scaling.type").text);
+        m->c.scaling = TN_SCALED_LLAMA3;
         m->c.stretch = stretch;
         m->c.stretch_context = context;
     }
+    return TN_OK;
+}
+
+/* A key within bounds; where it is absent, *out stays as it is. */
+static tn_status optional_float(const reader *m, const char *key, double least, double most, double *out)
+{
+    const key_name k = full_key(m, key);
+    if (!tn_gguf_key(m->file, k.text)) return TN_OK;
+    TN_RETURN_IF(tn_gguf_float(m->file, k.text, out));
+    if (!(*out >= least && *out <= most)) return REFUSE(m, "%s is %g, outside %g to %g", k.text, *out, least, most);
+    return TN_OK;
+}
+
+/* In these files a factor without a type is linear, a factor of 0 is none, and yarn's attention factor is one beside
+ * 0.1 ln(factor) + 1, not in its place. */
+static tn_status read_scaling(reader *m)
+{
+    const key_name k = full_key(m, "rope.scaling.type");
+    tn_gguf_text type = { 0 };
+    double factor = 0, attention = 1;
+    int64_t context = m->c.context;
+    if (tn_gguf_key(m->file, k.text)) TN_RETURN_IF(tn_gguf_text_of(m->file, k.text, &type));
+    const bool linear = !type.bytes || tn_gguf_text_is(type, "linear"), yarn = tn_gguf_text_is(type, "yarn");
+    if (tn_gguf_text_is(type, "none")) return TN_OK;
+    if (!linear && !yarn)
+        return REFUSE(m,
+                      "%s is \"%s\", and only none, linear, yarn and that of Llama 3 (rope_freqs.weight) are supported",
+                      k.text, tn_gguf_show(type).text);
+    TN_RETURN_IF(optional_float(m, "rope.scale_linear", 0, 1e6, &factor));
+    TN_RETURN_IF(optional_float(m, "rope.scaling.factor", 0, 1e6, &factor));
+    if (factor != 0 && factor < 1)
+        return REFUSE(m, "its positions are scaled by a factor of %g, and only 1 and more is supported", factor);
+    TN_RETURN_IF(optional_integer(m, "rope.scaling.original_context_length", 1000000000, &context));
+    TN_RETURN_IF(optional_float(m, "rope.scaling.attn_factor", 1e-3, 1e3, &attention));
+    m->c.beta_fast = 32, m->c.beta_slow = 1;
+    TN_RETURN_IF(optional_float(m, "rope.scaling.yarn_beta_fast", 1e-3, 1e6, &m->c.beta_fast));
+    TN_RETURN_IF(optional_float(m, "rope.scaling.yarn_beta_slow", 1e-3, 1e6, &m->c.beta_slow));
+    if (factor <= 1 && (!yarn || attention == 1)) return TN_OK;
+    m->c.scaling = yarn ? TN_SCALED_YARN : TN_SCALED_LINEAR;
+    m->c.stretch = factor > 1 ? factor : 1;
+    m->c.stretch_context = (double)context;
+    m->c.attention_factor = attention == 1 ? 0 : attention * (0.1 * log(m->c.stretch) + 1);
     return TN_OK;
 }
 
@@ -236,6 +288,7 @@ static tn_status read_all(reader *m, tn_decoder_file *out)
     TN_RETURN_IF(check_fixed(m));
     TN_RETURN_IF(read_sizes(m));
     TN_RETURN_IF(look_at_tensors(m));
+    TN_RETURN_IF(read_scaling(m));
     TN_RETURN_IF(read_stretch(m));
     out->config = m->c;
     TN_RETURN_IF(tn_decoder_file_list(out, TN_NAMES_GGUF, find, m));

@@ -18,11 +18,11 @@ typedef struct reader {
 /* What transformers takes where a key is absent. */
 static const struct kind {
     const char *name;
-    bool bias;           /* of q, k and v, always */
-    bool norms;          /* of queries and keys */
-    bool switches;       /* use_sliding_window says whether there is a window */
-    int64_t kv_heads;    /* 0: as many as heads */
-    int64_t head_dim;    /* 0: dim / heads */
+    bool bias;        /* of q, k and v, always */
+    bool norms;       /* of queries and keys */
+    bool switches;    /* use_sliding_window says whether there is a window */
+    int64_t kv_heads; /* 0: as many as heads */
+    int64_t head_dim; /* 0: dim / heads */
     int64_t context;
     int64_t window; /* 0: none */
 } kinds[] = {
@@ -96,7 +96,8 @@ static const json_t *value_of(const json_t *o, const char *key)
 }
 
 /* otherwise 0: the key must be there. */
-static tn_status integer(const reader *r, const json_t *o, const char *key, int64_t most, int64_t otherwise, int64_t *out)
+static tn_status integer(const reader *r, const json_t *o, const char *key, int64_t most, int64_t otherwise,
+                         int64_t *out)
 {
     const json_t *v = value_of(o, key);
     if (!v && otherwise > 0) {
@@ -106,8 +107,7 @@ static tn_status integer(const reader *r, const json_t *o, const char *key, int6
     if (!v) return REFUSE(r, "it has no \"%s\"", key);
     if (!json_is_integer(v)) return REFUSE(r, "\"%s\" is %s, not an integer", key, show(v).text);
     const int64_t x = json_integer_value(v);
-    if (x < 1 || x > most)
-        return REFUSE(r, "\"%s\" is %lld, outside 1 to %lld", key, (long long)x, (long long)most);
+    if (x < 1 || x > most) return REFUSE(r, "\"%s\" is %lld, outside 1 to %lld", key, (long long)x, (long long)most);
     *out = x;
     return TN_OK;
 }
@@ -118,8 +118,7 @@ static tn_status number(const reader *r, const json_t *o, const char *key, doubl
     const json_t *v = value_of(o, key);
     const double x = v ? json_number_value(v) : otherwise;
     if (v && !json_is_number(v)) return REFUSE(r, "\"%s\" is %s, not a number", key, show(v).text);
-    if (!(x >= least && x <= most))
-        return REFUSE(r, "\"%s\" is %g, outside %g to %g", key, x, least, most);
+    if (!(x >= least && x <= most)) return REFUSE(r, "\"%s\" is %g, outside %g to %g", key, x, least, most);
     *out = x;
     return TN_OK;
 }
@@ -137,8 +136,9 @@ static tn_status flag(const reader *r, const char *key, bool otherwise, bool *ou
 static tn_status find_kind(reader *r)
 {
     const json_t *v = value_of(r->root, "model_type");
-    if (!json_is_string(v)) return REFUSE(r, "it has no \"model_type\": is it a folder of transformers? It has %zu keys",
-                                          json_object_size(r->root));
+    if (!json_is_string(v))
+        return REFUSE(r, "it has no \"model_type\": is it a folder of transformers? It has %zu keys",
+                      json_object_size(r->root));
     for (size_t i = 0; i < KINDS; i++)
         if (strcmp(json_string_value(v), kinds[i].name) == 0) r->kind = &kinds[i];
     if (!r->kind)
@@ -158,7 +158,8 @@ static tn_status check_fixed(const reader *r)
 {
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         const json_t *v = value_of(r->root, fixed[i].key);
-        if (!is_fixed(&fixed[i], v)) return REFUSE(r, "\"%s\" is %s: that is not supported", fixed[i].key, show(v).text);
+        if (!is_fixed(&fixed[i], v))
+            return REFUSE(r, "\"%s\" is %s: that is not supported", fixed[i].key, show(v).text);
     }
     const json_t *act = value_of(r->root, "hidden_act");
     if (act && !(json_is_string(act) && strcmp(json_string_value(act), "silu") == 0))
@@ -181,10 +182,13 @@ static tn_status read_window(reader *r)
     int64_t window = 0;
     const json_t *types = value_of(r->root, "layer_types"), *t;
     size_t i;
-    json_array_foreach(types, i, t)
-        if (!json_is_string(t) || (strcmp(json_string_value(t), "full_attention") != 0 &&
-                                   strcmp(json_string_value(t), "sliding_attention") != 0))
-            return REFUSE(r, "\"layer_types\" has %s, and only full and sliding attention are supported", show(t).text);
+    json_array_foreach(
+        types, i,
+        t) if (!json_is_string(t) ||
+               (strcmp(json_string_value(t), "full_attention") != 0 &&
+                strcmp(json_string_value(t), "sliding_attention") !=
+                    0)) return REFUSE(r, "\"layer_types\" has %s, and only full and sliding attention are supported",
+                                      show(t).text);
     if (types && !json_is_array(types)) return REFUSE(r, "\"layer_types\" is %s, not a list", show(types).text);
     if (r->kind->switches) TN_RETURN_IF(flag(r, "use_sliding_window", false, &on));
     if (!on || (!r->kind->window && !value_of(r->root, "sliding_window"))) return TN_OK;
@@ -207,8 +211,8 @@ static tn_status read_sizes(reader *r)
     const bool none = json_is_null(json_object_get(o, "num_key_value_heads"));
     const int64_t kv = none || !r->kind->kv_heads ? c->heads : r->kind->kv_heads;
     TN_RETURN_IF(integer(r, o, "num_key_value_heads", 1024, kv, &c->kv_heads));
-    c->head_dim = r->kind->head_dim && !json_is_null(json_object_get(o, "head_dim")) ? r->kind->head_dim
-                                                                                    : c->dim / c->heads;
+    c->head_dim =
+        r->kind->head_dim && !json_is_null(json_object_get(o, "head_dim")) ? r->kind->head_dim : c->dim / c->heads;
     if (value_of(o, "head_dim")) TN_RETURN_IF(integer(r, o, "head_dim", 1024, 0, &c->head_dim));
     else if (!r->kind->head_dim && c->dim % c->heads)
         return REFUSE(r, "\"hidden_size\" %lld is no multiple of \"num_attention_heads\" %lld", (long long)c->dim,
@@ -230,11 +234,11 @@ static tn_status read_sizes(reader *r)
 
 static const struct scaling {
     const char *name;
-    tn_rope_scaling kind;
-} scalings[] = { { "default", TN_ROPE_PLAIN },
-                 { "linear", TN_ROPE_LINEAR },
-                 { "yarn", TN_ROPE_YARN },
-                 { "llama3", TN_ROPE_LLAMA3 } };
+    tn_decoder_scaling kind;
+} scalings[] = { { "default", TN_SCALED_NONE },
+                 { "linear", TN_SCALED_LINEAR },
+                 { "yarn", TN_SCALED_YARN },
+                 { "llama3", TN_SCALED_LLAMA3 } };
 
 /* Those that are read below, or say nothing. Any other may belong to a formula that is not here. */
 static tn_status check_rope_keys(const reader *r, const json_t *o)
@@ -260,8 +264,8 @@ static tn_status check_rope_keys(const reader *r, const json_t *o)
     {
         bool found = json_is_null(v);
         for (size_t i = 0; i < sizeof known / sizeof *known && !found; i++) found = strcmp(key, known[i]) == 0;
-        if (!found) return REFUSE(r, "the scaling of positions has a key \"%s\" that is not supported",
-                                  tn__shown(key).text);
+        if (!found)
+            return REFUSE(r, "the scaling of positions has a key \"%s\" that is not supported", tn__shown(key).text);
     }
     const json_t *part = value_of(o, "partial_rotary_factor"), *cut = value_of(o, "truncate");
     if (part && !(json_is_number(part) && json_number_value(part) == 1))
@@ -293,6 +297,8 @@ static tn_status read_yarn(reader *r, const json_t *o)
     TN_RETURN_IF(number(r, o, "beta_slow", 0, 1e6, 0, &c->beta_slow));
     TN_RETURN_IF(number(r, o, "mscale", 0, 1e6, 0, &scale));
     TN_RETURN_IF(number(r, o, "mscale_all_dim", 0, 1e6, 0, &all));
+    if (c->beta_fast == 0) c->beta_fast = 32; /* as transformers takes it */
+    if (c->beta_slow == 0) c->beta_slow = 1;
     if (scale > 0 && all > 0) c->attention_factor = yarn_scale(c->stretch, scale) / yarn_scale(c->stretch, all);
     if (value_of(o, "attention_factor"))
         TN_RETURN_IF(number(r, o, "attention_factor", 1e-6, 1e6, 0, &c->attention_factor));
@@ -320,16 +326,16 @@ static tn_status read_scaling(reader *r, const json_t *o, int64_t longest)
     tn_decoder_config *c = &r->c;
     TN_RETURN_IF(check_rope_keys(r, o));
     TN_RETURN_IF(read_scaling_kind(r, o));
-    if (c->scaling == TN_ROPE_PLAIN) return TN_OK;
+    if (c->scaling == TN_SCALED_NONE) return TN_OK;
     const json_t *outside = value_of(r->root, "original_max_position_embeddings");
     int64_t original = longest;
     TN_RETURN_IF(integer(r, outside ? r->root : o, "original_max_position_embeddings", 1000000000, longest, &original));
     c->stretch_context = (double)original;
-    if (!value_of(o, "factor") && c->scaling != TN_ROPE_YARN) return REFUSE(r, "it has no \"%s\"", "factor");
+    if (!value_of(o, "factor") && c->scaling != TN_SCALED_YARN) return REFUSE(r, "it has no \"%s\"", "factor");
     TN_RETURN_IF(number(r, o, "factor", 1, 1e6, (double)longest / (double)original, &c->stretch));
-    if (c->scaling == TN_ROPE_LLAMA3) TN_RETURN_IF(read_llama3(r, o));
-    if (c->scaling == TN_ROPE_YARN) TN_RETURN_IF(read_yarn(r, o));
-    if (c->stretch == 1 && c->attention_factor == 0) c->scaling = TN_ROPE_PLAIN;
+    if (c->scaling == TN_SCALED_LLAMA3) TN_RETURN_IF(read_llama3(r, o));
+    if (c->scaling == TN_SCALED_YARN) TN_RETURN_IF(read_yarn(r, o));
+    if (c->stretch == 1 && c->attention_factor == 0) c->scaling = TN_SCALED_NONE;
     return TN_OK;
 }
 
@@ -362,7 +368,8 @@ tn_status tn_hf_config_read(const char *text, size_t bytes, const char *name, tn
     json_error_t err;
     reader r = { .name = name };
     json_t *root = tn_json_tree(text, bytes, JSON_REJECT_DUPLICATES, &err);
-    if (!root) return tn_error(TN_BAD_FILE, "%.300s: not JSON: line %d: %.120s", name, err.line, tn__shown(err.text).text);
+    if (!root)
+        return tn_error(TN_BAD_FILE, "%.300s: not JSON: line %d: %.120s", name, err.line, tn__shown(err.text).text);
     r.root = root;
     const tn_status s = json_is_object(root) ? read_all(&r) : REFUSE(&r, "it is %s, not an object", show(root).text);
     if (s == TN_OK) *config = r.c;

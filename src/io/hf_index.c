@@ -62,8 +62,7 @@ static tn_status list_files(const char *name, tn_hf_index *x)
     qsort(x->file, x->n, sizeof *x->file, by_name);
     for (size_t i = 0; i < x->n; i++)
         if (i == 0 || strcmp(x->file[i], x->file[i - 1]) != 0) x->file[x->files++] = x->file[i];
-    if (x->files > TN_HF_INDEX_FILES)
-        return BAD(name, "it names %zu files, more than %d", x->files, TN_HF_INDEX_FILES);
+    if (x->files > TN_HF_INDEX_FILES) return BAD(name, "it names %zu files, more than %d", x->files, TN_HF_INDEX_FILES);
     return TN_OK;
 }
 

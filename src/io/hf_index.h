@@ -27,7 +27,7 @@ typedef struct tn_hf_index {
 
 /* text (bytes) is changed, and names lie in it; it stays borrowed until tn_hf_index_free. `name` stands for the path in messages. */
 tn_status tn_hf_index_read(char *text, size_t bytes, const char *name, tn_hf_index *out);
-void tn_hf_index_free(tn_hf_index *x);                                            /* takes a zeroed one */
+void tn_hf_index_free(tn_hf_index *x);                                         /* takes a zeroed one */
 const tn_hf_place *tn_hf_index_find(const tn_hf_index *x, const char *tensor); /* NULL where there is none */
 
 #endif

@@ -13,7 +13,7 @@
 typedef struct folder {
     const char *path; /* while it is opened */
     char *index_text;
-    tn_hf_index index; /* n 0: all is in one file */
+    tn_hf_index index;     /* n 0: all is in one file */
     tn_safetensors **file; /* (files), in the order of the index */
     size_t files;
     bool **used; /* (files, tensors of the file) */
@@ -112,8 +112,8 @@ static tn_status check_index(const folder *f)
             const char *name = tn_safetensors_at(f->file[i], k)->name;
             const tn_hf_place *p = tn_hf_index_find(&f->index, name);
             if (p && strcmp(p->file, f->index.file[i]) == 0) continue;
-            return tn_error(TN_BAD_FILE, "%.640s: tensor \"%s\" is in %.200s, and " TN_HF_INDEX " says %s%.200s", f->path,
-                            tn__shown(name).text, f->index.file[i], p ? "it is in " : "nothing of it",
+            return tn_error(TN_BAD_FILE, "%.640s: tensor \"%s\" is in %.200s, and " TN_HF_INDEX " says %s%.200s",
+                            f->path, tn__shown(name).text, f->index.file[i], p ? "it is in " : "nothing of it",
                             p ? p->file : "");
         }
     return TN_OK;
@@ -132,8 +132,7 @@ static tn_status find(void *ctx, const char *name, tn_dims dims, tn_file_piece *
     const tn_gguf_type *type = NULL;
     char has[128], wants[128];
     const tn_hf_place *p = tn_hf_index_find(&f->index, name);
-    if (f->index.n && !p)
-        return tn_error(TN_BAD_FILE, "%.640s: " TN_HF_INDEX " lists no tensor \"%s\"", f->path, name);
+    if (f->index.n && !p) return tn_error(TN_BAD_FILE, "%.640s: " TN_HF_INDEX " lists no tensor \"%s\"", f->path, name);
     const size_t i = file_of(f, p);
     TN_RETURN_IF(tn_safetensors_find(f->file[i], name, &t));
     if (!tn_dims_equal(t->dims, dims))

@@ -14,17 +14,17 @@ typedef struct listed {
 
 /* A folder that opens, but for what the fields say. */
 typedef struct plan {
-    const char *kind;  /* "llama" where NULL */
+    const char *kind;          /* "llama" where NULL */
     const char *set[PAIRS][2]; /* keys of config.json; value NULL: the key is not there */
     bool head;
     const char *skip;  /* a tensor that is not there, */
     const char *more;  /* one that is, */
     const char *wrong; /* one of another shape */
     tn_dtype dtype;
-    int shards;        /* 0: one file; else tensor i is in file i % shards, and the index says so, but for: */
-    const char *index; /* all of the index, */
-    const char *moved; /* a tensor that the index has in another file, */
-    const char *twice; /* or that is in two */
+    int shards;              /* 0: one file; else tensor i is in file i % shards, and the index says so, but for: */
+    const char *index;       /* all of the index, */
+    const char *moved;       /* a tensor that the index has in another file, */
+    const char *twice;       /* or that is in two */
     const char *file, *text; /* a file that has this text instead */
 } plan;
 
@@ -218,7 +218,8 @@ static const struct said {
     { { .kind = "mistral", .set = { { "sliding_window", "null" } } }, "train.context=100" },
     { { .kind = "mistral", .set = { { "max_position_embeddings", "9000" } } }, "train.context=4096" },
     { { .kind = "qwen2", .set = { { "sliding_window", "40" } } }, "train.context=100" },
-    { { .kind = "qwen2", .set = { { "sliding_window", "40" }, { "use_sliding_window", "true" } } }, "train.context=40" },
+    { { .kind = "qwen2", .set = { { "sliding_window", "40" }, { "use_sliding_window", "true" } } },
+      "train.context=40" },
     { { .set = { { "max_position_embeddings" } } }, "train.context=2048" },
     { { .set = { { "rope_theta" } } }, "rope_base=10000 " },
     { { .set = { { "rms_norm_eps" } } }, "norm_eps=1e-06 " },
@@ -238,7 +239,9 @@ static const struct said {
     { { .set = { { "rope_scaling", "{\"type\": \"linear\", \"factor\": 1}" } } }, "rope_pairs=half train.context=100" },
     { { .more = "model.layers.0.self_attn.rotary_emb.inv_freq" }, "tied=true" },
     { { .more = "lm_head.weight" }, "tied=true" }, /* the embedding's copy */
-    { { .set = { { "architectures", "[\"LlamaForCausalLM\"]" }, { "attention_bias", "false" }, { "mlp_bias", "false" } } },
+    { { .set = { { "architectures", "[\"LlamaForCausalLM\"]" },
+                 { "attention_bias", "false" },
+                 { "mlp_bias", "false" } } },
       "dim=8" },
     { { .set = { { "quantization_config", "null" }, { "head_dim", "null" }, { "partial_rotary_factor", "1.0" } } },
       "dim=8" },
@@ -315,7 +318,8 @@ static const struct refusal {
     { { SCALED("\"type\": \"linear\", \"factor\": 1e308") }, "\"factor\" is 1e+308" },
     { { SCALED("\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 2, \"high_freq_factor\": 4") },
       "\"low_freq_factor\" is 2, and only 1 is supported" },
-    { { SCALED("\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1") }, "it has no \"high_freq_factor\"" },
+    { { SCALED("\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1") },
+      "it has no \"high_freq_factor\"" },
     { { SCALED("\"type\": \"yarn\", \"factor\": 2, \"truncate\": false") }, "\"truncate\" is false" },
     { { SCALED("\"type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 0") },
       "\"original_max_position_embeddings\" is 0" },

@@ -8,7 +8,7 @@
 
 /* --- first values -------------------------------------------------------------------------------------------------- */
 
-static float normal(float (*uniform)(const void *ctx, uint64_t i), const void *ctx, uint64_t i)
+float tn_block_normal(float (*uniform)(const void *ctx, uint64_t i), const void *ctx, uint64_t i)
 {
     const double u = 1 - (double)uniform(ctx, 2 * i), v = (double)uniform(ctx, 2 * i + 1);
     return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
@@ -20,7 +20,7 @@ static void fill_orthogonal(float *x, tn_dims dims, float (*uniform)(const void 
                             const float *p)
 {
     const int64_t n = dims.dim[0], k = dims.dim[1], rows = (int64_t)p[1];
-    for (int64_t i = 0; i < n * k; i++) x[i] = normal(uniform, ctx, (uint64_t)i);
+    for (int64_t i = 0; i < n * k; i++) x[i] = tn_block_normal(uniform, ctx, (uint64_t)i);
     for (int64_t i = 0; i < n; i++) {
         const int64_t first = i - i % rows, before = i - first;
         float *row = x + i * k;

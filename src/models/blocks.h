@@ -4,6 +4,8 @@
 
 #include <tenon/model.h>
 
+/* Number i of a standard normal sequence, for first values that a model fills in itself (tn_init.fill). */
+float tn_block_normal(float (*uniform)(const void *ctx, uint64_t i), const void *ctx, uint64_t i);
 /* First values of a matrix: every block of so many rows has orthogonal ones of this length. */
 tn_init tn_block_orthogonal(float length, int64_t rows);
 

@@ -17,10 +17,10 @@ static tn_status rope_infer(tn_sig *s)
     if (s->in[X].absent || x.rank != 4 || x.dim[3] % 2 || x.dim[3] > 1024)
         return tn_error(TN_USAGE, "x must be (B,T,H,D) with an even D of at most 1024");
     if (!s->in[POSITION].absent) {
-        const bool one = p.rank == 1 && p.dim[0] == 1,
+        const bool one = p.rank == 1 && (p.dim[0] == 1 || p.dim[0] == x.dim[0]),
                    each = p.rank == 2 && p.dim[0] == x.dim[0] && p.dim[1] == x.dim[1];
         if (s->in[POSITION].dtype != TN_I32 || !(one || each))
-            return tn_error(TN_USAGE, "the position must be i32 of shape (1) or (B,T)");
+            return tn_error(TN_USAGE, "the position must be i32 of shape (1), (B) or (B,T)");
     }
     if (!(a->base > 0) || !(a->stretch >= 0) || !(a->stretch_context > 0))
         return tn_error(TN_USAGE, "base and stretch_context must be positive, stretch not negative");

@@ -4,7 +4,8 @@
  *
  *     tn_rope(g, x, .base = 10000, .position = p, .interleaved = false, .scaling = TN_ROPE_LLAMA3, .stretch = 0,
  *             .stretch_context = 8192, .beta_fast = 32, .beta_slow = 1, .attention_factor = 0)
- *     x (B,T,H,D), D even, at most 1024    position i32 (1): of token 0, or (B,T): of each token; none: starts at 0
+ *     x (B,T,H,D), D even, at most 1024
+ *     position i32 (1): of token 0, (B): of token 0 of each sequence, or (B,T): of each token; none: starts at 0
  *
  * Pairs are (j, j+D/2), or (2j, 2j+1) when interleaved. stretch > 1 scales the frequencies:
  *     llama3   wavelengths above stretch_context are divided by stretch, below a quarter of it not at all, between them

@@ -45,7 +45,8 @@ static int64_t position_of(const tn_arg *p, int64_t b, int64_t t)
 {
     const int32_t *v = p->data;
     if (!v) return t;
-    return p->dims.rank == 2 ? v[b * p->stride[0] + t * p->stride[1]] : v[0] + t;
+    return p->dims.rank == 2 ? v[b * p->stride[0] + t * p->stride[1]]
+                             : v[p->dims.dim[0] > 1 ? b * p->stride[0] : 0] + t;
 }
 
 static void tile(void *arg, int64_t i)
@@ -53,12 +54,13 @@ static void tile(void *arg, int64_t i)
     const job *w = arg;
     const int64_t T = w->x->dims.dim[1], H = w->x->dims.dim[2], pairs = w->x->dims.dim[3] / 2;
     const int64_t end = (i + 1) * TOKENS < T ? (i + 1) * TOKENS : T, *sx = w->x->stride, *sy = w->y->stride;
+    const bool own = w->position->data && tn_dims_count(w->position->dims) > 1; /* positions of a sequence */
     double f[PAIRS];
     float c[PAIRS], s[PAIRS];
     for (int64_t j = 0; j < pairs; j++) f[j] = tn_rope_frequency(w->attr, j, pairs);
     for (int64_t t = i * TOKENS; t < end; t++)
         for (int64_t b = 0; b < w->batch; b++) {
-            if (b == 0 || w->position->dims.rank == 2)
+            if (b == 0 || own)
                 angles(f, w->attr->amplitude, pairs, position_of(w->position, b, t), w->sign, c, s);
             for (int64_t h = 0; h < H; h++)
                 turn(w, (const float *)w->x->data + b * sx[0] + t * sx[1] + h * sx[2],

@@ -14,7 +14,7 @@ struct job {
     tn_rope_attr attr;
     tn_arg x, y, position; /* x -> y, both (B,T,H,D) */
     float sign;            /* -1: the inverse rotation */
-    bool add, each;        /* each: every token has a position of its own */
+    bool add, each;        /* each: sequences have positions of their own */
     float2 *angle;         /* (T or B*T, D/2): cosine, sine */
 };
 
@@ -28,7 +28,7 @@ __device__ __forceinline__ int64_t position_of(const tn_arg &p, int64_t b, int64
 {
     const int32_t *v = (const int32_t *)p.data;
     if (!v) return t;
-    return p.dims.rank == 2 ? v[b * p.stride[0] + t * p.stride[1]] : v[0] + t;
+    return p.dims.rank == 2 ? v[b * p.stride[0] + t * p.stride[1]] : v[p.dims.dim[0] > 1 ? b * p.stride[0] : 0] + t;
 }
 
 /* Thread: a pair, by POSITIONS positions. */
@@ -125,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS) turn_pairs(const __grid_consta
 extern "C" size_t tn_rope_work_cuda(const tn_sig *s, bool backward)
 {
     const tn_dims x = s->in[0].dims;
-    const int64_t positions = (!s->in[1].absent && s->in[1].dims.rank == 2 ? x.dim[0] : 1) * x.dim[1];
+    const int64_t positions = (!s->in[1].absent && tn_dims_count(s->in[1].dims) > 1 ? x.dim[0] : 1) * x.dim[1];
     (void)backward;
     return (size_t)(positions * (x.dim[3] / 2)) * sizeof(float2);
 }
@@ -139,7 +139,7 @@ static tn_status rotate(const tn_call *c, const tn_arg *x, const tn_arg *y, floa
     w.attr = *(const tn_rope_attr *)c->attr;
     w.x = *x, w.y = *y, w.position = c->in[1];
     w.sign = sign, w.add = add;
-    w.each = w.position.data && w.position.dims.rank == 2;
+    w.each = w.position.data && tn_dims_count(w.position.dims) > 1;
     w.angle = (float2 *)c->work;
     const int64_t positions = w.each ? B * T : T, makers = (positions + POSITIONS - 1) / POSITIONS * pairs;
     make_angles<<<(unsigned)((makers + THREADS - 1) / THREADS), THREADS, 0, stream>>>(w);

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { OFFSET = 1, EACH = 2, INTERLEAVED = 4, STRETCH = 8, LIVE = 16, LINEAR = 32, YARN = 64 };
+enum { OFFSET = 1, EACH = 2, INTERLEAVED = 4, STRETCH = 8, LIVE = 16, LINEAR = 32, YARN = 64, ROWS = 128 };
 
 static const tn_case cases[] = {
     /*              B  T  H  D */
@@ -18,6 +18,7 @@ static const tn_case cases[] = {
     { "linear", { 2, 5, 2, 16 }, LINEAR | OFFSET, 1e-6f, 2e-2f },
     { "yarn", { 2, 7, 2, 64 }, YARN | OFFSET, 1e-6f, 2e-2f },
     { "yarn interleaved", { 2, 5, 3, 24 }, YARN | INTERLEAVED | EACH, 1e-6f, 2e-2f },
+    { "sequences", { 3, 4, 2, 6 }, ROWS, 1e-6f, 2e-2f },
     { "live", { 5, 4, 2, 6 }, LIVE | EACH, 1e-6f, 0 },
     { "large", { 3, 50, 4, 64 }, TN_FEW, 1e-6f, 2e-2f },
     { "empty", { 2, 0, 3, 4 }, 0, 1e-6f, 0 },
@@ -47,6 +48,7 @@ static void build(tn_op_io *io, const tn_case *c)
     tn_ref x = tn_test_input(io, tn_shape(B, T, c->dim[2], c->dim[3]), (tn_fill_spec){ 0 }), p = TN_NONE;
     if (c->flags & OFFSET)
         p = tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 100000, .hi = 100100 });
+    if (c->flags & ROWS) p = tn_test_input(io, tn_shape(B), (tn_fill_spec){ TN_FILL_INT, .lo = 0, .hi = 50 });
     if (c->flags & EACH) p = tn_test_input(io, tn_shape(B, T), (tn_fill_spec){ TN_FILL_INT, .lo = 0, .hi = 50 });
     if (c->flags & LIVE)
         x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = ALIVE, .hi = ALIVE + 1 }));
@@ -79,7 +81,10 @@ static void oracle(const tn_case *c, tn_oracle *o)
     const int64_t B = c->flags & LIVE ? ALIVE : c->dim[0], T = c->dim[1], H = c->dim[2], D = c->dim[3];
     for (int64_t b = 0; b < B; b++)
         for (int64_t t = 0; t < T; t++) {
-            const double p = c->flags & EACH ? o->in[1][b * T + t] : (double)t + (c->flags & OFFSET ? o->in[1][0] : 0);
+            const double p = c->flags & EACH ? o->in[1][b * T + t]
+                                             : (double)t + (c->flags & ROWS     ? o->in[1][b]
+                                                            : c->flags & OFFSET ? o->in[1][0]
+                                                                                : 0);
             for (int64_t h = 0; h < H; h++)
                 for (int64_t j = 0; j < D / 2; j++) {
                     const int64_t row = ((b * T + t) * H + h) * D;

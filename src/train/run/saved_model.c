@@ -307,15 +307,21 @@ static bool trains_tokenizer(const tn_saved_model *m)
     return task && task->pairs && m->config[0];
 }
 
+/* A GGUF file, or a folder as Hugging Face lays them out, holds its model's vocabulary. */
+static bool brings_tokenizer(const char *weights)
+{
+    if (ends_with(weights, ".gguf")) return true;
+    return weights[0] && tn_is_hf_folder(weights) &&
+           (has_file(weights, "tokenizer.json") || has_file(weights, "tokenizer.model"));
+}
+
 static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32_t *start)
 {
-    static const char *const of_folder[] = { "tokenizer.json", "tokenizer.model" };
     const char *data = tn_settings_text(m->settings, "data");
     if (tn_settings_find(m->settings, "tokenizer") < tn_settings_count(m->settings))
         TN_RETURN_IF(tn_path_join("", tn_settings_text(m->settings, "tokenizer"), spec, TN_PATH_BYTES));
     if (spec[0]) return TN_OK;
-    for (size_t i = 0; m->weights[0] && tn_is_hf_folder(m->weights) && i < sizeof of_folder / sizeof *of_folder; i++)
-        if (has_file(m->weights, of_folder[i])) return tn_path_join(m->weights, of_folder[i], spec, TN_PATH_BYTES);
+    if (brings_tokenizer(m->weights)) return tn_path_join("", m->weights, spec, TN_PATH_BYTES);
     if (trains_tokenizer(m) && has_file(m->config, TN_RUN_TOKENIZER))
         return tn_path_join(m->config, TN_RUN_TOKENIZER, spec, TN_PATH_BYTES);
     if (data[0] && has_file(data, TN_MANIFEST_NAME)) TN_RETURN_IF(of_data(data, spec, start));

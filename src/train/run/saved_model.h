@@ -51,7 +51,8 @@ tn_status tn_weights_meta(const tn_model *model, const tn_settings *st, char tex
 tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n);
 bool tn_is_weights_file(const char *path); /* by its name, or a folder of Hugging Face */
 
-/* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else the run's own, else that
+/* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else the one inside a GGUF
+ * file or beside a folder's weights, else the run's own, else that
  * of the data set the run names, else bytes where the vocabulary or the data say so. *start: what a text begins with, or -1. */
 tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out, int32_t *start);
 

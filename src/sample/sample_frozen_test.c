@@ -141,13 +141,10 @@ static void decode(const tn_model *model, const tn_settings *st, tn_store *store
     const float *got;
     tn_host_copy host = { 0 };
     tn_decoder *d;
-    assert_ok(tn_decoder_new(&(tn_decoder_options){ .model = model,
-                                                    .settings = st,
-                                                    .store = store,
-                                                    .frozen = from != NULL,
-                                                    .batch = 1,
-                                                    .capacity = T },
-                             &d));
+    assert_ok(tn_decoder_new(
+        &(tn_decoder_options){
+            .model = model, .settings = st, .store = store, .frozen = from != NULL, .batch = 1, .capacity = T },
+        &d));
     for (size_t i = 0; from && i < tn_store_count(store); i++) {
         const tn_entry *e = tn_store_at(store, i), *f = tn_store_find(from, e->name);
         const int64_t n = tn_dims_count(e->dims);
@@ -168,9 +165,8 @@ static void rounded_alike(void **state)
     static const char *const computes[] = { "compute=f32", "compute=bf16" };
     (void)state;
     for (int half = 0; half < 2; half++) {
-        const char *list[] = { "layers=2",         "vocab=300", "dim=64",
-                               "heads=4",          "ffn=96",    "tied=false",
-                               "train.context=64", "threads=2", computes[half] };
+        const char *list[] = { "layers=2",   "vocab=300",        "dim=64",    "heads=4",     "ffn=96",
+                               "tied=false", "train.context=64", "threads=2", computes[half] };
         const tn_device device = tn_test_device();
         const tn_model *model;
         tn_settings *st;
@@ -210,7 +206,9 @@ static void only_weights_are_left(void **state)
         const char *name;
         tn_dtype type;
         bool drawn;
-    } rows[] = { { "trained", TN_F32, true }, { "table", TN_F32, true }, { "matrix", TN_BF16, false },
+    } rows[] = { { "trained", TN_F32, true },
+                 { "table", TN_F32, true },
+                 { "matrix", TN_BF16, false },
                  { "vector", TN_F32, false } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tn_entry *e = tn_store_find(s, rows[i].name);

@@ -8,12 +8,9 @@
 #define TN_FMA4(sum, a, b) (quad) __builtin_ia32_vfmaddps((quad){ a, a, a, a }, (b), (sum))
 #include "backend/cpu/gemm_micro.h"
 
-TN_MICRO(micro_1, 1, 3, 0, +=)
-TN_MICRO(micro_2, 2, 3, 0, +=)
-TN_MICRO(micro_4, 4, 3, 0, +=)
-TN_MICRO(fresh_1, 1, 3, 0, =)
-TN_MICRO(fresh_2, 2, 3, 0, =)
-TN_MICRO(fresh_4, 4, 3, 0, =)
+TN_MICROS(1, 1, 3)
+TN_MICROS(2, 2, 3)
+TN_MICROS(4, 4, 3)
 TN_MICRO(along_n_1, 1, 8, 8, +=)
 TN_MICRO(along_n_2, 2, 4, 8, +=)
 TN_MICRO(along_n_4, 4, 2, 8, +=)

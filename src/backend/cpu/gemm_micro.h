@@ -67,6 +67,11 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
                 *(vec_in_memory *)(acc + i * acc_row + v * TN_LANES) put sum[i][v];                                    \
     }
 
+/* Of packed panels, micro_SIZE adds and fresh_SIZE puts. */
+#define TN_MICROS(size, rows, vecs)                                                                                    \
+    TN_MICRO(micro_##size, rows, vecs, 0, +=)                                                                          \
+    TN_MICRO(fresh_##size, rows, vecs, 0, =)
+
 /* rows x (4 * quads), b as it lies along k, columns b_step apart: blocks of 4 x 4 are turned in registers. No more
  * than 8 columns at once: with powers of two between them, more would not stay in a cache of 4 ways. */
 #define TN_ALONG_K(name, rows, quads, kind)                                                                            \

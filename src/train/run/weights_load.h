@@ -12,7 +12,8 @@ struct tn_tensors;
 
 /* The matrices of a file (tensors of two axes and more). */
 typedef struct tn_matrices {
-    tn_dtype type;  /* that all of them have; TN_F32 where they differ, TN_BF16 where some are in blocks that share scales */
+    tn_dtype
+        type; /* that all of them have; TN_F32 where they differ, TN_BF16 where some are in blocks that share scales */
     bool expanded;  /* some are in blocks: in memory they are larger than in the file */
     double numbers; /* how many there are */
 } tn_matrices;

@@ -427,7 +427,8 @@ bool tn_gemm_pack_pays(const tn_gemm *g)
     return !direct_kernel(g, u, &t, &step).run;
 }
 
-static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile *t)
+/* Whether A is packed after it: a row that is done in place needs none. */
+static bool run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile *t)
 {
     const int64_t group = c->kernel->nr * TN_GEMM_GROUP;
     if (!t->fresh && !t->done) memset(t->sum, 0, (size_t)(c->tile_m * t->row) * sizeof(float));
@@ -445,6 +446,7 @@ static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile 
     }
     for (int64_t i = 0; !t->done && i < t->m; i++)
         tn__gemm_store_row(g, t->batch, t->i0 + i, t->j0, t->n, t->sum + i * t->row);
+    return t->packed || swept < t->n;
 }
 
 /* Do the kernels write what the tile has and nothing beside it? */
@@ -492,9 +494,8 @@ static void run_slot(void *arg, int64_t slot)
         t.m = g->m - t.i0 < c->tile_m ? g->m - t.i0 : c->tile_m;
         t.n = g->n - t.j0 < c->tile_n ? g->n - t.j0 : c->tile_n;
         t.packed = c->keep && at / w->tiles_n == rows;
-        rows = at / w->tiles_n;
         place_sums(g, c, own, &t);
-        run_tile(g, c, &w->b, &t);
+        rows = run_tile(g, c, &w->b, &t) ? at / w->tiles_n : -1;
     }
     if (c->kernel->end) c->kernel->end();
 }

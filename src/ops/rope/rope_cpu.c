@@ -60,8 +60,7 @@ static void tile(void *arg, int64_t i)
     for (int64_t j = 0; j < pairs; j++) f[j] = tn_rope_frequency(w->attr, j, pairs);
     for (int64_t t = i * TOKENS; t < end; t++)
         for (int64_t b = 0; b < w->batch; b++) {
-            if (b == 0 || own)
-                angles(f, w->attr->amplitude, pairs, position_of(w->position, b, t), w->sign, c, s);
+            if (b == 0 || own) angles(f, w->attr->amplitude, pairs, position_of(w->position, b, t), w->sign, c, s);
             for (int64_t h = 0; h < H; h++)
                 turn(w, (const float *)w->x->data + b * sx[0] + t * sx[1] + h * sx[2],
                      (float *)w->y->data + b * sy[0] + t * sy[1] + h * sy[2], pairs, c, s);

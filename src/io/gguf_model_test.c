@@ -139,26 +139,23 @@ static void make_model(tn_made *m, const plan *p)
     }
 }
 
-static const float *numbers(const tn_gguf_model *m, const char *name, tn_dims dims)
+static const float *numbers(const tn_decoder_file *m, const char *name, tn_dims dims)
 {
     static float x[1024];
-    size_t n;
-    const tn_file_tensor *t = tn_gguf_model_tensors(m, &n);
-    for (size_t i = 0; i < n; i++)
+    const tn_file_tensor *t = m->tensor;
+    for (size_t i = 0; i < m->n; i++)
         if (strcmp(t[i].name, name) == 0) {
             assert_true(tn_dims_equal(t[i].dims, dims) && t[i].dtype == TN_F32);
-            tn_gguf_model_read(m, &t[i], 0, tn_dims_count(dims), x);
+            tn_decoder_file_read(m, &t[i], 0, tn_dims_count(dims), x);
             return x;
         }
     fail_msg("no tensor %s", name);
     return NULL;
 }
 
-static const char *settings_of(const tn_gguf_model *m)
+static const char *settings_of(const tn_decoder_file *m)
 {
-    size_t n;
-    const tn_text_pair *meta = tn_gguf_model_meta(m, &n);
-    assert_int_equal(n, 3);
+    const tn_text_pair *meta = m->meta;
     assert_string_equal(meta[0].value, "tenon-model 1");
     assert_string_equal(meta[1].value, "gpt");
     return meta[2].value;
@@ -168,16 +165,15 @@ static void every_number_in_its_place(void **state)
 {
     (void)state;
     tn_made *m = calloc(1, sizeof *m);
-    tn_gguf_model *g;
-    size_t n;
+    tn_decoder_file *g;
     float part[12];
     make_model(m, &(plan){ .arch = "qwen2", .head = true, .bias = true });
     assert_ok(tn_gguf_model_open_memory(m->data, m->n, "good", &g));
     assert_string_equal(settings_of(g),
                         "shape=llama dim=8 layers=2 heads=2 kv_heads=1 ffn=3 vocab=5 tied=false qkv_bias=true "
                         "norm_eps=1e-05 rope_base=500000 rope_pairs=half train.context=100");
-    const tn_file_tensor *list = tn_gguf_model_tensors(g, &n);
-    assert_int_equal(n, 1 + 7 * L + 2);
+    const tn_file_tensor *list = g->tensor;
+    assert_int_equal(g->n, 1 + 7 * L + 2);
     assert_float_equal(numbers(g, "embed", tn_shape(V, D))[D], D, 0);
     /* The second layer's begin at place 13 of the list. */
     assert_float_equal(numbers(g, "layer1.norm1.w", tn_shape(D))[1], 13001, 0);
@@ -197,12 +193,12 @@ static void every_number_in_its_place(void **state)
     assert_float_equal(bias[D + KVD], 24000, 0);
     assert_float_equal(numbers(g, "norm_f.w", tn_shape(D))[0], 25000, 0);
     assert_float_equal(numbers(g, "head", tn_shape(V, D))[1], 26001, 0);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < g->n; i++)
         if (strcmp(list[i].name, "layer1.attn.b_qkv") == 0) { /* pieces across parts */
-            tn_gguf_model_read(g, &list[i], D - 1, 6, part);
+            tn_decoder_file_read(g, &list[i], D - 1, 6, part);
             assert_true(part[0] == 22000 + D - 1 && part[1] == 23000 && part[4] == 23003 && part[5] == 24000);
         }
-    tn_gguf_model_close(g);
+    tn_decoder_file_close(g);
     free(m);
 }
 
@@ -256,12 +252,12 @@ static void settings_say_what_is_computed(void **state)
           "rope_attention_factor=1.7079442" },
     };
     tn_made *m = calloc(1, sizeof *m);
-    tn_gguf_model *g;
+    tn_decoder_file *g;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         make_model(m, &rows[i].p);
         assert_ok(tn_gguf_model_open_memory(m->data, m->n, "good", &g));
         if (!strstr(settings_of(g), rows[i].says)) fail_msg("%zu: %s", i, settings_of(g));
-        tn_gguf_model_close(g);
+        tn_decoder_file_close(g);
     }
     make_model(m, &(plan){ .arch = "llama", .freqs = far }); /* 4443 is not beyond 8192 */
     assert_fails(tn_gguf_model_open_memory(m->data, m->n, "bad", &g), TN_BAD_FILE, "rope_freqs.weight: divisor 1 is 8");
@@ -321,11 +317,11 @@ static void stretch_is_found(void **state)
             if (j == HALF / 2 + 1) f *= rows[r].spoil;
             made_bytes(m, &(float){ (float)f }, 4);
         }
-        tn_gguf_model *g;
+        tn_decoder_file *g;
         if (rows[r].says) {
             assert_ok(tn_gguf_model_open_memory(m->data, m->n, "llama3", &g));
             if (!strstr(settings_of(g), rows[r].says)) fail_msg("%s", settings_of(g));
-            tn_gguf_model_close(g);
+            tn_decoder_file_close(g);
         } else assert_fails(tn_gguf_model_open_memory(m->data, m->n, "llama3", &g), TN_BAD_FILE, "rope_freqs.weight");
         memset(m, 0, sizeof *m);
     }
@@ -406,7 +402,7 @@ static void refused_by_name(void **state)
 {
     const refusal *r = *state;
     tn_made *m = calloc(1, sizeof *m);
-    tn_gguf_model *g;
+    tn_decoder_file *g;
     make_model(m, &r->p);
     assert_fails(tn_gguf_model_open_memory(m->data, m->n, "bad", &g), TN_BAD_FILE, r->says);
     free(m);

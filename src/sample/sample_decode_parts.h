@@ -19,17 +19,17 @@ struct tn_decoder {
     tn_graph_setup setup;
     tn_context *context;
     tn_decoder_piece piece[TN_DECODER_PLANS];
-    tn_decoder_piece reply;      /* for the last prompt's length, where the model replies */
-    int longest;      /* the first length that may be used */
-    int64_t *position; /* (B) tokens fed so far */
+    tn_decoder_piece reply; /* for the last prompt's length, where the model replies */
+    int longest;            /* the first length that may be used */
+    int64_t *position;      /* (B) tokens fed so far */
     int64_t vocab;
     bool attends, keeps; /* it has keys and values; a state besides, which every token changes */
     bool commits;        /* plans leave the states of some rows alone, as "commit" (B) says */
-    bool stays;       /* position is that of every token: tn_decoder_fill_to */
-    bool warm;        /* parameters are as they were when a plan ran last */
-    bool chooses;     /* the plan of a token puts out "next" */
-    bool ahead;       /* ... and feeds it to the next run without the host */
-    int32_t *history; /* (1 + n B) device memory for what was chosen ahead (tn_chain), or NULL */
+    bool stays;          /* position is that of every token: tn_decoder_fill_to */
+    bool warm;           /* parameters are as they were when a plan ran last */
+    bool chooses;        /* the plan of a token puts out "next" */
+    bool ahead;          /* ... and feeds it to the next run without the host */
+    int32_t *history;    /* (1 + n B) device memory for what was chosen ahead (tn_chain), or NULL */
     int64_t history_n;
 };
 

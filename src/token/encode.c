@@ -50,6 +50,15 @@ static inline uint64_t load_key(const char *p, size_t n, uint64_t key[TN_CACHE_K
     return h;
 }
 
+/* What stands on both sides of a byte that is no token may merge. */
+static void skip_bytes(tn_merge_space *m)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < m->n; i++)
+        if (m->id[i] >= 0) m->id[kept++] = m->id[i];
+    m->n = kept;
+}
+
 static tn_status encode_word(encoder *e, const char *word, size_t n)
 {
     const tn_tokenizer *t = e->t;
@@ -64,6 +73,7 @@ static tn_status encode_word(encoder *e, const char *word, size_t n)
     else {
         TN_RETURN_IF(tn_merge_begin(m, n));
         for (size_t i = 0; i < n; i++) m->id[i] = t->byte_id[(unsigned char)word[i]];
+        if (t->skips_bytes) skip_bytes(m);
     }
     return tn_merge_run(&t->vocab, m, e->out);
 }

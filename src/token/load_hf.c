@@ -152,6 +152,14 @@ static tn_status put_merge(tn_tokenizer *t, const merge *m, size_t i)
                     tn_text_quote(text, buf, sizeof buf));
 }
 
+tn_status tn__hf_put_merge(tn_tokenizer *t, const char *text, size_t bytes, size_t i)
+{
+    merge m;
+    if (bytes >= sizeof m.text || !halves_of(&m, text, bytes))
+        return tn_error(TN_BAD_FILE, "merges[%zu] is not two tokens; the file is damaged", i);
+    return put_merge(t, &m, i);
+}
+
 static tn_status load_merges(tn_tokenizer *t, span text)
 {
     tn_json r;
@@ -175,6 +183,7 @@ static tn_status load_unknown(tn_tokenizer *t, const json_t *model)
 {
     const char *name = json_string_value(json_object_get(model, "unk_token"));
     tn_marked *m = &t->marked;
+    t->skips_bytes = t->kind == TN_KIND_BPE && !(name && *name);
     if (t->kind != TN_KIND_METASPACE) return TN_OK;
     m->fallback = tn__hf_flag(model, "byte_fallback", false);
     m->fuse_unknown = tn__hf_flag(model, "fuse_unk", false);

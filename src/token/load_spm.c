@@ -1,7 +1,7 @@
 /* sentencepiece's .model, a protobuf message: pieces with scores and types, how it was trained, its normalizer. Read
  * are models of type BPE; what else would change ids is refused by its name. Fields are those of
  * sentencepiece_model.proto. */
-#include "token/tokenizer_impl.h"
+#include "token/load_spm.h"
 
 #include "base/alloc.h"
 #include "base/fs.h"
@@ -15,18 +15,13 @@
 enum { UNIGRAM = 1, BPE = 2, WORD = 3, CHAR = 4 };
 enum { MOST_PIECES = 1 << 19 }; /* as in llama2.c: what a piece takes while scores are sorted stays small */
 
-typedef struct span {
-    const char *text;
-    size_t bytes;
-} span;
+typedef tn_spm_text span;
 
 typedef struct loader {
-    tn_tokenizer *t;
-    tn_scored *list; /* (vocab.n) */
-    size_t capacity, type_capacity;
+    tn_spm_loader x;
     uint64_t model_type;
     bool suffix, read; /* treat_whitespace_as_suffix; the file was read, so that messages are about what is in it */
-    span bos, eos, unknown_text, normalizer, charsmap, denormalizer;
+    span bos, eos, denormalizer;
 } loader;
 
 static tn_status unsupported(const char *what)
@@ -53,8 +48,22 @@ static tn_status bad_piece(size_t id, const char *what)
     return tn_error(TN_BAD_FILE, "piece %zu %s; is this a sentencepiece model?", id, what);
 }
 
-/* Only normal pieces are made by merging; user-defined ones are looked for in the text itself. */
-static tn_status put_piece(loader *l, span text, float score, uint64_t type)
+tn_status tn__spm_begin(tn_spm_loader *l)
+{
+    TN_RETURN_IF(tn__tokenizer_new(TN_KIND_SPM, &l->t));
+    l->t->marked = (tn_marked){ .unknown = -1, .dummy_prefix = true, .squeeze = true, .escape = true };
+    for (int b = 0; b < 256; b++) l->t->byte_id[b] = -1;
+    return TN_OK;
+}
+
+void tn__spm_end(tn_spm_loader *l)
+{
+    tn_free(l->list);
+    tn_tokenizer_free(l->t);
+    *l = (tn_spm_loader){ 0 };
+}
+
+tn_status tn__spm_put(tn_spm_loader *l, span text, float score, uint64_t type)
 {
     tn_tokenizer *t = l->t;
     tn_marked *m = &t->marked;
@@ -66,7 +75,6 @@ static tn_status put_piece(loader *l, span text, float score, uint64_t type)
     if (tn_utf8_prefix(text.text, text.bytes) < text.bytes) return bad_piece(id, "is no UTF-8 text");
     if (!isfinite(score)) return bad_piece(id, "has no finite score");
     if (type < TN_SPM_NORMAL || type > TN_SPM_BYTE) return bad_piece(id, "has an unknown type");
-    if (type == TN_SPM_UNUSED) return unsupported("a piece of type UNUSED");
     TN_RETURN_IF(tn_vocab_put(&t->vocab, (int64_t)id, text.text, text.bytes, type == TN_SPM_NORMAL));
     if (id >= l->capacity) {
         TN_RETURN_IF(tn_grow(&list, &l->capacity, 2 * id + 1024, sizeof *l->list));
@@ -85,7 +93,7 @@ static tn_status put_piece(loader *l, span text, float score, uint64_t type)
         const int byte = tn__marked_byte(text.text, text.bytes);
         if (byte < 0 || t->byte_id[byte] >= 0) return bad_piece(id, "is no byte, or one that was there already");
         t->byte_id[byte] = (int32_t)id;
-    } else if (type != TN_SPM_NORMAL) {
+    } else if (type != TN_SPM_NORMAL && type != TN_SPM_UNUSED) {
         const tn_added a = { .id = (int32_t)id,
                              .special = type == TN_SPM_CONTROL,
                              .normalized = type == TN_SPM_USER_DEFINED };
@@ -106,8 +114,9 @@ static tn_status read_piece(loader *l, span message)
         else if (r.field == 2 && r.wire == TN_PROTO_4) score = tn_proto_float(&r);
         else if (r.field == 3 && r.wire == TN_PROTO_NUMBER) type = r.value;
     }
-    if (r.why) return bad_piece(l->t->vocab.n, "is damaged");
-    return put_piece(l, text, score, type);
+    if (r.why) return bad_piece(l->x.t->vocab.n, "is damaged");
+    if (type == TN_SPM_UNUSED) return unsupported("a piece of type UNUSED");
+    return tn__spm_put(&l->x, text, score, type);
 }
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */
@@ -121,9 +130,9 @@ static tn_status read_trainer(loader *l, span message)
         if (r.wire == TN_PROTO_NUMBER) {
             if (r.field == 3) l->model_type = r.value;
             else if (r.field == 24) l->suffix = r.value != 0;
-            else if (r.field == 35) l->t->marked.fallback = r.value != 0;
+            else if (r.field == 35) l->x.t->marked.fallback = r.value != 0;
         } else if (r.wire == TN_PROTO_BYTES) {
-            if (r.field == 44) l->unknown_text = text;
+            if (r.field == 44) l->x.unknown_text = text;
             else if (r.field == 46) l->bos = text;
             else if (r.field == 47) l->eos = text;
         }
@@ -133,7 +142,7 @@ static tn_status read_trainer(loader *l, span message)
 
 static tn_status read_normalizer(loader *l, span message)
 {
-    tn_marked *m = &l->t->marked;
+    tn_marked *m = &l->x.t->marked;
     tn_proto r;
     tn_proto_open(&r, message.text, message.bytes);
     while (tn_proto_next(&r)) {
@@ -143,8 +152,8 @@ static tn_status read_normalizer(loader *l, span message)
             else if (r.field == 4) m->squeeze = r.value != 0;
             else if (r.field == 5) m->escape = r.value != 0;
         } else if (r.wire == TN_PROTO_BYTES) {
-            if (r.field == 1) l->normalizer = text;
-            else if (r.field == 2) l->charsmap = text;
+            if (r.field == 1) l->x.normalizer = text;
+            else if (r.field == 2) l->x.charsmap = text;
         }
     }
     return r.why ? damaged(&r) : TN_OK;
@@ -172,7 +181,7 @@ static tn_status read_model(loader *l, const char *data, size_t bytes)
         else if (r.field == 5) TN_RETURN_IF(read_denormalizer(l, message));
     }
     if (r.why) return damaged(&r);
-    if (l->t->vocab.n == 0) return tn_error(TN_BAD_FILE, "it has no pieces; is this a sentencepiece model?");
+    if (l->x.t->vocab.n == 0) return tn_error(TN_BAD_FILE, "it has no pieces; is this a sentencepiece model?");
     return TN_OK;
 }
 
@@ -180,16 +189,21 @@ static tn_status read_model(loader *l, const char *data, size_t bytes)
 
 static tn_status check_settings(const loader *l)
 {
-    const tn_marked *m = &l->t->marked;
     if (l->model_type == UNIGRAM) return unsupported("model type \"Unigram\"");
     if (l->model_type == WORD) return unsupported("model type \"Word\"");
     if (l->model_type == CHAR) return unsupported("model type \"Char\"");
     if (l->model_type != BPE) return unsupported("an unknown model type");
     if (l->suffix) return unsupported("treat_whitespace_as_suffix");
     if (l->denormalizer.bytes) return unsupported("a denormalizer");
+    return TN_OK;
+}
+
+static tn_status check_pieces(const tn_tokenizer *t)
+{
+    const tn_marked *m = &t->marked;
     if (m->unknown < 0) return tn_error(TN_BAD_FILE, "it has no unknown piece; is this a sentencepiece model?");
     for (int b = 0; b < 256; b++)
-        if ((l->t->byte_id[b] >= 0) != m->fallback)
+        if ((t->byte_id[b] >= 0) != m->fallback)
             return tn_error(TN_BAD_FILE, "byte_fallback is %s, but byte 0x%02x has %s piece; the file is damaged",
                             m->fallback ? "on" : "off", b, m->fallback ? "no" : "a");
     return TN_OK;
@@ -208,7 +222,7 @@ static tn_status check_reserved(const tn_tokenizer *t)
 }
 
 /* The rules: bytes of the trie, the trie, texts that end in NUL. */
-static tn_status keep_charsmap(loader *l)
+static tn_status keep_charsmap(tn_spm_loader *l)
 {
     tn_marked *m = &l->t->marked;
     char buf[60], name[48];
@@ -263,8 +277,7 @@ static tn_status put_unknown_pairs(tn_tokenizer *t, const uint32_t *rank)
     return TN_OK;
 }
 
-/* Frees the scores before pairs come, as in llama2.c. */
-static tn_status make_pairs(loader *l, size_t file_bytes)
+tn_status tn__spm_pairs(tn_spm_loader *l, size_t more_bytes)
 {
     tn_tokenizer *t = l->t;
     uint32_t *rank = tn_alloc(t->vocab.n * sizeof *rank);
@@ -274,7 +287,7 @@ static tn_status make_pairs(loader *l, size_t file_bytes)
     l->list = NULL;
     for (size_t id = 0; id < t->vocab.n; id++)
         if (t->marked.type[id] != TN_SPM_NORMAL) rank[id] = UINT32_MAX;
-    t->vocab.most_bytes += file_bytes + TN_TABLES_BYTES / 4; /* the file's own bytes are free by now */
+    t->vocab.most_bytes += more_bytes + TN_TABLES_BYTES / 4;
     tn_status s = tn_vocab_pairs_from_pieces(&t->vocab, rank);
     if (s == TN_OK) s = put_unknown_pairs(t, rank);
     tn_free(rank);
@@ -292,12 +305,11 @@ static int32_t control(const tn_tokenizer *t, span name, const char *usual)
     return -1;
 }
 
-/* All that points into the file. */
-static tn_status fill(loader *l)
+tn_status tn__spm_fill(tn_spm_loader *l)
 {
     tn_tokenizer *t = l->t;
     tn_marked *m = &t->marked;
-    TN_RETURN_IF(check_settings(l));
+    TN_RETURN_IF(check_pieces(t));
     TN_RETURN_IF(check_reserved(t));
     TN_RETURN_IF(keep_charsmap(l));
     const span shown = l->unknown_text.text ? l->unknown_text : (span){ " \xe2\x81\x87 ", 5 };
@@ -305,6 +317,15 @@ static tn_status fill(loader *l)
     memcpy(m->unknown_text, shown.text, shown.bytes);
     m->strip = m->dummy_prefix || m->squeeze ? TN_STRIP_PIECE : TN_STRIP_NONE;
     t->from_pieces = m->shows_spaces = m->shows_bytes = true;
+    return TN_OK;
+}
+
+/* All that points into the file. */
+static tn_status fill(loader *l)
+{
+    tn_tokenizer *t = l->x.t;
+    TN_RETURN_IF(check_settings(l));
+    TN_RETURN_IF(tn__spm_fill(&l->x));
     t->role[TN_TOKEN_BOS] = control(t, l->bos, "<s>");
     t->role[TN_TOKEN_EOS] = t->role[TN_TOKEN_END] = control(t, l->eos, "</s>");
     return TN_OK;
@@ -316,24 +337,21 @@ tn_status tn__load_spm(const char *path, tn_tokenizer **out)
     char *data = NULL;
     size_t bytes;
     loader l = { .model_type = UNIGRAM }; /* what protobuf's defaults say */
-    TN_TRY(tn__tokenizer_new(TN_KIND_SPM, &l.t));
-    l.t->marked = (tn_marked){ .unknown = -1, .dummy_prefix = true, .squeeze = true, .escape = true };
-    for (int b = 0; b < 256; b++) l.t->byte_id[b] = -1;
+    TN_TRY(tn__spm_begin(&l.x));
     TN_TRY(tn_file_read_all(path, TN_TOKENIZER_FILE_MAX_BYTES, &data, &bytes));
     l.read = true;
-    l.t->vocab.most_bytes = bytes + TN_TABLES_BYTES / 2;
+    l.x.t->vocab.most_bytes = bytes + TN_TABLES_BYTES / 2;
     TN_TRY(read_model(&l, data, bytes));
     TN_TRY(fill(&l));
     tn_free(data);
     data = NULL;
-    TN_TRY(make_pairs(&l, bytes));
-    TN_TRY(tn__tokenizer_finish(l.t));
-    *out = l.t;
-    l.t = NULL;
+    TN_TRY(tn__spm_pairs(&l.x, bytes)); /* the file's own bytes are free by now */
+    TN_TRY(tn__tokenizer_finish(l.x.t));
+    *out = l.x.t;
+    l.x.t = NULL;
 done:
     if (s == TN_BAD_FILE && l.read) tn_error_prefix("%.400s", path);
-    tn_free(l.list);
     tn_free(data);
-    tn_tokenizer_free(l.t);
+    tn__spm_end(&l.x);
     return s;
 }

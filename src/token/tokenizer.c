@@ -71,9 +71,10 @@ static tn_status open_file(const char *path, tn_tokenizer **out)
     if (ends_with(path, ".json")) return tn__load_hf(path, out);
     if (ends_with(path, ".bin")) return tn__load_llama2c(path, out);
     if (ends_with(path, ".model")) return tn__load_spm(path, out);
+    if (ends_with(path, ".gguf")) return tn__load_gguf(path, out);
     return tn_error(TN_USAGE,
-                    "%.400s: unknown kind of tokenizer; give \"bytes\", tokenizer.json, FILE.model, FILE.tiktoken, "
-                    "tokenizer.bin, vocab.bpe, encoder.json or their folder",
+                    "%.400s: unknown kind of tokenizer; give \"bytes\", tokenizer.json, FILE.model, FILE.gguf, "
+                    "FILE.tiktoken, tokenizer.bin, vocab.bpe, encoder.json or their folder",
                     path);
 }
 
@@ -297,15 +298,18 @@ tn_status tn__tokenizer_finish(tn_tokenizer *t)
     if (t->kind == TN_KIND_BYTES || t->kind == TN_KIND_BPE)
         for (int b = 0; b < 256; b++) {
             t->byte_id[b] = tn_vocab_find(&t->vocab, (const char *)&t->byte_text[b], 1);
-            if (t->byte_id[b] < 0)
+            if (t->byte_id[b] >= 0) continue;
+            if (!t->skips_bytes)
                 return tn_error(TN_BAD_FILE, "byte 0x%02x has no token; only vocabularies with all 256 bytes are read",
                                 b);
+            if (b == '\n' || (b >= ' ' && b <= '~'))
+                return tn_error(TN_BAD_FILE, "byte 0x%02x has no token; a vocabulary without ASCII is not read", b);
         }
     if (t->kind == TN_KIND_METASPACE && t->marked.fallback) TN_RETURN_IF(tn__marked_bytes(t));
     if (t->kind == TN_KIND_BPE || has_marks(t)) {
         TN_RETURN_IF(tn_unicode_new(&t->unicode));
         TN_RETURN_IF(index_added(t));
-        if (t->kind != TN_KIND_SPM) find_roles(t);
+        if (t->kind != TN_KIND_SPM && !t->roles_given) find_roles(t);
     }
     t->cut_safe = find_cut_safe(t);
     return hash_all(t);

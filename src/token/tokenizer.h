@@ -1,8 +1,8 @@
 /* Tokenizers: text to token ids and back, equal to the reference libraries id for id.
  *
  * Kinds: bytes; byte-level BPE (Hugging Face tokenizer.json, GPT-2 encoder.json + vocab.bpe, tiktoken rank files); BPE of
- * characters with byte fallback or Metaspace (tokenizer.json of Llama 2, Mistral, Gemma); sentencepiece's BPE (.model); and
- * the scored vocabularies of llama2.c (tokenizer.bin). A tokenizer is immutable: any number of threads use one, each
+ * characters with byte fallback or Metaspace (tokenizer.json of Llama 2, Mistral, Gemma); sentencepiece's BPE (.model); the
+ * vocabularies inside GGUF files, which are of the second or the last kind but one; and the scored vocabularies of llama2.c (tokenizer.bin). A tokenizer is immutable: any number of threads use one, each
  * with a scratch of its own. Not here: WordPiece, Unigram, chat templates.
  *
  * Bytes that are not UTF-8 become U+FFFD before encoding, one for each maximal part of a character, as
@@ -45,7 +45,7 @@ enum {
     TN_ENCODE_BOS = 2      /* begins with the BOS token; TN_USAGE where there is none */
 };
 
-/* spec: "bytes", or a file: tokenizer.json, *.model (sentencepiece), *.tiktoken, tokenizer.bin or another *.bin (llama2.c), vocab.bpe or
+/* spec: "bytes", or a file: tokenizer.json, *.model (sentencepiece), *.gguf, *.tiktoken, tokenizer.bin or another *.bin (llama2.c), vocab.bpe or
  * encoder.json (each with the other beside it); or a folder that holds one of these. "FILE.tiktoken#NAME" names the
  * split pattern: gpt2, cl100k, llama3, qwen2, o200k; without it the number of ranks decides. Gzipped files are not
  * read. */

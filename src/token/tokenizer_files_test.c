@@ -73,7 +73,7 @@ static const attack attacks[] = {
     { "vocab a list", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}"), 0,
       "model.vocab is not" },
     { "no vocab", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}"), 0,
-      "byte 0x00 has no token" },
+      "byte 0x0a has no token" },
     { "id of text", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":\"7\"},\"merges\":[]}"), 0,
       "not an integer" },
     { "id negative", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":-1},\"merges\":[]}"), 0,

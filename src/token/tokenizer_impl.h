@@ -20,7 +20,7 @@ typedef enum tn_token_kind {
     TN_KIND_BPE, /* byte-level */
     TN_KIND_LLAMA2C,
     TN_KIND_METASPACE, /* tokenizer.json: BPE of characters, U+2581 for a space */
-    TN_KIND_SPM        /* sentencepiece's .model, BPE */
+    TN_KIND_SPM        /* sentencepiece's .model, or a GGUF file's "llama": BPE by scores */
 } tn_token_kind;
 
 #define TN_SPACE_MARK "\xe2\x96\x81" /* U+2581, a space inside a vocabulary */
@@ -91,6 +91,7 @@ struct tn_tokenizer {
     tn_token_kind kind;
     tn_vocab vocab;
     int32_t byte_id[256];
+    bool skips_bytes; /* BPE: a byte that is no token is left out, as the reference does; -1 in byte_id */
     tn_split split[TN_SPLITS_MAX];
     int n_splits;
     bool nfc, prefix_space;
@@ -100,6 +101,7 @@ struct tn_tokenizer {
     size_t n_added, added_capacity;
     tn_trie raw, normalized; /* added tokens looked for before and after normalizing */
     int32_t role[3];
+    bool roles_given;     /* by the file: none is looked for by its name */
     int32_t template_bos; /* from the post-processor; -1: none */
     tn_unicode *unicode;
     unsigned char byte_text[256]; /* byte_text[b] = b: the pieces of llama2.c's <0xNN> */
@@ -123,6 +125,7 @@ tn_status tn__load_gpt2(const char *encoder, const char *merges, tn_tokenizer **
 tn_status tn__load_tiktoken(const char *path, const char *pattern, tn_tokenizer **out); /* pattern NULL: by size */
 tn_status tn__load_llama2c(const char *path, tn_tokenizer **out);
 tn_status tn__load_spm(const char *path, tn_tokenizer **out);
+tn_status tn__load_gguf(const char *path, tn_tokenizer **out);
 
 /* Ranks (n) by id of n scores: the best is 0, equal scores have equal ranks. Sorts the list. */
 typedef struct tn_scored {

@@ -76,8 +76,8 @@ static tn_status weights_settings(const char *path, char model[TN_PATH_BYTES], c
 
 bool tn_is_weights_file(const char *path)
 {
-    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") || ends_with(path, ".bin") ||
-           ends_with(path, ".gguf");
+    return tn_is_hf_folder(path) || ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") ||
+           ends_with(path, ".bin") || ends_with(path, ".gguf");
 }
 
 tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n)
@@ -173,12 +173,12 @@ void tn_saved_model_free(tn_saved_model *m)
 
 static tn_status copy_floats(const tn_tensors *f, const tn_store *st, const tn_entry *e, const tn_file_tensor *t)
 {
-    if (!f->gguf) return tn_store_take_floats(st, e, t);
-    if (tn_store_device(st) == TN_CPU) return tn_tensors_floats(f, t, e->data);
-    const size_t bytes = (size_t)tn_dims_count(e->dims) * sizeof(float);
+    const int64_t count = tn_dims_count(e->dims);
+    if (tn_store_device(st) == TN_CPU) return tn_tensors_read(f, t, 0, count, e->data);
+    const size_t bytes = (size_t)count * sizeof(float);
     float *x = tn_alloc(bytes + 64);
     if (!x) return TN_MEMORY;
-    tn_status s = tn_tensors_floats(f, t, x);
+    tn_status s = tn_tensors_read(f, t, 0, count, x);
     if (s == TN_OK) s = tn_store_write(st, e->data, x, bytes);
     tn_free(x);
     return s;
@@ -307,12 +307,21 @@ static bool trains_tokenizer(const tn_saved_model *m)
     return task && task->pairs && m->config[0];
 }
 
+/* A GGUF file, or a folder as Hugging Face lays them out, holds its model's vocabulary. */
+static bool brings_tokenizer(const char *weights)
+{
+    if (ends_with(weights, ".gguf")) return true;
+    return weights[0] && tn_is_hf_folder(weights) &&
+           (has_file(weights, "tokenizer.json") || has_file(weights, "tokenizer.model"));
+}
+
 static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32_t *start)
 {
     const char *data = tn_settings_text(m->settings, "data");
     if (tn_settings_find(m->settings, "tokenizer") < tn_settings_count(m->settings))
         TN_RETURN_IF(tn_path_join("", tn_settings_text(m->settings, "tokenizer"), spec, TN_PATH_BYTES));
     if (spec[0]) return TN_OK;
+    if (brings_tokenizer(m->weights)) return tn_path_join("", m->weights, spec, TN_PATH_BYTES);
     if (trains_tokenizer(m) && has_file(m->config, TN_RUN_TOKENIZER))
         return tn_path_join(m->config, TN_RUN_TOKENIZER, spec, TN_PATH_BYTES);
     if (data[0] && has_file(data, TN_MANIFEST_NAME)) TN_RETURN_IF(of_data(data, spec, start));

@@ -6,6 +6,7 @@
  *   model.safetensors      a file of ours (metadata format "tenon-model 1"), packed or not
  *   stories15M.bin         a checkpoint of llama2.c
  *   SmolLM2.gguf           a model of llama.cpp (gguf_model.h); decoded to f32 as it is loaded
+ *   Llama-3.2-1B           a folder of Hugging Face (hf_model.h): config.json, safetensors, its tokenizer
  *   gpt_tiny, x.yaml, .so  a preset, model or file of settings: no weights; parameters have their first values */
 #ifndef TN_TRAIN_SAVED_MODEL_H
 #define TN_TRAIN_SAVED_MODEL_H
@@ -48,9 +49,10 @@ tn_status tn_weights_meta(const tn_model *model, const tn_settings *st, char tex
                           tn_text_pair meta[TN_WEIGHTS_META]);
 /* What a weights file says about itself as "key=value" words, the model first; all of it in `arena`. */
 tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n);
-bool tn_is_weights_file(const char *path); /* by its name */
+bool tn_is_weights_file(const char *path); /* by its name, or a folder of Hugging Face */
 
-/* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else the run's own, else that
+/* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else the one inside a GGUF
+ * file or beside a folder's weights, else the run's own, else that
  * of the data set the run names, else bytes where the vocabulary or the data say so. *start: what a text begins with, or -1. */
 tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out, int32_t *start);
 

@@ -38,7 +38,9 @@ static void no_trained_tensor(void **state)
     tn_settings *st;
     tn_check_row row = { 0 };
     assert_ok(tn_settings_resolve("gpt_tiny", (const char *const[]){ "threads=1" }, 1, &st, &unused));
-    const tn_check c = { .model = &frozen, .settings = st, .batch = 4, .length = 1, .only = "gradients", .ctx = &row, .row = keep };
+    const tn_check c = {
+        .model = &frozen, .settings = st, .batch = 4, .length = 1, .only = "gradients", .ctx = &row, .row = keep
+    };
     assert_ok(tn_check_run(&c));
     assert_int_equal(row.verdict, TN_PASS);
     assert_non_null(strstr(row.detail, "no tensor is trained; 1 of 1 inputs against differences"));
@@ -58,7 +60,9 @@ static void vectors_for_tokens(void **state)
     tn_settings *st;
     tn_check_row row = { 0 };
     assert_ok(tn_settings_resolve("gpt_tiny", words, sizeof words / sizeof *words, &st, &m));
-    const tn_check c = { .model = m, .settings = st, .batch = 2, .length = 12, .only = "gradients", .ctx = &row, .row = keep };
+    const tn_check c = {
+        .model = m, .settings = st, .batch = 2, .length = 12, .only = "gradients", .ctx = &row, .row = keep
+    };
     assert_ok(tn_check_run(&c));
     assert_non_null(strstr(row.detail, ", by input embeddings"));
     tn_settings_free(st);

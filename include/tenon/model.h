@@ -175,10 +175,20 @@ extern const tn_input_row tn_language_inputs[];
 extern const tn_source_number tn_language_assumes[]; /* a vocabulary of 50257 */
 extern const tn_loss_row tn_language_losses[];
 extern const tn_metric_row tn_language_metrics[];
-#define TN_LANGUAGE_ROWS                                                                                               \
-    .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, .losses = tn_language_losses,                        \
-    .n_losses = TN_LANGUAGE_LOSSES, .assumes = tn_language_assumes, .n_assumes = 1, .metrics = tn_language_metrics,    \
-    .n_metrics = TN_LANGUAGE_METRICS
+/* The same rows of inputs, for a table that has more of them: tokens and labels, where -1 is not counted; and where a row may hold several
+ * documents 1 where one starts, which of the row a token is of, and a token's place in it. */
+#define TN_LANGUAGE_INPUT_ROWS                                                                                         \
+    { "tokens", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab" },                                               \
+        { "labels", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab", .pad = -1 },                                \
+        { "reset", TN_I32, { TN_B, TN_T }, .cut = true, .optional = true, .below = "2" },                              \
+        { "document", TN_I32, { TN_B, TN_T }, .cut = true, .optional = true },                                         \
+    {                                                                                                                  \
+        "positions", TN_I32, { TN_B, TN_T }, .cut = true, .optional = true, .below = "train.context"                   \
+    }
+#define TN_LANGUAGE_ROWS .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, TN_LANGUAGE_ROWS_BUT_INPUTS
+#define TN_LANGUAGE_ROWS_BUT_INPUTS                                                                                    \
+    .losses = tn_language_losses, .n_losses = TN_LANGUAGE_LOSSES, .assumes = tn_language_assumes, .n_assumes = 1,      \
+    .metrics = tn_language_metrics, .n_metrics = TN_LANGUAGE_METRICS
 
 /* tn_metric_row.add of how many answers are right: labels that the largest logit of their row names (the first of equals), and those
  * that count. */

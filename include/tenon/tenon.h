@@ -195,6 +195,8 @@ void tenon_clear(tenon_net *net); /* nothing is filled */
  *
  * outputs: n names of what is asked for beside what the step puts out anyway ("logits"), 8 different ones at most; then, and in steps of the
  * model's own, an input that is not filled holds its padding. Else every input that the step reads must be filled. "train" takes none.
+ * "d.INPUT" among those of "eval" is the gradient of the loss by an input of floats. Weights take no part in it: nothing is computed for
+ * theirs, and tensors' `gradient` stays.
  * loss: NaN where a step of the model's own has none; may be NULL. */
 tenon_status tenon_run(tenon_net *net, const char *step, const char *const *outputs, size_t n, double *loss);
 /* What the last tenon_run that was no "train" put out. Its memory is the host's on every device, and lasts until the next call that

@@ -92,6 +92,50 @@ static void gradients_are_slopes(void **state)
     tenon_close(net);
 }
 
+/* By vectors in the place of tokens: their loss is that of the tokens they stand for, their gradient its slope, and weights get none. */
+static void gradients_by_inputs(void **state)
+{
+    static const char *const outputs[] = { "d.embeddings", "logits" };
+    enum { D = 16 };
+    batch b;
+    double base, x;
+    (void)state;
+    tenon_net *net = open_tiny("gpt", &b);
+    const tenon_tensor e = tensor(net, "embed");
+    const double want = loss(net, &b);
+    float v[B * T * D], slope[B * T * D];
+    for (int i = 0; i < B * T * D; i++) v[i] = ((float *)e.data)[b.tokens[i / D] * D + i % D];
+    tenon_clear(net);
+    assert_fine(tenon_fill(net, "labels", TENON_I32, b.labels, B * T));
+    assert_fine(tenon_fill(net, "embeddings", TENON_F32, v, B * T * D));
+    assert_fine(tenon_run(net, "eval", outputs, 2, &base));
+    assert_true(base == want);
+    tenon_tensor d = { .size = sizeof d };
+    assert_fine(tenon_output_find(net, "d.embeddings", &d));
+    assert_true(d.rank == 3 && d.shape[0] == B && d.shape[1] == T && d.shape[2] == D && d.dtype == TENON_F32);
+    memcpy(slope, d.data, sizeof slope);
+    for (int k = 0; k < 5; k++) {
+        const int i = k * 77 + 3;
+        double ends[2];
+        for (int side = 0; side < 2; side++) {
+            const float was = v[i];
+            v[i] += side ? -1e-2f : 1e-2f;
+            assert_fine(tenon_fill(net, "embeddings", TENON_F32, v, B * T * D));
+            assert_fine(tenon_run(net, "eval", NULL, 0, &ends[side]));
+            v[i] = was;
+        }
+        assert_true(fabs((ends[0] - ends[1]) / 2e-2 - (double)slope[i]) < 2e-2 * fabs((double)slope[i]) + 1e-4);
+    }
+    for (int i = 0; i < V * D; i++) assert_true(e.gradient[i] == 0);
+    tenon_clear(net); /* tokens are integers, and these vectors are not filled now */
+    assert_fine(tenon_fill(net, "tokens", TENON_I32, b.tokens, B * T));
+    assert_int_equal(tenon_run(net, "eval", (const char *const[]){ "d.tokens" }, 1, &x), TENON_USAGE);
+    assert_non_null(strstr(tenon_error(), "d.tokens: model gpt reads no floats as tokens"));
+    assert_int_equal(tenon_run(net, "eval", outputs, 1, &x), TENON_USAGE);
+    assert_true(loss(net, &b) == want);
+    tenon_close(net);
+}
+
 /* Steps lower the loss, and a change of shape in between changes nothing: not the tensors' places, not the moments. */
 static void steps_and_shapes(void **state)
 {
@@ -410,6 +454,7 @@ void tn_tests_api(tn_test_list *l)
         tn_test_add(l, rows_of_tokens, models[i], "api: rows of tokens, %s", models[i]);
         tn_test_add(l, samples, models[i], "api: samples, %s", models[i]);
     }
+    tn_test_add(l, gradients_by_inputs, NULL, "api: gradients by inputs");
     tn_test_add(l, devices, NULL, "api: devices");
     tn_test_add(l, metrics, NULL, "api: metrics by name");
     tn_test_add(l, tokenizers, NULL, "api: tokenizers");

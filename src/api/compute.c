@@ -101,9 +101,28 @@ static tn_status give(const tenon_net *net, tn_trainer *t, bool all)
                           net->saved.model->name);
 }
 
+static bool among(const char *name, const char *const *outputs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (outputs[i] && strcmp(outputs[i], name) == 0) return true;
+    return false;
+}
+
+/* Gradients by inputs do not stay: they cost a backward pass, and need their input filled. */
+static void forget_gradients(tenon_net *net, const char *const *outputs, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < net->n_wants; i++)
+        if (strncmp(net->want[i], "d.", 2) != 0 || among(net->want[i], outputs, n))
+            memmove(net->want[kept++], net->want[i], sizeof net->want[i]);
+    if (kept < net->n_wants) drop(net, TN_NET_WANTS);
+    net->n_wants = kept;
+}
+
 /* Outputs join those that were asked for before, so that asking in turn makes no plans; where there is no room for both, those before go. */
 static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
 {
+    forget_gradients(net, outputs, n);
     const size_t before = net->n_wants;
     for (size_t i = 0; i < n; i++) {
         size_t k = 0;

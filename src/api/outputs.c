@@ -7,12 +7,12 @@
 
 static bool is_eval(const tenon_net *net) { return strcmp(net->step, "eval") == 0; }
 
-static const tn_graph *graph_of(const tenon_net *net)
+static const tn_plan *plan_of(const tenon_net *net)
 {
-    if (!net->ran) return NULL;
-    return tn_plan_graph(is_eval(net) ? tn_trainer_plan(net->ran, false)
-                                      : tn_bound_plan(tn_trainer_step_bound(net->ran, net->step)));
+    return is_eval(net) ? tn_trainer_plan(net->ran, false) : tn_bound_plan(tn_trainer_step_bound(net->ran, net->step));
 }
+
+static const tn_graph *graph_of(const tenon_net *net) { return net->ran ? tn_plan_graph(plan_of(net)) : NULL; }
 
 /* Where sequences are computed in chunks the graph is that of one: its second axis is a part of time. */
 static void give_shape(tn_dims d, int64_t count, tenon_tensor *out)
@@ -37,9 +37,22 @@ static tenon_tensor output_at(const tenon_net *net, const tn_graph *g, size_t i)
     return t;
 }
 
+/* The gradient of an input, which is no output of the graph. */
+static bool input_gradient(const tenon_net *net, const char *name, tenon_tensor *out)
+{
+    const tn_gtensor *x = net->ran ? tn_plan_input_gradient(plan_of(net), name) : NULL;
+    int64_t count;
+    if (!x) return false;
+    const void *at = tn_trainer_output(net->ran, name, &count);
+    *out = (tenon_tensor){ .name = x->name, .dtype = (tenon_dtype)x->dtype, .data = (void *)(uintptr_t)at };
+    give_shape(x->dims, count, out);
+    return at != NULL;
+}
+
 bool tn__api_output(const tenon_net *net, const char *name, tenon_tensor *out)
 {
     const tn_graph *g = graph_of(net);
+    if (input_gradient(net, name, out)) return true;
     for (size_t i = 0; g && i < g->n_outputs; i++)
         if (strcmp(g->output[i].name, name) == 0) return (*out = output_at(net, g, i)).data != NULL;
     return false;

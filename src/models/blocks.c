@@ -156,7 +156,8 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
 
 tn_ref tn_block_embed(tn_graph *g, tn_ref table, const tn_batch *b)
 {
-    const tn_ref prefix = tn_in(b, "prefix"), tokens = tn_in(b, "tokens");
+    const tn_ref prefix = tn_in(b, "prefix"), tokens = tn_in(b, "tokens"), vectors = tn_in(b, "embeddings");
+    if (vectors.id) return vectors;
     if (prefix.id && !tokens.id) return prefix;
     const tn_ref x = tn_embed(g, tokens, table);
     return prefix.id ? tn_concat(g, ((const tn_ref[]){ prefix, x }), 2, 1) : x;

@@ -48,7 +48,8 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
  * other. A cached batch keeps "conv_state" (B, taps-1, C). */
 tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b);
 
-/* What the batch's tokens are in the table (vocab, d), behind the vectors of its "prefix" where it has them: (B,T,d). */
+/* What the batch's tokens are in the table (vocab, d), behind the vectors of its "prefix" where it has them: (B,T,d). Its "embeddings"
+ * (B,T,d), where it has them, are in the place of all that. */
 tn_ref tn_block_embed(tn_graph *g, tn_ref table, const tn_batch *b);
 
 /* Rows of a position table (context, d) for the batch, from row `first` on: (T,d); or (B,T,d) by "positions" where it has them. */

@@ -3,14 +3,7 @@
 
 #include <math.h>
 
-const tn_input_row tn_language_inputs[] = {
-    { "tokens", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab" },
-    { "labels", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab", .pad = -1 }, /* -1: not counted */
-    /* Where a row may hold several documents: 1 where one starts; which of the row a token is of; a token's place in it. */
-    { "reset", TN_I32, { TN_B, TN_T }, .cut = true, .optional = true, .below = "2" },
-    { "document", TN_I32, { TN_B, TN_T }, .cut = true, .optional = true },
-    { "positions", TN_I32, { TN_B, TN_T }, .cut = true, .optional = true, .below = "train.context" },
-};
+const tn_input_row tn_language_inputs[] = { TN_LANGUAGE_INPUT_ROWS };
 _Static_assert(sizeof tn_language_inputs / sizeof *tn_language_inputs == TN_LANGUAGE_INPUTS, "as model.h says");
 
 const tn_source_number tn_language_assumes[] = { { "vocab", 50257 } };

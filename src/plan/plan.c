@@ -249,3 +249,9 @@ int tn_plan_extern_find(const tn_plan *p, const char *name)
     }
     return -1;
 }
+
+const tn_gtensor *tn_plan_input_gradient(const tn_plan *p, const char *name)
+{
+    const int i = tn_plan_extern_find(p, name);
+    return i >= 0 && tn_plan_extern(p, i)->role == TN_ROLE_DINPUT ? tn_plan_extern(p, i) : NULL;
+}

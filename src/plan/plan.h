@@ -68,6 +68,8 @@ size_t tn_plan_layout(const tn_plan *p, tn_layout_row *rows);
 
 /* Outside tensors of a plan, in a fixed order (see body.h for finding them and for frames). */
 const tn_gtensor *tn_plan_extern(const tn_plan *p, int i);
+/* The gradient of an input (tn_want_gradient) by its name, "d.NAME"; NULL: the plan computes none. */
+const tn_gtensor *tn_plan_input_gradient(const tn_plan *p, const char *name);
 
 /* --- contexts --------------------------------------------------------------------------------------------------------- */
 

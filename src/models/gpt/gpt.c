@@ -81,6 +81,9 @@ static const tn_preset presets[] = {
     { "qwen2_5_0_5b", "Qwen 2.5 with 0.49 G parameters", VALUES(LLAMA(896, 24, 14, 2, 4864, 151936), QWEN) },
     { "qwen2_5_7b", "Qwen 2.5 with 7.62 G parameters",
       VALUES(LLAMA(3584, 28, 28, 4, 18944, 152064), QWEN, "tied=false") },
+    { "qwen3_0_6b", "Qwen 3 with 0.60 G parameters",
+      VALUES(LLAMA(1024, 28, 16, 8, 3072, 151936), "norm_eps=1e-6", "rope_base=1000000", "head_dim=128", "qk_norm=true",
+             "train.context=40960") },
 };
 
 static tn_status check_heads(const tn_decoder_shape *c, bool set)
@@ -151,15 +154,11 @@ static tn_status shape_read(const tn_graph *g, const tn_settings *st, const tn_b
     return TN_OK;
 }
 
-/* Where the batch wants "hidden": what goes into each layer and into the last norm, as hidden.0, hidden.1, ... */
-static tn_status put_out_states(tn_graph *g, const tn_decoder_shape *c, const tn_ref *states)
+/* hidden.0, hidden.1, ...: what goes into each layer, and then into the last norm. Those that the batch wants, or all for "hidden". */
+static bool wants_state(const tn_batch *b, int64_t l, char name[32])
 {
-    char name[32];
-    for (int64_t l = 0; l <= c->layers; l++) {
-        snprintf(name, sizeof name, "hidden.%lld", (long long)l);
-        tn_output(g, name, tn_ref_dtype(g, states[l]) == TN_F32 ? states[l] : tn_cast(g, states[l], TN_F32));
-    }
-    return tn_graph_status(g);
+    snprintf(name, 32, "hidden.%lld", (long long)l);
+    return tn_wants(b, "hidden") || tn_wants(b, name);
 }
 
 static tn_status gpt_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out)
@@ -167,10 +166,13 @@ static tn_status gpt_forward(tn_graph *g, const tn_settings *st, const tn_batch 
     enum { MOST_LAYERS = 1024 }; /* of the setting */
     tn_decoder_shape c;
     tn_ref states[MOST_LAYERS + 1];
-    const bool wanted = tn_wants(b, "hidden");
+    char name[32];
     TN_RETURN_IF(shape_read(g, st, b, &c));
-    TN_RETURN_IF(tn_decoder(g, &c, b, wanted ? states : NULL, out));
-    return wanted ? put_out_states(g, &c, states) : TN_OK;
+    TN_RETURN_IF(tn_decoder(g, &c, b, states, out));
+    for (int64_t l = 0; l <= c.layers; l++)
+        if (wants_state(b, l, name))
+            tn_output(g, name, tn_ref_dtype(g, states[l]) == TN_F32 ? states[l] : tn_cast(g, states[l], TN_F32));
+    return tn_graph_status(g);
 }
 
 static tn_status gpt_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
@@ -180,6 +182,12 @@ static tn_status gpt_build(tn_graph *g, const tn_settings *st, const tn_batch *b
     tn_block_head(g, &f, b);
     return tn_graph_status(g);
 }
+
+/* Those of every language model, and vectors in the place of tokens. */
+static const tn_input_row inputs[] = {
+    TN_LANGUAGE_INPUT_ROWS,
+    { "embeddings", TN_F32, { TN_B, TN_T, "dim" }, .cut = true, .optional = true },
+};
 
 const tn_model tn_model_gpt = {
     TN_MODEL_HEAD,
@@ -191,5 +199,6 @@ const tn_model tn_model_gpt = {
     .n_presets = sizeof presets / sizeof *presets,
     .build = gpt_build,
     .forward = gpt_forward,
-    TN_LANGUAGE_ROWS,
+    TN_LANGUAGE_ROWS_BUT_INPUTS,
+    TN_INPUTS(inputs),
 };

@@ -197,7 +197,7 @@ static const size_of sizes[] = {
     { "gpt2_355m", 354823168 },          { "gpt2_774m", 774030080 },       { "gpt2_1558m", 1557611200 },
     { "llama_stories260k", 260032 },     { "llama_stories15m", 15191712 }, { "llama_stories110m", 109529856 },
     { "llama3_2_1b", 1235814400 },       { "llama3_1_8b", 8030261248 },    { "mistral_7b", 7248023552 },
-    { "qwen2_5_0_5b", 494032768 },       { "qwen2_5_7b", 7615616512 },
+    { "qwen2_5_0_5b", 494032768 },       { "qwen2_5_7b", 7615616512 },     { "qwen3_0_6b", 596049920 },
 };
 
 static int64_t parameters_of(const char *preset, int64_t length)

@@ -1,4 +1,4 @@
-/* Compares a model's gradients with finite differences of its loss, always in f32: with compute=bf16 rounding moves the
+/* Compares a model's gradients, by its tensors and by inputs, with finite differences of its loss, always in f32: with compute=bf16 rounding moves the
  * loss by about 1e-4 of it, more than the step along a small gradient does. Gradients in half precision are therefore
  * compared with those in f32, number by number. */
 #include "train/check/check_internal.h"
@@ -24,6 +24,7 @@ typedef struct probe {
     tn_trainer *trainer;
     const char *step; /* whose loss it is; NULL: the model has one build for all */
     const tn_entry *e;
+    float *input; /* (n), instead of e: an input's memory */
     int64_t n;
     float *kept, *grad, *moved;
 } probe;
@@ -71,10 +72,18 @@ static tn_status loss_of(const probe *p, float *loss)
     return TN_OK;
 }
 
+static tn_status put(const probe *p, const float *x)
+{
+    const size_t bytes = sizeof *x * (size_t)p->n;
+    if (!p->input) return tn_store_write(tn_trainer_store(p->trainer), p->e->data, x, bytes);
+    memcpy(p->input, x, bytes);
+    return TN_OK;
+}
+
 static tn_status loss_at(const probe *p, float along, float *loss)
 {
     for (int64_t i = 0; i < p->n; i++) p->moved[i] = p->kept[i] + along * p->grad[i];
-    TN_RETURN_IF(tn_store_write(tn_trainer_store(p->trainer), p->e->data, p->moved, sizeof(float) * (size_t)p->n));
+    TN_RETURN_IF(put(p, p->moved));
     return loss_of(p, loss);
 }
 
@@ -84,8 +93,7 @@ static tn_status slope(const probe *p, double norm, double h, double *out)
     float up = 0, down = 0;
     tn_status s = loss_at(p, (float)(h / norm), &up);
     if (s == TN_OK) s = loss_at(p, -(float)(h / norm), &down);
-    const tn_status back =
-        tn_store_write(tn_trainer_store(p->trainer), p->e->data, p->kept, sizeof(float) * (size_t)p->n);
+    const tn_status back = put(p, p->kept);
     if (s == TN_OK) *out = ((double)up - (double)down) / (2 * h);
     return s == TN_OK ? back : s;
 }
@@ -330,8 +338,121 @@ static tn_status check_tensors(const tn_check *c, tn_trainer *t, float loss, fin
     return TN_OK;
 }
 
+/* --- gradients by inputs ------------------------------------------------------------------------------------------------- */
+
+/* The one input that is asked for, and its gradient with all weights frozen. */
+static tn_status open_input_probe(tn_trainer *t, const char *output, probe *p)
+{
+    float *x = tn_trainer_input(t, output + 2);
+    int64_t n;
+    const float *grad = tn_trainer_output(t, output, &n);
+    if (!x || !grad) return tn_error(TN_INTERNAL, "no gradient %s", output);
+    const size_t bytes = sizeof(float) * (size_t)n + 64;
+    *p = (probe){
+        .trainer = t, .input = x, .n = n, .kept = tn_alloc(bytes), .grad = tn_alloc(bytes), .moved = tn_alloc(bytes)
+    };
+    if (!p->kept || !p->grad || !p->moved) {
+        close_probe(p);
+        return TN_MEMORY;
+    }
+    memcpy(p->kept, x, sizeof *x * (size_t)n);
+    memcpy(p->grad, grad, sizeof *grad * (size_t)n);
+    return TN_OK;
+}
+
+/* By one input: the model's own rows without the optional ones, but with this one. */
+static tn_status check_input(const tn_check *c, const tn_settings *st, const tn_input_row *by, findings *f)
+{
+    tn_status s = TN_OK;
+    tn_trainer *t = NULL;
+    const tn_model *m = c->model;
+    const tn_input_spec known = c->source ? tn_source_input_spec(c->source) : (tn_input_spec){ 0 };
+    tn_input_row rows[TN_INPUTS_MAX];
+    tn_input_spec spec = { .rows = rows, .numbers = known.numbers, .n_numbers = known.n_numbers };
+    char output[96];
+    const char *const wants[] = { output, NULL };
+    float loss;
+    double error, noise;
+    probe p = { 0 };
+    snprintf(output, sizeof output, "d.%s", by->name);
+    for (size_t i = 0; i < m->n_inputs && spec.n_rows < TN_INPUTS_MAX; i++)
+        if (!m->inputs[i].optional || &m->inputs[i] == by) rows[spec.n_rows++] = m->inputs[i];
+    if (!spec.n_numbers) spec.numbers = m->assumes, spec.n_numbers = m->n_assumes; /* nobody has data */
+    const tn_trainer_options o = { .model = m,
+                                   .settings = st,
+                                   .batch = tn_model_reads_sequences(m) ? 1 : c->batch,
+                                   .length = c->length < 32 ? c->length : 32,
+                                   .input_spec = &spec,
+                                   .wants = wants,
+                                   .forward_only = true };
+    TN_TRY(tn_trainer_new(&o, &t));
+    const tn_feed feed = tn_trainer_feed(t);
+    tn_feed_random(&feed, (tn_rng){ .seed = 1, .stream = 11 });
+    TN_TRY(tn_trainer_eval(t, &loss));
+    TN_TRY(open_input_probe(t, output, &p));
+    TN_TRY(slope_error(&p, (double)loss, &error, &noise));
+    f->total++;
+    if (noise > 0.05) goto done;
+    f->checked++;
+    f->bad += error > 0.02 + noise;
+    if (error < f->worst) goto done;
+    f->worst = error;
+    snprintf(f->where, sizeof f->where, "%s", by->name);
+done:
+    close_probe(&p);
+    tn_trainer_free(t);
+    return s;
+}
+
+/* By vectors that stand in the place of tokens; and where no weight is trained, by all inputs of floats. */
+static tn_status check_inputs(const tn_check *c, const tn_settings *st, bool all, findings *f)
+{
+    for (size_t i = 0; i < c->model->n_inputs; i++) {
+        const tn_input_row *row = &c->model->inputs[i];
+        const bool instead = row->optional && row->cut, always = all && !row->optional;
+        if (row->type == TN_F32 && (instead || always)) TN_RETURN_IF(check_input(c, st, row, f));
+    }
+    return TN_OK;
+}
+
+/* Whether a step trains anything: a trainer refuses one that does not. */
+static tn_status has_trained(const tn_check *c, bool *out)
+{
+    tn_graph_setup setup;
+    tn_graph *g;
+    const tn_input_spec spec = c->source ? tn_source_input_spec(c->source) : (tn_input_spec){ 0 };
+    const tn_graph_shape shape = { .batch = c->batch,
+                                   .length = c->length,
+                                   .training = true,
+                                   .step = c->step,
+                                   .input_spec = c->source && c->source->ctx ? &spec : NULL };
+    TN_RETURN_IF(tn_graph_setup_read(c->settings, NULL, 0, &setup));
+    TN_RETURN_IF(tn_graph_setup_build(&setup, c->model, c->settings, &shape, &g));
+    *out = false;
+    for (size_t i = 1; i < g->n_tensors; i++) *out |= g->tensor[i].role == TN_ROLE_PARAM;
+    tn_graph_free(g);
+    return TN_OK;
+}
+
+/* Of a step that trains nothing: by its inputs. */
+static tn_status check_frozen(const tn_check *c, tn_check_row *r)
+{
+    findings f = { .where = "none" };
+    TN_RETURN_IF(check_inputs(c, c->settings, true, &f));
+    r->value = f.worst;
+    r->verdict = f.checked && !f.bad ? TN_PASS : TN_FAILED;
+    snprintf(r->detail, sizeof r->detail,
+             "no tensor is trained; %d of %d inputs against differences of the loss, worst %.1e at %s", f.checked,
+             f.total, f.worst, f.where);
+    return TN_OK;
+}
+
 static tn_status check_step(const tn_check *c, findings *f, tn_check_row *r)
 {
+    findings inputs = { .where = "none" };
+    bool trained;
+    TN_RETURN_IF(has_trained(c, &trained));
+    if (!trained) return check_frozen(c, r);
     tn_status s = TN_OK;
     tn_trainer *t = NULL;
     tn_settings *fixed = NULL;
@@ -340,10 +461,15 @@ static tn_status check_step(const tn_check *c, findings *f, tn_check_row *r)
     TN_TRY(rounding_of(c, &rounding));
     TN_TRY(open_gradients(c, true, rounding > 0, &fixed, &t, &loss));
     TN_TRY(check_tensors(c, t, loss, f));
+    TN_TRY(check_inputs(c, fixed, false, &inputs));
     r->value = f->worst;
-    r->verdict = f->checked && !f->bad ? TN_PASS : TN_FAILED;
+    r->verdict = f->checked && !f->bad && !inputs.bad ? TN_PASS : TN_FAILED;
     snprintf(r->detail, sizeof r->detail, "%d of %d tensors against differences of the loss, worst %.1e at %s",
              f->checked, f->total, f->worst, f->where);
+    if (inputs.total) {
+        const size_t at = strlen(r->detail);
+        snprintf(r->detail + at, sizeof r->detail - at, ", by input %s %.1e", inputs.where, inputs.worst);
+    }
     if (rounding > 0) TN_TRY(check_rounded(c, t, rounding, r));
     if (c->model->exact) TN_TRY(check_estimate(c, t, r));
 done:

@@ -111,6 +111,35 @@ static tn_status check_loss(const tn_graph *g, const tn_model *model, const char
                     model->name, step, tn_dims_text(tn_ref_dims(g, loss), dims, sizeof dims));
 }
 
+/* "d.NAME" -> "NAME"; NULL: another output. */
+static const char *gradient_by(const char *want) { return strncmp(want, "d.", 2) == 0 ? want + 2 : NULL; }
+
+/* Tells the batch what is wanted of it, and the graph by which inputs it is differentiated: any says whether there are such. */
+static tn_status ask(const char *const *wants, const tn_model *model, tn_graph *g, tn_batch *b, bool *any)
+{
+    *any = false;
+    for (; wants && *wants; wants++) {
+        const char *name = gradient_by(*wants);
+        if (!name) tn_batch_want(b, *wants);
+        if (!name || strcmp(b->step, "eval") != 0) continue;
+        const tn_ref x = tn_in(b, name);
+        if (!x.id || !tn_dtype_is_float(tn_ref_dtype(g, x)))
+            return tn_error(TN_USAGE,
+                            "output %.60s: model %s reads no floats as %.60s here: fill that input, or ask for another",
+                            *wants, model->name, name);
+        tn_want_gradient(g, x);
+        *any = true;
+    }
+    return TN_OK;
+}
+
+tn_ref tn_graph_setup_loss(const tn_graph *g, const char *const *wants)
+{
+    for (; wants && *wants; wants++)
+        if (gradient_by(*wants)) return tn_graph_output(g, "loss");
+    return TN_NONE;
+}
+
 tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
                                const tn_graph_shape *shape, tn_graph **out)
 {
@@ -132,8 +161,11 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
                            : shape->training ? "train"
                                              : "eval" };
     tn_inputs_build(in, g, &b);
-    for (size_t i = 0; shape->wants && shape->wants[i]; i++) tn_batch_want(&b, shape->wants[i]);
+    bool frozen;
+    TN_TRY(ask(shape->wants, model, g, &b, &frozen));
+    if (frozen) tn_frozen_begin(g);
     TN_TRY(tn_model_build(model, g, st, &b));
+    if (frozen) tn_frozen_end(g);
     TN_TRY(tn_graph_status(g));
     if (shape->training || strcmp(b.step, "eval") == 0) TN_TRY(check_loss(g, model, b.step));
     if (shape->nll) TN_TRY(put_nll(g, model));

@@ -32,8 +32,10 @@ tn_status tn_graph_setup_here(tn_settings *st, bool on_cpu);
 typedef struct tn_graph_shape {
     int64_t batch, length;
     bool training;
-    const char *step;         /* of the model's own rows; NULL: "train" or "eval" */
-    const char *const *wants; /* outputs beside its own, NULL at the end; or NULL */
+    const char *step; /* of the model's own rows; NULL: "train" or "eval" */
+    /* Outputs beside its own, NULL at the end; or NULL. "d.INPUT" in an evaluation is the gradient of the loss by an input of floats, for
+     * which the plan must know the loss (tn_graph_setup_loss): weights are frozen then, so nothing is computed or kept for theirs. */
+    const char *const *wants;
     bool nll;                /* also puts out "nll" (B,T): the cross-entropy of each label, 0 where it does not count */
     bool instruments;        /* with what instruments ask for (tn_graph_options.instruments) */
     const tn_inputs *inputs; /* NULL: those that `supply` makes */
@@ -45,5 +47,8 @@ typedef struct tn_graph_shape {
 /* The graph of one step of a model on whole sequences or samples; it puts out a "loss". Nothing is in a store yet. */
 tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
                                const tn_graph_shape *shape, tn_graph **out);
+
+/* What an evaluation's plan is to be differentiated by: its loss where a gradient of an input is wanted, else none. */
+tn_ref tn_graph_setup_loss(const tn_graph *g, const char *const *wants);
 
 #endif

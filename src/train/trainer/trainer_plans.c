@@ -145,6 +145,11 @@ typedef struct making {
     const char *step; /* of the model's rows */
 } making;
 
+static bool recomputes_layers(const tn_trainer *t)
+{
+    return strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0;
+}
+
 static tn_status make_grad(void *user, tn_plan **out)
 {
     const making *m = user;
@@ -154,7 +159,7 @@ static tn_status make_grad(void *user, tn_plan **out)
     const tn_compile_options o = { .device = t->setup.device,
                                    .loss = tn_graph_output(g, "loss"),
                                    .repeats = tn_settings_int(t->settings, "train.accumulate"),
-                                   .recompute = strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0 };
+                                   .recompute = recomputes_layers(t) };
     return tn_graph_compile(g, &o, out);
 }
 
@@ -167,7 +172,13 @@ static tn_status make_eval(void *user, tn_plan **out)
     /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
     const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
     const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
-    const tn_compile_options o = { .device = t->setup.device, .repeats = !packs ? 1 : batches ? batches : 16 };
+    const tn_ref loss = strcmp(m->step, "eval") == 0 ? tn_graph_setup_loss(g, t->want) : TN_NONE;
+    const tn_compile_options o = { .device = t->setup.device,
+                                   .loss = loss,
+                                   .repeats = !packs    ? 1
+                                              : batches ? batches
+                                                        : 16,
+                                   .recompute = loss.id && recomputes_layers(t) };
     return tn_graph_compile(g, &o, out);
 }
 
@@ -257,6 +268,11 @@ tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
             TN_USAGE,
             "plan.recompute=chunk: model %s has %zu training steps, and chunks support one: use plan.recompute=layer",
             t->model->name, t->n_train);
+    for (size_t i = 0; chunk && t->want[i]; i++)
+        if (strncmp(t->want[i], "d.", 2) == 0)
+            return tn_error(TN_USAGE,
+                            "plan.recompute=chunk computes no gradient of an input (%.60s): use plan.recompute=layer",
+                            t->want[i]);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
     t->sealed = !t->forward_only;
     TN_RETURN_IF(tn__steps_plan(t, o->steps));

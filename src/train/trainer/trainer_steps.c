@@ -284,6 +284,12 @@ const void *tn__step_output(const tn_trainer_step *s, const char *name, tn_dtype
 {
     const tn_graph *g = tn_plan_graph(s->plan);
     const tn_ref x = tn_graph_output(g, name);
+    const tn_gtensor *by = x.id ? NULL : tn_plan_input_gradient(s->plan, name);
+    if (by) {
+        *count = tn_gtensor_count(by);
+        if (type) *type = by->dtype;
+        return tn_bound_data(s->bound, name);
+    }
     *count = x.id ? tn_dims_count(tn_ref_dims(g, x)) : 0;
     if (x.id && type) *type = tn_ref_dtype(g, x);
     return x.id ? tn_bound_data(s->bound, name) : NULL;

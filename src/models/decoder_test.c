@@ -12,8 +12,8 @@
 
 enum { B = 2, T = 5, P = 3, V = 19, DIM = 32, MOST_D = 12, MOST_LAYERS = 6, MOST_KEYS = P + 2 * T };
 
-#define SHAPE(l, D)                                                                                                          \
-    .dim = DIM, .layers = (l), .head_dim = (D), .heads = 4, .kv_heads = 2, .ffn = 24, .vocab = V, .context = 64,           \
+#define SHAPE(l, D)                                                                                                    \
+    .dim = DIM, .layers = (l), .head_dim = (D), .heads = 4, .kv_heads = 2, .ffn = 24, .vocab = V, .context = 64,       \
     .llama = true, .rope_base = 100, .rope_stretch_context = 16, .norm_eps = 1e-5f
 
 typedef struct kind {
@@ -27,11 +27,13 @@ static const kind kinds[] = {
     { "qwen3 with keys before", true, { SHAPE(2, 8), .qk_norm = true, .tied = true } },
     { "wide heads, biases", false, { SHAPE(2, 12), .qkv_bias = true } },
     { "yarn", false, { SHAPE(2, 8), .rope_scaling = TN_ROPE_YARN, .rope_stretch = 4, .rope_beta_fast = 2 } },
-    { "linear, interleaved, keys before", true,
+    { "linear, interleaved, keys before",
+      true,
       { SHAPE(2, 8), .rope_scaling = TN_ROPE_LINEAR, .rope_stretch = 2, .interleaved = true } },
-    { "all of it", true,
-      { SHAPE(3, 12), .qk_norm = true, .qkv_bias = true, .rope_scaling = TN_ROPE_YARN,
-        .rope_stretch = 4, .rope_beta_fast = 2, .rope_attention_factor = 1.25 } },
+    { "all of it",
+      true,
+      { SHAPE(3, 12), .qk_norm = true, .qkv_bias = true, .rope_scaling = TN_ROPE_YARN, .rope_stretch = 4,
+        .rope_beta_fast = 2, .rope_attention_factor = 1.25 } },
 };
 
 /* --- in double ------------------------------------------------------------------------------------------------------------- */
@@ -86,7 +88,9 @@ static void turn(const tn_decoder_shape *c, double *x, int64_t position)
 {
     const int64_t half = c->head_dim / 2;
     const bool yarn = c->rope_scaling == TN_ROPE_YARN && c->rope_stretch > 0;
-    const double m = !yarn ? 1 : c->rope_attention_factor > 0 ? c->rope_attention_factor : 0.1 * log(c->rope_stretch) + 1;
+    const double m = !yarn                          ? 1
+                     : c->rope_attention_factor > 0 ? c->rope_attention_factor
+                                                    : 0.1 * log(c->rope_stretch) + 1;
     for (int64_t j = 0; j < half; j++) {
         double *u = x + (c->interleaved ? 2 * j : j), *v = c->interleaved ? u + 1 : u + half;
         const double t = (double)position * frequency(c, j), a = *u, b = *v;
@@ -101,7 +105,8 @@ static void attend(const oracle *o, int64_t b, int l, double *x)
     enum { MOST_HEADS = 8 };
     const tn_decoder_shape *c = o->c;
     const int64_t D = c->head_dim, H = c->heads, KV = c->kv_heads, rows = (H + 2 * KV) * D;
-    static double qkv[MOST_KEYS][MOST_HEADS * MOST_D], K[MOST_KEYS][MOST_HEADS][MOST_D], W[MOST_KEYS][MOST_HEADS][MOST_D];
+    static double qkv[MOST_KEYS][MOST_HEADS * MOST_D], K[MOST_KEYS][MOST_HEADS][MOST_D],
+        W[MOST_KEYS][MOST_HEADS][MOST_D];
     for (int64_t p = 0; p < o->before; p++)
         for (int64_t h = 0; h < KV; h++)
             for (int64_t i = 0; i < D; i++) {
@@ -239,7 +244,7 @@ static void draw_weights(const tn_world *w)
     }
 }
 
-enum { MOST_INPUT = B * P * MOST_LAYERS * 2 * MOST_D > B * T * DIM ? B * P * MOST_LAYERS * 2 * MOST_D : B * T * DIM };
+enum { MOST_INPUT = B * P * MOST_LAYERS * 2 * MOST_D > B *T *DIM ? B *P *MOST_LAYERS * 2 * MOST_D : B *T *DIM };
 
 static void draw_input(tn_bound *b, const char *name, int64_t n, uint32_t seed, double *copy)
 {
@@ -258,7 +263,10 @@ static double apart(const float *got, const double *want, int64_t n)
     return off / most;
 }
 
-static int64_t heads_count(const kind *k) { return (int64_t)B * P * k->shape.layers * k->shape.kv_heads * k->shape.head_dim; }
+static int64_t heads_count(const kind *k)
+{
+    return (int64_t)B * P * k->shape.layers * k->shape.kv_heads * k->shape.head_dim;
+}
 
 typedef struct rig {
     tn_world w;
@@ -405,8 +413,7 @@ static void cached_is_whole(void **state)
         tn_bound *now = t ? step : prompt;
         const int64_t n = t ? 1 : PROMPT;
         float *x = tn_world_data(now, "x");
-        for (int64_t i = 0; i < B * n * DIM; i++)
-            x[i] = (float)r->in[0][(i / (n * DIM) * T + t) * DIM + i % (n * DIM)];
+        for (int64_t i = 0; i < B * n * DIM; i++) x[i] = (float)r->in[0][(i / (n * DIM) * T + t) * DIM + i % (n * DIM)];
         for (int64_t i = 0; i < heads_count(k) && !t && k->before; i++) {
             ((float *)tn_world_data(now, "K"))[i] = (float)r->in[1][i];
             ((float *)tn_world_data(now, "V"))[i] = (float)r->in[2][i];
@@ -453,7 +460,8 @@ static void nothing_for_weights(void **state)
     tn_world_close(&w);
     const int64_t D = c.head_dim, tokens = 8 * 32, qkv = (c.heads + 2 * c.kv_heads) * D;
     const int64_t keys = k->before ? 2 * c.kv_heads * D * (32 + P) / 32 : 0, turned = (c.heads + c.kv_heads) * D;
-    const int64_t numbers = 2 * c.dim + qkv + keys + turned + c.heads * D + c.heads + 2 * c.ffn + 2 + (c.qk_norm ? c.heads + c.kv_heads : 0);
+    const int64_t numbers = 2 * c.dim + qkv + keys + turned + c.heads * D + c.heads + 2 * c.ffn + 2 +
+                            (c.qk_norm ? c.heads + c.kv_heads : 0);
     const size_t each = (activations[1] - activations[0]) / (MOST_LAYERS - MOST_LAYERS / 2);
     if (each > (size_t)(numbers * tokens) * sizeof(float))
         fail_msg("a layer keeps %zu bytes, and %zu would do", each, (size_t)(numbers * tokens) * sizeof(float));
@@ -465,7 +473,8 @@ static void nothing_for_weights(void **state)
 static void gpt_puts_out_states(void **state)
 {
     (void)state;
-    static const char *const words[] = { "dim=16", "layers=3", "heads=2", "head_dim=12", "qk_norm=true", "vocab=19", "train.context=16" };
+    static const char *const words[] = { "dim=16",       "layers=3", "heads=2",         "head_dim=12",
+                                         "qk_norm=true", "vocab=19", "train.context=16" };
     const tn_model *m;
     tn_settings *st;
     assert_ok(tn_settings_resolve("gpt", words, sizeof words / sizeof *words, &st, &m));

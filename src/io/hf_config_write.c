@@ -36,9 +36,9 @@ static json_t *scaling_of(const tn_decoder_config *c)
                          (json_int_t)c->stretch_context);
     case TN_SCALED_YARN: break;
     }
-    json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "yarn", "factor", c->stretch, "beta_fast",
-                          c->beta_fast, "beta_slow", c->beta_slow, "original_max_position_embeddings",
-                          (json_int_t)c->stretch_context);
+    json_t *o =
+        json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "yarn", "factor", c->stretch, "beta_fast", c->beta_fast,
+                  "beta_slow", c->beta_slow, "original_max_position_embeddings", (json_int_t)c->stretch_context);
     if (o && c->attention_factor > 0 && json_object_set_new(o, "attention_factor", json_real(c->attention_factor))) {
         json_decref(o);
         return NULL;

@@ -28,8 +28,9 @@ bool tn_names_folder(const char *path)
 
 static tn_status refuse(const char *key, const char *value)
 {
-    return tn_error(TN_USAGE, "%s=%s: no architecture of transformers that is written here has it; write OUT.safetensors",
-                    key, value);
+    return tn_error(TN_USAGE,
+                    "%s=%s: no architecture of transformers that is written here has it; write OUT.safetensors", key,
+                    value);
 }
 
 /* Settings that are auto are taken from the tensors. */
@@ -77,7 +78,10 @@ static tn_status config_of(const tn_saved_model *m, const tn_tensors *t, tn_deco
     c->beta_fast = tn_settings_float(st, "rope_beta_fast");
     c->beta_slow = tn_settings_float(st, "rope_beta_slow");
     c->attention_factor = tn_settings_float(st, "rope_attention_factor");
-    if (c->stretch > 1) c->scaling = scalings[tn_settings_choice(st, "rope_scaling")];
+    const tn_decoder_scaling scaling = scalings[tn_settings_choice(st, "rope_scaling")];
+    const bool louder = scaling == TN_SCALED_YARN && c->stretch > 0 && c->attention_factor > 0;
+    if (c->stretch > 1 || louder) c->scaling = scaling;
+    if (c->stretch < 1) c->stretch = 1; /* which scales no frequency, either */
     return TN_OK;
 }
 
@@ -140,7 +144,8 @@ static tn_status write_tensor(void *ctx, const tn_decoder_tensor *d)
     const int64_t columns = d->columns ? d->columns : 1;
     int64_t rows = 0;
     for (int i = 0; i < d->n; i++) rows += d->rows[i];
-    if (!t) return tn_error(TN_BAD_FILE, "tensor %s is missing: it belongs to another model or other settings", d->name);
+    if (!t)
+        return tn_error(TN_BAD_FILE, "tensor %s is missing: it belongs to another model or other settings", d->name);
     if (!tn_dims_equal(t->dims, d->columns ? tn_shape(rows, columns) : tn_shape(rows)) || !tn_dtype_is_float(t->dtype))
         return tn_error(TN_BAD_FILE, "%s is %s %s: it belongs to another model or other settings", d->name,
                         tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has));
@@ -170,8 +175,9 @@ static tn_status write_weights(const char *dir, writer *x)
     x->put = true;
     TN_TRY(tn_decoder_each(x->c, TN_NAMES_HF, write_tensor, x));
     if (x->seen != x->in->n)
-        TN_FAIL(TN_BAD_FILE, "it has %zu tensors, and such a model has %zu: it belongs to another model or other settings",
-                x->in->n, x->seen);
+        TN_FAIL(TN_BAD_FILE,
+                "it has %zu tensors, and such a model has %zu: it belongs to another model or other settings", x->in->n,
+                x->seen);
     s = tn_tensor_writer_finish(x->w, NULL, NULL);
     x->w = NULL;
 done:

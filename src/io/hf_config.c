@@ -333,9 +333,13 @@ static tn_status read_scaling(reader *r, const json_t *o, int64_t longest)
     c->stretch_context = (double)original;
     if (!value_of(o, "factor") && c->scaling != TN_SCALED_YARN) return REFUSE(r, "it has no \"%s\"", "factor");
     TN_RETURN_IF(number(r, o, "factor", 1, 1e6, (double)longest / (double)original, &c->stretch));
+    if (c->scaling == TN_SCALED_LINEAR) c->stretch_context = 0; /* it has none */
     if (c->scaling == TN_SCALED_LLAMA3) TN_RETURN_IF(read_llama3(r, o));
     if (c->scaling == TN_SCALED_YARN) TN_RETURN_IF(read_yarn(r, o));
-    if (c->stretch == 1 && c->attention_factor == 0) c->scaling = TN_SCALED_NONE;
+    if (c->stretch == 1 && (c->attention_factor == 0 || c->attention_factor == 1)) {
+        c->scaling = TN_SCALED_NONE;
+        c->stretch = c->stretch_context = c->beta_fast = c->beta_slow = c->attention_factor = 0;
+    }
     return TN_OK;
 }
 

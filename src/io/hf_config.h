@@ -11,4 +11,13 @@ enum { TN_HF_CONFIG_BYTES = 1 << 20 };
 /* `name` stands for the path in messages. `config` is the file's: its sizes are bounded, tensors have not been looked at. */
 tn_status tn_hf_config_read(const char *text, size_t bytes, const char *name, tn_decoder_config *config);
 
+/* The other way: config.json of such a model, for whichever kind has all that it has; TN_USAGE where none has. dtype: that of the
+ * weights; tokens: -1 where there is none. Free the text with tn_free. */
+typedef struct tn_hf_tokens {
+    int32_t bos, eos;
+} tn_hf_tokens;
+tn_status tn_hf_config_write(const tn_decoder_config *config, tn_dtype dtype, tn_hf_tokens tokens, char **text);
+/* generation_config.json. */
+tn_status tn_hf_generation_write(tn_hf_tokens tokens, char **text);
+
 #endif

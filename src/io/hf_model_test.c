@@ -1,5 +1,6 @@
 /* Hugging Face folders: where every number goes, what the settings say, what is refused by name. */
 #include "base/fs.h"
+#include "io/hf_config.h"
 #include "io/hf_model.h"
 #include "tempdir.h"
 
@@ -237,6 +238,9 @@ static const struct said {
                                    "\"attention_factor\": 1.5}" } } },
       "rope_stretch=2 rope_stretch_context=100 rope_beta_fast=16 rope_beta_slow=2 rope_attention_factor=1.5" },
     { { .set = { { "rope_scaling", "{\"type\": \"linear\", \"factor\": 1}" } } }, "rope_pairs=half train.context=100" },
+    { { .set = { { "rope_scaling", "{\"type\": \"yarn\", \"factor\": 1, \"attention_factor\": 1.5}" } } },
+      "rope_scaling=yarn rope_stretch=1 rope_stretch_context=100 rope_beta_fast=32 rope_beta_slow=1 "
+      "rope_attention_factor=1.5" },
     { { .more = "model.layers.0.self_attn.rotary_emb.inv_freq" }, "tied=true" },
     { { .more = "lm_head.weight" }, "tied=true" }, /* the embedding's copy */
     { { .set = { { "architectures", "[\"LlamaForCausalLM\"]" },
@@ -247,6 +251,22 @@ static const struct said {
       "dim=8" },
 };
 
+/* Written and read again, a configuration is the same. */
+static void check_again(const tn_decoder_config *c)
+{
+    tn_decoder_config a;
+    char *text;
+    assert_ok(tn_hf_config_write(c, TN_F32, (tn_hf_tokens){ 1, -1 }, &text));
+    assert_ok(tn_hf_config_read(text, strlen(text), "again", &a));
+    tn_free(text);
+    assert_true(a.dim == c->dim && a.ffn == c->ffn && a.layers == c->layers && a.heads == c->heads);
+    assert_true(a.kv_heads == c->kv_heads && a.head_dim == c->head_dim && a.vocab == c->vocab);
+    assert_true(a.context == c->context && a.tied == c->tied && a.bias == c->bias && a.qk_norm == c->qk_norm);
+    assert_true(a.eps == c->eps && a.base == c->base && a.scaling == c->scaling && a.stretch == c->stretch);
+    assert_true(a.stretch_context == c->stretch_context && a.beta_fast == c->beta_fast && a.beta_slow == c->beta_slow);
+    assert_true(a.attention_factor == c->attention_factor);
+}
+
 static void settings_say_what_is_computed(void **state)
 {
     const struct said *r = *state;
@@ -255,6 +275,7 @@ static void settings_say_what_is_computed(void **state)
     make_folder(&d, &r->p);
     assert_ok(tn_hf_model_open(d.path, &m));
     if (!strstr(m->settings, r->says)) fail_msg("%s", m->settings);
+    check_again(&m->config);
     tn_decoder_file_close(m);
     tn_tempdir_remove(&d);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Small valid inputs for the fuzz targets, each in TO/TARGET/: seeds.py TO. From them fuzzers find their way."""
 import gzip
+import json
 import os
 import shutil
 import struct
@@ -38,6 +39,8 @@ def arrays_shard():
 
 one = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 tiny = 8 * 8 + 8 + 4 * 64 + 8 + 3 * 64 + 8 + 16 * 4
+HF = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "vocab_size": 16,
+      "max_position_embeddings": 32, "rope_theta": 10000.0}
 SEEDS = {
     "safetensors": [b"\x00" + safetensors({"a": one}, bytes(4)), b"\x84" + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
                     b"\x00" + model("dim=16", tensors={"a": one}, data=bytes(4))],
@@ -49,6 +52,11 @@ SEEDS = {
     "gguf": [b"\x00" + gguf_model(vocab=4), b"\x00" + gguf_model(vocab=4, arch="qwen2", attention__sliding_window=8), b"\x01\x01\x00" + gguf_tensor("a", [32], 8),
              b"\x00" + gguf({"a": ["x", "yz"], "b": [1, 2], "c": 1.5, "general.alignment": 64}, [gguf_tensor("k", [256], 12), gguf_tensor("q", [256, 1], 14, 192)],
                             bytes(512), alignment=64)],
+    "hf": [b"\x00" + json.dumps({**HF, **more}).encode() for more in (
+        {}, {"model_type": "qwen3", "head_dim": 4, "rope_scaling": {"type": "linear", "factor": 2.0}}, {"model_type": "mistral", "sliding_window": 8},
+        {"model_type": "qwen2", "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0, "original_max_position_embeddings": 8, "mscale": 1.0}},
+        {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}})]
+    + [b'\x01{"metadata":{"total_size":1},"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}}'],
     "yaml_settings": [b"model: gpt\ndim: 16\ntrain: {steps: 2, lr: 1e-3}\nsample:\n  prompt: \"a\\nb\"\n", b"data: x.txt\nopt.norm: off\n"],
     "yaml_study": [read(os.path.join(STUDIES, name)) for name in sorted(os.listdir(STUDIES))],
     "jsonl": [b'\x00\x00{"text":"some text"}\n{"text":"more","loss":1}\n', b'\x01\x00["a",{"text":"b"}]', b"\x02\x01one\ntwo\n\nthree\n", b"\x02\x03 = A = \n\ntext\n",

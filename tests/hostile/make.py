@@ -13,6 +13,7 @@ import sys
 
 import data_sets  # noqa: F401  each adds its artefacts
 import gguf_weights  # noqa: F401
+import hf_weights  # noqa: F401
 import runs  # noqa: F401
 import studies  # noqa: F401
 import weights  # noqa: F401

@@ -158,7 +158,7 @@ static void residual_in_place(void **state)
 static void threads_do_not_matter(void **state)
 {
     (void)state;
-    static const int64_t shape[][3] = { { 1, 700, 300 }, { 1, 523, 300 }, { 130, 90, 513 }, { 67, 331, 64 }, { 300, 20, 100 } };
+    static const int64_t shape[][3] = { { 1, 700, 300 }, { 130, 90, 513 }, { 1, 523, 64 }, { 300, 20, 100 } };
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
         problem p = problem_new(shape[i][0], shape[i][1], shape[i][2], 1, (int)i, TN_F32, TN_F32);
         const size_t bytes = p.c_count * sizeof(float);

@@ -9,6 +9,7 @@
 #include "io/llama2c.h"
 #include "io/packed.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/run/hf_folder.h"
 #include "train/run/saved_model.h"
 
 #include <string.h>
@@ -257,9 +258,9 @@ static tn_status format_of(const char *path, bool writing, const struct format *
         *out = &formats[i];
         return TN_OK;
     }
-    return tn_error(TN_USAGE, "%.640s: a file of weights that can be %s ends in .safetensors%s .safetensors.zst%s",
-                    path, writing ? "written" : "read", writing ? " or" : ",",
-                    writing ? "" : ", .bin (llama2.c) or .gguf");
+    return tn_error(TN_USAGE, "%.640s: a file of weights that can be %s ends in .safetensors, .safetensors.zst%s", path,
+                    writing ? "written" : "read",
+                    writing ? ", or in / (a Hugging Face folder)" : ", .bin (llama2.c) or .gguf");
 }
 
 /* --- the whole of it ------------------------------------------------------------------------------------------------- */
@@ -328,6 +329,7 @@ tn_status tn_ckpt_convert(const tn_user_args *user, const char *in, const char *
     char text[TN_WEIGHTS_TEXT];
     tn_text_pair meta[TN_WEIGHTS_META];
     const struct format *f = NULL;
+    if (tn_names_folder(out)) return tn_hf_folder_write(user, in, out, dtype, note);
     TN_TRY(format_of(out, true, &f));
     TN_TRY(tn_output_file_check(out));
     TN_TRY(tn_tensors_open(in, &t));

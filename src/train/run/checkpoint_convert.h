@@ -37,7 +37,7 @@ int tn_tensors_pieces(const tn_tensors *t, const tn_file_tensor *x, tn_tensor_pi
 
 /* dtype TN_DTYPES: as they are; else floating tensors become that type and others stay. Of a run, or a checkpoint that
  * stands in one, the model and its settings go with the weights, so that the file is a model (saved_model.h). The file
- * appears whole. `user` are words "model=PATH": where a run's model is a shared object. note: as tn_ckpt_resolve's. */
+ * appears whole. A name that tn_names_folder knows becomes a Hugging Face folder (hf_folder.h). `user` are words "model=PATH": where a run's model is a shared object. note: as tn_ckpt_resolve's. */
 tn_status tn_ckpt_convert(const tn_user_args *user, const char *in, const char *out, tn_dtype dtype,
                           char note[TN_CKPT_NOTE]);
 

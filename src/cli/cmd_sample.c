@@ -21,7 +21,7 @@ typedef struct session {
     tn_saved_model model;
     tn_store *store;
     tn_tokenizer *tokenizer;
-    int32_t start;
+    tn_model_tokens tokens;
     tn_sampler *sampler;
     const char *stop[MOST_STOPS];
     size_t n_stop;
@@ -74,7 +74,7 @@ static tn_status find_model(session *s)
             TN_USAGE,
             "%s has no weights: name a run's directory, a checkpoint, a .safetensors, a .gguf or a llama2.c .bin file",
             target);
-    return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->start);
+    return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->tokens);
 }
 
 /* --- opening ---------------------------------------------------------------------------------------------------------- */
@@ -109,7 +109,9 @@ static tn_status open_sampler(session *s, size_t prompt_bytes, bool chat)
                                                 .capacity = capacity(s, prompt_bytes, chat),
                                                 .interrupted = tn_interrupted },
                                    .tokenizer = s->tokenizer,
-                                   .start = s->start };
+                                   .start = s->tokens.start,
+                                   .end = s->tokens.end,
+                                   .n_end = s->tokens.n_end };
     TN_RETURN_IF(tn_sampler_new(&o, &s->sampler));
     TN_RETURN_IF(tn_saved_model_load(&s->model, s->store));
     if (s->n == 1 && !s->c->json) return TN_OK;
@@ -124,6 +126,7 @@ static void close_session(session *s)
     tn_sampler_free(s->sampler);
     tn_store_free(s->store);
     tn_tokenizer_free(s->tokenizer);
+    tn_model_tokens_free(&s->tokens);
     tn_saved_model_free(&s->model);
     tn_settings_free(s->keys);
 }
@@ -261,7 +264,7 @@ static tn_status run(session *s)
 
 tn_status tn_cmd_sample(tn_cli *c)
 {
-    session s = { .c = c, .start = -1 };
+    session s = { .c = c };
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     const tn_status st = run(&s);
     close_session(&s);

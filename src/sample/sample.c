@@ -62,6 +62,8 @@ struct tn_sampler {
     const tn_tokenizer *tokenizer;
     tn_tokenizer_scratch *scratch;
     int32_t start;
+    int32_t *end; /* (n_end) */
+    size_t n_end;
     int64_t batch, vocab; /* vocab: ids that have a text */
     row *row;             /* (batch) */
     tn_tokens prompt;     /* of one row */
@@ -86,6 +88,9 @@ tn_status tn_sampler_new(const tn_sampler_options *o, tn_sampler **out)
             "the tokenizer has %lld tokens but the model only %lld: name the model's own tokenizer with tokenizer=FILE",
             (long long)texts, (long long)model);
     m->vocab = texts;
+    if (o->n_end && !(m->end = tn_alloc(o->n_end * sizeof *m->end))) TN_TRY(TN_MEMORY);
+    if (o->n_end) memcpy(m->end, o->end, o->n_end * sizeof *m->end);
+    m->n_end = o->n_end;
     TN_TRY(tn_picker_new(texts, &m->picker));
     TN_TRY(tn_tokenizer_scratch_new(&m->scratch));
     m->row = tn_alloc(sizeof *m->row * (size_t)m->batch);
@@ -107,6 +112,7 @@ void tn_sampler_free(tn_sampler *s)
     }
     tn_free(s->row);
     tn_free(s->tokens);
+    tn_free(s->end);
     tn_tokens_free(&s->prompt);
     tn_tokenizer_scratch_free(s->scratch);
     tn_picker_free(s->picker);
@@ -226,6 +232,8 @@ static tn_status finish_text(const tn_sample_options *o, int64_t b, row *r)
 
 static bool ends_text(const tn_sampler *s, int32_t id)
 {
+    for (size_t i = 0; i < s->n_end; i++)
+        if (s->end[i] == id) return true;
     return id == s->start || id == tn_tokenizer_special(s->tokenizer, TN_TOKEN_EOS) ||
            id == tn_tokenizer_special(s->tokenizer, TN_TOKEN_END) ||
            id == tn_tokenizer_special(s->tokenizer, TN_TOKEN_BOS);

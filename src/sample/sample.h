@@ -42,6 +42,8 @@ typedef struct tn_sampler_options {
     tn_decoder_options decoder;
     const tn_tokenizer *tokenizer; /* borrowed; its ids are below the model's vocabulary */
     int32_t start;                 /* what a text begins with (and one that is drawn ends it); -1: nothing */
+    const int32_t *end;            /* (n_end) what ends a text beside the tokenizer's own roles; copied */
+    size_t n_end;
 } tn_sampler_options;
 
 tn_status tn_sampler_new(const tn_sampler_options *o, tn_sampler **out);

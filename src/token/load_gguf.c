@@ -25,8 +25,9 @@ enum { UNDEFINED = 0, SPLITS = 4 };
     "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 static const struct pre {
-    const char *names;         /* with spaces between them */
-    const char *split[SPLITS]; /* one after another: "digit", "digits", a known pattern or an expression; ends with NULL */
+    const char *names; /* with spaces between them */
+    const char
+        *split[SPLITS]; /* one after another: "digit", "digits", a known pattern or an expression; ends with NULL */
     bool nfc, whole_first, bos;
 } pres[] = {
     { "llama-bpe llama3 llama-v3 falcon3 pixtral", { "llama3", NULL }, .whole_first = true, .bos = true },
@@ -50,8 +51,9 @@ typedef struct loader {
 
 static tn_status missing(const char *key)
 {
-    return tn_error(TN_BAD_FILE, "it has no list %s: the file holds no vocabulary that can be read; name the tokenizer "
-                                 "with tokenizer=FILE",
+    return tn_error(TN_BAD_FILE,
+                    "it has no list %s: the file holds no vocabulary that can be read; name the tokenizer "
+                    "with tokenizer=FILE",
                     key);
 }
 

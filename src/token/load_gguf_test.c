@@ -15,8 +15,8 @@ typedef struct made_vocab {
     const char *token[MOST];
     int type[MOST];
     float score[MOST];
-    uint32_t n, types_n, scores_n; /* items of the lists: n unless they are to be wrong */
-    const char *const *merges;     /* ends with NULL */
+    uint32_t n, types_n, scores_n;             /* items of the lists: n unless they are to be wrong */
+    const char *const *merges;                 /* ends with NULL */
     int bos, eos, unknown, add_bos, add_space; /* -1: no key */
     char spelled[256][8];
 } made_vocab;
@@ -82,7 +82,9 @@ static tn_status open_made(tn_tempdir *d, const made_vocab *v, tn_tokenizer **ou
 /* The 256 bytes in GPT-2's alphabet, without the byte `without`. */
 static made_vocab byte_level(int without)
 {
-    made_vocab v = { .model = "gpt2", .pre = "gpt-2", .bos = -1, .eos = -1, .unknown = -1, .add_bos = -1, .add_space = -1 };
+    made_vocab v = {
+        .model = "gpt2", .pre = "gpt-2", .bos = -1, .eos = -1, .unknown = -1, .add_bos = -1, .add_space = -1
+    };
     static const char *const none[] = { NULL };
     v.merges = none;
     for (unsigned b = 0; b < 256; b++) {
@@ -113,15 +115,21 @@ static made_vocab pieces(void)
         snprintf(v.spelled[b], sizeof v.spelled[b], "<0x%02X>", b);
         put(&v, "", BYTE, 0);
     }
-    put(&v, "\xe2\x96\x81", NORMAL, -10);        /* 259 */
-    put(&v, "a", NORMAL, -11);                   /* 260 */
-    put(&v, "b", NORMAL, -12);                   /* 261 */
-    put(&v, "ab", NORMAL, -1);                   /* 262 */
-    put(&v, "\xe2\x96\x81" "a", NORMAL, -2);     /* 263 */
-    put(&v, "\xe2\x96\x81" "ab", NORMAL, -3);    /* 264 */
-    put(&v, "<sep>", USER_DEFINED, 0);           /* 265 */
-    put(&v, "[PAD266]", UNUSED, 0);              /* 266 */
-    put(&v, "[PAD267]", UNKNOWN, 0);             /* 267 */
+    put(&v, "\xe2\x96\x81", NORMAL, -10); /* 259 */
+    put(&v, "a", NORMAL, -11);            /* 260 */
+    put(&v, "b", NORMAL, -12);            /* 261 */
+    put(&v, "ab", NORMAL, -1);            /* 262 */
+    put(&v,
+        "\xe2\x96\x81"
+        "a",
+        NORMAL, -2); /* 263 */
+    put(&v,
+        "\xe2\x96\x81"
+        "ab",
+        NORMAL, -3);                   /* 264 */
+    put(&v, "<sep>", USER_DEFINED, 0); /* 265 */
+    put(&v, "[PAD266]", UNUSED, 0);    /* 266 */
+    put(&v, "[PAD267]", UNKNOWN, 0);   /* 267 */
     return v;
 }
 
@@ -164,7 +172,8 @@ static void scored(void **state)
     check_ids(t, "a<sep>b", 0, IDS(263, 265, 261));
     check_ids(t, "\n", 0, IDS(259, 3 + 10));
     check_ids(t, "</s>a", TN_ENCODE_SPECIAL, IDS(2, 263));
-    check_ids(t, "[PAD266]", TN_ENCODE_SPECIAL, IDS(259, 3 + '[', 3 + 'P', 3 + 'A', 3 + 'D', 3 + '2', 3 + '6', 3 + '6', 3 + ']'));
+    check_ids(t, "[PAD266]", TN_ENCODE_SPECIAL,
+              IDS(259, 3 + '[', 3 + 'P', 3 + 'A', 3 + 'D', 3 + '2', 3 + '6', 3 + '6', 3 + ']'));
     assert_ok(tn_tokenizer_decode(t, (int32_t[]){ 1, 264, 259, 13 }, 4, &text));
     assert_memory_equal(text.data, "ab \n", 4);
     tn_tokenizer_free(t);
@@ -185,11 +194,14 @@ static void split(void **state)
     tn_tokenizer *t = NULL;
     made_vocab v = byte_level(-1);
     spell(&v, -1);
-    put(&v, "12", NORMAL, 0);          /* 256 */
-    put(&v, "\xc4\xa0" "a", NORMAL, 0); /* 257 */
-    put(&v, "<|im_end|>", CONTROL, 0);  /* 258 */
+    put(&v, "12", NORMAL, 0); /* 256 */
+    put(&v,
+        "\xc4\xa0"
+        "a",
+        NORMAL, 0);                      /* 257 */
+    put(&v, "<|im_end|>", CONTROL, 0);   /* 258 */
     put(&v, "<think>", USER_DEFINED, 0); /* 259 */
-    put(&v, "[PAD260]", UNUSED, 0);     /* 260 */
+    put(&v, "[PAD260]", UNUSED, 0);      /* 260 */
     v.scores_n = 0;
     v.merges = merges;
     v.bos = v.eos = 258;

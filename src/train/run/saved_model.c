@@ -334,14 +334,27 @@ static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32
     return TN_OK;
 }
 
-tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out, int32_t *start)
+tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out,
+                                   tn_model_tokens *tokens)
 {
+    tn_status s = TN_OK;
     char chosen[TN_PATH_BYTES] = "";
     int32_t first = -1;
-    if (spec && spec[0]) TN_RETURN_IF(tn_path_join("", spec, chosen, sizeof chosen));
-    else TN_RETURN_IF(choose(m, chosen, &first));
-    TN_RETURN_IF(tn_tokenizer_open(chosen, out));
-    if (first < 0) first = tn_tokenizer_special(*out, TN_TOKEN_BOS);
-    *start = first;
+    tn_tokenizer *t = NULL;
+    tn_model_tokens all = { .start = -1 };
+    const bool brings = brings_tokenizer(m->weights);
+    if (spec && spec[0]) TN_TRY(tn_path_join("", spec, chosen, sizeof chosen));
+    else TN_TRY(choose(m, chosen, &first));
+    TN_TRY(tn_tokenizer_open(chosen, &t));
+    all = tn_model_tokens_of(t);
+    if (!brings || strcmp(chosen, m->weights) != 0) TN_TRY(tn_model_tokens_read(chosen, t, &all));
+    if (brings) TN_TRY(tn_model_tokens_read(m->weights, t, &all));
+    if (first >= 0) all.start = first;
+    *out = t;
+    *tokens = all;
     return TN_OK;
+done:
+    tn_model_tokens_free(&all);
+    tn_tokenizer_free(t);
+    return s;
 }

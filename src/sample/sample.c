@@ -16,10 +16,10 @@ static const tn_setting rows[] = {
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed"),
     TN_SETTING_INT("max_tokens", "256", TN_RANGE(0, 1e9), "tokens", "length of the text"),
     TN_SETTING_INT("n", "1", TN_RANGE(1, 65536), "samples", "texts generated in parallel"),
-    TN_SETTING_TEXT("stop", "", "stop when this text appears (may be given several times)"),
+    TN_SETTING_TEXT("stop", "", "end before this text (may be given several times)"),
     TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the one of the run's data)"),
     TN_SETTING_AUTO_INT("context", "auto", TN_RANGE(1, 1e9), "tokens",
-                        "context that attention keeps (auto: prompt and max_tokens; with --chat train.context)"),
+                        "context that attention keeps (auto: prompt and max_tokens)"),
 };
 
 tn_status tn_sample_settings(tn_settings **out)
@@ -120,13 +120,18 @@ void tn_sampler_free(tn_sampler *s)
     tn_free(s);
 }
 
-void tn_sampler_clear(tn_sampler *s)
+void tn_sampler_forget(tn_sampler *s)
 {
     tn_decoder_clear(s->decoder);
     s->begun = s->pending = false;
     s->last = -1;
-    s->draws = 0;
     s->logits = NULL;
+}
+
+void tn_sampler_clear(tn_sampler *s)
+{
+    tn_sampler_forget(s);
+    s->draws = 0;
 }
 
 int64_t tn_sampler_tokens_left(const tn_sampler *s)
@@ -314,5 +319,5 @@ tn_status tn_sampler_run(tn_sampler *s, const tn_sample_options *o, tn_sample_re
 tn_sampled tn_sampler_result(const tn_sampler *s, int64_t sample)
 {
     const row *r = &s->row[sample];
-    return (tn_sampled){ .ids = r->drawn.ids, .n = (int64_t)r->drawn.n, .end = r->end };
+    return (tn_sampled){ .ids = r->drawn.ids, .n = (int64_t)r->drawn.n, .last = s->tokens[sample], .end = r->end };
 }

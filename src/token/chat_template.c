@@ -106,8 +106,9 @@ tn_status tn_chat_template_recognise(const char *text, tn_chat_template *out)
         t.kind = TN_CHAT_MISTRAL;
         find_spaces(text, &t);
     } else
-        return tn_error(TN_USAGE, "the model's chat template is of none of the known kinds; if you know that one fits, name "
-                                  "it: " CHOICES);
+        return tn_error(TN_USAGE,
+                        "the model's chat template is of none of the known kinds; if you know that one fits, name "
+                        "it: " CHOICES);
     *out = t;
     return TN_OK;
 }
@@ -187,9 +188,11 @@ typedef struct writer {
 } writer;
 
 /* Every marker of every template: none of them is to be made from a person's text, not even of another template. */
-static const char *const markers[] = { "<|im_start|>",        "<|im_end|>",        "<|begin_of_text|>", "<|eot_id|>",
-                                       "<|start_header_id|>", "<|end_header_id|>", "[INST]",            "[/INST]",
-                                       "<s>",                 "</s>",              "<<SYS>>",           "<</SYS>>" };
+static const char *const markers[] = {
+    "<|im_start|>",      "<|im_end|>", "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>",
+    "<|end_header_id|>", "[INST]",     "[/INST]",           "<s>",        "</s>",
+    "<<SYS>>",           "<</SYS>>"
+};
 _Static_assert(sizeof markers / sizeof *markers == MARKERS, "as many as the writer has room for");
 
 /* An added token by its text: one that stands for itself, special or not; -1: none. */
@@ -235,8 +238,9 @@ static tn_status mark(writer *w, const char *marker, bool must)
     const int32_t id = token_of(w->t, marker);
     if (!w->ids) return say(w, marker);
     if (id < 0 && must)
-        return tn_error(TN_USAGE, "the template %s needs the token %s, which the model's vocabulary does not have: name "
-                                  "another (template=)",
+        return tn_error(TN_USAGE,
+                        "the template %s needs the token %s, which the model's vocabulary does not have: name "
+                        "another (template=)",
                         tn_chat_template_name(w->c), marker);
     if (id < 0) return say(w, marker);
     if (w->text) TN_RETURN_IF(tn_text_append(w->text, marker, strlen(marker)));
@@ -361,7 +365,8 @@ static tn_status mistral(writer *w, const tn_chat_message *m, size_t n)
     for (size_t i = system; i < n; i++) {
         part text = { m[i].text, m[i].bytes };
         if (m[i].role == TN_CHAT_USER) {
-            TN_RETURN_IF(mistral_turn(w, system && i == at ? (part){ m[0].text, m[0].bytes } : (part){ NULL, 0 }, text));
+            TN_RETURN_IF(
+                mistral_turn(w, system && i == at ? (part){ m[0].text, m[0].bytes } : (part){ NULL, 0 }, text));
             continue;
         }
         if (w->c->before_answer) TN_RETURN_IF(say(w, " "));
@@ -394,8 +399,8 @@ static tn_status check_texts(const tn_chat_template *c, const tn_tokenizer *t, c
         for (size_t k = 0; k < n_written && m[i].role != TN_CHAT_ASSISTANT; k++)
             if ((k >= 2 || token_of(t, written[k]) < 0) && find_in((part){ m[i].text, m[i].bytes }, written[k]))
                 return tn_error(TN_USAGE,
-                                "message %zu contains %s, which the template %s cannot tell from its own: remove it", i + 1,
-                                written[k], tn_chat_template_name(c));
+                                "message %zu contains %s, which the template %s cannot tell from its own: remove it",
+                                i + 1, written[k], tn_chat_template_name(c));
     return TN_OK;
 }
 

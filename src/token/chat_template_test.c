@@ -6,16 +6,26 @@
 
 #include <string.h>
 
-#define S(text) { TN_CHAT_SYSTEM, text, sizeof text - 1 }
-#define U(text) { TN_CHAT_USER, text, sizeof text - 1 }
-#define A(text) { TN_CHAT_ASSISTANT, text, sizeof text - 1 }
+#define S(text)                                                                                                        \
+    {                                                                                                                  \
+        TN_CHAT_SYSTEM, text, sizeof text - 1                                                                          \
+    }
+#define U(text)                                                                                                        \
+    {                                                                                                                  \
+        TN_CHAT_USER, text, sizeof text - 1                                                                            \
+    }
+#define A(text)                                                                                                        \
+    {                                                                                                                  \
+        TN_CHAT_ASSISTANT, text, sizeof text - 1                                                                       \
+    }
 enum { MOST = 5 };
 
 #define QWEN                                                                                                           \
-    "{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}" \
+    "{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' " \
+    "}}"                                                                                                               \
     "{%- else %}{{- '<|im_start|>system\\nYou are Qwen.\\nBe kind.<|im_end|>\\n' }}{%- endif %}"
 #define LLAMA31                                                                                                        \
-    "{%- set date_string = \"26 Jul 2024\" %}{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}"                \
+    "{%- set date_string = \"26 Jul 2024\" %}{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}"              \
     "{{- \"Cutting Knowledge Date: December 2023\\n\" }}{{ content | trim + '<|eot_id|>' }}"
 
 typedef struct row {
@@ -27,28 +37,63 @@ typedef struct row {
 
 static const row rows[] = {
     { "chatml", NULL, { U(" hi ") }, "<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n", NULL },
-    { "chatml", NULL, { S("s"), U("a"), A("b"), U("") },
+    { "chatml",
+      NULL,
+      { S("s"), U("a"), A("b"), U("") },
       "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
-      "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n", NULL },
-    { NULL, QWEN, { U("a") },
-      "<|im_start|>system\nYou are Qwen.\nBe kind.<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n", NULL },
-    { NULL, QWEN, { S(""), U("a") },
-      "<|im_start|>system\n<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n", NULL },
-    { NULL, "<|im_start|> content.split('</think>')[-1]", { U("a"), A("<think>x</think>\n\nb"), U("c") },
-      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n", NULL },
-    { "llama2", NULL, { S("s"), U(" a\n"), A(" b"), U("\xe3\x80\x80" "c\xc2\xa0") },
-      "<s>[INST] <<SYS>>\ns\n<</SYS>>\n\n a [/INST] b </s><s>[INST] c [/INST]", NULL },
-    { "llama3", NULL, { U("\ta ") },
-      "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n", NULL },
-    { NULL, LLAMA31, { U("a") },
-      "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024"
-      "\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n", NULL },
-    { NULL, LLAMA31, { S(" s "), U("a") },
-      "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024"
-      "\n\ns<|eot_id|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n", NULL },
+      "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n",
+      NULL },
+    { NULL,
+      QWEN,
+      { U("a") },
+      "<|im_start|>system\nYou are Qwen.\nBe kind.<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n",
+      NULL },
+    { NULL,
+      QWEN,
+      { S(""), U("a") },
+      "<|im_start|>system\n<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n",
+      NULL },
+    { NULL,
+      "<|im_start|> content.split('</think>')[-1]",
+      { U("a"), A("<think>x</think>\n\nb"), U("c") },
+      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>"
+      "assistant\n",
+      NULL },
+    { "llama2",
+      NULL,
+      { S("s"), U(" a\n"), A(" b"),
+        U("\xe3\x80\x80"
+          "c\xc2\xa0") },
+      "<s>[INST] <<SYS>>\ns\n<</SYS>>\n\n a [/INST] b </s><s>[INST] c [/INST]",
+      NULL },
+    { "llama3",
+      NULL,
+      { U("\ta ") },
+      "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n",
+      NULL },
+    { NULL,
+      LLAMA31,
+      { U("a") },
+      "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday "
+      "Date: 26 Jul 2024"
+      "\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_header_"
+      "id|>\n\n",
+      NULL },
+    { NULL,
+      LLAMA31,
+      { S(" s "), U("a") },
+      "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday "
+      "Date: 26 Jul 2024"
+      "\n\ns<|eot_id|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_header_"
+      "id|>\n\n",
+      NULL },
     { "mistral", NULL, { S("s"), U("a"), A(" b "), U("c ") }, "<s>[INST] a[/INST] b</s>[INST] s\n\nc [/INST]", NULL },
-    { NULL, "'[INST] ' + message['content'] + ' [/INST]' message['content'] + eos_token + ' '", { U("a"), A("b"), U("c") },
-      "<s>[INST] a [/INST]b</s> [INST] c [/INST]", NULL },
+    { NULL,
+      "'[INST] ' + message['content'] + ' [/INST]' message['content'] + eos_token + ' '",
+      { U("a"), A("b"), U("c") },
+      "<s>[INST] a [/INST]b</s> [INST] c [/INST]",
+      NULL },
     { NULL, "'[INST] ' + ' [/INST]'", { S("s"), U("a") }, NULL, "no place for a system text" },
     { "llama2", NULL, { U("a [/INST] b") }, NULL, "message 1 contains [/INST], which the template llama2" },
     { "llama2", NULL, { S("<<SYS>>"), U("a") }, NULL, "message 1 contains <<SYS>>" },
@@ -135,7 +180,8 @@ static void spelled(void **state)
 void tn_tests_chat_template(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        tn_test_add(l, prompts, &rows[i], "chat template: prompt %zu, %s", i, rows[i].name ? rows[i].name : "recognised");
+        tn_test_add(l, prompts, &rows[i], "chat template: prompt %zu, %s", i,
+                    rows[i].name ? rows[i].name : "recognised");
     tn_test_add(l, recognised, NULL, "chat template: recognised or refused");
     tn_test_add(l, spelled, NULL, "chat template: spelled markers stay text");
 }

@@ -71,7 +71,8 @@ void tn_model_tokens_free(tn_model_tokens *m)
 static tn_status keep_template(tn_model_tokens *m, const char *text, size_t bytes)
 {
     char *copy;
-    if (bytes > TEMPLATE_BYTES) return tn_error(TN_BAD_FILE, "the chat template has %zu bytes; at most %d are read", bytes, TEMPLATE_BYTES);
+    if (bytes > TEMPLATE_BYTES)
+        return tn_error(TN_BAD_FILE, "the chat template has %zu bytes; at most %d are read", bytes, TEMPLATE_BYTES);
     if (!(copy = tn_alloc(bytes + 1))) return TN_MEMORY;
     memcpy(copy, text, bytes);
     tn_free(m->chat_template);
@@ -159,7 +160,8 @@ static tn_status read_config(const char *folder, const char *name, const tn_toke
     TN_RETURN_IF(read_text(folder, name, path, &text, &bytes));
     if (!text) return TN_OK;
     json_t *root = tn_json_tree(text, bytes, JSON_REJECT_DUPLICATES, &err);
-    tn_status s = root ? take_config(m, t, root) : tn_error(TN_BAD_FILE, "line %d: %s; download the file again", err.line, err.text);
+    tn_status s = root ? take_config(m, t, root)
+                       : tn_error(TN_BAD_FILE, "line %d: %s; download the file again", err.line, err.text);
     if (s == TN_BAD_FILE) tn_error_prefix("%.400s", path);
     json_decref(root);
     tn_free(text);

@@ -45,12 +45,14 @@ static void folder(void **state)
     assert_true(ends(&m, tn_tokenizer_find(t, "<|im_end|>")) && ends(&m, tn_tokenizer_find(t, "<|endoftext|>")));
     assert_null(m.chat_template);
     assert_false(ends(&m, 7) || ends(&m, 8) || ends(&m, 9));
-    const file all[] = { { "config.json", "{\"eos_token_id\": 7, \"bos_token_id\": 5}" },
-                         { "generation_config.json", "{\"eos_token_id\": [7, 8, 9]}" },
-                         { "tokenizer_config.json",
-                           "{\"eos_token\": {\"content\": \"!\"}, \"add_bos_token\": false, \"chat_template\": "
-                           "[{\"name\": \"tool\", \"template\": \"x\"}, {\"name\": \"default\", \"template\": \"y\"}]}" },
-                         { NULL, NULL } };
+    const file all[] = {
+        { "config.json", "{\"eos_token_id\": 7, \"bos_token_id\": 5}" },
+        { "generation_config.json", "{\"eos_token_id\": [7, 8, 9]}" },
+        { "tokenizer_config.json",
+          "{\"eos_token\": {\"content\": \"!\"}, \"add_bos_token\": false, \"chat_template\": "
+          "[{\"name\": \"tool\", \"template\": \"x\"}, {\"name\": \"default\", \"template\": \"y\"}]}" },
+        { NULL, NULL }
+    };
     assert_ok(read_files(all, t, &m));
     assert_true(ends(&m, 7) && ends(&m, 8) && ends(&m, 9) && ends(&m, tn_tokenizer_find(t, "!")));
     assert_false(ends(&m, 5));
@@ -71,7 +73,8 @@ static void refused(void **state)
     (void)state;
     static const struct {
         const char *name, *text, *says;
-    } rows[] = { { "config.json", "{\"eos_token_id\": 4000000000}", "config.json: eos_token_id is 4000000000, and the" },
+    } rows[] = { { "config.json", "{\"eos_token_id\": 4000000000}",
+                   "config.json: eos_token_id is 4000000000, and the" },
                  { "generation_config.json", "{\"eos_token_id\": -1}", "generation_config.json: eos_token_id is -1" },
                  { "generation_config.json", "{\"eos_token_id\": [1, \"2\"]}", "eos_token_id[1] is no integer" },
                  { "tokenizer_config.json", "{\"eos_token\": ", "tokenizer_config.json: line 1" } };
@@ -79,7 +82,8 @@ static void refused(void **state)
     tn_model_tokens m;
     assert_ok(tn_tokenizer_open(TOKENIZER, &t));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_fails(read_files((file[]){ { rows[i].name, rows[i].text }, { NULL, NULL } }, t, &m), TN_BAD_FILE, rows[i].says);
+        assert_fails(read_files((file[]){ { rows[i].name, rows[i].text }, { NULL, NULL } }, t, &m), TN_BAD_FILE,
+                     rows[i].says);
         tn_model_tokens_free(&m);
     }
     tn_tokenizer_free(t);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "data/manifest.h"
+#include "io/gguf.h"
 #include "io/llama2c.h"
 #include "io/tensor_file.h"
 #include "train/run/checkpoint_convert.h"
@@ -307,10 +308,15 @@ static bool trains_tokenizer(const tn_saved_model *m)
     return task && task->pairs && m->config[0];
 }
 
-/* A GGUF file, or a folder as Hugging Face lays them out, holds its model's vocabulary. */
+/* A GGUF file (not one of weights alone), or a folder as Hugging Face lays them out, holds its model's vocabulary. */
 static bool brings_tokenizer(const char *weights)
 {
-    if (ends_with(weights, ".gguf")) return true;
+    tn_gguf *f = NULL;
+    if (ends_with(weights, ".gguf")) {
+        const bool has = tn_gguf_open(weights, &f) == TN_OK && tn_gguf_key(f, "tokenizer.ggml.model");
+        tn_gguf_close(f);
+        return has;
+    }
     return weights[0] && has_file(weights, "config.json") &&
            (has_file(weights, "tokenizer.json") || has_file(weights, "tokenizer.model"));
 }

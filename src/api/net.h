@@ -51,7 +51,7 @@ struct tenon_net {
 struct tenon_tokenizer {
     tn_tokenizer *t;
     tn_tokenizer_scratch *scratch;
-    int32_t start;
+    tn_model_tokens tokens;
 };
 
 /* For the calls of <tenon/tenon.h>, which own nothing: forward at once; a mistake of the caller's. */

@@ -14,11 +14,11 @@ static tenon_status open_tokenizer(const tn_saved_model *of, const char *spec, t
     tn_status s = TN_OK;
     tenon_tokenizer *t = tn_alloc(sizeof *t);
     if (!t) TN_TRY(TN_MEMORY);
-    if (of) TN_TRY(tn_saved_model_tokenizer(of, spec, &t->t, &t->start));
+    if (of) TN_TRY(tn_saved_model_tokenizer(of, spec, &t->t, &t->tokens));
     else {
         TN_TRY(tn__api_need(spec, "spec"));
         TN_TRY(tn_tokenizer_open(spec, &t->t));
-        t->start = tn_tokenizer_special(t->t, TN_TOKEN_BOS);
+        t->tokens = tn_model_tokens_of(t->t);
     }
     TN_TRY(tn_tokenizer_scratch_new(&t->scratch));
     *out = t;
@@ -39,13 +39,14 @@ void tenon_tokenizer_close(tenon_tokenizer *t)
 {
     if (!t) return;
     tn_tokenizer_free(t->t);
+    tn_model_tokens_free(&t->tokens);
     tn_tokenizer_scratch_free(t->scratch);
     tn_free(t);
 }
 
 int64_t tenon_tokenizer_vocab(const tenon_tokenizer *t) { return tn_tokenizer_vocab(t->t); }
 
-int32_t tenon_tokenizer_start(const tenon_tokenizer *t) { return t->start; }
+int32_t tenon_tokenizer_start(const tenon_tokenizer *t) { return t->tokens.start; }
 
 int32_t tenon_tokenizer_end(const tenon_tokenizer *t) { return tn_tokenizer_special(t->t, TN_TOKEN_END); }
 
@@ -138,7 +139,9 @@ tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample
                                          .capacity = capacity_of(net, &o),
                                          .interrupted = interrupted,
                                          .ctx = net };
-    const tn_sampler_options so = { .decoder = decoder, .tokenizer = t->t, .start = t->start };
+    const tn_sampler_options so = {
+        .decoder = decoder, .tokenizer = t->t, .start = t->tokens.start, .end = t->tokens.end, .n_end = t->tokens.n_end
+    };
     const tn_sample_options run = { .pick = { o.temperature, o.top_k, o.top_p },
                                     .seed = o.seed,
                                     .max_tokens = o.max_tokens,

@@ -3,7 +3,7 @@
  * A candidate is a line: the whole word, and behind a tab what it means. Files are left to the shell. */
 #include "cli/cli.h"
 #include "data/prepare.h"
-#include "sample/sample.h"
+#include "cli/text_model.h"
 #include "tasks/task.h"
 #include "train/run/train_settings.h"
 
@@ -277,6 +277,7 @@ static tn_status offer_keys(const tn_cli *c, const tn_verb *v, const char *targe
     if (v->run == tn_cmd_race && strchr(typed, ',')) return offer_own_settings(typed, c->out);
     if (strcmp(v->name, "data") == 0) TN_RETURN_IF(tn_prepare_settings(&st));
     else if (v->run == tn_cmd_sample) TN_RETURN_IF(tn_sample_settings(&st));
+    else if (v->run == tn_cmd_chat) TN_RETURN_IF(tn_chat_settings(&st));
     else if (!target || tn_settings_resolve(target, NULL, 0, &st, &model) != TN_OK)
         TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &st, &model));
     offer_settings(st, typed, 0, c->out);

@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/settings_view.h"
 #include "data/prepare.h"
-#include "sample/sample.h"
+#include "cli/text_model.h"
 #include "tasks/task.h"
 #include "train/run/train_settings.h"
 
@@ -456,10 +456,11 @@ static void read_sub(reading *r, const char *word, int *at)
 static void find_settings(reading *r, int argc, char *const *argv, int at)
 {
     const tn_model *m;
-    const bool prepare = same(r->verb->name, "data"), sample = r->verb->run == tn_cmd_sample;
+    const bool prepare = same(r->verb->name, "data"), chat = r->verb->run == tn_cmd_chat,
+               sample = chat || r->verb->run == tn_cmd_sample;
     if (!strstr(r->usage, "key=value")) return;
     if (prepare) (void)tn_prepare_settings(&r->st);
-    else if (sample) (void)tn_sample_settings(&r->st);
+    else if (sample) (void)(chat ? tn_chat_settings : tn_sample_settings)(&r->st);
     if (prepare) return;
     tn_settings **to = sample ? &r->more : &r->st;
     for (int i = at; i < argc && !*to; i++) {

@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 #include "cli/settings_view.h"
 #include "data/prepare.h"
-#include "sample/sample.h"
+#include "cli/text_model.h"
 #include "train/run/train_settings.h"
 
 #include <string.h>
@@ -150,6 +150,9 @@ void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f)
     if (strcmp(v->name, "data") == 0)
         print_own_keys("\nsettings of prepare (inspect takes format, doc_sep and text_key):\n", tn_prepare_settings,
                        width, f);
+    if (v->run == tn_cmd_chat)
+        print_own_keys("\nsettings of the talk (those of the model and the run work too: threads=1, compute=bf16):\n",
+                       tn_chat_settings, width, f);
     if (v->run == tn_cmd_sample)
         print_own_keys("\nsettings of sampling (those of the model and the run work too: threads=1, compute=bf16):\n",
                        tn_sample_settings, width, f);

@@ -208,6 +208,7 @@ static void on_signal(int number)
 
 void tn_interrupt_watch(void)
 {
+    interrupts = 0;
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
 }

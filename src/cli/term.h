@@ -56,7 +56,7 @@ void tn_progress_line(tn_progress *p, double now_s, const char *fmt, ...) TN_PRI
 void tn_progress_end(tn_progress *p);
 
 /* Ctrl-C: the first asks the job to stop and save, the second ends the process. */
-void tn_interrupt_watch(void);
+void tn_interrupt_watch(void); /* also after one that was dealt with: it is forgotten */
 bool tn_interrupted(void *unused);
 
 #endif

@@ -16,10 +16,10 @@ static const tn_setting rows[] = {
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed"),
     TN_SETTING_INT("max_tokens", "256", TN_RANGE(0, 1e9), "tokens", "length of the text"),
     TN_SETTING_INT("n", "1", TN_RANGE(1, 65536), "samples", "texts generated in parallel"),
-    TN_SETTING_TEXT("stop", "", "stop when this text appears (may be given several times)"),
+    TN_SETTING_TEXT("stop", "", "end before this text (may be given several times)"),
     TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the one of the run's data)"),
     TN_SETTING_AUTO_INT("context", "auto", TN_RANGE(1, 1e9), "tokens",
-                        "context that attention keeps (auto: prompt and max_tokens; with --chat train.context)"),
+                        "context that attention keeps (auto: prompt and max_tokens)"),
 };
 
 tn_status tn_sample_settings(tn_settings **out)
@@ -62,6 +62,8 @@ struct tn_sampler {
     const tn_tokenizer *tokenizer;
     tn_tokenizer_scratch *scratch;
     int32_t start;
+    int32_t *end; /* (n_end) */
+    size_t n_end;
     int64_t batch, vocab; /* vocab: ids that have a text */
     row *row;             /* (batch) */
     tn_tokens prompt;     /* of one row */
@@ -86,6 +88,9 @@ tn_status tn_sampler_new(const tn_sampler_options *o, tn_sampler **out)
             "the tokenizer has %lld tokens but the model only %lld: name the model's own tokenizer with tokenizer=FILE",
             (long long)texts, (long long)model);
     m->vocab = texts;
+    if (o->n_end && !(m->end = tn_alloc(o->n_end * sizeof *m->end))) TN_TRY(TN_MEMORY);
+    if (o->n_end) memcpy(m->end, o->end, o->n_end * sizeof *m->end);
+    m->n_end = o->n_end;
     TN_TRY(tn_picker_new(texts, &m->picker));
     TN_TRY(tn_tokenizer_scratch_new(&m->scratch));
     m->row = tn_alloc(sizeof *m->row * (size_t)m->batch);
@@ -107,6 +112,7 @@ void tn_sampler_free(tn_sampler *s)
     }
     tn_free(s->row);
     tn_free(s->tokens);
+    tn_free(s->end);
     tn_tokens_free(&s->prompt);
     tn_tokenizer_scratch_free(s->scratch);
     tn_picker_free(s->picker);
@@ -114,13 +120,18 @@ void tn_sampler_free(tn_sampler *s)
     tn_free(s);
 }
 
-void tn_sampler_clear(tn_sampler *s)
+void tn_sampler_forget(tn_sampler *s)
 {
     tn_decoder_clear(s->decoder);
     s->begun = s->pending = false;
     s->last = -1;
-    s->draws = 0;
     s->logits = NULL;
+}
+
+void tn_sampler_clear(tn_sampler *s)
+{
+    tn_sampler_forget(s);
+    s->draws = 0;
 }
 
 int64_t tn_sampler_tokens_left(const tn_sampler *s)
@@ -226,6 +237,8 @@ static tn_status finish_text(const tn_sample_options *o, int64_t b, row *r)
 
 static bool ends_text(const tn_sampler *s, int32_t id)
 {
+    for (size_t i = 0; i < s->n_end; i++)
+        if (s->end[i] == id) return true;
     return id == s->start || id == tn_tokenizer_special(s->tokenizer, TN_TOKEN_EOS) ||
            id == tn_tokenizer_special(s->tokenizer, TN_TOKEN_END) ||
            id == tn_tokenizer_special(s->tokenizer, TN_TOKEN_BOS);
@@ -306,5 +319,5 @@ tn_status tn_sampler_run(tn_sampler *s, const tn_sample_options *o, tn_sample_re
 tn_sampled tn_sampler_result(const tn_sampler *s, int64_t sample)
 {
     const row *r = &s->row[sample];
-    return (tn_sampled){ .ids = r->drawn.ids, .n = (int64_t)r->drawn.n, .end = r->end };
+    return (tn_sampled){ .ids = r->drawn.ids, .n = (int64_t)r->drawn.n, .last = s->tokens[sample], .end = r->end };
 }

@@ -42,6 +42,8 @@ typedef struct tn_sampler_options {
     tn_decoder_options decoder;
     const tn_tokenizer *tokenizer; /* borrowed; its ids are below the model's vocabulary */
     int32_t start;                 /* what a text begins with (and one that is drawn ends it); -1: nothing */
+    const int32_t *end;            /* (n_end) what ends a text beside the tokenizer's own roles; copied */
+    size_t n_end;
 } tn_sampler_options;
 
 tn_status tn_sampler_new(const tn_sampler_options *o, tn_sampler **out);
@@ -49,6 +51,7 @@ void tn_sampler_free(tn_sampler *s); /* takes NULL */
 
 /* Forgets prompts and answers; the draws begin anew too. */
 void tn_sampler_clear(tn_sampler *s);
+void tn_sampler_forget(tn_sampler *s); /* the same, but the draws go on */
 /* More of the text, the same for every sample; the first begins with the start token. Where the model replies
  * (tn_decoder_replies) it is a prompt of its own, as it is. An empty first prompt where there
  * is no start token is a line's end. *tokens: how many it is. */
@@ -58,6 +61,7 @@ tn_status tn_sampler_prompt_tokens(tn_sampler *s, const int32_t *ids, int64_t n)
 typedef struct tn_sampled {
     const int32_t *ids; /* (n) drawn in the last run, without the one that ended it; until the next call */
     int64_t n;
+    int32_t last; /* the token drawn last, that which ended it among them */
     tn_sample_end end;
 } tn_sampled;
 

@@ -310,6 +310,17 @@ static void ends_early(void **state)
     assert_int_equal(tn_sampler_result(s.sampler, 0).end, TN_SAMPLE_ENDED);
     assert_int_equal(tn_sampler_result(s.sampler, 0).n, 0);
     tn_sampler_free(s.sampler);
+    const tn_sampler_options listed = { .decoder = with.decoder,
+                                        .tokenizer = s.tokenizer,
+                                        .start = -1,
+                                        .end = (const int32_t[]){ 300, drawn },
+                                        .n_end = 2 };
+    assert_ok(tn_sampler_new(&listed, &s.sampler)); /* or with a token of the model's list */
+    assert_ok(tn_sampler_prompt_tokens(s.sampler, (const int32_t[]){ 'a', 'b', 'c' }, 3));
+    assert_ok(tn_sampler_run(s.sampler, &o, NULL));
+    assert_int_equal(tn_sampler_result(s.sampler, 0).end, TN_SAMPLE_ENDED);
+    assert_int_equal(tn_sampler_result(s.sampler, 0).n, 0);
+    tn_sampler_free(s.sampler);
     const tn_sampler_options again = { .decoder = with.decoder, .tokenizer = s.tokenizer, .start = -1 };
     assert_ok(tn_sampler_new(&again, &s.sampler));
     o.text = refuse;
@@ -333,8 +344,11 @@ static bool open_stories(tn_saved_model *m, tn_store **store, tn_tokenizer **tok
     snprintf(path, sizeof path, "%s", found);
     assert_ok(tn_saved_model_find(NULL, path, NULL, 0, "best", m));
     assert_ok(tn_store_new(TN_CPU, 1, store));
-    assert_fails(tn_saved_model_tokenizer(m, "", tokenizer, start), TN_USAGE, "tokenizer=FILE");
-    assert_ok(tn_saved_model_tokenizer(m, tn_test_data("models/stories260K/tok512.bin"), tokenizer, start));
+    tn_model_tokens tokens;
+    assert_fails(tn_saved_model_tokenizer(m, "", tokenizer, &tokens), TN_USAGE, "tokenizer=FILE");
+    assert_ok(tn_saved_model_tokenizer(m, tn_test_data("models/stories260K/tok512.bin"), tokenizer, &tokens));
+    *start = tokens.start;
+    tn_model_tokens_free(&tokens);
     return true;
 }
 

@@ -199,7 +199,7 @@ static tn_status cut_added(encoder *e, const tn_trie *trie, const char *text, si
         const tn_added *a = e->t->added + k;
         size_t first = at, last = at + bytes;
         at = last;
-        if ((a->special && !e->special) || first < taken) continue;
+        if ((a->special && !e->special) || first < taken || tn__is_plain(e->x, a->id)) continue;
         if (a->lstrip) first -= space_before(e, text + taken, first - taken);
         if (a->rstrip) last += space_after(e, text + last, n - last);
         TN_RETURN_IF(rest(e, text + taken, first - taken));
@@ -245,7 +245,7 @@ static tn_status prepare(const tn_tokenizer *t, tn_tokenizer_scratch *x)
 tn_status tn__encode_bpe(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes, unsigned flags,
                          tn_tokens *out)
 {
-    encoder e = { t, x, (flags & TN_ENCODE_SPECIAL) != 0, true, out };
+    encoder e = { t, x, (flags & TN_ENCODE_SPECIAL) != 0, !x->part.inside, out };
     TN_RETURN_IF(prepare(t, x));
     TN_RETURN_IF(tn_tokens_reserve(out, bytes / 4 + TN_CACHE_IDS));
     if (t->kind != TN_KIND_SPM && tn_utf8_prefix(text, bytes) < bytes) {

@@ -1,7 +1,7 @@
 /* The vocabulary inside a GGUF file. tokenizer.ggml.model says the kind: "llama" is sentencepiece's BPE by scores, "gpt2"
  * byte-level BPE whose tokenizer.ggml.pre names how text is split. Files name that, they do not spell it: the table below has
  * the splits and what else the model's own tokenizer.json does (NFC, whole words first). A kind or a name that is not here is
- * refused by it, because its ids would be wrong without a word.
+ * refused by it, because its ids would be wrong without an error message.
  *
  * Token types: control tokens are special; user-defined ones are looked for in every text; unused ones (padding of the
  * vocabulary) have a text but no text becomes them. */

@@ -45,18 +45,21 @@ static size_t match_rule(const tn_marked *m, const char *text, size_t n, const c
 }
 
 /* The longest user-defined piece that begins the text: its index among added tokens; -1: none. */
-static int64_t own_piece(const tn_tokenizer *t, const char *text, size_t n, size_t *bytes)
+static int64_t own_piece(const tn_tokenizer *t, const tn_tokenizer_scratch *x, const char *text, size_t n,
+                         size_t *bytes)
 {
     if (!t->normalized.nodes || !t->normalized.starts[(unsigned char)*text]) return -1;
-    return tn__trie_match(&t->normalized, text, n, bytes);
+    const int64_t own = tn__trie_match(&t->normalized, text, n, bytes);
+    return own >= 0 && tn__is_plain(x, t->added[own].id) ? -1 : own;
 }
 
 /* What the text's first character or rule becomes; bytes of the text that it takes. */
-static size_t normalize_prefix(const tn_tokenizer *t, const char *text, size_t n, const char **to, size_t *to_bytes)
+static size_t normalize_prefix(const tn_tokenizer *t, const tn_tokenizer_scratch *x, const char *text, size_t n,
+                               const char **to, size_t *to_bytes)
 {
     size_t k;
     *to = text;
-    if (own_piece(t, text, n, &k) >= 0) return *to_bytes = k;
+    if (own_piece(t, x, text, n, &k) >= 0) return *to_bytes = k;
     k = match_rule(&t->marked, text, n, to);
     if (k) return *to_bytes = strlen(*to), k;
     if (tn_utf8_first((const unsigned char *)text, n, &k) == TN_UTF8_CHAR) return *to_bytes = k;
@@ -73,21 +76,22 @@ static tn_status put_escaped(const tn_marked *m, const char *text, size_t n, tn_
     return TN_OK;
 }
 
-static tn_status normalize(const tn_tokenizer *t, const char *text, size_t n, tn_text *out)
+static tn_status normalize(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t n)
 {
+    tn_text *out = &x->normalized;
     const tn_marked *m = &t->marked;
     const char *to;
     size_t at = 0, k, bytes;
     bool after_space = m->squeeze;
     out->n = 0;
     for (; m->squeeze && at < n; at += k) {
-        k = normalize_prefix(t, text + at, n - at, &to, &bytes);
+        k = normalize_prefix(t, x, text + at, n - at, &to, &bytes);
         if (bytes != 1 || *to != ' ') break;
     }
     if (at == n) return TN_OK;
     if (m->dummy_prefix) TN_RETURN_IF(put_escaped(m, " ", 1, out));
     for (; at < n; at += k) {
-        k = normalize_prefix(t, text + at, n - at, &to, &bytes);
+        k = normalize_prefix(t, x, text + at, n - at, &to, &bytes);
         for (; after_space && bytes && *to == ' '; bytes--) to++;
         TN_RETURN_IF(put_escaped(m, to, bytes, out));
         if (bytes) after_space = m->squeeze && to[bytes - 1] == ' ';
@@ -107,7 +111,7 @@ static tn_status merge(const tn_tokenizer *t, tn_tokenizer_scratch *x)
     size_t made = 0, k;
     TN_RETURN_IF(tn_merge_begin(&x->merge, text->n));
     for (size_t at = 0; at < text->n; at += k) {
-        const int64_t own = own_piece(t, text->data + at, text->n - at, &k);
+        const int64_t own = own_piece(t, x, text->data + at, text->n - at, &k);
         if (own >= 0) {
             x->merge.id[made++] = t->added[own].id;
             continue;
@@ -134,7 +138,7 @@ static tn_status put_unknown(const tn_tokenizer *t, uint32_t code, bool before, 
 tn_status tn__spm_encode(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t n, tn_tokens *out)
 {
     bool before = false;
-    TN_RETURN_IF(normalize(t, text, n, &x->normalized));
+    TN_RETURN_IF(normalize(t, x, text, n));
     TN_RETURN_IF(merge(t, x));
     for (size_t i = 0; i < x->symbols.n; i++) {
         const int32_t id = x->symbols.ids[i];

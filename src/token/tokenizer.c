@@ -404,6 +404,15 @@ static tn_status encode_bytes(const char *text, size_t bytes, tn_tokens *out)
     return TN_OK;
 }
 
+tn_status tn_tokenizer_encode_part(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
+                                   const tn_encode_part *part, tn_tokens *out)
+{
+    x->part = *part;
+    const tn_status s = tn_tokenizer_encode(t, x, text, bytes, 0, out);
+    x->part = (tn_encode_part){ 0 };
+    return s;
+}
+
 tn_status tn_tokenizer_encode(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
                               unsigned flags, tn_tokens *out)
 {

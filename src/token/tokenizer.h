@@ -71,6 +71,16 @@ void tn_tokenizer_scratch_free(tn_tokenizer_scratch *x); /* takes NULL */
 /* Appends the ids of text to out. flags: TN_ENCODE_*. */
 tn_status tn_tokenizer_encode(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
                               unsigned flags, tn_tokens *out);
+/* A part of a text whose control tokens the caller puts between the parts by their ids: as tn_tokenizer_encode without flags,
+ * but what belongs before a whole text is not put before a part with `inside`, and the added tokens `plain` (n_plain) are
+ * text here like special ones, whatever their file says. */
+typedef struct tn_encode_part {
+    bool inside;
+    const int32_t *plain;
+    size_t n_plain;
+} tn_encode_part;
+tn_status tn_tokenizer_encode_part(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
+                                   const tn_encode_part *part, tn_tokens *out);
 /* The last place where text may be cut so that encoding the parts one by one gives the ids of the whole; 0: none (a
  * pattern we do not know, llama2.c, metaspace, sentencepiece). For sharing a long text out to threads. */
 size_t tn_tokenizer_cut(const tn_tokenizer *t, const char *text, size_t bytes);

@@ -168,9 +168,17 @@ struct tn_tokenizer_scratch {
     tn_tokens symbols; /* of sentencepiece, before unknown ones are taken apart */
     tn_nfc_space nfc;
     tn_merge_space merge;
+    tn_encode_part part;    /* of the call */
     const void *matches_of; /* the tokenizer that `match` belongs to */
     tn_regex_match *match[TN_SPLITS_MAX];
 };
+
+static inline bool tn__is_plain(const tn_tokenizer_scratch *x, int32_t id)
+{
+    for (size_t i = 0; i < x->part.n_plain; i++)
+        if (x->part.plain[i] == id) return true;
+    return false;
+}
 
 tn_status tn__encode_llama2c(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
                              tn_tokens *out);

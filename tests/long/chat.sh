@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `tenon sample --chat` at a terminal: a prompt is shown; Ctrl-D and Ctrl-C end the chat, also in the middle of an answer, and are no error.
+# `tenon chat` at a terminal: a prompt is shown; Ctrl-C stops an answer, at the prompt it ends the talk, as Ctrl-D and /quit do; none is an error.
 # Needs pseudo-terminals (script of util-linux), which a bare machine may lack. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
@@ -16,14 +16,14 @@ check() { # check WHAT COMMAND...
 seq 1 3000 >t.txt
 "$tenon" train ten data=t.txt run=ten dim=16 layers=1 heads=2 train.context=16 train.batch=2 train.steps=2 threads=1 >log 2>&1 || { cat log; exit 1; }
 
-printf 'one\n' | script -qec "exec $tenon sample ten --chat max_tokens=3 temperature=0 2>&1" /dev/null | tr -d '\r' >said
-check 'how to end it is said' grep -qa '^type a prompt and Enter; Ctrl-D or Ctrl-C ends the chat$' said
+printf 'one\n' | script -qec "exec $tenon chat ten template=none max_tokens=3 temperature=0 2>&1" /dev/null | tr -d '\r' >said
+check 'how to end it is said' grep -qa '^type a text and Enter; Ctrl-C stops an answer, Ctrl-D ends' said
 check 'a prompt before each text' [ "$(grep -ac '^> ' said)" = 2 ]
 
 interrupted() { # what to type before Ctrl-C, then the flags
     local typed=$1 first line code
     shift
-    coproc script -qec "exec $tenon sample ten --chat $* 2>&1" /dev/null
+    coproc script -qec "exec $tenon chat ten template=none $* 2>&1" /dev/null
     local in=${COPROC[1]} out=${COPROC[0]} pid=$COPROC_PID
     read -r -d '>' first <&"$out"
     if [ -n "$typed" ]; then printf '%s\n' "$typed" >&"$in"; read -r line <&"$out"; fi
@@ -34,6 +34,22 @@ interrupted() { # what to type before Ctrl-C, then the flags
     [ $code = 0 ] && ! grep -qa error said
 }
 check 'Ctrl-C at the prompt' interrupted ''
-check 'Ctrl-C in an answer' interrupted one max_tokens=100000000
+
+stopped() { # Ctrl-C in an answer: the next prompt comes, and /quit ends the talk
+    local first line code
+    coproc script -qec "exec $tenon chat ten template=none max_tokens=100000000 2>&1" /dev/null
+    local in=${COPROC[1]} out=${COPROC[0]} pid=$COPROC_PID
+    read -r -d '>' first <&"$out"
+    printf 'one\n' >&"$in"
+    read -r line <&"$out"
+    printf '\003' >&"$in"
+    read -r -d '>' first <&"$out"
+    printf '/help\n/clear\n/quit\n' >&"$in"
+    tr -d '\r' <&"$out" >said
+    wait "$pid"
+    code=$?
+    [ $code = 0 ] && ! grep -qa error said && grep -qa '^/clear  forget what was said' said
+}
+check 'Ctrl-C in an answer, then /help and /quit' stopped
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

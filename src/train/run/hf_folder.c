@@ -217,14 +217,17 @@ static tn_status save_tokenizer(const tn_saved_model *m, const char *dir, tn_hf_
 {
     char path[TN_PATH_BYTES];
     tn_tokenizer *t = NULL;
-    tn_status s = tn_saved_model_tokenizer(m, NULL, &t, &tokens->bos);
+    tn_model_tokens of = { 0 };
+    tn_status s = tn_saved_model_tokenizer(m, NULL, &t, &of);
     if (s == TN_OK) {
+        tokens->bos = of.start;
         tokens->eos = tn_tokenizer_special(t, TN_TOKEN_EOS);
         if (tokens->eos < 0) tokens->eos = tn_tokenizer_special(t, TN_TOKEN_END);
         s = tn_path_join(dir, "tokenizer.json", path, sizeof path);
         if (s == TN_OK) s = tn_tokenizer_save(t, path);
     }
     tn_tokenizer_free(t);
+    tn_model_tokens_free(&of);
     if (s == TN_DISK || s == TN_MEMORY) return s;
     if (s != TN_OK && !note[0])
         snprintf(note, TN_CKPT_NOTE, "the folder has no tokenizer.json: %.300s", tn_error_text());

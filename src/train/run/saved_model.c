@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "data/manifest.h"
+#include "io/gguf.h"
 #include "io/llama2c.h"
 #include "io/tensor_file.h"
 #include "train/run/checkpoint_convert.h"
@@ -268,10 +269,15 @@ static bool trains_tokenizer(const tn_saved_model *m)
     return task && task->pairs && m->config[0];
 }
 
-/* A GGUF file, or a folder as Hugging Face lays them out, holds its model's vocabulary. */
+/* A GGUF file (not one of weights alone), or a folder as Hugging Face lays them out, holds its model's vocabulary. */
 static bool brings_tokenizer(const char *weights)
 {
-    if (ends_with(weights, ".gguf")) return true;
+    tn_gguf *f = NULL;
+    if (ends_with(weights, ".gguf")) {
+        const bool has = tn_gguf_open(weights, &f) == TN_OK && tn_gguf_key(f, "tokenizer.ggml.model");
+        tn_gguf_close(f);
+        return has;
+    }
     return weights[0] && tn_is_hf_folder(weights) &&
            (has_file(weights, "tokenizer.json") || has_file(weights, "tokenizer.model"));
 }
@@ -295,14 +301,27 @@ static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32
     return TN_OK;
 }
 
-tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out, int32_t *start)
+tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out,
+                                   tn_model_tokens *tokens)
 {
+    tn_status s = TN_OK;
     char chosen[TN_PATH_BYTES] = "";
     int32_t first = -1;
-    if (spec && spec[0]) TN_RETURN_IF(tn_path_join("", spec, chosen, sizeof chosen));
-    else TN_RETURN_IF(choose(m, chosen, &first));
-    TN_RETURN_IF(tn_tokenizer_open(chosen, out));
-    if (first < 0) first = tn_tokenizer_special(*out, TN_TOKEN_BOS);
-    *start = first;
+    tn_tokenizer *t = NULL;
+    tn_model_tokens all = { .start = -1 };
+    const bool brings = brings_tokenizer(m->weights);
+    if (spec && spec[0]) TN_TRY(tn_path_join("", spec, chosen, sizeof chosen));
+    else TN_TRY(choose(m, chosen, &first));
+    TN_TRY(tn_tokenizer_open(chosen, &t));
+    all = tn_model_tokens_of(t);
+    if (!brings || strcmp(chosen, m->weights) != 0) TN_TRY(tn_model_tokens_read(chosen, t, &all));
+    if (brings) TN_TRY(tn_model_tokens_read(m->weights, t, &all));
+    if (first >= 0) all.start = first;
+    *out = t;
+    *tokens = all;
     return TN_OK;
+done:
+    tn_model_tokens_free(&all);
+    tn_tokenizer_free(t);
+    return s;
 }

@@ -16,6 +16,7 @@
 #include "io/safetensors.h"
 #include "models/models.h"
 #include "plan/store.h"
+#include "token/model_tokens.h"
 #include "token/tokenizer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/weights_load.h"
@@ -52,7 +53,9 @@ bool tn_is_weights_file(const char *path); /* by its name, or a folder of Huggin
 
 /* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else the one inside a GGUF
  * file or beside a folder's weights, else the run's own, else that
- * of the data set the run names, else bytes where the vocabulary or the data say so. *start: what a text begins with, or -1. */
-tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out, int32_t *start);
+ * of the data set the run names, else bytes where the vocabulary or the data say so. *tokens: what texts begin and end with,
+ * and the template of talks; of the model's files and the tokenizer's. Freed by tn_model_tokens_free. */
+tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out,
+                                   tn_model_tokens *tokens);
 
 #endif

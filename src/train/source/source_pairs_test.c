@@ -206,8 +206,9 @@ static void sessions(void **state)
     snprintf(folder, sizeof folder, "%s/a", d.path);
     tn_saved_model m = { .settings = s.settings, .model = &twins };
     snprintf(m.config, sizeof m.config, "%s", folder);
-    int32_t start;
-    assert_ok(tn_saved_model_tokenizer(&m, "", &own, &start));
+    tn_model_tokens tokens;
+    assert_ok(tn_saved_model_tokenizer(&m, "", &own, &tokens));
+    tn_model_tokens_free(&tokens);
     assert_true(tn_tokenizer_hash(own) == tn_tokenizer_hash(s.source.tokenizer));
     tn_tokenizer_free(own);
     tn_session_close(&s);

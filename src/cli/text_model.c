@@ -1,0 +1,106 @@
+/* Finds a model and its tokenizer by the words of the command line, and opens a sampler on them. */
+#include "cli/text_model.h"
+
+#include "cli/term.h"
+#include "cli/view.h"
+#include "train/trainer/graph_setup.h"
+
+#include <string.h>
+
+enum { MOST_OVERRIDES = 256 };
+
+/* A key of sampling goes to sampling (seed and tokenizer too), every other one to the model's settings. */
+static tn_status sort_overrides(tn_text_model *s, const char **rest, size_t *n)
+{
+    const tn_args *a = &s->c->args;
+    for (size_t i = 0; i < a->overrides_n; i++) {
+        char key[64];
+        const char *word = a->overrides[i], *eq = strchr(word, '=');
+        snprintf(key, sizeof key, "%.*s", (int)(eq - word), word);
+        if (tn_settings_find(s->keys, key) == tn_settings_count(s->keys)) {
+            if (*n == MOST_OVERRIDES) return tn_error(TN_USAGE, "more than %d settings", MOST_OVERRIDES);
+            rest[(*n)++] = word;
+            continue;
+        }
+        TN_RETURN_IF(tn_settings_override(s->keys, word));
+        if (strcmp(key, "stop") != 0 || !eq[1]) continue;
+        if (s->n_stop == TN_STOPS_MAX) return tn_error(TN_USAGE, "more than %d stop strings", TN_STOPS_MAX);
+        s->stop[s->n_stop++] = eq + 1;
+    }
+    return TN_OK;
+}
+
+tn_status tn_text_model_find(tn_text_model *s)
+{
+    const char *rest[MOST_OVERRIDES], *target = tn_args_positional(&s->c->args, 0);
+    size_t n = 0;
+    TN_RETURN_IF(sort_overrides(s, rest, &n));
+    TN_RETURN_IF(tn_saved_model_find(&s->c->user, target, rest, n,
+                                     tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
+    TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
+    TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));
+    s->replies = tn_model_replies(s->model.model);
+    if (!tn_model_reads_sequences(s->model.model) && !s->replies)
+        return tn_error(TN_USAGE, "%s is trained on samples and generates no text: use `tenon eval`",
+                        s->model.model->name);
+    if (!s->model.weights[0])
+        return tn_error(
+            TN_USAGE,
+            "%s has no weights: name a run's directory, a checkpoint, a .safetensors, a .gguf or a llama2.c .bin file",
+            target);
+    tn_cli_expanded(s->c, target, &s->model.matrices);
+    return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->tokens);
+}
+
+/* Where it is said: token by token a processor is as good, and a run that was trained on a GPU is sampled anywhere. */
+static tn_device device_of(const tn_text_model *s)
+{
+    tn_device d = TN_CPU;
+    for (size_t i = 0; i < s->c->args.overrides_n; i++)
+        if (strncmp(s->c->args.overrides[i], "device=", 7) == 0)
+            d = strcmp(s->c->args.overrides[i] + 7, "cuda") == 0 ? TN_CUDA : TN_CPU;
+    return d;
+}
+
+tn_status tn_text_model_open(tn_text_model *s, int64_t batch, int64_t context)
+{
+    TN_RETURN_IF(tn_store_new(device_of(s), 0, &s->store));
+    const tn_sampler_options o = { .decoder = { .model = s->model.model,
+                                                .settings = s->model.settings,
+                                                .store = s->store,
+                                                .frozen = true,
+                                                .weights = s->model.matrices.type,
+                                                .batch = batch,
+                                                .capacity = context,
+                                                .interrupted = tn_interrupted },
+                                   .tokenizer = s->tokenizer,
+                                   .start = s->tokens.start,
+                                   .end = s->tokens.end,
+                                   .n_end = s->tokens.n_end };
+    TN_RETURN_IF(tn_sampler_new(&o, &s->sampler));
+    return tn_saved_model_load(&s->model, s->store);
+}
+
+void tn_text_model_close(tn_text_model *s)
+{
+    tn_sampler_free(s->sampler);
+    tn_store_free(s->store);
+    tn_tokenizer_free(s->tokenizer);
+    tn_model_tokens_free(&s->tokens);
+    tn_saved_model_free(&s->model);
+    tn_settings_free(s->keys);
+}
+
+tn_sample_options tn_text_model_options(const tn_text_model *s)
+{
+    tn_sample_options o = tn_sample_options_read(s->keys);
+    o.stop = s->stop;
+    o.n_stop = s->n_stop;
+    return o;
+}
+
+tn_status tn_text_write(tn_cli *c, const char *text, size_t bytes)
+{
+    if (fwrite(text, 1, bytes, c->out) == bytes && fflush(c->out) == 0) return TN_OK;
+    return tn_error(TN_DISK, "cannot write to standard output");
+}

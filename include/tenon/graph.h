@@ -37,6 +37,8 @@ typedef struct tn_graph_options {
                               * gradient, and what is assigned to one is put out as "next.NAME" */
     tn_device device; /* it will be compiled for: bodies of loops are compiled at once, and an op that has no kernel
                               * there becomes its plain twin */
+    bool frozen;      /* all parameters are, as between tn_frozen_begin and tn_frozen_end */
+    tn_dtype weights; /* type of frozen matrices (tn_matrix): TN_F32 (default), TN_BF16 or TN_F16 */
     bool instruments; /* a model may also put out what its instruments ask for, under names that begin with "look." */
 } tn_graph_options;
 
@@ -76,6 +78,10 @@ typedef struct tn_param_options {
     tn_param_((g), __FILE__, __LINE__, (name), (dims), (init), (tn_param_options){ .unused_ = 0, __VA_ARGS__ })
 tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_init init,
                  tn_param_options o);
+/* A matrix of weights for ops that read halves (linear, embed, linear_xent): a tn_param, but one that is frozen has the type of the graph's
+ * option `weights`. */
+#define tn_matrix(g, name, dims, init) tn_matrix_((g), __FILE__, __LINE__, (name), (dims), (init))
+tn_ref tn_matrix_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_init init);
 /* The parameter with this full name, made earlier in this graph. */
 #define tn_tied(g, full_name) tn_tied_((g), __FILE__, __LINE__, (full_name))
 tn_ref tn_tied_(tn_graph *g, const char *file, int line, const char *full_name);

@@ -313,6 +313,14 @@ void tn_file_unmap(tn_map *m)
     *m = (tn_map){ 0 };
 }
 
+void tn_give_back(const void *data, size_t bytes)
+{
+    const long found = sysconf(_SC_PAGESIZE);
+    const uintptr_t page = found > 0 ? (uintptr_t)found : 4096, at = (uintptr_t)data;
+    const uintptr_t first = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    if (first < end) (void)madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
 /* Makes the temporary. O_EXCL, so that two writers never share one: a name that is taken (a process with our number
  * died, or another thread writes the same file) is stepped over, never reused. */
 static tn_status open_temp(tn_atomic_file *f)

@@ -56,6 +56,8 @@ typedef struct tn_map {
 
 tn_status tn_file_map(const char *path, tn_map *out);
 void tn_file_unmap(tn_map *m); /* takes a zeroed map */
+/* Bytes of a map, or of large memory of ours, that nobody will read again: whole pages among them are given back to the system. */
+void tn_give_back(const void *data, size_t bytes);
 
 /* A regular file to read parts of, by any number of threads at once. For whatever is read while a program runs for long: a file that
  * somebody shortens meanwhile is then an error of the read, where a mapping would end the process. A zeroed one is closed. */

@@ -48,6 +48,7 @@ tn_status tn_text_model_find(tn_text_model *s)
             TN_USAGE,
             "%s has no weights: name a run's directory, a checkpoint, a .safetensors, a .gguf or a llama2.c .bin file",
             target);
+    tn_cli_expanded(s->c, target, &s->model.matrices);
     return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->tokens);
 }
 
@@ -67,6 +68,8 @@ tn_status tn_text_model_open(tn_text_model *s, int64_t batch, int64_t context)
     const tn_sampler_options o = { .decoder = { .model = s->model.model,
                                                 .settings = s->model.settings,
                                                 .store = s->store,
+                                                .frozen = true,
+                                                .weights = s->model.matrices.type,
                                                 .batch = batch,
                                                 .capacity = context,
                                                 .interrupted = tn_interrupted },

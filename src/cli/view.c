@@ -6,6 +6,7 @@
 #include <locale.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* --- sessions ---------------------------------------------------------------------------------------------------------- */
 
@@ -23,6 +24,17 @@ const char *tn_count_text(double n, char buf[16])
     const double x = n >= 1e9 ? n / 1e9 : n >= 1e6 ? n / 1e6 : n >= 1e3 ? n / 1e3 : n;
     snprintf(buf, 16, "%.*f%s", *unit && x < 100 ? 1 : 0, x, unit);
     return buf;
+}
+
+void tn_cli_expanded(tn_cli *c, const char *file, const tn_matrices *m)
+{
+    struct stat st;
+    char there[24], here[24];
+    if (!m->expanded) return;
+    tn_bytes_text(stat(file, &st) == 0 ? (double)st.st_size : 0, there);
+    tn_bytes_text((double)tn_dtype_bytes(m->type) * m->numbers, here);
+    fprintf(c->err, "note: quantised weights are expanded to %s: %s in the file, %s in memory\n",
+            tn_dtype_name(m->type), there, here);
 }
 
 void tn_session_describe(tn_session *s, FILE *f)

@@ -7,10 +7,13 @@
 #include "report/chart/plot.h"
 #include "train/run/metric_rows.h"
 #include "train/run/session.h"
+#include "train/run/weights_load.h"
 
 /* "device ...", "model ...", "memory ..." lines of the session. */
 void tn_session_describe(tn_session *s, FILE *f);
 void tn_session_describe_halving(const tn_session *s, FILE *f);
+/* Says what quantised matrices of a file become in memory; nothing where there are none. */
+void tn_cli_expanded(tn_cli *c, const char *file, const tn_matrices *m);
 /* "12.3 MB" */
 const char *tn_bytes_text(double bytes, char buf[24]);
 /* "8.4 M" */

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { D = 8, F = 3, L = 2, H = 2, KV = 1, V = 5, KVD = KV * (D / H), MOST = 64 };
+enum { D = 8, F = 3, L = 2, H = 2, KV = 1, V = 5, KVD = KV * (D / H), MOST = 64, ALSO = 6 };
 
 /* A tensor of the file: its first number is 1000 times its place in the list, the others count up from there. */
 typedef struct listed {
@@ -16,32 +16,48 @@ typedef struct listed {
     uint64_t dims[2]; /* innermost first; 0: one dimension */
 } listed;
 
+/* A key more, after the architecture's name, and its value: an f32 where `real`, or a text. */
+typedef struct extra {
+    const char *key;
+    double value;
+    bool real;
+    const char *text;
+} extra;
+
 typedef struct plan {
     const char *arch;
-    bool head, bias;
+    bool head, bias, norms;
+    uint64_t head_dim;  /* 0: D / H */
     const float *freqs; /* (D/H/2), or NULL */
     const char *skip;   /* a tensor that is not there, */
     const char *more;   /* one that is, */
     const char *wrong;  /* one of another shape */
-    const char *key;    /* a key more, after the architecture's name: */
-    double value;       /* its value, an f32 where `real` */
+    const char *key;    /* one more, as in `extra`, or instead of one that is there */
+    double value;
     bool real;
-    const char *text; /* or this */
+    const char *text;
+    extra also[ALSO];
 } plan;
 
 static size_t list_tensors(const plan *p, listed *t)
 {
-    static const struct {
+    const uint64_t W = p->head_dim ? p->head_dim : D / H, Q = H * W, K = KV * W;
+    const struct {
         const char *name;
         uint64_t dims[2];
-    } layer[] = { { "attn_norm.weight", { D } },   { "attn_q.weight", { D, D } },      { "attn_k.weight", { D, KVD } },
-                  { "attn_v.weight", { D, KVD } }, { "attn_output.weight", { D, D } }, { "ffn_norm.weight", { D } },
-                  { "ffn_gate.weight", { D, F } }, { "ffn_up.weight", { D, F } },      { "ffn_down.weight", { F, D } },
-                  { "attn_q.bias", { D } },        { "attn_k.bias", { KVD } },         { "attn_v.bias", { KVD } } };
+        bool absent;
+    } layer[] = { { "attn_norm.weight", { D }, false },       { "attn_q.weight", { D, Q }, false },
+                  { "attn_k.weight", { D, K }, false },       { "attn_v.weight", { D, K }, false },
+                  { "attn_output.weight", { Q, D }, false },  { "ffn_norm.weight", { D }, false },
+                  { "ffn_gate.weight", { D, F }, false },     { "ffn_up.weight", { D, F }, false },
+                  { "ffn_down.weight", { F, D }, false },     { "attn_q.bias", { Q }, !p->bias },
+                  { "attn_k.bias", { K }, !p->bias },         { "attn_v.bias", { K }, !p->bias },
+                  { "attn_q_norm.weight", { W }, !p->norms }, { "attn_k_norm.weight", { W }, !p->norms } };
     size_t n = 0;
     t[n++] = (listed){ "token_embd.weight", { D, V } };
     for (int l = 0; l < L; l++)
-        for (size_t i = 0; i < (p->bias ? 12 : 9); i++) {
+        for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
+            if (layer[i].absent) continue;
             snprintf(t[n].name, sizeof t[n].name, "blk.%d.%s", l, layer[i].name);
             memcpy(t[n++].dims, layer[i].dims, sizeof layer[i].dims);
         }
@@ -87,17 +103,25 @@ static bool is_standard(const char *key)
                   key);
 }
 
+static void make_extra(tn_made *m, const plan *p, extra e)
+{
+    if (e.text) made_key_text(m, key_of(p, e.key), e.text);
+    else if (e.real) made_key_f32(m, key_of(p, e.key), (float)e.value);
+    else made_key_u32(m, key_of(p, e.key), (uint32_t)e.value);
+}
+
 static void make_model(tn_made *m, const plan *p)
 {
     static listed t[MOST];
     const size_t n = list_tensors(p, t);
     const bool more = p->key && !is_standard(p->key);
     uint64_t at = 0;
-    made_head(m, n - (p->skip ? 1 : 0), 9 + more);
+    size_t also = 0;
+    while (also < ALSO && p->also[also].key) also++;
+    made_head(m, n - (p->skip ? 1 : 0), 9 + more + also);
     make_keys(m, p);
-    if (more && p->text) made_key_text(m, key_of(p, p->key), p->text);
-    else if (more && p->real) made_key_f32(m, key_of(p, p->key), (float)p->value);
-    else if (more) made_key_u32(m, key_of(p, p->key), (uint32_t)p->value);
+    if (more) make_extra(m, p, (extra){ p->key, p->value, p->real, p->text });
+    for (size_t i = 0; i < also; i++) make_extra(m, p, p->also[i]);
     for (size_t i = 0; i < n; i++) {
         if (p->skip && strcmp(p->skip, t[i].name) == 0) continue;
         if (p->wrong && strcmp(p->wrong, t[i].name) == 0) t[i].dims[0]--;
@@ -115,26 +139,23 @@ static void make_model(tn_made *m, const plan *p)
     }
 }
 
-static const float *numbers(const tn_gguf_model *m, const char *name, tn_dims dims)
+static const float *numbers(const tn_decoder_file *m, const char *name, tn_dims dims)
 {
     static float x[1024];
-    size_t n;
-    const tn_file_tensor *t = tn_gguf_model_tensors(m, &n);
-    for (size_t i = 0; i < n; i++)
+    const tn_file_tensor *t = m->tensor;
+    for (size_t i = 0; i < m->n; i++)
         if (strcmp(t[i].name, name) == 0) {
             assert_true(tn_dims_equal(t[i].dims, dims) && t[i].dtype == TN_F32);
-            tn_gguf_model_read(m, &t[i], 0, tn_dims_count(dims), x);
+            tn_decoder_file_read(m, &t[i], 0, tn_dims_count(dims), x);
             return x;
         }
     fail_msg("no tensor %s", name);
     return NULL;
 }
 
-static const char *settings_of(const tn_gguf_model *m)
+static const char *settings_of(const tn_decoder_file *m)
 {
-    size_t n;
-    const tn_text_pair *meta = tn_gguf_model_meta(m, &n);
-    assert_int_equal(n, 3);
+    const tn_text_pair *meta = m->meta;
     assert_string_equal(meta[0].value, "tenon-model 1");
     assert_string_equal(meta[1].value, "gpt");
     return meta[2].value;
@@ -144,16 +165,15 @@ static void every_number_in_its_place(void **state)
 {
     (void)state;
     tn_made *m = calloc(1, sizeof *m);
-    tn_gguf_model *g;
-    size_t n;
+    tn_decoder_file *g;
     float part[12];
     make_model(m, &(plan){ .arch = "qwen2", .head = true, .bias = true });
     assert_ok(tn_gguf_model_open_memory(m->data, m->n, "good", &g));
     assert_string_equal(settings_of(g),
                         "shape=llama dim=8 layers=2 heads=2 kv_heads=1 ffn=3 vocab=5 tied=false qkv_bias=true "
                         "norm_eps=1e-05 rope_base=500000 rope_pairs=half train.context=100");
-    const tn_file_tensor *list = tn_gguf_model_tensors(g, &n);
-    assert_int_equal(n, 1 + 7 * L + 2);
+    const tn_file_tensor *list = g->tensor;
+    assert_int_equal(g->n, 1 + 7 * L + 2);
     assert_float_equal(numbers(g, "embed", tn_shape(V, D))[D], D, 0);
     /* The second layer's begin at place 13 of the list. */
     assert_float_equal(numbers(g, "layer1.norm1.w", tn_shape(D))[1], 13001, 0);
@@ -173,14 +193,19 @@ static void every_number_in_its_place(void **state)
     assert_float_equal(bias[D + KVD], 24000, 0);
     assert_float_equal(numbers(g, "norm_f.w", tn_shape(D))[0], 25000, 0);
     assert_float_equal(numbers(g, "head", tn_shape(V, D))[1], 26001, 0);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < g->n; i++)
         if (strcmp(list[i].name, "layer1.attn.b_qkv") == 0) { /* pieces across parts */
-            tn_gguf_model_read(g, &list[i], D - 1, 6, part);
+            tn_decoder_file_read(g, &list[i], D - 1, 6, part);
             assert_true(part[0] == 22000 + D - 1 && part[1] == 23000 && part[4] == 23003 && part[5] == 24000);
         }
-    tn_gguf_model_close(g);
+    tn_decoder_file_close(g);
     free(m);
 }
+
+#define FACTOR(x)                                                                                                      \
+    {                                                                                                                  \
+        "rope.scaling.factor", (x), true, NULL                                                                         \
+    }
 
 /* With heads of 4 and this base there are two frequencies, of wavelengths 6.3 and 4443. */
 static void settings_say_what_is_computed(void **state)
@@ -199,14 +224,40 @@ static void settings_say_what_is_computed(void **state)
         { { .arch = "llama", .key = "rope.freq_base", .value = 1e6 }, "rope_base=1000000" },
         { { .arch = "llama", .key = "rope.dimension_count", .value = D / H }, "rope_pairs=interleaved" },
         { { .arch = "llama", .freqs = none }, "rope_pairs=interleaved train.context=100" },
+        { { .arch = "llama", .head_dim = 6, .key = "attention.key_length", .value = 6 },
+          "train.context=100 head_dim=6" },
+        { { .arch = "qwen3", .norms = true }, "rope_pairs=half train.context=100 qk_norm=true" },
+        { { .arch = "qwen3",
+            .norms = true,
+            .head_dim = 10,
+            .also = { { "attention.key_length", 10, false, NULL }, { "attention.value_length", 10, false, NULL } } },
+          "train.context=100 head_dim=10 qk_norm=true" },
+        { { .arch = "llama", .key = "rope.scaling.type", .text = "none" }, "train.context=100" },
+        { { .arch = "llama", .key = "rope.scale_linear", .value = 4, .real = true },
+          "train.context=100 rope_scaling=linear rope_stretch=4" },
+        { { .arch = "llama", .key = "rope.scaling.type", .text = "linear", .also = { FACTOR(2.5) } },
+          "rope_scaling=linear rope_stretch=2.5" },
+        { { .arch = "llama", .key = "rope.scaling.type", .text = "yarn", .also = { FACTOR(4) } },
+          "rope_scaling=yarn rope_stretch=4 rope_stretch_context=100 rope_beta_fast=32 rope_beta_slow=1 "
+          "rope_attention_factor=0" },
+        { { .arch = "llama",
+            .key = "rope.scaling.type",
+            .text = "yarn",
+            .also = { FACTOR(4),
+                      { "rope.scaling.original_context_length", 32, false, NULL },
+                      { "rope.scaling.yarn_beta_fast", 24, true, NULL },
+                      { "rope.scaling.yarn_beta_slow", 2, true, NULL },
+                      { "rope.scaling.attn_factor", 1.5, true, NULL } } }, /* 1.5 (0.1 ln 4 + 1) */
+          "rope_stretch=4 rope_stretch_context=32 rope_beta_fast=24 rope_beta_slow=2 "
+          "rope_attention_factor=1.7079442" },
     };
     tn_made *m = calloc(1, sizeof *m);
-    tn_gguf_model *g;
+    tn_decoder_file *g;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         make_model(m, &rows[i].p);
         assert_ok(tn_gguf_model_open_memory(m->data, m->n, "good", &g));
         if (!strstr(settings_of(g), rows[i].says)) fail_msg("%zu: %s", i, settings_of(g));
-        tn_gguf_model_close(g);
+        tn_decoder_file_close(g);
     }
     make_model(m, &(plan){ .arch = "llama", .freqs = far }); /* 4443 is not beyond 8192 */
     assert_fails(tn_gguf_model_open_memory(m->data, m->n, "bad", &g), TN_BAD_FILE, "rope_freqs.weight: divisor 1 is 8");
@@ -266,11 +317,11 @@ static void stretch_is_found(void **state)
             if (j == HALF / 2 + 1) f *= rows[r].spoil;
             made_bytes(m, &(float){ (float)f }, 4);
         }
-        tn_gguf_model *g;
+        tn_decoder_file *g;
         if (rows[r].says) {
             assert_ok(tn_gguf_model_open_memory(m->data, m->n, "llama3", &g));
             if (!strstr(settings_of(g), rows[r].says)) fail_msg("%s", settings_of(g));
-            tn_gguf_model_close(g);
+            tn_decoder_file_close(g);
         } else assert_fails(tn_gguf_model_open_memory(m->data, m->n, "llama3", &g), TN_BAD_FILE, "rope_freqs.weight");
         memset(m, 0, sizeof *m);
     }
@@ -300,10 +351,48 @@ static const refusal refusals[] = {
     { { .arch = "llama", .key = "block_count", .value = 1 }, "is none that llama" },
     { { .arch = "llama", .key = "attention.head_count", .value = 0 }, "head_count is 0" },
     { { .arch = "llama", .key = "attention.head_count_kv", .value = 3 }, "head_count_kv is 3, outside 1 to 2" },
-    { { .arch = "llama", .key = "attention.key_length", .value = 8 }, "llama.attention.key_length is 8" },
+    { { .arch = "llama", .key = "attention.key_length", .value = 8 },
+      "\"blk.0.attn_q.weight\" is (8,8), and its keys" },
+    { { .arch = "llama", .key = "attention.key_length", .value = 5 }, "8 numbers cannot be 2 heads of 5" },
+    { { .arch = "llama", .key = "attention.key_length", .value = 0 }, "llama.attention.key_length is 0, outside 1" },
+    { { .arch = "llama", .key = "attention.key_length", .value = 4e9 }, "key_length is 4000000000, outside 1 to 1024" },
+    { { .arch = "llama", .key = "attention.key_length", .text = "4" }, "llama.attention.key_length" },
+    { { .arch = "llama", .key = "attention.value_length", .value = 8 }, "llama.attention.value_length is 8" },
+    { { .arch = "qwen3" }, "no tensor \"blk.0.attn_q_norm.weight\"" },
+    { { .arch = "qwen3", .norms = true, .skip = "blk.1.attn_k_norm.weight" },
+      "no tensor \"blk.1.attn_k_norm.weight\"" },
+    { { .arch = "qwen3", .norms = true, .wrong = "blk.0.attn_k_norm.weight" }, "is (3), and its keys say (4)" },
+    { { .arch = "qwen2", .bias = true, .norms = true }, "attn_q_norm.weight\" is none that qwen2" },
     { { .arch = "llama", .key = "rope.dimension_count", .value = 2 }, "llama.rope.dimension_count is 2" },
-    { { .arch = "llama", .key = "rope.scaling.type", .text = "yarn" }, "llama.rope.scaling.type is \"yarn\"" },
-    { { .arch = "llama", .key = "rope.scale_linear", .value = 4, .real = true }, "rope.scale_linear is 4" },
+    { { .arch = "llama", .key = "rope.scaling.type", .text = "longrope" }, "llama.rope.scaling.type is \"longrope\"" },
+    { { .arch = "llama", .key = "rope.scaling.type", .value = 1 }, "llama.rope.scaling.type" },
+    { { .arch = "llama", .key = "rope.scale_linear", .value = 0.5, .real = true }, "a factor of 0.5" },
+    { { .arch = "llama", .key = "rope.scale_linear", .value = -2, .real = true }, "rope.scale_linear is -2, outside" },
+    { { .arch = "llama", .key = "rope.scaling.factor", .value = (double)NAN, .real = true }, "scaling.factor is" },
+    { { .arch = "llama", .key = "rope.scaling.factor", .value = 1e30, .real = true }, "scaling.factor is 1e+30" },
+    { { .arch = "llama", .key = "rope.scaling.factor", .text = "4" }, "rope.scaling.factor" },
+    { { .arch = "llama",
+        .key = "rope.scaling.type",
+        .text = "yarn",
+        .also = { FACTOR(4), { "rope.scaling.original_context_length", 0, false, NULL } } },
+      "original_context_length is 0, outside" },
+    { { .arch = "llama",
+        .key = "rope.scaling.type",
+        .text = "yarn",
+        .also = { FACTOR(4), { "rope.scaling.yarn_beta_fast", -1, true, NULL } } },
+      "yarn_beta_fast is -1, outside" },
+    { { .arch = "llama",
+        .key = "rope.scaling.type",
+        .text = "yarn",
+        .also = { FACTOR(4), { "rope.scaling.attn_factor", 0, true, NULL } } },
+      "attn_factor is 0, outside" },
+    { { .arch = "llama",
+        .key = "rope.scaling.type",
+        .text = "yarn",
+        .also = { FACTOR(4), { "rope.scaling.yarn_ext_factor", 0.5, true, NULL } } },
+      "yarn_ext_factor is 0.5, and only 1" },
+    { { .arch = "llama", .key = "rope.scaling.yarn_log_multiplier", .value = 0.1, .real = true },
+      "yarn_log_multiplier is 0.1, and only 0" },
     { { .arch = "llama", .key = "expert_count", .value = 8 }, "llama.expert_count is 8" },
     { { .arch = "llama", .key = "attention.layer_norm_rms_epsilon", .value = 0 }, "epsilon is 0" },
     { { .arch = "llama", .key = "rope.freq_base", .value = (double)NAN }, "rope.freq_base is" },
@@ -313,7 +402,7 @@ static void refused_by_name(void **state)
 {
     const refusal *r = *state;
     tn_made *m = calloc(1, sizeof *m);
-    tn_gguf_model *g;
+    tn_decoder_file *g;
     make_model(m, &r->p);
     assert_fails(tn_gguf_model_open_memory(m->data, m->n, "bad", &g), TN_BAD_FILE, r->says);
     free(m);

@@ -119,8 +119,12 @@ typedef struct target {
 static tn_status give(const target *t, const char *name, tn_dims dims, const piece *pieces)
 {
     if (!t->put) return tn_safetensors_writer_declare(t->w, name, TN_F32, dims);
-    for (int i = 0; i < MOST_PARTS && pieces[i].count; i++)
-        TN_RETURN_IF(tn_safetensors_writer_put(t->w, name, t->data + 4 * pieces[i].at, 4 * (size_t)pieces[i].count));
+    for (int i = 0; i < MOST_PARTS && pieces[i].count; i++) {
+        const unsigned char *from = t->data + 4 * pieces[i].at;
+        const size_t bytes = 4 * (size_t)pieces[i].count;
+        TN_RETURN_IF(tn_safetensors_writer_put(t->w, name, from, bytes));
+        tn_give_back(from, bytes);
+    }
     return TN_OK;
 }
 

@@ -8,7 +8,7 @@
 
 /* --- first values -------------------------------------------------------------------------------------------------- */
 
-static float normal(float (*uniform)(const void *ctx, uint64_t i), const void *ctx, uint64_t i)
+float tn_block_normal(float (*uniform)(const void *ctx, uint64_t i), const void *ctx, uint64_t i)
 {
     const double u = 1 - (double)uniform(ctx, 2 * i), v = (double)uniform(ctx, 2 * i + 1);
     return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
@@ -20,7 +20,7 @@ static void fill_orthogonal(float *x, tn_dims dims, float (*uniform)(const void 
                             const float *p)
 {
     const int64_t n = dims.dim[0], k = dims.dim[1], rows = (int64_t)p[1];
-    for (int64_t i = 0; i < n * k; i++) x[i] = normal(uniform, ctx, (uint64_t)i);
+    for (int64_t i = 0; i < n * k; i++) x[i] = tn_block_normal(uniform, ctx, (uint64_t)i);
     for (int64_t i = 0; i < n; i++) {
         const int64_t first = i - i % rows, before = i - first;
         float *row = x + i * k;
@@ -66,17 +66,17 @@ tn_ref tn_block_layernorm(tn_graph *g, tn_ref x, const char *name, float eps)
 tn_ref tn_block_swiglu(tn_graph *g, tn_ref u, int64_t ffn, float out_std)
 {
     const int64_t d = tn_ref_dim(g, u, -1);
-    const tn_ref ab = tn_linear(g, u, tn_param(g, "w1", tn_shape(2 * ffn, d), tn_normal(0.02f)));
+    const tn_ref ab = tn_linear(g, u, tn_matrix(g, "w1", tn_shape(2 * ffn, d), tn_normal(0.02f)));
     const tn_ref h = tn_swiglu(g, tn_part(g, ab, 0, 2), tn_part(g, ab, 1, 2));
-    return tn_linear(g, h, tn_param(g, "w2", tn_shape(d, ffn), tn_normal(out_std)));
+    return tn_linear(g, h, tn_matrix(g, "w2", tn_shape(d, ffn), tn_normal(out_std)));
 }
 
 tn_ref tn_block_mlp(tn_graph *g, tn_ref u, int64_t ffn, tn_act act, float out_std)
 {
     const int64_t d = tn_ref_dim(g, u, -1);
-    const tn_ref h = tn_linear(g, u, tn_param(g, "w1", tn_shape(ffn, d), tn_normal(0.02f)),
+    const tn_ref h = tn_linear(g, u, tn_matrix(g, "w1", tn_shape(ffn, d), tn_normal(0.02f)),
                                .bias = tn_param(g, "b1", tn_shape(ffn), tn_zeros), .act = act);
-    return tn_linear(g, h, tn_param(g, "w2", tn_shape(d, ffn), tn_normal(out_std)),
+    return tn_linear(g, h, tn_matrix(g, "w2", tn_shape(d, ffn), tn_normal(out_std)),
                      .bias = tn_param(g, "b2", tn_shape(d), tn_zeros));
 }
 
@@ -97,47 +97,58 @@ tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b)
 
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
-static tn_ref turn(tn_graph *g, tn_ref x, const tn_block_heads *h, const tn_batch *b)
+/* Norm and rotary turn of queries or keys (B,T,heads,D). */
+static tn_ref turn(tn_graph *g, tn_ref x, const char *norm, const tn_block_heads *h, tn_ref position)
 {
+    if (h->qk_norm) x = tn_block_rmsnorm(g, x, norm, h->norm_eps);
     if (!h->rotary) return x;
-    return tn_rope(g, x, .base = h->base, .interleaved = h->interleaved, .stretch = h->stretch,
-                   .stretch_context = h->stretch_context, .position = tn_in(b, "position"));
+    return tn_rope(g, x, .base = h->base, .interleaved = h->interleaved, .scaling = h->scaling, .stretch = h->stretch,
+                   .stretch_context = h->stretch_context, .beta_fast = h->beta_fast, .beta_slow = h->beta_slow,
+                   .attention_factor = h->attention_factor, .position = position);
 }
 
-/* x (B,T,KV,D) into its cache; returns all of it, as (B,S,KV,D). Without a cache x is all there is. In memory a cache is (B,KV,S,D):
- * what one head looks at for every token is then one stretch, not pieces of D numbers a token apart. */
-static tn_ref remember(tn_graph *g, tn_ref x, const char *name, const tn_batch *b)
+/* x (B,T,KV,D) behind what stands before it and, of a cached batch, in its cache; returns all there is, as (B,S,KV,D). In memory a
+ * cache is (B,KV,S,D): what one head looks at for every token is then one stretch, not pieces of D numbers a token apart. */
+static tn_ref remember(tn_graph *g, tn_ref x, tn_ref before, const char *name, const tn_batch *b)
 {
-    if (!b->cached) return x;
+    if (!b->cached) return before.id ? tn_concat(g, ((const tn_ref[]){ before, x }), 2, 1) : x;
     const tn_dims dims = tn_shape(b->batch, tn_ref_dim(g, x, 2), b->capacity, tn_ref_dim(g, x, 3));
-    return tn_cache_write(g, tn_transpose(g, tn_decode_cache_kv(g, b, name, dims), 0, 2, 1, 3), x,
-                          tn_in(b, "position"));
+    tn_ref cache = tn_transpose(g, tn_decode_cache_kv(g, b, name, dims), 0, 2, 1, 3);
+    if (before.id) cache = tn_cache_write(g, cache, before, tn_fill(g, tn_shape(1), TN_I32, 0));
+    return tn_cache_write(g, cache, x, tn_in(b, "position"));
 }
 
 /* Queries, keys and values beside each other: (B,T,(H+2KV) D). */
-static tn_ref project(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b)
+static tn_ref project(tn_graph *g, tn_ref u, const tn_block_heads *h, int64_t D, const tn_batch *b)
 {
-    const int64_t d = tn_ref_dim(g, u, -1), rows = (h->heads + 2 * h->kv_heads) * (d / h->heads);
+    const int64_t d = tn_ref_dim(g, u, -1), rows = (h->heads + 2 * h->kv_heads) * D;
     const tn_ref bias = h->qkv_bias ? tn_param(g, "b_qkv", tn_shape(rows), tn_zeros) : TN_NONE;
-    const tn_ref w = tn_param(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f));
+    const tn_ref w = tn_matrix(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f));
     const tn_ref qkv = tn_block_conv(g, tn_linear(g, u, w, .bias = bias), h->conv, b);
     return h->conv && h->conv_silu ? tn_silu(g, qkv) : qkv;
 }
 
+/* Where the first token stands: what the batch says, or behind what stands before. */
+static tn_ref start_of(tn_graph *g, const tn_block_heads *h, const tn_batch *b)
+{
+    if (b->cached || !h->keys_before.id) return tn_in(b, "position");
+    return tn_fill(g, tn_shape(1), TN_I32, (float)tn_ref_dim(g, h->keys_before, 1));
+}
+
 tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b)
 {
-    const int64_t d = tn_ref_dim(g, u, -1), D = d / h->heads, H = h->heads, KV = h->kv_heads, B = b->batch,
-                  T = b->length;
-    const tn_ref qkv = tn_reshape(g, project(g, u, h, b), tn_shape(B, T, H + 2 * KV, D));
-    const tn_ref q = turn(g, tn_slice(g, qkv, 2, 0, H), h, b);
-    const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), h, b), "keys", b);
-    const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), "values", b);
+    const int64_t d = tn_ref_dim(g, u, -1), H = h->heads, KV = h->kv_heads, B = b->batch, T = b->length,
+                  D = h->head_dim ? h->head_dim : d / H;
+    const tn_ref qkv = tn_reshape(g, project(g, u, h, D, b), tn_shape(B, T, H + 2 * KV, D)), at = start_of(g, h, b);
+    const tn_ref q = turn(g, tn_slice(g, qkv, 2, 0, H), "norm_q", h, at);
+    const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), "norm_k", h, at), h->keys_before, "keys", b);
+    const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), h->values_before, "values", b);
     const tn_ref heads =
         tn_attention(g, q, k, v, .causal = !h->both_ways, .window = h->window, .kv_length = tn_in(b, "keys"),
                      .document = b->cached ? TN_NONE : tn_in(b, "document"));
-    tn_ref y = tn_reshape(g, heads, tn_shape(B, T, d));
-    if (h->gate) y = tn_mul_silu(g, y, tn_linear(g, u, tn_param(g, "w_z", tn_shape(d, d), tn_normal(0.02f))));
-    return tn_linear(g, y, tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),
+    tn_ref y = tn_reshape(g, heads, tn_shape(B, T, H * D));
+    if (h->gate) y = tn_mul_silu(g, y, tn_linear(g, u, tn_matrix(g, "w_z", tn_shape(H * D, d), tn_normal(0.02f))));
+    return tn_linear(g, y, tn_matrix(g, "w_out", tn_shape(d, H * D), tn_normal(h->out_std)),
                      .bias = h->out_bias ? tn_param(g, "b_out", tn_shape(d), tn_zeros) : TN_NONE);
 }
 
@@ -151,9 +162,10 @@ tn_ref tn_block_embed(tn_graph *g, tn_ref table, const tn_batch *b)
     return prefix.id ? tn_concat(g, ((const tn_ref[]){ prefix, x }), 2, 1) : x;
 }
 
-tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b)
+tn_ref tn_block_positions(tn_graph *g, tn_ref table, int64_t first, const tn_batch *b)
 {
-    return tn_in(b, "positions").id ? tn_embed(g, tn_in(b, "positions"), table) : tn_slice(g, table, 0, 0, b->length);
+    return tn_in(b, "positions").id ? tn_embed(g, tn_in(b, "positions"), table)
+                                    : tn_slice(g, table, 0, first, b->length);
 }
 
 void tn_block_head(tn_graph *g, const tn_forward *f, const tn_batch *b)

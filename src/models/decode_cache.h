@@ -17,6 +17,8 @@
 /* Makes the inputs "cache.position", "cache.keys" and "cache.positions" and marks the batch as cached. */
 void tn_decode_cache_inputs(tn_graph *g, tn_batch *b, int64_t capacity);
 void tn_decode_cache_position(tn_bound *bound, const tn_batch *b, int64_t position);
+/* The same where rows are not equally long. */
+void tn_decode_cache_positions(tn_bound *bound, const tn_batch *b, const int64_t *position); /* (B) */
 /* Forgets every carried state of the store. */
 void tn_decode_cache_clear(tn_store *st);
 

@@ -29,6 +29,7 @@ tn_status tn_graph_new(const tn_graph_options *o, tn_graph **out)
     tn_graph *g = tn_alloc(sizeof *g);
     if (!g) return TN_MEMORY;
     if (o) g->options = *o;
+    g->frozen = g->options.frozen ? 1 : 0;
     g->current_segment = -1;
     g->n_tensors = 1; /* id 0 is "none" */
     tn_status s = copy_switches(g);
@@ -226,12 +227,12 @@ static void check_expected(tn_graph *g, const tn_gtensor *t)
     g->error = tn_arena_strdup(&g->memory, tn_error_text());
 }
 
-tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_init init,
-                 tn_param_options o)
+static tn_ref weight(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_dtype dtype,
+                     tn_init init, tn_param_options o)
 {
     bool made;
     const int32_t id =
-        outside(g, file, line, g->frozen ? TN_ROLE_FROZEN : TN_ROLE_PARAM, name, dims, TN_F32, true, &made);
+        outside(g, file, line, g->frozen ? TN_ROLE_FROZEN : TN_ROLE_PARAM, name, dims, dtype, true, &made);
     if (id && made) {
         g->tensor[id].init = init;
         g->tensor[id].options = o;
@@ -240,6 +241,18 @@ tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_d
         check_expected(g, &g->tensor[id]);
     }
     return (tn_ref){ g->status == TN_OK ? id : 0 };
+}
+
+tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_init init,
+                 tn_param_options o)
+{
+    return weight(g, file, line, name, dims, TN_F32, init, o);
+}
+
+tn_ref tn_matrix_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_init init)
+{
+    const tn_dtype dtype = g->frozen ? g->options.weights : TN_F32;
+    return weight(g, file, line, name, dims, dtype, init, (tn_param_options){ 0 });
 }
 
 tn_ref tn_tied_(tn_graph *g, const char *file, int line, const char *full_name)

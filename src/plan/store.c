@@ -25,6 +25,7 @@ struct tn_store {
     tn_bucket *bucket;
     size_t n_buckets, cap_buckets;
     int moments;
+    bool loads_weights;
     struct attached {
         void *queue;
         int bounds;
@@ -113,6 +114,11 @@ static tn_status initialise(tn_store *s, tn_pool *pool, tn_entry *e, const tn_in
     return st;
 }
 
+static bool is_loaded(const tn_store *s, const tn_entry *e)
+{
+    return s->loads_weights && e->weight && e->role == TN_ROLE_FROZEN;
+}
+
 /* The entries from `first` on. Drawing 10^8 numbers takes seconds: as many threads as the graph is for share it, where there
  * is enough to share. */
 static tn_status initialise_all(tn_store *s, const tn_graph *g, size_t first)
@@ -121,11 +127,12 @@ static tn_status initialise_all(tn_store *s, const tn_graph *g, size_t first)
     tn_status st = TN_OK;
     tn_pool *pool = NULL;
     int64_t numbers = 0;
-    for (size_t i = first; i < s->n; i++) numbers += tn_dims_count(s->entry[i]->e.dims);
+    for (size_t i = first; i < s->n; i++)
+        if (!is_loaded(s, &s->entry[i]->e)) numbers += tn_dims_count(s->entry[i]->e.dims);
     if (numbers >= WORTH_THREADS && g->options.threads > 1) st = tn_pool_new(g->options.threads, &pool);
     for (size_t i = first; i < s->n && st == TN_OK; i++) {
-        const int32_t id = tn_graph_find(g, s->entry[i]->e.name);
-        st = initialise(s, pool, &s->entry[i]->e, &g->tensor[id].init);
+        tn_entry *e = &s->entry[i]->e;
+        if (!is_loaded(s, e)) st = initialise(s, pool, e, &g->tensor[tn_graph_find(g, e->name)].init);
     }
     tn_pool_free(pool);
     return st;
@@ -246,6 +253,8 @@ tn_status tn_store_adopt(tn_store *s, const tn_graph *g)
     return st;
 }
 
+void tn_store_loads_weights(tn_store *s) { s->loads_weights = true; }
+
 void tn_store_drop_caches(tn_store *s)
 {
     size_t kept = 0;
@@ -323,6 +332,28 @@ tn_status tn_store_write(const tn_store *s, void *data, const void *host, size_t
 {
     TN_RETURN_IF(wait_for_all(s));
     return s->backend->upload(NULL, data, host, bytes);
+}
+
+tn_status tn_store_put(const tn_store *s, const tn_entry *e, int64_t first, int64_t n, const void *numbers,
+                       tn_dtype from)
+{
+    enum { CHUNK = 64 << 10 }; /* numbers */
+    const size_t item = tn_dtype_bytes(e->dtype), source = tn_dtype_bytes(from);
+    unsigned char *to = (unsigned char *)e->data + (size_t)first * item, *made = NULL;
+    tn_status st = TN_OK;
+    if (e->dtype == from) return tn_store_write(s, to, numbers, (size_t)n * item);
+    if (s->backend->host_memory) {
+        tn_convert(to, e->dtype, numbers, from, n);
+        return TN_OK;
+    }
+    if (!(made = tn_alloc(CHUNK * item))) return TN_MEMORY;
+    for (int64_t at = 0; at < n && st == TN_OK; at += CHUNK) {
+        const int64_t k = n - at < CHUNK ? n - at : CHUNK;
+        tn_convert(made, e->dtype, (const unsigned char *)numbers + (size_t)at * source, from, k);
+        st = tn_store_write(s, to + (size_t)at * item, made, (size_t)k * item);
+    }
+    tn_free(made);
+    return st;
 }
 
 tn_status tn_store_clear(const tn_store *s, void *data, size_t bytes)

@@ -18,6 +18,10 @@ void tn_store_free(tn_store *s);
  * the rest. Nothing is added on failure. Call before the graph is compiled. */
 tn_status tn_store_adopt(tn_store *s, const tn_graph *g);
 
+/* From now on frozen weights that a graph brings are not drawn: they are zeros, which take no memory on a CPU, until the caller has
+ * loaded them. */
+void tn_store_loads_weights(tn_store *s);
+
 /* Frees all caches, so that graphs with caches of other shapes can be adopted. No bound plan may still refer to one. */
 void tn_store_drop_caches(tn_store *s);
 
@@ -62,6 +66,9 @@ void tn_host_copy_free(tn_host_copy *h);
 /* The bytes at `data` for reading: `data` itself where the host can read it, else downloaded into h. NULL when that fails. */
 const void *tn_store_read(const tn_store *s, const void *data, size_t bytes, tn_host_copy *h);
 tn_status tn_store_write(const tn_store *s, void *data, const void *host, size_t bytes);
+/* Numbers first .. first+n-1 of e from `numbers` (n) of type `from`, aligned to it, into the type of e. */
+tn_status tn_store_put(const tn_store *s, const tn_entry *e, int64_t first, int64_t n, const void *numbers,
+                       tn_dtype from);
 tn_status tn_store_clear(const tn_store *s, void *data, size_t bytes);
 
 /* For bound plans: what they run in this queue uses the store. Reading and writing wait for those queues alone, not for all that a device

@@ -1,13 +1,11 @@
 /* The plans of decoding, made when a prompt first needs them, and running them in turn. All share one store and context.
  * The plan of a single token packs weights (CUDA: rounds them) once for all tokens that follow each other (its prologue); the others are
  * run too seldom for that. */
-#include "sample/sample_decode.h"
+#include "sample/sample_decode_parts.h"
 
 #include "backend/backend.h"
 #include "base/rng.h"
-#include "models/decode_cache.h"
 #include "models/models.h"
-#include "train/trainer/graph_setup.h"
 #include "train/trainer/shared.h"
 #include "train/trainer/trainer.h"
 
@@ -17,32 +15,10 @@
 
 /* Lengths of the pieces of a prompt, longest first: each is run at most 7 times in a row. The last has logits. */
 static const int64_t lengths[] = { 256, 32, 4, 1 };
-enum { PLANS = sizeof lengths / sizeof *lengths, LAST = PLANS - 1, MOST_AT_ONCE = 4096 };
+enum { MOST_AT_ONCE = 4096, PLANS = TN_DECODER_PLANS, LAST = PLANS - 1 };
+_Static_assert(sizeof lengths / sizeof *lengths == PLANS, "a plan for every length");
+typedef tn_decoder_piece piece;
 enum { MANY = 1 << 20 }; /* tokens, one after the other, in a text: as many uses of what its plan prepares */
-
-typedef struct piece {
-    tn_plan *plan;
-    tn_bound *bound;
-    tn_batch batch;
-} piece;
-
-struct tn_decoder {
-    tn_decoder_options o;
-    tn_graph_setup setup;
-    tn_context *context;
-    piece piece[PLANS];
-    piece reply;      /* for the last prompt's length, where the model replies */
-    int longest;      /* the first length that may be used */
-    int64_t position; /* tokens fed so far */
-    int64_t vocab;
-    bool attends;
-    bool stays;       /* position is that of every token: tn_decoder_fill_to */
-    bool warm;        /* parameters are as they were when a plan ran last */
-    bool chooses;     /* the plan of a token puts out "next" */
-    bool ahead;       /* ... and feeds it to the next run without the host */
-    int32_t *history; /* (1 + n B) device memory for what was chosen ahead (tn_chain), or NULL */
-    int64_t history_n;
-};
 
 static const tn_gtensor *find_output(const tn_graph *g, const char *name)
 {
@@ -106,14 +82,16 @@ static tn_status check_memory(const tn_decoder *d, const tn_graph *g)
                     d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, available / 1e9);
 }
 
-/* How often the plan of a single token may count on its weights: where there is no room for them twice, they are not packed. */
+/* How often the plan of a single token may count on its weights: where there is no room for them twice, they are not packed. Those of a
+ * file are there once, but for small models, which are computed in caches and not in memory. */
 static int64_t repeats_of(const tn_decoder *d, const tn_graph *g)
 {
+    const double most = d->o.frozen ? 32e6 : 0.4 * tn_memory_available();
     double bytes = 0;
     for (size_t i = 1; i < g->n_tensors; i++)
         if (g->tensor[i].weight && g->tensor[i].base == (int32_t)i)
             bytes += 4 * (double)tn_dims_count(g->tensor[i].dims);
-    return d->setup.device != TN_CPU || bytes < 0.4 * tn_memory_available() ? MANY : 1;
+    return d->setup.device != TN_CPU || bytes < most ? MANY : 1;
 }
 
 /* Evaluations have the values of a run's last step (rows.h). */
@@ -160,9 +138,11 @@ static tn_status make_piece(tn_decoder *d, int i)
     TN_TRY(tn_graph_new(&d->setup.options, &g));
     tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(d->o.batch, lengths[i]), TN_I32));
     tn_decode_cache_inputs(g, &p.batch, d->o.capacity);
+    if (d->commits) tn_batch_add(&p.batch, "commit", tn_input(g, "commit", tn_shape(d->o.batch), TN_F32));
     TN_TRY(tn_model_build(d->o.model, g, d->o.settings, &p.batch));
     TN_TRY(tn_graph_status(g));
     if (i == LAST) TN_TRY(check_graph(d, g));
+    d->keeps = g->n_assigns > 0;
     if (i == LAST && d->chooses) tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));
     const int64_t repeats = i == LAST ? repeats_of(d, g) : 1;
     const bool token = i == LAST && d->o.batch == 1;
@@ -192,10 +172,15 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     tn_decoder *d = tn_alloc(sizeof *d);
     if (!d) TN_TRY(TN_MEMORY);
     d->o = *o;
+    d->position = tn_alloc(sizeof *d->position * (size_t)o->batch);
+    if (!d->position) TN_TRY(TN_MEMORY);
     const tn_device device = tn_store_device(o->store);
     TN_TRY(tn_graph_setup_read(o->settings, &device, o->threads, &d->setup));
     const bool half = is_on(o->settings, "opt.decode_half");
     if (device != TN_CPU && !half) d->setup.options.activation = d->setup.options.round = TN_F32;
+    d->setup.options.frozen = o->frozen;
+    d->setup.options.weights = tn_graph_setup_weights(&d->setup, o->weights);
+    if (o->frozen) tn_store_loads_weights(o->store);
     d->ahead = o->greedy && device != TN_CPU && is_on(o->settings, "opt.decode_ahead");
     d->chooses = o->greedy && (device == TN_CPU || d->ahead);
     TN_TRY(tn_context_new(device, d->setup.options.threads, &d->context));
@@ -219,48 +204,79 @@ void tn_decoder_free(tn_decoder *d)
     if (d->history) tn_context_backend(d->context)->free(d->history);
     tn_context_free(d->context);
     tn_store_drop_caches(d->o.store);
+    tn_free(d->position);
     tn_free(d);
 }
 
 int64_t tn_decoder_vocab(const tn_decoder *d) { return d->vocab; }
 
-int64_t tn_decoder_tokens_left(const tn_decoder *d) { return d->attends ? d->o.capacity - d->position : INT64_MAX; }
+/* Of the longest row. */
+static int64_t longest_row(const tn_decoder *d)
+{
+    int64_t most = 0;
+    for (int64_t b = 0; b < d->o.batch; b++) most = d->position[b] > most ? d->position[b] : most;
+    return most;
+}
+
+static void put_rows_at(tn_decoder *d, int64_t position)
+{
+    for (int64_t b = 0; b < d->o.batch; b++) d->position[b] = position;
+}
+
+void tn__decoder_move(tn_decoder *d, int64_t further)
+{
+    for (int64_t b = 0; b < d->o.batch && !d->stays; b++) d->position[b] += further;
+}
+
+int64_t tn_decoder_tokens_left(const tn_decoder *d) { return d->attends ? d->o.capacity - longest_row(d) : INT64_MAX; }
 
 void tn_decoder_clear(tn_decoder *d)
 {
     tn_decode_cache_clear(d->o.store);
-    d->position = 0;
+    put_rows_at(d, 0);
     d->stays = d->warm = false;
 }
 
-static tn_status check_ids(const tn_decoder *d, const int32_t *tokens, int64_t n)
+static tn_status check_row(const tn_decoder *d, const int32_t *tokens, int64_t n)
 {
-    for (int64_t i = 0; i < d->o.batch * n; i++)
+    for (int64_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= d->vocab)
             return tn_error(TN_USAGE, "token %d is outside the model's vocabulary of %lld: is this its tokenizer?",
                             (int)tokens[i], (long long)d->vocab);
     return TN_OK;
 }
 
-static tn_status check_tokens(const tn_decoder *d, const int32_t *tokens, int64_t n)
+tn_status tn__decoder_check(const tn_decoder *d, const int32_t *tokens, int64_t n)
 {
     if (n > tn_decoder_tokens_left(d) && !d->stays)
         return tn_error(
             TN_USAGE,
             "%lld tokens after %lld do not fit into a context of %lld: use a shorter prompt or a larger context",
-            (long long)n, (long long)d->position, (long long)d->o.capacity);
-    return check_ids(d, tokens, n);
+            (long long)n, (long long)longest_row(d), (long long)d->o.capacity);
+    return check_row(d, tokens, d->o.batch * n);
 }
 
 /* Runs a piece on the tokens that are in its input. */
 static tn_status run_here(tn_decoder *d, int i)
 {
     piece *p = &d->piece[i];
-    tn_decode_cache_position(p->bound, &p->batch, d->position);
+    tn_decode_cache_positions(p->bound, &p->batch, d->position);
     TN_RETURN_IF(i == LAST && d->warm ? tn_run_again(p->bound) : tn_run(p->bound));
     d->warm = true;
-    if (!d->stays) d->position += lengths[i];
     return TN_OK;
+}
+
+/* Whose states a piece leaves behind: of rows that have tokens from `at` on, of `own` (B); NULL: of all. */
+static void commit_rows(tn_decoder *d, int i, const int64_t *own, int64_t at)
+{
+    float *x = tn_bound_data(d->piece[i].bound, "commit"); /* (B) */
+    for (int64_t b = 0; x && b < d->o.batch; b++) x[b] = !own || own[b] > at;
+}
+
+tn_status tn__decoder_run_token(tn_decoder *d)
+{
+    commit_rows(d, LAST, NULL, 0);
+    return run_here(d, LAST);
 }
 
 /* Tokens [at, at + length of piece i) of every row. */
@@ -270,7 +286,10 @@ static tn_status run_piece(tn_decoder *d, int i, const int32_t *tokens, int64_t 
     int32_t *in = tn_bound_data(p->bound, "tokens"); /* (B,T) */
     const int64_t T = lengths[i];
     for (int64_t b = 0; in && b < d->o.batch; b++) memcpy(in + b * T, tokens + b * n + at, sizeof *in * (size_t)T);
-    return run_here(d, i);
+    commit_rows(d, i, NULL, at);
+    TN_RETURN_IF(run_here(d, i));
+    tn__decoder_move(d, T);
+    return TN_OK;
 }
 
 /* The longest piece that fits. A model that takes no piece of this length (token by token only, or no room for such a
@@ -294,7 +313,7 @@ static tn_status choose_piece(tn_decoder *d, int64_t left, int *out)
 tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits)
 {
     if (n < 1) return tn_error(TN_USAGE, "no tokens to continue from");
-    TN_RETURN_IF(check_tokens(d, tokens, n));
+    TN_RETURN_IF(tn__decoder_check(d, tokens, n));
     for (int64_t at = 0; at < n;) {
         int i;
         if (d->o.interrupted && d->o.interrupted(d->o.ctx)) return tn_error(TN_INTERRUPTED, "interrupted");
@@ -304,6 +323,100 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
     }
     *logits = tn_bound_data(d->piece[LAST].bound, "logits");
     return TN_OK;
+}
+
+/* --- rows of different length ------------------------------------------------------------------------------------------ */
+
+/* A state is changed by every token: rows that have no more leave theirs alone, which takes other plans. Keys and values are only
+ * looked at up to a row's length, so what lies behind may be anything. */
+static tn_status make_commits(tn_decoder *d)
+{
+    if (!d->keeps || d->commits) return TN_OK;
+    for (int i = 0; i < PLANS; i++) free_piece(&d->piece[i]);
+    d->commits = true;
+    d->warm = false;
+    TN_RETURN_IF(make_piece(d, LAST));
+    if (tn_bound_data(d->piece[LAST].bound, "commit")) return TN_OK;
+    return tn_error(TN_USAGE,
+                    "model %s keeps a state and does not read \"commit\", so prompts of different length cannot go "
+                    "together: give them one by one",
+                    d->o.model->name);
+}
+
+/* How many tokens from `at` on may be in one piece: all rows have them or, where states are kept, have none; and there is room for
+ * them behind every row. */
+static int64_t at_once(const tn_decoder *d, const int64_t *own, int64_t at)
+{
+    int64_t least = INT64_MAX, most = 0;
+    for (int64_t b = 0; b < d->o.batch; b++) {
+        const int64_t left = own[b] - at;
+        if (left > 0 && left < least) least = left;
+        if (left > most) most = left;
+    }
+    const int64_t n = d->keeps ? least : most, room = tn_decoder_tokens_left(d);
+    return n < room ? n : room;
+}
+
+static tn_status run_ragged(tn_decoder *d, int i, const int32_t *tokens, int64_t n, const int64_t *own, int64_t at)
+{
+    piece *p = &d->piece[i];
+    int32_t *in = tn_bound_data(p->bound, "tokens"); /* (B,T) */
+    const int64_t T = lengths[i];
+    for (int64_t k = 0; in && k < d->o.batch * T; k++)
+        in[k] = at + k % T < own[k / T] ? tokens[k / T * n + at + k % T] : 0;
+    commit_rows(d, i, own, at);
+    TN_RETURN_IF(run_here(d, i));
+    for (int64_t b = 0; b < d->o.batch; b++) {
+        const int64_t left = own[b] > at ? own[b] - at : 0;
+        d->position[b] += left < T ? left : T;
+    }
+    return TN_OK;
+}
+
+static tn_status check_rows(const tn_decoder *d, const int32_t *tokens, int64_t n, const int64_t *length)
+{
+    for (int64_t b = 0; b < d->o.batch; b++) {
+        if (length[b] < 1 || length[b] > n)
+            return tn_error(TN_USAGE, "row %lld has %lld tokens of %lld: it needs at least one", (long long)b,
+                            (long long)length[b], (long long)n);
+        if (d->attends && d->position[b] + length[b] > d->o.capacity)
+            return tn_error(TN_USAGE, "%lld tokens after %lld do not fit into a context of %lld: use a larger context",
+                            (long long)length[b], (long long)d->position[b], (long long)d->o.capacity);
+        TN_RETURN_IF(check_row(d, tokens + b * n, length[b]));
+    }
+    return TN_OK;
+}
+
+static tn_status feed_ragged(tn_decoder *d, const int32_t *tokens, int64_t n, int64_t *own)
+{
+    int64_t most = 0;
+    for (int64_t b = 0; b < d->o.batch; b++) most = own[b] > most ? own[b] : most;
+    for (int64_t at = 0; at < most;) {
+        int i;
+        if (d->o.interrupted && d->o.interrupted(d->o.ctx)) return tn_error(TN_INTERRUPTED, "interrupted");
+        TN_RETURN_IF(choose_piece(d, at_once(d, own, at) + 1, &i));
+        TN_RETURN_IF(run_ragged(d, i, tokens, n, own, at));
+        at += lengths[i];
+    }
+    int32_t *in = tn_bound_data(d->piece[LAST].bound, "tokens"); /* (B,1) */
+    for (int64_t b = 0; in && b < d->o.batch; b++) in[b] = tokens[b * n + own[b]];
+    TN_RETURN_IF(tn__decoder_run_token(d));
+    tn__decoder_move(d, 1);
+    return TN_OK;
+}
+
+tn_status tn_decoder_feed_rows(tn_decoder *d, const int32_t *tokens, int64_t n, const int64_t *length,
+                               const float **logits)
+{
+    TN_RETURN_IF(check_rows(d, tokens, n, length));
+    TN_RETURN_IF(make_commits(d));
+    int64_t *own = tn_alloc(sizeof *own * (size_t)d->o.batch); /* (B) tokens before the last, which goes alone */
+    if (!own) return TN_MEMORY;
+    for (int64_t b = 0; b < d->o.batch; b++) own[b] = length[b] - 1;
+    const tn_status s = feed_ragged(d, tokens, n, own);
+    tn_free(own);
+    if (s == TN_OK) *logits = tn_bound_data(d->piece[LAST].bound, "logits");
+    return s;
 }
 
 /* --- replies ---------------------------------------------------------------------------------------------------------- */
@@ -336,123 +449,16 @@ done:
 tn_status tn_decoder_reply(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits)
 {
     if (n < 1) return tn_error(TN_USAGE, "the prompt is empty: there is nothing to reply to");
-    TN_RETURN_IF(check_ids(d, tokens, n));
+    TN_RETURN_IF(check_row(d, tokens, d->o.batch * n));
     tn_decoder_clear(d);
     if (d->reply.batch.length != n) TN_RETURN_IF(make_reply(d, n));
     tn_bound *b = d->reply.bound;
     memcpy(tn_bound_data(b, "tokens"), tokens, sizeof *tokens * (size_t)(d->o.batch * n));
     TN_RETURN_IF(tn_run(b));
-    d->position = *(const int32_t *)tn_bound_data(b, "position");
+    put_rows_at(d, *(const int32_t *)tn_bound_data(b, "position"));
     d->o.capacity = *(const int32_t *)tn_bound_data(b, "capacity");
     *logits = tn_bound_data(b, "logits");
     return TN_OK;
-}
-
-/* --- greedy ----------------------------------------------------------------------------------------------------------- */
-
-static tn_status not_a_number(void)
-{
-    return tn_error(TN_DIVERGED, "a logit is NaN: the weights are damaged; check them with `tenon ckpt verify`");
-}
-
-/* The first largest of n logits, or -1. */
-static int32_t largest(const float *x, int64_t n)
-{
-    int64_t at = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (x[i] != x[i]) return -1;
-        if (x[i] > x[at]) at = i;
-    }
-    return (int32_t)at;
-}
-
-/* Number i of n tokens in each row, from what was just run. */
-static tn_status choose(tn_decoder *d, int64_t i, int64_t n, int32_t *out)
-{
-    tn_bound *b = d->piece[LAST].bound;
-    const int32_t *next = d->chooses ? tn_bound_data(b, "next") : NULL;   /* (B,1) */
-    const float *logits = d->chooses ? NULL : tn_bound_data(b, "logits"); /* (B,1,V) */
-    if (!next && !logits) return TN_MEMORY;
-    for (int64_t r = 0; r < d->o.batch; r++) {
-        out[r * n + i] = next ? next[r] : largest(logits + r * d->vocab, d->vocab);
-        if (out[r * n + i] < 0) return not_a_number();
-    }
-    return TN_OK;
-}
-
-static tn_status greedy_here(tn_decoder *d, int64_t n, int32_t *out)
-{
-    int32_t *in = tn_bound_data(d->piece[LAST].bound, "tokens"); /* (B,1) */
-    for (int64_t i = 0; i < n; i++) {
-        TN_RETURN_IF(run_here(d, LAST));
-        TN_RETURN_IF(choose(d, i, n, out));
-        for (int64_t r = 0; r < d->o.batch; r++) in[r] = out[r * n + i];
-    }
-    return TN_OK;
-}
-
-static tn_status keep_history(tn_decoder *d, int64_t n)
-{
-    const tn_backend *b = tn_context_backend(d->context);
-    if (n <= d->history_n) return TN_OK;
-    if (d->history) b->free(d->history);
-    d->history_n = 0;
-    d->history = b->alloc(sizeof *d->history * (size_t)(1 + n * d->o.batch));
-    if (!d->history) return TN_MEMORY;
-    d->history_n = n;
-    return TN_OK;
-}
-
-/* The device's "next" is the next run's tokens, and is put aside; a NaN is seen at the end. */
-static tn_status queue_ahead(tn_decoder *d, int64_t n)
-{
-    piece *p = &d->piece[LAST];
-    const tn_chain chain = { .input = "tokens",
-                             .output = "next",
-                             .counter = { "cache.position", "cache.keys", "cache.positions" },
-                             .step = !d->stays,
-                             .log = d->history };
-    tn_decode_cache_position(p->bound, &p->batch, d->position);
-    TN_RETURN_IF(tn_bound_chain(p->bound, &chain));
-    TN_RETURN_IF(d->warm ? tn_run_again(p->bound) : tn_run(p->bound));
-    d->warm = true;
-    TN_RETURN_IF(tn_run_chain(p->bound, n - 1));
-    d->position += n * chain.step;
-    return TN_OK;
-}
-
-static tn_status greedy_ahead(tn_decoder *d, int64_t n, int32_t *out)
-{
-    tn_status s = TN_OK;
-    const int64_t B = d->o.batch;
-    int32_t *host = tn_alloc(sizeof *host * (size_t)(n * B)); /* (n,B) */
-    if (!host) TN_TRY(TN_MEMORY);
-    TN_TRY(keep_history(d, n));
-    s = queue_ahead(d, n);
-    (void)tn_bound_chain(d->piece[LAST].bound, NULL);
-    if (s != TN_OK) goto done;
-    TN_TRY(tn_context_backend(d->context)
-               ->download(tn_context_queue(d->context), host, d->history + 1, sizeof *host * (size_t)(n * B)));
-    for (int64_t i = 0; i < n * B; i++) {
-        if (host[i] < 0) TN_TRY(not_a_number());
-        out[i % B * n + i / B] = host[i];
-    }
-done:
-    tn_free(host);
-    return s;
-}
-
-tn_status tn_decoder_greedy(tn_decoder *d, const int32_t *tokens, int64_t n, int32_t *out)
-{
-    if (n < 1) return tn_error(TN_USAGE, "no tokens are asked for");
-    TN_RETURN_IF(check_tokens(d, tokens, 1));
-    if (n > tn_decoder_tokens_left(d) && !d->stays)
-        return tn_error(
-            TN_USAGE,
-            "%lld tokens after %lld do not fit into a context of %lld: ask for fewer, or use a larger context",
-            (long long)n, (long long)d->position, (long long)d->o.capacity);
-    memcpy(tn_bound_data(d->piece[LAST].bound, "tokens"), tokens, sizeof *tokens * (size_t)d->o.batch);
-    return d->ahead ? greedy_ahead(d, n, out) : greedy_here(d, n, out);
 }
 
 /* --- measuring -------------------------------------------------------------------------------------------------------- */
@@ -492,7 +498,7 @@ tn_status tn_decoder_fill_to(tn_decoder *d, int64_t position, uint64_t seed)
         if (tn_store_at(d->o.store, i)->role == TN_ROLE_CACHE)
             TN_TRY(fill_random(d, tn_store_at(d->o.store, i), numbers, block));
     TN_TRY(tn_context_backend(d->context)->wait(tn_context_queue(d->context)));
-    d->position = position;
+    put_rows_at(d, position);
     d->stays = true;
 done:
     tn_free(numbers);

@@ -16,10 +16,12 @@ typedef struct tn_decoder_options {
     const tn_model *model;
     const tn_settings *settings; /* borrowed */
     tn_store *store;             /* borrowed; it has the parameters, or they are initialised */
-    int64_t batch;               /* sequences side by side */
-    int64_t capacity;            /* tokens that attention can look back on */
-    int threads;                 /* 0: as the settings say */
-    bool greedy;                 /* tn_decoder_greedy will be called */
+    bool frozen;      /* the parameters are; those the store lacks are loaded by the caller before the first token */
+    tn_dtype weights; /* type of frozen matrices */
+    int64_t batch;    /* sequences side by side */
+    int64_t capacity; /* tokens that attention can look back on */
+    int threads;      /* 0: as the settings say */
+    bool greedy;      /* tn_decoder_greedy will be called */
     bool (*interrupted)(
         void *ctx); /* asked before each token, or piece of a prompt; true: TN_INTERRUPTED. NULL: nobody asks */
     void *ctx;
@@ -30,13 +32,18 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out);
 void tn_decoder_free(tn_decoder *d); /* takes NULL */
 
 int64_t tn_decoder_vocab(const tn_decoder *d);
-/* Tokens that still fit; INT64_MAX for a model without attention. */
+/* Tokens that still fit into every row; INT64_MAX for a model without attention. */
 int64_t tn_decoder_tokens_left(const tn_decoder *d);
 
 /* Forgets all that was fed. Between two calls of it the parameters stay as they are: what was packed of them is kept. */
 void tn_decoder_clear(tn_decoder *d);
 /* Takes n >= 1 more tokens (B,n), row stride n; *logits (B,vocab) are those after the last, until the next call. */
 tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits);
+
+/* The same with rows of different length: row b begins with length[b] tokens, 1 to n. Each row's logits are those that it would have
+ * alone. The first such call of a model with states makes its plans anew. */
+tn_status tn_decoder_feed_rows(tn_decoder *d, const int32_t *tokens, int64_t n, const int64_t *length,
+                               const float **logits);
 
 /* Whether the model answers a prompt instead of continuing it: it has a step "reply", which reads the prompt as "tokens" (B,n) at once,
  * leaves caches, and puts out "logits" (B,1,vocab) of the first token, "position" i32 (1) of that token, and "capacity" i32 (1), the

@@ -140,6 +140,94 @@ static void equals_whole(void **state)
     close_stage(&s);
 }
 
+/* --- rows of different length ------------------------------------------------------------------------------------------ */
+
+/* On the device of TENON_TEST_DEVICE: prompts of different length side by side give the logits that each gives alone, at once and in
+ * the tokens after, and a second prompt behind them too. */
+enum { RAGGED = 5, RAGGED_MOST = 75 };
+
+typedef struct ragged_row {
+    const char *model, *more[4];
+    bool exact; /* on the CPU */
+} ragged_row;
+
+static const ragged_row ragged_rows[] = {
+    { "gpt", { "heads=4", "kv_heads=2" }, true },    { "gpt", { "shape=gpt2", "heads=2" }, true },
+    { "gpt_conv_gate", { "heads=4" }, true },        { "ten", { "pattern=DW", "window=10" }, false },
+    { "ten", { "pattern=DOE", "hten=1,2" }, false },
+};
+
+static const int64_t ragged_length[2][RAGGED] = { { 40, 1, 7, 33, 2 }, { 3, 20, 1, 8, 30 } };
+
+static int32_t ragged_token(int64_t row, int64_t t) { return (int32_t)((row * 31 + t * t * 7 + t) % V); }
+
+/* Two prompts and then three tokens of rows [row, row + batch): logits after each of the five. */
+static void feed_ragged(tn_decoder *d, int64_t row, int64_t batch, float *out)
+{
+    int64_t at[RAGGED] = { 0 };
+    const float *logits;
+    for (int k = 0; k < 5; k++) {
+        static const int64_t one[RAGGED] = { 1, 1, 1, 1, 1 };
+        const int64_t *length = (k < 2 ? ragged_length[k] : one) + row;
+        int32_t tokens[RAGGED * RAGGED_MOST] = { 0 };
+        for (int64_t b = 0; b < batch; b++)
+            for (int64_t t = 0; t < length[b]; t++) tokens[b * RAGGED_MOST + t] = ragged_token(row + b, at[b]++);
+        assert_ok(tn_decoder_feed_rows(d, tokens, RAGGED_MOST, length, &logits));
+        memcpy(out + k * batch * V, logits, sizeof *out * (size_t)(batch * V));
+    }
+}
+
+static void ragged_is_alone(void **state)
+{
+    const ragged_row *r = *state;
+    static float together[5 * RAGGED * V], alone[5 * V];
+    const char *list[16] = { "layers=2", "vocab=37", "train.context=75", "dim=64", "compute=f32" };
+    size_t n = 5;
+    for (int i = 0; i < 4 && r->more[i]; i++) list[n++] = r->more[i];
+    stage s = { .w = tn_world_open_on(tn_test_device(), 3, 2) };
+    assert_ok(tn_settings_resolve(r->model, list, n, &s.st, &s.model));
+    tn_decoder *d = open_decoder(&s, RAGGED, RAGGED_MOST, 2);
+    feed_ragged(d, 0, RAGGED, together);
+    tn_decoder_free(d);
+    const double most = tn_test_device() != TN_CPU ? 2e-2 : r->exact ? 0 : 2e-5;
+    for (int b = 0; b < RAGGED; b++) {
+        d = open_decoder(&s, 1, RAGGED_MOST, 2);
+        feed_ragged(d, b, 1, alone);
+        tn_decoder_free(d);
+        for (int k = 0; k < 5; k++) {
+            const double off = tn_world_distance(together + (k * RAGGED + b) * V, alone + k * V, V);
+            if (!(off <= most)) fail_msg("row %d is off by %g after call %d", b, off, k);
+        }
+    }
+    close_stage(&s);
+}
+
+static void ragged_is_checked(void **state)
+{
+    const float *logits;
+    int32_t tokens[2 * 4] = { 1, 2, 3, 4, 5, 6, V, 7 };
+    (void)state;
+    const char *list[] = { "layers=1", "vocab=37", "train.context=8", "dim=32" };
+    stage s = { .w = tn_world_open_on(tn_test_device(), 3, 1) };
+    assert_ok(tn_settings_resolve("gpt", list, 4, &s.st, &s.model));
+    tn_decoder *d = open_decoder(&s, 2, 6, 1);
+    assert_fails(tn_decoder_feed_rows(d, tokens, 4, (const int64_t[]){ 4, 0 }, &logits), TN_USAGE,
+                 "row 1 has 0 tokens");
+    assert_fails(tn_decoder_feed_rows(d, tokens, 4, (const int64_t[]){ 5, 1 }, &logits), TN_USAGE,
+                 "row 0 has 5 tokens");
+    assert_fails(tn_decoder_feed_rows(d, tokens, 4, (const int64_t[]){ 4, 3 }, &logits), TN_USAGE,
+                 "token 37 is outside");
+    assert_ok(
+        tn_decoder_feed_rows(d, tokens, 4, (const int64_t[]){ 4, 2 }, &logits)); /* the bad one is not looked at */
+    assert_int_equal(tn_decoder_tokens_left(d), 2);
+    assert_fails(tn_decoder_feed_rows(d, tokens, 4, (const int64_t[]){ 3, 1 }, &logits), TN_USAGE,
+                 "3 tokens after 4 do not fit into a context of 6");
+    assert_ok(tn_decoder_feed_rows(d, tokens, 4, (const int64_t[]){ 1, 2 }, &logits));
+    assert_ok(tn_decoder_feed_rows(d, tokens, 4, (const int64_t[]){ 1, 2 }, &logits)); /* to the last place */
+    tn_decoder_free(d);
+    close_stage(&s);
+}
+
 /* --- greedy ----------------------------------------------------------------------------------------------------------- */
 
 static int32_t largest(const float *x)
@@ -386,6 +474,11 @@ void tn_tests_sample_decode(tn_test_list *l)
         tn_test_add(l, equals_whole, p, "decode: steps equal the whole, %s, %d x %d", name, (int)p->batch,
                     (int)p->length);
     }
+    for (size_t i = 0; i < sizeof ragged_rows / sizeof *ragged_rows; i++)
+        tn_test_add(l, ragged_is_alone, &ragged_rows[i],
+                    "decode: rows of different length are what each is alone, %s %s", ragged_rows[i].model,
+                    ragged_rows[i].more[0]);
+    tn_test_add(l, ragged_is_checked, NULL, "decode: rows of different length are checked");
     for (size_t i = 0; i < sizeof fused_rows / sizeof *fused_rows; i++)
         tn_test_add(l, fused_is_plain, &fused_rows[i], "decode: the device's fused token, %s %s, %d words",
                     fused_rows[i].model, fused_rows[i].more[0] ? fused_rows[i].more[0] : "", fused_rows[i].vocab);

@@ -51,20 +51,26 @@ static void check_tensors(const tn_gguf *f, const unsigned char *file, size_t by
 static void check_model(const unsigned char *file, size_t bytes)
 {
     static float x[1000];
-    tn_gguf_model *m = NULL;
-    size_t n;
+    tn_decoder_file *m = NULL;
     if (tn_gguf_model_open_memory(file, bytes, "fuzz", &m) != TN_OK) {
         fuzz_refused(TN_BAD_FILE);
         return;
     }
-    const tn_file_tensor *t = tn_gguf_model_tensors(m, &n);
-    for (size_t i = 0; i < n; i++) {
-        const int64_t count = tn_dims_count(t[i].dims);
+    for (size_t i = 0; i < m->n; i++) {
+        const int64_t count = tn_dims_count(m->tensor[i].dims);
+        tn_file_piece piece[TN_PIECES];
+        int64_t sum = 0;
         for (int64_t at = 0; at < count; at += 1000)
-            tn_gguf_model_read(m, &t[i], at, count - at < 1000 ? count - at : 1000, x);
+            tn_decoder_file_read(m, &m->tensor[i], at, count - at < 1000 ? count - at : 1000, x);
+        for (int k = tn_decoder_file_pieces(m, &m->tensor[i], piece); k-- > 0;) {
+            const size_t held = (size_t)(piece[k].count / piece[k].type->values * piece[k].type->bytes);
+            CHECK(inside(piece[k].data, held, file, bytes));
+            sum += piece[k].count;
+        }
+        CHECK(sum == count);
     }
-    CHECK(strlen(tn_gguf_model_meta(m, &n)[2].value) < 700);
-    tn_gguf_model_close(m);
+    CHECK(strlen(m->settings) < 700);
+    tn_decoder_file_close(m);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)

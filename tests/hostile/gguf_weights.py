@@ -219,6 +219,43 @@ def gguf_scaled_positions():
 
 
 @gguf_artefact()
+def gguf_scaled_by_nothing_known():
+    return gguf_model(**{"llama.rope.scaling.type": "longrope", "llama.rope.scaling.factor": 4.0})
+
+
+@gguf_artefact()
+def gguf_scaled_by_nan():
+    return gguf_model(**{"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": float("nan")})
+
+
+@gguf_artefact()
+def gguf_yarn_of_no_context():
+    return gguf_model(**{"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0,
+                         "llama.rope.scaling.original_context_length": 0})
+
+
+@gguf_artefact()
+def gguf_yarn_of_infinite_beta():
+    return gguf_model(**{"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0,
+                         "llama.rope.scaling.yarn_beta_fast": float("inf")})
+
+
+@gguf_artefact()
+def gguf_claims_wide_heads():
+    return gguf_model(**{"llama.attention.key_length": 0xFFFFFFFE, "llama.attention.value_length": 0xFFFFFFFE})
+
+
+@gguf_artefact()
+def gguf_claims_other_heads():
+    return gguf_model(**{"llama.attention.key_length": 1024, "llama.attention.value_length": 1024})
+
+
+@gguf_artefact()
+def gguf_without_its_norms():
+    return gguf_model(arch="qwen3")
+
+
+@gguf_artefact()
 def gguf_base_is_nan():
     return gguf_model(**{"llama.rope.freq_base": float("nan")})
 

@@ -66,5 +66,24 @@ ahead 2000 16384
 result $? "2,000 batches ahead: the plan is off"
 ahead auto 262144
 result $? "as many batches ahead as a run makes by itself: the plan is off"
+
+# Sampling: a file of weights is in memory once, in its own type; besides it the cache and 64 MB for everything else.
+sampled() { # $1: dtype
+    local file="$work/model.$1.safetensors" most peak rc
+    "$tenon" ckpt convert "$work/model" "$file" dtype="$1" >/dev/null 2>"$work/err" || { cat "$work/err"; return 1; }
+    "$work/peak" "$work/used" "$tenon" sample "$file" tokenizer=bytes --prompt 123 context=512 max_tokens=4 >/dev/null 2>"$work/err"
+    read -r rc peak <"$work/used"
+    peak=$((peak * 1024))
+    most=$(($(stat -c %s "$file") * 13 / 10 + 8 * 2 * 512 * 640 * 4 + 64000000)) # layers, keys and values, tokens, numbers
+    echo "sample, $1: peak $peak bytes, at most $most"
+    [ "$rc" = 0 ] && [ "$peak" -le "$most" ]
+}
+"${CC:-cc}" -O1 -Wall -Wextra -Werror -o "$work/peak" tests/long/peak.c || exit 2
+"$tenon" train gpt data="$work/text.txt" dim=640 layers=8 heads=8 vocab=20000 train.context=32 train.batch=1 train.steps=1 train.eval_batches=1 \
+    run="$work/model" >/dev/null 2>"$work/err" || tail -n 1 "$work/err"
+for dtype in f32 bf16 f16; do
+    sampled $dtype
+    result $? "tenon sample holds more than its $dtype weights"
+done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -2,7 +2,8 @@
 
     python check_gguf_models.py [MODEL.gguf ...]
 
-Small random models of transformers (Llama, Llama 3's scaling of positions, Mistral, Qwen2) are written as llama.cpp's converter
+Small random models of transformers (Llama, Mistral, Qwen2, Qwen3, heads of a width of their own; scaling of positions as in Llama 3,
+linear and YaRN) are written as llama.cpp's converter
 writes them, opened by Tenon, and compared with float64. Models given are read by transformers itself (f32), which needs accelerate. Needs torch, transformers,
 gguf and the library (TENON_LIBRARY, or build/libtenon.so). Ends with "N passed, N failed".
 """
@@ -26,7 +27,8 @@ import transformers as tf  # noqa: E402
 NAMES = {"input_layernorm.weight": "attn_norm.weight", "self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight",
          "self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight", "self_attn.q_proj.bias": "attn_q.bias",
          "self_attn.k_proj.bias": "attn_k.bias", "self_attn.v_proj.bias": "attn_v.bias", "post_attention_layernorm.weight": "ffn_norm.weight",
-         "mlp.gate_proj.weight": "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight"}
+         "mlp.gate_proj.weight": "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
+         "self_attn.q_norm.weight": "attn_q_norm.weight", "self_attn.k_norm.weight": "attn_k_norm.weight"}
 SIZES = dict(hidden_size=128, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=300,
              max_position_embeddings=512, initializer_range=0.3)
 
@@ -36,17 +38,28 @@ def rope(theta, **more):
 
 
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=128)
 MODELS = [
     ("llama", "llama", tf.LlamaConfig, {"rms_norm_eps": 1e-5, "tie_word_embeddings": True, **rope(10000.0)}),
     ("llama 3", "llama", tf.LlamaConfig, {"rms_norm_eps": 1e-5, "tie_word_embeddings": False, **rope(500.0, **LLAMA3)}),
     ("mistral", "llama", tf.MistralConfig, {"rms_norm_eps": 1e-5, "tie_word_embeddings": False, "sliding_window": None, **rope(1e6)}),
+    ("mistral wide heads", "llama", tf.MistralConfig, {"rms_norm_eps": 1e-5, "tie_word_embeddings": False, "sliding_window": None, "head_dim": 64, **rope(1e6)}),
+    ("llama linear", "llama", tf.LlamaConfig, {"rms_norm_eps": 1e-5, "tie_word_embeddings": True, **rope(10000.0, rope_type="linear", factor=2.5)}),
+    ("llama yarn", "llama", tf.LlamaConfig, {"rms_norm_eps": 1e-5, "tie_word_embeddings": True, **rope(10000.0, **YARN, beta_fast=8.0, beta_slow=2.0)}),
     ("qwen2", "qwen2", tf.Qwen2Config, {"rms_norm_eps": 1e-6, "tie_word_embeddings": True, **rope(1e6)}),
+    ("qwen2 yarn", "qwen2", tf.Qwen2Config, {"rms_norm_eps": 1e-6, "tie_word_embeddings": True, **rope(1e6, **YARN)}),
+    ("qwen3", "qwen3", tf.Qwen3Config, {"rms_norm_eps": 1e-6, "tie_word_embeddings": True, "head_dim": 32, **rope(1e6)}),
+    ("qwen3 wide heads, yarn", "qwen3", tf.Qwen3Config, {"rms_norm_eps": 1e-6, "tie_word_embeddings": False, "head_dim": 128, **rope(1e6, **YARN)}),
 ]
 
 
 def interleave(w, heads):
     """Rows from pairs (j, j+D/2) to (2j, 2j+1)."""
     return np.ascontiguousarray(w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape))
+
+
+def head_dim(config):
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 def divisors(model):
@@ -61,18 +74,28 @@ class Angles(torch.nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        p, d = config.rope_parameters, config.hidden_size // config.num_attention_heads
+        p, d = config.rope_parameters, head_dim(config)
+        self.scale = 1.0
         w = float(p["rope_theta"]) ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
         if p["rope_type"] == "llama3":
             ratio = p["original_max_position_embeddings"] * w / (2 * torch.pi)  # contexts per wavelength
             blend = ((ratio - p["low_freq_factor"]) / (p["high_freq_factor"] - p["low_freq_factor"])).clamp(0, 1)
             w = (1 - blend) * w / p["factor"] + blend * w
+        if p["rope_type"] == "linear":
+            w = w / p["factor"]
+        if p["rope_type"] == "yarn":
+            turns = [d / 2 * np.log(p["original_max_position_embeddings"] / (2 * np.pi * (p.get(b) or n))) / np.log(p["rope_theta"])
+                     for b, n in (("beta_fast", 32), ("beta_slow", 1))]  # the pairs that turn so often
+            low, high = max(np.floor(turns[0]), 0), min(np.ceil(turns[1]), d - 1)
+            ramp = ((torch.arange(d // 2) - low) / max(high - low, 0.001)).clamp(0, 1)
+            w = w / p["factor"] * ramp + w * (1 - ramp)
+            self.scale = 0.1 * np.log(p["factor"]) + 1
         self.w = w
 
     def forward(self, x, position_ids):
         angle = position_ids[..., None].double() * self.w
         angle = torch.cat((angle, angle), -1)
-        return angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        return (self.scale * angle.cos()).to(x.dtype), (self.scale * angle.sin()).to(x.dtype)
 
 
 def write(path, arch, model, kind):
@@ -86,7 +109,19 @@ def write(path, arch, model, kind):
     w.add_head_count_kv(c.num_key_value_heads)
     w.add_layer_norm_rms_eps(c.rms_norm_eps)
     w.add_rope_freq_base(c.rope_parameters["rope_theta"])
-    if c.rope_parameters["rope_type"] == "llama3":
+    if head_dim(c) * c.num_attention_heads != c.hidden_size or arch == "qwen3":
+        w.add_key_length(head_dim(c))
+        w.add_value_length(head_dim(c))
+    p = c.rope_parameters
+    if p["rope_type"] in ("linear", "yarn"):
+        w.add_rope_scaling_type(gguf.RopeScalingType(p["rope_type"]))
+        w.add_rope_scaling_factor(p["factor"])
+    if p["rope_type"] == "yarn":
+        w.add_rope_scaling_orig_ctx_len(p["original_max_position_embeddings"])
+        if "beta_fast" in p:
+            w.add_rope_scaling_yarn_beta_fast(p["beta_fast"])
+            w.add_rope_scaling_yarn_beta_slow(p["beta_slow"])
+    if p["rope_type"] == "llama3":
         w.add_tensor("rope_freqs.weight", divisors(model))
     for name, x in model.state_dict().items():
         x, t = x.numpy(), gguf.GGMLQuantizationType["F32" if x.ndim == 1 else kind]

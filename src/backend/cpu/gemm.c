@@ -398,6 +398,23 @@ static int64_t sweep_direct(const tn_gemm *g, const cut *c, const tile *t, const
     return j;
 }
 
+/* Columns of a single row of plain numbers that are done at once, all of k: B is read from its beginning to its end. */
+static int64_t sweep_row(const tn_gemm *g, const cut *c, const tile *t)
+{
+    const int way = tn__gemm_way(g->b_type, g->round);
+    const float *a = (const float *)g->a + t->batch * g->a_batch + t->i0 * g->a_row;
+    int64_t j = 0;
+    if (t->m != 1 || g->a_type != TN_F32 || g->a_col != 1 || g->round || g->b_row != 1 || c->kernel->type != TN_F32 ||
+        way < 0 || !c->kernel->row[way][0])
+        return 0;
+    for (int narrow = 0, columns; narrow < 2; narrow++)
+        for (columns = narrow ? 4 : 8; j + columns <= t->n; j += columns) {
+            const int64_t at = t->batch * g->b_batch + (t->j0 + j) * g->b_col;
+            c->kernel->row[way][narrow](g->k, a, element(g->b, g->b_type, at), g->b_col, t->sum + j);
+        }
+    return j;
+}
+
 bool tn_gemm_pack_pays(const tn_gemm *g)
 {
     /* Fewer numbers of B are packed in about a microsecond; more rows hide the packing, the later the faster the kernel. */
@@ -414,10 +431,12 @@ static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile 
 {
     const int64_t group = c->kernel->nr * TN_GEMM_GROUP;
     if (!t->fresh && !t->done) memset(t->sum, 0, (size_t)(c->tile_m * t->row) * sizeof(float));
-    for (int64_t p0 = 0; p0 < g->k; p0 += tn__gemm_kc(c->kernel)) {
+    const int64_t swept = b->base ? 0 : sweep_row(g, c, t);
+    for (int64_t p0 = 0; p0 < g->k && swept < t->n; p0 += tn__gemm_kc(c->kernel)) {
         const block p = block_at(g, c->kernel, p0);
         if (!t->packed) pack_a(g, c, t, &p);
-        const int64_t direct = b->base ? 0 : sweep_direct(g, c, t, &p); /* panels after it begin anywhere */
+        const int64_t direct =
+            b->base || swept ? swept : sweep_direct(g, c, t, &p); /* panels after it begin anywhere */
         for (int64_t j0 = direct; j0 < t->n; j0 += group) {
             const int64_t n = t->n - j0 < group ? t->n - j0 : group;
             const panels from = b->base ? ahead_at(b, c, t->j0 + j0, &p) : pack_b(g, c, t, j0, n, &p);

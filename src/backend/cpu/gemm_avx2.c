@@ -8,16 +8,14 @@
 #define TN_FMA4(sum, a, b) (quad) __builtin_ia32_vfmaddps((quad){ a, a, a, a }, (b), (sum))
 #include "backend/cpu/gemm_micro.h"
 
-TN_MICRO(micro_1, 1, 3, 0, +=)
-TN_MICRO(micro_2, 2, 3, 0, +=)
-TN_MICRO(micro_4, 4, 3, 0, +=)
-TN_MICRO(fresh_1, 1, 3, 0, =)
-TN_MICRO(fresh_2, 2, 3, 0, =)
-TN_MICRO(fresh_4, 4, 3, 0, =)
+TN_MICROS(1, 1, 3)
+TN_MICROS(2, 2, 3)
+TN_MICROS(4, 4, 3)
 TN_MICRO(along_n_1, 1, 8, 8, +=)
 TN_MICRO(along_n_2, 2, 4, 8, +=)
 TN_MICRO(along_n_4, 4, 2, 8, +=)
 TN_ALONG_K_ALL
+TN_ROW_ALL
 
 const tn_gemm_ukernel tn__gemm_avx2 = {
     .name = "avx2 4x24",
@@ -32,6 +30,7 @@ const tn_gemm_ukernel tn__gemm_avx2 = {
     .fresh = { [1] = fresh_1, [2] = fresh_2, [4] = fresh_4 },
     .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 } },
     .along_k = TN_ALONG_K_TABLE,
+    .row = TN_ROW_TABLE,
     .pack_f32 = tn__gemm_pack_avx2,
 };
 #else

@@ -10,20 +10,16 @@
 #define TN_FMA4(sum, a, b) (quad) _mm_fmadd_ps(_mm_set1_ps(a), (__m128)(b), (__m128)(sum))
 #include "backend/cpu/gemm_micro.h"
 
-TN_MICRO(micro_1, 1, 2, 0, +=)
-TN_MICRO(micro_2, 2, 2, 0, +=)
-TN_MICRO(micro_4, 4, 2, 0, +=)
-TN_MICRO(micro_8, 8, 2, 0, +=)
-TN_MICRO(micro_12, 12, 2, 0, +=)
-TN_MICRO(fresh_1, 1, 2, 0, =)
-TN_MICRO(fresh_2, 2, 2, 0, =)
-TN_MICRO(fresh_4, 4, 2, 0, =)
-TN_MICRO(fresh_8, 8, 2, 0, =)
-TN_MICRO(fresh_12, 12, 2, 0, =)
+TN_MICROS(1, 1, 2)
+TN_MICROS(2, 2, 2)
+TN_MICROS(4, 4, 2)
+TN_MICROS(8, 8, 2)
+TN_MICROS(12, 12, 2)
 TN_MICRO(along_n_1, 1, 8, 8, +=)
 TN_MICRO(along_n_2, 2, 8, 8, +=)
 TN_MICRO(along_n_4, 4, 4, 8, +=)
 TN_ALONG_K_ALL
+TN_ROW_ALL
 
 const tn_gemm_ukernel tn__gemm_avx512 = {
     .name = "avx512 12x32",
@@ -38,6 +34,7 @@ const tn_gemm_ukernel tn__gemm_avx512 = {
     .fresh = { [1] = fresh_1, [2] = fresh_2, [4] = fresh_4, [8] = fresh_8, [12] = fresh_12 },
     .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
     .along_k = TN_ALONG_K_TABLE,
+    .row = TN_ROW_TABLE,
     .pack_f32 = tn__gemm_pack_avx2,
 };
 #else

@@ -51,6 +51,20 @@ typedef struct tn_gemm_direct {
     int columns;
 } tn_gemm_direct;
 
+/* What is done to the numbers of a B that is read in place along k. */
+typedef enum tn_gemm_way {
+    TN_GEMM_AS_F32,
+    TN_GEMM_F32_TO_BF16,
+    TN_GEMM_AS_BF16,
+    TN_GEMM_F32_TO_F16,
+    TN_GEMM_AS_F16,
+    TN_GEMM_WAYS
+} tn_gemm_way;
+
+/* acc (columns) gets a (k) times b added, in blocks of TN_GEMM_KC; b's columns are contiguous along k and b_step numbers apart. */
+typedef void tn_gemm_row(int64_t k, const float *restrict a, const void *restrict b, int64_t b_step,
+                         float *restrict acc);
+
 /* Kernels for a panel of B of which only the first columns count; `columns` 0: none. The rest as in tn_gemm_ukernel. */
 typedef struct tn_gemm_narrow {
     int columns;
@@ -75,12 +89,13 @@ typedef struct tn_gemm_ukernel {
      * beside them: it may lie in C. */
     tn_gemm_micro *fresh[TN_GEMM_MR_MAX + 1];
     tn_gemm_narrow narrow[TN_GEMM_NARROW]; /* for the last panel, by columns; each has what run and fresh have */
-    /* The same for a few rows and B in place: contiguous along n, of fp32; or along k, by what is done to its numbers
-     * (fp32 as it is, fp32 rounded to bf16, bf16, fp32 rounded to f16). fp32 kernels only. */
+    /* The same for a few rows and B in place: contiguous along n, of fp32; or along k. fp32 kernels only. */
     tn_gemm_direct along_n[TN_GEMM_DIRECT + 1];
-    tn_gemm_direct along_k[4][TN_GEMM_DIRECT + 1];
-    tn_gemm_packer *pack;              /* of bf16 panels, or */
-    tn_gemm_packer_f32 *pack_f32;      /* of fp32 ones */
+    tn_gemm_direct along_k[TN_GEMM_WAYS][TN_GEMM_DIRECT + 1];
+    tn_gemm_row
+        *row[TN_GEMM_WAYS][2];    /* one row of fp32 that is not rounded, and B along k: 8 and 4 columns; or NULL */
+    tn_gemm_packer *pack;         /* of bf16 panels, or */
+    tn_gemm_packer_f32 *pack_f32; /* of fp32 ones */
     void (*begin)(void), (*end)(void); /* what a thread does before and after a row of calls, or NULL */
     /* bf16 kernels: its instruction alone, in independent chains of registers, `loops` times; returns the floating-point
      * operations done. The most this kernel could reach: a ceiling to measure it by. */
@@ -94,8 +109,10 @@ static inline int tn__gemm_b_width(const tn_gemm_ukernel *u) { return u->b_width
 /* The row of along_k for a B of this type with this rounding; -1: it has to be packed. */
 static inline int tn__gemm_way(tn_dtype type, tn_dtype round)
 {
-    if (type == TN_BF16) return round == TN_F16 ? -1 : 2;
-    return type != TN_F32 ? -1 : round == TN_BF16 ? 1 : round == TN_F16 ? 3 : 0;
+    if (type == TN_BF16) return round == TN_F16 ? -1 : TN_GEMM_AS_BF16;
+    if (type == TN_F16) return round == TN_BF16 ? -1 : TN_GEMM_AS_F16;
+    if (type != TN_F32) return -1;
+    return round == TN_BF16 ? TN_GEMM_F32_TO_BF16 : round == TN_F16 ? TN_GEMM_F32_TO_F16 : TN_GEMM_AS_F32;
 }
 
 extern const tn_gemm_ukernel tn__gemm_portable;

@@ -104,4 +104,38 @@ INLINE void transpose4(quad x[4])
     x[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 
+/* Four numbers of half precision at either end of h. */
+#if defined(__aarch64__)
+INLINE quad f16_low(halves h) { return (quad)vcvt_f32_f16(vget_low_f16((float16x8_t)h)); }
+INLINE quad f16_high(halves h) { return (quad)vcvt_high_f32_f16((float16x8_t)h); }
+#elif defined(__F16C__)
+INLINE quad f16_low(halves h) { return (quad)_mm_cvtph_ps((__m128i)h); }
+INLINE quad f16_high(halves h) { return (quad)_mm_cvtph_ps(_mm_srli_si128((__m128i)h, 8)); }
+#else
+INLINE quad f16_low(halves h) { return f16_to_f32((bits)interleave(h, (halves){ 0 })); }
+INLINE quad f16_high(halves h)
+{
+    return f16_to_f32((bits)__builtin_shufflevector(h, (halves){ 0 }, 4, 12, 5, 13, 6, 14, 7, 15));
+}
+#endif
+
+/* x[q] holds pairs of halves, (2q, 2q+1) of four columns; y[p] gets number p of the four. F32: x[q] are numbers q. */
+INLINE void split_pairs(const quad x[4], quad y[8], kind t)
+{
+    for (int q = 0; q < 4; q++)
+        if (t == BF16) {
+            y[2 * q] = (quad)((bits)x[q] << 16);
+            y[2 * q + 1] = (quad)((bits)x[q] & 0xffff0000u);
+        } else if (t == F32) y[q] = x[q];
+    for (int q = 0; q < 4 && t == F16; q += 2) {
+        const halves a = (halves)x[q], b = (halves)x[q + 1];
+        const halves even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+        const halves odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+        y[2 * q] = f16_low(even);
+        y[2 * q + 1] = f16_low(odd);
+        y[2 * q + 2] = f16_high(even);
+        y[2 * q + 3] = f16_high(odd);
+    }
+}
+
 #endif

@@ -67,6 +67,11 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
                 *(vec_in_memory *)(acc + i * acc_row + v * TN_LANES) put sum[i][v];                                    \
     }
 
+/* Of packed panels, micro_SIZE adds and fresh_SIZE puts. */
+#define TN_MICROS(size, rows, vecs)                                                                                    \
+    TN_MICRO(micro_##size, rows, vecs, 0, +=)                                                                          \
+    TN_MICRO(fresh_##size, rows, vecs, 0, =)
+
 /* rows x (4 * quads), b as it lies along k, columns b_step apart: blocks of 4 x 4 are turned in registers. No more
  * than 8 columns at once: with powers of two between them, more would not stay in a cache of 4 ways. */
 #define TN_ALONG_K(name, rows, quads, kind)                                                                            \
@@ -80,14 +85,16 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
         TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
             TN_UNROLL for (int v = 0; v < (quads); v++) sum[i][v] = (quad){ 0 };                                       \
         int64_t p = 0;                                                                                                 \
-        for (; p + 4 <= k; p += 4, a += 4 * (rows), b += 4 * bytes)                                                    \
+        for (; p + 4 <= k; p += 4, a += 4 * (rows), b += 4 * bytes) {                                                  \
+            TN_LOAD_A(4 * (rows));                                                                                     \
             TN_UNROLL for (int v = 0; v < (quads); v++) {                                                              \
                 TN_UNROLL for (int q = 0; q < 4; q++) x[q] = load4(b + (4 * v + q) * step, kind);                      \
                 transpose4(x);                                                                                         \
                 TN_UNROLL for (int q = 0; q < 4; q++)                                                                  \
                     TN_UNROLL for (int i = 0; i < (rows); i++)                                                         \
-                        sum[i][v] = TN_FMA4(sum[i][v], a[q * (rows) + i], x[q]);                                       \
+                        sum[i][v] = TN_FMA4(sum[i][v], TN_A(q * (rows) + i), x[q]);                                    \
             }                                                                                                          \
+        }                                                                                                              \
         for (; p < k; p++, a += (rows), b += bytes)                                                                    \
             TN_UNROLL for (int v = 0; v < (quads); v++) {                                                              \
                 const unsigned char *at = b + 4 * v * step;                                                            \
@@ -98,6 +105,92 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
         TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
             TN_UNROLL for (int v = 0; v < (quads); v++)                                                                \
                 *(quad_in_memory *)(acc + i * acc_row + v * 4) += sum[i][v];                                           \
+    }
+
+/* The same for b of halves, 8 steps of k at a time: pairs along k are turned as if they were one number, and then taken apart. */
+#define TN_ALONG_K_HALF(name, rows, quads, kind)                                                                       \
+    TN_TARGET static void name(int64_t k, const void *restrict a_panel, const void *restrict b_columns,                \
+                               int64_t b_step, float *restrict acc, int64_t acc_row)                                   \
+    {                                                                                                                  \
+        const float *restrict a = a_panel;                                                                             \
+        const unsigned char *b = b_columns;                                                                            \
+        const int64_t step = 2 * b_step;                                                                               \
+        quad sum[rows][quads], x[4], y[8];                                                                             \
+        TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
+            TN_UNROLL for (int v = 0; v < (quads); v++) sum[i][v] = (quad){ 0 };                                       \
+        int64_t p = 0;                                                                                                 \
+        for (; p + 8 <= k; p += 8, a += 8 * (rows), b += 16) {                                                         \
+            TN_LOAD_A(8 * (rows));                                                                                     \
+            TN_UNROLL for (int v = 0; v < (quads); v++) {                                                              \
+                TN_UNROLL for (int q = 0; q < 4; q++) x[q] = *(const quad_in_memory *)(b + (4 * v + q) * step);        \
+                transpose4(x);                                                                                         \
+                split_pairs(x, y, kind);                                                                               \
+                TN_UNROLL for (int q = 0; q < 8; q++)                                                                  \
+                    TN_UNROLL for (int i = 0; i < (rows); i++)                                                         \
+                        sum[i][v] = TN_FMA4(sum[i][v], TN_A(q * (rows) + i), y[q]);                                    \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; p < k; p++, a += (rows), b += 2)                                                                        \
+            TN_UNROLL for (int v = 0; v < (quads); v++) {                                                              \
+                const unsigned char *at = b + 4 * v * step;                                                            \
+                x[0] = (quad){ load1(at, kind), load1(at + step, kind), load1(at + 2 * step, kind),                    \
+                               load1(at + 3 * step, kind) };                                                           \
+                TN_UNROLL for (int i = 0; i < (rows); i++) sum[i][v] = TN_FMA4(sum[i][v], a[i], x[0]);                 \
+            }                                                                                                          \
+        TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
+            TN_UNROLL for (int v = 0; v < (quads); v++)                                                                \
+                *(quad_in_memory *)(acc + i * acc_row + v * 4) += sum[i][v];                                           \
+    }
+
+/* One row times (4 * quads) columns as they lie along k, for all of k: the sum of a block is added to acc, and begins again. While these
+ * columns are read, side by side, the memory behind them is fetched from its beginning to its end: the hardware sees no stream in pieces
+ * of many columns. */
+#define TN_ROW(name, quads, kind)                                                                                      \
+    TN_TARGET static void name(int64_t k, const float *restrict a, const void *restrict b_columns, int64_t b_step,     \
+                               float *restrict acc)                                                                    \
+    {                                                                                                                  \
+        enum { STEPS = (kind) == F32 ? 4 : 8 }; /* in 16 bytes */                                                      \
+        const unsigned char *b = b_columns;                                                                            \
+        const int64_t bytes = (int64_t)kind_bytes(kind), step = b_step * bytes;                                        \
+        uintptr_t ahead = (uintptr_t)b + (uintptr_t)(4 * (quads) * step);                                              \
+        for (int64_t left = k; left > 0; left -= TN_GEMM_KC) {                                                         \
+            const int64_t n = left < TN_GEMM_KC ? left : TN_GEMM_KC;                                                   \
+            quad sum[quads], x[4], y[8];                                                                               \
+            TN_UNROLL for (int v = 0; v < (quads); v++) sum[v] = (quad){ 0 };                                          \
+            int64_t p = 0;                                                                                             \
+            for (; p + STEPS <= n; p += STEPS, a += STEPS, b += 16, ahead += 64 * (quads)) {                           \
+                TN_LOAD_A(STEPS);                                                                                      \
+                TN_UNROLL for (int v = 0; v < (quads); v++) __builtin_prefetch((const void *)(ahead + 64u * (unsigned)v)); \
+                TN_UNROLL for (int v = 0; v < (quads); v++) {                                                          \
+                    TN_UNROLL for (int q = 0; q < 4; q++) x[q] = *(const quad_in_memory *)(b + (4 * v + q) * step);    \
+                    transpose4(x);                                                                                     \
+                    split_pairs(x, y, kind);                                                                           \
+                    TN_UNROLL for (int q = 0; q < STEPS; q++) sum[v] = TN_FMA4(sum[v], TN_A(q), y[q]);                 \
+                }                                                                                                      \
+            }                                                                                                          \
+            for (; p < n; p++, a++, b += bytes)                                                                        \
+                TN_UNROLL for (int v = 0; v < (quads); v++) {                                                          \
+                    const unsigned char *at = b + 4 * v * step;                                                        \
+                    x[0] = (quad){ load1(at, kind), load1(at + step, kind), load1(at + 2 * step, kind),                \
+                                   load1(at + 3 * step, kind) };                                                       \
+                    sum[v] = TN_FMA4(sum[v], a[0], x[0]);                                                              \
+                }                                                                                                      \
+            TN_UNROLL for (int v = 0; v < (quads); v++) *(quad_in_memory *)(acc + v * 4) += sum[v];                    \
+        }                                                                                                              \
+    }
+
+/* All of them, and their entry in a tn_gemm_ukernel. */
+#define TN_ROW_ALL                                                                                                     \
+    TN_ROW(row_8, 2, F32)                                                                                              \
+    TN_ROW(row_4, 1, F32)                                                                                              \
+    TN_ROW(row_bf16_8, 2, BF16)                                                                                        \
+    TN_ROW(row_bf16_4, 1, BF16)                                                                                        \
+    TN_ROW(row_f16_8, 2, F16)                                                                                          \
+    TN_ROW(row_f16_4, 1, F16)
+#define TN_ROW_TABLE                                                                                                   \
+    {                                                                                                                  \
+        [TN_GEMM_AS_F32] = { row_8, row_4 }, [TN_GEMM_AS_BF16] = { row_bf16_8, row_bf16_4 },                           \
+        [TN_GEMM_AS_F16] = { row_f16_8, row_f16_4 },                                                                   \
     }
 
 /* All of the second kind, and their entry in a tn_gemm_ukernel. */
@@ -111,14 +204,18 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
     TN_ALONG_K(along_k_to_f16_1, 1, 2, F32_TO_F16)                                                                     \
     TN_ALONG_K(along_k_to_f16_2, 2, 2, F32_TO_F16)                                                                     \
     TN_ALONG_K(along_k_to_f16_4, 4, TN_QUADS, F32_TO_F16)                                                              \
-    TN_ALONG_K(along_k_bf16_1, 1, 2, BF16)                                                                             \
-    TN_ALONG_K(along_k_bf16_2, 2, 2, BF16)                                                                             \
-    TN_ALONG_K(along_k_bf16_4, 4, TN_QUADS, BF16)
+    TN_ALONG_K_HALF(along_k_bf16_1, 1, 2, BF16)                                                                        \
+    TN_ALONG_K_HALF(along_k_bf16_2, 2, 2, BF16)                                                                        \
+    TN_ALONG_K_HALF(along_k_bf16_4, 4, TN_QUADS, BF16)                                                                 \
+    TN_ALONG_K_HALF(along_k_f16_1, 1, 2, F16)                                                                          \
+    TN_ALONG_K_HALF(along_k_f16_2, 2, 2, F16)                                                                          \
+    TN_ALONG_K_HALF(along_k_f16_4, 4, TN_QUADS, F16)
 #define TN_ALONG_K_TABLE                                                                                               \
     {                                                                                                                  \
         { [1] = { along_k_1, 8 }, [2] = { along_k_2, 8 }, [4] = { along_k_4, 4 * TN_QUADS } },                         \
         { [1] = { along_k_to_bf16_1, 8 }, [2] = { along_k_to_bf16_2, 8 }, [4] = { along_k_to_bf16_4, 4 * TN_QUADS } }, \
         { [1] = { along_k_bf16_1, 8 }, [2] = { along_k_bf16_2, 8 }, [4] = { along_k_bf16_4, 4 * TN_QUADS } },          \
         { [1] = { along_k_to_f16_1, 8 }, [2] = { along_k_to_f16_2, 8 }, [4] = { along_k_to_f16_4, 4 * TN_QUADS } },    \
+        { [1] = { along_k_f16_1, 8 }, [2] = { along_k_f16_2, 8 }, [4] = { along_k_f16_4, 4 * TN_QUADS } },            \
     }
 /* clang-format on */

@@ -15,20 +15,14 @@
 #define TN_FMA4 TN_FMA
 #include "backend/cpu/gemm_micro.h"
 
-TN_MICRO(micro_1, 1, 3, 0, +=)
-TN_MICRO(micro_2, 2, 3, 0, +=)
-TN_MICRO(micro_4, 4, 3, 0, +=)
-TN_MICRO(micro_8, 8, 3, 0, +=)
-TN_MICRO(fresh_1, 1, 3, 0, =)
-TN_MICRO(fresh_2, 2, 3, 0, =)
-TN_MICRO(fresh_4, 4, 3, 0, =)
-TN_MICRO(fresh_8, 8, 3, 0, =)
+TN_MICROS(1, 1, 3)
+TN_MICROS(2, 2, 3)
+TN_MICROS(4, 4, 3)
+TN_MICROS(8, 8, 3)
 /* For the last columns: 8 x 4 is the least that keeps two multiply-adds a cycle of latency 4 busy. */
 #define NARROW(rows)                                                                                                   \
-    TN_MICRO(micro_##rows##_of_4, rows, 1, 0, +=)                                                                      \
-    TN_MICRO(fresh_##rows##_of_4, rows, 1, 0, =)                                                                       \
-    TN_MICRO(micro_##rows##_of_8, rows, 2, 0, +=)                                                                      \
-    TN_MICRO(fresh_##rows##_of_8, rows, 2, 0, =)
+    TN_MICROS(rows##_of_4, rows, 1)                                                                                    \
+    TN_MICROS(rows##_of_8, rows, 2)
 NARROW(1)
 NARROW(2)
 NARROW(4)
@@ -37,6 +31,7 @@ TN_MICRO(along_n_1, 1, 16, 8, +=)
 TN_MICRO(along_n_2, 2, 8, 8, +=)
 TN_MICRO(along_n_4, 4, 4, 8, +=)
 TN_ALONG_K_ALL
+TN_ROW_ALL
 
 const tn_gemm_ukernel tn__gemm_portable = {
 #if defined(__aarch64__)
@@ -62,5 +57,6 @@ const tn_gemm_ukernel tn__gemm_portable = {
                   { [1] = fresh_1_of_8, [2] = fresh_2_of_8, [4] = fresh_4_of_8, [8] = fresh_8_of_8 } } },
     .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 } },
     .along_k = TN_ALONG_K_TABLE,
+    .row = TN_ROW_TABLE,
     .pack_f32 = tn__gemm_pack,
 };

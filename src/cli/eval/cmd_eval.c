@@ -109,14 +109,18 @@ static tn_status find_run(const char *target, char run[TN_PATH_BYTES])
 }
 
 /* What the target says of its settings: a run by its config.yaml, a file of weights by words. */
-static tn_status find_settings(const char *target, char run[TN_PATH_BYTES], tn_arena *arena, tn_session_options *o)
+static tn_status find_settings(tn_cli *c, const char *target, char run[TN_PATH_BYTES], tn_arena *arena,
+                               tn_session_options *o)
 {
     const char **said;
+    tn_matrices matrices;
     if (!tn_is_weights_file(target)) {
         o->target = run;
         return find_run(target, run);
     }
-    TN_RETURN_IF(tn_weights_words(target, arena, &said, &o->n_said));
+    TN_RETURN_IF(tn_weights_words(target, arena, &said, &o->n_said, &matrices));
+    if (o->frozen) tn_cli_expanded(c, target, &matrices);
+    o->matrices = matrices.type;
     o->file = target;
     o->said = said;
     return TN_OK;
@@ -240,9 +244,7 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     if (!s->source.play) TN_RETURN_IF(check_split(s, split));
     tn_ckpt_id seen = tn_ckpt_id_of(checkpoint);
     tn_status st;
-    do
-        st = is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
-                     : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note);
+    do st = tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note);
     while (st == TN_BAD_FILE && tn_ckpt_replaced(target, "best", checkpoint, &seen));
     TN_RETURN_IF(st);
     tn_session_describe(s, c->err);
@@ -283,7 +285,8 @@ tn_status tn_cmd_eval(tn_cli *c)
     const char **settings = tn_alloc((c->args.overrides_n + 1) * sizeof *settings);
     if (!settings) return TN_MEMORY;
     st = sort_overrides(&c->args, settings, &o.n, &o.split);
-    if (st == TN_OK) st = find_settings(e.target, run, &arena, &o);
+    o.frozen = !e.view; /* views read parameters and change settings */
+    if (st == TN_OK) st = find_settings(c, e.target, run, &arena, &o);
     o.overrides = settings;
     o.weights = e.target;
     o.instruments = e.view == TN_EVAL_SPECTRUM;

@@ -3,8 +3,8 @@
  * The cells of a surface hold energies. One flow starts in each and moves through a lattice, driven by one shared recurrent cell,
  * until it leaves at one of two planes; where the flows land, and with what energy, is the surface that is read. Files:
  * flow_config.c settings, presets and rows; flow_settings.c reading and checking them; flow.c steps and losses; flow_lattice.c
- * parameters, rollout and collection; flow_mapper.c trained maps between data and surface; flow_memory.c what is kept for
- * the backward pass; flow_schedules.c; flow_metrics.c; flow_instruments.c.
+ * parameters, rollout and collection; flow_start.c first values that keep a flow's energy; flow_mapper.c trained maps between
+ * data and surface; flow_memory.c what is kept for the backward pass; flow_schedules.c; flow_metrics.c; flow_instruments.c.
  * Shapes: B samples, F numbers of a sample, W x H cells (S of them), N slots for flows, E numbers of an energy, C classes. */
 #ifndef TN_MODELS_FLOW_FLOW_H
 #define TN_MODELS_FLOW_FLOW_H

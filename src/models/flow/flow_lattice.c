@@ -85,16 +85,14 @@ static tn_rollout_params make_parameters(tn_graph *g, const flow_config *c)
                  n1 = norm_of(g, "norm1"), v2 = neuron_layer(g, "neuron2", NEURON, NEURON), n2 = norm_of(g, "norm2"),
                  v3 = neuron_layer(g, "neuron3", FEATURES, NEURON);
     make_layers(g, c, &p);
+    const float others = 0.2f / (float)c->steps; /* what units besides the energy's add, they add in every step */
     const affine e1 = energy_layer(g, c, "energy1", H / 2, H, FLOW_HEAD1, 1),
-                 /* what the other units add is added in every step */
-        e2 = energy_layer(g, c, "energy2", E, H / 2, FLOW_HEAD2, 0.2f / (float)c->steps),
+                 e2 = energy_layer(g, c, "energy2", E, H / 2, FLOW_HEAD2, others),
                  d1 = head_layer(g, "move1", HIDDEN, H, 1), d2 = head_layer(g, "move2", 3, HIDDEN, 0.1);
     p.q = q.w, p.qb = q.b, p.v1 = v1.w, p.v1b = v1.b, p.n1g = n1.w, p.n1b = n1.b;
     p.v2 = v2.w, p.v2b = v2.b, p.n2g = n2.w, p.n2b = n2.b, p.v3 = v3.w, p.v3b = v3.b;
     p.e1 = e1.w, p.e1b = e1.b, p.e2 = e2.w, p.e2b = e2.b, p.d1 = d1.w, p.d1b = d1.b, p.d2 = d2.w, p.d2b = d2.b;
-    if (F)
-        p.f =
-            tn_param(g, "field", tn_shape(F, H), tn_normal(c->field_init * sqrtf(2.f / (float)(F + H))), .lr = rate(H));
+    if (F) p.f = tn_param(g, "field", tn_shape(F, H), tn_normal(c->field_init * head_size(F, H)), .lr = rate(H));
     return p;
 }
 

@@ -6,18 +6,11 @@
  * reads it twice, with both signs, since gelu(x) - gelu(-x) = x. All other first values are what they would be. */
 #include "models/flow/flow.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef float draw(const void *ctx, uint64_t i);
 
 enum { CLOSED = -4 }; /* z's bias: 1.8 % of the old state stay */
-
-static float normal(draw *uniform, const void *ctx, uint64_t i)
-{
-    const float a = uniform(ctx, 2 * i), b = uniform(ctx, 2 * i + 1);
-    return sqrtf(-2 * logf(1 - a)) * cosf(6.28318531f * b);
-}
 
 /* The rows of r, z and n that belong to the energy's units. */
 static void clear_units(float *x, tn_dims dims, int64_t energy)
@@ -53,7 +46,7 @@ static void fill_bias(float *x, tn_dims dims, draw *uniform, const void *ctx, co
 static void fill_head1(float *x, tn_dims dims, draw *uniform, const void *ctx, const float *p)
 {
     const int64_t n = tn_dims_count(dims), columns = dims.dim[1], energy = (int64_t)p[1];
-    for (int64_t i = 0; i < n; i++) x[i] = p[0] * normal(uniform, ctx, (uint64_t)i);
+    for (int64_t i = 0; i < n; i++) x[i] = p[0] * tn_block_normal(uniform, ctx, (uint64_t)i);
     memset(x, 0, (size_t)(2 * energy * columns) * sizeof *x);
     for (int64_t k = 0; k < energy; k++) x[2 * k * columns + k] = 1, x[(2 * k + 1) * columns + k] = -1;
 }
@@ -61,7 +54,7 @@ static void fill_head1(float *x, tn_dims dims, draw *uniform, const void *ctx, c
 static void fill_head2(float *x, tn_dims dims, draw *uniform, const void *ctx, const float *p)
 {
     const int64_t n = tn_dims_count(dims), columns = dims.dim[1], energy = (int64_t)p[1];
-    for (int64_t i = 0; i < n; i++) x[i] = p[0] * normal(uniform, ctx, (uint64_t)i);
+    for (int64_t i = 0; i < n; i++) x[i] = p[0] * tn_block_normal(uniform, ctx, (uint64_t)i);
     for (int64_t k = 0; k < energy; k++) {
         memset(x + k * columns, 0, (size_t)(2 * energy) * sizeof *x);
         x[k * columns + 2 * k] = 1, x[k * columns + 2 * k + 1] = -1;

@@ -1,35 +1,30 @@
 /* gpt: the transformer everything is measured against, in two shapes.
  *   gpt2    layernorm, learned positions, gelu, biases
- *   llama   rmsnorm, rotary positions, swiglu, grouped-query heads, no biases (or those of qwen: qkv_bias)
+ *   llama   rmsnorm, rotary positions, swiglu, grouped-query heads, no biases (or those of qwen: qkv_bias; or its norms: qk_norm)
  * Either with a short convolution on queries, keys and values (conv) and a gate on what attention reads (gate), as layers of
- * `ten` have them. Pre-norm, tied head or one of its own. Parameters are named layer<N>.attn.*, layer<N>.ffn.*; `tenon check
- * gpt` prints them. */
+ * `ten` have them. Pre-norm, tied head or one of its own. Here are its settings and presets; the network is models/decoder.c. */
 #include "models/blocks.h"
+#include "models/decoder.h"
 
 #include "base/status.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
-
-typedef struct gpt_config {
-    int64_t dim, layers, heads, kv_heads, ffn, vocab, context;
-    int64_t conv;
-    bool llama, qkv_bias, tied, interleaved, conv_silu, gate;
-    double rope_base, rope_stretch, rope_stretch_context;
-    float norm_eps, dropout, out_std;
-} gpt_config;
 
 static const tn_setting settings[] = {
     TN_SETTING_CHOICE("shape", "llama", "gpt2|llama", "which transformer"),
     TN_SETTING_INT("dim", "256", TN_RANGE(1, 65536), "", "width of the residual stream"),
     TN_SETTING_INT("layers", "4", TN_RANGE(1, 1024), "", "number of layers"),
-    TN_SETTING_INT("heads", "4", TN_RANGE(1, 1024), "", "attention heads; dim is a multiple of it"),
+    TN_SETTING_INT("heads", "4", TN_RANGE(1, 1024), "", "attention heads; dim is a multiple of it, or head_dim is set"),
     TN_SETTING_AUTO_INT("kv_heads", "auto", TN_RANGE(1, 1024), "", "key and value heads (auto: heads)"),
+    TN_SETTING_AUTO_INT("head_dim", "auto", TN_RANGE(1, 1024), "", "width of a head (auto: dim/heads)"),
     TN_SETTING_AUTO_INT("ffn", "auto", TN_RANGE(1, 1e6), "", "inner width (auto: 4 dim, or 8/3 dim for llama)"),
     TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "",
                         "size of the vocabulary (auto: the data's, 50257 without data)"),
     TN_SETTING_BOOL("tied", "true", "tie the head to the embedding (false: a matrix of its own)"),
     TN_SETTING_BOOL("qkv_bias", "false", "biases on queries, keys and values (llama; gpt2 always has them)"),
+    TN_SETTING_BOOL("qk_norm", "false",
+                    "rmsnorm of each head's queries and keys, before rotary positions (as in Qwen 3)"),
     TN_SETTING_INT("conv", "0", TN_RANGE(0, 8), "tokens",
                    "taps of a causal convolution on queries, keys and values, channel by channel (0: none)"),
     TN_SETTING_CHOICE("conv_act", "none", "none|silu", "activation after that convolution"),
@@ -37,8 +32,17 @@ static const tn_setting settings[] = {
     TN_SETTING_FLOAT("norm_eps", "0", TN_RANGE_HI_OPEN(0, 1), "", "epsilon of norms (0: 1e-6, or 1e-5 for gpt2)"),
     TN_SETTING_FLOAT("rope_base", "10000", TN_RANGE_ABOVE(1), "", "base of the rotary frequencies (llama)"),
     TN_SETTING_CHOICE("rope_pairs", "half", "half|interleaved", "rotary pairs: j and j+D/2, or 2j and 2j+1 (llama)"),
-    TN_SETTING_FLOAT("rope_stretch", "0", TN_RANGE_MIN(0), "", "RoPE scaling factor, as in Llama 3 (0: no scaling)"),
-    TN_SETTING_FLOAT("rope_stretch_context", "8192", TN_RANGE_MIN(1), "tokens", "original context length"),
+    TN_SETTING_CHOICE("rope_scaling", "llama3", "llama3|linear|yarn",
+                      "RoPE scaling method; rope_stretch is its factor"),
+    TN_SETTING_FLOAT("rope_stretch", "0", TN_RANGE_MIN(0), "", "RoPE scaling factor (0: no scaling)"),
+    TN_SETTING_FLOAT("rope_stretch_context", "8192", TN_RANGE_MIN(1), "tokens",
+                     "original context length (llama3, yarn)"),
+    TN_SETTING_FLOAT("rope_beta_fast", "32", TN_RANGE_ABOVE(0), "",
+                     "yarn keeps frequencies that turn more often in it"),
+    TN_SETTING_FLOAT("rope_beta_slow", "1", TN_RANGE_ABOVE(0), "",
+                     "yarn divides frequencies that turn less often in it"),
+    TN_SETTING_FLOAT("rope_attention_factor", "0", TN_RANGE_MIN(0), "",
+                     "yarn multiplies queries and keys by it (0: 0.1 ln(rope_stretch) + 1)"),
 };
 
 #define GPT2(d, l, h) "shape=gpt2", "dim=" #d, "layers=" #l, "heads=" #h, "vocab=50257", "train.context=1024"
@@ -79,109 +83,94 @@ static const tn_preset presets[] = {
       VALUES(LLAMA(3584, 28, 28, 4, 18944, 152064), QWEN, "tied=false") },
 };
 
-static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_config *c)
+static tn_status check_heads(const tn_decoder_shape *c, bool set)
 {
-    *c = (gpt_config){ .dim = tn_settings_int(st, "dim"),
-                       .layers = tn_settings_int(st, "layers"),
-                       .heads = tn_settings_int(st, "heads"),
-                       .kv_heads = tn_settings_int(st, "kv_heads"),
-                       .ffn = tn_settings_int(st, "ffn"),
-                       .vocab = tn_settings_int(st, "vocab"),
-                       .context = tn_settings_int(st, "train.context"),
-                       .llama = strcmp(tn_settings_text(st, "shape"), "llama") == 0,
-                       .qkv_bias = tn_settings_on(st, "qkv_bias"),
-                       .tied = tn_settings_on(st, "tied"),
-                       .conv = tn_settings_int(st, "conv"),
-                       .conv_silu = tn_settings_choice(st, "conv_act") == 1,
-                       .gate = tn_settings_choice(st, "gate") == 1,
-                       .interleaved = strcmp(tn_settings_text(st, "rope_pairs"), "interleaved") == 0,
-                       .rope_base = tn_settings_float(st, "rope_base"),
-                       .rope_stretch = tn_settings_float(st, "rope_stretch"),
-                       .rope_stretch_context = tn_settings_float(st, "rope_stretch_context"),
-                       .norm_eps = (float)tn_settings_float(st, "norm_eps"),
-                       .dropout = (float)tn_settings_float(st, "train.dropout") };
-    if (!c->kv_heads) c->kv_heads = c->heads;
-    if (!c->vocab) c->vocab = 50257;
-    if (!c->ffn) c->ffn = c->llama ? (8 * c->dim / 3 + 7) / 8 * 8 : 4 * c->dim;
-    c->out_std = 0.02f / sqrtf(2.f * (float)c->layers);
-    if (c->dim % c->heads || (c->llama && c->dim / c->heads % 2))
+    if (!set && (c->dim % c->heads || (c->llama && c->head_dim % 2)))
         return tn_model_error("dim=%lld must be a multiple of heads=%lld%s", (long long)c->dim, (long long)c->heads,
-                              c->llama ? ", and dim/heads even for rotary positions" : "");
-    if (c->llama && c->dim / c->heads > 1024)
+                              c->llama ? ", and dim/heads even for rotary positions; or set head_dim" : "");
+    if (c->llama && c->head_dim % 2)
+        return tn_model_error("head_dim=%lld must be even for rotary positions", (long long)c->head_dim);
+    if (c->llama && c->head_dim > 1024)
         return tn_model_error(
             "dim=%lld with heads=%lld makes heads of %lld, and rotary positions take at most 1024: use more heads",
-            (long long)c->dim, (long long)c->heads, (long long)(c->dim / c->heads));
+            (long long)c->dim, (long long)c->heads, (long long)c->head_dim);
     if (c->heads % c->kv_heads)
         return tn_model_error("heads=%lld must be a multiple of kv_heads=%lld", (long long)c->heads,
                               (long long)c->kv_heads);
     if (!c->llama && c->kv_heads != c->heads) return tn_model_error("kv_heads is for shape=llama: leave it at auto");
+    return TN_OK;
+}
+
+static tn_decoder_shape shape_of(const tn_settings *st)
+{
+    return (tn_decoder_shape){ .dim = tn_settings_int(st, "dim"),
+                               .layers = tn_settings_int(st, "layers"),
+                               .heads = tn_settings_int(st, "heads"),
+                               .kv_heads = tn_settings_int(st, "kv_heads"),
+                               .head_dim = tn_settings_int(st, "head_dim"),
+                               .ffn = tn_settings_int(st, "ffn"),
+                               .vocab = tn_settings_int(st, "vocab"),
+                               .context = tn_settings_int(st, "train.context"),
+                               .llama = strcmp(tn_settings_text(st, "shape"), "llama") == 0,
+                               .qkv_bias = tn_settings_on(st, "qkv_bias"),
+                               .qk_norm = tn_settings_on(st, "qk_norm"),
+                               .tied = tn_settings_on(st, "tied"),
+                               .conv = tn_settings_int(st, "conv"),
+                               .conv_silu = tn_settings_choice(st, "conv_act") == 1,
+                               .gate = tn_settings_choice(st, "gate") == 1,
+                               .interleaved = strcmp(tn_settings_text(st, "rope_pairs"), "interleaved") == 0,
+                               .rope_scaling = (tn_rope_scaling)tn_settings_choice(st, "rope_scaling"),
+                               .rope_base = tn_settings_float(st, "rope_base"),
+                               .rope_stretch = tn_settings_float(st, "rope_stretch"),
+                               .rope_stretch_context = tn_settings_float(st, "rope_stretch_context"),
+                               .rope_beta_fast = tn_settings_float(st, "rope_beta_fast"),
+                               .rope_beta_slow = tn_settings_float(st, "rope_beta_slow"),
+                               .rope_attention_factor = tn_settings_float(st, "rope_attention_factor"),
+                               .norm_eps = (float)tn_settings_float(st, "norm_eps"),
+                               .dropout = (float)tn_settings_float(st, "train.dropout") };
+}
+
+static tn_status shape_read(const tn_graph *g, const tn_settings *st, const tn_batch *b, tn_decoder_shape *c)
+{
+    *c = shape_of(st);
+    const bool head_dim_set = c->head_dim;
+    const int64_t length = b->length + tn_decoder_before(g, b);
+    if (!c->kv_heads) c->kv_heads = c->heads;
+    if (!c->head_dim) c->head_dim = c->dim / c->heads;
+    if (!c->vocab) c->vocab = 50257;
+    if (!c->ffn) c->ffn = c->llama ? (8 * c->dim / 3 + 7) / 8 * 8 : 4 * c->dim;
+    TN_RETURN_IF(check_heads(c, head_dim_set));
     if (c->conv_silu && !c->conv)
         return tn_model_error("conv_act=silu is for a convolution: set conv=4, or conv_act=none");
     if (!c->llama && b->cached && b->capacity > c->context)
         return tn_model_error("a cache of %lld tokens is longer than the %lld positions of train.context",
                               (long long)b->capacity, (long long)c->context);
-    if (b->length > c->context)
-        return tn_model_error("a sequence of %lld tokens is longer than train.context=%lld", (long long)b->length,
+    if (length > c->context)
+        return tn_model_error("a sequence of %lld tokens is longer than train.context=%lld", (long long)length,
                               (long long)c->context);
     return TN_OK;
 }
 
-static tn_ref attention(tn_graph *g, const gpt_config *c, tn_ref u, const tn_batch *b)
+/* Where the batch wants "hidden": what goes into each layer and into the last norm, as hidden.0, hidden.1, ... */
+static tn_status put_out_states(tn_graph *g, const tn_decoder_shape *c, const tn_ref *states)
 {
-    const tn_block_heads h = { .heads = c->heads,
-                               .kv_heads = c->kv_heads,
-                               .qkv_bias = c->qkv_bias || !c->llama,
-                               .out_bias = !c->llama,
-                               .rotary = c->llama,
-                               .interleaved = c->interleaved,
-                               .base = c->rope_base,
-                               .stretch = c->rope_stretch,
-                               .stretch_context = c->rope_stretch_context,
-                               .out_std = c->out_std,
-                               .conv = c->conv,
-                               .conv_silu = c->conv_silu,
-                               .gate = c->gate };
-    tn_region r = tn_region_begin(g, "attn");
-    const tn_ref y = tn_block_attention(g, u, &h, b);
-    tn_region_end(g, r);
-    return y;
-}
-
-static tn_ref feed_forward(tn_graph *g, const gpt_config *c, tn_ref u)
-{
-    tn_region r = tn_region_begin(g, "ffn");
-    const tn_ref y =
-        c->llama ? tn_block_swiglu(g, u, c->ffn, c->out_std) : tn_block_mlp(g, u, c->ffn, TN_ACT_GELU, c->out_std);
-    tn_region_end(g, r);
-    return y;
-}
-
-static tn_ref norm(tn_graph *g, const gpt_config *c, tn_ref x, const char *name)
-{
-    return c->llama ? tn_block_rmsnorm(g, x, name, c->norm_eps) : tn_block_layernorm(g, x, name, c->norm_eps);
+    char name[32];
+    for (int64_t l = 0; l <= c->layers; l++) {
+        snprintf(name, sizeof name, "hidden.%lld", (long long)l);
+        tn_output(g, name, tn_ref_dtype(g, states[l]) == TN_F32 ? states[l] : tn_cast(g, states[l], TN_F32));
+    }
+    return tn_graph_status(g);
 }
 
 static tn_status gpt_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out)
 {
-    gpt_config c;
-    TN_RETURN_IF(config_read(st, b, &c));
-    const tn_ref table = tn_param(g, "embed", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
-    tn_ref x = tn_block_embed(g, table, b);
-    if (!c.llama) {
-        const tn_ref p = tn_param(g, "position", tn_shape(c.context, c.dim), tn_normal(0.02f));
-        x = tn_add(g, x, tn_block_positions(g, p, b));
-    }
-    x = tn_dropout(g, x, c.dropout);
-    for (int l = 0; l < c.layers; l++) {
-        tn_region r = tn_segment_begin(g, "layer%d", l);
-        x = tn_add(g, x, tn_dropout(g, attention(g, &c, norm(g, &c, x, "norm1"), b), c.dropout));
-        x = tn_add(g, x, tn_dropout(g, feed_forward(g, &c, norm(g, &c, x, "norm2")), c.dropout));
-        tn_region_end(g, r);
-    }
-    out->head = c.tied ? table : tn_param(g, "head", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
-    out->hidden = norm(g, &c, x, "norm_f");
-    out->extra = TN_NONE;
-    return tn_graph_status(g);
+    enum { MOST_LAYERS = 1024 }; /* of the setting */
+    tn_decoder_shape c;
+    tn_ref states[MOST_LAYERS + 1];
+    const bool wanted = tn_wants(b, "hidden");
+    TN_RETURN_IF(shape_read(g, st, b, &c));
+    TN_RETURN_IF(tn_decoder(g, &c, b, wanted ? states : NULL, out));
+    return wanted ? put_out_states(g, &c, states) : TN_OK;
 }
 
 static tn_status gpt_build(tn_graph *g, const tn_settings *st, const tn_batch *b)

@@ -98,9 +98,9 @@ static tn_ref embed(ten_net *n, tn_ref table, const tn_batch *b)
     const tn_dims dims = tn_shape(c->context, c->dim);
     tn_ref x = tn_block_embed(g, table, b);
     if (c->pos == TEN_POS_LEARNED)
-        x = tn_add(g, x, tn_block_positions(g, tn_param(g, "position", dims, tn_normal(0.02f)), b));
+        x = tn_add(g, x, tn_block_positions(g, tn_param(g, "position", dims, tn_normal(0.02f)), 0, b));
     if (c->pos == TEN_POS_SIN)
-        x = tn_add(g, x, tn_block_positions(g, tn_frozen(g, "position", dims, TN_F32, ten_init_sinusoids()), b));
+        x = tn_add(g, x, tn_block_positions(g, tn_frozen(g, "position", dims, TN_F32, ten_init_sinusoids()), 0, b));
     return tn_dropout(g, x, c->dropout);
 }
 

@@ -39,14 +39,15 @@ static tn_ref at_scale_step(ten_net *n, tn_ref x, const tn_batch *b, char kind, 
     const tn_ref counted = tn_affine(g, count, 1, 1), summed = tn_add(g, sum, x);
     const tn_ref full = tn_clamp_min(g, tn_affine(g, counted, 1, (float)(1 - s)), 0); /* 1 at the last token, else 0 */
     const tn_ref open = tn_affine(g, full, -1, 1), shape3 = tn_reshape(g, full, tn_shape(B, 1, 1));
+    const tn_ref asked = tn_in(b, "commit");
     tn_batch few = *b;
-    tn_batch_add(&few, "commit", full);
+    tn_batch_add(&few, "commit", asked.id ? tn_mul(g, full, tn_reshape(g, asked, tn_shape(B, 1))) : full);
     const tn_ref y = tn_linear(g, ten_block(n, tn_scale(g, summed, 1.f / (float)s), &few, kind),
                                tn_param(g, "up", tn_shape(d, d), tn_normal(0.02f)));
     const tn_ref now = tn_add(g, held, tn_mul(g, tn_sub(g, y, held), shape3));
-    tn_assign(g, count, tn_mul(g, counted, open));
-    tn_assign(g, sum, tn_mul(g, summed, tn_reshape(g, open, tn_shape(B, 1, 1))));
-    tn_assign(g, held, now);
+    tn_decode_cache_store(g, b, count, tn_mul(g, counted, open));
+    tn_decode_cache_store(g, b, sum, tn_mul(g, summed, tn_reshape(g, open, tn_shape(B, 1, 1))));
+    tn_decode_cache_store(g, b, held, now);
     return now;
 }
 

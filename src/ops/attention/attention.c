@@ -29,7 +29,8 @@ static tn_status attention_check(const tn_sig *s)
         return tn_error(TN_USAGE, "%lld query heads cannot share %lld key heads: use a multiple", (long long)q.dim[2],
                         (long long)k.dim[2]);
     TN_RETURN_IF(check_integers(s, TN_ATT_LENGTHS, "lengths", tn_shape(q.dim[0])));
-    TN_RETURN_IF(check_integers(s, TN_ATT_KV_LENGTH, "kv_length", tn_shape(1)));
+    const int64_t one = s->in[TN_ATT_KV_LENGTH].dims.dim[0] == 1 ? 1 : q.dim[0];
+    TN_RETURN_IF(check_integers(s, TN_ATT_KV_LENGTH, "kv_length", tn_shape(one)));
     TN_RETURN_IF(check_integers(s, TN_ATT_DOCUMENT, "document", tn_shape(q.dim[0], q.dim[1])));
     if (!s->in[TN_ATT_DOCUMENT].absent && q.dim[1] != k.dim[1])
         return tn_error(TN_USAGE, "with `document`, k must be as long as q: q has %lld positions, k has %lld",
@@ -64,20 +65,20 @@ tn_status tn_attention_mask_make(const tn_call *c, tn_attention_mask *m)
     const int64_t B = in[TN_ATT_Q].dims.dim[0], T = in[TN_ATT_Q].dims.dim[1], S = in[TN_ATT_K].dims.dim[1];
     *m = (tn_attention_mask){ .T = T,
                               .S = S,
-                              .keys = S,
+                              .keys = in[TN_ATT_KV_LENGTH].data,
                               .window = a->window,
                               .causal = a->causal,
                               .lengths = in[TN_ATT_LENGTHS].data,
                               .document = doc->data };
-    if (in[TN_ATT_KV_LENGTH].data) m->keys = *(const int32_t *)in[TN_ATT_KV_LENGTH].data;
-    if (m->keys < 0 || m->keys > S)
-        return tn_error(TN_USAGE, "kv_length is %lld: it must be 0 to %lld, the number of keys", (long long)m->keys,
-                        (long long)S);
+    m->keys_b = m->keys && in[TN_ATT_KV_LENGTH].dims.dim[0] > 1;
+    for (int64_t b = 0; m->keys && b < (m->keys_b ? B : 1); b++)
+        if (m->keys[b] < 0 || m->keys[b] > S)
+            return tn_error(TN_USAGE, "kv_length is %d: it must be 0 to %lld, the number of keys", (int)m->keys[b],
+                            (long long)S);
     for (int64_t b = 0; m->lengths && b < B; b++)
         if (m->lengths[b] < 0 || m->lengths[b] > S)
             return tn_error(TN_USAGE, "lengths[%lld] is %d, there are %lld keys", (long long)b, (int)m->lengths[b],
                             (long long)S);
-    m->position = m->keys - T;
     if (doc->data) m->document_b = doc->stride[0], m->document_t = doc->stride[1];
     return TN_OK;
 }

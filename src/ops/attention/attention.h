@@ -2,10 +2,11 @@
  *
  *     tn_attention(g, q, k, v, .causal = true, .scale = 0, .lengths = n, .kv_length = c, .window = W, .document = d)
  *     q (B,T,H,D)    k, v (B,S,KV,D) with H a multiple of KV: head h reads head h*KV/H    ->  y (B,T,H,D)
- *     lengths i32 (B): valid keys of each sequence    kv_length i32 (1): valid keys of all, a number in device memory
+ *     lengths i32 (B): valid keys of each sequence
+ *     kv_length i32 (1): valid keys of all sequences, or (B): of each; in device memory
  *     document i32 (B,T), T = S: a token sees keys of its own document alone
  *
- * scale 0 is 1/sqrt(D). Query t stands at position P - T + t, where P is kv_length, or S without it: the last query
+ * scale 0 is 1/sqrt(D). Query t stands at position P - T + t, where P is the sequence's kv_length, or S without it: the last query
  * is beside the last key. causal: keys up to the query's position. window W > 0: keys less than W away from it. A
  * query that sees no key gives zeros and no gradient. lengths or kv_length outside 0..S are a usage error when the
  * step runs.

@@ -52,6 +52,7 @@ struct problem {
     const int32_t *live_dk, *live_dv;              /* of these gradients */
     const int32_t *kv_length, *lengths, *document; /* or NULL */
     int64_t document_b, document_t;
+    int kv_length_b;    /* 1: each sequence has a length, 0: all have one */
     int ahead, back;    /* query at p sees keys p - back .. p + ahead - 1; FAR: no bound */
     uint64_t add;       /* accumulate */
     const int2 *spread; /* (B, tiles of SPREAD tokens) smallest and largest document, or NULL */
@@ -77,6 +78,7 @@ inline problem problem_of(const tn_call *c, const tn_arg *rowwise)
     p.scale = a->scale;
     p.live = rowwise->live;
     p.kv_length = (const int32_t *)in[TN_ATT_KV_LENGTH].data;
+    p.kv_length_b = p.kv_length && in[TN_ATT_KV_LENGTH].dims.dim[0] > 1;
     p.lengths = (const int32_t *)in[TN_ATT_LENGTHS].data;
     p.document = (const int32_t *)doc->data;
     if (doc->data) p.document_b = doc->stride[0], p.document_t = doc->stride[1];
@@ -106,8 +108,9 @@ __device__ __forceinline__ sequence sequence_of(const problem &p, int b)
 {
     sequence s = { b, p.S, 0, false };
     if (p.kv_length) {
-        s.keys = clamp_to(*p.kv_length, 0, p.S);
-        s.bad = s.keys != *p.kv_length;
+        const int n = p.kv_length[b * p.kv_length_b];
+        s.keys = clamp_to(n, 0, p.S);
+        s.bad = s.keys != n;
     }
     s.position = s.keys - p.T;
     if (p.lengths) {

@@ -9,9 +9,9 @@ enum { TN_ATT_Q, TN_ATT_K, TN_ATT_V, TN_ATT_LENGTHS, TN_ATT_KV_LENGTH, TN_ATT_DO
 
 typedef struct tn_attention_mask {
     int64_t T, S;
-    int64_t keys;     /* valid keys, before lengths */
-    int64_t position; /* of query 0 */
-    int64_t window;   /* 0 = none */
+    const int32_t *keys; /* valid keys, before lengths: of all, or (B) of each with keys_b 1; NULL: S */
+    int64_t keys_b;
+    int64_t window; /* 0 = none */
     bool causal;
     const int32_t *lengths;  /* (B) or NULL */
     const int32_t *document; /* (B,T) with these strides, or NULL */
@@ -23,8 +23,8 @@ tn_status tn_attention_mask_make(const tn_call *c, tn_attention_mask *m);
 /* The interval [*first, *end) of keys for query t of sequence b; both grow with t. */
 static inline void tn_attention_range(const tn_attention_mask *m, int64_t b, int64_t t, int64_t *first, int64_t *end)
 {
-    const int64_t p = m->position + t;
-    int64_t lo = 0, hi = m->keys;
+    const int64_t keys = m->keys ? m->keys[b * m->keys_b] : m->S, p = keys - m->T + t;
+    int64_t lo = 0, hi = keys;
     if (m->lengths && m->lengths[b] < hi) hi = m->lengths[b];
     if (m->causal && p + 1 < hi) hi = p + 1;
     if (m->window && p + m->window < hi) hi = p + m->window;

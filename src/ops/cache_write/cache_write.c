@@ -16,8 +16,8 @@ static tn_status cache_write_infer(tn_sig *s)
     bool same = cache.rank >= 2 && cache.rank == x.rank;
     for (int i = 0; same && i < cache.rank; i++) same = i == 1 ? x.dim[1] <= cache.dim[1] : x.dim[i] == cache.dim[i];
     if (!same) return tn_error(TN_USAGE, "x must have the cache's shape (B,S,...) but for a T <= S on axis 1");
-    if (s->in[POSITION].dtype != TN_I32 || p.rank != 1 || p.dim[0] != 1)
-        return tn_error(TN_USAGE, "the position must be i32 of shape (1)");
+    if (s->in[POSITION].dtype != TN_I32 || p.rank != 1 || (p.dim[0] != 1 && p.dim[0] != x.dim[0]))
+        return tn_error(TN_USAGE, "the position must be i32 of shape (1), or (B): one of each sequence");
     if (!tn_dtype_is_float(s->in[CACHE].dtype) || s->in[CACHE].dtype == TN_F64)
         return tn_error(TN_USAGE, "the cache is %s: use f32, bf16 or f16", tn_dtype_name(s->in[CACHE].dtype));
     s->n_out = 1;

@@ -1,7 +1,7 @@
 /* cache_write: puts x into rows position .. position+T-1 of axis 1 of a cache, where it lies.
  *
  *     tn_cache_write(g, cache, x, position)
- *     cache (B,S,...) a tn_state or tn_cache, f32, bf16 or f16    x (B,T,...)    position i32 (1)
+ *     cache (B,S,...) a tn_state or tn_cache, f32, bf16 or f16    x (B,T,...)    position i32 (1), or (B): of each sequence
  *     ->  the cache itself, as a tensor that depends on the write: read this one, not the old handle
  *
  * Rows that do not fit (position < 0 or position+T > S) are a usage error when the step runs; nothing is written

@@ -9,8 +9,10 @@ enum { CACHE, X, POSITION };
 
 typedef struct job {
     const tn_arg *x;
-    tn_arg to; /* the rows of the cache that x replaces, with x's shape */
+    tn_arg to; /* the rows of the cache that x would replace at position 0, with x's shape */
     int64_t rows, length, per_tile;
+    const int32_t *position;
+    int64_t each, further; /* rows of a sequence; from its position to that of the next: 0, all have one */
 } job;
 
 static void tile(void *arg, int64_t t)
@@ -20,7 +22,7 @@ static void tile(void *arg, int64_t t)
     const int64_t sx = tn_row_step(j->x), sy = tn_row_step(&j->to);
     for (int64_t r = t * j->per_tile; r < end; r++) {
         const float *x = (const float *)j->x->data + tn_row_offset(j->x, r);
-        const int64_t at = tn_row_offset(&j->to, r);
+        const int64_t at = tn_row_offset(&j->to, r) + j->position[r / j->each * j->further] * j->to.stride[1];
         switch (j->to.dtype) {
         case TN_BF16:
             for (int64_t i = 0; i < j->length; i++) ((uint16_t *)j->to.data)[at + i * sy] = tn_f32_to_bf16(x[i * sx]);
@@ -36,14 +38,20 @@ static void tile(void *arg, int64_t t)
 
 tn_status tn_cache_write_forward_cpu(const tn_call *c)
 {
-    const int64_t p = *(const int32_t *)c->in[POSITION].data, T = c->in[X].dims.dim[1], S = c->out[0].dims.dim[1];
-    if (p < 0 || p + T > S)
-        return tn_error(TN_USAGE, "rows %lld to %lld do not fit a cache of %lld: make it longer or start again at 0",
-                        (long long)p, (long long)(p + T - 1), (long long)S);
-    job j = { .x = &c->in[X], .to = c->out[0], .length = tn_row_length(&c->in[X]) };
-    j.to.data = (char *)j.to.data + p * j.to.stride[1] * (int64_t)tn_dtype_bytes(j.to.dtype);
-    j.to.dims = c->in[X].dims;
+    const tn_arg *x = &c->in[X], *position = &c->in[POSITION];
+    const int64_t B = x->dims.dim[0], T = x->dims.dim[1], S = c->out[0].dims.dim[1];
+    job j = { .x = x, .to = c->out[0], .length = tn_row_length(x), .position = position->data };
+    for (int64_t b = 0; b < position->dims.dim[0]; b++) {
+        const int64_t p = j.position[b];
+        if (p < 0 || p + T > S)
+            return tn_error(TN_USAGE,
+                            "rows %lld to %lld do not fit a cache of %lld: make it longer or start again at 0",
+                            (long long)p, (long long)(p + T - 1), (long long)S);
+    }
+    j.to.dims = x->dims;
     j.rows = j.length ? tn_dims_count(j.to.dims) / j.length : 0;
+    j.each = B && j.rows ? j.rows / B : 1;
+    j.further = position->dims.dim[0] > 1;
     j.per_tile = tn_tile_rows(j.length);
     tn_pool_run(c->pool, tn_tiles(j.rows, j.per_tile), tile, &j);
     return TN_OK;

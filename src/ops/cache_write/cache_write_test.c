@@ -19,13 +19,13 @@ typedef struct world {
 } world;
 
 /* x is the last T tokens of an input with one more, so it is a strided view. */
-static void open_world(world *w, tn_dtype type, int threads)
+static void open_rows(world *w, tn_dtype type, int threads, int positions)
 {
     tn_graph *g;
     assert_ok(tn_graph_new(&(tn_graph_options){ .device = tn_test_device() }, &g));
     const tn_ref x = tn_slice(g, tn_input(g, "x", tn_shape(B, T + 1, KV, D), TN_F32), 1, 1, T);
     const tn_ref cache = tn_cache(g, "k", tn_shape(B, S, KV, D), type);
-    const tn_ref after = tn_cache_write(g, cache, x, tn_input(g, "p", tn_shape(1), TN_I32));
+    const tn_ref after = tn_cache_write(g, cache, x, tn_input(g, "p", tn_shape(positions), TN_I32));
     tn_output(g, "after", tn_cast(g, after, TN_F32));
     assert_ok(tn_graph_status(g));
     assert_ok(tn_store_new(tn_test_device(), 1, &w->store));
@@ -36,6 +36,8 @@ static void open_world(world *w, tn_dtype type, int threads)
     float *in = tn_bound_data(w->bound, "x");
     for (int i = 0; i < B * (T + 1) * ROW; i++) in[i] = (float)(i + 1);
 }
+
+static void open_world(world *w, tn_dtype type, int threads) { open_rows(w, type, threads, 1); }
 
 static void close_world(world *w)
 {
@@ -87,6 +89,27 @@ static void others_stay(void **state)
     close_world(&w);
 }
 
+static void rows_have_places(void **state)
+{
+    static const int32_t at[B] = { 1, 4 };
+    (void)state;
+    world w;
+    open_rows(&w, TN_BF16, 2, B);
+    memcpy(tn_bound_data(w.bound, "p"), at, sizeof at);
+    assert_ok(tn_run(w.bound));
+    const float *y = tn_bound_data(w.bound, "after");
+    for (int b = 0; b < B; b++)
+        for (int s = 0; s < S; s++)
+            for (int i = 0; i < ROW; i++) {
+                const int t = s - at[b];
+                const float want = t >= 0 && t < T ? (float)((b * (T + 1) + t + 1) * ROW + i + 1) : 0;
+                assert_float_equal(y[(b * S + s) * ROW + i], want, 0);
+            }
+    ((int32_t *)tn_bound_data(w.bound, "p"))[1] = S - T + 1;
+    if (tn_test_device() == TN_CPU) assert_fails(tn_run(w.bound), TN_USAGE, "rows 5 to 7 do not fit a cache of 7");
+    close_world(&w);
+}
+
 static void full_is_an_error(void **state)
 {
     (void)state;
@@ -115,5 +138,6 @@ void tn_tests_cache_write(tn_test_list *l)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         tn_test_add(l, lands_at_its_place, &types[i], "cache_write: lands at its place, %s", tn_dtype_name(types[i]));
     tn_test_add(l, others_stay, NULL, "cache_write: the other rows stay");
+    tn_test_add(l, rows_have_places, NULL, "cache_write: sequences at places of their own");
     tn_test_add(l, full_is_an_error, NULL, "cache_write: a full cache is an error");
 }

@@ -1,7 +1,7 @@
 /* rope on the CPU: a tile is a few token positions. Sines and cosines are made once per position and used for all
  * heads, and for all sequences when they share positions. */
 #include "backend/cpu/level.h"
-#include "ops/rope/rope.h"
+#include "ops/rope/rope_frequency.h"
 #include "ops/rows.h"
 
 #include <math.h>
@@ -18,24 +18,12 @@ typedef struct job {
     bool add;
 } job;
 
-/* Turns per position of each pair, in radians. */
-static void frequencies(const tn_rope_attr *a, int64_t pairs, double *f)
-{
-    for (int64_t j = 0; j < pairs; j++) {
-        f[j] = pow(a->base, -(double)j / (double)pairs);
-        if (a->stretch <= 1) continue;
-        const double ratio = a->stretch_context * f[j] / (2 * M_PI); /* wavelengths in the context */
-        const double keep = ratio >= 4 ? 1 : ratio <= 1 ? 0 : (ratio - 1) / 3;
-        f[j] *= keep + (1 - keep) / a->stretch;
-    }
-}
-
-static void angles(const double *f, int64_t pairs, int64_t position, float sign, float *c, float *s)
+static void angles(const double *f, double amplitude, int64_t pairs, int64_t position, float sign, float *c, float *s)
 {
     for (int64_t j = 0; j < pairs; j++) {
         const double t = (double)position * f[j];
-        c[j] = (float)cos(t);
-        s[j] = sign * (float)sin(t);
+        c[j] = (float)(amplitude * cos(t));
+        s[j] = sign * (float)(amplitude * sin(t));
     }
 }
 
@@ -57,7 +45,8 @@ static int64_t position_of(const tn_arg *p, int64_t b, int64_t t)
 {
     const int32_t *v = p->data;
     if (!v) return t;
-    return p->dims.rank == 2 ? v[b * p->stride[0] + t * p->stride[1]] : v[0] + t;
+    return p->dims.rank == 2 ? v[b * p->stride[0] + t * p->stride[1]]
+                             : v[p->dims.dim[0] > 1 ? b * p->stride[0] : 0] + t;
 }
 
 static void tile(void *arg, int64_t i)
@@ -65,12 +54,13 @@ static void tile(void *arg, int64_t i)
     const job *w = arg;
     const int64_t T = w->x->dims.dim[1], H = w->x->dims.dim[2], pairs = w->x->dims.dim[3] / 2;
     const int64_t end = (i + 1) * TOKENS < T ? (i + 1) * TOKENS : T, *sx = w->x->stride, *sy = w->y->stride;
+    const bool own = w->position->data && tn_dims_count(w->position->dims) > 1; /* positions of a sequence */
     double f[PAIRS];
     float c[PAIRS], s[PAIRS];
-    frequencies(w->attr, pairs, f);
+    for (int64_t j = 0; j < pairs; j++) f[j] = tn_rope_frequency(w->attr, j, pairs);
     for (int64_t t = i * TOKENS; t < end; t++)
         for (int64_t b = 0; b < w->batch; b++) {
-            if (b == 0 || w->position->dims.rank == 2) angles(f, pairs, position_of(w->position, b, t), w->sign, c, s);
+            if (b == 0 || own) angles(f, w->attr->amplitude, pairs, position_of(w->position, b, t), w->sign, c, s);
             for (int64_t h = 0; h < H; h++)
                 turn(w, (const float *)w->x->data + b * sx[0] + t * sx[1] + h * sx[2],
                      (float *)w->y->data + b * sy[0] + t * sy[1] + h * sy[2], pairs, c, s);

@@ -4,7 +4,7 @@
  * A thread turns 8 pairs of a few heads where rows allow 16-byte accesses, else one pair; both read their pairs before
  * they write, so that y may be x. The rounding of the turn is written out: both ways give the same bits.
  * Bytes a number in bf16: 4. */
-#include "ops/rope/rope.h"
+#include "ops/rope/rope_frequency.h"
 
 #include "backend/cuda/device.cuh"
 
@@ -14,7 +14,7 @@ struct job {
     tn_rope_attr attr;
     tn_arg x, y, position; /* x -> y, both (B,T,H,D) */
     float sign;            /* -1: the inverse rotation */
-    bool add, each;        /* each: every token has a position of its own */
+    bool add, each;        /* each: sequences have positions of their own */
     float2 *angle;         /* (T or B*T, D/2): cosine, sine */
 };
 
@@ -24,22 +24,11 @@ __device__ __forceinline__ int64_t batch_of(const job &w)
     return w.x.live && *w.x.live < B ? (*w.x.live < 0 ? 0 : *w.x.live) : B;
 }
 
-/* Radians a position of pair j. */
-__device__ __forceinline__ double frequency(const tn_rope_attr &a, int64_t j, int64_t pairs)
-{
-    const double two_pi = 6.283185307179586476925;
-    const double f = pow(a.base, -(double)j / (double)pairs);
-    if (a.stretch <= 1) return f;
-    const double ratio = a.stretch_context * f / two_pi; /* wavelengths in the context */
-    const double keep = ratio >= 4 ? 1 : ratio <= 1 ? 0 : (ratio - 1) / 3;
-    return f * (keep + (1 - keep) / a.stretch);
-}
-
 __device__ __forceinline__ int64_t position_of(const tn_arg &p, int64_t b, int64_t t)
 {
     const int32_t *v = (const int32_t *)p.data;
     if (!v) return t;
-    return p.dims.rank == 2 ? v[b * p.stride[0] + t * p.stride[1]] : v[0] + t;
+    return p.dims.rank == 2 ? v[b * p.stride[0] + t * p.stride[1]] : v[p.dims.dim[0] > 1 ? b * p.stride[0] : 0] + t;
 }
 
 /* Thread: a pair, by POSITIONS positions. */
@@ -48,11 +37,11 @@ static __global__ void __launch_bounds__(THREADS) make_angles(const __grid_const
     const int64_t T = w.x.dims.dim[1], pairs = w.x.dims.dim[3] / 2, n = w.each ? batch_of(w) * T : T;
     const int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x, j = me % pairs, first = me / pairs * POSITIONS;
     if (first >= n) return;
-    const double f = frequency(w.attr, j, pairs);
+    const double f = tn_rope_frequency(&w.attr, j, pairs), amplitude = w.attr.amplitude;
     for (int64_t i = first; i < n && i < first + POSITIONS; i++) {
         double s, c;
         sincos((double)position_of(w.position, w.each ? i / T : 0, w.each ? i % T : i) * f, &s, &c);
-        w.angle[i * pairs + j] = make_float2((float)c, w.sign * (float)s);
+        w.angle[i * pairs + j] = make_float2((float)(amplitude * c), w.sign * (float)(amplitude * s));
     }
 }
 
@@ -136,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS) turn_pairs(const __grid_consta
 extern "C" size_t tn_rope_work_cuda(const tn_sig *s, bool backward)
 {
     const tn_dims x = s->in[0].dims;
-    const int64_t positions = (!s->in[1].absent && s->in[1].dims.rank == 2 ? x.dim[0] : 1) * x.dim[1];
+    const int64_t positions = (!s->in[1].absent && tn_dims_count(s->in[1].dims) > 1 ? x.dim[0] : 1) * x.dim[1];
     (void)backward;
     return (size_t)(positions * (x.dim[3] / 2)) * sizeof(float2);
 }
@@ -150,7 +139,7 @@ static tn_status rotate(const tn_call *c, const tn_arg *x, const tn_arg *y, floa
     w.attr = *(const tn_rope_attr *)c->attr;
     w.x = *x, w.y = *y, w.position = c->in[1];
     w.sign = sign, w.add = add;
-    w.each = w.position.data && w.position.dims.rank == 2;
+    w.each = w.position.data && tn_dims_count(w.position.dims) > 1;
     w.angle = (float2 *)c->work;
     const int64_t positions = w.each ? B * T : T, makers = (positions + POSITIONS - 1) / POSITIONS * pairs;
     make_angles<<<(unsigned)((makers + THREADS - 1) / THREADS), THREADS, 0, stream>>>(w);

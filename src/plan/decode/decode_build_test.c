@@ -47,7 +47,7 @@ static job good_readout(bench *t)
 
 static job good_rope(bench *t)
 {
-    static const tn_rope_attr a = { 10000, 0, 8192, false };
+    static const tn_rope_attr a = { .base = 10000, .stretch_context = 8192, .amplitude = 1 };
     return (job){ .op = &tn_op_rope,
                   .attr = &a,
                   .n_in = 2,
@@ -177,7 +177,13 @@ static void added(job *j)
 
 static void stretched(job *j)
 {
-    static const tn_rope_attr a = { 10000, 8, 8192, false };
+    static const tn_rope_attr a = { .base = 10000, .stretch = 8, .stretch_context = 8192, .amplitude = 1 };
+    j->attr = &a;
+}
+
+static void louder(job *j)
+{
+    static const tn_rope_attr a = { .base = 10000, .stretch = 1, .stretch_context = 8192, .amplitude = 1.5 };
     j->attr = &a;
 }
 
@@ -210,6 +216,7 @@ static const refusal refusals[] = {
     { "numbers before gelu", good_linear, kept_before },
     { "groups of 48", good_readout, odd_groups },
     { "a stretched rope", good_rope, stretched },
+    { "a rope that also scales", good_rope, louder },
     { "two tokens of rope", good_rope, two_tokens },
     { "a copy that adds", good_copy, added },
     { "a copy of integers", good_copy, integers },

@@ -259,7 +259,8 @@ static int rope_steps(const description *d)
 {
     const tn_rope_attr *a = d->c->attr;
     const tn_dims x = d->c->in[0].dims;
-    if (x.dim[0] * x.dim[1] != 1 || a->stretch > 1 || !set(d, TN_DECODE_ROPE, x.dim[2], x.dim[3], 0)) return 0;
+    if (x.dim[0] * x.dim[1] != 1 || a->stretch > 1 || a->amplitude != 1) return 0;
+    if (!set(d, TN_DECODE_ROPE, x.dim[2], x.dim[3], 0)) return 0;
     const int64_t n = x.dim[2] * x.dim[3];
     d->step->kind = a->interleaved;
     d->step->a = (float)log2(a->base);

@@ -95,8 +95,10 @@ int64_t tn__ckpt_step_of(const char *name); /* back: -1 where the name is not ex
  * nothing whole, the newest (best) that verifies. TN_BAD_FILE: none does. Where another one than the
  * newest had to be taken, `why` (bytes long; may be NULL) says so, else it is empty. */
 tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes);
-/* The newest or best one for any path: a run's directory, a checkpoint's, or a file of tensors, which stands for itself. Where it is
+/* The newest or best one for any path: a run's directory, a checkpoint's, or a file of tensors or a folder of
+ * Hugging Face, which stand for themselves (is_file). Where it is
  * another than the run's link names, `note` says so in one line, with what to do, and whoever reads it has to tell; else it is "". */
+bool tn_is_hf_folder(const char *path); /* of Hugging Face: config.json, and neither a run nor a checkpoint */
 tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file,
                           char note[TN_CKPT_NOTE]);
 /* That line from tn_ckpt_find's `why`. */
@@ -127,7 +129,7 @@ tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_C
 /* The name of a checkpoint's file as it is there, packed or not: "model" or "state". */
 tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_PATH_BYTES]);
 
-/* Numbers of any float type from a file into the f32 tensor e of the store, whose shape they have. */
+/* Numbers of any float type from a file into the tensor e of the store, whose shape they have. */
 tn_status tn_store_take_floats(const tn_store *st, const tn_entry *e, const tn_file_tensor *t);
 
 /* --- used by the files of this module -------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include "train/checkpoint/checkpoint.h"
 
 #include "base/alloc.h"
+#include "io/hf_model.h"
 #include "train/checkpoint/run_folder.h"
 
 #include <dirent.h>
@@ -319,6 +320,16 @@ bool tn_ckpt_replaced(const char *path, const char *link, char found[TN_PATH_BYT
     return true;
 }
 
+bool tn_is_hf_folder(const char *path)
+{
+    static const char *const ours[] = { "config.yaml", "manifest.json" };
+    char file[TN_PATH_BYTES];
+    struct stat st;
+    for (int i = 0; i < 2; i++)
+        if (tn_path_join(path, ours[i], file, sizeof file) != TN_OK || stat(file, &st) == 0) return false;
+    return tn_hf_model_is(path);
+}
+
 tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file,
                           char note[TN_CKPT_NOTE])
 {
@@ -331,7 +342,8 @@ tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH
         return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
     if (!*is_file) {
         TN_RETURN_IF(tn_path_join(path, "manifest.json", manifest, sizeof manifest));
-        if (stat(manifest, &st) != 0) {
+        if (tn_is_hf_folder(path)) *is_file = true;
+        else if (stat(manifest, &st) != 0) {
             TN_RETURN_IF(tn_ckpt_find(path, link, found, why, sizeof why));
             tn_ckpt_note(link, why, found, note);
             return TN_OK;

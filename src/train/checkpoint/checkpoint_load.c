@@ -185,12 +185,12 @@ done:
 
 tn_status tn_store_take_floats(const tn_store *st, const tn_entry *e, const tn_file_tensor *t)
 {
-    if (tn_store_device(st) == TN_CPU) return tn_safetensors_copy_f32(t, e->data);
-    const size_t bytes = (size_t)tn_dims_count(e->dims) * sizeof(float);
-    float *x = tn_alloc(bytes + 64);
+    if (tn_store_device(st) == TN_CPU && e->dtype == TN_F32) return tn_safetensors_copy_f32(t, e->data);
+    const int64_t n = tn_dims_count(e->dims);
+    float *x = tn_alloc(sizeof *x * (size_t)n + 64);
     if (!x) return TN_MEMORY;
     tn_status s = tn_safetensors_copy_f32(t, x);
-    if (s == TN_OK) s = tn_store_write(st, e->data, x, bytes);
+    if (s == TN_OK) s = tn_store_put(st, e, 0, n, x, TN_F32);
     tn_free(x);
     return s;
 }

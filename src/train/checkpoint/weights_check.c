@@ -41,8 +41,8 @@ static tn_status check_found(const char *found, bool is_file, const tn_model *mo
     tn_graph_setup setup = { .options = { .threads = 1 } }; /* formats and switches change no parameter */
     if (is_file) TN_TRY(tn_path_join("", found, file, sizeof file));
     else TN_TRY(tn_ckpt_tensors_path(found, "model", file));
-    if (ends_with(file, ".bin") || ends_with(file, ".gguf"))
-        return TN_OK; /* llama2.c, GGUF: its settings are its header, which the reader compares with its tensors */
+    if (ends_with(file, ".bin") || ends_with(file, ".gguf") || (is_file && tn_is_hf_folder(file)))
+        return TN_OK; /* files of others: its settings are its header, which the reader compares with its tensors */
     TN_TRY(tn_tensor_file_open(file, tn_packed_most(file), &f));
     const tn_graph_shape shape = {
         .batch = 1, .length = length, .input_spec = input_spec, .expect = expect, .expect_ctx = f.tensors

@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/output.h"
+#include "io/gguf_model.h"
+#include "io/hf_model.h"
 #include "io/llama2c.h"
 #include "io/packed.h"
 #include "train/checkpoint/checkpoint.h"
@@ -14,12 +16,95 @@
 
 enum { CHUNK = 64 << 10 }; /* numbers */
 
+/* --- sources --------------------------------------------------------------------------------------------------------- */
+
+typedef struct tn_tensor_source {
+    void (*close)(void *from);
+    const tn_file_tensor *(*find)(const void *from, const char *name);
+    tn_status (*read)(const void *from, const tn_file_tensor *x, int64_t first, int64_t n, float *dst);
+    int (*pieces)(const void *from, const tn_file_tensor *x, tn_tensor_piece out[TN_PIECES]);
+} tn_tensor_source;
+
+/* A file of ours, or one that was put together in memory. */
+typedef struct own_file {
+    tn_tensor_file file;
+    void *memory;
+} own_file;
+
+static void close_own(void *from)
+{
+    own_file *f = from;
+    if (!f) return;
+    tn_tensor_file_close(&f->file);
+    tn_free(f->memory);
+    tn_free(f);
+}
+
+static const tn_file_tensor *find_own(const void *from, const char *name)
+{
+    const own_file *f = from;
+    const tn_file_tensor *found = NULL;
+    if (tn_safetensors_has(f->file.tensors, name)) (void)tn_safetensors_find(f->file.tensors, name, &found);
+    return found;
+}
+
+static tn_status read_own(const void *from, const tn_file_tensor *x, int64_t first, int64_t n, float *dst)
+{
+    (void)from;
+    tn_file_tensor part = *x;
+    part.dims = tn_shape(n);
+    part.bytes = (size_t)n * tn_dtype_bytes(x->dtype);
+    part.data = (const unsigned char *)x->data + (size_t)first * tn_dtype_bytes(x->dtype);
+    return tn_safetensors_copy_f32(&part, dst);
+}
+
+static int own_pieces(const void *from, const tn_file_tensor *x, tn_tensor_piece out[TN_PIECES])
+{
+    (void)from;
+    out[0] = (tn_tensor_piece){ x->data, x->dtype, tn_dims_count(x->dims) };
+    return 1;
+}
+
+static const tn_tensor_source own_source = { close_own, find_own, read_own, own_pieces };
+
+static void close_decoder(void *from) { tn_decoder_file_close(from); }
+
+static const tn_file_tensor *find_decoder(const void *from, const char *name)
+{
+    return tn_decoder_file_find(from, name);
+}
+
+static tn_status read_decoder(const void *from, const tn_file_tensor *x, int64_t first, int64_t n, float *dst)
+{
+    tn_decoder_file_read(from, x, first, n, dst);
+    return TN_OK;
+}
+
+static int decoder_pieces(const void *from, const tn_file_tensor *x, tn_tensor_piece out[TN_PIECES])
+{
+    tn_file_piece piece[TN_PIECES];
+    const int n = tn_decoder_file_pieces(from, x, piece);
+    for (int i = 0; i < n; i++) out[i] = (tn_tensor_piece){ piece[i].data, piece[i].type->dtype, piece[i].count };
+    return n;
+}
+
+static const tn_tensor_source decoder_source = { close_decoder, find_decoder, read_decoder, decoder_pieces };
+
 /* --- formats --------------------------------------------------------------------------------------------------------- */
 
-/* What out->file holds as a list. */
+static tn_status new_own(tn_tensors *out, own_file **f)
+{
+    *f = tn_alloc(sizeof **f);
+    if (!*f) return TN_MEMORY;
+    out->source = &own_source;
+    out->from = *f;
+    return TN_OK;
+}
+
+/* What the file holds as a list. */
 static tn_status list_file(tn_tensors *out)
 {
-    const tn_safetensors *f = out->file.tensors;
+    const tn_safetensors *f = ((const own_file *)out->from)->file.tensors;
     out->n = tn_safetensors_count(f);
     out->tensor = out->n ? tn_safetensors_at(f, 0) : NULL; /* one array */
     out->n_meta = tn_safetensors_meta_count(f);
@@ -29,7 +114,9 @@ static tn_status list_file(tn_tensors *out)
 
 static tn_status read_safetensors(const char *path, tn_tensors *out)
 {
-    TN_RETURN_IF(tn_tensor_file_open(path, tn_packed_most(path), &out->file));
+    own_file *f;
+    TN_RETURN_IF(new_own(out, &f));
+    TN_RETURN_IF(tn_tensor_file_open(path, tn_packed_most(path), &f->file));
     return list_file(out);
 }
 
@@ -50,19 +137,38 @@ static tn_status append(void *ctx, const void *data, size_t bytes)
 /* Its tensors lie in other pieces than ours: they are put together in memory, as the file that convert would write. */
 static tn_status read_llama2c(const char *path, tn_tensors *out)
 {
+    own_file *f;
     memory m = { 0 };
+    TN_RETURN_IF(new_own(out, &f));
     tn_status s = tn_llama2c_convert_into(path, (tn_sink){ .write = append, .ctx = &m });
-    out->memory = m.data;
-    if (s == TN_OK) s = tn_safetensors_open_memory(m.data, m.n, path, &out->file.tensors);
+    f->memory = m.data;
+    if (s == TN_OK) s = tn_safetensors_open_memory(m.data, m.n, path, &f->file.tensors);
     return s == TN_OK ? list_file(out) : s;
+}
+
+static tn_status list_decoder(tn_decoder_file *d, tn_tensors *out)
+{
+    out->source = &decoder_source;
+    out->from = d;
+    out->tensor = d->tensor;
+    out->n = d->n;
+    out->meta = d->meta;
+    out->n_meta = TN_DECODER_META;
+    return TN_OK;
 }
 
 static tn_status read_gguf(const char *path, tn_tensors *out)
 {
-    TN_RETURN_IF(tn_gguf_model_open(path, &out->gguf));
-    out->tensor = tn_gguf_model_tensors(out->gguf, &out->n);
-    out->meta = tn_gguf_model_meta(out->gguf, &out->n_meta);
-    return TN_OK;
+    tn_decoder_file *d = NULL;
+    TN_RETURN_IF(tn_gguf_model_open(path, &d));
+    return list_decoder(d, out);
+}
+
+static tn_status read_hf(const char *path, tn_tensors *out)
+{
+    tn_decoder_file *d = NULL;
+    TN_RETURN_IF(tn_hf_model_open(path, &d));
+    return list_decoder(d, out);
 }
 
 static tn_dtype type_of(const tn_file_tensor *t, tn_dtype wanted)
@@ -70,18 +176,39 @@ static tn_dtype type_of(const tn_file_tensor *t, tn_dtype wanted)
     return wanted != TN_DTYPES && tn_dtype_is_float(t->dtype) ? wanted : t->dtype;
 }
 
-/* The bytes of t as `to`, in pieces. `aligned` holds CHUNK numbers of the widest type: files promise no alignment. */
+/* Numbers of one type become `to`, through `aligned`: files promise no alignment. */
+static tn_status put_piece(tn_tensor_writer *w, const char *name, const tn_tensor_piece *p, tn_dtype to,
+                           unsigned char *aligned, unsigned char *made)
+{
+    const size_t from_bytes = tn_dtype_bytes(p->dtype), to_bytes = tn_dtype_bytes(to), count = (size_t)p->count;
+    if (to == p->dtype) return tn_tensor_writer_put(w, name, p->data, count * to_bytes);
+    for (size_t at = 0; at < count; at += CHUNK) {
+        const size_t n = count - at < CHUNK ? count - at : CHUNK;
+        memcpy(aligned, p->data + at * from_bytes, n * from_bytes);
+        tn_convert(made, to, aligned, p->dtype, (int64_t)n);
+        TN_RETURN_IF(tn_tensor_writer_put(w, name, made, n * to_bytes));
+    }
+    return TN_OK;
+}
+
+/* The bytes of t as `to`. Both buffers hold CHUNK numbers of the widest type. */
 static tn_status put_converted(tn_tensor_writer *w, const tn_tensors *in, const tn_file_tensor *t, tn_dtype to,
                                unsigned char *aligned, unsigned char *made)
 {
-    const size_t from_bytes = tn_dtype_bytes(t->dtype), to_bytes = tn_dtype_bytes(to), count = t->bytes / from_bytes;
-    if (to == t->dtype && !in->gguf) return tn_tensor_writer_put(w, t->name, t->data, t->bytes);
-    for (size_t at = 0; at < count; at += CHUNK) {
-        const size_t n = count - at < CHUNK ? count - at : CHUNK;
-        if (in->gguf) tn_gguf_model_read(in->gguf, t, (int64_t)at, (int64_t)n, (float *)(void *)aligned);
-        else memcpy(aligned, (const unsigned char *)t->data + at * from_bytes, n * from_bytes);
-        tn_convert(made, to, aligned, in->gguf ? TN_F32 : t->dtype, (int64_t)n);
-        TN_RETURN_IF(tn_tensor_writer_put(w, t->name, made, n * to_bytes));
+    tn_tensor_piece piece[TN_PIECES];
+    int64_t first = 0;
+    const int pieces = tn_tensors_pieces(in, t, piece);
+    for (int i = 0; i < pieces; first += piece[i++].count) {
+        if (piece[i].dtype != TN_DTYPES) {
+            TN_RETURN_IF(put_piece(w, t->name, &piece[i], to, aligned, made));
+            continue;
+        }
+        for (int64_t at = 0; at < piece[i].count; at += CHUNK) {
+            const int64_t n = piece[i].count - at < CHUNK ? piece[i].count - at : CHUNK;
+            TN_RETURN_IF(tn_tensors_read(in, t, first + at, n, (float *)(void *)aligned));
+            tn_convert(made, to, aligned, TN_F32, n);
+            TN_RETURN_IF(tn_tensor_writer_put(w, t->name, made, (size_t)n * tn_dtype_bytes(to)));
+        }
     }
     return TN_OK;
 }
@@ -148,8 +275,11 @@ static tn_status open_found(const char *found, bool is_file, tn_tensors *out)
         TN_TRY(tn_ckpt_verify(found));
         TN_TRY(tn_ckpt_tensors_path(found, "model", file));
     }
-    TN_TRY(format_of(file, false, &f));
-    TN_TRY(f->read(file, &t));
+    if (is_file && tn_is_hf_folder(file)) TN_TRY(read_hf(file, &t));
+    else {
+        TN_TRY(format_of(file, false, &f));
+        TN_TRY(f->read(file, &t));
+    }
     *out = t;
     t = (tn_tensors){ 0 };
 done:
@@ -173,27 +303,20 @@ tn_status tn_tensors_open(const char *path, tn_tensors *out)
 
 void tn_tensors_close(tn_tensors *t)
 {
-    tn_tensor_file_close(&t->file);
-    tn_gguf_model_close(t->gguf);
-    tn_free(t->memory);
+    if (t->source) t->source->close(t->from);
     *t = (tn_tensors){ 0 };
 }
 
-const tn_file_tensor *tn_tensors_find(const tn_tensors *t, const char *name)
+const tn_file_tensor *tn_tensors_find(const tn_tensors *t, const char *name) { return t->source->find(t->from, name); }
+
+tn_status tn_tensors_read(const tn_tensors *t, const tn_file_tensor *x, int64_t first, int64_t n, float *dst)
 {
-    const tn_file_tensor *found = NULL;
-    if (t->gguf) {
-        for (size_t i = 0; i < t->n && !found; i++) /* a few thousand at most */
-            if (strcmp(t->tensor[i].name, name) == 0) found = &t->tensor[i];
-    } else if (tn_safetensors_has(t->file.tensors, name)) (void)tn_safetensors_find(t->file.tensors, name, &found);
-    return found;
+    return t->source->read(t->from, x, first, n, dst);
 }
 
-tn_status tn_tensors_floats(const tn_tensors *t, const tn_file_tensor *x, float *dst)
+int tn_tensors_pieces(const tn_tensors *t, const tn_file_tensor *x, tn_tensor_piece out[TN_PIECES])
 {
-    if (!t->gguf) return tn_safetensors_copy_f32(x, dst);
-    tn_gguf_model_read(t->gguf, x, 0, tn_dims_count(x->dims), dst);
-    return TN_OK;
+    return t->source->pieces(t->from, x, out);
 }
 
 tn_status tn_ckpt_convert(const tn_user_args *user, const char *in, const char *out, tn_dtype dtype,

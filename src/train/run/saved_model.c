@@ -8,6 +8,7 @@
 #include "io/llama2c.h"
 #include "io/tensor_file.h"
 #include "train/run/checkpoint_convert.h"
+#include "train/run/weights_load.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/trainer/inputs.h"
 #include "train/run/train_settings.h"
@@ -36,8 +37,9 @@ static bool has_file(const char *dir, const char *name)
 
 /* --- settings --------------------------------------------------------------------------------------------------------- */
 
-/* The metadata of a file of ours. */
-static tn_status read_metadata(const char *path, char *model, size_t model_bytes, char *text, size_t bytes)
+/* The metadata of a file of ours, and the type of its matrices. */
+static tn_status read_metadata(const char *path, char *model, size_t model_bytes, char *text, size_t bytes,
+                               tn_matrices *matrices)
 {
     tn_tensors t = { 0 };
     TN_RETURN_IF(tn_tensors_open(path, &t));
@@ -59,16 +61,18 @@ static tn_status read_metadata(const char *path, char *model, size_t model_bytes
     else {
         snprintf(model, model_bytes, "%s", name);
         snprintf(text, bytes, "%s", settings);
+        *matrices = tn_weights_matrices(&t);
     }
     tn_tensors_close(&t);
     return s;
 }
 
-/* What a file of weights says about itself: the model's name, and settings ("dim=64 layers=2") in `text`. */
-static tn_status weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT])
+/* What a file of weights says about itself: the model's name, settings ("dim=64 layers=2") in `text`, and its matrices. */
+static tn_status weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT],
+                                  tn_matrices *matrices)
 {
     tn_llama2c h;
-    if (!ends_with(path, ".bin")) return read_metadata(path, model, TN_PATH_BYTES, text, TN_WEIGHTS_TEXT);
+    if (!ends_with(path, ".bin")) return read_metadata(path, model, TN_PATH_BYTES, text, TN_WEIGHTS_TEXT, matrices);
     TN_RETURN_IF(tn_llama2c_read(path, &h));
     (void)tn_llama2c_settings(&h, text, TN_WEIGHTS_TEXT);
     snprintf(model, TN_PATH_BYTES, "gpt");
@@ -77,14 +81,15 @@ static tn_status weights_settings(const char *path, char model[TN_PATH_BYTES], c
 
 bool tn_is_weights_file(const char *path)
 {
-    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") || ends_with(path, ".bin") ||
-           ends_with(path, ".gguf");
+    return tn_is_hf_folder(path) || ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") ||
+           ends_with(path, ".bin") || ends_with(path, ".gguf");
 }
 
-tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n)
+tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n, tn_matrices *matrices)
 {
     char model[TN_PATH_BYTES], text[TN_WEIGHTS_TEXT];
-    TN_RETURN_IF(weights_settings(path, model, text));
+    *matrices = (tn_matrices){ .type = TN_F32 };
+    TN_RETURN_IF(weights_settings(path, model, text, matrices));
     const char **list = tn_arena_alloc(arena, WORDS * sizeof *list);
     size_t used = 0;
     if (!list) return tn_error(TN_MEMORY, "out of memory");
@@ -107,7 +112,7 @@ static tn_status find_file(const tn_user_args *user, const char *path, const cha
     tn_arena arena = { 0 };
     const char **said = NULL;
     size_t n_said = 0;
-    tn_status s = tn_weights_words(path, &arena, &said, &n_said);
+    tn_status s = tn_weights_words(path, &arena, &said, &n_said, &m->matrices);
     const tn_settings_from from = {
         .user = user, .file = path, .said = said, .n_said = n_said, .overrides = overrides, .n = n
     };
@@ -171,50 +176,6 @@ void tn_saved_model_free(tn_saved_model *m)
 }
 
 /* --- weights ---------------------------------------------------------------------------------------------------------- */
-
-static tn_status copy_floats(const tn_tensors *f, const tn_store *st, const tn_entry *e, const tn_file_tensor *t)
-{
-    if (!f->gguf) return tn_store_take_floats(st, e, t);
-    if (tn_store_device(st) == TN_CPU) return tn_tensors_floats(f, t, e->data);
-    const size_t bytes = (size_t)tn_dims_count(e->dims) * sizeof(float);
-    float *x = tn_alloc(bytes + 64);
-    if (!x) return TN_MEMORY;
-    tn_status s = tn_tensors_floats(f, t, x);
-    if (s == TN_OK) s = tn_store_write(st, e->data, x, bytes);
-    tn_free(x);
-    return s;
-}
-
-static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e, bool copy)
-{
-    char has[128], wants[128];
-    const tn_file_tensor *t = tn_tensors_find(f, e->name);
-    if (!t)
-        return tn_error(TN_BAD_FILE, "tensor %.200s is missing: it belongs to another model or other settings",
-                        e->name);
-    if (!tn_dtype_is_float(t->dtype) || !tn_dims_equal(t->dims, e->dims))
-        return tn_error(
-            TN_BAD_FILE,
-            "%.200s is %s %s in the file and %s in the model: it belongs to another model or other settings", e->name,
-            tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
-            tn_dims_text(e->dims, wants, sizeof wants));
-    return copy ? copy_floats(f, st, e, t) : TN_OK;
-}
-
-tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE])
-{
-    tn_status s = TN_OK;
-    tn_tensors f = { 0 };
-    TN_TRY(tn_tensors_open(path, &f));
-    for (int copy = 0; copy < 2; copy++) /* all checks before the first number moves */
-        for (size_t i = 0; i < tn_store_count(store); i++)
-            if (tn_store_at(store, i)->weight) TN_TRY(take(&f, store, tn_store_at(store, i), copy));
-    memcpy(note, f.note, sizeof f.note);
-done:
-    if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
-    tn_tensors_close(&f);
-    return s;
-}
 
 tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store)
 {
@@ -317,7 +278,7 @@ static bool brings_tokenizer(const char *weights)
         tn_gguf_close(f);
         return has;
     }
-    return weights[0] && has_file(weights, "config.json") &&
+    return weights[0] && tn_is_hf_folder(weights) &&
            (has_file(weights, "tokenizer.json") || has_file(weights, "tokenizer.model"));
 }
 

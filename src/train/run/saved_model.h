@@ -5,7 +5,8 @@
  *   runs/ten-1/step-500    one checkpoint of it
  *   model.safetensors      a file of ours (metadata format "tenon-model 1"), packed or not
  *   stories15M.bin         a checkpoint of llama2.c
- *   SmolLM2.gguf           a model of llama.cpp (gguf_model.h); decoded to f32 as it is loaded
+ *   SmolLM2.gguf           a model of llama.cpp (gguf_model.h); decoded as it is loaded
+ *   Llama-3.2-1B           a folder of Hugging Face (hf_model.h): config.json, safetensors, its tokenizer
  *   gpt_tiny, x.yaml, .so  a preset, model or file of settings: no weights; parameters have their first values */
 #ifndef TN_TRAIN_SAVED_MODEL_H
 #define TN_TRAIN_SAVED_MODEL_H
@@ -18,6 +19,7 @@
 #include "token/model_tokens.h"
 #include "token/tokenizer.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/run/weights_load.h"
 
 typedef struct tn_saved_model {
     tn_settings *settings; /* owned; vocab is never auto */
@@ -25,6 +27,7 @@ typedef struct tn_saved_model {
     char weights[TN_PATH_BYTES]; /* a checkpoint's directory or a file; "" where there are none */
     char config[TN_PATH_BYTES];  /* the directory of the run, or "" */
     char note[TN_CKPT_NOTE];     /* as tn_ckpt_resolve's: weights are not those that were meant */
+    tn_matrices matrices;        /* of the weights */
     const char *link;            /* which checkpoint of the run was asked for; NULL: weights names it */
 } tn_saved_model;
 
@@ -34,10 +37,7 @@ tn_status tn_saved_model_find(const tn_user_args *user, const char *target, cons
                               const char *link, tn_saved_model *out);
 void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
 
-/* Fills the store's parameters from a checkpoint or a file of weights of any floating type; all or none. note: as
- * tn_ckpt_resolve's, where the path is that of a run. */
-tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE]);
-/* The same from m->weights, or, where the run has removed that checkpoint since it was found, from the one that is meant now. */
+/* tn_weights_load from m->weights, or, where the run has removed that checkpoint since it was found, from the one that is meant now. */
 tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store);
 /* All parameters with the model's settings, as a file that tn_saved_model_find takes. */
 tn_status tn_weights_save(const char *path, const tn_model *model, const tn_settings *st, const tn_store *store);
@@ -47,9 +47,9 @@ tn_status tn_weights_save(const char *path, const tn_model *model, const tn_sett
 enum { TN_WEIGHTS_META = 3, TN_WEIGHTS_TEXT = 16384 };
 tn_status tn_weights_meta(const tn_model *model, const tn_settings *st, char text[TN_WEIGHTS_TEXT],
                           tn_text_pair meta[TN_WEIGHTS_META]);
-/* What a weights file says about itself as "key=value" words, the model first; all of it in `arena`. */
-tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n);
-bool tn_is_weights_file(const char *path); /* by its name */
+/* What a weights file says about itself as "key=value" words, the model first, all of it in `arena`; and its matrices. */
+tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n, tn_matrices *matrices);
+bool tn_is_weights_file(const char *path); /* by its name, or a folder of Hugging Face */
 
 /* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else the one inside a GGUF
  * file or beside a folder's weights, else the run's own, else that

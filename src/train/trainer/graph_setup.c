@@ -80,6 +80,11 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
     return TN_OK;
 }
 
+tn_dtype tn_graph_setup_weights(const tn_graph_setup *setup, tn_dtype own)
+{
+    return setup->device == TN_CPU ? own : setup->options.activation;
+}
+
 /* The op that makes the loss knows it label by label, whatever the model. */
 static tn_status put_nll(tn_graph *g, const tn_model *model)
 {

@@ -178,7 +178,10 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     const tn_device where = t->store ? tn_store_device(t->store) : TN_CPU;
     TN_TRY(tn_graph_setup_read(o->settings, t->store ? &where : NULL, o->threads, &t->setup));
     t->threads = t->setup.options.threads;
+    t->setup.options.frozen = o->frozen;
+    t->setup.options.weights = tn_graph_setup_weights(&t->setup, o->weights);
     if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
+    if (o->frozen) tn_store_loads_weights(t->store);
     TN_TRY(settle(t, o, whole));
     TN_TRY(tn__trainer_bind(t, o));
     if (!whole) TN_TRY(make_narrower(t, o));
@@ -488,10 +491,16 @@ int tn_trainer_threads(const tn_trainer *t) { return t->threads; }
 
 tn_device tn_trainer_device(const tn_trainer *t) { return t->setup.device; }
 
+/* Frozen parts of a model that trains do not count; where all of it is frozen, they are the model. */
+static bool is_counted(const tn_trainer *t, const tn_entry *e)
+{
+    return e->role == TN_ROLE_PARAM || (t->setup.options.frozen && e->weight);
+}
+
 int64_t tn_trainer_parameters(const tn_trainer *t)
 {
     int64_t n = 0;
     for (size_t i = 0; i < tn_store_count(t->store); i++)
-        if (tn_store_at(t->store, i)->role == TN_ROLE_PARAM) n += tn_dims_count(tn_store_at(t->store, i)->dims);
+        if (is_counted(t, tn_store_at(t->store, i))) n += tn_dims_count(tn_store_at(t->store, i)->dims);
     return n;
 }

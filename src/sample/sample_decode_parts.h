@@ -1,0 +1,43 @@
+/* Inside of a decoder: its plans, and what its files share. */
+#ifndef TN_SAMPLE_SAMPLE_DECODE_PARTS_H
+#define TN_SAMPLE_SAMPLE_DECODE_PARTS_H
+
+#include "models/decode_cache.h"
+#include "sample/sample_decode.h"
+#include "train/trainer/graph_setup.h"
+
+enum { TN_DECODER_PLANS = 4 }; /* the last is that of a single token */
+
+typedef struct tn_decoder_piece {
+    tn_plan *plan;
+    tn_bound *bound;
+    tn_batch batch;
+} tn_decoder_piece;
+
+struct tn_decoder {
+    tn_decoder_options o;
+    tn_graph_setup setup;
+    tn_context *context;
+    tn_decoder_piece piece[TN_DECODER_PLANS];
+    tn_decoder_piece reply; /* for the last prompt's length, where the model replies */
+    int longest;            /* the first length that may be used */
+    int64_t *position;      /* (B) tokens fed so far */
+    int64_t vocab;
+    bool attends, keeps; /* it has keys and values; a state besides, which every token changes */
+    bool commits;        /* plans leave the states of some rows alone, as "commit" (B) says */
+    bool stays;          /* position is that of every token: tn_decoder_fill_to */
+    bool warm;           /* parameters are as they were when a plan ran last */
+    bool chooses;        /* the plan of a token puts out "next" */
+    bool ahead;          /* ... and feeds it to the next run without the host */
+    int32_t *history;    /* (1 + n B) device memory for what was chosen ahead (tn_chain), or NULL */
+    int64_t history_n;
+};
+
+/* Runs the plan of a single token on what is in its input; the rows stay where they are. */
+tn_status tn__decoder_run_token(tn_decoder *d);
+/* All rows have so many tokens more, unless they stay. */
+void tn__decoder_move(tn_decoder *d, int64_t further);
+/* Whether n tokens more, (B,n), are ids and fit. */
+tn_status tn__decoder_check(const tn_decoder *d, const int32_t *tokens, int64_t n);
+
+#endif

@@ -17,7 +17,8 @@
 enum { LINE_BYTES = 1 << 20, MOST_CONTEXT = 8192 };
 
 static const tn_setting rows[] = {
-    TN_SETTING_TEXT("template", "", "chatml, llama2, llama3, mistral, or none: lines are continued (empty: the model's own)"),
+    TN_SETTING_TEXT("template", "",
+                    "chatml, llama2, llama3, mistral, or none: lines are continued (empty: the model's own)"),
     TN_SETTING_TEXT("system", "", "text that says how to answer (empty: none, or that of the template)"),
     TN_SETTING_TEXT("date", "", "day in the system text of Llama 3.1 and later (empty: the template's, or today)"),
 };
@@ -37,7 +38,8 @@ tn_status tn_chat_settings(tn_settings **out)
     tn_settings *st = NULL;
     TN_RETURN_IF(tn_sample_settings(&st));
     tn_status s = tn_settings_add(st, rows, sizeof rows / sizeof *rows, "chat");
-    if (s == TN_OK) s = tn_settings_override(st, "max_tokens=1024"); /* an answer is longer than what a look at a text needs */
+    if (s == TN_OK)
+        s = tn_settings_override(st, "max_tokens=1024"); /* an answer is longer than what a look at a text needs */
     if (s == TN_OK) *out = st;
     else tn_settings_free(st);
     return s;
@@ -66,10 +68,11 @@ static tn_status find_template(session *s, bool *none)
         if (st == TN_USAGE) tn_error_prefix("%.300s", target);
         TN_RETURN_IF(st);
     } else
-        return tn_error(TN_USAGE,
-                        "%.300s has no chat template: template=none continues each line, template=chatml, llama2, llama3 or "
-                        "mistral is for a model that was trained with it",
-                        target);
+        return tn_error(
+            TN_USAGE,
+            "%.300s has no chat template: template=none continues each line, template=chatml, llama2, llama3 or "
+            "mistral is for a model that was trained with it",
+            target);
     set_date(s);
     return TN_OK;
 }
@@ -137,8 +140,8 @@ static tn_status show(session *s, const char *line, size_t bytes, const tn_talk_
         note(s, text);
     }
     if (!s->m.c->json) return tn_text_write(s->m.c, "\n", 1);
-    return tn_cli_emit(s->m.c, json_pack("{s:s, s:s%, s:s%, s:I, s:I, s:s}", "name", "answer", "prompt", line, bytes, "text",
-                                         s->answer.data ? s->answer.data : "", s->answer.n, "prompt_tokens",
+    return tn_cli_emit(s->m.c, json_pack("{s:s, s:s%, s:s%, s:I, s:I, s:s}", "name", "answer", "prompt", line, bytes,
+                                         "text", s->answer.data ? s->answer.data : "", s->answer.n, "prompt_tokens",
                                          (json_int_t)r->prompt, "tokens", (json_int_t)r->drawn.tokens, "end",
                                          tn_sample_end_name(r->end)));
 }
@@ -152,8 +155,8 @@ static tn_status turn(session *s, const char *line, size_t bytes)
     o.ctx = s;
     o.text = take_text;
     s->answer.n = 0;
-    const tn_status st = s->talk ? tn_talk_turn(s->talk, line, text, &o, &r)
-                                 : plain_turn(s, line, s->m.replies ? text : bytes, &o, &r);
+    const tn_status st =
+        s->talk ? tn_talk_turn(s->talk, line, text, &o, &r) : plain_turn(s, line, s->m.replies ? text : bytes, &o, &r);
     if (s->person && st == TN_INTERRUPTED) {
         fputc('\n', s->m.c->err);
         tn_interrupt_watch();
@@ -195,7 +198,8 @@ static word take_word(session *s, const char *line)
         return WORD;
     }
     if (strcmp(line, "/help\n") != 0) return NO_WORD;
-    fputs("/clear  forget what was said\n/quit   end (also Ctrl-D)\nCtrl-C  stop an answer; at the prompt: end\n", s->m.c->err);
+    fputs("/clear  forget what was said\n/quit   end (also Ctrl-D)\nCtrl-C  stop an answer; at the prompt: end\n",
+          s->m.c->err);
     return WORD;
 }
 

@@ -52,8 +52,7 @@ static void unread(tn_talk *t)
 static tn_status try_template(tn_talk *t)
 {
     TN_RETURN_IF(push(t, TN_CHAT_USER, "", 0));
-    const tn_status s =
-        tn_chat_prompt(t->form, t->tokenizer, t->scratch, t->message, t->n, NULL, &t->prompt);
+    const tn_status s = tn_chat_prompt(t->form, t->tokenizer, t->scratch, t->message, t->n, NULL, &t->prompt);
     drop(t, t->n - 1, 1);
     return s;
 }
@@ -138,8 +137,7 @@ static tn_status hear(void *ctx, int64_t sample, const char *text, size_t bytes)
 {
     const listener *l = ctx;
     tn_text *a = &l->talk->answer;
-    if (a->n + bytes > a->capacity)
-        TN_RETURN_IF(tn_grow((void **)&a->data, &a->capacity, 2 * (a->n + bytes), 1));
+    if (a->n + bytes > a->capacity) TN_RETURN_IF(tn_grow((void **)&a->data, &a->capacity, 2 * (a->n + bytes), 1));
     memcpy(a->data + a->n, text, bytes);
     a->n += bytes;
     return l->to->text ? l->to->text(l->to->ctx, sample, text, bytes) : TN_OK;

@@ -16,7 +16,7 @@ typedef struct tn_talk tn_talk;
 /* system: NULL, none (or the template's own). The sampler (of one row), template and tokenizer stay the caller's. */
 tn_status tn_talk_new(tn_sampler *sampler, const tn_tokenizer *tokenizer, const tn_chat_template *form,
                       const char *system, tn_talk **out);
-void tn_talk_free(tn_talk *t); /* takes NULL */
+void tn_talk_free(tn_talk *t);  /* takes NULL */
 void tn_talk_clear(tn_talk *t); /* forgets all but the system text */
 
 typedef struct tn_talk_report {

@@ -127,7 +127,8 @@ static void refused(void **state)
     tn_chat_template form;
     open_stage(&s, 100, NULL);
     assert_ok(tn_chat_template_named("llama3", &form));
-    assert_fails(tn_talk_new(s.sampler, s.tokenizer, &form, NULL, &other), TN_USAGE, "needs the token <|begin_of_text|>");
+    assert_fails(tn_talk_new(s.sampler, s.tokenizer, &form, NULL, &other), TN_USAGE,
+                 "needs the token <|begin_of_text|>");
     assert_null(other);
     close_stage(&s);
 }

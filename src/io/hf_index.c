@@ -109,5 +109,5 @@ void tn_hf_index_free(tn_hf_index *x)
 const tn_hf_place *tn_hf_index_find(const tn_hf_index *x, const char *tensor)
 {
     const tn_hf_place key = { .tensor = tensor };
-    return bsearch(&key, x->place, x->n, sizeof *x->place, by_tensor);
+    return x->n == 0 ? NULL : bsearch(&key, x->place, x->n, sizeof *x->place, by_tensor);
 }

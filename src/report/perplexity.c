@@ -18,7 +18,8 @@ static int64_t windows_of(const tn_perplexity_options *o)
 /* Window w into a row; returns how many of its labels count. Those that the window before has do not. */
 static int64_t fill_row(const tn_perplexity_options *o, int64_t w, view v)
 {
-    const int64_t first = w * o->stride, seen = w ? first - o->stride + o->length : 0; /* labels up to `seen` are scored */
+    const int64_t first = w * o->stride,
+                  seen = w ? first - o->stride + o->length : 0; /* labels up to `seen` are scored */
     int64_t counted = 0;
     for (int64_t t = 0; t < o->length; t++) {
         const int64_t label = first + t + 1;

@@ -9,7 +9,7 @@
 #include "train/trainer/trainer.h"
 
 typedef struct tn_perplexity_options {
-    tn_trainer *trainer; /* of evaluations; it has the weights */
+    tn_trainer *trainer;   /* of evaluations; it has the weights */
     int64_t batch, length; /* as it was opened */
     int64_t stride;        /* 1 to length */
     const int32_t *ids;    /* (n) n >= 2 */

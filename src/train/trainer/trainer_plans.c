@@ -165,7 +165,8 @@ static tn_status make_eval(void *user, tn_plan **out)
     tn_graph *g;
     TN_RETURN_IF(build_graph(t, false, m->step, &g));
     /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
-    const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
+    const bool packs =
+        (t->forward_only && !t->setup.options.frozen) || tn_settings_int(t->settings, "train.accumulate") > 1;
     const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
     const tn_compile_options o = { .device = t->setup.device, .repeats = !packs ? 1 : batches ? batches : 16 };
     return tn_graph_compile(g, &o, out);

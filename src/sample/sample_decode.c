@@ -13,12 +13,15 @@
 
 #include <string.h>
 
-/* Lengths of the pieces of a prompt, longest first: each is run at most 7 times in a row. The last has logits. */
-static const int64_t lengths[] = { 256, 32, 4, 1 };
-enum { MOST_AT_ONCE = 4096, PLANS = TN_DECODER_PLANS, LAST = PLANS - 1 };
+/* Lengths of the pieces of a prompt, longest first. REST has the length of what is left, where that is worth a plan: one pass over the
+ * weights instead of many. Without it each of the others is run at most 7 times in a row. The last has logits. */
+static const int64_t lengths[] = { 256, 0, 32, 4, 1 };
+enum { MOST_AT_ONCE = 4096, PLANS = TN_DECODER_PLANS, LAST = PLANS - 1, REST = 1, REST_LEAST = 16 };
 _Static_assert(sizeof lengths / sizeof *lengths == PLANS, "a plan for every length");
 typedef tn_decoder_piece piece;
 enum { MANY = 1 << 20 }; /* tokens, one after the other, in a text: as many uses of what its plan prepares */
+
+static int64_t length_of(const tn_decoder *d, int i) { return i == REST ? d->rest : lengths[i]; }
 
 static const tn_gtensor *find_output(const tn_graph *g, const char *name)
 {
@@ -131,12 +134,12 @@ static tn_status make_piece(tn_decoder *d, int i)
     tn_graph *g = NULL;
     piece p = { .batch = { .size = sizeof p.batch,
                            .batch = d->o.batch,
-                           .length = lengths[i],
+                           .length = length_of(d, i),
                            .step = "eval",
                            .want = { "logits" },
                            .n_wants = i == LAST } };
     TN_TRY(tn_graph_new(&d->setup.options, &g));
-    tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(d->o.batch, lengths[i]), TN_I32));
+    tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(d->o.batch, length_of(d, i)), TN_I32));
     tn_decode_cache_inputs(g, &p.batch, d->o.capacity);
     if (d->commits) tn_batch_add(&p.batch, "commit", tn_input(g, "commit", tn_shape(d->o.batch), TN_F32));
     TN_TRY(tn_model_build(d->o.model, g, d->o.settings, &p.batch));
@@ -284,7 +287,7 @@ static tn_status run_piece(tn_decoder *d, int i, const int32_t *tokens, int64_t 
 {
     piece *p = &d->piece[i];
     int32_t *in = tn_bound_data(p->bound, "tokens"); /* (B,T) */
-    const int64_t T = lengths[i];
+    const int64_t T = length_of(d, i);
     for (int64_t b = 0; in && b < d->o.batch; b++) memcpy(in + b * T, tokens + b * n + at, sizeof *in * (size_t)T);
     commit_rows(d, i, NULL, at);
     TN_RETURN_IF(run_here(d, i));
@@ -292,12 +295,23 @@ static tn_status run_piece(tn_decoder *d, int i, const int32_t *tokens, int64_t 
     return TN_OK;
 }
 
+/* Makes REST one of so many tokens, if that pays: on a GPU the first runs of a plan are slow. */
+static void fit_rest(tn_decoder *d, int64_t tokens)
+{
+    const bool fits = tokens < lengths[0] && tokens * d->o.batch <= MOST_AT_ONCE &&
+                      tokens <= tn_settings_int(d->o.settings, "train.context");
+    const bool pays = d->setup.device == TN_CPU && tokens >= REST_LEAST && fits;
+    if (pays && d->rest != tokens) free_piece(&d->piece[REST]);
+    d->rest = pays ? tokens : d->rest;
+}
+
 /* The longest piece that fits. A model that takes no piece of this length (token by token only, or no room for such a
  * table) gets shorter ones: the one token that made the decoder always works. */
 static tn_status choose_piece(tn_decoder *d, int64_t left, int *out)
 {
+    fit_rest(d, left - 1);
     for (int i = d->longest; i < LAST; i++) {
-        if (lengths[i] >= left) continue; /* the last token is left over, for its logits */
+        if (length_of(d, i) >= left || length_of(d, i) == 0) continue; /* the last token is left over, for its logits */
         const tn_status s = d->piece[i].bound ? TN_OK : make_piece(d, i);
         if (s != TN_OK && s != TN_USAGE) return s;
         if (s == TN_OK) {
@@ -319,7 +333,7 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
         if (d->o.interrupted && d->o.interrupted(d->o.ctx)) return tn_error(TN_INTERRUPTED, "interrupted");
         TN_RETURN_IF(choose_piece(d, n - at, &i));
         TN_RETURN_IF(run_piece(d, i, tokens, n, at));
-        at += lengths[i];
+        at += length_of(d, i);
     }
     *logits = tn_bound_data(d->piece[LAST].bound, "logits");
     return TN_OK;
@@ -361,7 +375,7 @@ static tn_status run_ragged(tn_decoder *d, int i, const int32_t *tokens, int64_t
 {
     piece *p = &d->piece[i];
     int32_t *in = tn_bound_data(p->bound, "tokens"); /* (B,T) */
-    const int64_t T = lengths[i];
+    const int64_t T = length_of(d, i);
     for (int64_t k = 0; in && k < d->o.batch * T; k++)
         in[k] = at + k % T < own[k / T] ? tokens[k / T * n + at + k % T] : 0;
     commit_rows(d, i, own, at);
@@ -396,7 +410,7 @@ static tn_status feed_ragged(tn_decoder *d, const int32_t *tokens, int64_t n, in
         if (d->o.interrupted && d->o.interrupted(d->o.ctx)) return tn_error(TN_INTERRUPTED, "interrupted");
         TN_RETURN_IF(choose_piece(d, at_once(d, own, at) + 1, &i));
         TN_RETURN_IF(run_ragged(d, i, tokens, n, own, at));
-        at += lengths[i];
+        at += length_of(d, i);
     }
     int32_t *in = tn_bound_data(d->piece[LAST].bound, "tokens"); /* (B,1) */
     for (int64_t b = 0; in && b < d->o.batch; b++) in[b] = tokens[b * n + own[b]];

@@ -6,7 +6,7 @@
 #include "sample/sample_decode.h"
 #include "train/trainer/graph_setup.h"
 
-enum { TN_DECODER_PLANS = 4 }; /* the last is that of a single token */
+enum { TN_DECODER_PLANS = 5 }; /* the last is that of a single token */
 
 typedef struct tn_decoder_piece {
     tn_plan *plan;
@@ -21,6 +21,7 @@ struct tn_decoder {
     tn_decoder_piece piece[TN_DECODER_PLANS];
     tn_decoder_piece reply; /* for the last prompt's length, where the model replies */
     int longest;            /* the first length that may be used */
+    int64_t rest;           /* the length of the piece for what is left of a prompt */
     int64_t *position;      /* (B) tokens fed so far */
     int64_t vocab;
     bool attends, keeps; /* it has keys and values; a state besides, which every token changes */

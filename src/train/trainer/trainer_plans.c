@@ -170,7 +170,8 @@ static tn_status make_eval(void *user, tn_plan **out)
     tn_graph *g;
     TN_RETURN_IF(build_graph(t, false, m->step, &g));
     /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
-    const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
+    const bool packs =
+        (t->forward_only && !t->setup.options.frozen) || tn_settings_int(t->settings, "train.accumulate") > 1;
     const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
     const tn_ref loss = strcmp(m->step, "eval") == 0 ? tn_graph_setup_loss(g, t->want) : TN_NONE;
     const tn_compile_options o = { .device = t->setup.device,

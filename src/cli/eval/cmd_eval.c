@@ -282,6 +282,9 @@ tn_status tn_cmd_eval(tn_cli *c)
     tn_eval e;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     TN_RETURN_IF(read_options(c, &e));
+    bool taken = false;
+    if (!e.view) TN_RETURN_IF(tn_eval_text(c, e.target, &taken));
+    if (taken) return TN_OK;
     const char **settings = tn_alloc((c->args.overrides_n + 1) * sizeof *settings);
     if (!settings) return TN_MEMORY;
     st = sort_overrides(&c->args, settings, &o.n, &o.split);

@@ -1,5 +1,5 @@
 /* What `tenon eval` shows beyond one loss: by position, at other contexts, how far back it reaches (eval_context.c), the spectrum
- * (eval_spectrum.c), and flows through a lattice (eval_flows.c). */
+ * (eval_spectrum.c), flows through a lattice (eval_flows.c), and the perplexity of a text (eval_text.c). */
 #ifndef TN_CLI_EVAL_H
 #define TN_CLI_EVAL_H
 
@@ -33,6 +33,10 @@ tn_status tn_eval_contexts(const tn_eval *e, tn_session *s);
 tn_status tn_eval_receptive_field(const tn_eval *e, tn_session *s);
 tn_status tn_eval_spectrum(const tn_eval *e, tn_session *s);
 tn_status tn_eval_flows(const tn_eval *e, tn_session *s);
+
+/* Where data= names a plain text and the model reads it by a tokenizer (or window= or stride= is said), all of the evaluation; else
+ * *taken is false and nothing was done. */
+tn_status tn_eval_text(tn_cli *c, const char *target, bool *taken);
 
 bool tn_eval_has_flows(const tn_model *m); /* whether it has a step for them */
 

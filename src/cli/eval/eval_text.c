@@ -1,0 +1,223 @@
+/* tenon eval MODEL data=FILE, where FILE is plain text and the model has a tokenizer: its perplexity on the text. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "cli/eval/eval.h"
+#include "cli/term.h"
+#include "cli/train/train_view.h"
+#include "cli/view.h"
+#include "report/perplexity.h"
+#include "train/run/saved_model.h"
+#include "train/run/train_settings.h"
+#include "train/trainer/graph_setup.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_OVERRIDES = 256, WINDOW = 1024, TEXT_BYTES = 1 << 30 };
+
+static const tn_setting rows[] = {
+    TN_SETTING_AUTO_INT("window", "auto", TN_RANGE(2, 1e9), "tokens",
+                        "tokens a window of the text has (auto: train.context, at most 1024)"),
+    TN_SETTING_AUTO_INT("stride", "auto", TN_RANGE(1, 1e9), "tokens",
+                        "from one window to the next (auto: half a window; every token then has half a window before it)"),
+    TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the model's own)"),
+};
+
+typedef struct reading {
+    tn_cli *c;
+    tn_settings *keys; /* of rows */
+    tn_saved_model model;
+    tn_tokenizer *tokenizer;
+    tn_model_tokens tokens;
+    tn_tokens ids;
+    tn_trainer *trainer;
+    const char *file;
+    int64_t bytes, window, stride, batch;
+    tn_progress progress;
+    double start;
+} reading;
+
+static bool is_ours(const char *word)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const size_t n = strlen(rows[i].key);
+        if (strncmp(word, rows[i].key, n) == 0 && word[n] == '=') return true;
+    }
+    return false;
+}
+
+static bool is_plain_file(const char *path)
+{
+    struct stat st;
+    return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* The words that are not ours, and neither data=, which is no data set of the model, nor split=. */
+static tn_status sort_overrides(reading *r, const char **rest, size_t *n)
+{
+    const tn_args *a = &r->c->args;
+    TN_RETURN_IF(tn_settings_new(&r->keys));
+    TN_RETURN_IF(tn_settings_add(r->keys, rows, sizeof rows / sizeof *rows, "eval"));
+    for (size_t i = 0; i < a->overrides_n; i++) {
+        const char *word = a->overrides[i];
+        if (strncmp(word, "data=", 5) == 0 || strncmp(word, "split=", 6) == 0) continue;
+        if (is_ours(word)) TN_RETURN_IF(tn_settings_override(r->keys, word));
+        else if (*n == MOST_OVERRIDES) return tn_error(TN_USAGE, "more than %d settings", MOST_OVERRIDES);
+        else rest[(*n)++] = word;
+    }
+    return TN_OK;
+}
+
+static tn_status find_model(reading *r, const char *target)
+{
+    const char *rest[MOST_OVERRIDES + 1];
+    size_t n = 0;
+    TN_RETURN_IF(sort_overrides(r, rest, &n));
+    rest[n++] = "plan.recompute=none"; /* nothing is recomputed without gradients */
+    TN_RETURN_IF(tn_saved_model_find(&r->c->user, target, rest, n, "best", &r->model));
+    TN_RETURN_IF(tn_cli_warn(r->c, r->model.note));
+    TN_RETURN_IF(tn_graph_setup_here(r->model.settings, false));
+    if (!tn_model_reads_sequences(r->model.model))
+        return tn_error(TN_USAGE, "%s is trained on samples: it has no perplexity on a text", r->model.model->name);
+    if (!r->model.weights[0])
+        return tn_error(TN_USAGE, "%s has no weights: name a run, a checkpoint, a folder or a file of weights", target);
+    return tn_saved_model_tokenizer(&r->model, tn_settings_text(r->keys, "tokenizer"), &r->tokenizer, &r->tokens);
+}
+
+static tn_status choose_windows(reading *r)
+{
+    const int64_t context = tn_settings_int(r->model.settings, "train.context");
+    r->window = context < WINDOW ? context : WINDOW;
+    if (!tn_settings_is_auto(r->keys, "window")) r->window = tn_settings_int(r->keys, "window");
+    if (r->window > context)
+        return tn_error(TN_USAGE, "window=%lld is longer than the model's context of %lld", (long long)r->window,
+                        (long long)context);
+    r->stride = r->window > 1 ? r->window / 2 : 1;
+    if (!tn_settings_is_auto(r->keys, "stride")) r->stride = tn_settings_int(r->keys, "stride");
+    if (r->stride > r->window)
+        return tn_error(TN_USAGE, "stride=%lld is longer than window=%lld: tokens between would not be scored",
+                        (long long)r->stride, (long long)r->window);
+    r->batch = TN_SESSION_TOKENS / r->window;
+    if (r->batch < 1) r->batch = 1;
+    return TN_OK;
+}
+
+/* The text behind the token that a text of this model begins with. */
+static tn_status read_text(reading *r)
+{
+    tn_status s = TN_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    tn_tokenizer_scratch *scratch = NULL;
+    TN_TRY(tn_file_read_all(r->file, TEXT_BYTES, &text, &bytes));
+    TN_TRY(tn_tokenizer_scratch_new(&scratch));
+    if (r->tokens.start >= 0) {
+        TN_TRY(tn_grow((void **)&r->ids.ids, &r->ids.capacity, 1, sizeof *r->ids.ids));
+        r->ids.ids[r->ids.n++] = r->tokens.start;
+    }
+    TN_TRY(tn_tokenizer_encode(r->tokenizer, scratch, text, bytes, 0, &r->ids));
+    r->bytes = (int64_t)bytes;
+    const int64_t vocab = tn_settings_vocab(r->model.settings), texts = tn_tokenizer_vocab(r->tokenizer);
+    if (texts > vocab)
+        TN_FAIL(TN_USAGE,
+                "the tokenizer has %lld tokens but the model only %lld: name the model's own tokenizer with "
+                "tokenizer=FILE",
+                (long long)texts, (long long)vocab);
+    if (r->ids.n < 2) TN_FAIL(TN_USAGE, "%.640s has no text to be evaluated", r->file);
+done:
+    tn_tokenizer_scratch_free(scratch);
+    tn_free(text);
+    return s;
+}
+
+static tn_status open_trainer(reading *r)
+{
+    return tn_trainer_new(&(tn_trainer_options){ .model = r->model.model,
+                                                 .settings = r->model.settings,
+                                                 .batch = r->batch,
+                                                 .length = r->window,
+                                                 .forward_only = true,
+                                                 .frozen = true,
+                                                 .weights = r->model.matrices.type },
+                          &r->trainer);
+}
+
+static void say_tokens(void *ctx, int64_t tokens)
+{
+    reading *r = ctx;
+    tn_progress_line(&r->progress, tn_clock_s() - r->start, "%lld of %lld tokens", (long long)tokens,
+                     (long long)r->ids.n);
+}
+
+static tn_status show(const reading *r, const char *target, const tn_perplexity *p, double seconds)
+{
+    tn_cli *c = r->c;
+    const double rate = (double)p->tokens / seconds;
+    if (!c->json) {
+        fprintf(c->out,
+                "%s, %s: %.4f nats per token, %.4f bits per byte, perplexity %.4g; %lld tokens in windows of %lld, %lld "
+                "apart, %.0f tokens/s\n",
+                target, r->file, p->nats, p->bits, exp(p->nats), (long long)p->tokens, (long long)r->window,
+                (long long)r->stride, rate);
+        return TN_OK;
+    }
+    TN_RETURN_IF(tn_cli_number(c, "loss", p->nats, "nats/token"));
+    TN_RETURN_IF(tn_cli_number(c, "bits_per_byte", p->bits, "bits/byte"));
+    TN_RETURN_IF(tn_cli_number(c, "perplexity", exp(p->nats), ""));
+    TN_RETURN_IF(tn_cli_number(c, "tokens", (double)p->tokens, "tokens"));
+    TN_RETURN_IF(tn_cli_number(c, "window", (double)r->window, "tokens"));
+    TN_RETURN_IF(tn_cli_number(c, "stride", (double)r->stride, "tokens"));
+    return tn_cli_number(c, "tokens_per_s", rate, "tokens/s");
+}
+
+static tn_status measure(reading *r, const char *target)
+{
+    tn_perplexity p;
+    if (tn_cli_override(r->c, "split"))
+        return tn_error(TN_USAGE, "a text is evaluated whole: leave split= out, or prepare a data set of it with `tenon "
+                                  "data prepare`");
+    tn_cli_expanded(r->c, target, &r->model.matrices);
+    TN_RETURN_IF(choose_windows(r));
+    TN_RETURN_IF(read_text(r));
+    TN_RETURN_IF(open_trainer(r));
+    TN_RETURN_IF(tn_saved_model_load(&r->model, tn_trainer_store(r->trainer)));
+    r->start = tn_clock_s();
+    tn_progress_start(&r->progress, r->c->err);
+    tn_interrupt_watch();
+    const tn_status s = tn_perplexity_measure(&(tn_perplexity_options){ .trainer = r->trainer,
+                                                                        .batch = r->batch,
+                                                                        .length = r->window,
+                                                                        .stride = r->stride,
+                                                                        .ids = r->ids.ids,
+                                                                        .n = (int64_t)r->ids.n,
+                                                                        .bytes = r->bytes,
+                                                                        .ctx = r,
+                                                                        .progress = say_tokens,
+                                                                        .interrupted = tn_interrupted },
+                                              &p);
+    tn_progress_end(&r->progress);
+    TN_RETURN_IF(s);
+    return show(r, target, &p, tn_clock_s() - r->start);
+}
+
+tn_status tn_eval_text(tn_cli *c, const char *target, bool *taken)
+{
+    reading r = { .c = c, .file = tn_cli_override(c, "data") };
+    *taken = false;
+    if (!is_plain_file(r.file)) return TN_OK;
+    tn_status s = find_model(&r, target);
+    const bool file = tn_is_weights_file(target); /* a run may say more: what is wrong is found where its data are opened */
+    /* Bytes need no tokenizer: such a text is data like any other, unless it is asked for in windows. */
+    *taken = s != TN_OK ? file : strcmp(tn_tokenizer_kind(r.tokenizer), "bytes") != 0 ||
+             !tn_settings_is_auto(r.keys, "window") || !tn_settings_is_auto(r.keys, "stride");
+    if (s == TN_OK && *taken) s = measure(&r, target);
+    tn_trainer_free(r.trainer);
+    tn_tokens_free(&r.ids);
+    tn_tokenizer_free(r.tokenizer);
+    tn_model_tokens_free(&r.tokens);
+    tn_saved_model_free(&r.model);
+    tn_settings_free(r.keys);
+    return *taken ? s : TN_OK;
+}

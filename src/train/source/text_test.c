@@ -35,12 +35,11 @@ static tn_trainer *trainer_of(rig *r, const char *model, const char *const *set,
     tn_settings_free(r->settings);
     r->settings = NULL;
     assert_ok(tn_settings_resolve(model, set, n, &r->settings, &m));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m,
-                                                    .settings = r->settings,
-                                                    .batch = B,
-                                                    .length = T,
-                                                    .input_spec = &(tn_input_spec){ .optional = documents } },
-                             &t));
+    const tn_input_spec all = { .rows = tn_language_inputs, .n_rows = TN_LANGUAGE_INPUTS };
+    assert_ok(tn_trainer_new(
+        &(tn_trainer_options){
+            .model = m, .settings = r->settings, .batch = B, .length = T, .input_spec = documents ? &all : NULL },
+        &t));
     return t;
 }
 

@@ -38,7 +38,8 @@ static tn_trainer *open_trainer(const tn_settings *st, const tn_model *model)
                                                     .settings = st,
                                                     .batch = B,
                                                     .length = T,
-                                                    .input_spec = &(tn_input_spec){ .optional = true },
+                                                    .input_spec = &(tn_input_spec){ .rows = tn_language_inputs,
+                                                                                    .n_rows = TN_LANGUAGE_INPUTS },
                                                     .threads = 2 },
                              &t));
     int32_t *tokens = tn_trainer_input(t, "tokens"), *labels = tn_trainer_input(t, "labels"),

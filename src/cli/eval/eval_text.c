@@ -20,8 +20,9 @@ enum { MOST_OVERRIDES = 256, WINDOW = 1024, TEXT_BYTES = 1 << 30 };
 static const tn_setting rows[] = {
     TN_SETTING_AUTO_INT("window", "auto", TN_RANGE(2, 1e9), "tokens",
                         "tokens a window of the text has (auto: train.context, at most 1024)"),
-    TN_SETTING_AUTO_INT("stride", "auto", TN_RANGE(1, 1e9), "tokens",
-                        "from one window to the next (auto: half a window; every token then has half a window before it)"),
+    TN_SETTING_AUTO_INT(
+        "stride", "auto", TN_RANGE(1, 1e9), "tokens",
+        "from one window to the next (auto: half a window; every token then has half a window before it)"),
     TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the model's own)"),
 };
 
@@ -48,9 +49,12 @@ static bool is_ours(const char *word)
     return false;
 }
 
+/* Documents (.jsonl) are data of their own kind. */
 static bool is_plain_file(const char *path)
 {
     struct stat st;
+    const size_t n = path ? strlen(path) : 0;
+    if (n >= 6 && strcmp(path + n - 6, ".jsonl") == 0) return false;
     return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
@@ -99,8 +103,6 @@ static tn_status choose_windows(reading *r)
     if (r->stride > r->window)
         return tn_error(TN_USAGE, "stride=%lld is longer than window=%lld: tokens between would not be scored",
                         (long long)r->stride, (long long)r->window);
-    r->batch = TN_SESSION_TOKENS / r->window;
-    if (r->batch < 1) r->batch = 1;
     return TN_OK;
 }
 
@@ -112,6 +114,7 @@ static tn_status read_text(reading *r)
     size_t bytes = 0;
     tn_tokenizer_scratch *scratch = NULL;
     TN_TRY(tn_file_read_all(r->file, TEXT_BYTES, &text, &bytes));
+    if (memchr(text, 0, bytes)) TN_FAIL(TN_BAD_FILE, "%.640s is no text: unpack it first if it is packed", r->file);
     TN_TRY(tn_tokenizer_scratch_new(&scratch));
     if (r->tokens.start >= 0) {
         TN_TRY(tn_grow((void **)&r->ids.ids, &r->ids.capacity, 1, sizeof *r->ids.ids));
@@ -132,8 +135,13 @@ done:
     return s;
 }
 
+/* No more windows side by side than there are. */
 static tn_status open_trainer(reading *r)
 {
+    const int64_t beyond = (int64_t)r->ids.n - 1 - r->window;
+    const int64_t windows = beyond > 0 ? 1 + (beyond + r->stride - 1) / r->stride : 1;
+    r->batch = TN_SESSION_TOKENS / r->window;
+    r->batch = r->batch < 1 ? 1 : r->batch < windows ? r->batch : windows;
     return tn_trainer_new(&(tn_trainer_options){ .model = r->model.model,
                                                  .settings = r->model.settings,
                                                  .batch = r->batch,
@@ -156,11 +164,12 @@ static tn_status show(const reading *r, const char *target, const tn_perplexity 
     tn_cli *c = r->c;
     const double rate = (double)p->tokens / seconds;
     if (!c->json) {
-        fprintf(c->out,
-                "%s, %s: %.4f nats per token, %.4f bits per byte, perplexity %.4g; %lld tokens in windows of %lld, %lld "
-                "apart, %.0f tokens/s\n",
-                target, r->file, p->nats, p->bits, exp(p->nats), (long long)p->tokens, (long long)r->window,
-                (long long)r->stride, rate);
+        fprintf(
+            c->out,
+            "%s, %s: %.4f nats per token, %.4f bits per byte, perplexity %.4g; %lld tokens in windows of %lld, %lld "
+            "apart, %.0f tokens/s\n",
+            target, r->file, p->nats, p->bits, exp(p->nats), (long long)p->tokens, (long long)r->window,
+            (long long)r->stride, rate);
         return TN_OK;
     }
     TN_RETURN_IF(tn_cli_number(c, "loss", p->nats, "nats/token"));
@@ -176,8 +185,9 @@ static tn_status measure(reading *r, const char *target)
 {
     tn_perplexity p;
     if (tn_cli_override(r->c, "split"))
-        return tn_error(TN_USAGE, "a text is evaluated whole: leave split= out, or prepare a data set of it with `tenon "
-                                  "data prepare`");
+        return tn_error(TN_USAGE,
+                        "a text is evaluated whole: leave split= out, or prepare a data set of it with `tenon "
+                        "data prepare`");
     tn_cli_expanded(r->c, target, &r->model.matrices);
     TN_RETURN_IF(choose_windows(r));
     TN_RETURN_IF(read_text(r));
@@ -208,10 +218,12 @@ tn_status tn_eval_text(tn_cli *c, const char *target, bool *taken)
     *taken = false;
     if (!is_plain_file(r.file)) return TN_OK;
     tn_status s = find_model(&r, target);
-    const bool file = tn_is_weights_file(target); /* a run may say more: what is wrong is found where its data are opened */
+    const bool file =
+        tn_is_weights_file(target); /* a run may say more: what is wrong is found where its data are opened */
     /* Bytes need no tokenizer: such a text is data like any other, unless it is asked for in windows. */
-    *taken = s != TN_OK ? file : strcmp(tn_tokenizer_kind(r.tokenizer), "bytes") != 0 ||
-             !tn_settings_is_auto(r.keys, "window") || !tn_settings_is_auto(r.keys, "stride");
+    *taken = s != TN_OK ? file
+                        : strcmp(tn_tokenizer_kind(r.tokenizer), "bytes") != 0 ||
+                              !tn_settings_is_auto(r.keys, "window") || !tn_settings_is_auto(r.keys, "stride");
     if (s == TN_OK && *taken) s = measure(&r, target);
     tn_trainer_free(r.trainer);
     tn_tokens_free(&r.ids);

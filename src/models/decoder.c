@@ -80,7 +80,7 @@ static tn_ref norm(tn_graph *g, const tn_decoder_shape *c, tn_ref x, const char 
     return c->llama ? tn_block_rmsnorm(g, x, name, c->norm_eps) : tn_block_layernorm(g, x, name, c->norm_eps);
 }
 
-tn_status tn_decoder(tn_graph *g, const tn_decoder_shape *c, const tn_batch *b, tn_ref *states, tn_forward *out)
+tn_status tn_decoder_forward(tn_graph *g, const tn_decoder_shape *c, const tn_batch *b, tn_ref *states, tn_forward *out)
 {
     const float out_std = 0.02f / sqrtf(2.f * (float)c->layers);
     TN_RETURN_IF(check_prefix(g, c, b));

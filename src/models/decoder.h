@@ -31,7 +31,8 @@ typedef struct tn_decoder_shape {
 
 /* states NULL, or (layers+1): receives what goes into layer 0, into layer 1, ..., and into the last norm, each (B,T,d). Errors of the
  * graph are kept in it, and returned. */
-tn_status tn_decoder(tn_graph *g, const tn_decoder_shape *c, const tn_batch *b, tn_ref *states, tn_forward *out);
+tn_status tn_decoder_forward(tn_graph *g, const tn_decoder_shape *c, const tn_batch *b, tn_ref *states,
+                             tn_forward *out);
 
 /* Tokens that stand before the batch's own: P of "prefix_keys", 0 without. */
 int64_t tn_decoder_before(const tn_graph *g, const tn_batch *b);

@@ -211,7 +211,7 @@ static tn_bound *add(tn_world *w, const tn_decoder_shape *c, asked a, tn_batch *
     if (a.cached) tn_decode_cache_inputs(g, b, MOST_KEYS);
     const tn_region r = tn_region_begin(g, "reader");
     if (!a.trained) tn_frozen_begin(g);
-    assert_ok(tn_decoder(g, c, b, states, &f));
+    assert_ok(tn_decoder_forward(g, c, b, states, &f));
     if (!a.trained) tn_frozen_end(g);
     tn_block_head(g, &f, b);
     tn_region_end(g, r);

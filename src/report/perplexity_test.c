@@ -64,7 +64,9 @@ static void equals_token_by_token(void **state)
 {
     static const struct {
         int64_t n, stride, batch;
-    } cases[] = { { N, T, 3 }, { N, T / 2, 3 }, { N, 5, 2 }, { N, 1, 4 }, { T + 1, 4, 2 }, { T + 2, T, 1 }, { 2, 6, 1 } };
+    } cases[] = {
+        { N, T, 3 }, { N, T / 2, 3 }, { N, 5, 2 }, { N, 1, 4 }, { T + 1, 4, 2 }, { T + 2, T, 1 }, { 2, 6, 1 }
+    };
     rig r;
     (void)state;
     open_rig(&r);

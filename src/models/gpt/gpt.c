@@ -168,7 +168,7 @@ static tn_status gpt_forward(tn_graph *g, const tn_settings *st, const tn_batch 
     tn_ref states[MOST_LAYERS + 1];
     char name[32];
     TN_RETURN_IF(shape_read(g, st, b, &c));
-    TN_RETURN_IF(tn_decoder(g, &c, b, states, out));
+    TN_RETURN_IF(tn_decoder_forward(g, &c, b, states, out));
     for (int64_t l = 0; l <= c.layers; l++)
         if (wants_state(b, l, name))
             tn_output(g, name, tn_ref_dtype(g, states[l]) == TN_F32 ? states[l] : tn_cast(g, states[l], TN_F32));

@@ -349,9 +349,9 @@ static void long_words(void **state)
         const size_t bytes = k == 0 ? BYTES : BYTES / 16;
         for (size_t i = 0; i < bytes; i++) text[i] = units[k][i % strlen(units[k])];
         ids.n = 0;
-        const double before = tn_clock_s();
+        const double before = tn_clock_cpu_s();
         assert_ok(tn_tokenizer_encode(t, x, text, bytes, 0, &ids));
-        assert_true(tn_clock_s() - before < 30);
+        assert_true(tn_clock_cpu_s() - before < 30);
         assert_true(ids.n > 0 && ids.n <= 3 * bytes + 1);
     }
     tn_tokens_free(&ids);

@@ -309,7 +309,7 @@ static void large(void **state)
     for (int i = 0; i < 20; i++) assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
     const double claim_s = (tn_clock_cpu_s() - from) / 20;
     assert_int_equal(c.number, 49999);
-    if (load_s > 1.5 || claim_s > 0.005) fail_msg("%.3f s to load, %.6f s to claim", load_s, claim_s);
+    if (load_s > 5 || claim_s > 0.02) fail_msg("%.3f s to load, %.6f s to claim", load_s, claim_s);
     tn_lab_world_close(&w);
 }
 

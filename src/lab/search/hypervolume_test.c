@@ -133,7 +133,7 @@ static void large_front(void **state)
     assert_ok(tn_hypervolume(y, N, D, reference, &got));
     const double took = tn_clock_cpu_s() - start;
     assert_true(fabs(got - by_darts(y, N, D, 50000)) < 4 * sqrt(got * (1 - got) / 50000));
-    if (took > 0.2) fail_msg("took %.3f s", took);
+    if (took > 1.5) fail_msg("took %.3f s", took);
 }
 
 /* Each pick against trying every point in its place. */

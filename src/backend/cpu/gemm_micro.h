@@ -14,6 +14,8 @@
 typedef float vec __attribute__((vector_size(4 * TN_LANES)));
 typedef float vec_in_memory __attribute__((vector_size(4 * TN_LANES), aligned(4), may_alias));
 typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float pairs_in_memory
+    __attribute__((vector_size(16), aligned(2), may_alias)); /* of numbers of half precision */
 
 #if defined(__clang__)
 #define TN_UNROLL _Pragma("clang loop unroll(full)")
@@ -122,7 +124,7 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
         for (; p + 8 <= k; p += 8, a += 8 * (rows), b += 16) {                                                         \
             TN_LOAD_A(8 * (rows));                                                                                     \
             TN_UNROLL for (int v = 0; v < (quads); v++) {                                                              \
-                TN_UNROLL for (int q = 0; q < 4; q++) x[q] = *(const quad_in_memory *)(b + (4 * v + q) * step);        \
+                TN_UNROLL for (int q = 0; q < 4; q++) x[q] = *(const pairs_in_memory *)(b + (4 * v + q) * step);       \
                 transpose4(x);                                                                                         \
                 split_pairs(x, y, kind);                                                                               \
                 TN_UNROLL for (int q = 0; q < 8; q++)                                                                  \
@@ -162,7 +164,7 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
                 TN_LOAD_A(STEPS);                                                                                      \
                 TN_UNROLL for (int v = 0; v < (quads); v++) __builtin_prefetch((const void *)(ahead + 64u * (unsigned)v)); \
                 TN_UNROLL for (int v = 0; v < (quads); v++) {                                                          \
-                    TN_UNROLL for (int q = 0; q < 4; q++) x[q] = *(const quad_in_memory *)(b + (4 * v + q) * step);    \
+                    TN_UNROLL for (int q = 0; q < 4; q++) x[q] = *(const pairs_in_memory *)(b + (4 * v + q) * step);   \
                     transpose4(x);                                                                                     \
                     split_pairs(x, y, kind);                                                                           \
                     TN_UNROLL for (int q = 0; q < STEPS; q++) sum[v] = TN_FMA4(sum[v], TN_A(q), y[q]);                 \

@@ -28,7 +28,7 @@ from artefacts import ARTEFACTS, ESC
 HERE = os.path.dirname(os.path.realpath(__file__))
 LIMIT_S, ROOM_KIB = int(os.environ.get("TENON_HOSTILE_LIMIT", 20)), 16 << 10
 ALWAYS = {2, 3, 6}
-TEXT_OF_MODELS = ("sample", "sample-*", "race")  # their standard output is what a model wrote
+TEXT_OF_MODELS = ("sample", "sample-*", "chat", "chat-*", "race")  # their standard output is what a model wrote
 CALLS = ("open openat openat2 creat unlink unlinkat rmdir rename renameat renameat2 mkdir mkdirat link linkat symlink symlinkat truncate chmod "
          "fchmod fchmodat fchmodat2 chown lchown fchown fchownat mknod mknodat utimensat setxattr lsetxattr fsetxattr execve execveat socket mount "
          "umount2 pivot_root chroot").split()

@@ -39,7 +39,7 @@ def state(r, change):
 # --- a run that is a program --------------------------------------------------------------------------------------------------
 
 CKPT = "inspect inspect-json verify prune prune-dry convert train-fresh"  # its checkpoints are in order; or it begins anew
-READS = f"{CKPT} sample* eval* py config-run train-config"  # and its settings
+READS = f"{CKPT} sample* chat eval* py config-run train-config"  # and its settings
 
 
 @artefact("run", "r", CKPT)
@@ -311,7 +311,7 @@ def config_leads_outside(d, good):
     config(run(d, good), lambda t: t.replace("run: r ", f"run: {OUT}/r ").replace("data: t.txt", f"data: {OUT}/t.txt"))
 
 
-@artefact("run", "r", f"{CKPT} config-run train-config", also="train*=5 sample*=5 eval*=5")
+@artefact("run", "r", f"{CKPT} config-run train-config", also="train*=5 sample*=5 chat=5 eval*=5")
 def config_of_another_size(d, good):
     config(run(d, good), lambda t: t.replace("dim: 16 ", "dim: 65536 ").replace("layers: 1 ", "layers: 500 "))
 

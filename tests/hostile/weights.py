@@ -78,7 +78,7 @@ def weights_claim_many_layers(d, good):
     write(f"{d}/{M}", model("dim=16 layers=1000000 heads=1 vocab=256"))
 
 
-@artefact("weights", M, LOOK, also="sample-chat=5")
+@artefact("weights", M, LOOK, also="chat*=5")
 def weights_claim_context(d, good):
     write(f"{d}/{M}", model("dim=16 layers=1 heads=1 vocab=256 train.context=1000000000"))
 
@@ -176,7 +176,7 @@ def metadata_of_many_settings(d, good):
 # --- what is inside -----------------------------------------------------------------------------------------------------------
 
 
-@artefact("weights", M, f"{LOOK} config sample-chat eval eval-positions", also="sample*=4 eval*=4 py=4")
+@artefact("weights", M, f"{LOOK} config chat eval eval-positions", also="sample*=4 eval*=4 py=4")
 def weights_of_nan(d, good):
     header, data = safetensors_parts(f"{good}/m.safetensors")
     write(f"{d}/{M}", safetensors(header, b"\x00\x00\xc0\x7f" * (len(data) // 4)))

@@ -367,6 +367,7 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
 {
     env_source *e = self->ctx;
     const tn_input_spec input_spec = tn_source_input_spec(self);
+    const tn_graph_options *learner = tn_trainer_graph_options(how->trainer);
     const tn_trainer_options actor = { .model = e->model,
                                        .settings = e->settings,
                                        .batch = e->E,
@@ -374,6 +375,8 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
                                        .input_spec = &input_spec,
                                        .logits = true,
                                        .forward_only = true,
+                                       .frozen = learner->frozen,
+                                       .weights = learner->weights,
                                        .store = tn_trainer_store(how->trainer),
                                        .threads = 1 };
     tn_trainer_free(e->actor);

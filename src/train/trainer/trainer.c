@@ -466,6 +466,8 @@ void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from
 
 tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
 
+const tn_graph_options *tn_trainer_graph_options(const tn_trainer *t) { return &t->setup.options; }
+
 tn_guard *tn_trainer_guard(tn_trainer *t) { return t->guard; }
 
 tn_bound *tn_trainer_bound(const tn_trainer *t, bool training)

@@ -131,6 +131,8 @@ void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from
 const tn_model *tn_trainer_model(const tn_trainer *t);
 const tn_settings *tn_trainer_settings(const tn_trainer *t);
 tn_store *tn_trainer_store(tn_trainer *t);
+/* Those of its graphs: another trainer on its store has the same `frozen` and `weights`. */
+const tn_graph_options *tn_trainer_graph_options(const tn_trainer *t);
 tn_guard *tn_trainer_guard(tn_trainer *t); /* NULL in a trainer that is forward_only */
 /* An output of the last evaluation ("loss", "xent", "logits", "nll") and its size; NULL: the model has none. */
 const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count);

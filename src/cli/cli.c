@@ -151,6 +151,19 @@ const char *tn_cli_override(const tn_cli *c, const char *key)
     return NULL;
 }
 
+tn_status tn_cli_sort_overrides(const tn_cli *c, tn_settings *keys, const char *rest[TN_CLI_SETTINGS], size_t *n)
+{
+    for (size_t i = 0; i < c->args.overrides_n; i++) {
+        char key[64];
+        const char *word = c->args.overrides[i];
+        snprintf(key, sizeof key, "%.*s", (int)(strchr(word, '=') - word), word);
+        if (tn_settings_find(keys, key) < tn_settings_count(keys)) TN_RETURN_IF(tn_settings_override(keys, word));
+        else if (*n == TN_CLI_SETTINGS) return tn_error(TN_USAGE, "more than %d settings", TN_CLI_SETTINGS);
+        else rest[(*n)++] = word;
+    }
+    return TN_OK;
+}
+
 json_t *tn_number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 /* JSON escapes what is below a space; the controls from 0x7f to 0x9f reach a terminal as well. */

@@ -67,6 +67,9 @@ tn_status tn_cli_number(tn_cli *c, const char *name, double value, const char *u
 tn_status tn_cli_check_outputs(const tn_cli *c);
 /* The last value that the command line itself gives a key, or NULL. */
 const char *tn_cli_override(const tn_cli *c, const char *key);
+/* The command line's settings: those that `keys` has are set there, the others are put into rest. */
+enum { TN_CLI_SETTINGS = 256 };
+tn_status tn_cli_sort_overrides(const tn_cli *c, tn_settings *keys, const char *rest[TN_CLI_SETTINGS], size_t *n);
 
 /* The data sets of `tenon data get` whose names begin so, as lines of completion. */
 void tn_data_sets_offer(const char *typed, FILE *f);

@@ -7,34 +7,25 @@
 
 #include <string.h>
 
-enum { MOST_OVERRIDES = 256 };
-
-/* A key of sampling goes to sampling (seed and tokenizer too), every other one to the model's settings. */
-static tn_status sort_overrides(tn_text_model *s, const char **rest, size_t *n)
+/* Every stop= of the command line counts, not the last alone. */
+static tn_status gather_stops(tn_text_model *s)
 {
     const tn_args *a = &s->c->args;
     for (size_t i = 0; i < a->overrides_n; i++) {
-        char key[64];
-        const char *word = a->overrides[i], *eq = strchr(word, '=');
-        snprintf(key, sizeof key, "%.*s", (int)(eq - word), word);
-        if (tn_settings_find(s->keys, key) == tn_settings_count(s->keys)) {
-            if (*n == MOST_OVERRIDES) return tn_error(TN_USAGE, "more than %d settings", MOST_OVERRIDES);
-            rest[(*n)++] = word;
-            continue;
-        }
-        TN_RETURN_IF(tn_settings_override(s->keys, word));
-        if (strcmp(key, "stop") != 0 || !eq[1]) continue;
+        if (strncmp(a->overrides[i], "stop=", 5) != 0 || !a->overrides[i][5]) continue;
         if (s->n_stop == TN_STOPS_MAX) return tn_error(TN_USAGE, "more than %d stop strings", TN_STOPS_MAX);
-        s->stop[s->n_stop++] = eq + 1;
+        s->stop[s->n_stop++] = a->overrides[i] + 5;
     }
     return TN_OK;
 }
 
+/* A key of sampling goes to sampling (seed and tokenizer too), every other one to the model's settings. */
 tn_status tn_text_model_find(tn_text_model *s)
 {
-    const char *rest[MOST_OVERRIDES], *target = tn_args_positional(&s->c->args, 0);
+    const char *rest[TN_CLI_SETTINGS], *target = tn_args_positional(&s->c->args, 0);
     size_t n = 0;
-    TN_RETURN_IF(sort_overrides(s, rest, &n));
+    TN_RETURN_IF(tn_cli_sort_overrides(s->c, s->keys, rest, &n));
+    TN_RETURN_IF(gather_stops(s));
     TN_RETURN_IF(tn_saved_model_find(&s->c->user, target, rest, n,
                                      tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));

@@ -9,10 +9,10 @@ typedef struct view {
     int32_t *tokens, *labels; /* (B,T) */
 } view;
 
-static int64_t windows_of(const tn_perplexity_options *o)
+int64_t tn_perplexity_windows(int64_t n, int64_t length, int64_t stride)
 {
-    const int64_t beyond = o->n - 1 - o->length; /* labels that the first window does not have */
-    return beyond <= 0 ? 1 : 1 + (beyond + o->stride - 1) / o->stride;
+    const int64_t beyond = n - 1 - length; /* labels that the first window does not have */
+    return beyond <= 0 ? 1 : 1 + (beyond + stride - 1) / stride;
 }
 
 /* Window w into a row; returns how many of its labels count. Those that the window before has do not. */
@@ -54,7 +54,7 @@ static tn_status run_batch(const tn_perplexity_options *o, int64_t first, int64_
 
 tn_status tn_perplexity_measure(const tn_perplexity_options *o, tn_perplexity *out)
 {
-    const int64_t windows = windows_of(o);
+    const int64_t windows = tn_perplexity_windows(o->n, o->length, o->stride);
     double sum = 0;
     int64_t tokens = 0;
     if (o->n < 2) return tn_error(TN_USAGE, "the text has %lld tokens: at least 2 are needed", (long long)o->n);

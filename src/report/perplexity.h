@@ -25,6 +25,8 @@ typedef struct tn_perplexity {
     double nats, bits;       /* a token; bits a byte of the text */
 } tn_perplexity;
 
+/* Of a text of n tokens. */
+int64_t tn_perplexity_windows(int64_t n, int64_t length, int64_t stride);
 tn_status tn_perplexity_measure(const tn_perplexity_options *o, tn_perplexity *out);
 
 #endif

@@ -93,6 +93,12 @@ INLINE float load1(const unsigned char *p, kind t)
     return load4(four, t)[0];
 }
 
+/* One number of each of four columns. */
+INLINE quad load_columns(const unsigned char *p, int64_t step, kind t)
+{
+    return (quad){ load1(p, t), load1(p + step, t), load1(p + 2 * step, t), load1(p + 3 * step, t) };
+}
+
 /* Rows x[0..3] become columns. */
 INLINE void transpose4(quad x[4])
 {

@@ -74,6 +74,16 @@ typedef float pairs_in_memory
     TN_MICRO(micro_##size, rows, vecs, 0, +=)                                                                          \
     TN_MICRO(fresh_##size, rows, vecs, 0, =)
 
+/* The last steps of k one by one, and the sums to acc. */
+#define TN_ALONG_K_END(rows, quads, kind, bytes)                                                                       \
+    for (; p < k; p++, a += (rows), b += (bytes))                                                                      \
+        TN_UNROLL for (int v = 0; v < (quads); v++) {                                                                  \
+            const quad last = load_columns(b + 4 * v * step, step, kind);                                              \
+            TN_UNROLL for (int i = 0; i < (rows); i++) sum[i][v] = TN_FMA4(sum[i][v], a[i], last);                     \
+        }                                                                                                              \
+    TN_UNROLL for (int i = 0; i < (rows); i++)                                                                         \
+        TN_UNROLL for (int v = 0; v < (quads); v++) *(quad_in_memory *)(acc + i * acc_row + v * 4) += sum[i][v];
+
 /* rows x (4 * quads), b as it lies along k, columns b_step apart: blocks of 4 x 4 are turned in registers. No more
  * than 8 columns at once: with powers of two between them, more would not stay in a cache of 4 ways. */
 #define TN_ALONG_K(name, rows, quads, kind)                                                                            \
@@ -97,16 +107,7 @@ typedef float pairs_in_memory
                         sum[i][v] = TN_FMA4(sum[i][v], TN_A(q * (rows) + i), x[q]);                                    \
             }                                                                                                          \
         }                                                                                                              \
-        for (; p < k; p++, a += (rows), b += bytes)                                                                    \
-            TN_UNROLL for (int v = 0; v < (quads); v++) {                                                              \
-                const unsigned char *at = b + 4 * v * step;                                                            \
-                x[0] = (quad){ load1(at, kind), load1(at + step, kind), load1(at + 2 * step, kind),                    \
-                               load1(at + 3 * step, kind) };                                                           \
-                TN_UNROLL for (int i = 0; i < (rows); i++) sum[i][v] = TN_FMA4(sum[i][v], a[i], x[0]);                 \
-            }                                                                                                          \
-        TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
-            TN_UNROLL for (int v = 0; v < (quads); v++)                                                                \
-                *(quad_in_memory *)(acc + i * acc_row + v * 4) += sum[i][v];                                           \
+        TN_ALONG_K_END(rows, quads, kind, bytes)                                                                       \
     }
 
 /* The same for b of halves, 8 steps of k at a time: pairs along k are turned as if they were one number, and then taken apart. */
@@ -132,16 +133,7 @@ typedef float pairs_in_memory
                         sum[i][v] = TN_FMA4(sum[i][v], TN_A(q * (rows) + i), y[q]);                                    \
             }                                                                                                          \
         }                                                                                                              \
-        for (; p < k; p++, a += (rows), b += 2)                                                                        \
-            TN_UNROLL for (int v = 0; v < (quads); v++) {                                                              \
-                const unsigned char *at = b + 4 * v * step;                                                            \
-                x[0] = (quad){ load1(at, kind), load1(at + step, kind), load1(at + 2 * step, kind),                    \
-                               load1(at + 3 * step, kind) };                                                           \
-                TN_UNROLL for (int i = 0; i < (rows); i++) sum[i][v] = TN_FMA4(sum[i][v], a[i], x[0]);                 \
-            }                                                                                                          \
-        TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
-            TN_UNROLL for (int v = 0; v < (quads); v++)                                                                \
-                *(quad_in_memory *)(acc + i * acc_row + v * 4) += sum[i][v];                                           \
+        TN_ALONG_K_END(rows, quads, kind, 2)                                                                           \
     }
 
 /* One row times (4 * quads) columns as they lie along k, for all of k: the sum of a block is added to acc, and begins again. While these
@@ -171,12 +163,8 @@ typedef float pairs_in_memory
                 }                                                                                                      \
             }                                                                                                          \
             for (; p < n; p++, a++, b += bytes)                                                                        \
-                TN_UNROLL for (int v = 0; v < (quads); v++) {                                                          \
-                    const unsigned char *at = b + 4 * v * step;                                                        \
-                    x[0] = (quad){ load1(at, kind), load1(at + step, kind), load1(at + 2 * step, kind),                \
-                                   load1(at + 3 * step, kind) };                                                       \
-                    sum[v] = TN_FMA4(sum[v], a[0], x[0]);                                                              \
-                }                                                                                                      \
+                TN_UNROLL for (int v = 0; v < (quads); v++)                                                            \
+                    sum[v] = TN_FMA4(sum[v], a[0], load_columns(b + 4 * v * step, step, kind));                        \
             TN_UNROLL for (int v = 0; v < (quads); v++) *(quad_in_memory *)(acc + v * 4) += sum[v];                    \
         }                                                                                                              \
     }

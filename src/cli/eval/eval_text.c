@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_OVERRIDES = 256, WINDOW = 1024, TEXT_BYTES = 1 << 30 };
+enum { WINDOW = 1024, TEXT_BYTES = 1 << 30 };
 
 static const tn_setting rows[] = {
     TN_SETTING_AUTO_INT("window", "auto", TN_RANGE(2, 1e9), "tokens",
@@ -24,6 +24,8 @@ static const tn_setting rows[] = {
         "stride", "auto", TN_RANGE(1, 1e9), "tokens",
         "from one window to the next (auto: half a window; every token then has half a window before it)"),
     TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the model's own)"),
+    TN_SETTING_TEXT("data", "", "the text; no data set of the model"),
+    TN_SETTING_TEXT("split", "", "refused: a text is evaluated whole"),
 };
 
 typedef struct reading {
@@ -40,15 +42,6 @@ typedef struct reading {
     double start;
 } reading;
 
-static bool is_ours(const char *word)
-{
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const size_t n = strlen(rows[i].key);
-        if (strncmp(word, rows[i].key, n) == 0 && word[n] == '=') return true;
-    }
-    return false;
-}
-
 /* Documents (.jsonl) are data of their own kind. */
 static bool is_plain_file(const char *path)
 {
@@ -58,27 +51,13 @@ static bool is_plain_file(const char *path)
     return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* The words that are not ours, and neither data=, which is no data set of the model, nor split=. */
-static tn_status sort_overrides(reading *r, const char **rest, size_t *n)
-{
-    const tn_args *a = &r->c->args;
-    TN_RETURN_IF(tn_settings_new(&r->keys));
-    TN_RETURN_IF(tn_settings_add(r->keys, rows, sizeof rows / sizeof *rows, "eval"));
-    for (size_t i = 0; i < a->overrides_n; i++) {
-        const char *word = a->overrides[i];
-        if (strncmp(word, "data=", 5) == 0 || strncmp(word, "split=", 6) == 0) continue;
-        if (is_ours(word)) TN_RETURN_IF(tn_settings_override(r->keys, word));
-        else if (*n == MOST_OVERRIDES) return tn_error(TN_USAGE, "more than %d settings", MOST_OVERRIDES);
-        else rest[(*n)++] = word;
-    }
-    return TN_OK;
-}
-
 static tn_status find_model(reading *r, const char *target)
 {
-    const char *rest[MOST_OVERRIDES + 1];
+    const char *rest[TN_CLI_SETTINGS + 1];
     size_t n = 0;
-    TN_RETURN_IF(sort_overrides(r, rest, &n));
+    TN_RETURN_IF(tn_settings_new(&r->keys));
+    TN_RETURN_IF(tn_settings_add(r->keys, rows, sizeof rows / sizeof *rows, "eval"));
+    TN_RETURN_IF(tn_cli_sort_overrides(r->c, r->keys, rest, &n));
     rest[n++] = "plan.recompute=none"; /* nothing is recomputed without gradients */
     TN_RETURN_IF(tn_saved_model_find(&r->c->user, target, rest, n, "best", &r->model));
     TN_RETURN_IF(tn_cli_warn(r->c, r->model.note));
@@ -138,8 +117,7 @@ done:
 /* No more windows side by side than there are. */
 static tn_status open_trainer(reading *r)
 {
-    const int64_t beyond = (int64_t)r->ids.n - 1 - r->window;
-    const int64_t windows = beyond > 0 ? 1 + (beyond + r->stride - 1) / r->stride : 1;
+    const int64_t windows = tn_perplexity_windows((int64_t)r->ids.n, r->window, r->stride);
     r->batch = TN_SESSION_TOKENS / r->window;
     r->batch = r->batch < 1 ? 1 : r->batch < windows ? r->batch : windows;
     return tn_trainer_new(&(tn_trainer_options){ .model = r->model.model,

@@ -151,7 +151,7 @@ void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f)
         print_own_keys("\nsettings of prepare (inspect takes format, doc_sep and text_key):\n", tn_prepare_settings,
                        width, f);
     if (v->run == tn_cmd_chat)
-        print_own_keys("\nsettings of the talk (those of the model and the run work too: threads=1, compute=bf16):\n",
+        print_own_keys("\nsettings of the chat (those of the model and the run work too: threads=1, compute=bf16):\n",
                        tn_chat_settings, width, f);
     if (v->run == tn_cmd_sample)
         print_own_keys("\nsettings of sampling (those of the model and the run work too: threads=1, compute=bf16):\n",

@@ -11,8 +11,13 @@ struct outer_room {
     static const int bytes = barriers_at + 2 * STAGES * 8 + 1024;
 };
 
+struct outer_job {
+    gathered d, a; /* columns of d as they lie, gap and all */
+    outer o;
+};
+
 struct outer_jobs {
-    outer of[MOST_OUTER];
+    outer_job of[MOST_OUTER];
     int n;
     const int32_t *live;
 };
@@ -36,15 +41,15 @@ __host__ __device__ __forceinline__ int tiles_of(const outer &o)
 __device__ __forceinline__ int tiles_in(const outer_jobs &j)
 {
     int n = 0;
-    for (int i = 0; i < j.n; i++) n += tiles_of(j.of[i]);
+    for (int i = 0; i < j.n; i++) n += tiles_of(j.of[i].o);
     return n;
 }
 
 __device__ __forceinline__ spot place_of(const outer_jobs &j, int tile)
 {
     spot p = {};
-    while (tile >= tiles_of(j.of[p.job])) tile -= tiles_of(j.of[p.job++]);
-    const outer &o = j.of[p.job];
+    while (tile >= tiles_of(j.of[p.job].o)) tile -= tiles_of(j.of[p.job++].o);
+    const outer &o = j.of[p.job].o;
     const int across = across_of(o);
     p.share = tile % SHARES;
     p.j0 = tile / SHARES % across * width_of(o);
@@ -61,76 +66,22 @@ __device__ __forceinline__ int2 stages_of(const spot &p, int32_t n)
 
 /* --- in ------------------------------------------------------------------------------------------------------------------ */
 
-/* A thread's pieces of 16 bytes of a stage: one in each of four rows, in columns 64 apart. */
-struct piece_rows {
-    const char *base, *at[4];
-    int64_t row_bytes;
-    const int32_t *from; /* where rows are; NULL: one after the other */
-    int columns;         /* of 64, that are wanted */
-    int32_t soon[4];     /* where the next stage's are: looked up a stage ahead */
-    __device__ __forceinline__ void look_up(const int32_t (&row)[4], int further, int32_t n)
-    {
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            soon[i] = row[i] + further < n ? (from ? from[row[i] + further] : row[i] + further) : 0;
-    }
-    __device__ __forceinline__ void go_on()
-    {
-#pragma unroll
-        for (int i = 0; i < 4; i++) at[i] = base + soon[i] * row_bytes;
-    }
-    template <int MOST>
-    __device__ __forceinline__ void copy(char *to, const int32_t (&row)[4], int32_t n) const
-    {
-#pragma unroll
-        for (int g = 0; g < MOST; g++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                tn_copy16(to + g * TILE64 + i * 16 * TILE_ROW, at[i] + g * TILE_ROW, row[i] < n && g < columns);
-    }
-};
-
-/* Of 64 columns each, those from `first` on with numbers of this thread's piece. */
-__device__ __forceinline__ int columns_left(int first, int all)
+/* One warp. What does not exist among a stage's rows must be zeros: it is what is summed over. Columns that do not exist may be
+ * anything, and boxes of nothing else are left out. */
+__device__ __forceinline__ void fetch_tile(const outer_job &j, const spot &p, int2 stages, int32_t n, char *room,
+                                           feeder &f)
 {
-    const int left = all - first - (int)threadIdx.x % 8 * 8;
-    return left > 0 ? (left + 63) / 64 : 0;
-}
-
-template <int BESIDE>
-__device__ __forceinline__ void fetch_tile(const outer &o, const spot &p, int2 stages, int32_t n, char *room, feeder &f)
-{
-    const int first = (int)threadIdx.x % 128 / 8, piece = (int)threadIdx.x % 8;
-    const int column = o.d_first + p.i0 + (p.i0 >= o.gap_at ? o.gap : 0); /* gaps are at multiples of 128 */
-    const int own_piece = first * TILE_ROW + (piece ^ first % 8) * 16;
-    piece_rows d = { (const char *)((const __nv_bfloat16 *)o.d + column + piece * 8),
-                     {},
-                     2 * o.d_row,
-                     NULL,
-                     columns_left(p.i0, o.rows),
-                     {} },
-               a = { (const char *)((const __nv_bfloat16 *)o.a + p.j0 + piece * 8),
-                     {},
-                     2 * o.a_row,
-                     o.from,
-                     columns_left(p.j0, o.columns),
-                     {} };
-    int32_t row[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) row[i] = stages.x * 64 + first + 16 * i;
-    d.look_up(row, 0, n), a.look_up(row, 0, n);
-    d.go_on(), a.go_on();
-    d.look_up(row, 64, n), a.look_up(row, 64, n);
+    const int column = p.i0 + (p.i0 >= j.o.gap_at ? j.o.gap : 0); /* gaps are at multiples of 128 */
+    const int d_boxes = min(2, (j.o.rows - p.i0 + 63) / 64), a_boxes = min(4, (j.o.columns - p.j0 + 63) / 64);
     for (int k = stages.x; k < stages.y; k++) {
-        char *to = room + f.now.at * outer_room::stage + own_piece;
-        f.begin();
-        d.template copy<2>(to, row, n);
-        a.template copy<BESIDE>(to + outer_room::d, row, n);
+        char *stage = room + f.now.at * outer_room::stage;
+        stage_rows<64> d, a;
+        d.look_up(j.d, k * 64, n, true), a.look_up(j.a, k * 64, n, true);
+        f.begin((d_boxes + a_boxes) * TILE64);
+        for (int i = 0; i < d_boxes; i++) d.fetch(j.d, stage + i * TILE64, f.full(), column + i * 64, i * 8);
+        for (int i = 0; i < a_boxes; i++)
+            a.fetch(j.a, stage + outer_room::d + i * TILE64, f.full(), p.j0 + i * 64, i * 8);
         f.end();
-        d.go_on(), a.go_on();
-#pragma unroll
-        for (int i = 0; i < 4; i++) row[i] += 64;
-        d.look_up(row, 64, n), a.look_up(row, 64, n);
     }
 }
 
@@ -140,12 +91,8 @@ __device__ __forceinline__ void fetch_tiles(const outer_jobs &jobs, int32_t n, c
     const int total = tiles_in(jobs);
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
         const spot p = place_of(jobs, tile);
-        const outer &o = jobs.of[p.job];
-        if (width_of(o) == WIDE) fetch_tile<4>(o, p, stages_of(p, n), n, room, f);
-        else fetch_tile<2>(o, p, stages_of(p, n), n, room, f);
+        fetch_tile(jobs.of[p.job], p, stages_of(p, n), n, room, f);
     }
-    tn_copies_commit();
-    tn_copies_wait<0>();
 }
 
 /* --- products ------------------------------------------------------------------------------------------------------------ */
@@ -214,7 +161,7 @@ __device__ __forceinline__ void compute_tiles(const outer_jobs &jobs, int32_t n,
     turn now = { 0, 0 };
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
         const spot p = place_of(jobs, tile);
-        const outer &o = jobs.of[p.job];
+        const outer &o = jobs.of[p.job].o;
         if (width_of(o) == WIDE) compute_tile<true>(o, p, stages_of(p, n), room, b, now);
         else compute_tile<false>(o, p, stages_of(p, n), room, b, now);
     }
@@ -231,11 +178,11 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_outer(TN_GRID outer_job
                    (uint64_t *)(room + outer_room::barriers_at) + STAGES };
     const int32_t n = *j.live;
     if (n == 0) return;
-    if (threadIdx.x == 0) b.open(false);
+    if (threadIdx.x == 0) b.open();
     __syncthreads();
     if (threadIdx.x < 128) {
         tn_registers_less<FETCHES>();
-        fetch_tiles(j, n, room, b);
+        if (threadIdx.x < 32) fetch_tiles(j, n, room, b);
     } else {
         tn_registers_more<COMPUTES>();
         compute_tiles(j, n, room, b);
@@ -245,13 +192,21 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_outer(TN_GRID outer_job
 #endif
 }
 
+static tn_status make_job(const net &m, const outer &o, outer_job *j)
+{
+    const void *d = (const __nv_bfloat16 *)o.d + o.d_first;
+    j->o = o;
+    TN_RETURN_IF(gather_boxes(&j->d, d, m.C, o.rows + o.gap, o.d_row, 64, NULL));
+    return gather_boxes(&j->a, o.a, m.C, o.columns, o.a_row, 64, o.from);
+}
+
 tn_status tn_rollout::add_tiled_outer(const tn_call *c, const net &m, int t, const outer *o, int n)
 {
     outer_jobs j = {};
     /* wide weights first: the others fill what is left at the end */
     for (int wide = 1; wide >= 0; wide--)
         for (int i = 0; i < n; i++)
-            if ((o[i].columns > NARROW && o[i].rows >= 128) == wide) j.of[j.n++] = o[i];
+            if ((o[i].columns > NARROW && o[i].rows >= 128) == wide) TN_RETURN_IF(make_job(m, o[i], &j.of[j.n++]));
     j.live = live_of(m, t) + m.B;
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)tiled_outer, outer_room::bytes));
     tiled_outer<<<(unsigned)tn_cuda_queue_of(c)->multiprocessors, BLOCK, outer_room::bytes, tn_cuda_stream(c)>>>(j);

@@ -245,6 +245,12 @@ __device__ __forceinline__ void tn_hold(uint32_t (&x)[n])
     TN_PLACES32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                   \
                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
+#define TN_PLACES64_ON                                                                                                 \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                                 \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                                 \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                     \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
 /* c (64,64) = a b, or += where add is not 0; a (64,16) and b (16,64) in shared memory. turned: the rows of
  * its tile are what is summed over, else the columns. */
 template <int turned>
@@ -291,7 +297,19 @@ __device__ __forceinline__ void tn_product(float (&c)[64], const uint32_t *a, ui
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(turned));
 }
 
+/* c (64,256) = a b, or += where add is not 0: half as many reads of a as two of 128. */
+template <int turned, int a_turned = 0>
+__device__ __forceinline__ void tn_product(float (&c)[128], uint32_t a, uint32_t b, int add)
+{
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %130, 0;\n" TN_TILE_TEXT("a", "%128")
+                     TN_TILE_TEXT("b", "%129") "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" TN_PLACES64
+                                               ", " TN_PLACES64_ON "}, a, b, add, 1, 1, %132, %131;\n}"
+                 : TN_SUMS32(0), TN_SUMS32(32), TN_SUMS32(64), TN_SUMS32(96)
+                 : "r"(a), "r"(b), "r"(add), "n"(turned), "n"(a_turned));
+}
+
 #undef TN_TILE_TEXT
+#undef TN_PLACES64_ON
 #undef TN_PLACES64
 #undef TN_PLACES32
 #undef TN_SUMS32

@@ -47,6 +47,8 @@ struct layer_back {
     const void *gates, *before; /* (C,4H) (C,H) by `from`, NULL: zeros */
     const void *later;          /* (C,H): gradients by the states before the next step */
     void *to, *own;             /* (C,4H); (C,H): gradients by the states before this one */
+    void *earlier; /* (C,earlier_row): `before` in this step's order; may be where r is; NULL: not wanted */
+    int64_t earlier_row;
 };
 
 /* Where a row's neighbours in time are. Lane k of a warp looks up those of its k-th row, before any of them is worked on. */
@@ -107,6 +109,7 @@ __device__ __forceinline__ void row_slopes(const net &m, const grads &g, const l
         add(sum[i], d[i]);
     }
     store<KIND, V>(m, y.own, (int64_t)row * m.H + j, own);
+    if (y.earlier) store<KIND, V>(m, y.earlier, row * y.earlier_row + j, h);
 }
 
 /* The columns of F that belong to this block's units. */
@@ -174,6 +177,8 @@ tn_status tn_rollout::gates_back(const tn_call *c, const net &m, const grads &g,
     y.before = s.h.before ? item(s.h.before, m.type, l * states) : NULL;
     y.later = dh_of(m, g, s.t + 1, l), y.own = dh_of(m, g, s.t, l);
     y.to = item(g.gates, m.type, 4 * l * states);
+    if (s.earlier && s.h.before)
+        y.earlier = item(s.earlier, m.type, l * m.C * s.earlier_row), y.earlier_row = s.earlier_row;
     TN_ROLLOUT_LAUNCH(gate_slopes, kind_of(m), <<<grid, THREADS, 0, tn_cuda_stream(c)>>>(m, g, y, s.t));
     TN_CUDA_LAUNCHED();
     return TN_OK;

@@ -28,6 +28,7 @@ static net sizes_of(const tn_rollout_attr *a, int64_t B, tn_dtype type)
 struct space {
     void *x, *heads, *packed, *gates,
         *states; /* heads, gates, states: one step's, or a segment's (backward), or two in turn */
+    void *earlier;
     float *raw;
     float *weights[TN_ROLLOUT_INPUTS]; /* sums of the weights' gradients */
     char *clear, *clear_end;           /* what is 0 at first */
@@ -130,7 +131,7 @@ static int64_t weight_columns(const net &m, int input)
 }
 
 /* Sums of a weight's gradient that are added up at the end. */
-static int32_t shares_of(const net &m) { return takes_tiles(m.type, m.H) ? SHARES : 1; }
+static int32_t shares_of(const net &m) { return takes_tiles(m.type, m.H) ? outer_shares(m) : 1; }
 
 /* Partial sums, 0 at first. */
 static void take_sums(const net &m, grads *g, space *s, void *base)
@@ -174,6 +175,7 @@ static space backward_space(net *m, grads *g, void *base)
     s.states = take(base, &s, segment * m->L * C * m->H, item);
     s.gates = take(base, &s, 4 * segment * m->L * C * m->H, item);
     s.heads = take(base, &s, segment * C * m->W1, item);
+    s.earlier = take(base, &s, tiles && !keep ? m->L * C * m->H : 0, item);
     take_sums(*m, g, &s, base);
     return s;
 }
@@ -274,6 +276,7 @@ static cell kept_cell(const tn_call *c, const net &m, const space &s, int t, int
         y.h.after = item(states, m.type, t * size);
         y.gates = item(c->out[TN_ROLLOUT_GATES].data, m.type, 4 * t * size);
         y.heads = item(c->out[TN_ROLLOUT_HEADS].data, m.type, (int64_t)t * m.C * m.W1);
+        y.earlier = s.earlier, y.earlier_row = m.H;
         return y;
     }
     y.h.before = t > first ? item(s.states, m.type, (t - first - 1) * size)
@@ -282,6 +285,7 @@ static cell kept_cell(const tn_call *c, const net &m, const space &s, int t, int
     y.h.after = item(s.states, m.type, (t - first) * size);
     y.gates = item(s.gates, m.type, 4 * (t - first) * size);
     y.heads = item(s.heads, m.type, (int64_t)(t - first) * m.C * m.W1);
+    if (s.packed) y.earlier = y.gates, y.earlier_row = 4 * m.H; /* in the place of r, which nobody needs after it */
     return y;
 }
 
@@ -330,6 +334,8 @@ static tn_status add_weights(const tn_call *c, const net &m, const grads &g, con
             p->a = i ? item(y.h.before, m.type, l * states) : l ? item(y.h.after, m.type, (l - 1) * states) : y.x;
             p->a_row = i || l ? m.H : X_ROOM, p->columns = i ? m.H : layer_inputs(m, l);
             p->from = i ? from_of(m, y.t) : NULL;
+            if (i && y.earlier)
+                p->a = item(y.earlier, m.type, l * m.C * y.earlier_row), p->a_row = y.earlier_row, p->from = NULL;
             p->sum = s.weights[TN_ROLLOUT_GRU + 4 * l + i];
         }
     for (int i = 0; i < 2; i++) {

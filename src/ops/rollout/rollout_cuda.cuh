@@ -135,6 +135,9 @@ struct cell {
     void *heads;        /* (C,W1) */
     float *raw;         /* (C,4H): before the gates, where they are not computed with the products */
     const void *packed; /* weights as tiles, rollout_tiles.cuh; NULL: plain products */
+    void *
+        earlier; /* (L,C,earlier_row): backward writes the states before the step here, in this step's order; or NULL */
+    int64_t earlier_row;
 };
 
 /* rollout_cell_cuda.cu: features, layers, what gelu takes of the heads. */
@@ -196,10 +199,7 @@ struct outer {
     int rows, columns;
     float *sum;
 };
-enum {
-    MOST_OUTER = 2 * TN_ROLLOUT_LAYERS + 2,
-    SHARES = 2
-}; /* SHARES: of the rows, with tensor cores; sum is (SHARES,..) */
+enum { MOST_OUTER = 2 * TN_ROLLOUT_LAYERS + 2 };
 
 tn_status add_outer(const tn_call *c, const net &m, int t, const outer *o, int n, bool tiles);
 

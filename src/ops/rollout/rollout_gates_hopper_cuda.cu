@@ -10,8 +10,6 @@ struct gate_room {
 };
 
 struct gate_job {
-    CUtensorMap x;
-    gathered before;
     layer y;
     const int32_t *live; /* rows of the step */
     const char *tiles;
@@ -29,27 +27,59 @@ __device__ __forceinline__ int tiles_in(const gate_job &j, int32_t n)
 
 /* --- in ------------------------------------------------------------------------------------------------------------------ */
 
-/* One warp. Rows beyond the last bring what lies there: a row of the product depends on its own alone. */
+/* A thread's eight of 128 rows, from its piece of 16 bytes on; NULL: none. */
+struct row_pieces {
+    const char *at[8];
+    __device__ __forceinline__ void copy(char *to)
+    {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            tn_copy16(to + i * 16 * TILE_ROW, at[i], at[i] != NULL);
+            at[i] += at[i] ? TILE_ROW : 0; /* 64 columns further */
+        }
+    }
+};
+
+__device__ __forceinline__ row_pieces pieces_of(const void *from, int64_t row_bytes, const int32_t (&row)[8])
+{
+    row_pieces p;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        p.at[i] = row[i] < 0 ? NULL : (const char *)from + row[i] * row_bytes + threadIdx.x % 8 * 16;
+    return p;
+}
+
 __device__ __forceinline__ void fetch_tiles(const gate_job &j, int32_t n, char *room, barriers b)
 {
     feeder f = { b, { 0, 1 } };
-    const int blocks = j.H / GATE_UNITS, total = tiles_in(j, n);
+    const int blocks = j.H / GATE_UNITS, total = tiles_in(j, n), first = (int)threadIdx.x % 128 / 8;
+    const int own_piece = first * TILE_ROW + ((int)threadIdx.x % 8 ^ first % 8) * 16;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
         const int32_t row0 = tile / blocks * TILE_ROWS;
         const char *weights = j.tiles + (int64_t)(tile % blocks) * j.deep * gate_room::weights;
-        stage_rows<TILE_ROWS> h;
-        if (j.deep_h) h.look_up(j.before, row0, n, false);
+        int32_t own[8], before[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int32_t row = row0 + first + 16 * i;
+            own[i] = row < n ? row : -1;
+            before[i] = row < n && j.deep_h ? j.y.from[row] : -1;
+        }
+        row_pieces p = pieces_of(j.y.x, 2 * j.y.x_row, own);
         for (int k = 0; k < j.deep_x + j.deep_h; k++) {
             char *stage = room + f.now.at * gate_room::stage;
-            f.begin(ROWS_BYTES + gate_room::weights);
-            if (threadIdx.x == 0)
+            if (k == j.deep_x) p = pieces_of(j.y.before, 2 * j.H, before);
+            f.begin();
+            if (threadIdx.x % 128 == 0) {
+                tn_barrier_expect(b.full + f.now.at, gate_room::weights);
                 tn_bulk_copy(stage + ROWS_BYTES, weights + (int64_t)k * gate_room::weights, gate_room::weights,
-                             f.full());
-            if (k >= j.deep_x) h.fetch(j.before, stage, f.full(), (k - j.deep_x) * TILE_K, 0);
-            else if (threadIdx.x == 0) tn_tensor_copy(stage, &j.x, f.full(), k * TILE_K, 0, row0, 0);
+                             b.full + f.now.at);
+            }
+            p.copy(stage + own_piece);
             f.end();
         }
     }
+    tn_copies_commit();
+    tn_copies_wait<0>();
 }
 
 /* --- gates --------------------------------------------------------------------------------------------------------------- */
@@ -195,11 +225,11 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_gates(TN_GRID gate_job 
                          (uint64_t *)(room + gate_room::barriers_at) + STAGES };
     const int32_t n = *j.live;
     if ((int)blockIdx.x >= tiles_in(j, n)) return;
-    if (threadIdx.x == 0) barriers(b).open();
+    if (threadIdx.x == 0) barriers(b).open(129);
     __syncthreads();
     if (threadIdx.x < 128) {
         tn_registers_less<FETCHES>();
-        if (threadIdx.x < 32) fetch_tiles(j, n, room, b);
+        fetch_tiles(j, n, room, b);
     } else {
         tn_registers_more<COMPUTES>();
         compute_tiles(j, n, room, b);
@@ -218,8 +248,6 @@ tn_status tn_rollout::run_tiled_layer(const tn_call *c, const net &m, int t, con
     j.tiles = (const char *)packed + s.first, j.deep = s.deep;
     j.bias = (const float *)((const char *)packed + biases_at(m)) + (int64_t)y.l * 4 * m.H;
     j.deep_x = (y.l ? m.H : X_ROOM) / TILE_K, j.deep_h = y.before ? m.H / TILE_K : 0;
-    TN_RETURN_IF(map_boxes(&j.x, y.x, m.C, j.deep_x * TILE_K, y.x_row, TILE_ROWS));
-    if (y.before) TN_RETURN_IF(gather_boxes(&j.before, y.before, m.C, m.H, m.H, TILE_ROWS, y.from));
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)tiled_gates, gate_room::bytes));
     tiled_gates<<<(unsigned)(tiles < blocks ? tiles : blocks), BLOCK, gate_room::bytes, tn_cuda_stream(c)>>>(j);
     TN_CUDA_LAUNCHED();

@@ -9,10 +9,11 @@ struct row_room {
     static const int bytes = barriers_at + 2 * STAGES * 8 + 1024;
 };
 
-/* A product as the kernel sees it. Columns of A from gap_at on are gap further. */
+/* A product as the kernel sees it. Columns of A: k, from gap_at on gap further; from `k` on there are none. */
 struct row_job {
-    CUtensorMap a;
-    int gap_at, gap, deep, across, width, columns; /* width: columns of a packed tile */
+    const __nv_bfloat16 *a;
+    int64_t a_row;
+    int k, gap_at, gap, deep, across, width, columns; /* width: columns of a packed tile */
     const char *tiles;
     weight bias;
     __nv_bfloat16 *to;
@@ -51,25 +52,37 @@ __device__ __forceinline__ place place_of(const row_jobs &j, int tile)
 
 /* --- in ------------------------------------------------------------------------------------------------------------------ */
 
-/* One thread. Rows beyond the last bring what lies there: a row of the product depends on its own alone. */
 __device__ __forceinline__ void fetch_tiles(const row_jobs &jobs, int32_t n, char *room, barriers b)
 {
     feeder f = { b, { 0, 1 } };
-    const int total = tiles_in(jobs, n);
+    const int total = tiles_in(jobs, n), thread = threadIdx.x % 128, piece = thread % 8, first = thread / 8;
+    const int own_piece = first * TILE_ROW + (piece ^ first % 8) * 16;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
         const place p = place_of(jobs, tile);
         const row_job &j = jobs.of[p.job];
-        const int bytes = j.width * TILE_ROW, deep = j.deep, gap_at = j.gap_at, gap = j.gap;
+        const int bytes = j.width * TILE_ROW, deep = j.deep, columns = j.k, gap_at = j.gap_at, gap = 2 * j.gap;
         const char *weights = j.tiles + (int64_t)p.across * deep * bytes;
+        const char *at[8]; /* a thread's pieces of 16 bytes, one in each of eight rows */
+#pragma unroll
+        for (int i = 0; i < 8; i++) at[i] = (const char *)(j.a + (p.row0 + first + 16 * i) * j.a_row) + piece * 16;
         for (int k = 0; k < deep; k++) {
-            char *stage = room + f.now.at * row_room::stage;
-            const int column = k * TILE_K + (k * TILE_K >= gap_at ? gap : 0); /* gaps are at multiples of 64 */
-            f.begin(ROWS_BYTES + bytes);
-            tn_bulk_copy(stage + ROWS_BYTES, weights + (int64_t)k * bytes, bytes, f.full());
-            tn_tensor_copy(stage, &j.a, f.full(), column, 0, p.row0, 0);
+            char *stage = room + f.now.at * row_room::stage, *to = stage + own_piece;
+            const int step = k * TILE_K + piece * 8, beyond = step >= gap_at ? gap : 0;
+            f.begin();
+            if (thread == 0) {
+                tn_barrier_expect(b.full + f.now.at, bytes);
+                tn_bulk_copy(stage + ROWS_BYTES, weights + (int64_t)k * bytes, bytes, b.full + f.now.at);
+            }
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                tn_copy16(to + i * 16 * TILE_ROW, at[i] + beyond, p.row0 + first + 16 * i < n && step < columns);
+                at[i] += TILE_ROW; /* 64 columns further */
+            }
             f.end();
         }
     }
+    tn_copies_commit();
+    tn_copies_wait<0>();
 }
 
 /* --- out ----------------------------------------------------------------------------------------------------------------- */
@@ -200,11 +213,11 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_rows(TN_GRID row_jobs j
     barriers b = { (uint64_t *)(room + row_room::barriers_at), (uint64_t *)(room + row_room::barriers_at) + STAGES };
     const int32_t n = *j.live;
     if ((int)blockIdx.x >= tiles_in(j, n)) return;
-    if (threadIdx.x == 0) b.open();
+    if (threadIdx.x == 0) b.open(129);
     __syncthreads();
     if (threadIdx.x < 128) {
         tn_registers_less<FETCHES>();
-        if (threadIdx.x == 0) fetch_tiles(j, n, room, b);
+        fetch_tiles(j, n, room, b);
     } else {
         tn_registers_more<COMPUTES>();
         compute_tiles(j, n, room, b);
@@ -216,20 +229,17 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_rows(TN_GRID row_jobs j
 
 /* --- on the host --------------------------------------------------------------------------------------------------------- */
 
-static tn_status make_job(const net &m, const product &p, const void *packed, row_job *out)
+static row_job job_of(const net &m, const product &p, const void *packed)
 {
     const tile_set s = tiles_of(m, p.tile);
     row_job j = {};
-    int k = 0;
-    for (int i = 0; i < p.parts; i++) k += p.part[i].k; /* parts are neighbours in A */
-    j.gap_at = p.parts > 1 ? k : p.part[0].gap_at, j.gap = p.parts > 1 ? 0 : p.part[0].gap;
+    j.a = (const __nv_bfloat16 *)p.a + p.part[0].first, j.a_row = p.a_row;
+    for (int i = 0; i < p.parts; i++) j.k += p.part[i].k; /* parts are neighbours in A */
+    j.gap_at = p.parts > 1 ? j.k : p.part[0].gap_at, j.gap = p.parts > 1 ? 0 : p.part[0].gap;
     j.deep = s.deep, j.across = s.across, j.width = s.columns, j.columns = p.columns;
     j.tiles = (const char *)packed + s.first;
     j.bias = p.bias, j.to = (__nv_bfloat16 *)p.to, j.to_row = p.to_row, j.add = p.add;
-    const void *first = (const __nv_bfloat16 *)p.a + p.part[0].first;
-    TN_RETURN_IF(map_boxes(&j.a, first, m.C, k + j.gap, p.a_row, TILE_ROWS));
-    *out = j;
-    return TN_OK;
+    return j;
 }
 
 tn_status tn_rollout::multiply_tiled_rows(const tn_call *c, const net &m, int t, const product *p, int n,
@@ -238,7 +248,7 @@ tn_status tn_rollout::multiply_tiled_rows(const tn_call *c, const net &m, int t,
     row_jobs j = {};
     int across = 0;
     for (int i = 0; i < n; i++) {
-        TN_RETURN_IF(make_job(m, p[i], packed, &j.of[i]));
+        j.of[i] = job_of(m, p[i], packed);
         across += j.of[i].across;
     }
     j.n = n, j.live = live_of(m, t) + m.B;

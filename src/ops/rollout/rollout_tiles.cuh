@@ -39,7 +39,9 @@ size_t packed_bytes(const net &m);
 tn_status pack_tiles(const tn_call *c, const net &m, void *packed, bool backward);
 tn_status run_tiled_layer(const tn_call *c, const net &m, int t, const layer &y, const void *packed);
 tn_status multiply_tiled_rows(const tn_call *c, const net &m, int t, const product *p, int n, const void *packed);
+/* sum is (outer_shares,..) of each; no `from`. */
 tn_status add_tiled_outer(const tn_call *c, const net &m, int t, const outer *o, int n);
+int outer_shares(const net &m);
 
 } // namespace tn_rollout
 

@@ -33,7 +33,7 @@ typedef struct tn_space {
  * into `arena`) and leaves key and when alone but for when = -1. TN_USAGE with what is wrong and how it is written. */
 struct tn_arena;
 tn_status tn_dim_parse(const char *text, struct tn_arena *arena, tn_dim *out);
-/* The same for choices that are a list already: two or more different ones. */
+/* The same for choices that are a list already: one or more different ones. */
 tn_status tn_dim_choices(const char *const *items, size_t n, struct tn_arena *arena, tn_dim *out);
 /* "act=gelu": d is there only where an earlier dimension, of dims (n), has that choice. */
 tn_status tn_dim_when(const tn_dim *dims, size_t n, const char *text, tn_dim *d);

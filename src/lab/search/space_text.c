@@ -108,8 +108,8 @@ static tn_status parse_list(const char *text, tn_arena *arena, tn_dim *out)
 
 tn_status tn_dim_choices(const char *const *items, size_t n, tn_arena *arena, tn_dim *out)
 {
-    if (n < 2)
-        return tn_error(TN_USAGE, "a list to search needs two choices or more; a single value belongs under set:");
+    if (n < 1)
+        return tn_error(TN_USAGE, "a list to search needs a choice"); /* one: what a side has while others search */
     if (n > MOST_CHOICES)
         return tn_error(TN_USAGE, "a list to search has at most %d choices, not %zu", MOST_CHOICES, n);
     const char **copy = tn_arena_alloc(arena, n * sizeof *copy);

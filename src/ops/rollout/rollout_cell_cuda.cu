@@ -5,55 +5,65 @@
 
 using namespace tn_rollout;
 
-/* FEATURE_BLOCKS: blocks a multiprocessor, each loads the neuron's weights; AT_ONCE: rows of a warp, whose waits overlap */
-enum { THREADS = 256, FEATURE_BLOCKS = 4, AT_ONCE = 2 };
+enum { THREADS = 256, FEATURE_BLOCKS = 4 }; /* FEATURE_BLOCKS: of a multiprocessor, each loads the neuron's weights */
 
 /* --- features ------------------------------------------------------------------------------------------------------------ */
 
+struct feature_room {
+    neuron w;
+    float v3[NEURON * FEATURES], b3[FEATURES];
+    neuron_rows rows;
+};
+
+/* Numbers [first, first + 32) of a row of x, from the thread's sums or from what comes behind the features. */
 template <int KIND>
-static __global__ void __launch_bounds__(THREADS) make_features(TN_GRID net m, int t, void *x)
+__device__ __forceinline__ void put_numbers(const net &m, void *x, int32_t row, int first, const float (&v)[32])
 {
-    __shared__ neuron w;
-    const int lane = threadIdx.x & 31;
-    const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * (THREADS / 32);
-    const int32_t first = (int32_t)blockIdx.x * (THREADS / 32) + (int32_t)(threadIdx.x >> 5);
-    if ((int32_t)blockIdx.x * (THREADS / 32) >= n) return;
-    load_neuron<KIND>(m, &w);
-    for (int32_t row0 = first; row0 < n; row0 += AT_ONCE * step) {
-        int32_t row[AT_ONCE];
-        float f[AT_ONCE][2];
 #pragma unroll
-        for (int r = 0; r < AT_ONCE; r++) {
-            row[r] = row0 + r * step < n ? row0 + r * step : row0;
-            f[r][0] = w.b3[lane], f[r][1] = w.b3[lane + 32];
-        }
-        const neuron_state<AT_ONCE> s = run_neuron(m, &w, t, row);
-#pragma unroll 8
-        for (int k = 0; k < NEURON; k++) {
-            const float v[2] = { w.v3[k * ROW3 + lane], w.v3[k * ROW3 + lane + 32] };
+    for (int k = 0; k < 32; k += 8) {
+        tn_f8 r;
 #pragma unroll
-            for (int r = 0; r < AT_ONCE; r++) {
-                const float a = __shfl_sync(0xffffffffu, s.a2[r], k);
-                f[r][0] = fmaf(a, v[0], f[r][0]), f[r][1] = fmaf(a, v[1], f[r][1]);
-            }
-        }
+        for (int i = 0; i < 8; i++) r.v[i] = v[k + i];
+        tn_store8(x, KIND == ANY ? m.type : (tn_dtype)KIND, (int64_t)row * X_ROOM + first + k, r);
+    }
+}
+
+/* Inputs and a2 have the same place: nobody needs the inputs when a2 is written. */
+template <int KIND>
+static __global__ void __launch_bounds__(NEURON_THREADS, FEATURE_BLOCKS) make_features(TN_GRID net m, int t, void *x)
+{
+    __shared__ __align__(16) feature_room room;
+    const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * NEURON_ROWS;
+    const int own = own_row(), half = own_half();
+    if ((int32_t)blockIdx.x * NEURON_ROWS >= n) return;
+    load_neuron<KIND>(m, &room.w);
+    load_turned<KIND>(room.v3, m.p[TN_ROLLOUT_V3], NEURON, FEATURES);
+    if (threadIdx.x < FEATURES) room.b3[threadIdx.x] = get<KIND>(m.p[TN_ROLLOUT_V3B], threadIdx.x);
+    __syncthreads();
+    for (int32_t row0 = (int32_t)blockIdx.x * NEURON_ROWS; row0 < n; row0 += step) {
+        const int32_t row = row0 + own < n ? row0 + own : n - 1;
+        neuron_units s1, s2;
+        float f[32];
+        run_neuron(m, &room.w, t, row, &room.rows, room.rows.in, &s1, &s2);
 #pragma unroll
-        for (int r = 0; r < AT_ONCE; r++) {
-            const int64_t to = (int64_t)row[r] * X_ROOM + lane;
-            if (row0 + r * step >= n) break;
-            put<KIND>(m, x, to, f[r][0]);
-            put<KIND>(m, x, to + 32, f[r][1]);
-            put<KIND>(m, x, to + 64, lane < m.E ? places_of(m, t)[(int64_t)row[r] * m.P + 3 + lane] : 0.f);
-            put<KIND>(m, x, to + 96, 0.f);
+        for (int j = 0; j < 32; j++) f[j] = room.b3[half * 32 + j];
+        add_products(f, room.rows.in + own, room.v3 + half * 32, NEURON, FEATURES);
+        if (row0 + own < n) {
+            put_numbers<KIND>(m, x, row, half * 32, f);
+#pragma unroll
+            for (int j = 0; j < 32; j++)
+                f[j] = half == 0 && j < m.E ? places_of(m, t)[(int64_t)row * m.P + 3 + j] : 0.f;
+            put_numbers<KIND>(m, x, row, FEATURES + half * 32, f);
         }
+        __syncthreads();
     }
 }
 
 tn_status tn_rollout::run_features(const tn_call *c, const net &m, int t, void *x)
 {
     const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * FEATURE_BLOCKS,
-                   want = tn_blocks(c, m.C, THREADS / 32), blocks = want < most ? want : most;
-    TN_ROLLOUT_LAUNCH(make_features, kind_of(m), <<<blocks, THREADS, 0, tn_cuda_stream(c)>>>(m, t, x));
+                   want = tn_blocks(c, m.C, NEURON_ROWS), blocks = want < most ? want : most;
+    TN_ROLLOUT_LAUNCH(make_features, kind_of(m), <<<blocks, NEURON_THREADS, 0, tn_cuda_stream(c)>>>(m, t, x));
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

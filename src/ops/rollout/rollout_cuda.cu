@@ -147,7 +147,7 @@ static void take_sums(const net &m, grads *g, space *s, void *base)
     if (base) s->clear = (char *)base + first, s->clear_end = (char *)base + s->bytes;
 }
 
-enum { NEURON_BLOCKS = 256 }; /* most blocks of the neuron's backward pass, whatever the device */
+enum { NEURON_BLOCKS = 264 }; /* most blocks of the neuron's backward pass, whatever the device */
 
 static space backward_space(net *m, grads *g, void *base)
 {
@@ -469,7 +469,7 @@ static grads grads_of(const tn_call *c)
     grads g = {};
     g.de = (const float *)d[TN_ROLLOUT_E].data, g.du = (const float *)d[TN_ROLLOUT_U].data;
     g.dv = (const float *)d[TN_ROLLOUT_V].data, g.dd = (const float *)d[TN_ROLLOUT_D].data;
-    g.blocks = multiprocessors < NEURON_BLOCKS ? multiprocessors : NEURON_BLOCKS;
+    g.blocks = 2 * multiprocessors < NEURON_BLOCKS ? 2 * multiprocessors : NEURON_BLOCKS;
     g.de0 = c->din[TN_ROLLOUT_E0].data, g.de0_type = c->din[TN_ROLLOUT_E0].dtype;
     g.de0_add = c->accumulate >> TN_ROLLOUT_E0 & 1;
     return g;

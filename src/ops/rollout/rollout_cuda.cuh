@@ -118,6 +118,10 @@ static inline int kind_of(const net &m)
         else if ((kind) == TN_BF16) kernel<TN_BF16> __VA_ARGS__;                                                       \
         else kernel<ANY> __VA_ARGS__;                                                                                  \
     } while (0)
+#define TN_ROLLOUT_KERNEL(kernel, kind)                                                                                \
+    ((kind) == TN_F32    ? (const void *)kernel<TN_F32>                                                                \
+     : (kind) == TN_BF16 ? (const void *)kernel<TN_BF16>                                                               \
+                         : (const void *)kernel<ANY>)
 
 /* --- a step's numbers ---------------------------------------------------------------------------------------------------- */
 

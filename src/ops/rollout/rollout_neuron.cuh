@@ -1,5 +1,6 @@
-/* rollout on the GPU: the neuron of a few rows, by one warp; lane i is unit i of either layer. Its weights lie in shared memory. Rows
- * do not see each other: there are several so that their waits overlap and a weight is fetched once for all. */
+/* rollout on the GPU: the neuron, by blocks of 128 threads for 64 rows. A thread has half the units of a row, 16 of 32; what the
+ * other half needs goes through shared memory, unit by unit with rows as neighbours. A warp's threads have the same units, so that
+ * a weight is one word for all of them: no shuffles, and products as fast as their sums can be added. */
 #ifndef TN_OPS_ROLLOUT_NEURON_CUH
 #define TN_OPS_ROLLOUT_NEURON_CUH
 
@@ -10,120 +11,137 @@ namespace tn_rollout
 {
 
 enum { MOST_IN = 3 + TN_ROLLOUT_ENERGY + TN_ROLLOUT_FIELD };
+/* ROOM: from one unit to the next, so that rows of four units are in different banks. SLOTS: numbers that halves exchange. */
+enum { NEURON_ROWS = 64, NEURON_THREADS = 128, UNITS = NEURON / 2, ROOM = NEURON_ROWS + 4, SLOTS = 8 };
+static_assert(MOST_IN <= NEURON, "inputs have room where units have");
 
-/* Weights as (inputs,outputs), a number more to a row: lanes meet no bank twice along either axis. */
-enum { ROW1 = NEURON + 1, ROW3 = FEATURES + 1 };
-
+/* Weights as (inputs,outputs). */
 struct neuron {
-    float v1[MOST_IN * ROW1], v2[NEURON * ROW1], v3[NEURON * ROW3];
-    float b1[NEURON], g1[NEURON], c1[NEURON], b2[NEURON], g2[NEURON], c2[NEURON], b3[FEATURES], q[9], qb[3];
+    float v1[MOST_IN * NEURON], v2[NEURON * NEURON];
+    float b1[NEURON], g1[NEURON], c1[NEURON], b2[NEURON], g2[NEURON], c2[NEURON], q[12], qb[4];
 };
 
-/* Of R rows. */
-template <int R>
-struct neuron_state {
-    float in[R]; /* lane k: input k */
-    float n1[R], scale1[R], y1[R], a1[R], n2[R], scale2[R], y2[R],
-        a2[R]; /* normalised, its factor, before gelu, after */
+/* What a block keeps of its rows. */
+struct neuron_rows {
+    float in[NEURON * ROOM], a1[NEURON * ROOM];
+    float half[SLOTS * NEURON_THREADS];
 };
 
-/* By a whole block. */
+/* A thread's units of a layer: normalised, before gelu; their factor. */
+struct neuron_units {
+    float n[UNITS], y[UNITS], scale;
+};
+
+__device__ __forceinline__ int own_row() { return (int)threadIdx.x % NEURON_ROWS; }
+__device__ __forceinline__ int own_half() { return (int)threadIdx.x / NEURON_ROWS; }
+
+/* to (k,outputs) = w (outputs,k) turned. Neighbours write neighbours. */
+template <int KIND>
+__device__ __forceinline__ void load_turned(float *to, const weight &w, int k, int outputs)
+{
+#pragma unroll 4
+    for (int i = threadIdx.x; i < k * outputs; i += NEURON_THREADS)
+        to[i] = get<KIND>(w, (int64_t)(i % outputs) * k + i / outputs);
+}
+
+/* By a whole block; the caller waits for all. */
 template <int KIND>
 __device__ __forceinline__ void load_neuron(const net &m, neuron *w)
 {
-    const int in = m.P + m.F;
-    for (int i = threadIdx.x; i < in * NEURON; i += blockDim.x)
-        w->v1[i % in * ROW1 + i / in] = get<KIND>(m.p[TN_ROLLOUT_V1], i);
-#pragma unroll 4
-    for (int i = threadIdx.x; i < NEURON * NEURON; i += blockDim.x)
-        w->v2[i % NEURON * ROW1 + i / NEURON] = get<KIND>(m.p[TN_ROLLOUT_V2], i);
-#pragma unroll 8
-    for (int i = threadIdx.x; i < NEURON * FEATURES; i += blockDim.x)
-        w->v3[i % NEURON * ROW3 + i / NEURON] = get<KIND>(m.p[TN_ROLLOUT_V3], i);
-    for (int i = threadIdx.x; i < FEATURES; i += blockDim.x) {
-        w->b3[i] = get<KIND>(m.p[TN_ROLLOUT_V3B], i);
-        if (i < 9) w->q[i] = get<KIND>(m.p[TN_ROLLOUT_Q], i);
-        if (i < 3) w->qb[i] = get<KIND>(m.p[TN_ROLLOUT_QB], i);
-        if (i >= NEURON) continue;
-        w->b1[i] = get<KIND>(m.p[TN_ROLLOUT_V1B], i), w->g1[i] = get<KIND>(m.p[TN_ROLLOUT_N1G], i);
-        w->c1[i] = get<KIND>(m.p[TN_ROLLOUT_N1B], i), w->b2[i] = get<KIND>(m.p[TN_ROLLOUT_V2B], i);
-        w->g2[i] = get<KIND>(m.p[TN_ROLLOUT_N2G], i), w->c2[i] = get<KIND>(m.p[TN_ROLLOUT_N2B], i);
-    }
+    const int i = (int)threadIdx.x;
+    load_turned<KIND>(w->v1, m.p[TN_ROLLOUT_V1], m.P + m.F, NEURON);
+    load_turned<KIND>(w->v2, m.p[TN_ROLLOUT_V2], NEURON, NEURON);
+    if (i < 9) w->q[i] = get<KIND>(m.p[TN_ROLLOUT_Q], i);
+    if (i < 3) w->qb[i] = get<KIND>(m.p[TN_ROLLOUT_QB], i);
+    if (i >= NEURON) return;
+    w->b1[i] = get<KIND>(m.p[TN_ROLLOUT_V1B], i), w->g1[i] = get<KIND>(m.p[TN_ROLLOUT_N1G], i);
+    w->c1[i] = get<KIND>(m.p[TN_ROLLOUT_N1B], i), w->b2[i] = get<KIND>(m.p[TN_ROLLOUT_V2B], i);
+    w->g2[i] = get<KIND>(m.p[TN_ROLLOUT_N2G], i), w->c2[i] = get<KIND>(m.p[TN_ROLLOUT_N2B], i);
+}
+
+/* x and the other half's, added. Every call has a slot of its own until all have gone on to another batch. */
+__device__ __forceinline__ float both_halves(float x, float *half, int slot)
+{
+    half += slot * NEURON_THREADS;
+    half[threadIdx.x] = x;
     __syncthreads();
+    return x + half[threadIdx.x ^ NEURON_ROWS];
 }
 
-/* Over the lanes, of R numbers. */
-template <int R>
-__device__ __forceinline__ void sum_lanes(float (&x)[R])
+/* sum (outputs of a thread, N) += x(k) w(k, ..) for k below n; w (n,stride) in shared memory. */
+template <int N>
+__device__ __forceinline__ void add_products(float (&sum)[N], const float *x, const float *w, int n, int stride)
 {
+#pragma unroll 4
+    for (int k = 0; k < n; k++) {
+        const float a = x[k * ROOM];
 #pragma unroll
-    for (int d = 16; d; d >>= 1)
-#pragma unroll
-        for (int r = 0; r < R; r++) x[r] += __shfl_xor_sync(0xffffffffu, x[r], d);
-}
-
-/* y = norm(z) gain + bias, a = gelu(y) */
-template <int R>
-__device__ __forceinline__ void neuron_layer(float (&z)[R], float gain, float bias, float (&n)[R], float (&scale)[R],
-                                             float (&y)[R], float (&a)[R])
-{
-    float sum[R];
-#pragma unroll
-    for (int r = 0; r < R; r++) sum[r] = z[r];
-    sum_lanes(sum);
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-        z[r] -= sum[r] * (1.f / NEURON);
-        sum[r] = z[r] * z[r];
-    }
-    sum_lanes(sum);
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-        scale[r] = rsqrtf(sum[r] * (1.f / NEURON) + 1e-5f);
-        n[r] = z[r] * scale[r];
-        y[r] = fmaf(n[r], gain, bias);
-        a[r] = tn_d_gelu_erf(y[r]);
+        for (int j = 0; j < N; j += 4) {
+            const float4 v = *(const float4 *)(w + k * stride + j);
+            sum[j] = fmaf(a, v.x, sum[j]), sum[j + 1] = fmaf(a, v.y, sum[j + 1]);
+            sum[j + 2] = fmaf(a, v.z, sum[j + 2]), sum[j + 3] = fmaf(a, v.w, sum[j + 3]);
+        }
     }
 }
 
-/* Input `lane` of the neuron. */
-__device__ __forceinline__ float neuron_input(const net &m, const neuron *w, int t, int32_t row)
+/* y = norm(z) gain + bias; to: gelu(y), unit by unit. slot: two of them are used. */
+__device__ __forceinline__ void neuron_layer(const float (&z)[UNITS], const float *gain, const float *bias, float *half,
+                                             int slot, neuron_units *s, float *to)
 {
-    const int lane = threadIdx.x & 31;
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < UNITS; j++) sum += z[j];
+    const float mean = both_halves(sum, half, slot) * (1.f / NEURON);
+    sum = 0;
+#pragma unroll
+    for (int j = 0; j < UNITS; j++) sum = fmaf(z[j] - mean, z[j] - mean, sum);
+    s->scale = rsqrtf(both_halves(sum, half, slot + 1) * (1.f / NEURON) + 1e-5f);
+#pragma unroll
+    for (int j = 0; j < UNITS; j++) {
+        s->n[j] = (z[j] - mean) * s->scale;
+        s->y[j] = fmaf(s->n[j], gain[j], bias[j]);
+        to[j * ROOM] = tn_d_gelu_erf(s->y[j]);
+    }
+}
+
+/* The neuron's inputs of a row: one half has place and energy, the other what it reads of the field. */
+__device__ __forceinline__ void read_inputs(const net &m, const neuron *w, int t, int32_t row, float *in)
+{
     const float *place = places_of(m, t) + (int64_t)row * m.P;
-    if (lane < 3)
-        return fmaf(w->q[3 * lane + 2], place[2],
-                    fmaf(w->q[3 * lane + 1], place[1], fmaf(w->q[3 * lane], place[0], w->qb[lane])));
-    if (lane < m.P) return place[lane];
-    if (lane >= m.P + m.F || t == 0) return 0.f;
-    const int32_t b = slots_of(m, t)[row] / m.N;
-    return read_field(m, grid_of(m, t - 1) + (int64_t)b * m.voxels * m.F, corners_of(m, place, false), lane - m.P);
+    if (own_half() == 0) {
+        const float p[3] = { place[0], place[1], place[2] };
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            in[i * ROOM] = fmaf(w->q[3 * i + 2], p[2], fmaf(w->q[3 * i + 1], p[1], fmaf(w->q[3 * i], p[0], w->qb[i])));
+        for (int k = 3; k < m.P; k++) in[k * ROOM] = place[k];
+        return;
+    }
+    if (m.F == 0) return;
+    const bool any = t > 0;
+    const int32_t b = any ? slots_of(m, t)[row] / m.N : 0;
+    const float *field = any ? grid_of(m, t - 1) + (int64_t)b * m.voxels * m.F : NULL;
+    const corners c = corners_of(m, place, false);
+    for (int f = 0; f < m.F; f++) in[(m.P + f) * ROOM] = any ? read_field(m, field, c, f) : 0.f;
 }
 
-template <int R>
-__device__ __forceinline__ neuron_state<R> run_neuron(const net &m, const neuron *w, int t, const int32_t (&row)[R])
+/* Both layers for a block's rows: rows->in and a1, and a2 (units,ROOM), which all may read after this. */
+__device__ __forceinline__ void run_neuron(const net &m, const neuron *w, int t, int32_t row, neuron_rows *rows,
+                                           float *a2, neuron_units *s1, neuron_units *s2)
 {
-    const int lane = threadIdx.x & 31, in = m.P + m.F;
-    neuron_state<R> s;
-    float z[R];
+    const int own = own_row(), first = own_half() * UNITS;
+    float z[UNITS];
+    read_inputs(m, w, t, row, rows->in + own);
+    __syncthreads();
 #pragma unroll
-    for (int r = 0; r < R; r++) s.in[r] = neuron_input(m, w, t, row[r]), z[r] = w->b1[lane];
-    for (int k = 0; k < in; k++) {
-        const float v = w->v1[k * ROW1 + lane];
+    for (int j = 0; j < UNITS; j++) z[j] = w->b1[first + j];
+    add_products(z, rows->in + own, w->v1 + first, m.P + m.F, NEURON);
+    neuron_layer(z, w->g1 + first, w->c1 + first, rows->half, 0, s1, rows->a1 + first * ROOM + own);
+    __syncthreads();
 #pragma unroll
-        for (int r = 0; r < R; r++) z[r] = fmaf(__shfl_sync(0xffffffffu, s.in[r], k), v, z[r]);
-    }
-    neuron_layer(z, w->g1[lane], w->c1[lane], s.n1, s.scale1, s.y1, s.a1);
-#pragma unroll
-    for (int r = 0; r < R; r++) z[r] = w->b2[lane];
-#pragma unroll 8
-    for (int k = 0; k < NEURON; k++) {
-        const float v = w->v2[k * ROW1 + lane];
-#pragma unroll
-        for (int r = 0; r < R; r++) z[r] = fmaf(__shfl_sync(0xffffffffu, s.a1[r], k), v, z[r]);
-    }
-    neuron_layer(z, w->g2[lane], w->c2[lane], s.n2, s.scale2, s.y2, s.a2);
-    return s;
+    for (int j = 0; j < UNITS; j++) z[j] = w->b2[first + j];
+    add_products(z, rows->a1 + own, w->v2 + first, NEURON, NEURON);
+    neuron_layer(z, w->g2 + first, w->c2 + first, rows->half, 2, s2, a2 + first * ROOM + own);
+    __syncthreads();
 }
 
 } // namespace tn_rollout

@@ -1,247 +1,262 @@
-/* rollout on the GPU, backward through the neuron: a warp a few rows at a time. Sums over rows stay in registers, then go to the
- * partial sums of the block. */
+/* rollout on the GPU, backward through the neuron: a block's rows as in rollout_neuron.cuh. Where a weight's gradient is summed over
+ * them, both factors lie in shared memory, and a thread has a few neighbours of the sums in registers for all its rows; a block's
+ * sums then go to its partial sums, each by one thread. */
 #include "ops/rollout/rollout_grad.cuh"
 #include "ops/rollout/rollout_neuron.cuh"
 
 using namespace tn_rollout;
 
-enum { THREADS = 256, WARPS = THREADS / 32, AT_ONCE = 2 }; /* AT_ONCE: rows of a warp, whose waits overlap */
+enum { THREADS = NEURON_THREADS, BLOCKS = 2 }; /* BLOCKS: of a multiprocessor */
 
-/* --- neuron -------------------------------------------------------------------------------------------------------------- */
-
-/* Sums of a lane: row `lane` of the weights' gradients, of V3 also row 32 + lane; of Q lanes 0..2. */
-enum {
-    OF_V2 = 0,
-    OF_V3 = OF_V2 + NEURON, /* two rows */
-    OF_V3B = OF_V3 + 2 * NEURON,
-    OF_B1 = OF_V3B + 2,
-    OF_G1,
-    OF_C1,
-    OF_B2,
-    OF_G2,
-    OF_C2,
-    OF_Q,
-    OF_QB = OF_Q + 3,
-    OF_V1,
-    OF_ALL = OF_V1 + MOST_IN
+struct slope_room {
+    neuron w;
+    float v1[NEURON * NEURON], v2[NEURON * NEURON], v3[FEATURES * NEURON]; /* (outputs,inputs), v1 with room for 32 */
+    neuron_rows rows;
+    float wide[FEATURES * ROOM], narrow[NEURON * ROOM]; /* by features, or by a norm's gain and bias; a2, or by z */
 };
 
+/* (outputs,inputs) as they lie; rows of `stride` numbers, zeros behind the inputs. */
+template <int KIND>
+__device__ __forceinline__ void load_rows(float *to, const weight &w, int outputs, int inputs, int stride)
+{
+#pragma unroll 4
+    for (int i = threadIdx.x; i < outputs * stride; i += THREADS)
+        to[i] = i % stride < inputs ? get<KIND>(w, (int64_t)(i / stride) * inputs + i % stride) : 0.f;
+}
+
+/* --- sums over rows ------------------------------------------------------------------------------------------------------ */
+
+/* Of a thread. V3: units tile(8,4) of (64,32); V2: (4,2) of (32,32); V1: (4,2) of (32,32). columns: of up to 96 units one by one. */
 struct neuron_sums {
-    float of[OF_ALL];
+    float v3[8][2], v2[4][2], v1[4][2], b3, layer2, layer1, q[9], qb[3];
 };
 
-/* Where sum k of a lane belongs among the block's partial sums; -1: nowhere. */
-__device__ __forceinline__ int belongs(int k, int lane, int in)
+__device__ __forceinline__ float dot4(const float4 &a, const float4 &b, float sum)
 {
-    if (k < OF_V3) return SUM_V2 + lane * NEURON + k;
-    if (k < OF_V3B) return SUM_V3 + (lane + (k - OF_V3) / NEURON * 32) * NEURON + (k - OF_V3) % NEURON;
-    if (k < OF_B1) return SUM_V3B + lane + (k - OF_V3B) * 32;
-    if (k >= OF_V1) return k - OF_V1 < in ? SUM_V1 + lane * in + k - OF_V1 : -1;
-    if (k >= OF_Q) return lane >= 3 ? -1 : k == OF_QB ? SUM_QB + lane : SUM_Q + 3 * lane + k - OF_Q;
-    const int of[] = { SUM_V1B, SUM_N1G, SUM_N1B, SUM_V2B, SUM_N2G, SUM_N2B };
-    return of[k - OF_B1] + lane;
+    return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
-/* The gradient before a layer's norm from that after gelu. */
-template <int R>
-__device__ __forceinline__ void layer_slope(float (&d)[R], const float (&y)[R], const float (&n)[R],
-                                            const float (&scale)[R], float gain, float *dg, float *dc)
+/* sum (A,2) += units i0 + 0..A-1 of a times units j0, j0 + 16 of b, over the block's rows. Neighbours have neighbouring units of b. */
+template <int A>
+__device__ __forceinline__ void add_outer_rows(float (&sum)[A][2], const float *a, const float *b, int i0, int j0)
 {
-    float mean[R], along[R];
+    for (int r = 0; r < NEURON_ROWS; r += 4) {
+        const float4 x = *(const float4 *)(b + j0 * ROOM + r), y = *(const float4 *)(b + (j0 + 16) * ROOM + r);
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-        const float dy = d[r] * tn_d_gelu_erf_grad(y[r]);
-        *dg = fmaf(dy, n[r], *dg);
-        *dc += dy;
-        mean[r] = d[r] = dy * gain;
-        along[r] = d[r] * n[r];
+        for (int i = 0; i < A; i++) {
+            const float4 d = *(const float4 *)(a + (i0 + i) * ROOM + r);
+            sum[i][0] = dot4(d, x, sum[i][0]), sum[i][1] = dot4(d, y, sum[i][1]);
+        }
     }
-    sum_lanes(mean), sum_lanes(along);
-#pragma unroll
-    for (int r = 0; r < R; r++)
-        d[r] = scale[r] * (d[r] - mean[r] * (1.f / NEURON) - n[r] * (along[r] * (1.f / NEURON)));
 }
 
-/* Of a read of the field: by the place, in all lanes. */
-__device__ __forceinline__ void read_back(const net &m, const grads &g, int t, int32_t row, float d, float (&dp)[3])
+/* sum += unit i of a, over the block's rows. */
+__device__ __forceinline__ void add_rows(float *sum, const float *a, int i)
 {
-    const int f = (threadIdx.x & 31) - m.P;
-    const bool mine = f >= 0 && f < m.F;
+    for (int r = 0; r < NEURON_ROWS; r += 4) {
+        const float4 x = *(const float4 *)(a + i * ROOM + r);
+        *sum += (x.x + x.y) + (x.z + x.w);
+    }
+}
+
+/* --- layers -------------------------------------------------------------------------------------------------------------- */
+
+/* d: from the gradient after gelu to that before the norm. by_gain (32,ROOM), by_bias: what the norm's parameters get of each row.
+ * Uses two slots. Nobody reads by_gain and by_bias any more when it is called. */
+__device__ __forceinline__ void layer_slope(float (&d)[UNITS], const neuron_units &s, const float *gain, float *half,
+                                            int slot, float *by_gain, float *by_bias)
+{
+    float mean = 0, along = 0;
+#pragma unroll
+    for (int j = 0; j < UNITS; j++) {
+        const float dy = d[j] * tn_d_gelu_erf_grad(s.y[j]);
+        by_gain[j * ROOM] = dy * s.n[j], by_bias[j * ROOM] = dy;
+        d[j] = dy * gain[j];
+        mean += d[j], along = fmaf(d[j], s.n[j], along);
+    }
+    mean = both_halves(mean, half, slot) * (1.f / NEURON);
+    along = both_halves(along, half, slot + 1) * (1.f / NEURON);
+#pragma unroll
+    for (int j = 0; j < UNITS; j++) d[j] = s.scale * (d[j] - mean - s.n[j] * along);
+}
+
+/* Of a read of the field: by the place. d: by the inputs from `first` on, UNITS of them. */
+__device__ __forceinline__ void read_back(const net &m, const grads &g, int t, int32_t row, const float (&d)[UNITS],
+                                          int first, float (&dp)[3])
+{
     const float *field = grid_of(m, t - 1) + (int64_t)(slots_of(m, t)[row] / m.N) * m.voxels * m.F;
     const corners c = corners_of(m, places_of(m, t) + (int64_t)row * m.P, false);
-    float slope[3] = { 0, 0, 0 };
-    if (mine) g.dread[(int64_t)row * m.F + f] = d;
+    float at[8] = {};
 #pragma unroll
-    for (int k = 0; k < 8; k++) {
-        const float x = mine ? d * field[(int64_t)(c.first + corner_offset(m, k)) * m.F + f] : 0.f;
-        for (int i = 0; i < 3; i++) slope[i] = fmaf(corner_slope(m, c, k, i), x, slope[i]);
+    for (int j = 0; j < UNITS; j++) {
+        const int f = first + j - m.P;
+        if (f < 0 || f >= m.F) continue;
+        g.dread[(int64_t)row * m.F + f] = d[j];
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            at[k] = fmaf(d[j], field[(int64_t)(c.first + corner_offset(m, k)) * m.F + f], at[k]);
     }
-    sum_lanes(slope);
 #pragma unroll
-    for (int i = 0; i < 3; i++) dp[i] += slope[i];
+    for (int k = 0; k < 8; k++)
+#pragma unroll
+        for (int i = 0; i < 3; i++) dp[i] = fmaf(corner_slope(m, c, k, i), at[k], dp[i]);
 }
 
-/* By place and energy before the step: added to what the move has left there. */
+/* By place and energy before the step, of the half that has them: added to what the move has left there. */
+template <int KIND>
 __device__ __forceinline__ void put_place(const net &m, const grads &g, int t, int32_t row, const float (&dp)[3],
-                                          float de)
+                                          const float (&d)[UNITS])
 {
-    const int lane = threadIdx.x & 31;
     float *to = dplace_of(m, g, t) + (int64_t)row * m.P;
-    if (lane < 3) to[lane] += lane == 0 ? dp[0] : lane == 1 ? dp[1] : dp[2];
-    if (lane < 3 || lane >= m.P) return;
-    to[lane] = de;
-    if (t || !g.de0 || (bits_of(m, 0)[row] & TN_ROLLOUT_OFF)) return;
-    const int32_t slot = slots_of(m, 0)[row], b = slot / m.N;
-    tn_put(g.de0, g.de0_type, ((int64_t)b * m.S + slot - b * m.N) * m.E + lane - 3, de, g.de0_add);
-}
-
-/* Through the second layer and the first: dz2 from df, then dz1, which d holds in the end; sums of all weights above the inputs. */
-template <int R>
-__device__ __forceinline__ void layers_back(const neuron *w, const neuron_state<R> &s, const float (&df)[R][2],
-                                            float (&d)[R], neuron_sums &sum)
-{
-    const int lane = threadIdx.x & 31;
-    float dz[R];
 #pragma unroll
-    for (int r = 0; r < R; r++) sum.of[OF_V3B] += df[r][0], sum.of[OF_V3B + 1] += df[r][1], d[r] = 0;
+    for (int i = 0; i < 3; i++) to[i] += dp[i];
+    const bool start = t == 0 && g.de0 && !(bits_of(m, 0)[row] & TN_ROLLOUT_OFF);
+    const int32_t slot = start ? slots_of(m, 0)[row] : 0, b = slot / m.N;
 #pragma unroll
-    for (int i = 0; i < NEURON; i++) {
-        const float v[2] = { w->v3[lane * ROW3 + i], w->v3[lane * ROW3 + i + 32] };
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            d[r] = fmaf(__shfl_sync(0xffffffffu, df[r][0], i), v[0], d[r]);
-            d[r] = fmaf(__shfl_sync(0xffffffffu, df[r][1], i), v[1], d[r]);
-            const float a = __shfl_sync(0xffffffffu, s.a2[r], i);
-            sum.of[OF_V3 + i] = fmaf(df[r][0], a, sum.of[OF_V3 + i]);
-            sum.of[OF_V3 + NEURON + i] = fmaf(df[r][1], a, sum.of[OF_V3 + NEURON + i]);
-        }
-    }
-    layer_slope(d, s.y2, s.n2, s.scale2, w->g2[lane], &sum.of[OF_G2], &sum.of[OF_C2]);
-#pragma unroll
-    for (int r = 0; r < R; r++) sum.of[OF_B2] += d[r], dz[r] = d[r], d[r] = 0;
-#pragma unroll
-    for (int i = 0; i < NEURON; i++) {
-        const float v = w->v2[lane * ROW1 + i];
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            d[r] = fmaf(__shfl_sync(0xffffffffu, dz[r], i), v, d[r]);
-            sum.of[OF_V2 + i] = fmaf(dz[r], __shfl_sync(0xffffffffu, s.a1[r], i), sum.of[OF_V2 + i]);
-        }
-    }
-    layer_slope(d, s.y1, s.n1, s.scale1, w->g1[lane], &sum.of[OF_G1], &sum.of[OF_C1]);
-#pragma unroll
-    for (int r = 0; r < R; r++) sum.of[OF_B1] += d[r];
-}
-
-/* By the neuron's inputs from dz1: lane k of d then has that by input k. */
-template <int R>
-__device__ __forceinline__ void inputs_back(const neuron *w, const neuron_state<R> &s, int in, float (&d)[R],
-                                            neuron_sums &sum)
-{
-    const int lane = threadIdx.x & 31;
-    float dz[R];
-#pragma unroll
-    for (int k = 0; k < MOST_IN; k++)
-        if (k < in) {
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                sum.of[OF_V1 + k] = fmaf(d[r], __shfl_sync(0xffffffffu, s.in[r], k), sum.of[OF_V1 + k]);
-        }
-#pragma unroll
-    for (int r = 0; r < R; r++) dz[r] = d[r], d[r] = 0;
-#pragma unroll 8
-    for (int i = 0; i < NEURON; i++) {
-        const float v = lane < in ? w->v1[lane * ROW1 + i] : 0.f;
-#pragma unroll
-        for (int r = 0; r < R; r++) d[r] = fmaf(__shfl_sync(0xffffffffu, dz[r], i), v, d[r]);
+    for (int k = 0; k < TN_ROLLOUT_ENERGY; k++) {
+        if (k >= m.E) break;
+        const float de = d[3 + k] + get<KIND>(m, g.dx, (int64_t)row * X_ROOM + FEATURES + k);
+        to[3 + k] = de;
+        if (start) tn_put(g.de0, g.de0_type, ((int64_t)b * m.S + slot - b * m.N) * m.E + k, de, g.de0_add);
     }
 }
 
-/* valid: of R rows, how many there are; the others repeat the first and add zeros. */
-template <int KIND, int R>
-__device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, const neuron *w, int t,
-                                               const int32_t (&row)[R], int valid, neuron_sums &sum)
+/* From the gradient by the inputs to that by place and energy. here: the row exists. */
+template <int KIND>
+__device__ __forceinline__ void inputs_back(const net &m, const grads &g, const neuron &w, int t, int32_t row,
+                                            bool here, const float (&d)[UNITS], float *half, neuron_sums &sum)
 {
-    const int lane = threadIdx.x & 31;
-    float df[R][2], de[R], d[R];
+    const bool field = m.F && t > 0;
+    float dp[3] = { 0, 0, 0 };
+    if (field && here) read_back(m, g, t, row, d, own_half() * UNITS, dp);
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-        const int64_t x = (int64_t)row[r] * X_ROOM + lane;
-        df[r][0] = r < valid ? get<KIND>(m, g.dx, x) : 0.f, df[r][1] = r < valid ? get<KIND>(m, g.dx, x + 32) : 0.f;
-        de[r] = lane >= 3 && lane < m.P ? get<KIND>(m, g.dx, x + FEATURES - 3) : 0.f;
-    }
-    const neuron_state<R> s = run_neuron(m, w, t, row);
-    layers_back(w, s, df, d, sum);
-    inputs_back(w, s, m.P + m.F, d, sum);
+    for (int i = 0; i < 3 && field; i++) dp[i] = both_halves(dp[i], half, i);
+    if (own_half() || !here) return;
+    const float *place = places_of(m, t) + (int64_t)row * m.P;
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-        const float *place = places_of(m, t) + (int64_t)row[r] * m.P;
-        float dp[3] = { 0, 0, 0 };
-        if (lane < 3) {
-            sum.of[OF_QB] += d[r];
+    for (int i = 0; i < 3; i++) {
+        sum.qb[i] += d[i];
 #pragma unroll
-            for (int k = 0; k < 3; k++) sum.of[OF_Q + k] = fmaf(d[r], place[k], sum.of[OF_Q + k]);
+        for (int k = 0; k < 3; k++) {
+            sum.q[3 * i + k] = fmaf(d[i], place[k], sum.q[3 * i + k]);
+            dp[k] = fmaf(d[i], w.q[3 * i + k], dp[k]);
         }
-#pragma unroll
-        for (int i = 0; i < 3; i++) {
-            const float dq = __shfl_sync(0xffffffffu, d[r], i);
-#pragma unroll
-            for (int k = 0; k < 3; k++) dp[k] = fmaf(dq, w->q[3 * i + k], dp[k]);
-        }
-        if (r >= valid) break;
-        if (m.F && t > 0) read_back(m, g, t, row[r], d[r], dp);
-        put_place(m, g, t, row[r], dp, d[r] + de[r]);
     }
+    put_place<KIND>(m, g, t, row, dp, d);
 }
 
-/* The warps' sums, ROUND of them at a time, through shared memory and on to the block's partial sums, in the order of warps. */
-enum { ROUND = 45 };
-
-union neuron_room {
-    neuron w;
-    float sums[ROUND * THREADS];
-};
-
-template <int FIRST>
-__device__ __forceinline__ void add_round(const net &m, const neuron_sums &s, float *shared, float *part)
+/* A block's rows. Their gradients by features that do not exist are zeros, and so is all that follows of them. */
+template <int KIND>
+__device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, slope_room &room, int t, int32_t row,
+                                               bool here, neuron_sums &sum)
 {
+    const int own = own_row(), half = own_half(), first = half * UNITS, i0 = (int)threadIdx.x / 16,
+              j0 = (int)threadIdx.x % 16;
+    neuron_units s1, s2;
+    float d[UNITS];
+    run_neuron(m, &room.w, t, row, &room.rows, room.narrow, &s1, &s2); /* narrow: a2 */
+#pragma unroll
+    for (int k = 0; k < 32; k += 8) {
+        const tn_f8 x = tn_load8(g.dx, KIND == ANY ? m.type : (tn_dtype)KIND, (int64_t)row * X_ROOM + half * 32 + k);
+#pragma unroll
+        for (int i = 0; i < 8; i++) room.wide[(half * 32 + k + i) * ROOM + own] = here ? x.v[i] : 0.f;
+    }
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < ROUND && FIRST + k < OF_ALL; k++) shared[k * THREADS + threadIdx.x] = s.of[FIRST + k];
+    for (int j = 0; j < UNITS; j++) d[j] = 0;
+    add_products(d, room.wide + own, room.v3 + first, FEATURES, NEURON);
+    add_outer_rows(sum.v3, room.wide, room.narrow, i0 * 8, j0);
+    if (threadIdx.x < FEATURES) add_rows(&sum.b3, room.wide, (int)threadIdx.x);
     __syncthreads();
-    for (int i = threadIdx.x; i < ROUND * 32 && FIRST + i / 32 < OF_ALL; i += THREADS) {
-        const int to = belongs(FIRST + i / 32, i % 32, m.P + m.F);
-        float all = 0;
-        for (int w = 0; w < WARPS; w++) all += shared[i / 32 * THREADS + w * 32 + i % 32];
-        if (to >= 0) part[to] += all;
+    float *by_gain = room.wide + first * ROOM + own, *by_bias = room.wide + (NEURON + first) * ROOM + own,
+          *by_z = room.narrow + first * ROOM + own;
+    layer_slope(d, s2, room.w.g2 + first, room.rows.half, 4, by_gain, by_bias);
+#pragma unroll
+    for (int j = 0; j < UNITS; j++) by_z[j * ROOM] = d[j], d[j] = 0;
+    __syncthreads();
+    add_products(d, room.narrow + own, room.v2 + first, NEURON, NEURON);
+    add_outer_rows(sum.v2, room.narrow, room.rows.a1, i0 * 4, j0);
+    if (threadIdx.x < 3 * NEURON)
+        add_rows(&sum.layer2, threadIdx.x < FEATURES ? room.wide : room.narrow, (int)threadIdx.x % FEATURES);
+    __syncthreads();
+    layer_slope(d, s1, room.w.g1 + first, room.rows.half, 6, by_gain, by_bias);
+#pragma unroll
+    for (int j = 0; j < UNITS; j++) by_z[j * ROOM] = d[j], d[j] = 0;
+    __syncthreads();
+    add_products(d, room.narrow + own, room.v1 + first, NEURON, NEURON);
+    add_outer_rows(sum.v1, room.narrow, room.rows.in, i0 * 4, j0);
+    if (threadIdx.x < 3 * NEURON)
+        add_rows(&sum.layer1, threadIdx.x < FEATURES ? room.wide : room.narrow, (int)threadIdx.x % FEATURES);
+    inputs_back<KIND>(m, g, room.w, t, row, here, d, room.rows.half, sum);
+    __syncthreads();
+}
+
+/* --- a block's sums ------------------------------------------------------------------------------------------------------ */
+
+/* Of Q: every thread of the first half has some; they are added up in order. */
+__device__ __forceinline__ void put_q(const neuron_sums &s, float *shared, float *part)
+{
+    if (own_half() == 0) {
+#pragma unroll
+        for (int i = 0; i < 12; i++) shared[i * NEURON_ROWS + own_row()] = i < 9 ? s.q[i % 9] : s.qb[(i - 9) % 3];
     }
-    if constexpr (FIRST + ROUND < OF_ALL) add_round<FIRST + ROUND>(m, s, shared, part);
+    __syncthreads();
+    if (threadIdx.x >= 12) return;
+    float all = 0;
+    for (int r = 0; r < NEURON_ROWS; r++) all += shared[threadIdx.x * NEURON_ROWS + r];
+    part[threadIdx.x < 9 ? SUM_Q + threadIdx.x : SUM_QB + threadIdx.x - 9] += all;
+}
+
+__device__ __forceinline__ void put_sums(const net &m, const neuron_sums &s, float *shared, float *part)
+{
+    const int i0 = (int)threadIdx.x / 16, j0 = (int)threadIdx.x % 16, in = m.P + m.F, unit = (int)threadIdx.x % NEURON;
+    const int of2[] = { SUM_N2G, SUM_N2B, SUM_V2B }, of1[] = { SUM_N1G, SUM_N1B, SUM_V1B };
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const int k = j0 + 16 * j;
+#pragma unroll
+        for (int i = 0; i < 8; i++) part[SUM_V3 + (i0 * 8 + i) * NEURON + k] += s.v3[i][j];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            part[SUM_V2 + (i0 * 4 + i) * NEURON + k] += s.v2[i][j];
+            if (k < in) part[SUM_V1 + (i0 * 4 + i) * in + k] += s.v1[i][j];
+        }
+    }
+    if (threadIdx.x < FEATURES) part[SUM_V3B + threadIdx.x] += s.b3;
+    if (threadIdx.x < 3 * NEURON) {
+        const int layer = (int)threadIdx.x / NEURON;
+        part[of2[layer] + unit] += s.layer2, part[of1[layer] + unit] += s.layer1;
+    }
+    put_q(s, shared, part);
 }
 
 template <int KIND>
-static __global__ void __launch_bounds__(THREADS, 1) neuron_slopes(TN_GRID net m, TN_GRID grads g, int t)
+static __global__ void __launch_bounds__(THREADS, BLOCKS) neuron_slopes(TN_GRID net m, TN_GRID grads g, int t)
 {
-    __shared__ neuron_room room;
-    const int warp = threadIdx.x >> 5;
-    const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * WARPS;
-    if ((int32_t)blockIdx.x * WARPS >= n) return;
+    extern __shared__ float4 shared_room[];
+    slope_room &room = *(slope_room *)shared_room;
+    const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * NEURON_ROWS;
+    if ((int32_t)blockIdx.x * NEURON_ROWS >= n) return;
     load_neuron<KIND>(m, &room.w);
+    load_rows<KIND>(room.v1, m.p[TN_ROLLOUT_V1], NEURON, m.P + m.F, NEURON);
+    load_rows<KIND>(room.v2, m.p[TN_ROLLOUT_V2], NEURON, NEURON, NEURON);
+    load_rows<KIND>(room.v3, m.p[TN_ROLLOUT_V3], FEATURES, NEURON, NEURON);
+    /* inputs that do not exist are multiplied, too, though nobody wants the result */
+    for (int i = threadIdx.x; i < NEURON * ROOM; i += THREADS) room.rows.in[i] = 0.f;
+    __syncthreads();
     neuron_sums sum = {};
-    for (int32_t row0 = (int32_t)blockIdx.x * WARPS + warp; row0 < n; row0 += AT_ONCE * step) {
-        int32_t row[AT_ONCE];
-        int valid = 0;
-        for (int r = 0; r < AT_ONCE; r++) {
-            row[r] = row0 + r * step < n ? row0 + r * step : row0;
-            valid += row0 + r * step < n;
-        }
-        rows_of_neuron<KIND>(m, g, &room.w, t, row, valid, sum);
+    for (int32_t row0 = (int32_t)blockIdx.x * NEURON_ROWS; row0 < n; row0 += step) {
+        const bool here = row0 + own_row() < n;
+        rows_of_neuron<KIND>(m, g, room, t, here ? row0 + own_row() : n - 1, here, sum);
     }
-    add_round<0>(m, sum, room.sums, g.neuron_part + (int64_t)blockIdx.x * SUM_MOST);
+    put_sums(m, sum, room.wide, g.neuron_part + (int64_t)blockIdx.x * SUM_MOST);
 }
 
 tn_status tn_rollout::neuron_back(const tn_call *c, const net &m, const grads &g, int t)
 {
-    TN_ROLLOUT_LAUNCH(neuron_slopes, kind_of(m), <<<(unsigned)g.blocks, THREADS, 0, tn_cuda_stream(c)>>>(m, g, t));
+    const int kind = kind_of(m), bytes = (int)sizeof(slope_room);
+    TN_RETURN_IF(tn_cuda_allow_shared(TN_ROLLOUT_KERNEL(neuron_slopes, kind), bytes));
+    TN_ROLLOUT_LAUNCH(neuron_slopes, kind, <<<(unsigned)g.blocks, THREADS, bytes, tn_cuda_stream(c)>>>(m, g, t));
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -5,6 +5,7 @@
 #include "plan/store.h"
 #include "testlib.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static inline void tn_memory_get(const tn_store *s, const void *from, void *host, size_t bytes)
@@ -19,6 +20,15 @@ static inline void tn_memory_get(const tn_store *s, const void *from, void *host
 static inline void tn_memory_put(const tn_store *s, void *to, const void *host, size_t bytes)
 {
     if (bytes) assert_ok(tn_store_write(s, to, host, bytes));
+}
+
+/* A copy of n numbers, for the test to free. */
+static inline float *tn_memory_floats(const tn_store *s, const void *from, int64_t n)
+{
+    float *x = malloc(sizeof *x * (size_t)(n + 1));
+    assert_non_null(x);
+    tn_memory_get(s, from, x, sizeof *x * (size_t)n);
+    return x;
 }
 
 static inline float tn_memory_float(const tn_store *s, const void *at)

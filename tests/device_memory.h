@@ -22,13 +22,27 @@ static inline void tn_memory_put(const tn_store *s, void *to, const void *host, 
     if (bytes) assert_ok(tn_store_write(s, to, host, bytes));
 }
 
-/* A copy of n numbers, for the test to free. */
+/* Copies for the test to free. */
+static inline void *tn_memory_copy(const tn_store *s, const void *from, size_t bytes)
+{
+    void *x = malloc(bytes + 1);
+    assert_non_null(x);
+    tn_memory_get(s, from, x, bytes);
+    return x;
+}
+
 static inline float *tn_memory_floats(const tn_store *s, const void *from, int64_t n)
 {
-    float *x = malloc(sizeof *x * (size_t)(n + 1));
-    assert_non_null(x);
-    tn_memory_get(s, from, x, sizeof *x * (size_t)n);
-    return x;
+    return (float *)tn_memory_copy(s, from, sizeof(float) * (size_t)n);
+}
+
+/* Whether the store holds these bytes there. */
+static inline bool tn_memory_equal(const tn_store *s, const void *at, const void *host, size_t bytes)
+{
+    void *x = tn_memory_copy(s, at, bytes);
+    const bool same = memcmp(x, host, bytes) == 0;
+    free(x);
+    return same;
 }
 
 static inline float tn_memory_float(const tn_store *s, const void *at)

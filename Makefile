@@ -218,7 +218,7 @@ test-long:
 # By hand, on a machine with a GPU.
 test-cuda:
 	@+$(MAKE) --no-print-directory CUDA=1 all $(BUILD)/unit
-	@for t in run models api sanitize; do BUILD=$(BUILD) tests/cuda/$$t.sh || exit 1; done
+	@for t in run models flow api sanitize; do BUILD=$(BUILD) tests/cuda/$$t.sh || exit 1; done
 lint:
 	@scripts/check-layers && scripts/check-size && scripts/check-words && scripts/check-format
 

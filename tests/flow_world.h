@@ -1,12 +1,14 @@
-/* A flow network in a trainer of its own, on batches that a formula fills. Header only. */
+/* A flow network in a trainer of its own, on batches that a formula fills; in f32 on the device of TENON_TEST_DEVICE. Header only. */
 #ifndef TN_FLOW_WORLD_H
 #define TN_FLOW_WORLD_H
 
+#include "device_memory.h"
 #include "models/flow/flow.h"
 #include "models/models.h"
 #include "testlib.h"
 #include "train/run/train_settings.h"
 #include "train/trainer/trainer.h"
+#include "world.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,8 +39,14 @@ static inline tn_status flow_try(int64_t side, int64_t B, bool target, int threa
                                            { "target", TN_F32, .dims = { TN_B, "cells" } },
                                            { "goal", TN_I32, { TN_B, "cells" }, .pad = -1 } };
     char size[3][32];
-    const char *list[24] = { size[0], "tokens=1", size[1], "train.steps=5000", "train.warmup=0" };
-    size_t n = 5;
+    const char *list[24] = { size[0],
+                             "tokens=1",
+                             size[1],
+                             "train.steps=5000",
+                             "train.warmup=0",
+                             "compute=f32",
+                             tn_test_device() == TN_CUDA ? "device=cuda" : "device=cpu" };
+    size_t n = 7;
     const tn_model *model;
     const tn_source_number numbers[] = { { "features", (double)(side * side) },
                                          { "labels", 1 },
@@ -107,7 +115,7 @@ static inline int64_t flow_gradients(const flow_world *w, float *x, int64_t most
         const tn_entry *e = tn_store_at(tn_trainer_store(w->trainer), i);
         if (e->role != TN_ROLE_PARAM) continue;
         assert_true(n + tn_dims_count(e->dims) <= most);
-        memcpy(x + n, e->grad, sizeof *x * (size_t)tn_dims_count(e->dims));
+        tn_memory_get(tn_trainer_store(w->trainer), e->grad, x + n, sizeof *x * (size_t)tn_dims_count(e->dims));
         n += tn_dims_count(e->dims);
     }
     return n;

@@ -2,6 +2,7 @@
 #ifndef TN_TEP_WORLD_H
 #define TN_TEP_WORLD_H
 
+#include "device_memory.h"
 #include "models/models.h"
 #include "train/run/train_settings.h"
 #include "world.h"
@@ -100,10 +101,12 @@ static inline int64_t tep_gradients(const tn_world *w, tn_bound *b, const char *
     for (size_t i = 0; i < tn_store_count(w->store); i++) {
         const tn_entry *e = tn_store_at(w->store, i);
         if (e->role != TN_ROLE_PARAM || strncmp(e->name, scope, strlen(scope)) != 0) continue;
+        float *grad = tn_memory_floats(w->store, e->grad, tn_dims_count(e->dims));
         for (int64_t k = 0; k < tn_dims_count(e->dims); k++) {
             assert_true(n < most);
-            out[n++] = (double)e->grad[k];
+            out[n++] = (double)grad[k];
         }
+        free(grad);
     }
     return n;
 }
@@ -127,15 +130,19 @@ static inline void tep_adam(const tn_world *w, double lr, int step, double *mome
     for (size_t i = 0; i < tn_store_count(w->store); i++) {
         const tn_entry *e = tn_store_at(w->store, i);
         if (e->role != TN_ROLE_PARAM) continue;
+        float *grad = tn_memory_floats(w->store, e->grad, tn_dims_count(e->dims));
+        float *x = tn_memory_floats(w->store, e->data, tn_dims_count(e->dims));
         for (int64_t k = 0; k < tn_dims_count(e->dims); k++, n++) {
             assert_true(n < most);
-            const double g = (double)e->grad[k];
+            const double g = (double)grad[k];
             double *m = moments + 2 * n, *v = m + 1;
             *m = 0.9 * *m + 0.1 * g;
             *v = 0.999 * *v + 0.001 * g * g;
-            ((float *)e->data)[k] -=
-                (float)(lr * (*m / (1 - pow(0.9, step))) / (sqrt(*v / (1 - pow(0.999, step))) + 1e-8));
+            x[k] -= (float)(lr * (*m / (1 - pow(0.9, step))) / (sqrt(*v / (1 - pow(0.999, step))) + 1e-8));
         }
+        tn_memory_put(w->store, e->data, x, sizeof *x * (size_t)tn_dims_count(e->dims));
+        free(grad);
+        free(x);
     }
 }
 

@@ -53,8 +53,9 @@ bool tn_sub_takes(const tn_sub *sub, const tn_flag_row *f);
 tn_status tn_cli_check_flags(const tn_cli *c);
 /* Usage lines of a verb and its subcommands, or of one of them, each behind "lead". */
 void tn_usage_print(const tn_verb *v, const tn_sub *sub, const char *lead, const char *next, FILE *f);
-/* The usage, flags and summary of one verb or subcommand (NULL: the list of all verbs). */
-void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f);
+/* The usage, flags and summary of one verb or subcommand (NULL: the list of all verbs). named: the model or preset whose settings are
+ * shown, or NULL. */
+void tn_verb_help(const tn_verb *v, const tn_sub *sub, const char *named, FILE *f);
 
 /* Writes one JSON Lines object and drops it; NULL (jansson had no memory) is TN_MEMORY. */
 tn_status tn_cli_emit(tn_cli *c, json_t *row);

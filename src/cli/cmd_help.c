@@ -28,7 +28,7 @@ tn_status tn_cmd_help(tn_cli *c)
     if (name) TN_RETURN_IF(tn_verb_find(name, &v));
     if (word) TN_RETURN_IF(tn_sub_find(v, word, &sub));
     if (word && !sub) return tn_args_expect(&c->args, 0, 1);
-    if (!c->json) tn_verb_help(v, sub, c->out);
+    if (!c->json) tn_verb_help(v, sub, NULL, c->out);
     for (size_t i = 0; c->json && i < tn_verbs_n; i++)
         if (!v || v == &tn_verbs[i]) TN_RETURN_IF(emit_verb(c, &tn_verbs[i], sub));
     return TN_OK;

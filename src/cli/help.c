@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/settings_view.h"
 #include "data/prepare.h"
+#include "models/models.h"
 #include "cli/text_model.h"
 #include "train/run/train_settings.h"
 
@@ -103,17 +104,26 @@ static void print_own_keys(const char *lead, tn_status (*make)(tn_settings **), 
     tn_settings_free(st);
 }
 
-static void print_main_keys(const help_row *r, int width, FILE *f)
+static bool of_model(const char *key) { return tn_section_of(key) == tn_sections_n - 1; }
+
+/* With the defaults of the model or preset `named`, and all of its own settings; another word, or NULL: of the default model. Files are
+ * not opened for help. */
+static void print_main_keys(const help_row *r, const char *named, int width, FILE *f)
 {
     tn_settings *st = NULL;
     const tn_model *model;
-    if (tn_settings_resolve(NULL, NULL, 0, &st, &model) != TN_OK) return;
-    fprintf(f, "\nmain settings, with defaults of %s (all of a model: `tenon config show MODEL`):\n", model->name);
+    if (named && !tn_model_named(named) && !tn_preset_named(named, &model)) named = NULL;
+    if (tn_settings_resolve(named, NULL, 0, &st, &model) != TN_OK) return;
+    fprintf(f, "\nmain settings, with defaults of %s (all%s: `tenon config show %s`):\n", named ? named : model->name,
+            named ? "" : " of a model", named ? named : "MODEL");
     for (const char *p = r->text; *p; p += strcspn(p, " "), p += *p == ' ') {
         char key[64];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(p, " "), p);
-        print_key(st, tn_settings_find(st, key), width, f);
+        if (!named || !of_model(key)) print_key(st, tn_settings_find(st, key), width, f);
     }
+    if (named) fprintf(f, "\nsettings of model %s:\n", model->name);
+    for (size_t i = 0; named && i < tn_settings_count(st); i++)
+        if (of_model(tn_settings_row_at(st, i)->key)) print_key(st, i, width, f);
     tn_settings_free(st);
 }
 
@@ -133,7 +143,7 @@ static void print_all(FILE *f)
     for (size_t i = 0; i < tn_verbs_n; i++) fprintf(f, "  %-10s  %s\n", tn_verbs[i].name, tn_verbs[i].summary);
 }
 
-void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f)
+void tn_verb_help(const tn_verb *v, const tn_sub *sub, const char *named, FILE *f)
 {
     size_t n;
     if (!v) {
@@ -157,6 +167,6 @@ void tn_verb_help(const tn_verb *v, const tn_sub *sub, FILE *f)
         print_own_keys("\nsettings of sampling (those of the model and the run work too: threads=1, compute=bf16):\n",
                        tn_sample_settings, width, f);
     for (size_t i = 0; i < sizeof key_rows / sizeof *key_rows; i++)
-        if (belongs(&key_rows[i], v, sub)) print_main_keys(&key_rows[i], width, f);
+        if (belongs(&key_rows[i], v, sub)) print_main_keys(&key_rows[i], named, width, f);
     print_examples(v, sub, f);
 }

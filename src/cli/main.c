@@ -49,7 +49,8 @@ static tn_status run_verb(tn_cli *c, int argc, char **argv)
     c->json = tn_args_flag(&c->args, "json");
     if (!exact_output(c)) c->out = tn_term_plain(stdout);
     choose_folding(c);
-    if (tn_args_flag(&c->args, "help")) tn_verb_help(c->verb, c->sub, c->out);
+    if (tn_args_flag(&c->args, "help"))
+        tn_verb_help(c->verb, c->sub, c->sub ? NULL : tn_args_positional(&c->args, 0), c->out);
     else {
         TN_TRY(found);
         TN_TRY(tn_cli_check_flags(c));
@@ -98,7 +99,7 @@ int main(int argc, char **argv)
                  .err = tn_term_plain(stderr) };
     if (argc < 2) {
         tn_term_fold(c.err, TN_FOLD_ALWAYS);
-        tn_verb_help(NULL, NULL, c.err);
+        tn_verb_help(NULL, NULL, NULL, c.err);
         return TN_USAGE;
     }
     signal(SIGXFSZ,

@@ -1,6 +1,7 @@
 /* The messages model (messages/messages.c) inside the run layer: its metrics against the same numbers made another way, its frozen parts,
- * what its records are, and what a step that a metric runs may and may not do. */
+ * what its records are, and what a step that a metric runs may and may not do. In f32 on the device of TENON_TEST_DEVICE. */
 #include "base/alloc.h"
+#include "device_memory.h"
 #include "tempdir.h"
 #include "testlib.h"
 #include "train/checkpoint/checkpoint.h"
@@ -30,6 +31,8 @@ static tn_status open_rig(const tn_model *m, bool forward_only, const char *cons
     assert_ok(tn_settings_common(r->settings));
     assert_ok(tn_settings_add(r->settings, settings, sizeof settings / sizeof *settings, "messages"));
     for (const char *const *w = defaults; *w; w++) assert_ok(tn_settings_override(r->settings, *w));
+    assert_ok(tn_settings_override(r->settings, "compute=f32"));
+    assert_ok(tn_settings_override(r->settings, tn_test_device() == TN_CUDA ? "device=cuda" : "device=cpu"));
     const tn_source_open how = { .model = m, .settings = r->settings, .needed = true, .trains = !forward_only };
     assert_ok(tn_source_find(&how, &r->source));
     const tn_input_spec input_spec = tn_source_input_spec(&r->source);
@@ -256,7 +259,9 @@ static void parts_stay(void **state)
     const tn_store *a = tn_trainer_store(r.trainer), *b = tn_trainer_store(other.trainer);
     for (size_t i = 0; i < tn_store_count(a); i++) {
         const tn_entry *x = tn_store_at(a, i), *y = tn_store_find(b, x->name);
-        const bool same = memcmp(x->data, y->data, bytes_of(x)) == 0;
+        void *first = tn_memory_copy(b, y->data, bytes_of(y));
+        const bool same = tn_memory_equal(a, x->data, first, bytes_of(x));
+        free(first);
         assert_int_equal(x->role, is_frozen(x->name) ? TN_ROLE_FROZEN : TN_ROLE_PARAM);
         if (same != is_frozen(x->name))
             fail_msg("%s %s", x->name, same ? "has not moved" : "is frozen and has changed");
@@ -356,9 +361,13 @@ static void lean_evaluation(void **state)
     assert_ok(open_rig(&model, false, generate, &r));
     train(&r, STEPS);
     for (size_t i = 0; i < tn_store_count(tn_trainer_store(r.trainer)); i++) { /* not what a seed would give */
-        const tn_entry *e = tn_store_at(tn_trainer_store(r.trainer), i);
-        for (int64_t k = 0; e->role == TN_ROLE_FROZEN && k < tn_dims_count(e->dims); k++)
-            ((float *)e->data)[k] *= 1.25f;
+        const tn_store *st = tn_trainer_store(r.trainer);
+        const tn_entry *e = tn_store_at(st, i);
+        if (e->role != TN_ROLE_FROZEN) continue;
+        float *x = tn_memory_floats(st, e->data, tn_dims_count(e->dims));
+        for (int64_t k = 0; k < tn_dims_count(e->dims); k++) x[k] *= 1.25f;
+        tn_memory_put(st, e->data, x, bytes_of(e));
+        free(x);
     }
     assert_ok(tn_evaluate(r.trainer, &r.source, 0, &a));
     assert_true(tn_scores_get(&a.scores, "exact") > 0);

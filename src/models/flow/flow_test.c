@@ -61,7 +61,9 @@ static void start(void **state)
         for (size_t k = 0; k < tn_store_count(tn_trainer_store(w.trainer)); k++) {
             const tn_entry *e = tn_store_at(tn_trainer_store(w.trainer), k);
             if (e->role != TN_ROLE_PARAM) continue;
-            const double size = size_of(e->grad, tn_dims_count(e->dims));
+            float *grad = tn_memory_floats(tn_trainer_store(w.trainer), e->grad, tn_dims_count(e->dims));
+            const double size = size_of(grad, tn_dims_count(e->dims));
+            free(grad);
             if (!(size > 0 && isfinite(size))) fail_msg("row %zu: the gradient of %s is %g", i, e->name, size);
         }
         flow_close(&w);
@@ -121,11 +123,11 @@ static void isolation(void **state)
     tn_feed_end(&f, B);
     assert_ok(tn_trainer_run_step(w.trainer, "flows"));
     const float *then = flow_output(&w, "flows", "surface", &n);
-    for (int b = 0; b < B; b++) assert_int_equal(memcmp(first + b * S, then + b * S, sizeof(float) * S) == 0, b != 2);
+    for (int b = 0; b < B; b++) assert_int_equal(tn_world_same(then + b * S, first + b * S, S, 1e-5), b != 2);
     flow_give(&w, 1, B - 1); /* sample 1 is in row 0, and the last row is empty */
     assert_ok(tn_trainer_run_step(w.trainer, "flows"));
     then = flow_output(&w, "flows", "surface", &n);
-    for (int b = 0; b < B - 1; b++) assert_memory_equal(first + (b + 1) * S, then + b * S, sizeof(float) * S);
+    for (int b = 0; b < B - 1; b++) assert_true(tn_world_same(then + b * S, first + (b + 1) * S, S, 1e-5));
     const int32_t *landed = flow_output(&w, "flows", "landed", &n);
     for (int64_t i = n / B * (B - 1); i < n; i++) assert_int_equal(landed[i], 0);
     flow_close(&w);
@@ -136,6 +138,7 @@ static void accumulation(void **state)
 {
     static float x[MOST], y[MOST];
     double off = 0, size = 0;
+    const double far = tn_test_device() == TN_CPU ? 1e-5 : 1e-4; /* products of other shapes add in other orders */
     const bool target = *state != NULL;
     float loss, sum = 0, whole = 0;
     flow_world small = flow_open(SIDE, 2, target, FLOW_LIST(SMALL, "field=2", "train.accumulate=4")),
@@ -150,12 +153,12 @@ static void accumulation(void **state)
         }
         flow_give(&large, 0, 8);
         assert_ok(tn_trainer_grad(large.trainer, step, &whole));
-        assert_float_equal(sum, whole, 1e-5 * fabs((double)whole));
+        assert_float_equal(sum, whole, far * fabs((double)whole));
         const int64_t n = flow_gradients(&small, x, MOST);
         assert_int_equal(flow_gradients(&large, y, MOST), n);
         off = size = 0;
         for (int64_t i = 0; i < n; i++) off += pow((double)x[i] / 4 - (double)y[i], 2), size += pow((double)y[i], 2);
-        if (!(sqrt(off) < 1e-5 * sqrt(size))) fail_msg("gradients differ by %g of them", sqrt(off / size));
+        if (!(sqrt(off) < far * sqrt(size))) fail_msg("gradients differ by %g of them", sqrt(off / size));
         assert_ok(tn_trainer_apply(small.trainer, step, 4, 4 * sum, &a));
         assert_ok(tn_trainer_apply(large.trainer, step, 1, whole, &b));
     }
@@ -182,7 +185,8 @@ static void same_bits(void **state)
         flow_give(&w, 0, 3);
         assert_ok(tn_trainer_grad(w.trainer, 0, &loss));
         const int64_t n = flow_gradients(&w, i ? y : x, MOST);
-        if (i && memcmp(x, y, sizeof *x * (size_t)n) != 0) fail_msg("%s gives other bits", rows[i].keep);
+        if (i && !tn_world_same(y, x, n, 1e-5))
+            fail_msg("%s gives gradients that differ by %g", rows[i].keep, tn_world_distance(y, x, n));
         flow_close(&w);
     }
 }

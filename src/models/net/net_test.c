@@ -1,4 +1,4 @@
-/* The baselines: which cells of the input a cell of the output depends on, losses by hand, what each kind can learn, widths for
+/* The baselines, in f32 on the device of TENON_TEST_DEVICE: which cells of the input a cell of the output depends on, losses by hand, what each kind can learn, widths for
  * a number of parameters, and what is refused. */
 #include "models/models.h"
 #include "tep_world.h"
@@ -44,7 +44,7 @@ static tn_bound *add(tn_world *w, const shape *z, const char *const *more)
 {
     const tn_model *model;
     tn_settings *st = settings_of(more, &model);
-    tn_graph *g = tn_world_graph(&(tn_graph_options){ .training = !z->evaluate, .threads = 1 });
+    tn_graph *g = tn_world_graph_on(w->device, &(tn_graph_options){ .training = !z->evaluate, .threads = 1 });
     const tn_batch b = batch_of(g, z);
     assert_ok(model->build(g, st, &b));
     tn_settings_free(st);
@@ -64,17 +64,18 @@ static const shape to_surface = { B, W, H, .target = true, .evaluate = true };
 
 /* --- which cells see which -------------------------------------------------------------------------------------------------- */
 
-/* Cells of the output that change with cell `at` of the input; those of other samples never do. */
+/* Cells of the output that change with cell `at` of the input; those of other samples never do. The plan is the same, and so are its
+ * bits. */
 static void who_changes(tn_bound *b, int64_t at, bool changed[S])
 {
     float before[B * S];
     float *x = tn_world_data(b, "features");
-    const float *y = tn_world_data(b, "surface");
     assert_ok(tn_run(b));
-    memcpy(before, y, sizeof before);
+    memcpy(before, tn_world_data(b, "surface"), sizeof before);
     x[S + at] += 0.5f; /* of the second sample */
     assert_ok(tn_run(b));
     x[S + at] -= 0.5f;
+    const float *y = tn_world_data(b, "surface");
     for (int64_t i = 0; i < S; i++) {
         changed[i] = before[S + i] != y[S + i];
         assert_true(before[i] == y[i] && before[2 * S + i] == y[2 * S + i]);
@@ -85,7 +86,7 @@ static void who_changes(tn_bound *b, int64_t at, bool changed[S])
 static void reach(void **state)
 {
     const int kind = *(const int *)*state;
-    tn_world w = tn_world_open(3, 1);
+    tn_world w = tn_world_open_on(tn_test_device(), 3, 1);
     tn_bound *b = add(&w, &to_surface, LIST(kinds[kind], "width=8", "dim=8", kind == LINEAR ? "ffn=auto" : "layers=2"));
     for (int64_t at = 0; at < S; at += 5) {
         bool changed[S];
@@ -103,11 +104,10 @@ static void reach(void **state)
 /* The same value gives another one in another cell only if the place is read: u and v are. */
 static void places(void **state)
 {
-    tn_world w = tn_world_open(3, 1);
+    tn_world w = tn_world_open_on(tn_test_device(), 3, 1);
     tn_bound *b = add(&w, &to_surface, LIST("kind=cell_mlp", "width=8", "dim=8"));
     const tn_entry *e = tn_world_entry(&w, "places");
-    float *x = tn_world_data(b, "features");
-    const float *uv = e->data, *y = tn_world_data(b, "surface");
+    float *x = tn_world_data(b, "features"), *uv = tn_memory_floats(w.store, e->data, 2 * S);
     (void)state;
     assert_int_equal(e->role, TN_ROLE_FROZEN);
     for (int64_t i = 0; i < S; i++) {
@@ -116,7 +116,9 @@ static void places(void **state)
         x[i] = 0.5f;
     }
     assert_ok(tn_run(b));
+    const float *y = tn_world_data(b, "surface");
     for (int64_t i = 1; i < S; i++) assert_true(y[i] != y[i - 1]);
+    free(uv);
     tn_world_close(&w);
 }
 
@@ -124,18 +126,18 @@ static void places(void **state)
 static void patches_are_cut_and_put_back(void **state)
 {
     enum { P = 4, COLUMNS = W / P };
-    tn_world w = tn_world_open(3, 1);
+    tn_world w = tn_world_open_on(tn_test_device(), 3, 1);
     tn_bound *b = add(&w, &to_surface, LIST("kind=patches", "width=8", "dim=8"));
     float *x = tn_world_data(b, "features"), before[S];
-    const float *y = tn_world_data(b, "surface");
     const tn_entry *e = tn_world_entry(&w, "position");
     (void)state;
     assert_int_equal(e->dims.dim[0], COLUMNS * H / P);
-    memset(e->data, 0, sizeof(float) * (size_t)tn_dims_count(e->dims));
+    assert_ok(tn_store_clear(w.store, e->data, sizeof(float) * (size_t)tn_dims_count(e->dims)));
     assert_ok(tn_run(b));
-    memcpy(before, y, sizeof before);
+    memcpy(before, tn_world_data(b, "surface"), sizeof before);
     for (int64_t i = 0; i < S; i++) x[i] = number(i / W * W + (i % W + P) % W); /* the two patches exchanged */
     assert_ok(tn_run(b));
+    const float *y = tn_world_data(b, "surface");
     for (int64_t i = 0; i < S; i++) assert_float_equal(y[i], before[i / W * W + (i % W + P) % W], 1e-5);
     tn_world_close(&w);
 }
@@ -152,12 +154,13 @@ static const tn_metric_row *metric(const char *name)
 
 static void surface_loss(void **state)
 {
-    tn_world w = tn_world_open(3, 1);
+    tn_world w = tn_world_open_on(tn_test_device(), 3, 1);
     tn_bound *b = add(&w, &to_surface, LIST(kinds[*(const int *)*state], "width=8", "dim=8"));
-    const float *x = tn_world_data(b, "features"), *t = tn_world_data(b, "target"), *y = tn_world_data(b, "surface");
+    const float *x = tn_world_data(b, "features"), *t = tn_world_data(b, "target");
     double off = 0, idle = 0;
     *(int32_t *)tn_world_data(b, "count") = B - 1; /* the last row is padding */
     assert_ok(tn_run(b));
+    const float *y = tn_world_data(b, "surface");
     for (int64_t i = 0; i < (B - 1) * S; i++) {
         off += pow((double)y[i] - (double)t[i], 2);
         idle += pow((double)x[i] - (double)t[i], 2);
@@ -175,13 +178,13 @@ static void surface_loss(void **state)
 static void class_loss(void **state)
 {
     const shape z = { B, W, H, .labels = true, .evaluate = true };
-    tn_world w = tn_world_open(3, 1);
+    tn_world w = tn_world_open_on(tn_test_device(), 3, 1);
     tn_bound *b = add(&w, &z, LIST(kinds[*(const int *)*state], "width=8", "dim=8", "classes=5"));
     int32_t *labels = tn_world_data(b, "labels");
-    const float *logits = tn_world_data(b, "logits");
     double nll = 0;
     labels[B - 1] = -1;
     assert_ok(tn_run(b));
+    const float *logits = tn_world_data(b, "logits");
     for (int64_t i = 0; i < B - 1; i++) {
         double sum = 0;
         for (int64_t c = 0; c < C; c++) sum += exp((double)logits[i * C + c]);
@@ -198,7 +201,7 @@ static double left_of_a_shift(int kind)
 {
     enum { ROWS = 8, SIDE = 6, CELLS = SIDE * SIDE, MOST = 200000 };
     const shape z = { ROWS, SIDE, SIDE, .target = true };
-    tn_world w = tn_world_open(3, 1);
+    tn_world w = tn_world_open_on(tn_test_device(), 3, 1);
     tn_bound *b = add(&w, &z, LIST(kinds[kind], kind == LINEAR ? "dim=auto" : "dim=16", "patch=2"));
     float *x = tn_world_data(b, "features"), *t = tn_world_data(b, "target");
     double *moments = calloc(2 * MOST, sizeof *moments), idle = 0;

@@ -5,7 +5,8 @@
 
 enum { V = 32, B = 2, T = 12 };
 
-static const char *const tiny[] = { "dim=16", "layers=2", "heads=2", "vocab=32", "train.context=24", "threads=1", "seed=3" };
+static const char *const tiny[] = { "dim=16",           "layers=2",  "heads=2", "vocab=32",
+                                    "train.context=24", "threads=1", "seed=3" };
 
 #define assert_fine(call)                                                                                              \
     do {                                                                                                               \

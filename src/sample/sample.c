@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const tn_setting rows[] = {
+static const tn_setting drawing[] = {
     TN_SETTING_FLOAT("temperature", "0.8", TN_RANGE_MIN(0), "",
                      "0: always the most likely token; 1: the model's own distribution"),
     TN_SETTING_INT("top_k", "0", TN_RANGE(0, 1e9), "tokens",
@@ -14,22 +14,33 @@ static const tn_setting rows[] = {
     TN_SETTING_FLOAT("top_p", "0.95", TN_RANGE_LO_OPEN(0, 1), "",
                      "sample from the most likely tokens that together have this probability (1: no limit)"),
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed"),
+    TN_SETTING_TEXT("stop", "", "end before this text (may be given several times)"),
+    TN_SETTING_TEXT(
+        "tokenizer", "",
+        "file or folder of the tokenizer, or bytes (empty: that of the model's file, or of the run's data)"),
+};
+
+static const tn_setting lengths[] = {
     TN_SETTING_INT("max_tokens", "256", TN_RANGE(0, 1e9), "tokens", "length of the text"),
     TN_SETTING_INT("n", "1", TN_RANGE(1, 65536), "samples", "texts generated in parallel"),
-    TN_SETTING_TEXT("stop", "", "end before this text (may be given several times)"),
-    TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the one of the run's data)"),
     TN_SETTING_AUTO_INT("context", "auto", TN_RANGE(1, 1e9), "tokens",
                         "context that attention keeps (auto: prompt and max_tokens)"),
 };
 
-tn_status tn_sample_settings(tn_settings **out)
+tn_status tn_draw_settings(tn_settings **out, const tn_setting *more, size_t n, const char *owner)
 {
     tn_settings *st = NULL;
     tn_status s = tn_settings_new(&st);
-    if (s == TN_OK) s = tn_settings_add(st, rows, sizeof rows / sizeof *rows, "sample");
+    if (s == TN_OK) s = tn_settings_add(st, drawing, sizeof drawing / sizeof *drawing, owner);
+    if (s == TN_OK) s = tn_settings_add(st, more, n, owner);
     if (s == TN_OK) *out = st;
     else tn_settings_free(st);
     return s;
+}
+
+tn_status tn_sample_settings(tn_settings **out)
+{
+    return tn_draw_settings(out, lengths, sizeof lengths / sizeof *lengths, "sample");
 }
 
 tn_sample_options tn_sample_options_read(const tn_settings *st)

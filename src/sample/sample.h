@@ -11,6 +11,8 @@
 
 /* The keys of `tenon sample`, with their values: temperature, top_k, ... */
 tn_status tn_sample_settings(tn_settings **out);
+/* Those of them that say how a token is drawn and where a text ends, and `more` (n), which has max_tokens. */
+tn_status tn_draw_settings(tn_settings **out, const tn_setting *more, size_t n, const char *owner);
 
 typedef enum tn_sample_end {
     TN_SAMPLE_RUNNING = 0,
@@ -34,7 +36,7 @@ typedef struct tn_sample_options {
 } tn_sample_options;
 
 tn_sample_options tn_sample_options_read(
-    const tn_settings *st); /* of tn_sample_settings; stop, ctx and text are empty */
+    const tn_settings *st); /* of tn_sample_settings or tn_draw_settings; stop, ctx and text are empty */
 
 typedef struct tn_sampler tn_sampler;
 

@@ -114,8 +114,14 @@ typedef struct tenon_tensor {
     float *gradient;  /* the same shape, or NULL where it is not trainable, and on a GPU */
 } tenon_tensor;
 
-/* Addresses stay the same until tenon_close, whatever shapes are set and files loaded. */
+/* Addresses stay the same until tenon_close, whatever shapes are set and files loaded.
+ *
+ * A model that was opened with weights holds them as the file does, without gradients (what is quantised in bf16; on a GPU in the type that
+ * it computes with), and so it is evaluated and sampled. The first call that trains, or gives or copies a tensor, makes them f32 with
+ * gradients, with all digits of the file; tenon_tensor_about does not. */
 size_t tenon_tensors(const tenon_net *net);
+tenon_status tenon_tensor_about(const tenon_net *net, size_t i,
+                                tenon_tensor *out); /* as tenon_tensor_at, but data and gradient are NULL */
 tenon_status tenon_tensor_at(const tenon_net *net, size_t i, tenon_tensor *out);
 tenon_status tenon_tensor_find(const tenon_net *net, const char *name, tenon_tensor *out);
 int64_t tenon_parameters(const tenon_net *net); /* trainable numbers in all */

@@ -82,11 +82,14 @@ class _Tensors(collections.abc.Mapping[str, Array]):
 
     def __init__(self, handle: _Handle, part: int) -> None:
         self._handle, self._part = handle, part
-        self._place: dict[str, tuple[int | None, tuple[int, ...], type[Any]]] = {}
+        self._about: dict[str, tuple[tuple[int, ...], type[Any]]] = {}
 
     @_locked
     def __getitem__(self, name: str) -> Array:
-        address, shape, dtype = self._place[name]
+        shape, dtype = self._about[name]
+        t = _Tensor(size=C.sizeof(_Tensor))
+        call("tenon_tensor_find", self._handle.pointer, name.encode(), C.byref(t))  # not before: a file's weights are held as they are
+        address = t.gradient if self._part else t.data
         if address:
             return _view(self._handle, address, shape, dtype)
         out: Array = np.empty(shape, dtype)
@@ -96,18 +99,18 @@ class _Tensors(collections.abc.Mapping[str, Array]):
 
     @_locked
     def __setitem__(self, name: str, value: npt.ArrayLike) -> None:
-        _, shape, dtype = self._place[name]
+        shape, dtype = self._about[name]
         a = np.ascontiguousarray(np.broadcast_to(value, shape), dtype=dtype)
         call("tenon_write", self._handle.pointer, name.encode(), self._part, a.ctypes.data, a.nbytes)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._place)
+        return iter(self._about)
 
     def __len__(self) -> int:
-        return len(self._place)
+        return len(self._about)
 
     def __repr__(self) -> str:
-        shown = [f"{name} ({','.join(map(str, shape))})" for name, (_, shape, _) in list(self._place.items())[:4]]
+        shown = [f"{name} ({','.join(map(str, shape))})" for name, (shape, _) in list(self._about.items())[:4]]
         return f"{len(self)} tensors" + (": " + ", ".join(shown) + (", ..." if len(self) > 4 else "") if shown else "")
 
 
@@ -247,14 +250,14 @@ class Model:
         self.parameters, self.grads, self.frozen = (_Tensors(self._handle, part) for part in (0, 1, 0))
         for i in range(lib.tenon_tensors(pointer)):
             t = _Tensor(size=C.sizeof(_Tensor))
-            call("tenon_tensor_at", pointer, i, C.byref(t))
+            call("tenon_tensor_about", pointer, i, C.byref(t))
             name, shape = t.name.decode(), tuple(t.shape[:t.rank])
-            (self.parameters if t.trainable else self.frozen)._place[name] = (t.data, shape, _TYPES[t.dtype])
+            (self.parameters if t.trainable else self.frozen)._about[name] = (shape, _TYPES[t.dtype])
             if t.trainable:
-                self.grads._place[name] = (t.gradient, shape, np.float32)
+                self.grads._about[name] = (shape, np.float32)
 
     def __repr__(self) -> str:
-        n = sum(int(np.prod(shape, dtype=np.int64)) for _, shape, _ in self.parameters._place.values())
+        n = sum(int(np.prod(shape, dtype=np.int64)) for shape, _ in self.parameters._about.values())
         return f"Model {self.settings['model']}: {n:,} parameters in {len(self.parameters)} tensors, on {self.device}"
 
     @property

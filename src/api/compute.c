@@ -24,6 +24,7 @@ static void drop(tenon_net *net, tn_net_part which)
 void tn__api_drop(tenon_net *net)
 {
     for (int i = 0; i < TN_NET_PARTS; i++) drop(net, (tn_net_part)i);
+    tn__api_forget_last(net);
     tenon_clear(net);
 }
 
@@ -48,11 +49,13 @@ int64_t tenon_vocab(const tenon_net *net) { return net->vocab; }
 static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
 {
     unsigned optional = 0;
+    if (which == TN_NET_GRAD) TN_RETURN_IF(tn__api_thaw(net));
     for (size_t i = 0; i < net->inputs.n; i++)
         optional |= (unsigned)(net->inputs.slot[i].row->optional && net->input[i].filled) << i;
     if (optional != net->optional)
         for (int i = 0; i < TN_NET_PARTS; i++) drop(net, (tn_net_part)i);
     net->optional = optional;
+    tn__api_forget_last(net);
     if (!net->part[which]) {
         tn_trainer *t;
         const char *wants[TN_BATCH_WANTS + 1] = { NULL };
@@ -138,6 +141,7 @@ static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
                             outputs[i], TN_BATCH_WANTS, TN_NET_NAME - 1);
         }
         strcpy(net->want[net->n_wants++], outputs[i]);
+        if (strncmp(outputs[i], "d.", 2) == 0) TN_RETURN_IF(tn__api_thaw(net)); /* kernels of gradients read f32 */
     }
     if (net->n_wants > before) drop(net, TN_NET_WANTS);
     return TN_OK;

@@ -39,6 +39,8 @@ tenon_status tenon_measure(tenon_net *net, const char *split)
                                    .store = net->store,
                                    .needs_data = true,
                                    .evaluates = true,
+                                   .frozen = net->frozen,
+                                   .matrices = net->frozen ? net->matrices : TN_F32,
                                    .split = test ? TN_TEST : TN_VALID };
     TN_TRY(tn_session_open_with(&o, &on));
     if (tn_session_count(&on, o.split) == 0)

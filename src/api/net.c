@@ -93,14 +93,39 @@ tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, 
     o.input_spec = &input_spec;
     o.steps = steps;
     o.store = net->store;
+    o.frozen = net->frozen;
+    o.weights = net->frozen ? net->matrices : TN_F32;
     return tn_trainer_new(&o, out);
 }
 
 /* A plan for a few tokens names all tensors: the store has them before anybody asks for a shape. Training steps of the model's own may have
  * more of them than its evaluation. */
-static tn_status adopt(tenon_net *n, tn_device device)
+tn_status tn__api_adopt(tenon_net *net, int64_t length, int64_t *vocab)
 {
     tn_trainer *t;
+    const int64_t few = tn_model_reads_sequences(net->saved.model) && length > 8 ? 8 : length;
+    const tn_trainer_options o = { .batch = 1, .length = few, .logits = true, .forward_only = true, .threads = 1 };
+    TN_RETURN_IF(tn__api_trainer(net, o, true, &t));
+    *vocab = vocab_of(t);
+    const tn_dtype held = tn_trainer_graph_options(t)->weights;
+    net->rounded = net->frozen && (net->saved.matrices.expanded || (held != TN_F32 && held != net->matrices));
+    tn_trainer_free(t);
+    return TN_OK;
+}
+
+static tn_status keep_names(tenon_net *net)
+{
+    const size_t n = tn_store_count(net->store);
+    net->name = tn_arena_alloc(&net->names, (n + 1) * sizeof *net->name);
+    for (size_t i = 0; net->name && i < n; i++) {
+        net->name[i] = tn_arena_strdup(&net->names, tn_store_at(net->store, i)->name);
+        if (!net->name[i]) net->name = NULL;
+    }
+    return net->name ? TN_OK : tn_error(TN_MEMORY, "out of memory");
+}
+
+static tn_status adopt(tenon_net *n, tn_device device)
+{
     tn_input_row rows[TN_INPUTS_MAX];
     const tn_model *m = n->saved.model;
     const int64_t length = tn_inputs_length(m, n->saved.settings);
@@ -112,14 +137,12 @@ static tn_status adopt(tenon_net *n, tn_device device)
     if (n->saved.weights[0] && !tn_model_reads_sequences(m))
         TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &input_spec, length));
     TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
-    const int64_t few = tn_model_reads_sequences(m) && length > 8 ? 8 : length;
-    const tn_trainer_options o = { .batch = 1, .length = few, .logits = true, .forward_only = true, .threads = 1 };
-    TN_RETURN_IF(tn__api_trainer(n, o, true, &t));
-    n->vocab = vocab_of(t);
+    n->frozen = n->saved.weights[0] != 0;
+    n->matrices = n->saved.matrices.type;
     n->batch = 1;
     n->length = length;
-    tn_trainer_free(t);
-    return TN_OK;
+    TN_RETURN_IF(tn__api_adopt(n, length, &n->vocab));
+    return n->frozen ? keep_names(n) : TN_OK;
 }
 
 tenon_status tenon_open(const char *target, const char *const *overrides, size_t n, tenon_net **out)
@@ -149,8 +172,10 @@ void tenon_close(tenon_net *net)
 {
     if (!net) return;
     for (int i = 0; i < TN_NET_PARTS; i++) tn_trainer_free(net->part[i]);
+    tn__api_forget_last(net);
     for (int i = 0; i < TN_INPUTS_MAX; i++) tn_free(net->input[i].data);
     tn_store_free(net->store);
+    tn_arena_free(&net->names);
     tn_saved_model_free(&net->saved);
     tn_free(net);
 }
@@ -201,6 +226,7 @@ tenon_status tenon_set(tenon_net *net, const char *key, const char *value)
 tenon_status tenon_load(tenon_net *net, const char *path)
 {
     TN_API_TRY(tn__api_need(path, "path"));
+    TN_API_TRY(tn__api_thaw(net)); /* the file may have more digits than the one before */
     TN_API_TRY(tn_weights_load(path, net->store, net->note));
     net->scores.n = 0; /* of other weights */
     return TENON_OK;
@@ -209,6 +235,7 @@ tenon_status tenon_load(tenon_net *net, const char *path)
 tenon_status tenon_save(tenon_net *net, const char *path)
 {
     TN_API_TRY(tn__api_need(path, "path"));
+    if (net->rounded) TN_API_TRY(tn__api_thaw(net));
     return (tenon_status)tn_weights_save(path, net->saved.model, net->saved.settings, net->store);
 }
 
@@ -227,16 +254,42 @@ static tenon_status give_tensor(const tenon_net *net, const tn_entry *e, tenon_t
     return tn__api_give(&t, sizeof t, out, "tenon_tensor");
 }
 
+static tn_status check_index(const tenon_net *net, size_t i)
+{
+    if (i < tenon_tensors(net)) return TN_OK;
+    return tn_error(TN_USAGE, "the model has %zu tensors: index %zu is out of range", tenon_tensors(net), i);
+}
+
+/* The handle is the caller's alone, and to be const is what the interface began with: giving an address may need a thaw. */
+static tn_status thaw(const tenon_net *net) { return tn__api_thaw((tenon_net *)(uintptr_t)net); }
+
 tenon_status tenon_tensor_at(const tenon_net *net, size_t i, tenon_tensor *out)
 {
-    if (i >= tenon_tensors(net))
-        TN_API_USAGE("the model has %zu tensors: index %zu is out of range", tenon_tensors(net), i);
+    TN_API_TRY(check_index(net, i));
+    TN_API_TRY(thaw(net));
     return give_tensor(net, tn_store_at(net->store, i), out);
+}
+
+static bool is_trained(const tenon_net *net, const tn_entry *e)
+{
+    return e->role == TN_ROLE_PARAM || (net->frozen && e->trained);
+}
+
+tenon_status tenon_tensor_about(const tenon_net *net, size_t i, tenon_tensor *out)
+{
+    TN_API_TRY(check_index(net, i));
+    tn_entry e = *tn_store_at(net->store, i);
+    e.role = is_trained(net, &e) ? TN_ROLE_PARAM : e.role;
+    e.dtype = e.weight ? TN_F32 : e.dtype;
+    e.data = e.grad = NULL;
+    if (net->frozen) e.name = net->name[i];
+    return give_tensor(net, &e, out);
 }
 
 static tn_status find_entry(const tenon_net *net, const char *name, const tn_entry **out)
 {
     TN_RETURN_IF(tn__api_need(name, "name"));
+    if (tn_store_find(net->store, name)) TN_RETURN_IF(thaw(net));
     *out = tn_store_find(net->store, name);
     return *out ? TN_OK : tn_error(TN_USAGE, "the model has no tensor %.200s: tenon_tensor_at lists them", name);
 }
@@ -289,6 +342,6 @@ int64_t tenon_parameters(const tenon_net *net)
 {
     int64_t n = 0;
     for (size_t i = 0; i < tn_store_count(net->store); i++)
-        if (tn_store_at(net->store, i)->role == TN_ROLE_PARAM) n += tn_dims_count(tn_store_at(net->store, i)->dims);
+        if (is_trained(net, tn_store_at(net->store, i))) n += tn_dims_count(tn_store_at(net->store, i)->dims);
     return n;
 }

@@ -28,6 +28,13 @@ struct tenon_net {
     tn_saved_model saved;
     char note[TN_CKPT_NOTE]; /* of the last tenon_open or tenon_load */
     tn_store *store;
+    bool frozen;       /* its weights are those of the file, without gradients, until somebody needs more (thaw.c) */
+    tn_dtype matrices; /* then: type of matrices, */
+    bool rounded;      /* and the file has more digits than that */
+    const char **name; /* of its tensors, which callers may keep after that */
+    tn_arena names;
+    tn_trainer *last; /* that ran before a thaw, for its outputs, on */
+    tn_store *last_store;
     int64_t batch, length, vocab;
     tn_trainer *part[TN_NET_PARTS];
     tn_inputs inputs;                          /* all that a caller may fill, for this model and these numbers */
@@ -78,6 +85,11 @@ tn_status tn__api_check_values(const tenon_net *net, const char *name, const int
 bool tn__api_output(const tenon_net *net, const char *name, tenon_tensor *out);
 /* Trainers of another shape are needed: the old ones go. */
 void tn__api_drop(tenon_net *net);
+/* Weights that can be trained and looked at: f32, with gradients. Addresses that callers get are of these alone, and stay. */
+tn_status tn__api_thaw(tenon_net *net);
+void tn__api_forget_last(tenon_net *net); /* what is kept of before */
+/* Adds the tensors of all steps of the model to the store; vocab: of its logits. Frozen as the handle is. */
+tn_status tn__api_adopt(tenon_net *net, int64_t length, int64_t *vocab);
 
 /* The scores of the checkpoint that was opened, where it is one. */
 void tn__api_recorded(tenon_net *net);

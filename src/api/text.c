@@ -135,6 +135,8 @@ tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample
     const tn_decoder_options decoder = { .model = net->saved.model,
                                          .settings = net->saved.settings,
                                          .store = net->store,
+                                         .frozen = net->frozen,
+                                         .weights = net->frozen ? net->matrices : TN_F32,
                                          .batch = o.samples,
                                          .capacity = capacity_of(net, &o),
                                          .interrupted = interrupted,

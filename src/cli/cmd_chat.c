@@ -17,6 +17,9 @@
 enum { LINE_BYTES = 1 << 20, MOST_CONTEXT = 8192 };
 
 static const tn_setting rows[] = {
+    TN_SETTING_INT("max_tokens", "1024", TN_RANGE(0, 1e9), "tokens", "length of an answer"),
+    TN_SETTING_AUTO_INT("context", "auto", TN_RANGE(1, 1e9), "tokens",
+                        "context that attention keeps (auto: the model's, at most 8192)"),
     TN_SETTING_TEXT("template", "",
                     "chatml, llama2, llama3, mistral, or none: lines are continued (empty: the model's own)"),
     TN_SETTING_TEXT("system", "", "text that says how to answer (empty: none, or that of the template)"),
@@ -35,14 +38,7 @@ typedef struct session {
 
 tn_status tn_chat_settings(tn_settings **out)
 {
-    tn_settings *st = NULL;
-    TN_RETURN_IF(tn_sample_settings(&st));
-    tn_status s = tn_settings_add(st, rows, sizeof rows / sizeof *rows, "chat");
-    if (s == TN_OK)
-        s = tn_settings_override(st, "max_tokens=1024"); /* an answer is longer than what a look at a text needs */
-    if (s == TN_OK) *out = st;
-    else tn_settings_free(st);
-    return s;
+    return tn_draw_settings(out, rows, sizeof rows / sizeof *rows, "chat");
 }
 
 static void set_date(session *s)
@@ -89,8 +85,8 @@ static tn_status open_session(session *s)
     bool none;
     const char *system;
     TN_RETURN_IF(tn_chat_settings(&s->m.keys));
+    if (tn_cli_override(s->m.c, "n")) return tn_error(TN_USAGE, "a talk has one answer to a line: remove n=");
     TN_RETURN_IF(tn_text_model_find(&s->m));
-    if (tn_settings_int(s->m.keys, "n") > 1) return tn_error(TN_USAGE, "a talk has one answer to a line: remove n=");
     TN_RETURN_IF(find_template(s, &none));
     TN_RETURN_IF(tn_text_model_open(&s->m, 1, context_of(s)));
     if (none) return TN_OK;

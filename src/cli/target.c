@@ -1,6 +1,7 @@
-/* Taking a target apart at its commas. Nothing is opened here but the table of its settings. */
+/* Taking a target apart at its commas. Nothing is read here but the table of its settings. */
 #include "cli/target.h"
 
+#include "train/run/saved_model.h"
 #include "train/run/train_settings.h"
 
 #include <stdio.h>
@@ -26,9 +27,24 @@ static tn_status full_key(tn_arena *arena, const tn_settings *st, const char *wo
     return *out ? TN_OK : tn_error(TN_MEMORY, "out of memory");
 }
 
-static tn_status read_pieces(tn_arena *arena, const tn_user_args *user, char *text, tn_target *x)
+/* which: "model=NAME", or NULL. A file of weights says its settings itself. */
+static tn_status resolve(tn_arena *arena, const tn_user_args *user, const char *target, const char *which,
+                         tn_settings **out)
 {
     const tn_model *model;
+    tn_matrices unused;
+    const char **said = NULL;
+    size_t n = 0;
+    if (!tn_is_weights_file(target)) return tn_settings_resolve_user(user, target, &which, which != NULL, out, &model);
+    TN_RETURN_IF(tn_weights_words(target, arena, &said, &n, &unused));
+    const tn_settings_from from = {
+        .user = user, .file = target, .said = said, .n_said = n, .overrides = &which, .n = which != NULL
+    };
+    return tn_settings_resolve_from(&from, out, &model);
+}
+
+static tn_status read_pieces(tn_arena *arena, const tn_user_args *user, char *text, tn_target *x)
+{
     tn_settings *st = NULL;
     tn_status s = TN_OK;
     const char *which = NULL;
@@ -40,7 +56,7 @@ static tn_status read_pieces(tn_arena *arena, const tn_user_args *user, char *te
         if (strncmp(comma + 1, "model=", 6) == 0) which = comma + 1; /* short forms are of its settings */
     }
     if (x->n == first) return TN_OK;
-    TN_TRY(tn_settings_resolve_user(user, x->target, &which, which != NULL, &st, &model));
+    TN_TRY(resolve(arena, user, x->target, which, &st));
     for (size_t i = first; i < x->n; i++) TN_TRY(full_key(arena, st, x->overrides[i], &x->overrides[i]));
 done:
     tn_settings_free(st);

@@ -10,7 +10,7 @@ enum { TN_STOPS_MAX = 64 };
 
 typedef struct tn_text_model {
     tn_cli *c;
-    tn_settings *keys; /* of tn_sample_settings, and what the verb adds */
+    tn_settings *keys; /* of tn_sample_settings or tn_chat_settings */
     tn_saved_model model;
     tn_store *store;
     tn_tokenizer *tokenizer;

@@ -237,6 +237,7 @@ static tn_ref weight(tn_graph *g, const char *file, int line, const char *name, 
         g->tensor[id].init = init;
         g->tensor[id].options = o;
         g->tensor[id].weight = true;
+        g->tensor[id].trained = g->frozen == (g->options.frozen ? 1 : 0);
         g->tensor[id].needs_grad = !g->frozen;
         check_expected(g, &g->tensor[id]);
     }

@@ -34,6 +34,7 @@ typedef struct tn_gtensor {
     int32_t live;                /* count tensor, or 0 */
     int32_t producer;            /* node, or -1 for outside tensors; views have their base's */
     bool weight;                 /* a parameter, trained or frozen: files of weights hold it */
+    bool trained;                /* ... that is frozen, if it is, only because the whole graph is */
     bool needs_grad;
     bool wanted;      /* an input to differentiate by */
     bool wanted_adds; /* ... whose gradient is added to what is there */

@@ -114,10 +114,7 @@ static tn_status initialise(tn_store *s, tn_pool *pool, tn_entry *e, const tn_in
     return st;
 }
 
-static bool is_loaded(const tn_store *s, const tn_entry *e)
-{
-    return s->loads_weights && e->weight && e->role == TN_ROLE_FROZEN;
-}
+static bool is_loaded(const tn_store *s, const tn_entry *e) { return s->loads_weights && e->weight; }
 
 /* The entries from `first` on. Drawing 10^8 numbers takes seconds: as many threads as the graph is for share it, where there
  * is enough to share. */
@@ -167,6 +164,7 @@ static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
                        .dtype = t->dtype,
                        .dims = t->dims,
                        .weight = t->weight,
+                       .trained = t->trained,
                        .lr = t->options.lr > 0 ? t->options.lr : 1.f,
                        .decay = t->options.decay || (t->dims.rank >= 2 && !t->options.no_decay) };
     if (!e->e.name) {

@@ -18,8 +18,8 @@ void tn_store_free(tn_store *s);
  * the rest. Nothing is added on failure. Call before the graph is compiled. */
 tn_status tn_store_adopt(tn_store *s, const tn_graph *g);
 
-/* From now on frozen weights that a graph brings are not drawn: they are zeros, which take no memory on a CPU, until the caller has
- * loaded them. */
+/* From now on weights that a graph brings, frozen or not, are not drawn: they are zeros, which take no memory on a CPU, until the caller
+ * has loaded them. */
 void tn_store_loads_weights(tn_store *s);
 
 /* Frees all caches, so that graphs with caches of other shapes can be adopted. No bound plan may still refer to one. */
@@ -30,7 +30,8 @@ typedef struct tn_entry {
     tn_role role;
     tn_dtype dtype;
     tn_dims dims;
-    bool weight; /* a parameter, trained or frozen: files of weights hold it */
+    bool weight;  /* a parameter, trained or frozen: files of weights hold it */
+    bool trained; /* ... that is frozen, if it is, only because the whole graph was */
     void *data;
     float *grad;    /* trainable only */
     int bucket;     /* trainable only: where it lies */

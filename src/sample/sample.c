@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const tn_setting rows[] = {
+static const tn_setting drawing[] = {
     TN_SETTING_FLOAT("temperature", "0.8", TN_RANGE_MIN(0), "",
                      "0: always the most likely token; 1: the model's own distribution"),
     TN_SETTING_INT("top_k", "0", TN_RANGE(0, 1e9), "tokens",
@@ -14,22 +14,33 @@ static const tn_setting rows[] = {
     TN_SETTING_FLOAT("top_p", "0.95", TN_RANGE_LO_OPEN(0, 1), "",
                      "sample from the most likely tokens that together have this probability (1: no limit)"),
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed"),
+    TN_SETTING_TEXT("stop", "", "end before this text (may be given several times)"),
+    TN_SETTING_TEXT(
+        "tokenizer", "",
+        "file or folder of the tokenizer, or bytes (empty: that of the model's file, or of the run's data)"),
+};
+
+static const tn_setting lengths[] = {
     TN_SETTING_INT("max_tokens", "256", TN_RANGE(0, 1e9), "tokens", "length of the text"),
     TN_SETTING_INT("n", "1", TN_RANGE(1, 65536), "samples", "texts generated in parallel"),
-    TN_SETTING_TEXT("stop", "", "end before this text (may be given several times)"),
-    TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the one of the run's data)"),
     TN_SETTING_AUTO_INT("context", "auto", TN_RANGE(1, 1e9), "tokens",
                         "context that attention keeps (auto: prompt and max_tokens)"),
 };
 
-tn_status tn_sample_settings(tn_settings **out)
+tn_status tn_draw_settings(tn_settings **out, const tn_setting *more, size_t n, const char *owner)
 {
     tn_settings *st = NULL;
     tn_status s = tn_settings_new(&st);
-    if (s == TN_OK) s = tn_settings_add(st, rows, sizeof rows / sizeof *rows, "sample");
+    if (s == TN_OK) s = tn_settings_add(st, drawing, sizeof drawing / sizeof *drawing, owner);
+    if (s == TN_OK) s = tn_settings_add(st, more, n, owner);
     if (s == TN_OK) *out = st;
     else tn_settings_free(st);
     return s;
+}
+
+tn_status tn_sample_settings(tn_settings **out)
+{
+    return tn_draw_settings(out, lengths, sizeof lengths / sizeof *lengths, "sample");
 }
 
 tn_sample_options tn_sample_options_read(const tn_settings *st)
@@ -53,6 +64,7 @@ typedef struct row {
     tn_tokens drawn;
     tn_token_stream stream;
     tn_text held; /* text that is not handed out yet */
+    int32_t last; /* of its prompt, for what the successor reads like */
     tn_sample_end end;
 } row;
 
@@ -67,9 +79,9 @@ struct tn_sampler {
     int64_t batch, vocab; /* vocab: ids that have a text */
     row *row;             /* (batch) */
     tn_tokens prompt;     /* of one row */
+    int64_t each;         /* samples of a prompt; fewer than the batch: the others have prompts of their own */
     int32_t *tokens;      /* (batch): what was drawn last, not fed yet while `pending` */
     bool begun, pending;
-    int32_t last;        /* of the prompt, for what its successor reads like */
     uint64_t draws;      /* numbers used so far in each sample */
     const float *logits; /* (batch, decoder's vocab), or NULL before the first prompt */
 };
@@ -79,7 +91,9 @@ tn_status tn_sampler_new(const tn_sampler_options *o, tn_sampler **out)
     tn_status s = TN_OK;
     tn_sampler *m = tn_alloc(sizeof *m);
     if (!m) TN_TRY(TN_MEMORY);
-    *m = (tn_sampler){ .tokenizer = o->tokenizer, .start = o->start, .batch = o->decoder.batch, .last = -1 };
+    *m = (tn_sampler){
+        .tokenizer = o->tokenizer, .start = o->start, .batch = o->decoder.batch, .each = o->decoder.batch
+    };
     TN_TRY(tn_decoder_new(&o->decoder, &m->decoder));
     const int64_t model = tn_decoder_vocab(m->decoder), texts = tn_tokenizer_vocab(o->tokenizer);
     if (texts > model)
@@ -124,7 +138,7 @@ void tn_sampler_forget(tn_sampler *s)
 {
     tn_decoder_clear(s->decoder);
     s->begun = s->pending = false;
-    s->last = -1;
+    s->each = s->batch;
     s->logits = NULL;
 }
 
@@ -142,10 +156,17 @@ int64_t tn_sampler_tokens_left(const tn_sampler *s)
 
 /* --- prompts ---------------------------------------------------------------------------------------------------------- */
 
+/* Prompts of their own have no common continuation. */
+static void begin_anew(tn_sampler *s)
+{
+    if (s->each < s->batch) tn_sampler_forget(s);
+}
+
 /* Behind what the last run drew and did not feed, which differs from row to row; a model that replies begins anew. */
 tn_status tn_sampler_prompt_tokens(tn_sampler *s, const int32_t *ids, int64_t n)
 {
     const bool replies = tn_decoder_replies(s->decoder);
+    begin_anew(s);
     const int64_t lead = s->pending && !replies, all = lead + n;
     if (n < 1) return tn_error(TN_USAGE, "the prompt has no tokens");
     int32_t *tokens = tn_alloc(sizeof *tokens * (size_t)(s->batch * all)); /* (B, all) */
@@ -160,28 +181,103 @@ tn_status tn_sampler_prompt_tokens(tn_sampler *s, const int32_t *ids, int64_t n)
     if (st != TN_OK) return st;
     s->begun = true;
     s->pending = false;
-    s->last = replies ? -1 : ids[n - 1];
+    for (int64_t b = 0; b < s->batch; b++) s->row[b].last = replies ? -1 : ids[n - 1];
     return TN_OK;
 }
 
-tn_status tn_sampler_prompt(tn_sampler *s, const char *text, size_t bytes, int64_t *tokens)
+/* Into s->prompt. first: nothing was said before. */
+static tn_status encode(tn_sampler *s, const char *text, size_t bytes, bool first)
 {
-    const bool replies = tn_decoder_replies(s->decoder), first = !s->begun && !replies;
     const bool nothing = first && s->start < 0 && bytes == 0;
     s->prompt.n = 0;
     if (first && s->start >= 0) {
         TN_RETURN_IF(tn_grow((void **)&s->prompt.ids, &s->prompt.capacity, 1, sizeof *s->prompt.ids));
         s->prompt.ids[s->prompt.n++] = s->start;
     }
-    if (nothing || bytes)
-        TN_RETURN_IF(
-            tn_tokenizer_encode(s->tokenizer, s->scratch, nothing ? "\n" : text, nothing ? 1 : bytes, 0, &s->prompt));
+    if (!nothing && !bytes) return TN_OK;
+    return tn_tokenizer_encode(s->tokenizer, s->scratch, nothing ? "\n" : text, nothing ? 1 : bytes, 0, &s->prompt);
+}
+
+tn_status tn_sampler_prompt(tn_sampler *s, const char *text, size_t bytes, int64_t *tokens)
+{
+    const bool replies = tn_decoder_replies(s->decoder);
+    begin_anew(s);
+    const bool first = !s->begun && !replies;
+    TN_RETURN_IF(encode(s, text, bytes, first));
     if (s->prompt.n == 0 && !first)
         return tn_error(TN_USAGE,
                         replies ? "the prompt is empty: give the model a sentence to reply to" : "the prompt is empty");
     TN_RETURN_IF(tn_sampler_prompt_tokens(s, s->prompt.ids, (int64_t)s->prompt.n));
     if (tokens) *tokens = (int64_t)s->prompt.n;
     return TN_OK;
+}
+
+/* --- prompts of different length --------------------------------------------------------------------------------------- */
+
+typedef struct ragged {
+    tn_tokens ids;   /* of all prompts, one after the other */
+    int32_t *tokens; /* (B, longest) */
+    int64_t *length; /* (B) */
+} ragged;
+
+static tn_status gather_prompts(tn_sampler *s, tn_sample_prompt *prompt, int64_t n, ragged *r)
+{
+    const int64_t room = tn_decoder_tokens_left(s->decoder);
+    for (int64_t i = 0; i < n; i++) {
+        const tn_status st = encode(s, prompt[i].text, prompt[i].bytes, true);
+        if (st != TN_OK) tn_error_prefix("%.300s", prompt[i].where);
+        TN_RETURN_IF(st);
+        prompt[i].tokens = (int64_t)s->prompt.n;
+        if (prompt[i].tokens > room)
+            return tn_error(TN_USAGE,
+                            "%.300s: %lld tokens do not fit into a context of %lld: use a shorter prompt or a larger "
+                            "context",
+                            prompt[i].where, (long long)prompt[i].tokens, (long long)room);
+        TN_RETURN_IF(tn_grow((void **)&r->ids.ids, &r->ids.capacity, r->ids.n + s->prompt.n, sizeof *r->ids.ids));
+        memcpy(r->ids.ids + r->ids.n, s->prompt.ids, sizeof *r->ids.ids * s->prompt.n);
+        r->ids.n += s->prompt.n;
+    }
+    return TN_OK;
+}
+
+static tn_status feed_prompts(tn_sampler *s, const tn_sample_prompt *prompt, int64_t n, ragged *r)
+{
+    const int64_t each = s->batch / n;
+    const int32_t *from = r->ids.ids;
+    size_t longest = 1;
+    for (int64_t i = 0; i < n; i++)
+        if ((size_t)prompt[i].tokens > longest) longest = (size_t)prompt[i].tokens;
+    r->length = tn_alloc(sizeof *r->length * (size_t)s->batch);
+    r->tokens = tn_alloc(sizeof *r->tokens * (size_t)s->batch * longest);
+    if (!r->length || !r->tokens) return tn_error(TN_MEMORY, "out of memory");
+    for (int64_t b = 0; b < s->batch; b++) {
+        const int64_t own = prompt[b / each].tokens;
+        r->length[b] = own;
+        memcpy(r->tokens + (size_t)b * longest, from, sizeof *from * (size_t)own);
+        s->row[b].last = from[own - 1];
+        if ((b + 1) % each == 0) from += own;
+    }
+    return tn_decoder_feed_rows(s->decoder, r->tokens, (int64_t)longest, r->length, &s->logits);
+}
+
+tn_status tn_sampler_prompts(tn_sampler *s, tn_sample_prompt *prompt, int64_t n)
+{
+    ragged r = { 0 };
+    if (tn_decoder_replies(s->decoder))
+        return tn_error(TN_USAGE, "the model replies to one prompt at a time: give it one");
+    if (n < 1 || s->batch % n)
+        return tn_error(TN_INTERNAL, "%lld prompts for %lld samples", (long long)n, (long long)s->batch);
+    tn_sampler_clear(s);
+    tn_status st = gather_prompts(s, prompt, n, &r);
+    if (st == TN_OK) st = feed_prompts(s, prompt, n, &r);
+    if (st == TN_OK) {
+        s->begun = true;
+        s->each = s->batch / n;
+    }
+    tn_tokens_free(&r.ids);
+    tn_free(r.tokens);
+    tn_free(r.length);
+    return st;
 }
 
 /* --- text and stop strings -------------------------------------------------------------------------------------------- */
@@ -247,7 +343,7 @@ static bool ends_text(const tn_sampler *s, int32_t id)
 static tn_status draw_row(tn_sampler *s, const tn_sample_options *o, int64_t b)
 {
     row *r = &s->row[b];
-    const tn_rng rng = { .seed = o->seed, .stream = tn_rng_stream("sample") + (uint64_t)b };
+    const tn_rng rng = { .seed = o->seed, .stream = tn_rng_stream("sample") + (uint64_t)(b % s->each) };
     int32_t id;
     TN_RETURN_IF(tn_pick(s->picker, &o->pick, s->logits + b * tn_decoder_vocab(s->decoder),
                          tn_pick_uniform(rng, s->draws), &id));
@@ -259,7 +355,7 @@ static tn_status draw_row(tn_sampler *s, const tn_sample_options *o, int64_t b)
     r->drawn.ids[r->drawn.n++] = id;
     TN_RETURN_IF(take_text(s, o, b, id));
     if (r->end == TN_SAMPLE_RUNNING && (int64_t)r->drawn.n == o->max_tokens) r->end = TN_SAMPLE_LENGTH;
-    if (r->end == TN_SAMPLE_RUNNING && tn_decoder_tokens_left(s->decoder) == 0) r->end = TN_SAMPLE_FULL;
+    if (r->end == TN_SAMPLE_RUNNING && tn_decoder_row_left(s->decoder, b) == 0) r->end = TN_SAMPLE_FULL;
     return r->end == TN_SAMPLE_LENGTH || r->end == TN_SAMPLE_FULL ? finish_text(o, b, r) : TN_OK;
 }
 
@@ -279,7 +375,10 @@ static tn_status draw_all(tn_sampler *s, const tn_sample_options *o, int64_t *ru
     *running = 0;
     TN_RETURN_IF(reserve_tokens(s));
     for (int64_t b = 0; b < s->batch; b++) {
-        if (s->row[b].end == TN_SAMPLE_RUNNING) TN_RETURN_IF(draw_row(s, o, b));
+        if (s->row[b].end == TN_SAMPLE_RUNNING) {
+            TN_RETURN_IF(draw_row(s, o, b));
+            if (s->row[b].end != TN_SAMPLE_RUNNING && s->each < s->batch) tn_decoder_end_row(s->decoder, b);
+        }
         *running += s->row[b].end == TN_SAMPLE_RUNNING;
     }
     s->draws++;
@@ -292,7 +391,7 @@ static void start_rows(tn_sampler *s, const tn_sample_options *o)
     for (int64_t b = 0; b < s->batch; b++) {
         row *r = &s->row[b];
         r->drawn.n = r->held.n = 0;
-        r->stream = (tn_token_stream){ .previous = s->last + 1 };
+        r->stream = (tn_token_stream){ .previous = r->last + 1 };
         r->end = o->max_tokens == 0 ? TN_SAMPLE_LENGTH : TN_SAMPLE_RUNNING;
     }
 }

@@ -1,7 +1,7 @@
 /* Sampling: text from a model. A sampler is a decoder with a tokenizer; it takes a prompt, then draws token by token and
  * hands the text out as it comes, whole characters only. It keeps its state, so that prompt and answer can take turns.
  *
- * The same seed gives the same text whatever the number of threads: number i of sample b is a function of (seed, b, i). */
+ * The same seed gives the same text whatever the number of threads: number i of sample b of a prompt is a function of (seed, b, i). */
 #ifndef TN_TRAIN_SAMPLE_H
 #define TN_TRAIN_SAMPLE_H
 
@@ -11,6 +11,8 @@
 
 /* The keys of `tenon sample`, with their values: temperature, top_k, ... */
 tn_status tn_sample_settings(tn_settings **out);
+/* Those of them that say how a token is drawn and where a text ends, and `more` (n), which has max_tokens. */
+tn_status tn_draw_settings(tn_settings **out, const tn_setting *more, size_t n, const char *owner);
 
 typedef enum tn_sample_end {
     TN_SAMPLE_RUNNING = 0,
@@ -34,7 +36,7 @@ typedef struct tn_sample_options {
 } tn_sample_options;
 
 tn_sample_options tn_sample_options_read(
-    const tn_settings *st); /* of tn_sample_settings; stop, ctx and text are empty */
+    const tn_settings *st); /* of tn_sample_settings or tn_draw_settings; stop, ctx and text are empty */
 
 typedef struct tn_sampler tn_sampler;
 
@@ -57,6 +59,17 @@ void tn_sampler_forget(tn_sampler *s); /* the same, but the draws go on */
  * is no start token is a line's end. *tokens: how many it is. */
 tn_status tn_sampler_prompt(tn_sampler *s, const char *text, size_t bytes, int64_t *tokens);
 tn_status tn_sampler_prompt_tokens(tn_sampler *s, const int32_t *ids, int64_t n);
+
+typedef struct tn_sample_prompt {
+    const char *text;
+    size_t bytes;
+    const char *where; /* "FILE:3", for messages */
+    int64_t tokens;    /* set: how many it is */
+} tn_sample_prompt;
+
+/* n prompts (n divides the batch) in the place of all that was said: samples [i batch / n, (i + 1) batch / n) continue prompt i, as they
+ * would with it alone. The next prompt begins anew. TN_USAGE: the model replies, or a prompt does not fit. */
+tn_status tn_sampler_prompts(tn_sampler *s, tn_sample_prompt *prompt, int64_t n);
 
 typedef struct tn_sampled {
     const int32_t *ids; /* (n) drawn in the last run, without the one that ended it; until the next call */

@@ -176,7 +176,8 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     if (!d) TN_TRY(TN_MEMORY);
     d->o = *o;
     d->position = tn_alloc(sizeof *d->position * (size_t)o->batch);
-    if (!d->position) TN_TRY(TN_MEMORY);
+    d->ended = tn_alloc(sizeof *d->ended * (size_t)o->batch);
+    if (!d->position || !d->ended) TN_TRY(TN_MEMORY);
     const tn_device device = tn_store_device(o->store);
     TN_TRY(tn_graph_setup_read(o->settings, &device, o->threads, &d->setup));
     const bool half = is_on(o->settings, "opt.decode_half");
@@ -208,6 +209,7 @@ void tn_decoder_free(tn_decoder *d)
     tn_context_free(d->context);
     tn_store_drop_caches(d->o.store);
     tn_free(d->position);
+    tn_free(d->ended);
     tn_free(d);
 }
 
@@ -224,14 +226,26 @@ static int64_t longest_row(const tn_decoder *d)
 static void put_rows_at(tn_decoder *d, int64_t position)
 {
     for (int64_t b = 0; b < d->o.batch; b++) d->position[b] = position;
+    memset(d->ended, 0, sizeof *d->ended * (size_t)d->o.batch);
 }
 
 void tn__decoder_move(tn_decoder *d, int64_t further)
 {
-    for (int64_t b = 0; b < d->o.batch && !d->stays; b++) d->position[b] += further;
+    for (int64_t b = 0; b < d->o.batch && !d->stays; b++) d->position[b] += d->ended[b] ? 0 : further;
 }
 
 int64_t tn_decoder_tokens_left(const tn_decoder *d) { return d->attends ? d->o.capacity - longest_row(d) : INT64_MAX; }
+
+int64_t tn_decoder_row_left(const tn_decoder *d, int64_t row)
+{
+    return d->attends ? d->o.capacity - d->position[row] : INT64_MAX;
+}
+
+void tn_decoder_end_row(tn_decoder *d, int64_t row)
+{
+    d->ended[row] = true;
+    d->position[row] = 0; /* where attention has the least to read */
+}
 
 void tn_decoder_clear(tn_decoder *d)
 {

@@ -32,7 +32,7 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out);
 void tn_decoder_free(tn_decoder *d); /* takes NULL */
 
 int64_t tn_decoder_vocab(const tn_decoder *d);
-/* Tokens that still fit into every row; INT64_MAX for a model without attention. */
+/* Tokens that still fit into every row that has not ended; INT64_MAX for a model without attention. */
 int64_t tn_decoder_tokens_left(const tn_decoder *d);
 
 /* Forgets all that was fed. Between two calls of it the parameters stay as they are: what was packed of them is kept. */
@@ -44,6 +44,11 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
  * alone. The first such call of a model with states makes its plans anew. */
 tn_status tn_decoder_feed_rows(tn_decoder *d, const int32_t *tokens, int64_t n, const int64_t *length,
                                const float **logits);
+
+/* Tokens that still fit into one row. */
+int64_t tn_decoder_row_left(const tn_decoder *d, int64_t row);
+/* The row has ended, until tn_decoder_clear: it goes along, but takes no more room, and its logits mean nothing. */
+void tn_decoder_end_row(tn_decoder *d, int64_t row);
 
 /* Whether the model answers a prompt instead of continuing it: it has a step "reply", which reads the prompt as "tokens" (B,n) at once,
  * leaves caches, and puts out "logits" (B,1,vocab) of the first token, "position" i32 (1) of that token, and "capacity" i32 (1), the

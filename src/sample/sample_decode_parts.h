@@ -22,7 +22,8 @@ struct tn_decoder {
     tn_decoder_piece reply; /* for the last prompt's length, where the model replies */
     int longest;            /* the first length that may be used */
     int64_t rest;           /* the length of the piece for what is left of a prompt */
-    int64_t *position;      /* (B) tokens fed so far */
+    int64_t *position;      /* (B) tokens fed so far; 0 where a row has ended */
+    bool *ended;            /* (B) */
     int64_t vocab;
     bool attends, keeps; /* it has keys and values; a state besides, which every token changes */
     bool commits;        /* plans leave the states of some rows alone, as "commit" (B) says */
@@ -36,7 +37,7 @@ struct tn_decoder {
 
 /* Runs the plan of a single token on what is in its input; the rows stay where they are. */
 tn_status tn__decoder_run_token(tn_decoder *d);
-/* All rows have so many tokens more, unless they stay. */
+/* All rows have so many tokens more, unless they stay or have ended. */
 void tn__decoder_move(tn_decoder *d, int64_t further);
 /* Whether n tokens more, (B,n), are ids and fit. */
 tn_status tn__decoder_check(const tn_decoder *d, const int32_t *tokens, int64_t n);

@@ -209,7 +209,7 @@ static void only_weights_are_left(void **state)
         const char *name;
         tn_dtype type;
         bool drawn;
-    } rows[] = { { "trained", TN_F32, true },
+    } rows[] = { { "trained", TN_F32, false },
                  { "table", TN_F32, true },
                  { "matrix", TN_BF16, false },
                  { "vector", TN_F32, false } };

@@ -232,6 +232,101 @@ static void turns_go_on(void **state)
     close_stage(&s);
 }
 
+/* --- prompts of different length -------------------------------------------------------------------------------------- */
+
+static const char *const told[] = { "Once upon a time there was a cat", "x", "Once", "once upon a" };
+
+typedef struct texts {
+    char text[4][4096];
+    int64_t n[4];
+    tn_sample_end end[4];
+} texts;
+
+/* told[first] and so on, `n` of them in one batch, `each` texts of each. */
+static void draw_told(const pupil *p, int first, int n, int each, const tn_sample_options *how, texts *out)
+{
+    stage s;
+    tn_sample_prompt prompt[4];
+    tn_sample_options o = *how;
+    open_stage(&s, p->model, p->list, n * each, 60, 2);
+    o.ctx = &s;
+    for (int i = 0; i < n; i++)
+        prompt[i] = (tn_sample_prompt){ .text = told[first + i], .bytes = strlen(told[first + i]), .where = "a test" };
+    if (n == 1) draw(&s, told[first], &o);
+    else {
+        assert_ok(tn_sampler_prompts(s.sampler, prompt, n));
+        assert_int_equal(prompt[1].tokens, strlen(told[first + 1]));
+        assert_ok(tn_sampler_run(s.sampler, &o, NULL));
+    }
+    for (int i = 0; i < n * each; i++) {
+        memcpy(out->text[i], s.text[i], sizeof s.text[i]);
+        out->n[i] = tn_sampler_result(s.sampler, i).n;
+        out->end[i] = tn_sampler_result(s.sampler, i).end;
+    }
+    close_stage(&s);
+}
+
+static void same_text(const texts *a, int i, const texts *b, int k)
+{
+    assert_string_equal(a->text[i], b->text[k]);
+    assert_int_equal(a->n[i], b->n[k]);
+    assert_int_equal(a->end[i], b->end[k]);
+}
+
+/* Each prompt writes together what it writes alone: of attention, also where the longest fills the context first. */
+static void prompts_are_alone(void **state)
+{
+    const pupil *p = *state;
+    static texts together, alone;
+    for (int k = 0; k < 2; k++) {
+        const tn_sample_options o = options(NULL, k, 80);
+        draw_told(p, 0, 4, 1, &o, &together);
+        for (int i = 0; i < 4; i++) {
+            draw_told(p, i, 1, 1, &o, &alone);
+            same_text(&together, i, &alone, 0);
+        }
+        assert_string_not_equal(together.text[0], together.text[1]);
+    }
+    const tn_sample_options o = options(NULL, 1, 20);
+    draw_told(p, 0, 2, 2, &o, &together);
+    for (int i = 0; i < 2; i++) {
+        draw_told(p, i, 1, 2, &o, &alone);
+        for (int k = 0; k < 2; k++) same_text(&together, 2 * i + k, &alone, k);
+    }
+}
+
+static void prompts_are_checked(void **state)
+{
+    stage s;
+    char first[4096];
+    tn_sample_prompt two[] = { { .text = "12", .bytes = 2, .where = "f:1" },
+                               { .text = "12345678901234567", .bytes = 17, .where = "f:3" } };
+    (void)state;
+    open_stage(&s, "gpt", llama, 2, 16, 1);
+    assert_fails(tn_sampler_prompts(s.sampler, two, 2), TN_USAGE,
+                 "f:3: 17 tokens do not fit into a context of 16: use a shorter prompt");
+    two[1].bytes = 16; /* to the last place: one token is drawn, and the other goes on */
+    const tn_sample_options o = options(&s, 1, 6);
+    assert_ok(tn_sampler_prompts(s.sampler, two, 2));
+    assert_ok(tn_sampler_run(s.sampler, &o, NULL));
+    assert_int_equal(tn_sampler_result(s.sampler, 0).n, 6);
+    assert_int_equal(tn_sampler_result(s.sampler, 1).n, 1);
+    assert_int_equal(tn_sampler_result(s.sampler, 1).end, TN_SAMPLE_FULL);
+    draw(&s, "ab", &o);
+    memcpy(first, s.text[1], sizeof first);
+    memset(s.n, 0, sizeof s.n);
+    assert_ok(tn_sampler_prompts(s.sampler, two, 2));
+    assert_ok(tn_sampler_run(s.sampler, &o, NULL));
+    memset(s.n, 0, sizeof s.n);
+    assert_ok(tn_sampler_prompt(s.sampler, "ab", 2, NULL)); /* begins anew, and so do the numbers of all rows */
+    assert_int_equal(tn_sampler_tokens_left(s.sampler), 14);
+    tn_sampler_clear(s.sampler);
+    assert_ok(tn_sampler_prompt(s.sampler, "ab", 2, NULL));
+    assert_ok(tn_sampler_run(s.sampler, &o, NULL));
+    assert_string_equal(s.text[1], first);
+    close_stage(&s);
+}
+
 static void stop_strings(void **state)
 {
     (void)state;
@@ -463,8 +558,11 @@ void tn_tests_sample(tn_test_list *l)
         tn_test_add(l, pieces_equal_tokens, &pupils[i], "sample: a prompt in pieces equals single tokens, %s", name);
         tn_test_add(l, seeds_decide, &pupils[i], "sample: the seed decides, not the threads, %s", name);
         tn_test_add(l, turns_go_on, &pupils[i], "sample: prompts and answers take turns, %s", name);
+        tn_test_add(l, prompts_are_alone, &pupils[i], "sample: prompts together write what each writes alone, %s",
+                    name);
     }
     tn_test_add(l, model_without_state, NULL, "sample: a model that carries nothing is refused");
+    tn_test_add(l, prompts_are_checked, NULL, "sample: prompts that do not fit, and one behind several");
     tn_test_add(l, stop_strings, NULL, "sample: stop strings");
     tn_test_add(l, contexts_end, NULL, "sample: a context ends, a recurrence does not");
     tn_test_add(l, ends_early, NULL, "sample: end tokens, callers and NaN end it");

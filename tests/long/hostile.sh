@@ -16,6 +16,7 @@ rm -rf "$work" && mkdir -p "$good" && cd "$good"
 "$CC" -std=gnu11 -O1 -Wall -Wextra "$root/tests/hostile/watch.c" -o "$work/watch"
 
 # Valid things, small: what the artefacts are made of, and what memory is measured against.
+printf 'ab\na longer one\n' >p.txt
 seq 1 600 | sed 's/$/ the cat sat on the mat/' >t.txt
 small=(data=t.txt train.steps=4 train.context=16 train.batch=2 dim=16 layers=1 heads=1 train.eval_every=2 train.eval_batches=2 ckpt.every=2 train.schedule=constant
     threads=1)

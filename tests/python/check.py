@@ -17,6 +17,7 @@ import numpy as np
 
 import tenon
 
+import files
 import gradients
 import runs
 import surfaces
@@ -576,7 +577,7 @@ def main():
     for test in (views_share_memory, loss_is_that_of_the_logits, command_says_the_same, gradient_steps_lower_the_loss, files_keep_it,
                  sampling_repeats, tokenizers_turn_around, mistakes_raise, arrays_by_name, steps_by_name, tokens_without_labels,
                  chunks_have_no_other_steps, example_learns, files_run_no_code,
-                 ctrl_c_arrives, three_threads_take_turns, a_model_of_parts, *gradients.TESTS, *runs.TESTS, *surfaces.TESTS):
+                 ctrl_c_arrives, three_threads_take_turns, a_model_of_parts, *files.TESTS, *gradients.TESTS, *runs.TESTS, *surfaces.TESTS):
         try:
             test()
             passed += 1

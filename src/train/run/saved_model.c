@@ -144,6 +144,14 @@ static tn_status find_run(const tn_user_args *user, const char *path, const char
     return TN_OK;
 }
 
+/* A word is the name of a preset or a model unless a run's directory is called so. */
+static bool is_name(const char *target)
+{
+    const tn_model *owner;
+    return (tn_preset_named(target, &owner) || tn_model_named(target)) && !has_file(target, "config.yaml") &&
+           !has_file(target, "manifest.json");
+}
+
 tn_status tn_saved_model_find(const tn_user_args *user, const char *target, const char *const *overrides, size_t n,
                               const char *link, tn_saved_model *out)
 {
@@ -154,7 +162,7 @@ tn_status tn_saved_model_find(const tn_user_args *user, const char *target, cons
     const bool weights = tn_is_weights_file(target);
     if (weights && !exists) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", target));
     if (weights) TN_TRY(find_file(user, target, overrides, n, &m));
-    else if (exists && S_ISDIR(st.st_mode)) TN_TRY(find_run(user, target, overrides, n, link, &m));
+    else if (exists && S_ISDIR(st.st_mode) && !is_name(target)) TN_TRY(find_run(user, target, overrides, n, link, &m));
     else TN_TRY(tn_settings_resolve_user(user, target, overrides, n, &m.settings, &m.model));
     TN_TRY(tn_task_defaults(m.model, m.settings));
     if (m.weights[0] &&

@@ -58,8 +58,8 @@ static inline bool stop_now(void *ctx)
 }
 
 /* One session of the command: as tenon train does it. Returns the status; *last and *from say what happened. */
-static inline tn_status session(place *p, const char *run, const char *const *more, size_t n, bool fresh, int64_t stop_after,
-                         tn_progress_report *last, int64_t *from)
+static inline tn_status session(place *p, const char *run, const char *const *more, size_t n, bool fresh,
+                                int64_t stop_after, tn_progress_report *last, int64_t *from)
 {
     const char *set[24] = { "dim=16",
                             "layers=1",

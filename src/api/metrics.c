@@ -23,6 +23,8 @@ void tn__api_recorded(tenon_net *net)
     tn_ckpt_state_free(&st);
 }
 
+static bool stopped(void *net) { return atomic_load(&((tenon_net *)net)->interrupted); }
+
 tenon_status tenon_measure(tenon_net *net, const char *split)
 {
     tn_status s = TN_OK;
@@ -49,7 +51,7 @@ tenon_status tenon_measure(tenon_net *net, const char *split)
                 "model's records a %s split",
                 split, split, split, split, split);
     TN_TRY(tn_evaluator_new(on.trainer, &on.source, &v));
-    tn_evaluator_stop(v, &net->interrupted);
+    tn_evaluator_stop(v, stopped, net);
     TN_TRY(tn_evaluator_run(v, &on.source, 0, &e));
     net->metrics = e.metrics;
     net->scores = e.scores;

@@ -75,9 +75,13 @@ static tn_status start_or_continue(watch *w, tn_session *on)
     const tn_ckpt_state *from = NULL;
     tn_metric_list metrics;
     tn_progress_report last;
-    const tn_training calls = {
-        .ctx = w, .report = report, .interrupted = stopped, .note = note, .warn = w->o->note ? warn : NULL, .once = true
-    };
+    const tn_training calls = { .ctx = w,
+                                .report = report,
+                                .interrupted = stopped,
+                                .leaves_evaluations = true,
+                                .note = note,
+                                .warn = w->o->note ? warn : NULL,
+                                .once = true };
     TN_TRY(tn_run_load(w->run, on, &state, &from));
     note(w, w->run->note);
     TN_TRY(tn_metric_list_of(on->model, &on->source, &metrics));

@@ -88,6 +88,19 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     return tn_cli_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
 }
 
+static tn_status evaluate_test(tn_session *on, const tn_source *source, const tn_run_dir *run, result *out)
+{
+    tn_evaluator *e;
+    TN_RETURN_IF(tn_evaluator_new(on->trainer, source, &e));
+    tn_evaluator_stop(e, tn_interrupted, NULL);
+    tn_status s = tn_evaluator_run(e, source, 0, &out->found);
+    tn_evaluator_free(e);
+    if (s == TN_INTERRUPTED)
+        s = tn_error(s, "interrupted in the evaluation on the test split, trained in %s: rerun this command to resume",
+                     run->dir);
+    return s;
+}
+
 /* The best checkpoint on the test split: at the end, once, and only if asked for. */
 static tn_status run_test(tn_cli *c, tn_session *on, const tn_run_dir *run, result *out)
 {
@@ -101,7 +114,7 @@ static tn_status run_test(tn_cli *c, tn_session *on, const tn_run_dir *run, resu
     TN_TRY(tn_ckpt_load_weights(run->dir, tn_trainer_store(on->trainer), note));
     TN_TRY(tn_cli_warn(c, note));
     TN_TRY(tn_session_heldout(on, TN_TEST, &source));
-    TN_TRY(tn_evaluate(on->trainer, &source, 0, &out->found));
+    TN_TRY(evaluate_test(on, &source, run, out));
 done:
     tn_source_close(&source);
     return s;
@@ -224,10 +237,10 @@ static tn_status train(tn_cli *c, tn_session *on, const tn_run_dir *run, const t
                                 .report = report,
                                 .note = tn_train_view_note,
                                 .interrupted = tn_interrupted,
+                                .leaves_evaluations = true,
                                 .warn = tn_train_view_warn,
                                 .peak = measure_peak,
                                 .sample = show_sample };
-    tn_interrupt_watch();
     tn_train_view_start(&w.view, c->err, "");
     const tn_status s = tn_run_train(run, on, from, &calls, describe_halving, last);
     tn_train_view_end(&w.view);
@@ -266,6 +279,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     describe_run(c, on, run, from);
     if (tn_log_level_of(on->settings) >= TN_LOG_PROFILING) TN_TRY(describe_layout(c, on, run));
     TN_TRY(tn_metric_list_of(on->model, &on->source, &metrics));
+    tn_interrupt_watch();
     if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, &metrics, from);
     else TN_TRY(train(c, on, run, from, &last));
     last.bits = on->source.bits;

@@ -30,10 +30,12 @@ typedef struct tn_ckpt_state {
     tn_scores last;              /* at the run's last evaluation */
     tn_scores best;              /* at its best evaluation, */
     int64_t best_step, stale;    /* when, and how many evaluations ago */
-    char select[TN_SCORE_NAME];  /* which score makes the best one, "" is the first; in the manifest only, as */
-    bool lower;                  /* whether less of it is better, */
-    char unit[24];               /* and the unit of the first, which files say where it is not nats */
-    double seconds, working;     /* of the run; inside steps */
+    bool
+        unevaluated; /* an evaluation of these parameters was due and was interrupted: it comes first when the run goes on */
+    char select[TN_SCORE_NAME]; /* which score makes the best one, "" is the first; in the manifest only, as */
+    bool lower;                 /* whether less of it is better, */
+    char unit[24];              /* and the unit of the first, which files say where it is not nats */
+    double seconds, working;    /* of the run; inside steps */
     tn_guard_state guard;
     tn_loss_scale_state scaling;
     char settings[TN_HASH_BYTES]; /* checksum of the settings that shape the numbers */

@@ -140,6 +140,7 @@ json_t *tn__ckpt_state_json(const tn_ckpt_state *st)
     if (!bad) bad = json_object_set_new(json_object_get(root, "guard"), "lr_factor", real((double)st->guard.lr_factor));
     if (!bad) bad = json_object_set_new(root, "loss_scale", json_real(st->scaling.scale));
     if (!bad) bad = json_object_set_new(root, "loss_scale_good", json_integer(st->scaling.good));
+    if (!bad && st->unevaluated) bad = json_object_set_new(root, "unevaluated", json_true());
     if (!bad) bad = json_object_set_new(root, "settings", json_string(st->settings));
     if (!bad)
         bad = st->cursor ? json_object_set(root, "data", st->cursor) : json_object_set_new(root, "data", json_null());
@@ -211,6 +212,7 @@ tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_sta
                             name, sets[i].group);
     st.guard.lr_factor = (float)json_number_value(factor);
     memcpy(st.settings, settings, strlen(settings) + 1);
+    st.unevaluated = json_is_true(json_object_get(root, "unevaluated"));
     json_t *cursor = json_object_get(root, "data");
     if (json_is_object(cursor)) st.cursor = json_incref(cursor);
     *out = st;

@@ -46,7 +46,8 @@ struct tn_evaluator {
     float *floats[FLOATS]; /* whole numbers as such */
     size_t floats_capacity[FLOATS];
     int next_floats;
-    const atomic_bool *stop; /* or NULL */
+    bool (*stop)(void *ctx); /* or NULL */
+    void *stop_ctx;
 };
 
 /* --- one batch ---------------------------------------------------------------------------------------------------------- */
@@ -225,7 +226,7 @@ tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t bat
         int64_t count;
         TN_RETURN_IF(tn_source_heldout(source, i, e->trainer, &count));
         if (count == 0) break;
-        if (e->stop && atomic_load(e->stop)) return tn_error(TN_INTERRUPTED, "interrupted");
+        if (e->stop && e->stop(e->stop_ctx)) return tn_error(TN_INTERRUPTED, "interrupted");
         TN_RETURN_IF(evaluate_batch(e, i, count));
         found.count += count;
     }
@@ -332,7 +333,11 @@ done:
     return s;
 }
 
-void tn_evaluator_stop(tn_evaluator *e, const atomic_bool *stop) { e->stop = stop; }
+void tn_evaluator_stop(tn_evaluator *e, bool (*stop)(void *ctx), void *ctx)
+{
+    e->stop = stop;
+    e->stop_ctx = ctx;
+}
 
 void tn_evaluator_free(tn_evaluator *e)
 {

@@ -344,17 +344,17 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
         write_known(w, "gpu_utilization_percent", r->gpu_busy);
         write_known(w, "memory_used_gb", r->gpu_used / 1e9);
         write_known(w, "memory_utilization_percent", 100 * r->gpu_used / r->gpu_all);
-        tn_jsonl_number(w, "stall_s", r->stall_s);
-        tn_jsonl_number(w, "stall_frac", r->stall_frac);
+        write_known(w, "stall_s", r->stall_s);
+        write_known(w, "stall_frac", r->stall_frac);
     }
-    tn_jsonl_number(w, "step_ms", r->step_ms);
+    write_known(w, "step_ms", r->step_ms);
     tn_jsonl_number(w, "seconds", r->seconds);
     write_known(w, "loss_scale", r->loss_scale);
     if (r->action != TN_GUARD_CONTINUE) tn_jsonl_text(w, "nonfinite", actions[r->action]);
     if (r->diverged) tn_jsonl_text(w, "nonfinite", "stopped");
     if (r->bad_tensor && r->bad_tensor[0]) tn_jsonl_text(w, "nonfinite_tensor", r->bad_tensor);
     if (r->bad_batch && r->bad_batch[0]) tn_jsonl_text(w, "nonfinite_batch", r->bad_batch);
-    instruments(m, w, r);
+    if (!isnan(r->step_ms)) instruments(m, w, r); /* no step was trained yet: an evaluation that was left */
     if (m->timed) write_parts(m, w);
     if (m->timed && m->level >= TN_LOG_PROFILING) write_ops(m, w);
     return end_line(m, r->step);

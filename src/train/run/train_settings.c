@@ -65,13 +65,16 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_INT("train.eval_every", "200", TN_RANGE(0, 1e12), "steps",
                    "steps between evaluations (0: only at the end; default for tasks: after whole epochs of at least "
                    "20 steps in total)"),
-    TN_SETTING_INT("train.eval_batches", "16", TN_RANGE(0, 1e9), "batches",
-                   "held-out batches per evaluation (0: all; default for tasks: 0)"),
+    TN_SETTING_INT(
+        "train.eval_batches", "16", TN_RANGE(0, 1e9), "batches",
+        "validation batches per evaluation (0: all; default for tasks: 0); the test split is always evaluated whole"),
     TN_SETTING_TEXT(
         "train.select", "auto",
         "held-out metric that selects the best checkpoint (auto: accuracy where the task has one, else loss)"),
-    TN_SETTING_BOOL("train.test", "off",
-                    "at the end, evaluate the best checkpoint on the test split (default for tasks that have one: on)"),
+    TN_SETTING_BOOL(
+        "train.test", "off",
+        "at the end, evaluate the best checkpoint on the whole test split (default for tasks that have one: on; off "
+        "skips it, and `tenon eval RUN split=test` makes it later)"),
     TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
                    "stop after this many evaluations without improvement (0: never)"),
     TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "",

@@ -390,6 +390,24 @@ static int64_t steps_in_time(const loop *l)
     return n > l->at.step ? n : l->at.step;
 }
 
+/* What follows a step, up to its report: an evaluation, if r.evaluated says that one is due. One that is interrupted leaves no trace: its
+ * line is written when it is made. */
+static tn_status evaluated(loop *l, bool line, tn_status s)
+{
+    const tn_training *t = l->t;
+    tn_progress_report *r = &l->r;
+    l->at.unevaluated = false;
+    if (r->evaluated) s = evaluate(l);
+    l->at.unevaluated = s == TN_INTERRUPTED;
+    r->stopped = r->evaluated && tn__out_of_patience(t->settings, &l->at);
+    r->seconds = tn_clock_s() - l->start;
+    if (!l->at.unevaluated) s = write_line(l, line, s);
+    else tn_metrics_untime(&l->m);
+    if (t->report) t->report(t->ctx, r);
+    if (s == TN_OK && t->enough && t->enough(t->ctx)) r->stopped = true;
+    return s;
+}
+
 /* Finishes the oldest step, up to its report. Its time counts from the end of the step before, or from when it was queued. */
 static tn_status finish_step(loop *l)
 {
@@ -418,13 +436,20 @@ static tn_status finish_step(loop *l)
     r->diverged = s == TN_DIVERGED;
     if (looks_into(l, s)) look_into(l, p, s);
     r->evaluated = s == TN_OK && due(r->step, l->steps, l->often.eval_every);
-    if (r->evaluated) s = evaluate(l);
-    r->stopped = r->evaluated && tn__out_of_patience(t->settings, &l->at);
-    r->seconds = tn_clock_s() - l->start;
-    s = write_line(l, p->line, s);
-    if (t->report) t->report(t->ctx, r);
-    if (s == TN_OK && t->enough && t->enough(t->ctx)) r->stopped = true;
-    return s;
+    return evaluated(l, p->line, s);
+}
+
+/* The evaluation that was interrupted when the run was saved: its step's line and what is best follow from it. */
+static tn_status make_up(loop *l)
+{
+    const tn_source *source = l->t->source;
+    l->r.epoch = (double)l->at.tokens / source->train_tokens;
+    if (source->train_samples > 0)
+        l->r.samples_per_s = l->r.tokens_per_s * source->train_samples / source->train_tokens;
+    l->r.evaluated = true;
+    TN_RETURN_IF(evaluated(l, true, TN_OK));
+    l->saved = -1; /* with its scores */
+    return l->at.step < l->steps && save_due(l) ? save_timed(l) : TN_OK;
 }
 
 static tn_status finish_all(loop *l)
@@ -462,7 +487,9 @@ static tn_status begin_metrics(loop *l)
     l->at.lower = by->better == TN_LOWER;
     snprintf(l->at.unit, sizeof l->at.unit, "%s", tn_metric_unit(metrics.row[0]));
     tn_overfit_watch_begin(&l->watch, !l->at.lower, tn_scores_get(&l->r.best, by->name), l->at.best_step);
-    return tn_evaluator_new(l->t->trainer, l->t->source, &l->evaluator);
+    TN_RETURN_IF(tn_evaluator_new(l->t->trainer, l->t->source, &l->evaluator));
+    if (l->t->leaves_evaluations) tn_evaluator_stop(l->evaluator, l->t->interrupted, l->t->ctx);
+    return TN_OK;
 }
 
 static tn_status begin(loop *l, const tn_ckpt_state *from)
@@ -503,7 +530,8 @@ static bool sample_due(const loop *l)
 
 static tn_status interrupted(loop *l)
 {
-    TN_RETURN_IF(finish_all(l));
+    const tn_status s = finish_all(l);
+    if (s != TN_OK && !l->at.unevaluated) return s;
     TN_RETURN_IF(save_last(l, true));
     if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
     const bool saved = l->t->dir && l->saved == l->at.step;
@@ -539,14 +567,17 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     tn_status s = begin(&l, from);
     const bool begun = s == TN_OK;
     tn_trainer_steady(t->trainer, true);
+    if (begun && l.at.unevaluated) s = make_up(&l);
     while (s == TN_OK && l.queued < l.steps && !l.r.stopped) {
         if (t->interrupted && t->interrupted(t->ctx)) s = interrupted(&l);
         else s = advance(&l);
+        if (s == TN_INTERRUPTED && l.at.unevaluated) break;
         if (t->unsaved_end && (l.r.stopped || l.at.step == l.steps)) break;
         if (s == TN_OK && save_due(&l)) s = finish_all(&l);
         if (s == TN_OK && save_due(&l) && l.at.step < l.steps) s = save_timed(&l); /* the last step is saved below */
         if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
+    if (s == TN_INTERRUPTED && l.at.unevaluated) s = interrupted(&l);
     tn_trainer_steady(t->trainer, false);
     tn_trainer_schedule(t->trainer, 0);
     if (s == TN_OK && !t->unsaved_end) s = save_last(&l, false);

@@ -9,8 +9,6 @@
 #include "train/source/source.h"
 #include "train/trainer/trainer.h"
 
-#include <stdatomic.h>
-
 /* Numbers that are not known, or not measured at this log.level, are NaN. */
 typedef struct tn_progress_report {
     int64_t step, steps;         /* done, of how many (with tn_training.seconds: estimated) */
@@ -68,6 +66,8 @@ typedef struct tn_training {
     void *ctx;
     void (*report)(void *ctx, const tn_progress_report *r); /* after every step, or NULL */
     bool (*interrupted)(void *ctx);                         /* called between steps, or NULL */
+    bool
+        leaves_evaluations; /* .interrupted is also called between batches of an evaluation, which is then made when the run goes on */
     bool (*enough)(void *ctx); /* called after every report, or NULL: true ends the run like train.stop_patience */
     bool once;                 /* the command cannot resume it: messages do not suggest that */
     bool unsaved_end;          /* the last step is not saved: the caller keeps its numbers */
@@ -98,8 +98,8 @@ tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, t
 typedef struct tn_evaluator tn_evaluator;
 tn_status tn_evaluator_new(tn_trainer *t, const tn_source *source, tn_evaluator **out);
 tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t batches, tn_evaluation *out);
-/* Checked between batches: TN_INTERRUPTED once it is true. */
-void tn_evaluator_stop(tn_evaluator *e, const atomic_bool *stop);
+/* Called between batches: TN_INTERRUPTED once it is true. */
+void tn_evaluator_stop(tn_evaluator *e, bool (*stop)(void *ctx), void *ctx);
 void tn_evaluator_free(tn_evaluator *e);
 
 /* All steps are done, or train.stop_patience ended the run. */

@@ -12,7 +12,7 @@ bool tn__out_of_patience(const tn_settings *st, const tn_ckpt_state *state)
 
 bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state)
 {
-    return state->step >= tn_settings_int(st, "train.steps") || tn__out_of_patience(st, state);
+    return !state->unevaluated && (state->step >= tn_settings_int(st, "train.steps") || tn__out_of_patience(st, state));
 }
 
 /* A checkpoint does not say what its first score is called. */

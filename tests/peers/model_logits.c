@@ -13,7 +13,8 @@ enum { LONGEST = 512 };
 static int64_t read_ids(char *line, int32_t *ids)
 {
     int64_t n = 0;
-    for (char *word = strtok(line, " \n"); word && n < LONGEST; word = strtok(NULL, " \n")) ids[n++] = (int32_t)atoi(word);
+    for (char *word = strtok(line, " \n"); word && n < LONGEST; word = strtok(NULL, " \n"))
+        ids[n++] = (int32_t)atoi(word);
     return n;
 }
 

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import shutil
 import struct
 import sys
 
@@ -37,6 +36,26 @@ def arrays_shard():
     return bytes(head) + bytes(8) + struct.pack("<2i", 0, 1)
 
 
+def scaled():
+    """Divisors of frequencies as Llama 3 has them."""
+    return gguf_model(vocab=4, more=[("rope_freqs.weight", (2,))])[:-32] + struct.pack("<2f", 1, 1) + bytes(24)
+
+
+def vocabulary(kind, pre, tokens, **more):
+    """Types: 3 is a control token, 1 an ordinary one; kind llama has scores."""
+    keys = {"model": kind, "tokens": tokens, "token_type": struct.pack("<IIQ", 9, 5, len(tokens)) + b"".join(struct.pack("<i", 3 if t[0] == "<" and len(t) > 1 else 1) for t in tokens)}
+    if kind == "llama":
+        keys["scores"] = struct.pack("<IIQ", 9, 6, len(tokens)) + b"".join(struct.pack("<f", -i) for i in range(len(tokens)))
+    if pre:
+        keys["pre"] = pre
+    return gguf({"general.architecture": "llama", "tokenizer.chat_template": TEMPLATE, **{f"tokenizer.ggml.{k}": v for k, v in {**keys, **more}.items()}}, [])
+
+
+TEMPLATE = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+ASCII = [chr(b) if 33 <= b <= 126 else chr(0x100 + (b if b <= 32 else 0x21)) for b in range(128)]  # as byte-level BPE spells bytes
+LETTERS = list("abcdefghijklmnopqrstuvwxyzT.,'0123456789")
+BLOCKS = [(30, 1, 2), (1, 1, 2), (8, 32, 34), (2, 32, 18), (3, 32, 20), (6, 32, 22), (7, 32, 24), (12, 256, 144), (13, 256, 176), (14, 256, 210)]  # type, values, bytes
 one = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 tiny = 8 * 8 + 8 + 4 * 64 + 8 + 3 * 64 + 8 + 16 * 4
 HF = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "vocab_size": 16,
@@ -51,7 +70,14 @@ SEEDS = {
     "llama2c": [b"\x00" + llama2c(8, 8, 1, 2, 2, 8, 16, tiny), b"\x01" + read(f"{TOKEN}/mini_llama2c.bin"), b"\x02\x07\x07\x00\x01\x01\x07\x0fabc"],
     "gguf": [b"\x00" + gguf_model(vocab=4), b"\x00" + gguf_model(vocab=4, arch="qwen2", attention__sliding_window=8), b"\x01\x01\x00" + gguf_tensor("a", [32], 8),
              b"\x00" + gguf({"a": ["x", "yz"], "b": [1, 2], "c": 1.5, "general.alignment": 64}, [gguf_tensor("k", [256], 12), gguf_tensor("q", [256, 1], 14, 192)],
-                            bytes(512), alignment=64)],
+                            bytes(512), alignment=64),
+             b"\x00" + scaled(), b"\x00" + gguf_model(vocab=4, rope__scaling__type="linear", rope__scaling__factor=2.0),
+             b"\x00" + gguf_model(vocab=4, arch="qwen3", more=[("blk.0.attn_q_norm.weight", (4,)), ("blk.0.attn_k_norm.weight", (4,))], rope__scaling__type="yarn",
+                                  rope__scaling__factor=4.0, rope__scaling__original_context_length=8, attention__key_length=4, attention__value_length=4),
+             b"\x00" + gguf({}, [gguf_tensor(f"t{kind}", [values], kind, 256 * i) for i, (kind, values, _) in enumerate(BLOCKS)], bytes(range(256)) * len(BLOCKS))],
+    "gguf_vocab": [vocabulary("gpt2", "smollm", ["<|im_start|>", "<|im_end|>", *ASCII, "th", "the"], merges=["t h", "th e"], eos_token_id=1, bos_token_id=0),
+                   vocabulary("gpt2", "llama-bpe", ["<|eot_id|>", *ASCII, "ca"], merges=["c a"], eot_token_id=0),
+                   vocabulary("llama", "", ["<unk>", "<s>", "</s>", "<0x41>", "\u2581", *LETTERS, "\u2581th", "at"], eos_token_id=2, bos_token_id=1, unknown_token_id=0)],
     "hf": [b"\x00" + json.dumps({**HF, **more}).encode() for more in (
         {}, {"model_type": "qwen3", "head_dim": 4, "rope_scaling": {"type": "linear", "factor": 2.0}}, {"model_type": "mistral", "sliding_window": 8},
         {"model_type": "qwen2", "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0, "original_max_position_embeddings": 8, "mscale": 1.0}},
@@ -70,6 +96,5 @@ SEEDS = {
 if __name__ == "__main__":
     to = sys.argv[1]
     for target, seeds in SEEDS.items():
-        shutil.rmtree(f"{to}/{target}", ignore_errors=True)
         for i, seed in enumerate(seeds):
             write(f"{to}/{target}/seed{i}", seed)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every fuzz target (tests/fuzz/fuzz_NAME.c) under libFuzzer with the address and undefined-behaviour sanitizers: a minute in all, or
-# RUNS=1000000 inputs each. Seeds are made by tests/fuzz/seeds.py; what is found stays in BUILD-fuzz/corpus/NAME, and an input that
+# RUNS=1000000 inputs each. Seeds are made by tests/fuzz/seeds.py; what is found stays in BUILD-fuzz/corpus/NAME for the next time, and an input that
 # ends a target in BUILD-fuzz/found/NAME-*. One allocation may take 32 MiB (inputs have a few KiB, P6 allows 16 MiB beside them),
 # one input 25 s (a packed one may unpack to 64 MiB). `fuzz.sh NAME ...` runs only those. Ends with "N passed, N failed"; each target is one test.
 set -u

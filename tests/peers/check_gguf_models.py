@@ -7,7 +7,6 @@ linear and YaRN) are written as llama.cpp's converter
 writes them, opened by Tenon, and compared with float64. Models given are read by transformers itself (f32), which needs accelerate. Needs torch, transformers,
 gguf and the library (TENON_LIBRARY, or build/libtenon.so). Ends with "N passed, N failed".
 """
-import copy
 import os
 import pathlib
 import sys
@@ -23,6 +22,7 @@ import numpy as np  # noqa: E402
 import tenon  # noqa: E402
 import torch  # noqa: E402
 import transformers as tf  # noqa: E402
+from exact import exact, head_dim  # noqa: E402
 
 NAMES = {"input_layernorm.weight": "attn_norm.weight", "self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight",
          "self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight", "self_attn.q_proj.bias": "attn_q.bias",
@@ -58,44 +58,11 @@ def interleave(w, heads):
     return np.ascontiguousarray(w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape))
 
 
-def head_dim(config):
-    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-
-
 def divisors(model):
     """Of the frequencies: the unscaled over those that transformers uses."""
     used = model.model.rotary_emb.inv_freq.double().numpy()
     d = SIZES["hidden_size"] // SIZES["num_attention_heads"]
     return (500.0 ** (-np.arange(0, d, 2) / d) / used).astype(np.float32)
-
-
-class Angles(torch.nn.Module):
-    """Rotary positions in float64. Those of transformers are products in f32: at position 300 they are 1e-5 off, which shows in logits."""
-
-    def __init__(self, config):
-        super().__init__()
-        p, d = config.rope_parameters, head_dim(config)
-        self.scale = 1.0
-        w = float(p["rope_theta"]) ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
-        if p["rope_type"] == "llama3":
-            ratio = p["original_max_position_embeddings"] * w / (2 * torch.pi)  # contexts per wavelength
-            blend = ((ratio - p["low_freq_factor"]) / (p["high_freq_factor"] - p["low_freq_factor"])).clamp(0, 1)
-            w = (1 - blend) * w / p["factor"] + blend * w
-        if p["rope_type"] == "linear":
-            w = w / p["factor"]
-        if p["rope_type"] == "yarn":
-            turns = [d / 2 * np.log(p["original_max_position_embeddings"] / (2 * np.pi * (p.get(b) or n))) / np.log(p["rope_theta"])
-                     for b, n in (("beta_fast", 32), ("beta_slow", 1))]  # the pairs that turn so often
-            low, high = max(np.floor(turns[0]), 0), min(np.ceil(turns[1]), d - 1)
-            ramp = ((torch.arange(d // 2) - low) / max(high - low, 0.001)).clamp(0, 1)
-            w = w / p["factor"] * ramp + w * (1 - ramp)
-            self.scale = 0.1 * np.log(p["factor"]) + 1
-        self.w = w
-
-    def forward(self, x, position_ids):
-        angle = position_ids[..., None].double() * self.w
-        angle = torch.cat((angle, angle), -1)
-        return (self.scale * angle.cos()).to(x.dtype), (self.scale * angle.sin()).to(x.dtype)
 
 
 def write(path, arch, model, kind):
@@ -173,9 +140,7 @@ def main(paths):
                 path = f"{folder}/{arch}.gguf"
                 write(path, arch, model, kind)
                 rows = [random.integers(0, SIZES["vocab_size"], (2, n)) for n in (1, 7, 300)]
-                exact = copy.deepcopy(model).double()
-                exact.model.rotary_emb = Angles(model.config)
-                results.append(compare(f"{name} {kind}", tenon.open(path, "threads=2"), exact, rows))
+                results.append(compare(f"{name} {kind}", tenon.open(path, "threads=2"), exact(model), rows))
     for path in paths:
         model = tf.AutoModelForCausalLM.from_pretrained(os.path.dirname(path) or ".", gguf_file=os.path.basename(path), dtype=torch.float32).eval()
         rows = [random.integers(0, model.config.vocab_size, (1, n)) for n in (5, 100)]

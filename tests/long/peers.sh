@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Other people's models against other people's programs: folders, GGUF files, prompts and tokens (tests/peers). Runs what can be imported by PEERS_PYTHON
+# (python3): torch, transformers, gguf, tokenizers, sentencepiece. With PEERS_MODEL=MODEL.gguf also that model, on 20 texts. Ends with
+# "N passed, N failed"; each program is one test.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+python=${PEERS_PYTHON:-python3} model=${PEERS_MODEL:-} passed=0 failed=0
+log=$(mktemp) || exit 2
+trap 'rm -f "$log"' EXIT
+peer() { # peer "MODULES" PROGRAM [ARGUMENT ...]
+    local modules=$1
+    shift
+    if ! "$python" -c "import ${modules// /, }" 2>/dev/null; then
+        echo "skipped: $1 needs ${modules// /, } ($python)"
+    elif "$python" "tests/peers/$1" "${@:2}" >"$log" 2>&1; then
+        passed=$((passed + 1))
+        echo "$1: $(tail -n 1 "$log")"
+    else
+        failed=$((failed + 1))
+        echo "FAILED $1"
+        grep -a FAILED "$log" | head -n 5
+        tail -n 3 "$log"
+    fi
+}
+# shellcheck disable=SC2086
+peer "gguf numpy" check_gguf.py $model
+peer "torch transformers numpy" check_hf.py
+peer "torch transformers gguf" check_gguf_models.py
+peer "tokenizers transformers jinja2" check_chat.py
+peer "tokenizers sentencepiece google.protobuf" check_tokenizers.py
+[ -z "$model" ] || peer "torch transformers accelerate gguf" check_texts.py "$model"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,7 +1,7 @@
 /* rollout on the GPU, backward: through the move and the heads' last products (rollout_move_grad_cuda.cu), then the sums over rows
  * for the parameters of these and the biases of the heads, a block a chunk of rows. */
-#include "ops/act.cuh"
 #include "ops/rollout/rollout_grad.cuh"
+#include "ops/rollout/rollout_heads.cuh"
 
 using namespace tn_rollout;
 
@@ -37,7 +37,7 @@ __device__ __forceinline__ void add_column(const net &m, const grads &g, const h
 #pragma unroll 8
     for (int i = from; i < to; i++) {
         const int64_t at = (int64_t)(row0 + i) * m.W1 + j;
-        const float a = tn_d_gelu_erf(get<KIND>(m, heads, at));
+        const float a = gelu<KIND>(get<KIND>(m, heads, at));
         sum[0] += get<KIND>(m, g.dpre, at);
 #pragma unroll
         for (int k = 0; k < TN_ROLLOUT_ENERGY; k++)

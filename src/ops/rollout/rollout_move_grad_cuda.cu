@@ -212,7 +212,7 @@ __device__ __forceinline__ void slopes_of_heads(const net &m, const grads &g, co
                     const int r = warp_row(r0, s);
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        x[s].v[j] = on.wanted >> r & 1 ? d[s].v[j] * tn_d_gelu_erf_grad(x[s].v[j]) : 0.f;
+                        x[s].v[j] = on.wanted >> r & 1 ? d[s].v[j] * gelu_slope<KIND>(x[s].v[j]) : 0.f;
                     if (r < on.count) store<KIND, V>(m, g.dpre, (on.first + r) * f.stride + f.begin + i, x[s]);
                 }
             }

@@ -190,6 +190,7 @@ __device__ __forceinline__ void make_sums(const net &m, const factor &f, const r
         int64_t at[SETS];
 #pragma unroll
         for (int s = 0; s < SETS; s++) at[s] = step_row(rows, warp_row(r0, s)) * f.stride + f.begin;
+#pragma unroll 1
         for (int i = lane * V; i < f.k; i += LANES * V) {
             numbers<V> x[SETS];
 #pragma unroll
@@ -211,6 +212,14 @@ __device__ __forceinline__ void make_sums(const net &m, const factor &f, const r
 #pragma unroll
         for (int s = 0; s < SETS; s++) put(warp_row(r0, s), spread(sum[s]));
     }
+}
+
+/* Every lane has left its numbers of a row in shared memory, P after P: to (count) of them, as neighbours. */
+__device__ __forceinline__ void put_rows(float *to, const float *rows, int count)
+{
+    __syncwarp();
+    for (int i = threadIdx.x & 31; i < count; i += 32) to[i] = rows[i];
+    __syncwarp();
 }
 
 } // namespace tn_rollout

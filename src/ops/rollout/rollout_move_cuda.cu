@@ -47,26 +47,22 @@ __device__ __forceinline__ void make_phi(const net &m, const rows32 &rows, const
     }
 }
 
-/* A lane's own row. sums (SUMS) */
-__device__ __forceinline__ void move_row(const net &m, int t, int32_t row, int32_t slot, bool up, float (&p)[3],
-                                         const float *sums)
+/* A lane's own row: p moves, e becomes tanh(e). */
+__device__ __forceinline__ void move_row(const net &m, int t, int32_t row, int32_t slot, bool up, const float *delta,
+                                         float (&p)[3], float (&e)[TN_ROLLOUT_ENERGY])
 {
-    float *after = m.after + (int64_t)row * m.P;
-    const float delta[3] = { sums[TN_ROLLOUT_ENERGY], sums[TN_ROLLOUT_ENERGY + 1], sums[TN_ROLLOUT_ENERGY + 2] };
     const move v = decide(m, delta, up, slot, t);
     const int32_t kids = children_of(m, v), bits = walk(v, p) | (up ? TN_ROLLOUT_RISES : 0);
 #pragma unroll
-    for (int k = 0; k < 3; k++) after[k] = p[k];
-#pragma unroll
     for (int k = 0; k < TN_ROLLOUT_ENERGY; k++)
-        if (k < m.E) after[3 + k] = tanhf(sums[k]);
+        if (k < m.E) e[k] = tanhf(e[k]);
     bits_of(m, t)[row] = bits | kids << TN_ROLLOUT_CHILDREN;
     if ((bits & TN_ROLLOUT_LEFT) || kids)
         atomicAdd(m.leaving + (int64_t)t * m.B + slot / m.N,
                   (bits & TN_ROLLOUT_LEFT ? 1ull : 0ull) | (unsigned long long)kids << 32);
 }
 
-/* Rows [first, first + 32) of n, by a warp. What a row's move asks for is on its way while the sums are made. */
+/* Rows [first, first + 32) of n, by a warp. Slots and origins, one after the other, are on their way while sums are made. */
 template <int KIND>
 __device__ __forceinline__ void move_warp(const net &m, int t, int32_t first, int32_t n, bool eights, const table &w,
                                           const void *heads, const void *top, float *sums)
@@ -74,13 +70,9 @@ __device__ __forceinline__ void move_warp(const net &m, int t, int32_t first, in
     const int lane = threadIdx.x & 31;
     const int32_t row = first + lane;
     const bool here = row < n, on = here && !(bits_of(m, t)[row] & TN_ROLLOUT_OFF);
-    const float *place = places_of(m, t) + (int64_t)row * m.P;
+    const float *place = places_of(m, t) + (int64_t)row * m.P, *own = sums + lane * SUMS;
     const int32_t slot = on ? slots_of(m, t)[row] : 0;
-    float p[3] = { 0, 0, 0 };
-#pragma unroll
-    for (int k = 0; k < 3; k++)
-        if (on) p[k] = place[k];
-    const bool up = on && rises(m, p[2], m.origin[slot]);
+    const bool up = on && rises(m, place[2], m.origin[slot]);
     const rows32 rows = { first, min(n - first, 32), __ballot_sync(0xffffffffu, on) };
     if (rows.wanted && eights) {
         sum_heads<KIND, 8>(m, rows, w, heads, sums);
@@ -90,10 +82,21 @@ __device__ __forceinline__ void move_warp(const net &m, int t, int32_t first, in
         make_phi<KIND, 1>(m, rows, w, top);
     }
     __syncwarp();
-    if (on) move_row(m, t, row, slot, up, p, sums + lane * SUMS);
-    else if (here)
-        for (int k = 0; k < m.P; k++) m.after[(int64_t)row * m.P + k] = place[k];
-    __syncwarp(); /* the next rows' sums go to the same place */
+    float p[3] = { 0, 0, 0 }, e[TN_ROLLOUT_ENERGY] = {};
+#pragma unroll
+    for (int k = 0; k < 3; k++)
+        if (here) p[k] = place[k];
+#pragma unroll
+    for (int k = 0; k < TN_ROLLOUT_ENERGY; k++)
+        if (here && k < m.E) e[k] = on ? own[k] : place[3 + k];
+    if (on) move_row(m, t, row, slot, up, own + TN_ROLLOUT_ENERGY, p, e);
+    __syncwarp(); /* sums have been read, the rows take their place */
+#pragma unroll
+    for (int k = 0; k < 3; k++) sums[lane * m.P + k] = p[k];
+#pragma unroll
+    for (int k = 0; k < TN_ROLLOUT_ENERGY; k++)
+        if (k < m.E) sums[lane * m.P + 3 + k] = e[k];
+    put_rows(m.after + (int64_t)first * m.P, sums, rows.count * m.P);
 }
 
 template <int KIND>

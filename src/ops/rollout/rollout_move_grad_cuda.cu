@@ -143,18 +143,24 @@ __device__ __forceinline__ bool moves_again(const net &m, int32_t bits)
     return (m.F && (bits & (TN_ROLLOUT_LEFT | TN_ROLLOUT_LAST))) || (m.a.spawn && m.a.shorten);
 }
 
-/* left (LEFT_OF_ROW): the sums above come in, gradients by what tanh takes and by delta go out. */
-__device__ __forceinline__ void row_back(const net &m, const grads &g, int t, int32_t row, float *left)
+/* Gradients of a row: by what tanh takes, by delta, by the place before the step. */
+struct slopes {
+    float energy[TN_ROLLOUT_ENERGY], delta[3], place[3];
+};
+
+/* sums (LEFT_OF_ROW): those above. */
+__device__ __forceinline__ slopes row_back(const net &m, const grads &g, int t, int32_t row, const float *sums)
 {
     const int32_t slot = slots_of(m, t)[row];
     const successor s = successor_of(m, g, t, row);
     arriving r = gather(m, g, t, s, slot);
     float sign[3] = { s.bits & TN_ROLLOUT_FOLDED ? -1.f : 1.f, s.bits & TN_ROLLOUT_FOLDED << 1 ? -1.f : 1.f,
                       s.bits & TN_ROLLOUT_LEFT ? 0.f : 1.f };
-    float want[3], *small = g.small + (int64_t)row * m.P, *place = dplace_of(m, g, t) + (int64_t)row * m.P;
+    float want[3];
+    slopes d = {};
     move v = {};
-    if (moves_again(m, s.bits)) v = decide(m, left, s.bits & TN_ROLLOUT_RISES, slot, t);
-    if (m.F) deposit_back(m, g, t, row, slot, s, v, left + PHI, r.place);
+    if (moves_again(m, s.bits)) v = decide(m, sums, s.bits & TN_ROLLOUT_RISES, slot, t);
+    if (m.F) deposit_back(m, g, t, row, slot, s, v, sums + PHI, r.place);
 #pragma unroll
     for (int i = 0; i < 3; i++) sign[i] *= r.place[i];
     want_back(m, v, sign, want);
@@ -163,34 +169,46 @@ __device__ __forceinline__ void row_back(const net &m, const grads &g, int t, in
     for (int k = 0; k < TN_ROLLOUT_ENERGY; k++) {
         if (k >= m.E) continue;
         const float e = s.landed ? m.e[(int64_t)slot * m.E + k] : places_of(m, t + 1)[(int64_t)s.next * m.P + 3 + k];
-        left[k] = small[k] = r.energy[k] * (1.f - e * e), place[3 + k] = 0.f;
+        d.energy[k] = r.energy[k] * (1.f - e * e);
     }
 #pragma unroll
     for (int i = 0; i < 3; i++) {
-        const float delta = s.bits & TN_ROLLOUT_CLAMPED << i ? 0.f : kappa * want[i];
-        left[TN_ROLLOUT_ENERGY + i] = small[m.E + i] = delta, place[i] = r.start[i] + sign[i];
+        d.delta[i] = s.bits & TN_ROLLOUT_CLAMPED << i ? 0.f : kappa * want[i];
+        d.place[i] = r.start[i] + sign[i];
     }
+    return d;
 }
 
-/* A row without a flow; its part of dpre is cleared with those of the others. */
-__device__ __forceinline__ void clear_row(const net &m, const grads &g, int t, int32_t row)
+/* Of the warp's rows, d of each lane's own: to dplace and small. left keeps the latter, (32,P): energies, then deltas. */
+__device__ __forceinline__ void put_slopes(const net &m, const grads &g, int t, const rows32 &rows, const slopes &d,
+                                           float *left)
 {
-    for (int i = 0; i < m.P; i++) g.small[(int64_t)row * m.P + i] = dplace_of(m, g, t)[(int64_t)row * m.P + i] = 0.f;
-    for (int i = 0; i < m.F; i++) g.dphi[(int64_t)row * m.F + i] = 0.f;
+    float *own = left + (threadIdx.x & 31) * m.P;
+    __syncwarp(); /* the sums have been read */
+#pragma unroll
+    for (int i = 0; i < 3; i++) own[i] = d.place[i];
+    for (int k = 0; k < m.E; k++) own[3 + k] = 0.f;
+    put_rows(dplace_of(m, g, t) + (int64_t)rows.first * m.P, left, rows.count * m.P);
+#pragma unroll
+    for (int k = 0; k < TN_ROLLOUT_ENERGY; k++)
+        if (k < m.E) own[k] = d.energy[k];
+#pragma unroll
+    for (int i = 0; i < 3; i++) own[m.E + i] = d.delta[i];
+    put_rows(g.small + (int64_t)rows.first * m.P, left, rows.count * m.P);
 }
 
 /* --- what gelu takes ----------------------------------------------------------------------------------------------------- */
 
-/* dpre = (E2^T energies or D2^T deltas) times gelu's slope, by a warp; 0 for rows that are off. */
+/* dpre = (E2^T energies or D2^T deltas) times gelu's slope, by a warp; 0 for rows that are off. small (32,P) */
 template <int KIND, int V>
 __device__ __forceinline__ void slopes_of_heads(const net &m, const grads &g, const rows32 &on, const table &w,
-                                                const void *heads, const float *left)
+                                                const void *heads, const float *small)
 {
     const int lane = threadIdx.x % LANES;
 #pragma unroll 1
     for (int head = 0; head < 2; head++) {
         const factor f = head ? delta_factor(m, w, heads) : energy_factor(m, w, heads);
-        const float *by = left + (head ? TN_ROLLOUT_ENERGY : 0);
+        const float *by = small + (head ? m.E : 0);
         for (int r0 = 0; r0 < on.count; r0 += ABREAST * SETS)
             for (int i = lane * V; i < f.k; i += LANES * V) {
                 numbers<V> x[SETS], d[SETS] = {};
@@ -204,8 +222,7 @@ __device__ __forceinline__ void slopes_of_heads(const net &m, const grads &g, co
 #pragma unroll
                     for (int s = 0; s < SETS; s++)
 #pragma unroll
-                        for (int j = 0; j < V; j++)
-                            d[s].v[j] = fmaf(a.v[j], by[warp_row(r0, s) * LEFT_OF_ROW + n], d[s].v[j]);
+                        for (int j = 0; j < V; j++) d[s].v[j] = fmaf(a.v[j], by[warp_row(r0, s) * m.P + n], d[s].v[j]);
                 }
 #pragma unroll
                 for (int s = 0; s < SETS; s++) {
@@ -232,9 +249,10 @@ __device__ __forceinline__ void warp_back(const net &m, const grads &g, int t, i
     if (eights) sums_again<KIND, 8>(m, t, on, again, w, heads, top, left);
     else sums_again<KIND, 1>(m, t, on, again, w, heads, top, left);
     __syncwarp();
-    if (is_on) row_back(m, g, t, row, left + lane * LEFT_OF_ROW);
-    else if (row < n) clear_row(m, g, t, row);
-    __syncwarp();
+    slopes d = {};
+    if (is_on) d = row_back(m, g, t, row, left + lane * LEFT_OF_ROW);
+    for (int f = 0; !is_on && row < n && f < m.F; f++) g.dphi[(int64_t)row * m.F + f] = 0.f;
+    put_slopes(m, g, t, on, d, left);
     if (eights) slopes_of_heads<KIND, 8>(m, g, on, w, heads, left);
     else slopes_of_heads<KIND, 1>(m, g, on, w, heads, left);
     __syncwarp(); /* the next rows' sums go to the same place */

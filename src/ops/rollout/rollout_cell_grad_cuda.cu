@@ -7,35 +7,6 @@ using namespace tn_rollout;
 enum { THREADS = 256, WARPS = THREADS / 32, ROWS = CHUNK / WARPS }; /* ROWS: of a warp */
 
 template <int V>
-struct numbers {
-    float v[V];
-};
-
-/* Eights have a type that is known when the kernel is compiled, or KIND is ANY. */
-template <int KIND, int V>
-__device__ __forceinline__ numbers<V> load(const net &m, const void *p, int64_t i)
-{
-    numbers<V> r;
-    if constexpr (V == 8) {
-        const tn_f8 x = tn_load8(p, KIND == ANY ? m.type : (tn_dtype)KIND, i);
-#pragma unroll
-        for (int k = 0; k < 8; k++) r.v[k] = x.v[k];
-    } else r.v[0] = get<KIND>(m, p, i);
-    return r;
-}
-
-template <int KIND, int V>
-__device__ __forceinline__ void store(const net &m, void *p, int64_t i, const numbers<V> &x)
-{
-    if constexpr (V == 8) {
-        tn_f8 r;
-#pragma unroll
-        for (int k = 0; k < 8; k++) r.v[k] = x.v[k];
-        tn_store8(p, KIND == ANY ? m.type : (tn_dtype)KIND, i, r);
-    } else put<KIND>(m, p, i, x.v[0]);
-}
-
-template <int V>
 __device__ __forceinline__ void add(numbers<V> &x, const numbers<V> &y)
 {
 #pragma unroll

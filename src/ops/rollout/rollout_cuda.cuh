@@ -105,6 +105,36 @@ __device__ __forceinline__ float get(const weight &w, int64_t i)
     return KIND == ANY ? at(w, i) : ((const float *)w.data)[i];
 }
 
+/* V neighbours, 1 or 8. */
+template <int V>
+struct numbers {
+    float v[V];
+};
+
+/* Eights have a type that is known when the kernel is compiled, or KIND is ANY. */
+template <int KIND, int V>
+__device__ __forceinline__ numbers<V> load(const net &m, const void *p, int64_t i)
+{
+    numbers<V> r;
+    if constexpr (V == 8) {
+        const tn_f8 x = tn_load8(p, KIND == ANY ? m.type : (tn_dtype)KIND, i);
+#pragma unroll
+        for (int k = 0; k < 8; k++) r.v[k] = x.v[k];
+    } else r.v[0] = get<KIND>(m, p, i);
+    return r;
+}
+
+template <int KIND, int V>
+__device__ __forceinline__ void store(const net &m, void *p, int64_t i, const numbers<V> &x)
+{
+    if constexpr (V == 8) {
+        tn_f8 r;
+#pragma unroll
+        for (int k = 0; k < 8; k++) r.v[k] = x.v[k];
+        tn_store8(p, KIND == ANY ? m.type : (tn_dtype)KIND, i, r);
+    } else put<KIND>(m, p, i, x.v[0]);
+}
+
 static inline int kind_of(const net &m)
 {
     for (const weight &w : m.p)
@@ -148,9 +178,12 @@ struct cell {
 tn_status run_cell(const tn_call *c, const net &m, const cell &s);
 tn_status run_features(const tn_call *c, const net &m, int t, void *x);
 
-/* rollout_rows_cuda.cu: the flows at the start; heads' last products, moves, landings, rows of the next step. */
+/* rollout_rows_cuda.cu: the flows at the start; the end of a step: move_flows, then landings and rows of the next step. */
 tn_status begin_rows(const tn_call *c, const net &m);
 tn_status move_rows(const tn_call *c, const net &m, const cell &s);
+
+/* rollout_move_cuda.cu: the heads' last products, what goes to the field, moves. */
+tn_status move_flows(const tn_call *c, const net &m, const cell &s);
 
 /* rollout_field_cuda.cu: the field after step t from phi. */
 tn_status deposit_field(const tn_call *c, const net &m, int t);

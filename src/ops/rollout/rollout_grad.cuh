@@ -94,8 +94,9 @@ __device__ __forceinline__ successor successor_of(const net &m, const grads &g, 
 /* rollout_links_cuda.cu: next, kid, kid_slot of all steps. */
 tn_status link_rows(const tn_call *c, const net &m, const grads &g);
 
-/* rollout_heads_grad_cuda.cu: through moves and heads of step t. */
+/* rollout_heads_grad_cuda.cu: through moves and heads of step t; of these rollout_move_grad_cuda.cu: by rows. */
 tn_status heads_back(const tn_call *c, const net &m, const grads &g, const cell &s);
+tn_status moves_back(const tn_call *c, const net &m, const grads &g, const cell &s);
 /* rollout_cell_grad_cuda.cu: through the gates of a layer. rollout_neuron_grad_cuda.cu: through the neuron. */
 tn_status gates_back(const tn_call *c, const net &m, const grads &g, const cell &s, int l);
 tn_status neuron_back(const tn_call *c, const net &m, const grads &g, int t);

@@ -34,25 +34,6 @@ __device__ __forceinline__ void noise_of(const net &m, int32_t slot, int t, floa
     x[2] = m.a.noise_z ? sqrtf(-2.f * logf(tn_rollout_share(word[2]))) * cosf(tn_rollout_angle(word[3])) : 0.f;
 }
 
-/* sum (count) = w (count,k) gelu(pre) + bias; by a warp, all lanes get it. */
-template <int KIND, int MOST>
-__device__ __forceinline__ void skinny(const net &m, float (&sum)[MOST], int count, const weight &w, const weight &bias,
-                                       const void *pre, int64_t first, int k)
-{
-#pragma unroll
-    for (int n = 0; n < MOST; n++) sum[n] = 0;
-#pragma unroll 4
-    for (int i = threadIdx.x & 31; i < k; i += 32) {
-        const float x = tn_d_gelu_erf(get<KIND>(m, pre, first + i));
-#pragma unroll
-        for (int n = 0; n < MOST; n++)
-            if (n < count) sum[n] = fmaf(get<KIND>(w, (int64_t)n * k + i), x, sum[n]);
-    }
-#pragma unroll
-    for (int n = 0; n < MOST; n++)
-        if (n < count) sum[n] = tn_warp_sum(sum[n]) + get<KIND>(bias, n);
-}
-
 /* What a flow wants, and how much of it it gets. up: where it drifts. */
 __device__ __forceinline__ move decide(const net &m, const float *delta, bool up, int32_t slot, int t)
 {

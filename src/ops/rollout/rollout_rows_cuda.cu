@@ -1,7 +1,6 @@
-/* rollout on the GPU: the flows at the start, the end of a step. move_flows: the heads' last products and the move, a warp a row.
- * place_rows: a block a sample knows from the counts of all samples who goes on and where its rows of the next step begin;
- * it writes landings, survivors, then children, in the order of slots. */
-#include "ops/rollout/rollout_move.cuh"
+/* rollout on the GPU: the flows at the start, the end of a step. place_rows: a block a sample knows from the counts of all samples
+ * who goes on and where its rows of the next step begin; it writes landings, survivors, then children, in the order of slots. */
+#include "ops/rollout/rollout_cuda.cuh"
 
 #include <cmath>
 
@@ -70,74 +69,6 @@ tn_status tn_rollout::begin_rows(const tn_call *c, const net &m)
     begin_flows<<<tn_blocks(c, m.C, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(m);
     TN_CUDA_LAUNCHED();
     return TN_OK;
-}
-
-/* --- moves --------------------------------------------------------------------------------------------------------------- */
-
-/* Children that a flow asks for. */
-__device__ __forceinline__ int32_t children_of(const net &m, const move &v)
-{
-    const float n = floorf(v.length / m.a.rho) - 1.f;
-    return m.a.spawn && n > 0.f ? (int32_t)fminf(n, (float)m.a.spawn) : 0;
-}
-
-/* What a row leaves in the field: F o. */
-template <int KIND>
-__device__ __forceinline__ void make_phi(const net &m, int32_t row, const void *top)
-{
-    const int lane = threadIdx.x & 31;
-    float sum[TN_ROLLOUT_FIELD] = {};
-#pragma unroll 4
-    for (int i = lane; i < m.H; i += 32) {
-        const float x = get<KIND>(m, top, (int64_t)row * m.H + i);
-#pragma unroll
-        for (int k = 0; k < TN_ROLLOUT_FIELD; k++)
-            if (k < m.F) sum[k] = fmaf(get<KIND>(m.p[TN_ROLLOUT_F], (int64_t)k * m.H + i), x, sum[k]);
-    }
-#pragma unroll
-    for (int k = 0; k < TN_ROLLOUT_FIELD; k++)
-        if (k < m.F) {
-            const float all = tn_warp_sum(sum[k]);
-            if (lane == k) m.phi[(int64_t)row * m.F + k] = all;
-        }
-}
-
-template <int KIND>
-__device__ __forceinline__ void move_row(const net &m, int t, int32_t row, const void *heads, const void *top)
-{
-    const int lane = threadIdx.x & 31, half = m.H / 2;
-    const int64_t pre = (int64_t)row * m.W1;
-    const float *place = places_of(m, t) + (int64_t)row * m.P;
-    float *after = m.after + (int64_t)row * m.P, e[TN_ROLLOUT_ENERGY], delta[3],
-          p[3] = { place[0], place[1], place[2] };
-    const int32_t slot = slots_of(m, t)[row];
-    if (bits_of(m, t)[row] & TN_ROLLOUT_OFF) {
-        for (int k = lane; k < m.P; k += 32) after[k] = place[k];
-        return;
-    }
-    skinny<KIND>(m, e, m.E, m.p[TN_ROLLOUT_E2], m.p[TN_ROLLOUT_E2B], heads, pre, half);
-    skinny<KIND>(m, delta, 3, m.p[TN_ROLLOUT_D2], m.p[TN_ROLLOUT_D2B], heads, pre + half, HIDDEN);
-    if (m.F) make_phi<KIND>(m, row, top);
-    if (lane) return;
-    const bool up = rises(m, p[2], m.origin[slot]);
-    const move v = decide(m, delta, up, slot, t);
-    const int32_t kids = children_of(m, v), bits = walk(v, p) | (up ? TN_ROLLOUT_RISES : 0);
-    for (int k = 0; k < 3; k++) after[k] = p[k];
-#pragma unroll
-    for (int k = 0; k < TN_ROLLOUT_ENERGY; k++)
-        if (k < m.E) after[3 + k] = tanhf(e[k]);
-    bits_of(m, t)[row] = bits | kids << TN_ROLLOUT_CHILDREN;
-    if ((bits & TN_ROLLOUT_LEFT) || kids)
-        atomicAdd(m.leaving + (int64_t)t * m.B + slot / m.N,
-                  (bits & TN_ROLLOUT_LEFT ? 1ull : 0ull) | (unsigned long long)kids << 32);
-}
-
-template <int KIND>
-static __global__ void __launch_bounds__(THREADS) move_flows(TN_GRID net m, int t, const void *heads, const void *top)
-{
-    const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * (THREADS / 32);
-    for (int32_t row = (int32_t)blockIdx.x * (THREADS / 32) + (int32_t)(threadIdx.x >> 5); row < n; row += step)
-        move_row<KIND>(m, t, row, heads, top);
 }
 
 /* --- rows of the next step ----------------------------------------------------------------------------------------------- */
@@ -330,9 +261,7 @@ static __global__ void __launch_bounds__(PLACE, 1) place_rows(TN_GRID net m, int
 
 tn_status tn_rollout::move_rows(const tn_call *c, const net &m, const cell &s)
 {
-    const void *top = item(s.h.after, m.type, (int64_t)(m.L - 1) * m.C * m.H);
-    TN_ROLLOUT_LAUNCH(move_flows, kind_of(m),
-                      <<<tn_blocks(c, m.C, THREADS / 32), THREADS, 0, tn_cuda_stream(c)>>>(m, s.t, s.heads, top));
+    TN_RETURN_IF(move_flows(c, m, s));
     place_rows<<<(unsigned)m.B, PLACE, 0, tn_cuda_stream(c)>>>(m, s.t);
     TN_CUDA_LAUNCHED();
     return m.F ? deposit_field(c, m, s.t) : TN_OK;

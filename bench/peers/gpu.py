@@ -32,7 +32,7 @@ CASES = {
               "ours": ["ten_b", "dim=1024", "layers=8", "k=128", "vocab=50257", "train.dropout=0"]},
     # 16 surfaces of 784 cells, a flow each; the first losses are not compared: gpu_lattice.py --check does that
     "lattice": {"peer": ["gpu_lattice.py"], "forms": ["graph", "eager"], "lengths": [784], "batch": 16, "losses": False,
-                "ours": ["flow_experiment", "stop=never", "kappa=0", "drift=0"]},
+                "ours": ["flow_experiment", "stop=never", "kappa=0", "drift=0", "train.accumulate=1"]},
 }
 
 

@@ -37,14 +37,14 @@ static __global__ void __launch_bounds__(NEURON_THREADS, FEATURE_BLOCKS) make_fe
     const int own = own_row(), half = own_half();
     if ((int32_t)blockIdx.x * NEURON_ROWS >= n) return;
     load_neuron<KIND>(m, &room.w);
-    load_turned<KIND>(room.v3, m.p[TN_ROLLOUT_V3], NEURON, FEATURES);
+    load_turned<KIND, NEURON, FEATURES>(room.v3, m.p[TN_ROLLOUT_V3], NEURON);
     if (threadIdx.x < FEATURES) room.b3[threadIdx.x] = get<KIND>(m.p[TN_ROLLOUT_V3B], threadIdx.x);
     __syncthreads();
     for (int32_t row0 = (int32_t)blockIdx.x * NEURON_ROWS; row0 < n; row0 += step) {
         const int32_t row = row0 + own < n ? row0 + own : n - 1;
         neuron_units s1, s2;
         float f[32];
-        run_neuron(m, &room.w, t, row, &room.rows, room.rows.in, &s1, &s2);
+        run_neuron<KIND>(m, &room.w, t, row, &room.rows, room.rows.in, &s1, &s2);
 #pragma unroll
         for (int j = 0; j < 32; j++) f[j] = room.b3[half * 32 + j];
         add_products(f, room.rows.in + own, room.v3 + half * 32, NEURON, FEATURES);

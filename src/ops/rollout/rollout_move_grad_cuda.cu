@@ -264,22 +264,22 @@ static __global__ void __launch_bounds__(THREADS, 4)
 {
     extern __shared__ float4 weights[];
     __shared__ float left[WARPS * 32 * LEFT_OF_ROW];
-    const int32_t n = rows_at(m, t), step = (int32_t)gridDim.x * THREADS;
+    const int32_t n = rows_at(m, t), each = warp_rows(m), step = (int32_t)gridDim.x * WARPS * each;
     const int warp = threadIdx.x >> 5;
     const bool eights = takes_eights(m);
     table w = {};
-    if ((int32_t)blockIdx.x * THREADS >= n) return;
+    if ((int32_t)blockIdx.x * WARPS * each >= n) return;
     if (eights) w = fill_table<KIND>(m, (float *)weights);
-    for (int32_t first = (int32_t)blockIdx.x * THREADS + warp * 32; first < n; first += step)
-        warp_back<KIND>(m, g, t, first, n, eights, w, heads, top, left + warp * 32 * LEFT_OF_ROW);
+    for (int32_t first = ((int32_t)blockIdx.x * WARPS + warp) * each; first < n; first += step)
+        warp_back<KIND>(m, g, t, first, min(n, first + each), eights, w, heads, top, left + warp * 32 * LEFT_OF_ROW);
 }
 
 tn_status tn_rollout::moves_back(const tn_call *c, const net &m, const grads &g, const cell &s)
 {
     const void *top = item(s.h.after, m.type, (int64_t)(m.L - 1) * m.C * m.H);
     TN_ROLLOUT_LAUNCH(rows_back, kind_of(m),
-                      <<<tn_blocks(c, m.C, THREADS), THREADS, table_bytes(m), tn_cuda_stream(c)>>>(m, g, s.t, s.heads,
-                                                                                                   top));
+                      <<<tn_blocks(c, m.C, WARPS * warp_rows(m)), THREADS, table_bytes(m), tn_cuda_stream(c)>>>(
+                          m, g, s.t, s.heads, top));
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

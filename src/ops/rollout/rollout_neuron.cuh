@@ -4,7 +4,7 @@
 #ifndef TN_OPS_ROLLOUT_NEURON_CUH
 #define TN_OPS_ROLLOUT_NEURON_CUH
 
-#include "ops/act.cuh"
+#include "ops/rollout/rollout_gelu.cuh"
 #include "ops/rollout/rollout_move.cuh"
 
 namespace tn_rollout
@@ -35,13 +35,21 @@ struct neuron_units {
 __device__ __forceinline__ int own_row() { return (int)threadIdx.x % NEURON_ROWS; }
 __device__ __forceinline__ int own_half() { return (int)threadIdx.x / NEURON_ROWS; }
 
-/* to (k,outputs) = w (outputs,k) turned. Neighbours write neighbours. */
-template <int KIND>
-__device__ __forceinline__ void load_turned(float *to, const weight &w, int k, int outputs)
+/* to (k,OUTPUTS) = w (OUTPUTS,k) turned, k at most MOST. Neighbours write neighbours; all are on their way before the first has come. */
+template <int KIND, int MOST, int OUTPUTS>
+__device__ __forceinline__ void load_turned(float *to, const weight &w, int k)
 {
-#pragma unroll 4
-    for (int i = threadIdx.x; i < k * outputs; i += NEURON_THREADS)
-        to[i] = get<KIND>(w, (int64_t)(i % outputs) * k + i / outputs);
+    float x[MOST * OUTPUTS / NEURON_THREADS + 1];
+#pragma unroll
+    for (int n = 0; n * NEURON_THREADS < MOST * OUTPUTS; n++) {
+        const int i = n * NEURON_THREADS + (int)threadIdx.x;
+        x[n] = i < k * OUTPUTS ? get<KIND>(w, (int64_t)(i % OUTPUTS) * k + i / OUTPUTS) : 0.f;
+    }
+#pragma unroll
+    for (int n = 0; n * NEURON_THREADS < MOST * OUTPUTS; n++) {
+        const int i = n * NEURON_THREADS + (int)threadIdx.x;
+        if (i < k * OUTPUTS) to[i] = x[n];
+    }
 }
 
 /* By a whole block; the caller waits for all. */
@@ -49,8 +57,8 @@ template <int KIND>
 __device__ __forceinline__ void load_neuron(const net &m, neuron *w)
 {
     const int i = (int)threadIdx.x;
-    load_turned<KIND>(w->v1, m.p[TN_ROLLOUT_V1], m.P + m.F, NEURON);
-    load_turned<KIND>(w->v2, m.p[TN_ROLLOUT_V2], NEURON, NEURON);
+    load_turned<KIND, MOST_IN, NEURON>(w->v1, m.p[TN_ROLLOUT_V1], m.P + m.F);
+    load_turned<KIND, NEURON, NEURON>(w->v2, m.p[TN_ROLLOUT_V2], NEURON);
     if (i < 9) w->q[i] = get<KIND>(m.p[TN_ROLLOUT_Q], i);
     if (i < 3) w->qb[i] = get<KIND>(m.p[TN_ROLLOUT_QB], i);
     if (i >= NEURON) return;
@@ -85,6 +93,7 @@ __device__ __forceinline__ void add_products(float (&sum)[N], const float *x, co
 }
 
 /* y = norm(z) gain + bias; to: gelu(y), unit by unit. slot: two of them are used. */
+template <int KIND>
 __device__ __forceinline__ void neuron_layer(const float (&z)[UNITS], const float *gain, const float *bias, float *half,
                                              int slot, neuron_units *s, float *to)
 {
@@ -100,7 +109,7 @@ __device__ __forceinline__ void neuron_layer(const float (&z)[UNITS], const floa
     for (int j = 0; j < UNITS; j++) {
         s->n[j] = (z[j] - mean) * s->scale;
         s->y[j] = fmaf(s->n[j], gain[j], bias[j]);
-        to[j * ROOM] = tn_d_gelu_erf(s->y[j]);
+        to[j * ROOM] = gelu<KIND>(s->y[j]);
     }
 }
 
@@ -125,6 +134,7 @@ __device__ __forceinline__ void read_inputs(const net &m, const neuron *w, int t
 }
 
 /* Both layers for a block's rows: rows->in and a1, and a2 (units,ROOM), which all may read after this. */
+template <int KIND>
 __device__ __forceinline__ void run_neuron(const net &m, const neuron *w, int t, int32_t row, neuron_rows *rows,
                                            float *a2, neuron_units *s1, neuron_units *s2)
 {
@@ -135,12 +145,12 @@ __device__ __forceinline__ void run_neuron(const net &m, const neuron *w, int t,
 #pragma unroll
     for (int j = 0; j < UNITS; j++) z[j] = w->b1[first + j];
     add_products(z, rows->in + own, w->v1 + first, m.P + m.F, NEURON);
-    neuron_layer(z, w->g1 + first, w->c1 + first, rows->half, 0, s1, rows->a1 + first * ROOM + own);
+    neuron_layer<KIND>(z, w->g1 + first, w->c1 + first, rows->half, 0, s1, rows->a1 + first * ROOM + own);
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < UNITS; j++) z[j] = w->b2[first + j];
     add_products(z, rows->a1 + own, w->v2 + first, NEURON, NEURON);
-    neuron_layer(z, w->g2 + first, w->c2 + first, rows->half, 2, s2, a2 + first * ROOM + own);
+    neuron_layer<KIND>(z, w->g2 + first, w->c2 + first, rows->half, 2, s2, a2 + first * ROOM + own);
     __syncthreads();
 }
 

@@ -19,7 +19,7 @@ struct slope_room {
 template <int KIND>
 __device__ __forceinline__ void load_rows(float *to, const weight &w, int outputs, int inputs, int stride)
 {
-#pragma unroll 4
+#pragma unroll 8
     for (int i = threadIdx.x; i < outputs * stride; i += THREADS)
         to[i] = i % stride < inputs ? get<KIND>(w, (int64_t)(i / stride) * inputs + i % stride) : 0.f;
 }
@@ -63,13 +63,14 @@ __device__ __forceinline__ void add_rows(float *sum, const float *a, int i)
 
 /* d: from the gradient after gelu to that before the norm. by_gain (32,ROOM), by_bias: what the norm's parameters get of each row.
  * Uses two slots. Nobody reads by_gain and by_bias any more when it is called. */
+template <int KIND>
 __device__ __forceinline__ void layer_slope(float (&d)[UNITS], const neuron_units &s, const float *gain, float *half,
                                             int slot, float *by_gain, float *by_bias)
 {
     float mean = 0, along = 0;
 #pragma unroll
     for (int j = 0; j < UNITS; j++) {
-        const float dy = d[j] * tn_d_gelu_erf_grad(s.y[j]);
+        const float dy = d[j] * gelu_slope<KIND>(s.y[j]);
         by_gain[j * ROOM] = dy * s.n[j], by_bias[j * ROOM] = dy;
         d[j] = dy * gain[j];
         mean += d[j], along = fmaf(d[j], s.n[j], along);
@@ -108,8 +109,9 @@ __device__ __forceinline__ void put_place(const net &m, const grads &g, int t, i
                                           const float (&d)[UNITS])
 {
     float *to = dplace_of(m, g, t) + (int64_t)row * m.P;
+    const float old[3] = { to[0], to[1], to[2] };
 #pragma unroll
-    for (int i = 0; i < 3; i++) to[i] += dp[i];
+    for (int i = 0; i < 3; i++) to[i] = old[i] + dp[i];
     const bool start = t == 0 && g.de0 && !(bits_of(m, 0)[row] & TN_ROLLOUT_OFF);
     const int32_t slot = start ? slots_of(m, 0)[row] : 0, b = slot / m.N;
 #pragma unroll
@@ -154,7 +156,7 @@ __device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, slo
               j0 = (int)threadIdx.x % 16;
     neuron_units s1, s2;
     float d[UNITS];
-    run_neuron(m, &room.w, t, row, &room.rows, room.narrow, &s1, &s2); /* narrow: a2 */
+    run_neuron<KIND>(m, &room.w, t, row, &room.rows, room.narrow, &s1, &s2); /* narrow: a2 */
 #pragma unroll
     for (int k = 0; k < 32; k += 8) {
         const tn_f8 x = tn_load8(g.dx, KIND == ANY ? m.type : (tn_dtype)KIND, (int64_t)row * X_ROOM + half * 32 + k);
@@ -170,7 +172,7 @@ __device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, slo
     __syncthreads();
     float *by_gain = room.wide + first * ROOM + own, *by_bias = room.wide + (NEURON + first) * ROOM + own,
           *by_z = room.narrow + first * ROOM + own;
-    layer_slope(d, s2, room.w.g2 + first, room.rows.half, 4, by_gain, by_bias);
+    layer_slope<KIND>(d, s2, room.w.g2 + first, room.rows.half, 4, by_gain, by_bias);
 #pragma unroll
     for (int j = 0; j < UNITS; j++) by_z[j * ROOM] = d[j], d[j] = 0;
     __syncthreads();
@@ -179,7 +181,7 @@ __device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, slo
     if (threadIdx.x < 3 * NEURON)
         add_rows(&sum.layer2, threadIdx.x < FEATURES ? room.wide : room.narrow, (int)threadIdx.x % FEATURES);
     __syncthreads();
-    layer_slope(d, s1, room.w.g1 + first, room.rows.half, 6, by_gain, by_bias);
+    layer_slope<KIND>(d, s1, room.w.g1 + first, room.rows.half, 6, by_gain, by_bias);
 #pragma unroll
     for (int j = 0; j < UNITS; j++) by_z[j * ROOM] = d[j], d[j] = 0;
     __syncthreads();
@@ -193,6 +195,12 @@ __device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, slo
 
 /* --- a block's sums ------------------------------------------------------------------------------------------------------ */
 
+/* Nobody else adds to this place in this launch, so it is a plain sum, but one that nobody waits for. */
+__device__ __forceinline__ void add_part(float *to, float x)
+{
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "f"(x) : "memory");
+}
+
 /* Of Q: every thread of the first half has some; they are added up in order. */
 __device__ __forceinline__ void put_q(const neuron_sums &s, float *shared, float *part)
 {
@@ -204,7 +212,7 @@ __device__ __forceinline__ void put_q(const neuron_sums &s, float *shared, float
     if (threadIdx.x >= 12) return;
     float all = 0;
     for (int r = 0; r < NEURON_ROWS; r++) all += shared[threadIdx.x * NEURON_ROWS + r];
-    part[threadIdx.x < 9 ? SUM_Q + threadIdx.x : SUM_QB + threadIdx.x - 9] += all;
+    add_part(part + (threadIdx.x < 9 ? SUM_Q + threadIdx.x : SUM_QB + threadIdx.x - 9), all);
 }
 
 __device__ __forceinline__ void put_sums(const net &m, const neuron_sums &s, float *shared, float *part)
@@ -215,17 +223,17 @@ __device__ __forceinline__ void put_sums(const net &m, const neuron_sums &s, flo
     for (int j = 0; j < 2; j++) {
         const int k = j0 + 16 * j;
 #pragma unroll
-        for (int i = 0; i < 8; i++) part[SUM_V3 + (i0 * 8 + i) * NEURON + k] += s.v3[i][j];
+        for (int i = 0; i < 8; i++) add_part(part + (SUM_V3 + (i0 * 8 + i) * NEURON + k), s.v3[i][j]);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            part[SUM_V2 + (i0 * 4 + i) * NEURON + k] += s.v2[i][j];
-            if (k < in) part[SUM_V1 + (i0 * 4 + i) * in + k] += s.v1[i][j];
+            add_part(part + (SUM_V2 + (i0 * 4 + i) * NEURON + k), s.v2[i][j]);
+            if (k < in) add_part(part + (SUM_V1 + (i0 * 4 + i) * in + k), s.v1[i][j]);
         }
     }
-    if (threadIdx.x < FEATURES) part[SUM_V3B + threadIdx.x] += s.b3;
+    if (threadIdx.x < FEATURES) add_part(part + (SUM_V3B + threadIdx.x), s.b3);
     if (threadIdx.x < 3 * NEURON) {
         const int layer = (int)threadIdx.x / NEURON;
-        part[of2[layer] + unit] += s.layer2, part[of1[layer] + unit] += s.layer1;
+        add_part(part + (of2[layer] + unit), s.layer2), add_part(part + (of1[layer] + unit), s.layer1);
     }
     put_q(s, shared, part);
 }

@@ -85,7 +85,8 @@ const char *tenon_setting_key(const tenon_net *net, size_t i); /* NULL beyond th
  * of the training set), which are what the model assumes until they are said here. Other keys shape the plans: TENON_USAGE. */
 tenon_status tenon_set(tenon_net *net, const char *key, const char *value);
 
-/* Parameters from a run, a checkpoint or a file of weights; all or none. Pointers to tensors stay valid. */
+/* Parameters from a run, a checkpoint or a file of weights; all or none. Pointers to tensors stay valid. A model that was opened with
+ * weights and only run so far reads its first file once more where memory holds fewer digits, so that one is still needed. */
 tenon_status tenon_load(tenon_net *net, const char *path);
 /* Parameters and the model's settings as a file that tenon_open takes; it ends in .safetensors or .safetensors.zst and
  * appears whole or not at all. */

@@ -121,6 +121,7 @@ static tn_status keep_names(tenon_net *net)
         net->name[i] = tn_arena_strdup(&net->names, tn_store_at(net->store, i)->name);
         if (!net->name[i]) net->name = NULL;
     }
+    net->n_names = net->name ? n : 0;
     return net->name ? TN_OK : tn_error(TN_MEMORY, "out of memory");
 }
 
@@ -282,7 +283,7 @@ tenon_status tenon_tensor_about(const tenon_net *net, size_t i, tenon_tensor *ou
     e.role = is_trained(net, &e) ? TN_ROLE_PARAM : e.role;
     e.dtype = e.weight ? TN_F32 : e.dtype;
     e.data = e.grad = NULL;
-    if (net->frozen) e.name = net->name[i];
+    if (net->frozen && i < net->n_names) e.name = net->name[i]; /* a decoder that runs has added its caches */
     return give_tensor(net, &e, out);
 }
 

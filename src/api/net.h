@@ -31,7 +31,9 @@ struct tenon_net {
     bool frozen;       /* its weights are those of the file, without gradients, until somebody needs more (thaw.c) */
     tn_dtype matrices; /* then: type of matrices, */
     bool rounded;      /* and the file has more digits than that */
-    const char **name; /* of its tensors, which callers may keep after that */
+    const char **name; /* (n_names) of its tensors, which callers may keep after that */
+    size_t n_names;
+    bool sampling; /* tenon_sample is running on the store: nothing may replace it */
     tn_arena names;
     tn_trainer *last; /* that ran before a thaw, for its outputs, on */
     tn_store *last_store;

@@ -151,6 +151,7 @@ tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample
                                     .n_stop = o.n_stop,
                                     .ctx = &o,
                                     .text = pass_on };
+    net->sampling = true;
     TN_TRY(tn_sampler_new(&so, &sampler));
     if (o.tokens) TN_TRY(tn_sampler_prompt_tokens(sampler, o.tokens, (int64_t)o.n_tokens));
     else TN_TRY(tn_sampler_prompt(sampler, o.prompt, o.prompt_bytes, NULL));
@@ -161,6 +162,7 @@ tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample
             TN_FAIL(TN_INTERRUPTED, "sampling was stopped by the caller");
     }
 done:
+    net->sampling = false;
     tn_sampler_free(sampler);
     return (tenon_status)s;
 }

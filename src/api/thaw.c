@@ -59,6 +59,9 @@ tn_status tn__api_thaw(tenon_net *net)
     tn_store *const before = net->store;
     tn_store *store = NULL;
     if (!net->frozen) return TN_OK;
+    if (net->sampling)
+        return tn_error(TN_USAGE, "a callback of tenon_sample cannot ask for tensors of a model that was opened with "
+                                  "weights: ask before it, or after it");
     TN_RETURN_IF(tn_store_new(tn_store_device(before), (uint64_t)tn_settings_int(net->saved.settings, "seed"), &store));
     const bool rounded = net->rounded;
     tn_store_loads_weights(store);

@@ -27,7 +27,7 @@ static tn_status full_key(tn_arena *arena, const tn_settings *st, const char *wo
     return *out ? TN_OK : tn_error(TN_MEMORY, "out of memory");
 }
 
-/* which: "model=NAME", or NULL. A file of weights says its settings itself. */
+/* which: "model=NAME", or NULL. A file of weights says its settings itself; a checkpoint's are those of the run it stands in. */
 static tn_status resolve(tn_arena *arena, const tn_user_args *user, const char *target, const char *which,
                          tn_settings **out)
 {
@@ -35,7 +35,11 @@ static tn_status resolve(tn_arena *arena, const tn_user_args *user, const char *
     tn_matrices unused;
     const char **said = NULL;
     size_t n = 0;
-    if (!tn_is_weights_file(target)) return tn_settings_resolve_user(user, target, &which, which != NULL, out, &model);
+    if (!tn_is_weights_file(target)) {
+        char run[TN_PATH_BYTES];
+        TN_RETURN_IF(tn_saved_model_settings(target, run));
+        return tn_settings_resolve_user(user, run, &which, which != NULL, out, &model);
+    }
     TN_RETURN_IF(tn_weights_words(target, arena, &said, &n, &unused));
     const tn_settings_from from = {
         .user = user, .file = target, .said = said, .n_said = n, .overrides = &which, .n = which != NULL

@@ -1,5 +1,5 @@
-/* Carried state, in f32 on the device of TENON_TEST_DEVICE: a prompt at once and then token by token, or a prompt in pieces, gives the logits of the whole sequence,
- * for every kind of layer and every shape; a mark starts a document afresh. */
+/* Carried state, in f32 on the device of TENON_TEST_DEVICE: a prompt at once and then token by token, or a prompt in pieces,
+ * gives the logits of the whole sequence, for every kind of layer and every shape; a mark starts a document afresh. */
 #include "models/decode_cache.h"
 
 #include "device_memory.h"

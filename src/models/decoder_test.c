@@ -1,6 +1,6 @@
-/* The decoder with frozen weights in f32 on the device of TENON_TEST_DEVICE, beside one in double: logits, states of layers, and gradients of its inputs (vectors in the place of
- * tokens, keys and values before each layer's own) against differences; ids = vectors, batch = single, cached = whole; and no
- * memory or work for the gradients of weights. */
+/* The decoder with frozen weights in f32 on the device of TENON_TEST_DEVICE, beside one in double: logits, states of layers, and
+ * gradients of its inputs (vectors in the place of tokens, keys and values before each layer's own) against differences; ids =
+ * vectors, batch = single, cached = whole; and no memory or work for the gradients of weights. */
 #include "base/alloc.h"
 #include "device_memory.h"
 #include "models/blocks.h"

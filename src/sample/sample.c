@@ -228,6 +228,8 @@ static tn_status gather_prompts(tn_sampler *s, tn_sample_prompt *prompt, int64_t
         if (st != TN_OK) tn_error_prefix("%.300s", prompt[i].where);
         TN_RETURN_IF(st);
         prompt[i].tokens = (int64_t)s->prompt.n;
+        if (prompt[i].tokens < 1)
+            return tn_error(TN_USAGE, "%.300s: the prompt has no tokens: remove it", prompt[i].where);
         if (prompt[i].tokens > room)
             return tn_error(TN_USAGE,
                             "%.300s: %lld tokens do not fit into a context of %lld: use a shorter prompt or a larger "

@@ -1,5 +1,5 @@
-/* Decoding against the whole sequence, on the device of TENON_TEST_DEVICE: at batch 64, and at contexts of several tiles of keys; greedy decoding; half precision;
- * caches that do not fit; a context that is only pretended. */
+/* Decoding against the whole sequence, on the device of TENON_TEST_DEVICE: at batch 64, and at contexts of several tiles of
+ * keys; greedy decoding; half precision; caches that do not fit; a context that is only pretended. */
 #include "sample/sample_decode.h"
 
 #include "device_memory.h"

@@ -1,5 +1,5 @@
-/* Decoding with frozen weights in bf16 and f16 on the CPU against the same numbers in f32: the same logits bit for bit, in pieces of a prompt and token
- * by token; nothing is drawn, nothing has a gradient, and matrices take the bytes of their type. */
+/* Decoding with frozen weights in bf16 and f16 on the CPU against the same numbers in f32: the same logits bit for bit, in
+ * pieces of a prompt and token by token; nothing is drawn, nothing has a gradient, and matrices take the bytes of their type. */
 #include "sample/sample_decode.h"
 #include "train/run/train_settings.h"
 #include "world.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Other people's models against other people's programs: folders, GGUF files, prompts and tokens (tests/peers). Runs what can be imported by PEERS_PYTHON
 # (python3): torch, transformers, gguf, tokenizers, sentencepiece. With PEERS_MODEL=MODEL.gguf also that model, on 20 texts. Ends with
-# "N passed, N failed"; each program is one test.
+# "N passed, N failed"; each program is one test. The loss on a long text (check_perplexity.py) is by hand.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 python=${PEERS_PYTHON:-python3} model=${PEERS_MODEL:-} passed=0 failed=0

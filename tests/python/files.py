@@ -58,6 +58,13 @@ def quantised_weights_keep_their_digits():
         exact = net.evaluate(row, length=32)
         assert exact != rounded and abs(exact - rounded) < 1e-2 * exact, (exact, rounded)
         other = tenon.open(f"{folder}/q.gguf")
+        try:  # the decoder that calls back runs on the weights that a look would replace
+            other.sample("ab", max_tokens=4, stream=lambda piece: other.parameters["embed"])
+        except tenon.TenonError as error:
+            assert error.code == 2 and "callback" in str(error), error
+        else:
+            raise AssertionError("weights were replaced under a decoder")
+        assert other.evaluate(row, length=32) == rounded
         other.save(f"{folder}/x.safetensors")
         assert np.array_equal(tenon.open(f"{folder}/x.safetensors").parameters["embed"], embedding)
         other = tenon.open(f"{folder}/q.gguf")
@@ -67,6 +74,8 @@ def quantised_weights_keep_their_digits():
             other.parameters["embed"]
         except tenon.TenonError as error:
             assert error.code == 3 and "q.gguf" in str(error), error
+        else:
+            raise AssertionError("the file is gone, and its digits were read")
         assert other.evaluate(row, length=32) == rounded  # as if nobody had asked
 
 

@@ -1,5 +1,5 @@
-/* The text bridge on sentences made up here, in f32 on the device of TENON_TEST_DEVICE: what does and does not depend on what, that it learns, and that a reply token by token
- * is what the whole network says at once. */
+/* The text bridge on sentences made up here, in f32 on the device of TENON_TEST_DEVICE: what does and does not depend on what,
+ * that it learns, and that a reply token by token is what the whole network says at once. */
 #include "models/bridge/bridge.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* The baselines, in f32 on the device of TENON_TEST_DEVICE: which cells of the input a cell of the output depends on, losses by hand, what each kind can learn, widths for
- * a number of parameters, and what is refused. */
+/* The baselines, in f32 on the device of TENON_TEST_DEVICE: which cells of the input a cell of the output depends on, losses by
+ * hand, what each kind can learn, widths for a number of parameters, and what is refused. */
 #include "models/models.h"
 #include "tep_world.h"
 #include "train/trainer/width_fit.h"

@@ -27,8 +27,8 @@ static net sizes_of(const tn_rollout_attr *a, int64_t B, tn_dtype type)
 /* Memory of a call beside its arguments. */
 struct space {
     void *x, *heads, *packed, *gates,
-        *states; /* heads, gates, states: one step's, or a segment's (backward), or two in turn */
-    void *earlier;
+        *states;   /* heads, gates, states: one step's, or a segment's (backward), or two in turn */
+    void *earlier; /* (L,C,H): as a cell's; NULL where that is in the place of r, or none is wanted */
     float *raw;
     float *weights[TN_ROLLOUT_INPUTS]; /* sums of the weights' gradients */
     char *clear, *clear_end;           /* what is 0 at first */

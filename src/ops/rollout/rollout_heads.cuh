@@ -130,8 +130,9 @@ static __device__ __forceinline__ factor field_factor(const net &m, const table 
 /* Rows that a warp takes at once: 32, or fewer where there would not be eight warps for each multiprocessor of a full Hopper chip. */
 __host__ __device__ __forceinline__ int warp_rows(const net &m)
 {
+    enum { LEAST = 8 };
     int n = 32;
-    while (n > LANES && m.C / n < 8 * 132) n /= 2;
+    while (n > LEAST && m.C / n < 8 * 132) n /= 2;
     return n;
 }
 

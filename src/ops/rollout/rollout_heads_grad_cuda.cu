@@ -1,7 +1,7 @@
 /* rollout on the GPU, backward: through the move and the heads' last products (rollout_move_grad_cuda.cu), then the sums over rows
  * for the parameters of these and the biases of the heads, a block a chunk of rows. */
 #include "ops/rollout/rollout_grad.cuh"
-#include "ops/rollout/rollout_heads.cuh"
+#include "ops/rollout/rollout_gelu.cuh"
 
 using namespace tn_rollout;
 

@@ -1,6 +1,7 @@
 /* rollout on Hopper, shared by its kernels: a pipeline of stages in shared memory. A block has three warpgroups: the first fetches,
- * rows by copies of 16 bytes (they may lie anywhere) and packed weights by one bulk copy; the others compute, 64 rows each. Rows as
- * boxes of the tensor engine, where they are neighbours, were no faster, and much slower where flows have left.
+ * rows by copies of 16 bytes (they may lie anywhere) and packed weights by one bulk copy; the others compute, 64 rows each. Boxes of
+ * the tensor engine were no faster where rows are looked up, and much slower where flows have left; rollout_outer_hopper_cuda.cu, whose
+ * rows are in order, takes them.
  * A block takes one tile of results after the other, and fetching runs ahead of computing over their ends. */
 #ifndef TN_OPS_ROLLOUT_HOPPER_CUH
 #define TN_OPS_ROLLOUT_HOPPER_CUH

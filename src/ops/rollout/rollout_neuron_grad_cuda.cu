@@ -26,7 +26,8 @@ __device__ __forceinline__ void load_rows(float *to, const weight &w, int output
 
 /* --- sums over rows ------------------------------------------------------------------------------------------------------ */
 
-/* Of a thread. V3: units tile(8,4) of (64,32); V2: (4,2) of (32,32); V1: (4,2) of (32,32). columns: of up to 96 units one by one. */
+/* Of a thread. V3: (8,2) of (64,32); V2 and V1: (4,2) of (32,32). b3, layer2, layer1: one of 64 or 96 sums over single units. q, qb:
+ * of its own rows. */
 struct neuron_sums {
     float v3[8][2], v2[4][2], v1[4][2], b3, layer2, layer1, q[9], qb[3];
 };
@@ -195,12 +196,6 @@ __device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, slo
 
 /* --- a block's sums ------------------------------------------------------------------------------------------------------ */
 
-/* Nobody else adds to this place in this launch, so it is a plain sum, but one that nobody waits for. */
-__device__ __forceinline__ void add_part(float *to, float x)
-{
-    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "f"(x) : "memory");
-}
-
 /* Of Q: every thread of the first half has some; they are added up in order. */
 __device__ __forceinline__ void put_q(const neuron_sums &s, float *shared, float *part)
 {
@@ -212,7 +207,7 @@ __device__ __forceinline__ void put_q(const neuron_sums &s, float *shared, float
     if (threadIdx.x >= 12) return;
     float all = 0;
     for (int r = 0; r < NEURON_ROWS; r++) all += shared[threadIdx.x * NEURON_ROWS + r];
-    add_part(part + (threadIdx.x < 9 ? SUM_Q + threadIdx.x : SUM_QB + threadIdx.x - 9), all);
+    add_alone(part + (threadIdx.x < 9 ? SUM_Q + threadIdx.x : SUM_QB + threadIdx.x - 9), all);
 }
 
 __device__ __forceinline__ void put_sums(const net &m, const neuron_sums &s, float *shared, float *part)
@@ -223,17 +218,17 @@ __device__ __forceinline__ void put_sums(const net &m, const neuron_sums &s, flo
     for (int j = 0; j < 2; j++) {
         const int k = j0 + 16 * j;
 #pragma unroll
-        for (int i = 0; i < 8; i++) add_part(part + (SUM_V3 + (i0 * 8 + i) * NEURON + k), s.v3[i][j]);
+        for (int i = 0; i < 8; i++) add_alone(part + (SUM_V3 + (i0 * 8 + i) * NEURON + k), s.v3[i][j]);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            add_part(part + (SUM_V2 + (i0 * 4 + i) * NEURON + k), s.v2[i][j]);
-            if (k < in) add_part(part + (SUM_V1 + (i0 * 4 + i) * in + k), s.v1[i][j]);
+            add_alone(part + (SUM_V2 + (i0 * 4 + i) * NEURON + k), s.v2[i][j]);
+            if (k < in) add_alone(part + (SUM_V1 + (i0 * 4 + i) * in + k), s.v1[i][j]);
         }
     }
-    if (threadIdx.x < FEATURES) add_part(part + (SUM_V3B + threadIdx.x), s.b3);
+    if (threadIdx.x < FEATURES) add_alone(part + (SUM_V3B + threadIdx.x), s.b3);
     if (threadIdx.x < 3 * NEURON) {
         const int layer = (int)threadIdx.x / NEURON;
-        add_part(part + (of2[layer] + unit), s.layer2), add_part(part + (of1[layer] + unit), s.layer1);
+        add_alone(part + (of2[layer] + unit), s.layer2), add_alone(part + (of1[layer] + unit), s.layer1);
     }
     put_q(s, shared, part);
 }

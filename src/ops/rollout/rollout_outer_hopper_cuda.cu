@@ -140,11 +140,7 @@ __device__ __forceinline__ void blank_rows(char *stage, int rows)
     tn_named_barrier(1, 128 * GROUPS);
 }
 
-/* Nobody else adds to these places in this launch, so it is a plain sum: only nothing has to be waited for. */
-__device__ __forceinline__ void add_one(float *to, float x)
-{
-    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "f"(x) : "memory");
-}
+/* As add_alone, for two neighbours. */
 __device__ __forceinline__ void add_two(float *to, float x, float y)
 {
     asm volatile("red.global.add.v2.f32 [%0], {%1,%2};" ::"l"(__cvta_generic_to_global(to)), "f"(x), "f"(y) : "memory");
@@ -164,8 +160,8 @@ __device__ __forceinline__ void add_sums(const outer &o, const float (&c)[NUMBER
             if (TWOS) {
                 if (n * 8 < left) add_two(to + n * 8, x, y);
             } else {
-                if (n * 8 < left) add_one(to + n * 8, x);
-                if (n * 8 + 1 < left) add_one(to + n * 8 + 1, y);
+                if (n * 8 < left) add_alone(to + n * 8, x);
+                if (n * 8 + 1 < left) add_alone(to + n * 8 + 1, y);
             }
         }
     }

@@ -426,7 +426,7 @@ tn_status tn_run_resume(const tn_run_dir *r, const tn_training *how, tn_ckpt_sta
         goto done;
     }
     TN_TRY(tn_path_join(r->dir, "metrics.jsonl", path, sizeof path));
-    TN_TRY(tn_metrics_cut(path, st.step));
+    TN_TRY(tn_metrics_cut(path, st.unevaluated ? st.step - 1 : st.step)); /* its line comes with the evaluation */
     TN_TRY(tn__ckpt_point(r->dir, "latest", st.step)); /* a killed process, or damage, may have left it elsewhere */
     TN_TRY(tn_run_tidy(r->dir, settings, st.step));
     *out = st;

@@ -122,14 +122,19 @@ static tn_status find_file(const tn_user_args *user, const char *path, const cha
     return tn_path_join("", path, m->weights, sizeof m->weights);
 }
 
+tn_status tn_saved_model_settings(const char *target, char out[TN_PATH_BYTES])
+{
+    if (has_file(target, "manifest.json")) return tn_path_join(target, "..", out, TN_PATH_BYTES);
+    return tn_path_join("", target, out, TN_PATH_BYTES);
+}
+
 /* A run, or one of its checkpoints, whose settings are beside it. */
 static tn_status find_run(const tn_user_args *user, const char *path, const char *const *overrides, size_t n,
                           const char *link, tn_saved_model *m)
 {
     const bool checkpoint = has_file(path, "manifest.json");
     char why[1024];
-    TN_RETURN_IF(tn_path_join(path, checkpoint ? ".." : ".", m->config, sizeof m->config));
-    if (!checkpoint) TN_RETURN_IF(tn_path_join("", path, m->config, sizeof m->config));
+    TN_RETURN_IF(tn_saved_model_settings(path, m->config));
     if (!has_file(m->config, "config.yaml"))
         return tn_error(
             TN_BAD_FILE,

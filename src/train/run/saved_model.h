@@ -36,6 +36,8 @@ typedef struct tn_saved_model {
 tn_status tn_saved_model_find(const tn_user_args *user, const char *target, const char *const *overrides, size_t n,
                               const char *link, tn_saved_model *out);
 void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
+/* Where the settings of a target are that is no file of weights: a checkpoint's in the run around it, others' in themselves. */
+tn_status tn_saved_model_settings(const char *target, char out[TN_PATH_BYTES]);
 
 /* tn_weights_load from m->weights, or, where the run has removed that checkpoint since it was found, from the one that is meant now. */
 tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store);

@@ -47,6 +47,7 @@ typedef struct loop {
     tn_progress_report r;
     tn_metrics m;
     int64_t steps, saved;  /* of the run; of the last checkpoint */
+    bool unscored;         /* the checkpoint of this step lacks its scores */
     double start, saved_s; /* clock at second 0 of the run; at the last try of a checkpoint */
     tn_evaluator *evaluator;
     tn_overfit_watch watch;
@@ -174,6 +175,7 @@ static tn_status write_state(loop *l)
     TN_RETURN_IF(tn_ckpt_save(t->dir, &what));
     l->failed = 0;
     l->saved = l->at.step;
+    l->unscored = false;
     return TN_OK;
 }
 
@@ -181,7 +183,7 @@ static tn_status write_checkpoint(loop *l)
 {
     const tn_training *t = l->t;
     l->saved_s = tn_clock_s();
-    if (l->saved != l->at.step) {
+    if (l->saved != l->at.step || l->unscored) {
         TN_RETURN_IF(sync_metrics(t));
         TN_RETURN_IF(write_state(l));
         l->saved_s = tn_clock_s();
@@ -196,7 +198,7 @@ static tn_status write_checkpoint(loop *l)
 /* A checkpoint has held-out scores only if this step was evaluated: `best` must not depend on the clock or on ckpt.*. */
 static tn_status save(loop *l)
 {
-    if (!l->t->dir || l->at.step == 0 || (l->saved == l->at.step && !l->untidy)) return TN_OK;
+    if (!l->t->dir || l->at.step == 0 || (l->saved == l->at.step && !l->untidy && !l->unscored)) return TN_OK;
     l->at.now = l->r.evaluated ? l->r.last : (tn_scores){ 0 };
     return write_checkpoint(l);
 }
@@ -448,7 +450,7 @@ static tn_status make_up(loop *l)
         l->r.samples_per_s = l->r.tokens_per_s * source->train_samples / source->train_tokens;
     l->r.evaluated = true;
     TN_RETURN_IF(evaluated(l, true, TN_OK));
-    l->saved = -1; /* with its scores */
+    l->unscored = true;
     return l->at.step < l->steps && save_due(l) ? save_timed(l) : TN_OK;
 }
 

@@ -141,7 +141,6 @@ static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
                             outputs[i], TN_BATCH_WANTS, TN_NET_NAME - 1);
         }
         strcpy(net->want[net->n_wants++], outputs[i]);
-        if (strncmp(outputs[i], "d.", 2) == 0) TN_RETURN_IF(tn__api_thaw(net)); /* kernels of gradients read f32 */
     }
     if (net->n_wants > before) drop(net, TN_NET_WANTS);
     return TN_OK;

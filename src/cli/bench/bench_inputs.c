@@ -33,7 +33,8 @@ static tn_status open_trainer(inputs_bench *b, int threads)
     tn_saved_model *m = &b->model;
     tn_input_row rows[TN_INPUTS_MAX];
     if (!tn_model_reads(m->model, INPUT))
-        return tn_error(TN_USAGE, "%s reads no vectors in the place of tokens (input %s): use a model that does, as gpt",
+        return tn_error(TN_USAGE,
+                        "%s reads no vectors in the place of tokens (input %s): use a model that does, as gpt",
                         m->model->name, INPUT);
     const tn_input_spec spec = tn_input_spec_with(m->model, INPUT, rows);
     b->batch = tn_settings_int(m->settings, "train.batch");

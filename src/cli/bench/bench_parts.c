@@ -31,7 +31,8 @@ static tn_status print_part(tn_cli *c, const char *group, const part *p, double 
     }
     if (m->gpu && p->bytes > 0) snprintf(bytes, sizeof bytes, " %8.0f GB/s  %3.0f %%", gbs, 100 * of);
     fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %16s%s\n", p->name, p->forward_ms / TN_BENCH_TIMED,
-            p->backward_ms / TN_BENCH_TIMED, 100 * ms * TN_BENCH_TIMED / total, tn_bench_rate_text(gflops, rate), bytes);
+            p->backward_ms / TN_BENCH_TIMED, 100 * ms * TN_BENCH_TIMED / total, tn_bench_rate_text(gflops, rate),
+            bytes);
     return TN_OK;
 }
 
@@ -55,8 +56,7 @@ tn_status tn_bench_print_parts(tn_cli *c, const tn_bench_parts *p, const tn_ceil
                           p->region[i].backward_ms, p->region[i].flops, 0 };
     if (tn_args_flag(&c->args, "regions")) TN_RETURN_IF(print_parts(c, "region", rows, p->n_regions, m, peak));
     for (size_t i = 0; i < p->n_ops; i++)
-        rows[i] =
-            (part){ p->op[i].op, p->op[i].forward_ms, p->op[i].backward_ms, p->op[i].flops, p->op[i].bytes };
+        rows[i] = (part){ p->op[i].op, p->op[i].forward_ms, p->op[i].backward_ms, p->op[i].flops, p->op[i].bytes };
     return tn_args_flag(&c->args, "by-op") ? print_parts(c, "op", rows, p->n_ops, m, peak) : TN_OK;
 }
 
@@ -84,7 +84,8 @@ tn_status tn_bench_print_memory(tn_cli *c, const char *name, const tn_trainer *t
                  took = idle ? (double)tn_bench_gpu_taken() - (double)idle : 0;
     char used[40] = "", bytes[24];
     if (c->json) {
-        json_t *row = json_pack("{s:s, s:s, s:f, s:s}", "name", name, "group", "memory", "value", plan, "unit", "bytes");
+        json_t *row =
+            json_pack("{s:s, s:s, s:f, s:s}", "name", name, "group", "memory", "value", plan, "unit", "bytes");
         if (row && idle) json_object_set_new(row, "measured", json_real(took));
         return tn_cli_emit(c, row);
     }

@@ -13,7 +13,7 @@ static const char *on_device(void) { return tn_test_device() == TN_CUDA ? "devic
 
 enum { B = 3, T = 10, D = 32, SCORED = 6 };
 
-static const char *const tiny[] = { "dim=32",   "layers=3",         "heads=4",       "kv_heads=2", "vocab=70",
+static const char *const tiny[] = { "dim=32",    "layers=3",         "heads=4",       "kv_heads=2", "vocab=70",
                                     "threads=2", "train.context=16", "qkv_bias=true", "seed=5" };
 enum { WORDS = sizeof tiny / sizeof *tiny };
 

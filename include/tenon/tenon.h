@@ -118,7 +118,7 @@ typedef struct tenon_tensor {
 /* Addresses stay the same until tenon_close, whatever shapes are set and files loaded.
  *
  * A model that was opened with weights holds them as the file does, without gradients (what is quantised in bf16; on a GPU in the type that
- * it computes with), and so it is evaluated and sampled. The first call that trains, or gives or copies a tensor, makes them f32 with
+ * it computes with), and so it is evaluated, sampled and differentiated by inputs. The first call that trains, or gives or copies a tensor, makes them f32 with
  * gradients, with all digits of the file; tenon_tensor_about does not. */
 size_t tenon_tensors(const tenon_net *net);
 tenon_status tenon_tensor_about(const tenon_net *net, size_t i,

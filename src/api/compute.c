@@ -140,7 +140,6 @@ static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
                             "output %.60s: at most %d outputs can be asked for, with names of at most %d letters",
                             outputs[i], TN_BATCH_WANTS, TN_NET_NAME - 1);
         }
-        if (strncmp(outputs[i], "d.", 2) == 0) TN_RETURN_IF(tn__api_thaw(net)); /* kernels of gradients read f32 */
         strcpy(net->want[net->n_wants++], outputs[i]);
     }
     if (net->n_wants > before) drop(net, TN_NET_WANTS);

@@ -134,9 +134,52 @@ static void outputs_outlive_it(void **state)
     tn_tempdir_remove_all(&d);
 }
 
+static void slopes(tenon_net *net, float *to, double *x)
+{
+    static const char *const names[] = { "d.embeddings" };
+    float v[B * T * 16];
+    tenon_tensor out = { .size = sizeof out };
+    for (int i = 0; i < B * T * 16; i++) v[i] = (float)(i % 13 - 6) / 8;
+    (void)loss(net); /* fills labels */
+    tenon_clear(net);
+    assert_fine(tenon_fill(net, "embeddings", TENON_F32, v, B * T * 16));
+    assert_fine(tenon_fill(net, "labels", TENON_I32, labels, B * T));
+    assert_fine(tenon_run(net, "eval", names, 1, x));
+    assert_fine(tenon_output_find(net, "d.embeddings", &out));
+    memcpy(to, out.data, sizeof v);
+}
+
+/* Gradients by inputs leave weights as they are held; and are those of the same weights as floats. */
+static void gradients_by_inputs_stay(void **state)
+{
+    tn_tempdir d;
+    char path[TN_PATH_BYTES];
+    tenon_net *net = NULL;
+    tenon_tensor t = { .size = sizeof t };
+    float half[B * T * 16], whole[B * T * 16];
+    double held, thawed;
+    (void)state;
+    write_half(&d, "gpt", path);
+    assert_fine(tenon_open(path, NULL, 0, &net));
+    const int64_t bytes = bytes_of(net->store), parameters = tenon_parameters(net);
+    slopes(net, half, &held);
+    assert_true(net->frozen);
+    assert_int_equal(tn_store_buckets(net->store), 0);
+    assert_int_equal(bytes_of(net->store), bytes);
+    assert_int_equal(tenon_parameters(net), parameters);
+    assert_fine(tenon_tensor_at(net, 0, &t)); /* f32 from now on */
+    assert_int_equal(bytes_of(net->store), 4 * parameters);
+    slopes(net, whole, &thawed);
+    assert_true(held == thawed && half[5] != 0);
+    assert_memory_equal(half, whole, sizeof half);
+    tenon_close(net);
+    tn_tempdir_remove_all(&d);
+}
+
 void tn_tests_frozen_api(tn_test_list *l)
 {
     static const char *const models[] = { "ten", "gpt" };
+    tn_test_add(l, gradients_by_inputs_stay, NULL, "api: gradients by inputs leave weights as the file holds them");
     for (int i = 0; i < 2; i++) {
         tn_test_add(l, held_as_in_the_file, models[i], "api: weights are held as the file holds them, %s", models[i]);
         tn_test_add(l, outputs_outlive_it, models[i], "api: outputs outlive the weights they came from, %s", models[i]);

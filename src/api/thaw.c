@@ -1,5 +1,5 @@
-/* A model that was opened with weights holds them as its file does, in its type and without gradients: enough to evaluate and to
- * sample. Who trains it, or asks for a tensor, gets another store, once: f32 with gradients, as if it had been there from the start. */
+/* A model that was opened with weights holds them as its file does, in its type and without gradients: enough to evaluate, to
+ * sample, and for gradients by inputs. Who trains it, or asks for a tensor, gets another store, once: f32 with gradients, as if it had been there from the start. */
 #include "api/net.h"
 
 #include "base/alloc.h"

@@ -39,7 +39,7 @@ struct tn_bound {
     void *taken_to;      /* in own */
     size_t taken_bytes;
     bool held, uploaded;  /* inputs stay as they are (tn_bound_hold), and are there */
-    bool gave_gradients;  /* the host may have written gradients of inputs, which are added to */
+    bool gave_gradients;  /* the host may have written gradients of inputs that are added to */
     unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
     bool chained;         /* runs follow one another (tn_bound_chain) */
     tn_chain chain;
@@ -422,7 +422,7 @@ static void *own_data(tn_bound *b, int i)
     if (b->host == b->own || !is_own(t->role)) return p;
     if (t->by_copy) return NULL;
     if (t->role == TN_ROLE_DINPUT) {
-        b->gave_gradients = true;
+        b->gave_gradients |= b->plan->graph->tensor[t->source].wanted_adds;
         if (b->context->backend->download(b->context->queue, host_side(b, p), p, own_bytes(t)) != TN_OK) return NULL;
     }
     return host_side(b, p);

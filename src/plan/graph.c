@@ -231,14 +231,14 @@ static tn_ref weight(tn_graph *g, const char *file, int line, const char *name, 
                      tn_init init, tn_param_options o)
 {
     bool made;
-    const int32_t id =
-        outside(g, file, line, g->frozen ? TN_ROLE_FROZEN : TN_ROLE_PARAM, name, dims, dtype, true, &made);
+    const bool frozen = g->frozen || g->untrained;
+    const int32_t id = outside(g, file, line, frozen ? TN_ROLE_FROZEN : TN_ROLE_PARAM, name, dims, dtype, true, &made);
     if (id && made) {
         g->tensor[id].init = init;
         g->tensor[id].options = o;
         g->tensor[id].weight = true;
         g->tensor[id].trained = g->frozen == (g->options.frozen ? 1 : 0);
-        g->tensor[id].needs_grad = !g->frozen;
+        g->tensor[id].needs_grad = !frozen;
         check_expected(g, &g->tensor[id]);
     }
     return (tn_ref){ g->status == TN_OK ? id : 0 };

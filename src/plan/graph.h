@@ -106,7 +106,8 @@ struct tn_graph {
     const char **region; /* full paths; region 0 is "" */
     size_t n_regions, cap_regions;
     int32_t current_region, current_segment, n_segments;
-    int frozen; /* tn_frozen_begin that are open */
+    int frozen;     /* tn_frozen_begin that are open */
+    bool untrained; /* the plan computes no gradients of parameters: frozen ones, but in the types of trained ones */
     char scope[256];
     struct tn_owned {
         void (*release)(void *attr);

@@ -2,7 +2,6 @@
 #include "cli/bench/bench_print.h"
 
 #include "backend/backend.h"
-#include "cli/target.h"
 #include "cli/view.h"
 #include "cli/train/train_view.h"
 #include "report/decode.h"
@@ -41,19 +40,12 @@ static tn_status read_flags(decode_bench *b)
     return tn_spans_read("--batch", batches ? batches : "1,64", &b->batch);
 }
 
-/* A file, a folder or a run brings its weights; others get random numbers. */
 static tn_status find_side(decode_bench *b, const char *word, tn_saved_model *m)
 {
-    tn_target t;
-    TN_RETURN_IF(tn_target_read(&b->arena, &b->c->user, word, b->c->args.overrides, b->c->args.overrides_n, &t));
-    TN_RETURN_IF(tn_saved_model_find(&b->c->user, t.target, t.overrides, t.n, "best", m));
-    TN_RETURN_IF(tn_cli_warn(b->c, m->note));
-    if (!tn_model_reads_sequences(m->model))
-        return tn_error(TN_USAGE, "%s is trained on samples, and decode needs a model of tokens: remove it",
-                        m->model->name);
-    if (!m->weights[0]) return TN_OK;
-    tn_cli_expanded(b->c, t.target, &m->matrices);
-    return tn_graph_setup_here(m->settings, false);
+    TN_RETURN_IF(tn_bench_find(b->c, &b->arena, word, m));
+    if (tn_model_reads_sequences(m->model)) return TN_OK;
+    return tn_error(TN_USAGE, "%s is trained on samples, and decode needs a model of tokens: remove it",
+                    m->model->name);
 }
 
 /* A store of its own: two of one model may differ in their sizes. */

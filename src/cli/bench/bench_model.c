@@ -1,11 +1,9 @@
 /* A model's training step. The session is opened before anything is measured: a wrong key should not have to wait. */
-#include "cli/bench/bench_print.h"
+#include "cli/bench/bench_parts.h"
 
-#include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "report/bench/timing.h"
-#include "report/trace.h"
 #include "train/trainer/inputs.h"
 #include "train/run/session.h"
 #include "train/run/train_settings.h"
@@ -14,14 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    TIMED_STEPS = 5,
-    TRACED_STEPS = 100,
-    TRACED_KERNELS = 16,
-    MOST_ROWS = 512,
-    MOST_OVERRIDES = 256,
-    MOST_STEPS = 32
-};
+enum { MOST_OVERRIDES = 256, MOST_STEPS = 32 };
 
 /* The model runs on as many threads as its ceilings are measured with: --threads, or what the settings say. `more`: settings
  * that count beside the command line's, NULL-terminated. */
@@ -47,101 +38,27 @@ static void fill_tokens(tn_session *s)
     else tn_feed_random(&f, (tn_rng){ .seed = 1, .stream = 1 });
 }
 
-/* --- where the time goes ---------------------------------------------------------------------------------------------------- */
-
-/* A part of the model: a region, or all nodes of an op. bytes 0: not known. */
-typedef struct part {
-    const char *name;
-    double forward_ms, backward_ms, flops, bytes;
-} part;
-
-static tn_status print_part(tn_cli *c, const char *group, const part *p, double total, const tn_ceilings *m,
-                            double peak)
-{
-    const double ms = (p->forward_ms + p->backward_ms) / TIMED_STEPS, gflops = p->flops / ms * 1e-6,
-                 gbs = p->bytes / ms * 1e-6;
-    const double of = m->gpu ? fmax(isnan(gflops) ? 0 : gflops / peak, gbs / m->copy_gbs) : 0;
-    char rate[24], bytes[48] = "";
-    if (c->json) {
-        json_t *row = json_pack("{s:s, s:s, s:f, s:s, s:f, s:f, s:f}", "group", group, "name", p->name, "value", ms,
-                                "unit", "ms", "forward", p->forward_ms / TIMED_STEPS, "backward",
-                                p->backward_ms / TIMED_STEPS, "share", ms * TIMED_STEPS / total);
-        if (row && !isnan(gflops)) json_object_set_new(row, "gflops", json_real(gflops));
-        if (row && p->bytes > 0) json_object_set_new(row, "gbs", json_real(gbs));
-        if (row && of > 0 && p->bytes > 0) json_object_set_new(row, "of_ceiling", json_real(of));
-        return tn_cli_emit(c, row);
-    }
-    if (m->gpu && p->bytes > 0) snprintf(bytes, sizeof bytes, " %8.0f GB/s  %3.0f %%", gbs, 100 * of);
-    fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %16s%s\n", p->name, p->forward_ms / TIMED_STEPS,
-            p->backward_ms / TIMED_STEPS, 100 * ms * TIMED_STEPS / total, tn_bench_rate_text(gflops, rate), bytes);
-    return TN_OK;
-}
-
 /* Over a few steps: each region of the model, or each op, forward and backward. */
-static tn_status print_parts(tn_cli *c, const char *group, const part *rows, size_t n, const tn_ceilings *m,
-                             double peak)
-{
-    double total = 0;
-    for (size_t i = 0; i < n; i++) total += rows[i].forward_ms + rows[i].backward_ms;
-    if (!c->json) fprintf(c->out, "\n%-28s %12s %12s %8s %16s\n", group, "forward", "backward", "share", "rate");
-    for (size_t i = 0; i < n; i++)
-        if (rows[i].forward_ms + rows[i].backward_ms > 0) TN_RETURN_IF(print_part(c, group, &rows[i], total, m, peak));
-    return TN_OK;
-}
-
 static tn_status time_parts(tn_cli *c, tn_session *s, const tn_ceilings *m, double peak)
 {
-    const bool regions = tn_args_flag(&c->args, "regions"), by_op = tn_args_flag(&c->args, "by-op");
-    tn_region_time region[MOST_ROWS];
-    tn_op_time op[MOST_ROWS];
-    part rows[MOST_ROWS];
+    tn_status st = TN_OK;
+    tn_bench_parts *p = NULL;
     float loss;
-    if (!regions && !by_op) return TN_OK;
+    if (!tn_args_flag(&c->args, "regions") && !tn_args_flag(&c->args, "by-op")) return TN_OK;
+    if (!(p = tn_alloc(sizeof *p))) return TN_MEMORY;
     tn_trainer_timers(s->trainer, true);
-    for (int i = 0; i < TIMED_STEPS; i++) TN_RETURN_IF(tn_trainer_grad(s->trainer, i, &loss));
-    size_t n = tn_trainer_times(s->trainer, region, MOST_ROWS);
-    const size_t n_ops = tn_trainer_op_times(s->trainer, op, MOST_ROWS);
+    for (int i = 0; i < TN_BENCH_TIMED && st == TN_OK; i++) st = tn_trainer_grad(s->trainer, i, &loss);
+    p->n_regions = tn_trainer_times(s->trainer, p->region, TN_BENCH_ROWS);
+    if (p->n_regions > TN_BENCH_ROWS) p->n_regions = TN_BENCH_ROWS;
+    p->n_ops = tn_trainer_op_times(s->trainer, p->op, TN_BENCH_ROWS);
     tn_trainer_timers(s->trainer, false);
     tn_store_zero_grad(tn_trainer_store(s->trainer));
-    if (n > MOST_ROWS) n = MOST_ROWS;
-    for (size_t i = 0; i < n; i++)
-        rows[i] = (part){ region[i].region[0] ? region[i].region : "(other)", region[i].forward_ms,
-                          region[i].backward_ms, region[i].flops, 0 };
-    if (regions) TN_RETURN_IF(print_parts(c, "region", rows, n, m, peak));
-    for (size_t i = 0; i < n_ops; i++)
-        rows[i] = (part){ op[i].op, op[i].forward_ms, op[i].backward_ms, op[i].flops, op[i].bytes };
-    return by_op ? print_parts(c, "op", rows, n_ops, m, peak) : TN_OK;
+    if (st == TN_OK) st = tn_bench_print_parts(c, p, m, peak);
+    tn_free(p);
+    return st;
 }
 
 /* --- steps ----------------------------------------------------------------------------------------------------------------- */
-
-static tn_status print_rate(tn_cli *c, const char *name, double rate, const char *unit)
-{
-    if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s}", "name", name, "group", "rate", "value", rate, "unit",
-                                        unit));
-    fprintf(c->out, "%-6s %-29s %9.0f %s\n", "rate", name, rate, unit);
-    return TN_OK;
-}
-
-/* Bytes of the GPU's memory that are taken, by whomever; 0: there is none. */
-static size_t gpu_taken(void)
-{
-    size_t left, all;
-    const tn_backend *gpu = tn_backend_get(TN_CUDA);
-    return gpu && gpu->memory(&left, &all) == TN_OK ? all - left : 0;
-}
-
-/* The plan, and what the run took beyond `idle`: the libraries' own scratch memory comes on top. */
-static tn_status print_memory(tn_cli *c, const char *name, const tn_session *s, size_t idle)
-{
-    const double plan = (double)tn_trainer_memory(s->trainer).total, took = (double)gpu_taken() - (double)idle;
-    if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f}", "name", name, "group", "memory", "value", plan,
-                                        "unit", "bytes", "measured", took));
-    fprintf(c->out, "%-6s %-29s %9.2f GB planned, %.2f GB used\n", "memory", name, plan / 1e9, took / 1e9);
-    return TN_OK;
-}
 
 static tn_status queue_step(tn_session *s, int64_t step)
 {
@@ -171,78 +88,17 @@ static tn_status time_steps(tn_session *s, double seconds, double *times, size_t
     return TN_OK;
 }
 
-/* --- traces ---------------------------------------------------------------------------------------------------------------- */
-
-static tn_status traced_steps(tn_session *s, double *wall_s)
+static tn_status run_steps(void *ctx, int64_t steps)
 {
+    tn_session *s = ctx;
     tn_step_result x;
-    const double start = tn_clock_s();
-    for (int64_t i = 0; i < TRACED_STEPS; i++) {
+    for (int64_t i = 0; i < steps; i++) {
         TN_RETURN_IF(queue_step(s, i));
         if (tn_trainer_queued(s->trainer) == tn_trainer_queue_depth(s->trainer))
             TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
     }
     while (tn_trainer_queued(s->trainer)) TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
-    *wall_s = tn_clock_s() - start;
     return TN_OK;
-}
-
-static tn_status print_trace(tn_cli *c, const char *name, const tn_trace *t, double wall_s)
-{
-    const double step_ms = 1e3 * wall_s / TRACED_STEPS, kernel = t->kernel_s / wall_s, busy = t->busy_s / wall_s;
-    if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}",
-                                        "name", name, "group", "trace", "value", kernel, "unit",
-                                        "kernel time / wall time", "steps", TRACED_STEPS, "wall_s", wall_s, "kernel_s",
-                                        t->kernel_s, "busy_s", t->busy_s, "largest_gap_ms", 1e3 * t->gap_s, "step_ms",
-                                        step_ms, "kernels", (json_int_t)t->kernels, "copies", (json_int_t)t->copies,
-                                        "host_waits", (json_int_t)t->waits, "event_waits", (json_int_t)t->event_waits));
-    fprintf(c->out,
-            "trace  %-29s %d steps: kernels %.3f s of %.3f s wall, %.1f %% (with copies %.1f %%), %.2f ms a step under "
-            "the trace\n",
-            name, TRACED_STEPS, t->kernel_s, wall_s, 100 * kernel, 100 * busy, step_ms);
-    fprintf(c->out,
-            "       %zu kernels and %zu copies a step; longest gap %.3f ms; the host waited for the "
-            "device %zu times,\n"
-            "       and %zu times for a step queued earlier\n",
-            t->kernels / TRACED_STEPS, t->copies / TRACED_STEPS, 1e3 * t->gap_s, t->waits, t->event_waits);
-    return TN_OK;
-}
-
-/* Where the time went: kernels of one name together. */
-static tn_status print_kernels(tn_cli *c, const char *model, const tn_span *spans, size_t n, double kernel_s)
-{
-    tn_kernel_time rows[TRACED_KERNELS];
-    const size_t count = tn_trace_kernels(spans, n, rows, TRACED_KERNELS);
-    if (!c->json && count) fprintf(c->out, "\n%-40s %12s %12s %8s\n", "kernel", "runs a step", "ms a step", "share");
-    for (size_t i = 0; i < count; i++) {
-        const tn_kernel_time *k = &rows[i];
-        const double ms = 1e3 * k->seconds / TRACED_STEPS, runs = (double)k->runs / TRACED_STEPS;
-        if (c->json)
-            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:f, s:s, s:f, s:f}", "group", "kernel", "model",
-                                                  model, "name", k->name, "value", ms, "unit", "ms", "runs", runs,
-                                                  "share", k->seconds / kernel_s)));
-        else fprintf(c->out, "%-40.40s %12.4g %12.4g %6.1f %%\n", k->name, runs, ms, 100 * k->seconds / kernel_s);
-    }
-    return TN_OK;
-}
-
-/* After the steps that were timed: everything is recorded by then. */
-static tn_status trace_steps(tn_cli *c, const char *name, tn_session *s)
-{
-    tn_span *spans = NULL;
-    size_t n = 0;
-    double wall_s = 0;
-    const tn_backend *b = tn_backend_get(tn_trainer_device(s->trainer));
-    if (!tn_args_flag(&c->args, "trace")) return TN_OK;
-    TN_RETURN_IF(b->trace_begin());
-    const tn_status stepped = traced_steps(s, &wall_s), ended = b->trace_end(&spans, &n);
-    const tn_trace t = tn_trace_sum(spans, n);
-    tn_status status = stepped != TN_OK ? stepped : ended;
-    if (status == TN_OK) status = print_trace(c, name, &t, wall_s);
-    if (status == TN_OK) status = print_kernels(c, name, spans, n, t.kernel_s);
-    tn_free(spans);
-    return status;
 }
 
 /* m: filled by the first row; idle: of the GPU's memory before the session. */
@@ -252,9 +108,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     size_t runs;
     const bool gpu = tn_trainer_device(s->trainer) != TN_CPU;
     TN_RETURN_IF(tn_args_number(&c->args, "seconds", 0.001, 3600, &seconds));
-    if (!gpu && tn_args_flag(&c->args, "trace"))
-        return tn_error(TN_USAGE,
-                        "--trace needs a GPU, and the model runs on the CPU: set device=cuda, or use --by-op");
+    TN_RETURN_IF(tn_bench_check_trace(c, tn_trainer_device(s->trainer)));
     if (!m->threads)
         TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), m));
     fill_tokens(s);
@@ -269,10 +123,11 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     r.of_ceiling = r.gflops / peak;
     tn_bench_print_row(c, &r);
     if (!tn_model_reads_sequences(s->model))
-        TN_RETURN_IF(print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
-    else if (gpu) TN_RETURN_IF(print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
-    if (gpu && idle) TN_RETURN_IF(print_memory(c, name, s, idle));
-    TN_RETURN_IF(trace_steps(c, name, s));
+        TN_RETURN_IF(tn_bench_print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
+    else if (gpu)
+        TN_RETURN_IF(tn_bench_print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
+    if (gpu && idle) TN_RETURN_IF(tn_bench_print_memory(c, name, s->trainer, idle));
+    TN_RETURN_IF(tn_bench_trace(c, name, tn_trainer_device(s->trainer), run_steps, s));
     return time_parts(c, s, m, peak);
 }
 
@@ -300,7 +155,7 @@ tn_status tn_bench_model(tn_cli *c)
     if (lengths) return tn_bench_lengths(c, target, lengths);
     tn_session s = { 0 };
     tn_ceilings m = { 0 };
-    const size_t idle = gpu_taken();
+    const size_t idle = tn_bench_gpu_taken();
     TN_RETURN_IF(open_session(c, target, threads, none, &s));
     tn_status st = bench_session(c, target, &s, &m, idle);
     const bool prototype = st == TN_OK && m.gpu && strcmp(target, "ten") == 0;

@@ -4,12 +4,15 @@
 
 #include "cli/cli.h"
 #include "report/bench/bench.h"
+#include "train/run/saved_model.h"
 
 void tn_bench_print_row(void *cli, const tn_bench_row *r); /* for tn_bench.row */
 /* Of the device, and printed. */
 tn_status tn_bench_ceilings(tn_cli *c, tn_device device, int threads, tn_ceilings *out);
 /* Measured again after the rows, whose highest part of a ceiling was `highest`, and printed with what that says of rows above it. */
 tn_status tn_bench_ceilings_again(tn_cli *c, tn_device device, const tn_ceilings *before, int above, double highest);
+/* What a word names with the command's settings; a file, a folder or a run brings its weights. */
+tn_status tn_bench_find(tn_cli *c, tn_arena *arena, const char *word, tn_saved_model *out);
 /* --threads; 0 where it is not given. */
 tn_status tn_bench_threads(const tn_cli *c, int *out);
 /* MODEL --lengths=A,B: time per token at several sequence lengths, the tokens of a step the same. */

@@ -1,7 +1,10 @@
 /* tenon bench: the ceilings of the machine, and kernels or a model as a part of them, in one run of at most 45 seconds. */
 #include "backend/backend.h"
 #include "cli/bench/bench_print.h"
+#include "cli/target.h"
+#include "cli/view.h"
 #include "train/run/session.h"
+#include "train/trainer/graph_setup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +78,17 @@ static tn_status bench_rows(tn_cli *c, const rows *r, int threads)
     TN_RETURN_IF(tn_bench_ceilings(c, b.device, threads, &b.ceilings));
     TN_RETURN_IF(run_rows(&b, r));
     return tn_bench_ceilings_again(c, b.device, &b.ceilings, p.above, p.highest);
+}
+
+tn_status tn_bench_find(tn_cli *c, tn_arena *arena, const char *word, tn_saved_model *out)
+{
+    tn_target t;
+    TN_RETURN_IF(tn_target_read(arena, &c->user, word, c->args.overrides, c->args.overrides_n, &t));
+    TN_RETURN_IF(tn_saved_model_find(&c->user, t.target, t.overrides, t.n, "best", out));
+    TN_RETURN_IF(tn_cli_warn(c, out->note));
+    if (!out->weights[0]) return TN_OK;
+    tn_cli_expanded(c, t.target, &out->matrices);
+    return tn_graph_setup_here(out->settings, false);
 }
 
 tn_status tn_bench_threads(const tn_cli *c, int *out)

@@ -49,7 +49,8 @@ static void linear_xent_cost(const tn_sig *s, tn_cost *c)
     const double n = (double)tn_dims_count(s->in[LABELS].dims), V = (double)s->in[W].dims.dim[0];
     const double d = (double)s->in[W].dims.dim[1];
     c->flops = n * V * (2 * d + 4);
-    c->flops_backward = n * V * (6 * d + 3); /* logits (again, or for the first time), dx, dw */
+    const double products = 1.0 + s->in[X].trainable + s->in[W].trainable; /* logits (again, or first), dx, dw */
+    c->flops_backward = n * V * (2 * d * products + 3);
 }
 
 static tn_status linear_xent_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)

@@ -17,8 +17,9 @@ enum {
 };
 enum { THREADS = 256, ROW_THREADS = 1024, LEAST_CHUNK = 256, TAIL = 64 };
 
-/* Logits of a chunk. Large: dw is read and written once per chunk, and the tiles of dx then fill the last wave. */
-static const int64_t CHUNK_BYTES = (int64_t)2 << 30;
+/* Logits of a chunk. Large: dw is read and written once per chunk, and the tiles of dx then fill the last wave. Where w is frozen
+ * there is no dw, and half as much does. */
+static const int64_t CHUNK_BYTES = (int64_t)2 << 30, CHUNK_BYTES_DX = (int64_t)1 << 30;
 
 static tn_xent_tokens tokens_of(const tn_call *c)
 {
@@ -41,19 +42,22 @@ struct space {
     int64_t chunk, row; /* tokens at a time; numbers of a row of logits, a multiple of 64 */
     char *logits;       /* (chunk,row) */
     char *x;            /* (chunk,d) */
-    char *w;       /* (row,d): w, padded with rows of 0, so that all sizes suit the matrix units; in the type of x */
+    char *w; /* (row,d): w, padded with rows of 0 so that all sizes suit the matrix units, in the type of x; or NULL */
     float *tail;   /* (TAIL,d): of dw, its rows from a multiple of TAIL on; more of them than there are classes */
     double *term;  /* (n): weight (nll + z lse^2) */
     double *scale; /* 1 / sum of weights, or 1; 0 where nothing counts */
     size_t bytes;
 };
 
-static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_t d, tn_dtype type, void *base)
+/* w and x: their types. A w that suits the products has no copy: of a large model that is half a gigabyte. */
+static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_t d, tn_dtype w, tn_dtype x,
+                      bool dx_alone, void *base)
 {
     space s = {};
-    const size_t item = tn_dtype_bytes(type);
+    const size_t item = tn_dtype_bytes(x);
+    const int64_t most = dx_alone ? CHUNK_BYTES_DX : CHUNK_BYTES;
     s.row = (V + TAIL - 1) / TAIL * TAIL;
-    s.chunk = s.row ? CHUNK_BYTES / (s.row * (int64_t)item) / LEAST_CHUNK * LEAST_CHUNK : n;
+    s.chunk = s.row ? most / (s.row * (int64_t)item) / LEAST_CHUNK * LEAST_CHUNK : n;
     if (s.chunk < LEAST_CHUNK) s.chunk = LEAST_CHUNK;
     const int64_t chunks = s.chunk ? (n + s.chunk - 1) / s.chunk : 0; /* of equal size: the last one costs no less */
     if (chunks > 1) s.chunk = ((n + chunks - 1) / chunks + LEAST_CHUNK - 1) / LEAST_CHUNK * LEAST_CHUNK;
@@ -61,7 +65,7 @@ static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_
     if (s.chunk > n) s.chunk = n;
     s.logits = (char *)tn_d_carve(base, &s.bytes, (size_t)(s.chunk * s.row) * item);
     s.x = (char *)tn_d_carve(base, &s.bytes, (size_t)(s.chunk * d) * item);
-    s.w = (char *)tn_d_carve(base, &s.bytes, (size_t)(s.row * d) * item);
+    if (w != x || s.row != V) s.w = (char *)tn_d_carve(base, &s.bytes, (size_t)(s.row * d) * item);
     s.tail = (float *)tn_d_carve(base, &s.bytes, (size_t)(TAIL * d) * sizeof(float));
     s.term = (double *)tn_d_carve(base, &s.bytes, (size_t)n * sizeof(double));
     s.scale = (double *)tn_d_carve(base, &s.bytes, sizeof(double));
@@ -70,10 +74,9 @@ static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_
 
 extern "C" size_t tn_linear_xent_work_cuda(const tn_sig *s, bool backward)
 {
-    (void)backward;
     const tn_dims w = s->in[W].dims;
     return space_of((const tn_linear_xent_attr *)s->attr, tn_dims_count(s->in[LABELS].dims), w.dim[0], w.dim[1],
-                    s->in[X].dtype, NULL)
+                    s->in[W].dtype, s->in[X].dtype, backward && !s->in[W].trainable, NULL)
         .bytes;
 }
 
@@ -193,7 +196,7 @@ struct pass {
     int64_t V, d;
 };
 
-static tn_status open_pass(const tn_call *c, pass *p)
+static tn_status open_pass(const tn_call *c, bool backward, pass *p)
 {
     const tn_linear_xent_attr *a = (const tn_linear_xent_attr *)c->attr;
     const tn_arg *w = &c->in[W];
@@ -202,7 +205,7 @@ static tn_status open_pass(const tn_call *c, pass *p)
     p->t = tokens_of(c);
     p->type = c->in[X].dtype;
     p->V = w->dims.dim[0], p->d = w->dims.dim[1];
-    p->s = space_of(a, p->t.n, p->V, p->d, p->type, c->work);
+    p->s = space_of(a, p->t.n, p->V, p->d, w->dtype, p->type, backward && !c->din[W].data, c->work);
     p->w = w->data;
     find_scale<<<1, ROW_THREADS, 0, tn_cuda_stream(c)>>>(p->s.scale, p->t, a->sum);
     TN_CUDA_LAUNCHED();
@@ -262,7 +265,7 @@ static tn_status finish_outputs(const pass *p)
 extern "C" tn_status tn_linear_xent_forward_cuda(const tn_call *c)
 {
     pass p;
-    TN_RETURN_IF(open_pass(c, &p));
+    TN_RETURN_IF(open_pass(c, false, &p));
     for (int64_t at = 0; at < p.t.n; at += p.s.chunk) {
         const int64_t count = p.t.n - at < p.s.chunk ? p.t.n - at : p.s.chunk;
         TN_RETURN_IF(make_logits(&p, at, count));
@@ -339,7 +342,7 @@ static tn_status add_weights(const pass *p)
 extern "C" tn_status tn_linear_xent_backward_cuda(const tn_call *c)
 {
     pass p;
-    TN_RETURN_IF(open_pass(c, &p));
+    TN_RETURN_IF(open_pass(c, true, &p));
     const bool gradient = c->dout[0].data && (c->din[X].data || c->din[W].data || c->din[BIAS].data);
     if (c->din[WEIGHTS].data) TN_RETURN_IF(add_weights(&p));
     if (!gradient || p.t.n == 0) {

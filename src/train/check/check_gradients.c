@@ -368,16 +368,14 @@ static tn_status check_input(const tn_check *c, const tn_settings *st, const tn_
     const tn_model *m = c->model;
     const tn_input_spec known = c->source ? tn_source_input_spec(c->source) : (tn_input_spec){ 0 };
     tn_input_row rows[TN_INPUTS_MAX];
-    tn_input_spec spec = { .rows = rows, .numbers = known.numbers, .n_numbers = known.n_numbers };
+    tn_input_spec spec = tn_input_spec_with(m, by->name, rows); /* with what it assumes where nobody has data */
     char output[96];
     const char *const wants[] = { output, NULL };
     float loss;
     double error, noise;
     probe p = { 0 };
     snprintf(output, sizeof output, "d.%s", by->name);
-    for (size_t i = 0; i < m->n_inputs && spec.n_rows < TN_INPUTS_MAX; i++)
-        if (!m->inputs[i].optional || &m->inputs[i] == by) rows[spec.n_rows++] = m->inputs[i];
-    if (!spec.n_numbers) spec.numbers = m->assumes, spec.n_numbers = m->n_assumes; /* nobody has data */
+    if (known.n_numbers) spec.numbers = known.numbers, spec.n_numbers = known.n_numbers;
     const tn_trainer_options o = { .model = m,
                                    .settings = st,
                                    .batch = tn_model_reads_sequences(m) ? 1 : c->batch,

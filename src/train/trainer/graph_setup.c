@@ -161,11 +161,8 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
                            : shape->training ? "train"
                                              : "eval" };
     tn_inputs_build(in, g, &b);
-    bool frozen;
-    TN_TRY(ask(shape->wants, model, g, &b, &frozen));
-    if (frozen) tn_frozen_begin(g);
+    TN_TRY(ask(shape->wants, model, g, &b, &g->untrained));
     TN_TRY(tn_model_build(model, g, st, &b));
-    if (frozen) tn_frozen_end(g);
     TN_TRY(tn_graph_status(g));
     if (shape->training || strcmp(b.step, "eval") == 0) TN_TRY(check_loss(g, model, b.step));
     if (shape->nll) TN_TRY(put_nll(g, model));

@@ -34,7 +34,8 @@ typedef struct tn_graph_shape {
     bool training;
     const char *step; /* of the model's own rows; NULL: "train" or "eval" */
     /* Outputs beside its own, NULL at the end; or NULL. "d.INPUT" in an evaluation is the gradient of the loss by an input of floats, for
-     * which the plan must know the loss (tn_graph_setup_loss): weights are frozen then, so nothing is computed or kept for theirs. */
+     * which the plan must know the loss (tn_graph_setup_loss): nothing is computed or kept for gradients of weights then, whatever their
+     * type. */
     const char *const *wants;
     bool nll;                /* also puts out "nll" (B,T): the cross-entropy of each label, 0 where it does not count */
     bool instruments;        /* with what instruments ask for (tn_graph_options.instruments) */

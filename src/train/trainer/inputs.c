@@ -19,6 +19,15 @@ double tn_input_spec_number(const tn_input_spec *s, const char *name)
     return NAN;
 }
 
+tn_input_spec tn_input_spec_with(const tn_model *model, const char *input, tn_input_row rows[TN_INPUTS_MAX])
+{
+    tn_input_spec s = { .rows = rows, .numbers = model->assumes, .n_numbers = model->n_assumes };
+    for (size_t i = 0; i < model->n_inputs && s.n_rows < TN_INPUTS_MAX; i++)
+        if (!model->inputs[i].optional || strcmp(model->inputs[i].name, input) == 0)
+            rows[s.n_rows++] = model->inputs[i];
+    return s;
+}
+
 static const tn_input_row *find(const tn_input_row *rows, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)

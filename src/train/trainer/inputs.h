@@ -17,6 +17,8 @@ typedef struct tn_input_spec {
     size_t n_numbers;
 } tn_input_spec;
 
+/* The model's own rows without the optional ones, but with the input of this name; `rows` is what the answer points to. */
+tn_input_spec tn_input_spec_with(const tn_model *model, const char *input, tn_input_row rows[TN_INPUTS_MAX]);
 /* NaN: it has none of that name. */
 double tn_input_spec_number(const tn_input_spec *s, const char *name);
 

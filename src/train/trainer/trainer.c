@@ -181,7 +181,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     t->setup.options.frozen = o->frozen;
     t->setup.options.weights = tn_graph_setup_weights(&t->setup, o->weights);
     if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
-    if (o->frozen) tn_store_loads_weights(t->store);
+    if (o->frozen && !o->drawn) tn_store_loads_weights(t->store);
     TN_TRY(settle(t, o, whole));
     TN_TRY(tn__trainer_bind(t, o));
     if (!whole) TN_TRY(make_narrower(t, o));

@@ -31,6 +31,7 @@ typedef struct tn_trainer_options {
     bool instruments;                /* evaluations also output what the model's instruments read; not in chunks */
     bool forward_only;               /* no gradients, no optimizer */
     bool frozen;                     /* ... and parameters are frozen: the caller loads them, none is drawn */
+    bool drawn;                      /* ... but nobody loads them: they get random first values */
     tn_dtype weights;                /* type of frozen matrices */
     const char *step;                /* the only training step; NULL: those that the model chooses */
     /* (n_widths), ascending: plans for narrower batches too, on the same memory */

@@ -135,11 +135,24 @@ static tn_status show(session *s, const char *line, size_t bytes, const tn_talk_
                  r->forgotten == 1 ? " is" : "s are");
         note(s, text);
     }
-    if (!s->m.c->json) return tn_text_write(s->m.c, "\n", 1);
+    if (!s->m.c->json) {
+        TN_RETURN_IF(tn_text_write(s->m.c, "\n", 1));
+        if (s->person && s->talk && r->end == TN_SAMPLE_LENGTH)
+            note(s, "the answer was cut off at max_tokens: a larger one lets it go on");
+        return TN_OK;
+    }
     return tn_cli_emit(s->m.c, json_pack("{s:s, s:s%, s:s%, s:I, s:I, s:s}", "name", "answer", "prompt", line, bytes,
                                          "text", s->answer.data ? s->answer.data : "", s->answer.n, "prompt_tokens",
                                          (json_int_t)r->prompt, "tokens", (json_int_t)r->drawn.tokens, "end",
                                          tn_sample_end_name(r->end)));
+}
+
+/* Behind an answer that was stopped: its last word, which a terminal's folding may still hold, belongs to it and not to the next. */
+static tn_status end_line(session *s)
+{
+    if (!s->m.c->json) return tn_text_write(s->m.c, "\n", 1);
+    fputc('\n', s->m.c->err);
+    return TN_OK;
 }
 
 /* bytes: with the end of the line. An answer that a person stops is no error. */
@@ -154,9 +167,8 @@ static tn_status turn(session *s, const char *line, size_t bytes)
     const tn_status st =
         s->talk ? tn_talk_turn(s->talk, line, text, &o, &r) : plain_turn(s, line, s->m.replies ? text : bytes, &o, &r);
     if (s->person && st == TN_INTERRUPTED) {
-        fputc('\n', s->m.c->err);
         tn_interrupt_watch();
-        return TN_OK;
+        return end_line(s);
     }
     if (s->person && s->talk && st == TN_USAGE) { /* a message that cannot be written, or is too long: try another */
         fprintf(s->m.c->err, "%s\n", tn_error_text());
@@ -183,7 +195,7 @@ static bool next_line(const session *s, char *line)
 
 typedef enum word { NO_WORD, WORD, LAST_WORD } word;
 
-/* /help, /clear and /quit of a person. */
+/* /help, /clear and /quit of a person. A line that is one word like these and none of them is a slip, no message. */
 static word take_word(session *s, const char *line)
 {
     if (!s->person || line[0] != '/') return NO_WORD;
@@ -193,7 +205,12 @@ static word take_word(session *s, const char *line)
         else tn_sampler_clear(s->m.sampler);
         return WORD;
     }
-    if (strcmp(line, "/help\n") != 0) return NO_WORD;
+    if (strcmp(line, "/help\n") != 0) {
+        const size_t letters = strspn(line + 1, "abcdefghijklmnopqrstuvwxyz");
+        if (!letters || line[1 + letters] != '\n') return NO_WORD;
+        fprintf(s->m.c->err, "%.*s is unknown: /help lists what there is\n", (int)letters + 1, line);
+        return WORD;
+    }
     fputs("/clear  forget what was said\n/quit   end (also Ctrl-D)\nCtrl-C  stop an answer; at the prompt: end\n",
           s->m.c->err);
     return WORD;

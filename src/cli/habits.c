@@ -67,7 +67,7 @@ typedef struct reading {
     tn_settings *st;   /* that the command can set, or NULL */
     tn_settings *more; /* of the model and the run, where `st` is the verb's own; or NULL */
     const char **words;
-    size_t n;
+    size_t n, positionals;
     const char *error; /* what was said of the command */
     bool blamed;       /* a word that was replaced is what it speaks of: else it has another reason */
     const char *wrong; /* what is said of the first word that was replaced; NULL: none was */
@@ -125,7 +125,7 @@ static bool ends_with(const char *s, const char *end)
 
 bool tn_is_bare_data(const char *word)
 {
-    static const char *const others[] = { ".yaml", ".yml", ".so", ".safetensors" };
+    static const char *const others[] = { ".yaml", ".yml", ".so", ".safetensors", ".gguf" };
     const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
     struct stat info;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -197,6 +197,9 @@ static const char *near_word(const reading *r, const char *word)
     return near.best;
 }
 
+/* A file that the command makes: there is none yet, and one of a similar name is not meant. */
+static bool is_output(const reading *r) { return strstr(r->usage, "ckpt convert") && r->positionals == 2; }
+
 /* What stands behind a comma of a race is left alone. */
 static void read_positional(reading *r, const char *word)
 {
@@ -204,7 +207,8 @@ static void read_positional(reading *r, const char *word)
     const size_t n = strcspn(word, ",");
     const char *head = tn_arena_printf(r->arena, "%.*s", (int)n, word);
     const bool path = strchr(word, '/') || strchr(word, '.');
-    if (!head || known_target(head) || known_word(r, head) || stat(word, &info) == 0) {
+    r->positionals++;
+    if (is_output(r) || !head || known_target(head) || known_word(r, head) || stat(word, &info) == 0) {
         add(r, word);
         return;
     }
@@ -265,6 +269,8 @@ static const char *near_key(const reading *r, const char *key)
         const tn_settings *st = k ? r->more : r->st;
         for (size_t i = 0; st && i < tn_settings_count(st); i++) {
             const char *candidate = tn_settings_row_at(st, i)->key, *last = strrchr(candidate, '.');
+            if (k && strncmp(candidate, "sample.", 7) == 0)
+                continue; /* of texts during training: sample and chat have others */
             if (last && same(last + 1, key)) return candidate;
             tn_nearest_try(&near, candidate);
             const size_t before = near.best ? near.distance : SIZE_MAX;
@@ -473,17 +479,18 @@ static void find_settings(reading *r, int argc, char *const *argv, int at)
     if (!*to && tn_settings_resolve(NULL, NULL, 0, to, &m) != TN_OK) *to = NULL;
 }
 
-/* `tenon train book.txt gpt`: the file is the data. */
+/* `tenon train book.txt gpt`, `tenon eval model.gguf book.txt`: the file is the data. */
 static void name_data(reading *r, size_t from)
 {
+    const bool train = r->verb->run == tn_cmd_train, eval = r->verb->run == tn_cmd_eval;
     size_t file = 0, others = 0;
     for (size_t i = from; i < r->n; i++) {
         if (r->words[i][0] == '-' || strchr(r->words[i], '=')) continue;
         if (!file && tn_is_bare_data(r->words[i])) file = i;
         else others++;
     }
-    if (!file || others != 1 || r->verb->run != tn_cmd_train) return;
-    WRONG(r, "unexpected argument", "%s is the text to train on", quoted(r, r->words[file]));
+    if (!file || others != 1 || !(train || eval)) return;
+    WRONG(r, "unexpected argument", "%s is the text to %s", quoted(r, r->words[file]), train ? "train on" : "evaluate");
     r->words[file] = tn_arena_printf(r->arena, "data=%s", r->words[file]);
 }
 

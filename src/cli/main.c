@@ -17,10 +17,14 @@ static const char *verb_name(const char *arg)
     return arg;
 }
 
+static bool wants_help(const tn_cli *c) { return tn_args_flag(&c->args, "help") || c->verb->run == tn_cmd_help; }
+
+static bool writes_text(const tn_cli *c) { return c->verb->run == tn_cmd_sample || c->verb->run == tn_cmd_chat; }
+
 /* JSON has escapes of its own, and a text that was asked for goes into a file as it is. */
 static bool exact_output(const tn_cli *c)
 {
-    return c->json || (c->verb->run == tn_cmd_sample && !isatty(STDOUT_FILENO));
+    return c->json || (writes_text(c) && !wants_help(c) && !isatty(STDOUT_FILENO));
 }
 
 /* Help fits 80 columns also in a pipe; what other programs read is never folded. */
@@ -28,9 +32,9 @@ static void choose_folding(const tn_cli *c)
 {
     static tn_status (*const exact[])(tn_cli *) = { tn_complete_script, tn_complete_query, tn_lab_export,
                                                     tn_cmd_config_schema };
-    const bool help = tn_args_flag(&c->args, "help") || c->verb->run == tn_cmd_help;
+    const bool help = wants_help(c);
     if (help) tn_term_fold(c->out, TN_FOLD_ALWAYS);
-    else if (c->verb->run == tn_cmd_sample) tn_term_fold(c->out, TN_FOLD_TEXT);
+    else if (writes_text(c)) tn_term_fold(c->out, TN_FOLD_TEXT);
     for (size_t i = 0; !help && c->sub && i < sizeof exact / sizeof *exact; i++)
         if (c->sub->run == exact[i]) tn_term_fold(c->out, TN_FOLD_NEVER);
 }

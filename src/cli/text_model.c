@@ -6,6 +6,7 @@
 #include "train/trainer/graph_setup.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 /* Every stop= of the command line counts, not the last alone. */
 static tn_status gather_stops(tn_text_model *s)
@@ -19,6 +20,22 @@ static tn_status gather_stops(tn_text_model *s)
     return TN_OK;
 }
 
+static tn_status no_weights(const char *target)
+{
+    return tn_error(
+        TN_USAGE,
+        "%.640s has no weights: name a run's directory, a checkpoint, a Hugging Face folder, a .safetensors, a "
+        ".gguf or a llama2.c .bin file",
+        target);
+}
+
+/* A text, or a config.json whose folder was meant: what reads settings would say that it has none. */
+static bool is_other_file(const char *target)
+{
+    struct stat st;
+    return stat(target, &st) == 0 && S_ISREG(st.st_mode) && !tn_is_weights_file(target);
+}
+
 /* A key of sampling goes to sampling (seed and tokenizer too), every other one to the model's settings. */
 tn_status tn_text_model_find(tn_text_model *s)
 {
@@ -26,6 +43,7 @@ tn_status tn_text_model_find(tn_text_model *s)
     size_t n = 0;
     TN_RETURN_IF(tn_cli_sort_overrides(s->c, s->keys, rest, &n));
     TN_RETURN_IF(gather_stops(s));
+    if (is_other_file(target)) return no_weights(target);
     TN_RETURN_IF(tn_saved_model_find(&s->c->user, target, rest, n,
                                      tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
@@ -34,11 +52,7 @@ tn_status tn_text_model_find(tn_text_model *s)
     if (!tn_model_reads_sequences(s->model.model) && !s->replies)
         return tn_error(TN_USAGE, "%s is trained on samples and generates no text: use `tenon eval`",
                         s->model.model->name);
-    if (!s->model.weights[0])
-        return tn_error(
-            TN_USAGE,
-            "%s has no weights: name a run's directory, a checkpoint, a .safetensors, a .gguf or a llama2.c .bin file",
-            target);
+    if (!s->model.weights[0]) return no_weights(target);
     tn_cli_expanded(s->c, target, &s->model.matrices);
     return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->tokens);
 }

@@ -24,7 +24,7 @@ tn_status tn_chat_template_named(const char *name, tn_chat_template *out)
         *out = t;
         return TN_OK;
     }
-    return tn_error(TN_USAGE, "template=%.40s is unknown: use " CHOICES, name);
+    return tn_error(TN_USAGE, "template=%.40s is unknown: use template=chatml, llama2, llama3, mistral or none", name);
 }
 
 static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }

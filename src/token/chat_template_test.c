@@ -129,7 +129,8 @@ static void recognised(void **state)
 {
     (void)state;
     tn_chat_template c;
-    assert_fails(tn_chat_template_named("alpaca", &c), TN_USAGE, "use template=chatml, llama2, llama3 or mistral");
+    assert_fails(tn_chat_template_named("alpaca", &c), TN_USAGE,
+                 "use template=chatml, llama2, llama3, mistral or none");
     assert_fails(tn_chat_template_recognise("{{ '<|user|>' + message }}", &c), TN_USAGE, "name it: template=chatml");
     assert_fails(tn_chat_template_recognise("[INST] [SYSTEM_PROMPT]", &c), TN_USAGE, "none of the known kinds");
     assert_fails(tn_chat_template_recognise("<|im_start|> ## Metadata", &c), TN_USAGE, "none of the known kinds");

@@ -131,6 +131,7 @@ static tn_status sort_merges(const tn_vocab *v, const tn_pair **by_rank)
 
 static tn_status check_kind(const tn_tokenizer *t)
 {
+    if (t->kind == TN_KIND_BYTES) return tn_error(TN_USAGE, "tokens are bytes, and the value of a byte is its id");
     if (t->kind != TN_KIND_BPE || t->from_pieces)
         return tn_error(
             TN_USAGE,

@@ -40,16 +40,20 @@ stopped() { # Ctrl-C in an answer: the next prompt comes, and /quit ends the tal
     coproc script -qec "exec $tenon chat ten template=none max_tokens=100000000 2>&1" /dev/null
     local in=${COPROC[1]} out=${COPROC[0]} pid=$COPROC_PID
     read -r -d '>' first <&"$out"
+    read -r -d ' ' first <&"$out" # the prompt's own blank
     printf 'one\n' >&"$in"
     read -r line <&"$out"
+    read -r -n 1 line <&"$out" # of the answer: before it Ctrl-C would end the talk
     printf '\003' >&"$in"
     read -r -d '>' first <&"$out"
-    printf '/help\n/clear\n/quit\n' >&"$in"
+    printf '/help\n/exit\n/clear\n/quit\n' >&"$in"
     tr -d '\r' <&"$out" >said
     wait "$pid"
     code=$?
-    [ $code = 0 ] && ! grep -qa error said && grep -qa '^/clear  forget what was said' said
+    [ $code = 0 ] && ! grep -qa error said && grep -qa '^ \?/clear  forget what was said' said
 }
 check 'Ctrl-C in an answer, then /help and /quit' stopped
+check 'nothing of the answer that was stopped comes later' [ -z "$(tail -n 1 said | tr -d '> ')" ]
+check 'a word that is none of them is no message' grep -qa '/exit is unknown: /help' said
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

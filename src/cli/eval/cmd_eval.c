@@ -105,7 +105,10 @@ static tn_status find_run(const char *target, char run[TN_PATH_BYTES])
         TN_RETURN_IF(tn_path_join(run, "config.yaml", path, sizeof path));
         if (access(path, F_OK) == 0) return TN_OK;
     }
-    return tn_error(TN_BAD_FILE, "%.640s is not a run: it has no config.yaml (`tenon train` makes runs)", target);
+    return tn_error(TN_BAD_FILE,
+                    "%.640s is not a run: it has no config.yaml (`tenon train` makes runs), nor config.json, as a "
+                    "Hugging Face folder has",
+                    target);
 }
 
 /* What the target says of its settings: a run by its config.yaml, a file of weights by words. */
@@ -219,7 +222,7 @@ static tn_status check_view(const tn_eval *e, const tn_session *s)
     if (e->view == TN_EVAL_FLOWS && !tn_eval_has_flows(s->model))
         return tn_error(TN_USAGE,
                         "--flows needs a model of flows: %.640s is a %s model; train one with `tenon "
-                        "train flow_route`",
+                        "train flow task=strokes`",
                         e->target, s->model->name);
     if (e->view && e->view != TN_EVAL_FLOWS && !s->source.text)
         return tn_error(

@@ -53,8 +53,8 @@ static tn_status read_metadata(const char *path, char *model, size_t model_bytes
     if (!format || strcmp(format, "tenon-model 1") != 0 || !name)
         s = tn_error(
             TN_BAD_FILE,
-            "%.640s does not say which model it contains (metadata format \"tenon-model 1\"): name its run or its "
-            "checkpoint's directory instead",
+            "%.640s does not say which model it contains (metadata format \"tenon-model 1\"): name its run, its "
+            "checkpoint's directory or its Hugging Face folder instead",
             path);
     else if (strlen(name) >= model_bytes || strlen(settings) >= bytes)
         s = tn_error(TN_BAD_FILE, "%.640s: the settings in its metadata are too long", path);
@@ -139,7 +139,7 @@ static tn_status find_run(const tn_user_args *user, const char *path, const char
         return tn_error(
             TN_BAD_FILE,
             "%.640s contains neither a run (config.yaml) nor a checkpoint of one (manifest.json, with the run's "
-            "config.yaml beside it)",
+            "config.yaml beside it) nor a Hugging Face model (config.json)",
             path);
     TN_RETURN_IF(tn_settings_resolve_user(user, m->config, overrides, n, &m->settings, &m->model));
     if (checkpoint) return tn_path_join("", path, m->weights, sizeof m->weights);

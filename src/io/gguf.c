@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "io/lfs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -291,6 +292,7 @@ static tn_status read_file(tn_gguf *f, const unsigned char *p, size_t bytes)
     f->end = p + bytes;
     f->total = bytes;
     if (bytes < HEADER) return BAD(f, "%zu bytes cannot hold a header", bytes);
+    if (tn_is_lfs_pointer(p, bytes)) return BAD(f, "%s", TN_LFS_REMEDY);
     if (memcmp(p, "GGUF", 4) != 0) return BAD(f, "it does not begin with \"%s\"", "GGUF");
     f->at += 4;
     TN_RETURN_IF(read_u32(f, "the header", &version));

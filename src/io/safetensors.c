@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "io/json_read.h"
+#include "io/lfs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +298,7 @@ static tn_status parse_file(tn_safetensors *f, const unsigned char *p, size_t by
 {
     uint64_t header;
     if (bytes < 8) return BAD(f, "%zu bytes cannot hold a header", bytes);
+    if (tn_is_lfs_pointer(p, bytes)) return BAD(f, "%s", TN_LFS_REMEDY);
     memcpy(&header, p, 8);
     if (header > TN_SAFETENSORS_HEADER_MAX)
         return BAD(f, "the header would have %llu bytes, more than the %d allowed", (unsigned long long)header,

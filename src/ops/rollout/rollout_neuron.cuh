@@ -13,7 +13,7 @@ namespace tn_rollout
 enum { MOST_IN = 3 + TN_ROLLOUT_ENERGY + TN_ROLLOUT_FIELD };
 /* ROOM: from one unit to the next, so that rows of four units are in different banks. SLOTS: numbers that halves exchange. */
 enum { NEURON_ROWS = 64, NEURON_THREADS = 128, UNITS = NEURON / 2, ROOM = NEURON_ROWS + 4, SLOTS = 8 };
-static_assert(MOST_IN <= NEURON, "inputs have room where units have");
+static_assert((int)MOST_IN <= (int)NEURON, "inputs have room where units have");
 
 /* Weights as (inputs,outputs). */
 struct neuron {

@@ -39,7 +39,7 @@ def state(r, change):
 # --- a run that is a program --------------------------------------------------------------------------------------------------
 
 CKPT = "inspect inspect-json verify prune prune-dry convert train-fresh"  # its checkpoints are in order; or it begins anew
-READS = f"{CKPT} sample* chat eval* py bench-decode config-run train-config"  # and its settings
+READS = f"{CKPT} sample* chat eval* py bench-decode bench-inputs config-run train-config"  # and its settings
 
 
 @artefact("run", "r", CKPT)

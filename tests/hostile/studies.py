@@ -119,7 +119,7 @@ def settings_of_a_giant(d, good):
     write(f"{d}/c.yaml", "model: gpt\ndim: 65536\nlayers: 500\nheads: 64\nvocab: 256\nthreads: 1\n")
 
 
-@artefact("settings", "c.yaml", "config* py bench-decode race", also="*=5")
+@artefact("settings", "c.yaml", "config* py bench-decode bench-inputs race", also="*=5")
 def settings_of_a_long_context(d, good):
     write(f"{d}/c.yaml", "model: gpt\ndim: 16\nlayers: 1\nheads: 1\nthreads: 1\ntrain: {context: 100000000, batch: 1000000}\n")
 

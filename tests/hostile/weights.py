@@ -176,7 +176,7 @@ def metadata_of_many_settings(d, good):
 # --- what is inside -----------------------------------------------------------------------------------------------------------
 
 
-@artefact("weights", M, f"{LOOK} config bench-decode chat eval eval-positions", also="sample*=4 eval*=4 py=4")
+@artefact("weights", M, f"{LOOK} config bench-decode bench-inputs chat eval eval-positions", also="sample*=4 eval*=4 py=4")
 def weights_of_nan(d, good):
     header, data = safetensors_parts(f"{good}/m.safetensors")
     write(f"{d}/{M}", safetensors(header, b"\x00\x00\xc0\x7f" * (len(data) // 4)))
@@ -194,7 +194,7 @@ def metadata_with_escapes(d, good):
     write(f"{d}/{M}", model(f"dim={ESC} {ESC}=1 layers={ESC}", ESC, **{ESC: ESC}))
 
 
-@artefact("weights", M, f"{LOOK} config bench-decode")
+@artefact("weights", M, f"{LOOK} config bench-decode bench-inputs")
 def settings_lead_outside(d, good):
     """Valid weights whose settings name files and a run elsewhere: nothing is written there."""
     header, data = safetensors_parts(f"{good}/m.safetensors")

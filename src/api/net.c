@@ -108,7 +108,7 @@ tn_status tn__api_adopt(tenon_net *net, int64_t length, int64_t *vocab)
     TN_RETURN_IF(tn__api_trainer(net, o, true, &t));
     *vocab = vocab_of(t);
     const tn_dtype held = tn_trainer_graph_options(t)->weights;
-    net->rounded = net->frozen && (net->saved.matrices.expanded || (held != TN_F32 && held != net->matrices));
+    if (net->frozen) net->rounded = net->saved.matrices.expanded || (held != TN_F32 && held != net->matrices);
     tn_trainer_free(t);
     return TN_OK;
 }

@@ -33,8 +33,8 @@ struct tenon_net {
     bool rounded;      /* and the file has more digits than that */
     const char **name; /* (n_names) of its tensors, which callers may keep after that */
     size_t n_names;
-    bool sampling; /* tenon_sample is running on the store: nothing may replace it */
     tn_arena names;
+    bool sampling;    /* tenon_sample is running on the store: nothing may replace it */
     tn_trainer *last; /* that ran before a thaw, for its outputs, on */
     tn_store *last_store;
     int64_t batch, length, vocab;

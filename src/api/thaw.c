@@ -1,5 +1,6 @@
 /* A model that was opened with weights holds them as its file does, in its type and without gradients: enough to evaluate, to
- * sample, and for gradients by inputs. Who trains it, or asks for a tensor, gets another store, once: f32 with gradients, as if it had been there from the start. */
+ * sample, and for gradients by inputs. Who trains it, or asks for a tensor, gets another store, once: f32 with gradients, as if
+ * it had been there from the start. */
 #include "api/net.h"
 
 #include "base/alloc.h"
@@ -63,12 +64,10 @@ tn_status tn__api_thaw(tenon_net *net)
         return tn_error(TN_USAGE, "a callback of tenon_sample cannot ask for tensors of a model that was opened with "
                                   "weights: ask before it, or after it");
     TN_RETURN_IF(tn_store_new(tn_store_device(before), (uint64_t)tn_settings_int(net->saved.settings, "seed"), &store));
-    const bool rounded = net->rounded;
     tn_store_loads_weights(store);
     net->store = store;
     net->frozen = false;
     tn_status s = tn__api_adopt(net, tn_inputs_length(net->saved.model, net->saved.settings), &vocab);
-    net->rounded = rounded;
     if (s == TN_OK) s = copy_all(net, before, store);
     if (s != TN_OK) { /* as if nobody had asked */
         net->store = before;

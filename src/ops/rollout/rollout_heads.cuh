@@ -192,6 +192,20 @@ __device__ __forceinline__ void put_rows(float *to, const float *rows, int count
     __syncwarp();
 }
 
+/* work(first, end, eights, table, warp) for the rows of a step, so many at once by a warp. weights: table_bytes of shared memory. */
+template <int KIND, int WARPS, class WORK>
+__device__ __forceinline__ void over_rows(const net &m, int t, float4 *weights, WORK work)
+{
+    const int32_t n = rows_at(m, t), each = warp_rows(m), step = (int32_t)gridDim.x * WARPS * each;
+    const int warp = threadIdx.x >> 5;
+    const bool eights = takes_eights(m);
+    table w = {};
+    if ((int32_t)blockIdx.x * WARPS * each >= n) return;
+    if (eights) w = fill_table<KIND>(m, (float *)weights);
+    for (int32_t first = ((int32_t)blockIdx.x * WARPS + warp) * each; first < n; first += step)
+        work(first, min(n, first + each), eights, w, warp);
+}
+
 } // namespace tn_rollout
 
 #endif

@@ -264,14 +264,9 @@ static __global__ void __launch_bounds__(THREADS, 4)
 {
     extern __shared__ float4 weights[];
     __shared__ float left[WARPS * 32 * LEFT_OF_ROW];
-    const int32_t n = rows_at(m, t), each = warp_rows(m), step = (int32_t)gridDim.x * WARPS * each;
-    const int warp = threadIdx.x >> 5;
-    const bool eights = takes_eights(m);
-    table w = {};
-    if ((int32_t)blockIdx.x * WARPS * each >= n) return;
-    if (eights) w = fill_table<KIND>(m, (float *)weights);
-    for (int32_t first = ((int32_t)blockIdx.x * WARPS + warp) * each; first < n; first += step)
-        warp_back<KIND>(m, g, t, first, min(n, first + each), eights, w, heads, top, left + warp * 32 * LEFT_OF_ROW);
+    over_rows<KIND, WARPS>(m, t, weights, [&](int32_t first, int32_t end, bool eights, const table &w, int warp) {
+        warp_back<KIND>(m, g, t, first, end, eights, w, heads, top, left + warp * 32 * LEFT_OF_ROW);
+    });
 }
 
 tn_status tn_rollout::moves_back(const tn_call *c, const net &m, const grads &g, const cell &s)

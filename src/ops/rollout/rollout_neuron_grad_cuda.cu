@@ -82,6 +82,26 @@ __device__ __forceinline__ void layer_slope(float (&d)[UNITS], const neuron_unit
     for (int j = 0; j < UNITS; j++) d[j] = s.scale * (d[j] - mean - s.n[j] * along);
 }
 
+/* d: from the gradient by what a layer gives to that by what it takes, (32,ROOM) in `in`; w (32,32): its weights, (outputs,inputs).
+ * sum, unit_sum: of its weights, and of its gain, bias and b. Two slots; nobody reads wide and narrow any more when it is called. */
+template <int KIND>
+__device__ __forceinline__ void layer_back(float (&d)[UNITS], const neuron_units &s, const float *gain,
+                                           slope_room &room, int slot, const float *w, const float *in,
+                                           float (&sum)[4][2], float *unit_sum)
+{
+    const int own = own_row(), first = own_half() * UNITS;
+    float *by_z = room.narrow + first * ROOM + own;
+    layer_slope<KIND>(d, s, gain + first, room.rows.half, slot, room.wide + first * ROOM + own,
+                      room.wide + (NEURON + first) * ROOM + own);
+#pragma unroll
+    for (int j = 0; j < UNITS; j++) by_z[j * ROOM] = d[j], d[j] = 0;
+    __syncthreads();
+    add_products(d, room.narrow + own, w + first, NEURON, NEURON);
+    add_outer_rows(sum, room.narrow, in, (int)threadIdx.x / 16 * 4, (int)threadIdx.x % 16);
+    if (threadIdx.x < 3 * NEURON)
+        add_rows(unit_sum, threadIdx.x < FEATURES ? room.wide : room.narrow, (int)threadIdx.x % FEATURES);
+}
+
 /* Of a read of the field: by the place. d: by the inputs from `first` on, UNITS of them. */
 __device__ __forceinline__ void read_back(const net &m, const grads &g, int t, int32_t row, const float (&d)[UNITS],
                                           int first, float (&dp)[3])
@@ -153,8 +173,7 @@ template <int KIND>
 __device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, slope_room &room, int t, int32_t row,
                                                bool here, neuron_sums &sum)
 {
-    const int own = own_row(), half = own_half(), first = half * UNITS, i0 = (int)threadIdx.x / 16,
-              j0 = (int)threadIdx.x % 16;
+    const int own = own_row(), half = own_half();
     neuron_units s1, s2;
     float d[UNITS];
     run_neuron<KIND>(m, &room.w, t, row, &room.rows, room.narrow, &s1, &s2); /* narrow: a2 */
@@ -167,29 +186,13 @@ __device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, slo
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < UNITS; j++) d[j] = 0;
-    add_products(d, room.wide + own, room.v3 + first, FEATURES, NEURON);
-    add_outer_rows(sum.v3, room.wide, room.narrow, i0 * 8, j0);
+    add_products(d, room.wide + own, room.v3 + half * UNITS, FEATURES, NEURON);
+    add_outer_rows(sum.v3, room.wide, room.narrow, (int)threadIdx.x / 16 * 8, (int)threadIdx.x % 16);
     if (threadIdx.x < FEATURES) add_rows(&sum.b3, room.wide, (int)threadIdx.x);
     __syncthreads();
-    float *by_gain = room.wide + first * ROOM + own, *by_bias = room.wide + (NEURON + first) * ROOM + own,
-          *by_z = room.narrow + first * ROOM + own;
-    layer_slope<KIND>(d, s2, room.w.g2 + first, room.rows.half, 4, by_gain, by_bias);
-#pragma unroll
-    for (int j = 0; j < UNITS; j++) by_z[j * ROOM] = d[j], d[j] = 0;
+    layer_back<KIND>(d, s2, room.w.g2, room, 4, room.v2, room.rows.a1, sum.v2, &sum.layer2);
     __syncthreads();
-    add_products(d, room.narrow + own, room.v2 + first, NEURON, NEURON);
-    add_outer_rows(sum.v2, room.narrow, room.rows.a1, i0 * 4, j0);
-    if (threadIdx.x < 3 * NEURON)
-        add_rows(&sum.layer2, threadIdx.x < FEATURES ? room.wide : room.narrow, (int)threadIdx.x % FEATURES);
-    __syncthreads();
-    layer_slope<KIND>(d, s1, room.w.g1 + first, room.rows.half, 6, by_gain, by_bias);
-#pragma unroll
-    for (int j = 0; j < UNITS; j++) by_z[j * ROOM] = d[j], d[j] = 0;
-    __syncthreads();
-    add_products(d, room.narrow + own, room.v1 + first, NEURON, NEURON);
-    add_outer_rows(sum.v1, room.narrow, room.rows.in, i0 * 4, j0);
-    if (threadIdx.x < 3 * NEURON)
-        add_rows(&sum.layer1, threadIdx.x < FEATURES ? room.wide : room.narrow, (int)threadIdx.x % FEATURES);
+    layer_back<KIND>(d, s1, room.w.g1, room, 6, room.v1, room.rows.in, sum.v1, &sum.layer1);
     inputs_back<KIND>(m, g, room.w, t, row, here, d, room.rows.half, sum);
     __syncthreads();
 }

@@ -78,8 +78,8 @@ typedef struct tn_param_options {
     tn_param_((g), __FILE__, __LINE__, (name), (dims), (init), (tn_param_options){ .unused_ = 0, __VA_ARGS__ })
 tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_init init,
                  tn_param_options o);
-/* A matrix of weights for ops that read halves (linear, embed, linear_xent): a tn_param, but one that is frozen has the type of the graph's
- * option `weights`. */
+/* A matrix of weights for ops that read halves (linear, embed, linear_xent, linear_kl): a tn_param, but one that is frozen has the
+ * type of the graph's option `weights`. */
 #define tn_matrix(g, name, dims, init) tn_matrix_((g), __FILE__, __LINE__, (name), (dims), (init))
 tn_ref tn_matrix_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_init init);
 /* The parameter with this full name, made earlier in this graph. */

@@ -111,13 +111,13 @@ void tn_logits_dw(const tn_call *c, const tn_logits *l, float *dw, bool add); /*
 
 /* The labels of n tokens, each with a weight. Those equal to `ignore` do not count, and neither does their weight. */
 typedef struct tn_labels {
-    const int32_t *label; /* (n) */
+    const int32_t *label; /* (n) or NULL: all count */
     const float *weight;  /* (n) or NULL: 1 each */
     int64_t n, classes;
     int32_t ignore;
 } tn_labels;
 
-static inline bool tn_label_counts(const tn_labels *l, int64_t i) { return l->label[i] != l->ignore; }
+static inline bool tn_label_counts(const tn_labels *l, int64_t i) { return !l->label || l->label[i] != l->ignore; }
 
 static inline float tn_label_weight(const tn_labels *l, int64_t i) { return l->weight ? l->weight[i] : 1.f; }
 

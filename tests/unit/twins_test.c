@@ -94,6 +94,14 @@ static tn_ref with_linear_xent(tn_graph *g)
                           numbers(g, "labels", tn_shape(B, T)), .bias = weights(g, "b", tn_shape(V)), .z_loss = 0.1f);
 }
 
+static tn_ref with_linear_kl(tn_graph *g)
+{
+    const tn_ref x = weights(g, "x", tn_shape(B, T, D)), m = between(g, "m", tn_shape(B, T), 0.5f, 1.5f);
+    const tn_ref labels = numbers(g, "labels", tn_shape(B, T)), w = weights(g, "w", tn_shape(V, D));
+    const tn_ref t = tn_frozen(g, "t", tn_shape(B, T, D), TN_F32, tn_normal(1.f));
+    return tn_linear_kl(g, x, t, w, .labels = labels, .weights = m, .temperature = 2);
+}
+
 static tn_ref with_relax(tn_graph *g)
 {
     const tn_ref h =
@@ -162,6 +170,7 @@ static const struct {
     { &tn_op_scan, with_scan },
     { &tn_op_scan_gated, with_scan_gated },
     { &tn_op_linear_xent, with_linear_xent },
+    { &tn_op_linear_kl, with_linear_kl },
     { &tn_op_relax, with_relax },
     { &tn_op_readout, with_readout },
     { &tn_op_gru, with_gru },

@@ -7,7 +7,7 @@
  * two logsumexps and KL.        loss = tn_kl(g, teacher, student, .temperature = 2, .weights = w)
  * A class with p_v = 0 adds nothing, whatever q_v; q_v = 0 where p_v > 0 gives infinity. NaN propagates. Rows alive in
  * both inputs count. Gradients, exact: teacher (stop it with tn_stop_gradient where it is only a target), student,
- * weights. */
+ * weights. linear_kl is the same without the logits in memory. */
 #ifndef TN_OPS_KL_H
 #define TN_OPS_KL_H
 

@@ -43,7 +43,7 @@ __device__ float2 block_lse(float most, float sum, float2 *shared)
 __device__ float finish_row(const tn_xent_rows &j, int64_t i, bool in, float lse, float target)
 {
     const bool ok = in && j.t.label[i] >= 0 && j.t.label[i] < j.t.classes;
-    const float nll = ok ? lse - target : NAN, w = in ? tn_xent_weight(j.t, i) : 0.f;
+    const float nll = ok ? lse - target : NAN, w = in ? tn_head_weight(j.t, i) : 0.f;
     if (threadIdx.x == 0) {
         if (j.term) j.term[i] = in ? (double)w * ((double)nll + (double)j.z * (double)lse * (double)lse) : 0;
         if (j.nll) j.nll[i] = in ? nll : 0.f;
@@ -222,7 +222,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) bf16_rows(cons
     __nv_bfloat16 *numbers = (__nv_bfloat16 *)j.logits + blockIdx.x * j.row;
     const walk<THREADS, STAGED, BIAS> w = { (uint4 *)numbers, staged, full };
     w.start();
-    if (!tn_xent_counts(j.t, i)) {
+    if (!tn_head_counts(j.t, i)) {
         if (STAGED) wait_groups<0>();
         finish_row(j, i, false, 0, 0);
         if (j.gradient) clear_row(w.row, vectors);
@@ -262,7 +262,7 @@ static __global__ void __launch_bounds__(ANY_THREADS) any_rows(const __grid_cons
     __shared__ float2 shared[ANY_THREADS / 32];
     __shared__ float target;
     const int64_t i = j.first + blockIdx.x, V = j.t.classes, base = blockIdx.x * j.row;
-    const bool in = tn_xent_counts(j.t, i);
+    const bool in = tn_head_counts(j.t, i);
     const int64_t label = in ? j.t.label[i] : -1;
     float most = -INFINITY, sum = 0;
     if (threadIdx.x == 0) target = 0;

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/device.cuh"
 
-enum { THREADS = 256, HEADS = 4, POSITIONS = 8 /* of one thread that makes angles */ };
+enum { THREADS = 256, HEADS = 4, POSITIONS = 8 /* of one thread that makes angles, where there are many */ };
 
 struct job {
     tn_rope_attr attr;
@@ -16,6 +16,7 @@ struct job {
     float sign;            /* -1: the inverse rotation */
     bool add, each;        /* each: sequences have positions of their own */
     float2 *angle;         /* (T or B*T, D/2): cosine, sine */
+    int per_thread;        /* positions of a thread that makes angles */
 };
 
 __device__ __forceinline__ int64_t batch_of(const job &w)
@@ -31,14 +32,14 @@ __device__ __forceinline__ int64_t position_of(const tn_arg &p, int64_t b, int64
     return p.dims.rank == 2 ? v[b * p.stride[0] + t * p.stride[1]] : v[p.dims.dim[0] > 1 ? b * p.stride[0] : 0] + t;
 }
 
-/* Thread: a pair, by POSITIONS positions. */
+/* Thread: a pair, by a few positions. */
 static __global__ void __launch_bounds__(THREADS) make_angles(const __grid_constant__ job w)
 {
     const int64_t T = w.x.dims.dim[1], pairs = w.x.dims.dim[3] / 2, n = w.each ? batch_of(w) * T : T;
-    const int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x, j = me % pairs, first = me / pairs * POSITIONS;
+    const int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x, j = me % pairs, first = me / pairs * w.per_thread;
     if (first >= n) return;
     const double f = tn_rope_frequency(&w.attr, j, pairs), amplitude = w.attr.amplitude;
-    for (int64_t i = first; i < n && i < first + POSITIONS; i++) {
+    for (int64_t i = first; i < n && i < first + w.per_thread; i++) {
         double s, c;
         sincos((double)position_of(w.position, w.each ? i / T : 0, w.each ? i % T : i) * f, &s, &c);
         w.angle[i * pairs + j] = make_float2((float)(amplitude * c), w.sign * (float)(amplitude * s));
@@ -141,7 +142,9 @@ static tn_status rotate(const tn_call *c, const tn_arg *x, const tn_arg *y, floa
     w.sign = sign, w.add = add;
     w.each = w.position.data && tn_dims_count(w.position.dims) > 1;
     w.angle = (float2 *)c->work;
-    const int64_t positions = w.each ? B * T : T, makers = (positions + POSITIONS - 1) / POSITIONS * pairs;
+    const int64_t positions = w.each ? B * T : T, threads = (int64_t)THREADS * tn_cuda_queue_of(c)->multiprocessors;
+    w.per_thread = positions * pairs > threads ? POSITIONS : 1; /* few: what counts is how long one of them takes */
+    const int64_t makers = (positions + w.per_thread - 1) / w.per_thread * pairs;
     make_angles<<<(unsigned)((makers + THREADS - 1) / THREADS), THREADS, 0, stream>>>(w);
     const int width = pairs % 8 == 0 && tn_vector_rows(x) && tn_vector_rows(y) ? 8 : 1;
     const dim3 grid((unsigned)((B * T * (pairs / width) + THREADS - 1) / THREADS), (unsigned)((H + HEADS - 1) / HEADS));

@@ -1,5 +1,5 @@
 /* Losses computed by their backward node. A kernel that needs the same intermediate for outputs and gradients
- * (linear_xent: the logits) computes it once, if nothing reads the outputs before: the forward node is dropped and the
+ * (linear_xent, linear_kl: the logits) computes it once, if nothing reads the outputs before: the forward node is dropped and the
  * backward node writes them. */
 #include "plan/graph.h"
 

@@ -8,7 +8,7 @@ import sys
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "hostile"))
-from formats import gguf, gguf_model, gguf_tensor, idx, llama2c, model, npy, read, safetensors, write, zstd_zeros  # noqa: E402
+from formats import gguf, gguf_model, gguf_tensor, idx, llama2c, model, npy, read, safetensors, wire, write, zstd_zeros  # noqa: E402
 
 TOKEN = os.path.join(HERE, "..", "token")
 STUDIES = os.path.join(HERE, "..", "..", "studies")
@@ -60,6 +60,7 @@ one = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 tiny = 8 * 8 + 8 + 4 * 64 + 8 + 3 * 64 + 8 + 16 * 4
 HF = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8, "vocab_size": 16,
       "max_position_embeddings": 32, "rope_theta": 10000.0}
+Z = [(i * 7919 % 61 - 30) / 8 * (1 + i // 5) for i in range(15)]
 SEEDS = {
     "safetensors": [b"\x00" + safetensors({"a": one}, bytes(4)), b"\x84" + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
                     b"\x00" + model("dim=16", tensors={"a": one}, data=bytes(4))],
@@ -90,6 +91,9 @@ SEEDS = {
     "tsv": [b"a\tb\nHe does n't say `` hi '' .\tThe girls ' dog ( a cat ) .\n", b"b\tx\ta\n9 : 30\t1\t-LRB- 50 % -RRB-\r\n", gzip.compress(b"a\tb\nx\ty\n")],
     "arrays": [b"\x00" + npy("(2, 3)", data=bytes(24)), b"\x00" + npy("(4,)", "<i8", bytes(32)), b"\x01" + idx([2, 2, 2], bytes(8)), b"\x02a,b,c\n1,2,0\n3.5,-4e2,1\n"],
     "shards": [b"\x00" + shard(), b"\x00" + arrays_shard(), b"\x01" + MANIFEST],
+    "wire": [b"\x00" + wire(Z, 1, 5, private=1, models=2, bits=16), b"\x01" + wire(Z, 3, 5, bits=6, group=4), b"\x02" + wire(Z, 3, 5, bits=4, group=5, scale="f32"),
+             b"\x03" + wire(Z, 1, 5, private=1, models=2, bits=4, group=32) + wire(Z, 15, 1, bits=8) + wire(Z[:1], 1, 1, bits=6), b"\x05" + wire(Z, 3, 5, group=1, scale="f32"),
+             b"\x06\x01\x04\x00\x01\x02\x05" + struct.pack("<15f", *Z), b"\x07\x03\x20\x04\x00\x00\x01" + struct.pack("<4f", 0, 1e-40, 3e38, -7.5)],
     "metrics": [b'\x04{"step":2,"loss":5.5,"lr":1e-4}\n{"step":4,"loss":"NaN","note":"a,\\"b"}\n{"step":6'],
 }
 

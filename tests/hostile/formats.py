@@ -214,6 +214,28 @@ def shard_edit(path, **fields):
     write(path, bytes(raw))
 
 
+def wire(z, shared, width, bits=8, group=32, scale="f16", private=0, models=0, encoder=bytes(range(16)), version=1, magic=b"TNWZ", slots=None, payload=None):
+    """A wire message as docs/wire.md has it: a second implementation, in Python's own numbers."""
+    top = 2 ** (bits - 1) - 1
+    scales, stream, kind = b"", 0, 0 if bits == 16 else 1 if scale == "f16" else 2
+    for i in range(0, len(z) if bits != 16 else 0, group):
+        largest = max(abs(v) for v in z[i:i + group])
+        exact = largest / top if largest else 1.0
+        form = "<e" if kind == 1 else "<f"
+        raw = struct.pack(form, exact)
+        if struct.unpack(form, raw)[0] < exact:
+            raw = (int.from_bytes(raw, "little") + 1).to_bytes(len(raw), "little")
+        scales += raw
+        for k, v in enumerate(z[i:i + group], i):
+            q = max(-top - 1, min(top, round(v / struct.unpack(form, raw)[0])))
+            stream |= (q & (2 ** bits - 1)) << k * bits
+    if payload is None:
+        payload = b"".join(struct.pack("<e", v) for v in z) if bits == 16 else scales + stream.to_bytes((len(z) * bits + 7) // 8, "little")
+    head = struct.pack("<4sHBB16sIIIHHI", magic, version, bits, kind, encoder, shared + models * private if slots is None else slots, shared, private, models,
+                       0 if bits == 16 else group, width)
+    return head + struct.pack("<I", zlib.crc32(head)) + payload + struct.pack("<I", zlib.crc32(head + payload))
+
+
 def journal(super_name, page_size=4096):
     """A hot rollback journal of SQLite without records that names a super-journal: whoever rolls it back removes that file."""
     name = super_name.encode()

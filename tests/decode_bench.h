@@ -14,7 +14,7 @@ typedef struct job {
     bool backward;
 } job;
 
-enum { ROOM = 1 << 17, MESSAGE = 1024 };
+enum { ROOM = 1 << 18, MESSAGE = 1024 };
 
 typedef struct bench {
     tn_decode_program p;

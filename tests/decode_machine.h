@@ -11,7 +11,7 @@
 #include "ops/gate/gate.h"
 #include "ops/linear/linear.h"
 #include "ops/norm/norm.h"
-#include "plan/decode/decode.h"
+#include "plan/decode/decode_rope.h"
 #include "ops/unary/unary.h"
 #include "testlib.h"
 
@@ -30,6 +30,10 @@ typedef struct tn_decode_machine {
     float *slots;                     /* (blocks,slot_floats) */
     float
         *stage[TN_DECODE_STEPS]; /* (n,k): weights of the steps that are staged, as they were when the program began */
+    struct {                     /* what a block's last rope, put and seen found */
+        double angle[TN_DECODE_ANGLES], amplitude;
+        int32_t place, seen;
+    } known[TN_DECODE_MACHINE_BLOCKS];
     double best[2][TN_DECODE_MACHINE_BLOCKS][2]; /* halves of the scratch: number, place */
     double seen
         [2]
@@ -71,6 +75,13 @@ static inline int32_t tn_decode_integer_(const tn_decode_worker *w, int k)
 {
     assert_int_equal(w->s->in_type[k], TN_I32);
     return *(const int32_t *)w->s->in[k];
+}
+
+/* ... or what the last such step found. */
+static inline int32_t tn_decode_integer_known_(const tn_decode_worker *w, int k, int32_t *known)
+{
+    if (!(w->s->flags & TN_DECODE_SAME)) *known = tn_decode_integer_(w, k);
+    return *known;
 }
 
 static inline void tn_decode_put_(const tn_decode_worker *w, int k, int64_t i, double x)
@@ -353,11 +364,17 @@ static inline void tn_m_rope(const tn_decode_worker *w)
 {
     const tn_decode_step *s = w->s;
     const int64_t pairs = s->k / 2;
-    const double position = s->in[1] ? tn_decode_integer_(w, 1) : 0;
+    const bool mixed = s->kind & 1;
+    assert_true(pairs <= TN_DECODE_ANGLES);
+    if (!(s->flags & TN_DECODE_SAME)) {
+        const double position = s->in[1] ? tn_decode_integer_(w, 1) : 0;
+        for (int j = 0; j < pairs; j++) w->m->known[w->block].angle[j] = position * tn_decode_frequency(s, j);
+        w->m->known[w->block].amplitude = tn_decode_amplitude(s);
+    }
     for (int64_t i = 0; i < s->n * pairs; i++) {
-        const int64_t j = i % pairs, p = i / pairs * s->k + (s->kind ? 2 * j : j), q = s->kind ? p + 1 : p + pairs;
-        const double angle = position * exp2(-((double)s->a + (double)s->b) * (double)j / (double)pairs);
-        const double a = tn_decode_get_(w, 0, p), b = tn_decode_get_(w, 0, q);
+        const int64_t j = i % pairs, p = i / pairs * s->k + (mixed ? 2 * j : j), q = mixed ? p + 1 : p + pairs;
+        const double angle = w->m->known[w->block].angle[j], amplitude = w->m->known[w->block].amplitude;
+        const double a = amplitude * tn_decode_get_(w, 0, p), b = amplitude * tn_decode_get_(w, 0, q);
         tn_decode_put_(w, 0, p, a * cos(angle) - b * sin(angle));
         tn_decode_put_(w, 0, q, b * cos(angle) + a * sin(angle));
     }
@@ -365,7 +382,10 @@ static inline void tn_m_rope(const tn_decode_worker *w)
 
 static inline void tn_m_place(const tn_decode_worker *w)
 {
-    const int64_t given = tn_decode_integer_(w, 1), row = given < 0 ? 0 : given < w->s->k ? given : w->s->k - 1;
+    const int64_t given = tn_decode_integer_known_(w, 1, &w->m->known[w->block].place), row = given < 0 ? 0
+                                                                                              : given < w->s->k
+                                                                                                  ? given
+                                                                                                  : w->s->k - 1;
     for (int64_t i = 0; i < w->s->n; i++) {
         const int64_t m = w->s->m;
         tn_decode_put_(w, 0, (i / m * w->s->k + row) * m + i % m, row == given ? tn_decode_get_(w, 0, i) : (double)NAN);
@@ -422,7 +442,8 @@ static inline void tn_m_look(const tn_decode_worker *w, int h, int64_t first, in
 static inline void tn_m_seen(const tn_decode_worker *w)
 {
     const tn_decode_step *s = w->s;
-    const int parts = tn_m_parts(w), given = s->in[3] ? tn_decode_integer_(w, 3) : s->k;
+    const int parts = tn_m_parts(w),
+              given = s->in[3] ? tn_decode_integer_known_(w, 3, &w->m->known[w->block].seen) : s->k;
     const int64_t begin = s->b > 0 && given > (int)s->b ? given - (int)s->b : 0, count = given - begin;
     assert_true((int64_t)s->n * parts * (s->m + 2) <= TN_DECODE_MACHINE_SEEN && s->m % 8 == 0 && given <= s->k);
     for (int u = w->block; u < s->n * parts; u += w->m->blocks)

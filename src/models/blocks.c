@@ -140,8 +140,12 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
     const int64_t d = tn_ref_dim(g, u, -1), H = h->heads, KV = h->kv_heads, B = b->batch, T = b->length,
                   D = h->head_dim ? h->head_dim : d / H;
     const tn_ref qkv = tn_reshape(g, project(g, u, h, D, b), tn_shape(B, T, H + 2 * KV, D)), at = start_of(g, h, b);
-    const tn_ref q = turn(g, tn_slice(g, qkv, 2, 0, H), "norm_q", h, at);
-    const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), "norm_k", h, at), h->keys_before, "keys", b);
+    const bool once =
+        b->cached && !h->qk_norm; /* queries and keys are turned together; a backward pass would have to join them */
+    const tn_ref both = once ? turn(g, tn_slice(g, qkv, 2, 0, H + KV), "", h, at) : TN_NONE;
+    const tn_ref q = once ? tn_slice(g, both, 2, 0, H) : turn(g, tn_slice(g, qkv, 2, 0, H), "norm_q", h, at);
+    const tn_ref own = once ? tn_slice(g, both, 2, H, KV) : turn(g, tn_slice(g, qkv, 2, H, KV), "norm_k", h, at);
+    const tn_ref k = remember(g, own, h->keys_before, "keys", b);
     const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), h->values_before, "values", b);
     const tn_ref heads =
         tn_attention(g, q, k, v, .causal = !h->both_ways, .window = h->window, .kv_length = tn_in(b, "keys"),

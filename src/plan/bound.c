@@ -94,8 +94,10 @@ const tn_backend *tn_context_backend(const tn_context *c) { return c->backend; }
 
 void *tn_context_queue(const tn_context *c) { return c->queue; }
 
+/* Where there is not so much, what there was is there again, for the plans that it was enough for. */
 static tn_status reserve(tn_context *c, size_t bytes)
 {
+    const size_t before = c->arena_bytes;
     if (bytes <= c->arena_bytes && c->arena) return TN_OK;
     TN_RETURN_IF(c->backend->wait(c->queue));
     c->backend->free(c->arena); /* first: the two never need to exist together */
@@ -103,9 +105,10 @@ static tn_status reserve(tn_context *c, size_t bytes)
     c->arena_bytes = 0;
     c->generation++;
     c->arena = c->backend->alloc(bytes ? bytes : 64);
-    if (!c->arena) return TN_MEMORY;
-    c->arena_bytes = bytes ? bytes : 64;
-    return TN_OK;
+    const bool fits = c->arena;
+    if (!fits && before) c->arena = c->backend->alloc(before);
+    c->arena_bytes = fits ? (bytes ? bytes : 64) : c->arena ? before : 0;
+    return fits ? TN_OK : TN_MEMORY;
 }
 
 /* --- binding ---------------------------------------------------------------------------------------------------------- */

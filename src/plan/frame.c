@@ -66,7 +66,7 @@ static tn_status run_from(const tn_plan *p, const void *frame, size_t first)
     for (size_t i = first, took = 0; i < p->n_steps; i += took ? took : 1) {
         took = 0;
         if (p->decode && i >= p->prologue)
-            TN_RETURN_IF(tn_decode_run(p->decode + i, f.call + i, p->n_steps - i, &took));
+            TN_RETURN_IF(tn_decode_run_cuda(p->decode + i, f.call + i, p->n_steps - i, &took));
         if (took) continue;
         const tn_status s = p->step[i].kernel(&f.call[i]);
         if (s != TN_OK) {

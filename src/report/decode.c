@@ -35,7 +35,8 @@ static tn_status open_runner(tn_decode_side *side, const tn_decode_point *at, ru
     const tn_decoder_options o = { .model = side->model,
                                    .settings = side->settings,
                                    .store = side->store,
-                                   .frozen = side->file != NULL,
+                                   .frozen = side->file || tn_store_device(side->store) != TN_CPU,
+                                   .drawn = !side->file,
                                    .weights = side->file ? side->file->matrices.type : TN_F32,
                                    .batch = at->batch,
                                    .capacity = at->prompt ? at->prompt : at->context,
@@ -82,6 +83,13 @@ static tn_status feed_tokens(runner *r, int64_t times, double *seconds, double *
     *seconds = tn_clock_s() - start;
     *cpu_s = tn_clock_cpu_s() - cpu;
     return TN_OK;
+}
+
+static tn_status run_more(void *one, int64_t n)
+{
+    double seconds, cpu_s;
+    runner *r = one;
+    return r->prompt ? feed_prompts(r, n, &seconds, &cpu_s) : feed_tokens(r, n, &seconds, &cpu_s);
 }
 
 static tn_status run_round(runner *r, int64_t times, double *ms, double *cpu_ms)
@@ -156,6 +164,8 @@ tn_status tn_decode_measure(tn_decode_side *sides, size_t n, const tn_decode_poi
         for (size_t i = 0; i < n; i++)
             if (!rows[i].why[0]) TN_TRY(run_round(&r[i], r[i].times, &r[i].ms[k], &r[i].cpu_ms[k]));
     fill_rows(at, r, n, rows);
+    for (size_t i = 0; at->more && i < n; i++)
+        if (!rows[i].why[0]) TN_TRY(at->more(at->ctx, i, run_more, &r[i]));
 done:
     for (size_t i = 0; r && i < n && i < TN_DECODE_MOST; i++) close_runner(&r[i]);
     tn_free(r);

@@ -1,6 +1,6 @@
 /* The speed of decoding: models side by side at one batch and one context, token by token with their state or cache,
- * in alternating rounds. Caches and states are random numbers, and so are weights that no file has: speed does not
- * depend on what they say. A cache holds as many positions as the context says and every token reads all of them; a
+ * in alternating rounds. Caches and states are random numbers, and so are weights that no file has (on a GPU
+ * they are frozen, as those of a file are): speed does not depend on what they say. A cache holds as many positions as the context says and every token reads all of them; a
  * recurrence has its state, whatever the context. Or that of prefill: a whole prompt from nothing to the logits behind
  * it. */
 #ifndef TN_REPORT_DECODE_H
@@ -26,6 +26,9 @@ typedef struct tn_decode_point {
     double copy_gbs;                /* of the device: what the limit is made of */
     int threads;                    /* 0: as the settings say */
     bool (*interrupted)(void *ctx); /* as tn_decoder_options'; NULL: nobody asks */
+    /* Called for each side after the rounds, to run n more tokens or prompts its own way: run(one, n). NULL: nobody does */
+    tn_status (*more)(void *ctx, size_t side, tn_status (*run)(void *one, int64_t n), void *one);
+    void *ctx;
 } tn_decode_point;
 
 typedef struct tn_decode_row {

@@ -14,14 +14,21 @@
 #include <string.h>
 
 /* Lengths of the pieces of a prompt, longest first. REST has the length of what is left, where that is worth a plan: one pass over the
- * weights instead of many. Without it each of the others is run at most 7 times in a row. The last has logits. */
-static const int64_t lengths[] = { 256, 0, 32, 4, 1 };
-enum { MOST_AT_ONCE = 4096, PLANS = TN_DECODER_PLANS, LAST = PLANS - 1, REST = 1, REST_LEAST = 16 };
+ * weights instead of many. The last has logits.
+ *
+ * On a GPU a plan is made once for many prompts, because its first runs are slow. Where nothing but keys and values is kept, pieces may be
+ * longer than what is left: nobody looks at what lies behind a row's end. Models with a state take a few lengths, one after the other. */
+static const struct {
+    int64_t tokens;
+    bool padded; /* only for those who pad */
+} lengths[] = { { 4096, true }, { 2048, true }, { 1024, true }, { 512, true }, { 256, false }, { 0, false },
+                { 128, true },  { 64, true },   { 32, false },  { 16, true },  { 4, false },   { 1, false } };
+enum { MOST_AT_ONCE = 4096, PLANS = TN_DECODER_PLANS, LAST = PLANS - 1, REST = 5, REST_LEAST = 16, REST_MOST = 256 };
 _Static_assert(sizeof lengths / sizeof *lengths == PLANS, "a plan for every length");
 typedef tn_decoder_piece piece;
 enum { MANY = 1 << 20 }; /* tokens, one after the other, in a text: as many uses of what its plan prepares */
 
-static int64_t length_of(const tn_decoder *d, int i) { return i == REST ? d->rest : lengths[i]; }
+static int64_t length_of(const tn_decoder *d, int i) { return i == REST ? d->rest : lengths[i].tokens; }
 
 static const tn_gtensor *find_output(const tn_graph *g, const char *name)
 {
@@ -184,15 +191,13 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     if (device != TN_CPU && !half) d->setup.options.activation = d->setup.options.round = TN_F32;
     d->setup.options.frozen = o->frozen;
     d->setup.options.weights = tn_graph_setup_weights(&d->setup, o->weights);
-    if (o->frozen) tn_store_loads_weights(o->store);
+    if (o->frozen && !o->drawn) tn_store_loads_weights(o->store);
     d->ahead = o->greedy && device != TN_CPU && is_on(o->settings, "opt.decode_ahead");
     d->chooses = o->greedy && (device == TN_CPU || d->ahead);
     TN_TRY(tn_context_new(device, d->setup.options.threads, &d->context));
     TN_TRY(make_piece(d, LAST));
     d->attends = tn_bound_data(d->piece[LAST].bound, "cache.keys") != NULL;
-    const int64_t context = tn_settings_int(o->settings, "train.context");
-    while (d->longest < LAST && (lengths[d->longest] > context || lengths[d->longest] * o->batch > MOST_AT_ONCE))
-        d->longest++;
+    d->pads = device != TN_CPU && d->attends && !d->keeps;
     *out = d;
     d = NULL;
 done:
@@ -296,38 +301,55 @@ tn_status tn__decoder_run_token(tn_decoder *d)
     return run_here(d, LAST);
 }
 
-/* Tokens [at, at + length of piece i) of every row. */
+/* Of n tokens of a row those from `at` on that are the piece's: the last one goes alone. */
+static int64_t tokens_of(const tn_decoder *d, int i, int64_t n, int64_t at)
+{
+    const int64_t T = length_of(d, i), left = i == LAST ? 1 : n - 1 - at;
+    return left < T ? left : T;
+}
+
 static tn_status run_piece(tn_decoder *d, int i, const int32_t *tokens, int64_t n, int64_t at)
 {
     piece *p = &d->piece[i];
     int32_t *in = tn_bound_data(p->bound, "tokens"); /* (B,T) */
-    const int64_t T = length_of(d, i);
-    for (int64_t b = 0; in && b < d->o.batch; b++) memcpy(in + b * T, tokens + b * n + at, sizeof *in * (size_t)T);
+    const int64_t T = length_of(d, i), own = tokens_of(d, i, n, at);
+    for (int64_t b = 0; in && b < d->o.batch; b++) {
+        memcpy(in + b * T, tokens + b * n + at, sizeof *in * (size_t)own);
+        memset(in + b * T + own, 0, sizeof *in * (size_t)(T - own));
+    }
     commit_rows(d, i, NULL, at);
     TN_RETURN_IF(run_here(d, i));
-    tn__decoder_move(d, T);
+    tn__decoder_move(d, own);
     return TN_OK;
 }
 
 /* Makes REST one of so many tokens, if that pays: on a GPU the first runs of a plan are slow. */
 static void fit_rest(tn_decoder *d, int64_t tokens)
 {
-    const bool fits = tokens < lengths[0] && tokens * d->o.batch <= MOST_AT_ONCE &&
+    const bool fits = tokens < REST_MOST && tokens * d->o.batch <= MOST_AT_ONCE &&
                       tokens <= tn_settings_int(d->o.settings, "train.context");
     const bool pays = d->setup.device == TN_CPU && tokens >= REST_LEAST && fits;
     if (pays && d->rest != tokens) free_piece(&d->piece[REST]);
     d->rest = pays ? tokens : d->rest;
 }
 
-/* The longest piece that fits. A model that takes no piece of this length (token by token only, or no room for such a
- * table) gets shorter ones: the one token that made the decoder always works. */
+/* Whether piece i is one for `own` tokens. A padded one may be a quarter longer, where the cache has room for it. */
+static bool is_for(const tn_decoder *d, int i, int64_t own)
+{
+    const int64_t T = length_of(d, i), context = tn_settings_int(d->o.settings, "train.context");
+    if (T == 0 || T > context || T * d->o.batch > MOST_AT_ONCE || (lengths[i].padded && !d->pads)) return false;
+    return T <= own || (d->pads && 4 * own > 3 * T && T <= tn_decoder_tokens_left(d));
+}
+
+/* The longest piece that fits. A model that takes no piece of this length (token by token only, no room for such a table, or no memory)
+ * gets shorter ones: the one token that made the decoder always works. */
 static tn_status choose_piece(tn_decoder *d, int64_t left, int *out)
 {
     fit_rest(d, left - 1);
     for (int i = d->longest; i < LAST; i++) {
-        if (length_of(d, i) >= left || length_of(d, i) == 0) continue; /* the last token is left over, for its logits */
+        if (!is_for(d, i, left - 1)) continue; /* the last token is left over, for its logits */
         const tn_status s = d->piece[i].bound ? TN_OK : make_piece(d, i);
-        if (s != TN_OK && s != TN_USAGE) return s;
+        if (s != TN_OK && s != TN_USAGE && s != TN_MEMORY) return s;
         if (s == TN_OK) {
             *out = i;
             return TN_OK;
@@ -346,8 +368,9 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
         int i;
         if (d->o.interrupted && d->o.interrupted(d->o.ctx)) return tn_error(TN_INTERRUPTED, "interrupted");
         TN_RETURN_IF(choose_piece(d, n - at, &i));
+        const int64_t own = tokens_of(d, i, n, at);
         TN_RETURN_IF(run_piece(d, i, tokens, n, at));
-        at += length_of(d, i);
+        at += own;
     }
     *logits = tn_bound_data(d->piece[LAST].bound, "logits");
     return TN_OK;

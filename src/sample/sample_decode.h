@@ -17,6 +17,7 @@ typedef struct tn_decoder_options {
     const tn_settings *settings; /* borrowed */
     tn_store *store;             /* borrowed; it has the parameters, or they are initialised */
     bool frozen;      /* the parameters are; those the store lacks are loaded by the caller before the first token */
+    bool drawn;       /* ... but nobody loads them: they get random first values */
     tn_dtype weights; /* type of frozen matrices */
     int64_t batch;    /* sequences side by side */
     int64_t capacity; /* tokens that attention can look back on */

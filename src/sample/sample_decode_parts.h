@@ -6,7 +6,7 @@
 #include "sample/sample_decode.h"
 #include "train/trainer/graph_setup.h"
 
-enum { TN_DECODER_PLANS = 5 }; /* the last is that of a single token */
+enum { TN_DECODER_PLANS = 12 }; /* the last is that of a single token */
 
 typedef struct tn_decoder_piece {
     tn_plan *plan;
@@ -26,6 +26,7 @@ struct tn_decoder {
     bool *ended;            /* (B) */
     int64_t vocab;
     bool attends, keeps; /* it has keys and values; a state besides, which every token changes */
+    bool pads;           /* pieces may be longer than what is left of a prompt */
     bool commits;        /* plans leave the states of some rows alone, as "commit" (B) says */
     bool stays;          /* position is that of every token: tn_decoder_fill_to */
     bool warm;           /* parameters are as they were when a plan ran last */

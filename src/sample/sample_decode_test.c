@@ -1,6 +1,8 @@
 /* Decoding against the whole sequence, on the device of TENON_TEST_DEVICE: at batch 64, and at contexts of several tiles of
  * keys; greedy decoding; half precision; caches that do not fit; a context that is only pretended. */
-#include "sample/sample_decode.h"
+#include "sample/sample_decode_parts.h"
+
+#include "base/alloc.h"
 
 #include "device_memory.h"
 #include "train/run/train_settings.h"
@@ -27,6 +29,8 @@ static const pupil pupils[] = {
     { "gpt", { "dim=128", "heads=2", "kv_heads=1" }, 2, 300, true, false },
     { "gpt", { "dim=192", "heads=6", "kv_heads=2" }, 3, 200, true, false },
     { "gpt", { "dim=128", "heads=4" }, 2, 200, true, false },
+    { "gpt", { "dim=128", "heads=2" }, 1, 256, true, false }, /* a piece that is longer than what is left */
+    { "gpt", { "dim=128", "heads=2", "compute=bf16" }, 3, 512, false, true },
     { "gpt", { "dim=128", "heads=2", "compute=bf16" }, 2, 300, false, true },
     { "gpt", { "dim=128", "heads=2", "compute=bf16" }, 64, 70, false, true },
     { "ten", { "dim=32", "compute=bf16" }, 2, 100, false, true },
@@ -338,6 +342,12 @@ static const fused_row fused_rows[] = {
     { "ten", { "dim=512", "heads=8" }, 9001 },
     { "gpt", { "dim=1024", "heads=8", "layers=2" }, 9001 },
     { "gpt", { "dim=1088", "heads=8", "layers=2" }, 1000 },
+    /* rows that are cut into pieces, the last of them shorter; a gate of more numbers than are fetched otherwise */
+    { "gpt", { "ffn=3000", "heads=2" }, 1000 },
+    { "gpt", { "dim=1536", "heads=12", "layers=1", "ffn=8192" }, 1000 },
+    { "gpt", { "heads=2", "rope_stretch=8", "rope_stretch_context=16" }, 1000 },
+    { "gpt", { "heads=2", "rope_scaling=yarn", "rope_stretch=4", "rope_stretch_context=16" }, 1000 },
+    { "gpt", { "heads=2", "rope_scaling=linear", "rope_stretch=4" }, 1000 },
 };
 
 enum { FUSED_TOKENS = 7, FUSED_MOST = 9001 };
@@ -385,6 +395,34 @@ static void fused_is_plain(void **state)
 }
 
 /* --- memory ----------------------------------------------------------------------------------------------------------- */
+
+/* Where there is no memory for a long piece of a prompt, shorter ones do. */
+static void long_pieces_may_not_fit(void **state)
+{
+    (void)state;
+    enum { B = 8, TOKENS = 258, WORDS = 37 };
+    static const pupil p = { "gpt", { "dim=32", "heads=4" }, B, TOKENS, true, false };
+    int32_t tokens[B * TOKENS];
+    float want[B * WORDS];
+    size_t most = 0;
+    stage s = { .w = tn_world_open_on(tn_test_device(), 3, 1) };
+    resolve(&s, &p);
+    for (int32_t i = 0; i < B * TOKENS; i++) tokens[i] = 7 * i % WORDS;
+    for (int limited = 0; limited < 2; limited++) {
+        const float *logits;
+        tn_decoder *d = open_decoder(&s, B, TOKENS + 8, 1);
+        assert_true(tn_context_bytes(d->context) < most || !limited);
+        if (limited) tn_alloc_fail_above(most / 2);
+        const tn_status fed = tn_decoder_feed(d, tokens, TOKENS, &logits);
+        tn_alloc_fail_above(0);
+        assert_int_equal(fed, TN_OK);
+        assert_true(!limited || tn_context_bytes(d->context) <= most / 2);
+        if (!limited) most = tn_context_bytes(d->context), memcpy(want, logits, sizeof want);
+        for (int i = 0; i < B * WORDS; i++) assert_true(fabsf(want[i] - logits[i]) < 1e-5f);
+        tn_decoder_free(d);
+    }
+    close_stage(&s);
+}
 
 static void too_large_is_refused(void **state)
 {
@@ -494,11 +532,14 @@ void tn_tests_sample_decode(tn_test_list *l)
                     "decode: rows of different length are what each is alone, %s %s", ragged_rows[i].model,
                     ragged_rows[i].more[0]);
     tn_test_add(l, ragged_is_checked, NULL, "decode: rows of different length are checked");
-    for (size_t i = 0; i < sizeof fused_rows / sizeof *fused_rows; i++)
+    /* the CPU has no fused kernel, and would compare a plan with itself */
+    for (size_t i = 0; i < sizeof fused_rows / sizeof *fused_rows && tn_test_device() == TN_CUDA; i++)
         tn_test_add(l, fused_is_plain, &fused_rows[i], "decode: the device's fused token, %s %s, %d words",
                     fused_rows[i].model, fused_rows[i].more[0] ? fused_rows[i].more[0] : "", fused_rows[i].vocab);
     tn_test_add(l, greedy_is_feeding, NULL, "decode: greedy is feeding back the largest logit");
     tn_test_add(l, ahead_chooses_alike, NULL, "decode: the device that chooses ahead chooses alike");
+    if (tn_test_device() == TN_CPU) /* its memory can be refused */
+        tn_test_add(l, long_pieces_may_not_fit, NULL, "decode: shorter pieces where a long one does not fit");
     tn_test_add(l, too_large_is_refused, NULL, "decode: a cache that cannot fit is refused");
     tn_test_add(l, caches_are_half, NULL, "decode: caches are bf16 where products are");
     tn_test_add(l, weights_count_once, NULL, "decode: weights read for a token count once");

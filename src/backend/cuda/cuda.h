@@ -22,7 +22,7 @@ typedef struct tn_cuda_gemms tn_cuda_gemms;
 typedef struct tn_cuda_dnn tn_cuda_dnn;
 
 /* A step uploads twice, and a few of them may be queued before the host waits for the first. */
-enum { TN_CUDA_STAGES = 12, TN_CUDA_BARRIER_FLOATS = 264192, TN_CUDA_MESSAGE_WORDS = 1 << 18 };
+enum { TN_CUDA_STAGES = 12, TN_CUDA_BARRIER_FLOATS = 264192, TN_CUDA_MESSAGE_WORDS = 1 << 19 };
 
 typedef struct tn_cuda_queue {
     cudaStream_t stream;

@@ -1,4 +1,5 @@
 /* Decoding speed of several models: every batch with every context, then with every length of prompt; tables or JSON Lines. */
+#include "cli/bench/bench_parts.h"
 #include "cli/bench/bench_print.h"
 
 #include "backend/backend.h"
@@ -166,6 +167,13 @@ static void print_prefill_head(const decode_bench *b)
     print_columns(b, "prompt", "ms", "");
 }
 
+/* Rows are printed when all of a point are measured, traces right after their rounds. */
+static tn_status trace_side(void *ctx, size_t side, tn_bench_run *run, void *one)
+{
+    const decode_bench *b = ctx;
+    return tn_bench_trace(b->c, short_name(b, side), b->device, run, one);
+}
+
 static tn_status measure_point(decode_bench *b, int64_t batch, int64_t context, int64_t prompt)
 {
     tn_decode_row rows[TN_DECODE_MOST];
@@ -176,7 +184,9 @@ static tn_status measure_point(decode_bench *b, int64_t batch, int64_t context, 
                                  .seconds = b->seconds,
                                  .copy_gbs = b->ceilings.copy_gbs,
                                  .threads = b->device == TN_CPU ? b->threads : 0,
-                                 .interrupted = tn_interrupted };
+                                 .interrupted = tn_interrupted,
+                                 .more = trace_side,
+                                 .ctx = b };
     if (tn_interrupted(NULL)) return tn_error(TN_INTERRUPTED, "interrupted");
     TN_RETURN_IF(tn_decode_measure(b->side, b->n, &at, rows));
     for (size_t m = 0; m < b->n; m++) TN_RETURN_IF(print_row(b, m, &at, &rows[m]));
@@ -204,6 +214,7 @@ tn_status tn_bench_decode(tn_cli *c)
     TN_TRY(tn_args_expect(&c->args, 2, 1 + TN_DECODE_MOST));
     TN_TRY(read_flags(b));
     for (size_t i = 1; i < c->args.positional_n; i++) TN_TRY(open_side(b, tn_args_positional(&c->args, i)));
+    TN_TRY(tn_bench_check_trace(c, b->device));
     tn_interrupt_watch();
     TN_TRY(tn_bench_ceilings(c, b->device, b->threads, &b->ceilings));
     TN_TRY(measure_all(b));

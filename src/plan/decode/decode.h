@@ -25,20 +25,23 @@ enum {
     TN_DECODE_STEPS = 224,
     TN_DECODE_IN = 7,
     TN_DECODE_OUT = 2,
-    TN_DECODE_LONGEST = 8192,  /* numbers that every block works through, and those of one message */
-    TN_DECODE_NORMED = 2048,   /* ... over which it sums */
-    TN_DECODE_TAPS = 4,        /* of conv */
-    TN_DECODE_HEADS = 512,     /* of attention; blocks, too, are no more */
-    TN_DECODE_HALF = 512 * 258 /* floats of half of the scratch: parts of 256 numbers and 2 more */
+    TN_DECODE_LONGEST = 8192,               /* numbers that every block works through */
+    TN_DECODE_SENT = 2 * TN_DECODE_LONGEST, /* ... of one message; a gate makes half as many of them */
+    TN_DECODE_NORMED = 2048,                /* ... over which it sums */
+    TN_DECODE_TAPS = 4,                     /* of conv */
+    TN_DECODE_ANGLES = 128,                 /* of rope */
+    TN_DECODE_HEADS = 512,                  /* of attention; blocks, too, are no more */
+    TN_DECODE_HALF = 512 * 258              /* floats of half of the scratch: parts of 256 numbers and 2 more */
 };
 
 /* Threads of a block. The first of them, the front, fetch vectors and do what every block does for itself; the others make products and outer, and
  * are ready for them when the vector is. Steps that have much to read are done by both. */
 enum {
     TN_DECODE_FRONT = 8 * 32,
-    TN_DECODE_BACK = 8,   /* warps of the others */
-    TN_DECODE_PLACES = 3, /* for weights that one of them has under way, at most */
-    TN_DECODE_PAIRS = 2   /* of words of a message that a thread of the front asks for at once */
+    TN_DECODE_BACK = 8,     /* warps of the others */
+    TN_DECODE_PLACES = 3,   /* for weights that one of them has under way, at most; 4 where rows are cut */
+    TN_DECODE_PIECE = 2048, /* bytes of a row, where rows are cut */
+    TN_DECODE_PAIRS = 4     /* of numbers of a vector that is summed over that a thread of the front has, at most */
 };
 
 typedef enum tn_decode_op {
@@ -53,7 +56,8 @@ typedef enum tn_decode_op {
     TN_DECODE_BINARY, /* in0 (n), in1 (k): number i goes with number (i / m) % k of in1 */
     TN_DECODE_OUTER, /* as outer: q, k (n,k), v (n,m), alpha (n), state (n,k,m), reset, write (n) -> o (n,m), final; kind: 1 raw gates */
     TN_DECODE_COPY, /* in0 -> out0 (n) */
-    TN_DECODE_ROPE, /* as rope: x (n,k), position -> y; kind: 1 interleaved; a + b: logarithm (2) of the base */
+    TN_DECODE_ROPE, /* as rope: x (n,k), position -> y; kind: 1 interleaved, and 2 * tn_decode_scaling; a + b: logarithm (2) of the
+                     * base; c: stretch; d: stretch_context, or yarn's amplitude; m, j: the pairs between which yarn blends */
     TN_DECODE_PUT, /* in0 (n) to row in1[0] of each of out0 (n/m,k,m), by every block; where there is none, NaN to the nearest */
     TN_DECODE_SEEN, /* attention: q (n,m), keys and values (j,k,m), in3[0] or k of them -> scratch, part by part; a: scale; b: window or 0 */
     TN_DECODE_SEEN_ALL,   /* ... and of all parts out0 (n,m) */
@@ -63,6 +67,14 @@ typedef enum tn_decode_op {
     TN_DECODE_OPS
 } tn_decode_op;
 
+/* How rope's frequencies are scaled. */
+typedef enum tn_decode_scaling {
+    TN_DECODE_AS_IS,
+    TN_DECODE_LLAMA3,
+    TN_DECODE_LINEARLY,
+    TN_DECODE_YARN
+} tn_decode_scaling;
+
 enum {
     TN_DECODE_BARRIER = 1, /* blocks wait for each other before it */
     TN_DECODE_SHARED = 2,  /* each block does a part */
@@ -71,7 +83,8 @@ enum {
     TN_DECODE_JOINED =
         16, /* done together with the step behind it: linear with conv or gate, fetch with norm, readout or scan */
     TN_DECODE_PAIRED = 32, /* linear: rows i and i + n/2 belong together */
-    TN_DECODE_BESIDE = 64  /* copy: may be done at the same time as the copies right before it */
+    TN_DECODE_BESIDE = 64, /* copy: may be done at the same time as the copies right before it */
+    TN_DECODE_SAME = 128   /* put, seen: its integer is that of the last such step; rope: its angles are */
 };
 
 typedef struct tn_decode_step {
@@ -81,7 +94,7 @@ typedef struct tn_decode_step {
     uint8_t op, kind, flags;
     int32_t n, k, m,
         j; /* j of a conv or gate that is joined to a product: the product's row that is the first of in0 */
-    float a, b;
+    float a, b, c, d;
     uint64_t *
         message; /* (n), or (n,m) of outer: where out0 is sent to, NULL: nowhere; of a fetch: where it comes from. Of a product that is
                      * joined: (n) with what the conv makes in place of its rows, or (n/2) what the gate makes */
@@ -92,9 +105,10 @@ typedef struct tn_decode_program {
     int32_t n, staged_n;
     int32_t slot_floats, stage_bytes; /* of shared memory: the slots, and what weights go through */
     int32_t place_bytes, places,
-        sets;          /* of what a warp has of the latter, and how many times two rows it makes at once */
-    uint32_t *barrier; /* (3): two counters, 0 between programs, and how many programs have run */
-    float *scratch;    /* (2,TN_DECODE_HALF) for what parts leave for the step that joins them */
+        sets;            /* of what a warp has of the latter, and how many times two rows it makes at once */
+    int32_t piece_bytes; /* of a row in a place, where rows are cut; 0: a place has all of a row */
+    uint32_t *barrier;   /* (3): two counters, 0 between programs, and how many programs have run */
+    float *scratch;      /* (2,TN_DECODE_HALF) for what parts leave for the step that joins them */
     uint8_t staged[TN_DECODE_STEPS]; /* steps with TN_DECODE_STAGED */
     tn_decode_step step[TN_DECODE_STEPS];
     int32_t
@@ -173,7 +187,6 @@ int tn_decode_describe(const tn_op *op, const tn_call *c, tn_decode_step *step, 
 /* --- CUDA ------------------------------------------------------------------------------------------------------------------- */
 
 /* Queues as many of the n calls as make a program worth running, *took: how many, 0: none (always where there is no CUDA). */
-tn_status tn_decode_run(const tn_op *const *op, const tn_call *call, size_t n, size_t *took);
 tn_status tn_decode_run_cuda(const tn_op *const *op, const tn_call *call, size_t n, size_t *took);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* The builder: where vectors lie, what is fetched, and where a grid barrier is needed. */
-#include "plan/decode/decode.h"
+#include "plan/decode/decode_rope.h"
 
 #include <string.h>
 
@@ -243,11 +243,6 @@ static void hold(tn_decode_builder *b, span x, uint8_t type, int16_t slot, int64
         b->now.held[b->now.n_held++] = (struct tn_decode_held){ x.begin, x.end, type, slot, slot_size(n) };
 }
 
-static int64_t numbers_of(const struct tn_decode_sent *m)
-{
-    return (int64_t)((m->end - m->begin) / tn_dtype_bytes((tn_dtype)m->type));
-}
-
 /* --- a step ------------------------------------------------------------------------------------------------------------------ */
 
 /* Weights are fetched before the steps ahead of theirs have run: they may not lie where any of those writes. */
@@ -276,7 +271,8 @@ static bool fetch(tn_decode_builder *b, work *w, const struct tn_decode_sent *m)
         const struct tn_decode_sent *part = &b->now.sent[i];
         if (part->whole != s.message) continue;
         const int32_t at = (int32_t)(part->message - s.message);
-        hold(b, (span){ part->begin, part->end }, part->type, (int16_t)(s.out_slot[0] + at), numbers_of(part));
+        hold(b, (span){ part->begin, part->end }, part->type, (int16_t)(s.out_slot[0] + at),
+             (int64_t)((part->end - part->begin) / tn_dtype_bytes((tn_dtype)part->type)));
     }
     p->step[p->n++] = s;
     b->now.fetches++;
@@ -376,8 +372,8 @@ static void note_message(tn_decode_builder *b, span x, uint8_t type, uint64_t *w
 static void send(tn_decode_builder *b, tn_decode_step *s, int64_t n)
 {
     const bool joint = (s->flags & TN_DECODE_SHARED) && (s->op == TN_DECODE_LINEAR || s->op == TN_DECODE_OUTER);
-    const int32_t words = slot_size(n < TN_DECODE_LONGEST ? n : TN_DECODE_LONGEST);
-    if (!joint || !s->out[0] || n > TN_DECODE_LONGEST || words > b->space.message_words - b->now.sent_words) return;
+    const int32_t words = slot_size(n < TN_DECODE_SENT ? n : TN_DECODE_SENT);
+    if (!joint || !s->out[0] || n > TN_DECODE_SENT || words > b->space.message_words - b->now.sent_words) return;
     s->message = b->space.message + b->now.sent_words;
     b->now.sent_words += words;
     note_message(b, span_of(s->out[0], s->out_type[0], n), s->out_type[0], s->message, (int32_t)n, 0);
@@ -397,11 +393,24 @@ static void note_memory(tn_decode_builder *b, const tn_decode_step *s, const tn_
     }
 }
 
+/* Whether a step's integer, and rope's angles, are those of the last such step: all layers of a network stand at one position. */
+static bool knows(const tn_decode_builder *b, const tn_decode_step *s)
+{
+    const int k = s->op == TN_DECODE_SEEN ? 3 : 1;
+    const tn_decode_step *o = b->program->step + b->program->n;
+    if (s->op != TN_DECODE_ROPE && s->op != TN_DECODE_PUT && s->op != TN_DECODE_SEEN) return false;
+    while (o > b->program->step && o[-1].op != s->op) o--;
+    if (o-- == b->program->step || o->in[k] != s->in[k]) return false;
+    if (s->in[k] && written(b, 0, span_of(s->in[k], TN_I32, 1))) return false;
+    return s->op == TN_DECODE_ROPE ? tn_decode_turns_alike(s, o) : s->in[k] != NULL;
+}
+
 static void commit(tn_decode_builder *b, work *w)
 {
     tn_decode_program *p = b->program;
     tn_decode_step *s = &w->step;
     const tn_decode_sizes *z = w->size;
+    if (knows(b, s)) s->flags |= TN_DECODE_SAME;
     note_memory(b, s, z);
     for (int i = 0; i < TN_DECODE_OUT; i++)
         if (s->out[i] && s->out_slot[i] >= 0)
@@ -466,6 +475,7 @@ static void send_joined(tn_decode_builder *b, const tn_decode_step *product, con
     const span rows = span_of(product->out[0], product->out_type[0], product->n);
     const size_t each = tn_dtype_bytes(type);
     b->now.n_sent--; /* its rows as they were */
+    b->now.sent_words = (int32_t)(product->message - b->space.message) + slot_size(words);
     note_message(b, span_of(s->out[0], s->out_type[0], made), s->out_type[0], product->message, words,
                  pairs ? 0 : s->j);
     if (pairs) return;
@@ -585,9 +595,4 @@ bool tn_decode_add(tn_decode_builder *b, const tn_op *op, const tn_call *c, size
         return false;
     }
     return count > 0;
-}
-
-tn_status tn_decode_run(const tn_op *const *op, const tn_call *call, size_t n, size_t *took)
-{
-    return tn_decode_run_cuda(op, call, n, took);
 }

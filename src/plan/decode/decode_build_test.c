@@ -175,9 +175,9 @@ static void added(job *j)
     j->attr = &a;
 }
 
-static void stretched(job *j)
+static void stretched(job *j) /* by more digits than a float has */
 {
-    static const tn_rope_attr a = { .base = 10000, .stretch = 8, .stretch_context = 8192, .amplitude = 1 };
+    static const tn_rope_attr a = { .base = 10000, .stretch = 8.1, .stretch_context = 8192, .amplitude = 1 };
     j->attr = &a;
 }
 
@@ -215,7 +215,7 @@ static const refusal refusals[] = {
     { "f16 weights", good_linear, half_weights },
     { "numbers before gelu", good_linear, kept_before },
     { "groups of 48", good_readout, odd_groups },
-    { "a stretched rope", good_rope, stretched },
+    { "a rope with an odd stretch", good_rope, stretched },
     { "a rope that also scales", good_rope, louder },
     { "two tokens of rope", good_rope, two_tokens },
     { "a copy that adds", good_copy, added },
@@ -318,6 +318,50 @@ static void broadcasts_as_binary(void **state)
         tn_decode_simulate(&t->p, 3, &seed);
         assert_memory_equal(want, j.out[0].data, sizeof want); /* a difference of floats is one rounding either way */
     }
+    free(t);
+}
+
+/* Scalings of rope, as the op's kernel has them. */
+static const tn_rope_attr ropes[] = {
+    { .base = 10000, .stretch_context = 8192, .amplitude = 1 },
+    { .base = 500000, .stretch = 32, .stretch_context = 8192, .amplitude = 1 },
+    { .base = 500000, .stretch = 8, .stretch_context = 64, .amplitude = 1, .interleaved = true },
+    { .base = 10000, .stretch = 2.5, .stretch_context = 8192, .amplitude = 1, .scaling = TN_ROPE_LINEAR },
+    { .base = 10000,
+      .stretch = 4,
+      .stretch_context = 64,
+      .low = 1,
+      .high = 3,
+      .amplitude = 1.13,
+      .scaling = TN_ROPE_YARN },
+    { .base = 10000,
+      .stretch = 4,
+      .stretch_context = 64,
+      .low = 2,
+      .high = 2.001,
+      .amplitude = 1,
+      .scaling = TN_ROPE_YARN },
+};
+
+static void turns_as_rope(void **state)
+{
+    static const int32_t position = 4321;
+    bench *t = open_bench(1024);
+    float want[32], *x = numbers(t, 32);
+    uint64_t seed = 3;
+    job j = good_rope(t);
+    j.attr = *state;
+    j.in[0] = arg_of(x, TN_F32, tn_shape(1, 1, 2, 16));
+    j.in[1] = arg_of((void *)&position, TN_I32, tn_shape(1));
+    j.out[0] = fresh(t, tn_shape(1, 1, 2, 16));
+    for (int i = 0; i < 32; i++) x[i] = (float)(i % 7) - 2.5f;
+    const tn_call c = call_of(&j);
+    assert_true(add(t, &j));
+    assert_ok(tn_op_rope.kernel[TN_CPU].forward(&c));
+    memcpy(want, j.out[0].data, sizeof want);
+    memset(j.out[0].data, 0xff, sizeof want);
+    tn_decode_simulate(&t->p, 3, &seed);
+    for (int i = 0; i < 32; i++) assert_true(fabsf(want[i] - ((const float *)j.out[0].data)[i]) < 2e-6f);
     free(t);
 }
 
@@ -518,6 +562,8 @@ void tn_tests_decode_build(tn_test_list *l)
         tn_test_add(l, is_refused, &refusals[i], "decode kernel: refuses %s", refusals[i].name);
     for (size_t i = 0; i < sizeof broadcasts / sizeof *broadcasts; i++)
         tn_test_add(l, broadcasts_as_binary, &broadcasts[i], "decode kernel: broadcast %d", (int)i);
+    for (size_t i = 0; i < sizeof ropes / sizeof *ropes; i++)
+        tn_test_add(l, turns_as_rope, &ropes[i], "decode kernel: rope %zu", i);
     tn_test_add(l, describes_what_is_absorbed, NULL, "decode kernel: raw gates, silu in conv and caches seen by rows");
     tn_test_add(l, full_slots_begin_anew, NULL, "decode kernel: full slots begin anew");
     tn_test_add(l, steps_end, NULL, "decode kernel: no more steps than there is room for");

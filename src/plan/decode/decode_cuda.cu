@@ -6,6 +6,7 @@
  * will read is asked for before it waits for anything.
  * The grid barrier is a counter in memory; the last one to leave sets it back for the next program and counts the launch, whose number tells
  * message of this launch from what lies there of others. All blocks are there at once (a cooperative launch), so that one may wait for another. */
+#include "plan/decode/decode_caches.cuh"
 #include "plan/decode/decode_linear.cuh"
 #include "plan/decode/decode_near.cuh"
 #include "plan/decode/decode_seen.cuh"
@@ -96,12 +97,13 @@ __device__ __forceinline__ void make_product(const tn_decode_step &s, const tn_d
         return;
     }
     enum { SETS = PAIRS == 1 ? 2 : 1 };
+    enum { CUT = PAIRS == TN_DECODE_PAIRS };
     const tn_decode_part &mine = part[product++];
-    if (!joined && mine.each <= 2) tn_decode_rows_near<TN_DECODE_ROWS_ALONE, 1>(s, then, r, mine, stream, chain);
-    else if (!joined) tn_decode_rows_near<TN_DECODE_ROWS_ALONE, SETS>(s, then, r, mine, stream, chain);
-    else if (!mine.paired) tn_decode_rows_near<TN_DECODE_ROWS_CONV, 1>(s, then, r, mine, stream, chain);
-    else if (mine.each == 1) tn_decode_rows_near<TN_DECODE_ROWS_PAIRED, 1>(s, then, r, mine, stream, chain);
-    else tn_decode_rows_near<TN_DECODE_ROWS_PAIRED, SETS>(s, then, r, mine, stream, chain);
+    if (!joined && mine.each <= 2) tn_decode_rows_near<TN_DECODE_ROWS_ALONE, 1, CUT>(s, then, r, mine, stream, chain);
+    else if (!joined) tn_decode_rows_near<TN_DECODE_ROWS_ALONE, SETS, CUT>(s, then, r, mine, stream, chain);
+    else if (!mine.paired) tn_decode_rows_near<TN_DECODE_ROWS_CONV, 1, CUT>(s, then, r, mine, stream, chain);
+    else if (mine.each == 1) tn_decode_rows_near<TN_DECODE_ROWS_PAIRED, 1, CUT>(s, then, r, mine, stream, chain);
+    else tn_decode_rows_near<TN_DECODE_ROWS_PAIRED, SETS, CUT>(s, then, r, mine, stream, chain);
 }
 
 template <int SEES, int PAIRS>
@@ -137,14 +139,15 @@ __device__ __forceinline__ void do_in_front(int op, const tn_decode_step &s, con
 template <int SEES, int PAIRS>
 __global__ void __launch_bounds__(TN_DECODE_THREADS, 1) run_token(const __grid_constant__ tn_decode_program p)
 {
-    enum { PLAIN = PAIRS > 0 };
+    enum { PLAIN = PAIRS > 0, CUT = PAIRS == TN_DECODE_PAIRS };
     extern __shared__ float4 memory[];
     __shared__ float sums[TN_DECODE_SUMS];
-    __shared__ tn_decode_part part[TN_DECODE_STEPS]; /* of the staged products */
+    __shared__ tn_decode_known known;
     float *slots = (float *)memory;
     char *weights = (char *)(slots + p.slot_floats);
     tn_decode_step *step =
         (tn_decode_step *)(weights + p.stage_bytes); /* arguments are far when they are looked at for the first time */
+    tn_decode_part *part = (tn_decode_part *)(step + p.n + 1); /* of the staged products */
     const uint32_t epoch = __ldcg(p.barrier + 2) + 1;
     const uint64_t *steps =
         (const uint64_t *)p.step; /* by ordinary loads: constant memory gives one number at a time */
@@ -160,9 +163,11 @@ __global__ void __launch_bounds__(TN_DECODE_THREADS, 1) run_token(const __grid_c
     uint32_t barriers = 0;
     int product = 0, turn = 0; /* of the blocks: one writes what all make */
     tn_decode_chain chain = { false, false };
+    tn_decode_ahead ahead;
     if (!front) {
         for (int i = 0; i < p.places; i++) stream.ask();
         tn_decode_ask_ahead(p, step);
+        if (CUT && stream.warp() == 0) ahead.ask(part, p.staged_n, -1);
     }
 #pragma unroll 1
     for (int i = 0; i < p.n; i++) {
@@ -177,7 +182,7 @@ __global__ void __launch_bounds__(TN_DECODE_THREADS, 1) run_token(const __grid_c
         if (op == TN_DECODE_LINEAR) {
             const tn_decode_step &s = step[i];
             const bool joined = s.flags & TN_DECODE_JOINED;
-            const tn_decode_room r = { slots, sums, (s.flags & TN_DECODE_SHARED) || writes, epoch, nullptr };
+            const tn_decode_room r = { slots, sums, (s.flags & TN_DECODE_SHARED) || writes, epoch, nullptr, &known };
             const tn_decode_step &then = step[joined ? i + 1 : i];
             const int behind = i + 1 + joined;
             chain.follows = chain.goes_on;
@@ -185,14 +190,15 @@ __global__ void __launch_bounds__(TN_DECODE_THREADS, 1) run_token(const __grid_c
                             !(step[behind].flags & (TN_DECODE_BARRIER | TN_DECODE_FETCHES));
             if (front) tn_decode_linear_front(s, r, chain);
             else make_product<PAIRS>(s, then, joined, r, part, product, stream, chain);
+            if (CUT && !front && stream.warp() == 0) ahead.ask(part, p.staged_n, product - 1);
             i += joined;
         } else if (op == TN_DECODE_OUTER) {
-            const tn_decode_room r = { slots, sums, true, epoch, nullptr };
+            const tn_decode_room r = { slots, sums, true, epoch, nullptr, &known };
             if (!front) tn_decode_outer(step[i], r);
             else tn_decode_sync(), tn_decode_sync();
         } else if (is_done_by_all(op)) {
             const tn_decode_step &s = step[i];
-            const tn_decode_room r = { slots, sums, (s.flags & TN_DECODE_SHARED) || writes, epoch, nullptr };
+            const tn_decode_room r = { slots, sums, (s.flags & TN_DECODE_SHARED) || writes, epoch, nullptr, &known };
             float *scratch = p.scratch + s.kind * TN_DECODE_HALF; /* of steps that have parts */
             tn_decode_sync();
             switch (op) {
@@ -216,7 +222,7 @@ __global__ void __launch_bounds__(TN_DECODE_THREADS, 1) run_token(const __grid_c
             tn_decode_sync();
         } else if (front) {
             const tn_decode_step &s = step[i];
-            const tn_decode_room r = { slots, sums, s.op == TN_DECODE_PUT || writes, epoch, fetch };
+            const tn_decode_room r = { slots, sums, s.op == TN_DECODE_PUT || writes, epoch, fetch, &known };
             do_in_front<SEES, PAIRS>(op, s, r);
             tn_decode_front_sync();
         }
@@ -236,15 +242,25 @@ static_assert((int)TN_DECODE_HEADS <= 2 * (int)TN_DECODE_THREADS, "parts of atte
 
 } // namespace
 
-enum { SLOT_FLOATS = 12 << 10, FEWEST = 4 /* calls that are worth a program */ };
+enum { SLOT_FLOATS = 16 << 10, FEWEST = 4 /* calls that are worth a program */, LEAST_STAGE = 32768 };
+
+/* What a block's shared memory has besides weights: of the program, and what the kernel declares. */
+static int fixed_bytes(int steps, int staged)
+{
+    return (int)(sizeof(float) * (SLOT_FLOATS + TN_DECODE_SUMS) + sizeof(tn_decode_step) * (size_t)(steps + 1) +
+                 sizeof(tn_decode_part) * (size_t)staged + sizeof(tn_decode_known)) +
+           TRACE_BYTES + 1024;
+}
 
 static const void *kernel_for(const tn_decode_program *p)
 {
-    static const void *const plain[2][TN_DECODE_PAIRS] = {
-        { (const void *)run_token<NOTHING, 1>, (const void *)run_token<NOTHING, 2> },
-        { (const void *)run_token<CACHES_BF16, 1>, (const void *)run_token<CACHES_BF16, 2> }
+    static const void *const plain[2][TN_DECODE_PAIRS / 2 + 1] = {
+        { (const void *)run_token<NOTHING, 1>, (const void *)run_token<NOTHING, 2>,
+          (const void *)run_token<NOTHING, TN_DECODE_PAIRS> },
+        { (const void *)run_token<CACHES_BF16, 1>, (const void *)run_token<CACHES_BF16, 2>,
+          (const void *)run_token<CACHES_BF16, TN_DECODE_PAIRS> }
     };
-    return p->pairs ? plain[p->sees][p->pairs - 1] : (const void *)run_token<CACHES, 0>;
+    return p->pairs ? plain[p->sees][p->pairs / 2] : (const void *)run_token<CACHES, 0>;
 }
 
 extern "C" tn_status tn_decode_run_cuda(const tn_op *const *op, const tn_call *call, size_t n, size_t *took)
@@ -252,22 +268,22 @@ extern "C" tn_status tn_decode_run_cuda(const tn_op *const *op, const tn_call *c
     tn_cuda_queue *q = tn_cuda_queue_of(call);
     tn_decode_program program;
     tn_decode_builder builder;
-    const int fixed = (int)(sizeof(float) * (SLOT_FLOATS + TN_DECODE_SUMS) +
-                            (sizeof(tn_decode_part) + sizeof program.step[0]) * TN_DECODE_STEPS) +
-                      TRACE_BYTES + 1024;
-    const int stage_bytes = (q->shared_bytes - fixed) / 128 * 128;
     *took = 0;
-    if (stage_bytes < 16384 || !q->barrier || !q->message || q->multiprocessors > TN_DECODE_HEADS) return TN_OK;
-    const tn_decode_space space = { SLOT_FLOATS, stage_bytes, TN_CUDA_MESSAGE_WORDS, (uint64_t *)q->message };
+    if (q->shared_bytes - fixed_bytes(TN_DECODE_STEPS, TN_DECODE_STEPS) < LEAST_STAGE || !q->barrier || !q->message ||
+        q->multiprocessors > TN_DECODE_HEADS)
+        return TN_OK;
+    const tn_decode_space space = { SLOT_FLOATS, LEAST_STAGE, TN_CUDA_MESSAGE_WORDS, (uint64_t *)q->message };
     tn_decode_begin(&builder, &program, &space);
     size_t i = 0;
     while (i < n && tn_decode_add(&builder, op[i], &call[i], n - i)) i++;
     if (i < FEWEST) return TN_OK;
+    program.stage_bytes = (q->shared_bytes - fixed_bytes(program.n, program.staged_n)) / 128 * 128;
     tn_decode_finish(&program);
     program.barrier = (uint32_t *)q->barrier;
     program.scratch = (float *)q->barrier + 64;
-    const size_t shared =
-        sizeof(float) * SLOT_FLOATS + (size_t)stage_bytes + sizeof program.step[0] * (size_t)(program.n + 1);
+    const size_t shared = sizeof(float) * SLOT_FLOATS + (size_t)program.stage_bytes +
+                          sizeof program.step[0] * (size_t)(program.n + 1) +
+                          sizeof(tn_decode_part) * (size_t)program.staged_n;
     const void *kernel = kernel_for(&program);
     TN_RETURN_IF(tn_cuda_allow_shared(kernel, (int)shared));
     void *args[] = { &program };

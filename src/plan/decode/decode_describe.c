@@ -255,17 +255,32 @@ static int copy_steps(const description *d)
     return c->n_in;
 }
 
+/* Where the step has room for all digits. Yarn's bounds are whole pairs, but for a second one that makes sure that they differ. */
+static bool scale_rope(const tn_rope_attr *a, tn_decode_step *s)
+{
+    const bool yarn = a->scaling == TN_ROPE_YARN;
+    const double second = yarn ? a->amplitude : a->stretch_context;
+    if (a->stretch <= 1) return a->amplitude == 1;
+    s->kind = 2 * (yarn ? TN_DECODE_YARN : a->scaling == TN_ROPE_LINEAR ? TN_DECODE_LINEARLY : TN_DECODE_LLAMA3);
+    s->c = (float)a->stretch;
+    s->d = (float)second;
+    s->m = yarn ? (int32_t)a->low : 0;
+    s->j = yarn ? (int32_t)ceil(a->high) : 0;
+    return (double)s->c == a->stretch && (yarn || (a->amplitude == 1 && (double)s->d == second));
+}
+
 static int rope_steps(const description *d)
 {
     const tn_rope_attr *a = d->c->attr;
     const tn_dims x = d->c->in[0].dims;
-    if (x.dim[0] * x.dim[1] != 1 || a->stretch > 1 || a->amplitude != 1) return 0;
-    if (!set(d, TN_DECODE_ROPE, x.dim[2], x.dim[3], 0)) return 0;
+    if (x.dim[0] * x.dim[1] != 1 || x.dim[3] > 2 * TN_DECODE_ANGLES || !set(d, TN_DECODE_ROPE, x.dim[2], x.dim[3], 0))
+        return 0;
     const int64_t n = x.dim[2] * x.dim[3];
-    d->step->kind = a->interleaved;
     d->step->a = (float)log2(a->base);
     d->step->b = (float)(log2(a->base) - (double)d->step->a);
-    return n <= TN_DECODE_LONGEST && take(d, 0, 0, n) && take(d, 1, 1, 1) && give(d, 0, 0, n, true);
+    if (!scale_rope(a, d->step)) return 0;
+    d->step->kind = (uint8_t)(d->step->kind | a->interleaved);
+    return n <= TN_DECODE_SENT && take(d, 0, 0, n) && take(d, 1, 1, 1) && give(d, 0, 0, n, true);
 }
 
 /* A cache (1,S,KV,D) whose heads lie one after the other, each with its rows in a row: as a vector. */

@@ -73,8 +73,8 @@ enum { TN_DECODE_ROWS_ALONE, TN_DECODE_ROWS_PAIRED, TN_DECODE_ROWS_CONV };
 
 /* Staged rows of bf16 that come through the warps' rooms, without residual, and where something is joined without bias and activation. A warp makes two
  * rows or one pair at once, SETS of them; lane 2 i finishes the first row of set i and lane 2 i + 1 the second, of a pair the first of them what comes
- * of both. What is joined is done by the same lane. */
-template <int KIND, int SETS>
+ * of both. What is joined is done by the same lane. CUT: rows may come in pieces, one after the other. */
+template <int KIND, int SETS, bool CUT>
 __device__ __forceinline__ void tn_decode_rows_near(const tn_decode_step &s, const tn_decode_step &then,
                                                     const tn_decode_room &r, const tn_decode_part &part,
                                                     tn_decode_stream &stream, tn_decode_chain chain)
@@ -93,47 +93,58 @@ __device__ __forceinline__ void tn_decode_rows_near(const tn_decode_step &s, con
     const int act = s.kind;
     uint64_t *message = s.message;
     void *out = s.out[0];
-    const bool single = !PAIRED && SETS == 1 && each == 1 && k % 16 == 0; /* a row as two halves */
-    const int length = single ? k / 2 : k;
-    const unsigned x = (unsigned)__cvta_generic_to_shared(r.slots + slot) + lane * 32, x1 = single ? x + 4 * length : x;
+    const int piece = CUT ? part.piece : row;
+    const bool single = !PAIRED && SETS == 1 && each == 1 && k % 16 == 0 && piece == row; /* a row as two halves */
+    const unsigned vector = (unsigned)__cvta_generic_to_shared(r.slots + slot) + lane * 32;
     bool ready = chain.follows;
 #pragma unroll 1
     for (int at = part.first + each * stream.warp(); at < end; at += each * TN_DECODE_BACK) {
         const int rows = min(each, end - at), own = at + nth + (PAIRED && lane & 1 ? half : 0), channel = own - first;
         const bool finishes = lane < 2 * SETS && nth < rows,
                    convolves = CONV && finishes && channel >= 0 && channel < channels;
-        const unsigned w = stream.take() + lane * 16;
-        unsigned w0[SETS], w1[SETS];
-        uint4 a[SETS][READY], b[SETS][READY];
+        const unsigned more = ALONE && bias.at && finishes ? bias.ask(own) : 0;
         tn_decode_taps taps;
         float u[SETS] = {}, v[SETS] = {};
+        if (convolves) taps = tn_decode_taps(then, r, channel);
+#pragma unroll 1
+        for (int from = 0; from < row; from += piece) { /* bytes; once, but for rows that are cut */
+            const int bytes = CUT ? min(piece, row - from) : row, length = single ? bytes / 4 : bytes / 2;
+            const unsigned w = stream.take() + lane * 16, x = vector + 2 * from, x1 = single ? x + 4 * length : x;
+            unsigned w0[SETS], w1[SETS];
+            uint4 a[SETS][READY], b[SETS][READY];
 #pragma unroll
-        for (int i = 0; i < SETS; i++) { /* the last of them again where there are less */
-            w0[i] = w + min(PAIRED ? i : 2 * i, rows - 1) * row;
-            w1[i] = PAIRED ? w0[i] + rows * row : single ? w0[i] + 2 * length : w + min(2 * i + 1, rows - 1) * row;
+            for (int i = 0; i < SETS; i++) { /* the last of them again where there are less */
+                w0[i] = w + min(PAIRED ? i : 2 * i, rows - 1) * bytes;
+                w1[i] = PAIRED   ? w0[i] + rows * bytes
+                        : single ? w0[i] + 2 * length
+                                 : w + min(2 * i + 1, rows - 1) * bytes;
+#pragma unroll
+                for (int c = 0; c < READY; c++)
+                    if (256 * c + 8 * lane < length)
+                        a[i][c] = tn_decode_near16(w0[i] + 512 * c), b[i][c] = tn_decode_near16(w1[i] + 512 * c);
+            }
+            const bool held = length <= 256 * READY; /* all of it is in registers, so that its place is free */
+            if (held) {
+                __syncwarp();
+                stream.ask();
+            }
+            if (!ready) tn_decode_sync(); /* x is there */
+            ready = true;
 #pragma unroll
             for (int c = 0; c < READY; c++)
                 if (256 * c + 8 * lane < length)
-                    a[i][c] = tn_decode_near16(w0[i] + 512 * c), b[i][c] = tn_decode_near16(w1[i] + 512 * c);
-        }
-        if (convolves) taps = tn_decode_taps(then, r, channel);
-        const unsigned more = ALONE && bias.at && finishes ? bias.ask(own) : 0;
-        const bool held = length <= 256 * READY; /* all of the rows is in registers, so that their place is free */
-        if (held) {
-            __syncwarp();
-            stream.ask();
-        }
-        if (!ready) tn_decode_sync(); /* x is there */
-        ready = true;
-#pragma unroll
-        for (int c = 0; c < READY; c++)
-            if (256 * c + 8 * lane < length) tn_decode_times_all(a, b, c, x + 1024 * c, x1 + 1024 * c, single, u, v);
+                    tn_decode_times_all(a, b, c, x + 1024 * c, x1 + 1024 * c, single, u, v);
 #pragma unroll 1
-        for (int c = READY; 256 * c + 8 * lane < length; c++) {
+            for (int c = READY; 256 * c + 8 * lane < length; c++) {
 #pragma unroll
-            for (int i = 0; i < SETS; i++)
-                a[i][0] = tn_decode_near16(w0[i] + 512 * c), b[i][0] = tn_decode_near16(w1[i] + 512 * c);
-            tn_decode_times_all(a, b, 0, x + 1024 * c, x1 + 1024 * c, single, u, v);
+                for (int i = 0; i < SETS; i++)
+                    a[i][0] = tn_decode_near16(w0[i] + 512 * c), b[i][0] = tn_decode_near16(w1[i] + 512 * c);
+                tn_decode_times_all(a, b, 0, x + 1024 * c, x1 + 1024 * c, single, u, v);
+            }
+            if (!held) {
+                __syncwarp();
+                stream.ask();
+            }
         }
         if (single) u[0] += v[0];
 #pragma unroll
@@ -154,10 +165,6 @@ __device__ __forceinline__ void tn_decode_rows_near(const tn_decode_step &s, con
             tn_decode_store(out, type, own, made);
             if (convolves) tn_decode_store(then.out[0], then.out_type[0], channel, y);
             if (PAIRED && !(lane & 1)) tn_decode_store(then.out[0], then.out_type[0], own, y);
-        }
-        if (!held) {
-            __syncwarp();
-            stream.ask();
         }
     }
     if (!ready) tn_decode_sync();

@@ -109,11 +109,11 @@ static void message_that_is_full(void **state)
 {
     (void)state;
     bench *t = open_bench(4096);
-    float *x = numbers(t, 80), *y = numbers(t, 80), *z = numbers(t, 80), *w = numbers(t, 8200 * 8),
-          *many = numbers(t, 8200);
+    float *x = numbers(t, 80), *y = numbers(t, 80), *z = numbers(t, 80), *w = numbers(t, (TN_DECODE_SENT + 8) * 8),
+          *many = numbers(t, TN_DECODE_SENT + 8);
     const job first = same(t, x, y), second = same(t, x, z), use_y = unary(y, numbers(t, 80), 80),
               use_z = unary(z, numbers(t, 80), 80);
-    const job large = linear(x, w, many, 8200, 8), use_some = unary(many, numbers(t, 80), 80);
+    const job large = linear(x, w, many, TN_DECODE_SENT + 8, 8), use_some = unary(many, numbers(t, 80), 80);
     begin(t, 4096, 159);
     assert_true(add(t, &first) && last(t)->message && add(t, &second));
     assert_true(!last(t)->message && t->b.now.sent_words == 80);

@@ -90,7 +90,9 @@ static void knows_plain_steps(void **state)
     asks(with(norm, 0, TN_NORM_LAYER, 0), 0, false);
     asks(step_of(TN_DECODE_NORM, 514, 0), 2, false);
     asks(step_of(TN_DECODE_NORM, 1024, 0), 2, false);
-    asks(step_of(TN_DECODE_NORM, 1026, 0), 0, false);
+    asks(step_of(TN_DECODE_NORM, 1026, 0), 4, false);
+    asks(step_of(TN_DECODE_NORM, 2048, 0), 4, false);
+    asks(step_of(TN_DECODE_NORM, 2050, 0), 0, false);
     asks(with(step_of(TN_DECODE_READOUT, 512, 64), 0, TN_GATE_SIGMOID, 0), 1, false);
     asks(with(step_of(TN_DECODE_READOUT, 512, 64), 0, TN_GATE_GELU, 0), 0, false);
     asks(step_of(TN_DECODE_UNARY, 8, 0), 0, false);
@@ -104,28 +106,35 @@ static void knows_plain_steps(void **state)
     free(p);
 }
 
-/* Two rows of what is short, one of what is not, the two of a pair; and at least one place. */
+/* Two rows of what is short, one of what is not, the two of a pair; and at least one place. Plain programs cut rows that would
+ * leave fewer places. */
 static void cuts_places(void **state)
 {
     (void)state;
     static const struct {
-        int k, flags, bytes, places;
-    } row[] = { { 512, 0, 5456, 3 },
-                { 1024, TN_DECODE_PAIRED, 5456, 3 },
-                { 2736, 0, 5472, 2 },
-                { 2736, TN_DECODE_PAIRED, 10944, 1 },
-                { 8192, 0, 16384, 1 } };
+        int k, flags, bytes, places, piece;
+        bool whole; /* f32: not plain */
+    } row[] = { { 512, 0, 5456, 3, 0, false },
+                { 1024, TN_DECODE_PAIRED, 5456, 3, 0, false },
+                { 2736, 0, 4096, 4, 2048, false },
+                { 8192, 0, 4096, 4, 2048, false },
+                { 2048, TN_DECODE_PAIRED, 4096, 4, 2048, false },
+                { 8192, TN_DECODE_PAIRED, 4096, 4, 2048, false },
+                { 256, 0, 5456, 3, 0, true },
+                { 1368, 0, 5472, 2, 0, true },
+                { 1368, TN_DECODE_PAIRED, 10944, 1, 0, true },
+                { 4096, 0, 16384, 1, 0, true },
+                { 8192, 0, 5456, 3, 0, true } /* read where it lies */ };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        const tn_decode_step s = with(product(4096, row[i].k), 0, 0, row[i].flags);
-        tn_decode_program *p = finished(&s, 1);
+        const tn_decode_step s = with(product(4096, row[i].k), 0, 0, row[i].flags), whole = wide(s);
+        tn_decode_program *p = finished(row[i].whole ? &whole : &s, 1);
         assert_int_equal(p->place_bytes, row[i].bytes);
         assert_int_equal(p->places, row[i].places);
+        assert_int_equal(p->piece_bytes, row[i].piece);
+        assert_int_equal(p->pairs, row[i].whole ? 0 : row[i].piece ? TN_DECODE_PAIRS : 1);
         assert_true(p->place_bytes % 16 == 0 && TN_DECODE_BACK * p->places * p->place_bytes <= p->stage_bytes);
         free(p);
     }
-    const tn_decode_step long_pair =
-        with(product(64, 8192), 0, 0, TN_DECODE_PAIRED | TN_DECODE_JOINED); /* read where it lies */
-    asks(long_pair, 0, false);
 }
 
 void tn_tests_decode_plain(tn_test_list *l)

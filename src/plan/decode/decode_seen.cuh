@@ -91,23 +91,46 @@ __device__ __forceinline__ void tn_decode_join_warp(tn_decode_view &v, int lanes
     }
 }
 
+/* Of the warps of a block: the largest logit, the sum, and what a lane's warp counts for. */
+struct tn_decode_joined {
+    float most, sum, share;
+
+    __device__ __forceinline__ tn_decode_joined(const float *sums, int size)
+    {
+        const int w = (threadIdx.x & 31) % TN_DECODE_WARPS;
+        const float own = sums[w * size];
+        most = own;
+#pragma unroll
+        for (int d = 1; d < TN_DECODE_WARPS; d <<= 1) {
+            const float other = __shfl_xor_sync(0xffffffffu, most, d);
+            most = other > most || other != other ? other : most;
+        }
+        share = tn_decode_share(own, most);
+        sum = share * sums[w * size + 1];
+#pragma unroll
+        for (int d = 1; d < TN_DECODE_WARPS; d <<= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    }
+};
+static_assert(TN_DECODE_WARPS == 16, "warps that lanes of half a warp can be");
+
 template <int TYPE>
 __device__ __forceinline__ void tn_decode_seen(const tn_decode_step &s, const tn_decode_room &r, float *scratch)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, D = s.m, lanes = D / 8, parts = tn_decode_parts(s),
               size = D + 2;
-    const int given = s.in[3] ? tn_decode_integer(s, 3) : s.k, keys = given < 0 ? 0 : min(given, s.k);
+    const int given = s.in[3] ? tn_decode_integer_known(s, 3, r.known->seen) : s.k,
+              keys = given < 0 ? 0 : min(given, s.k);
     const int begin = s.b > 0 ? max(0, keys - (int)s.b) : 0, count = keys - begin;
     const tn_decode_in query(s, r, 0);
 #pragma unroll 1
     for (int u = blockIdx.x; u < s.n * parts; u += gridDim.x) {
-        const int h = u / parts, c = u % parts;
+        const int h = u / parts, c = u - h * parts, each = count / parts, more = count - each * parts,
+                  first = begin + each * c + min(c, more);
         float q[8];
 #pragma unroll
         for (int e = 0; e < 8; e++) q[e] = s.a * query.get(h * D + lane % lanes * 8 + e);
         tn_decode_view v =
-            tn_decode_look<TYPE>(s, (int64_t)(h * s.j / s.n) * s.k * D, begin + (int)((int64_t)count * c / parts),
-                                 begin + (int)((int64_t)count * (c + 1) / parts), q);
+            tn_decode_look<TYPE>(s, (int64_t)(h * s.j / s.n) * s.k * D, first, first + each + (c < more), q);
         tn_decode_join_warp(v, lanes);
         float *mine = r.sums + warp * size;
         if (lane == 0) mine[0] = v.most, mine[1] = v.sum;
@@ -115,22 +138,65 @@ __device__ __forceinline__ void tn_decode_seen(const tn_decode_step &s, const tn
 #pragma unroll
             for (int e = 0; e < 8; e++) mine[2 + lane * 8 + e] = v.y[e];
         tn_decode_sync();
-        for (int i = threadIdx.x; i < D; i += TN_DECODE_THREADS) {
-            float most = r.sums[0], sum = 0, y = 0;
-            for (int w = 1; w < TN_DECODE_WARPS; w++) {
-                const float x = r.sums[w * size];
-                most = x > most || x != x ? x : most;
-            }
-            for (int w = 0; w < TN_DECODE_WARPS; w++) {
-                const float p = tn_decode_share(r.sums[w * size], most);
-                sum += p * r.sums[w * size + 1];
-                y += p * r.sums[w * size + 2 + i];
-            }
+        for (int i = threadIdx.x; (i & ~31) < D; i += TN_DECODE_THREADS) { /* whole warps */
+            const tn_decode_joined j(r.sums, size);
+            float y = 0;
+#pragma unroll 4
+            for (int w = 0; w < TN_DECODE_WARPS; w++)
+                y = fmaf(__shfl_sync(0xffffffffu, j.share, w), r.sums[w * size + 2 + i], y);
             float *to = scratch + (int64_t)u * size;
-            if (i == 0) to[0] = most, to[1] = sum;
-            to[2 + i] = y;
+            if (i == 0) to[0] = j.most, to[1] = j.sum;
+            if (i < D) to[2 + i] = y;
         }
         tn_decode_sync();
+    }
+}
+
+/* Of few parts, whose heads are as wide as warps or wider: all that a thread reads is under way at once, and nobody waits for others. In what
+ * each part counts for, a lane is a part of one of the heads that its warp makes. */
+enum { TN_DECODE_FEW = 4 };
+
+__device__ __forceinline__ void tn_decode_join_few(const tn_decode_step &s, const tn_decode_room &r,
+                                                   const float *scratch)
+{
+    enum { HEADS = 4 };
+    const int lane = threadIdx.x & 31, part = lane % TN_DECODE_FEW, parts = tn_decode_parts(s), size = s.m + 2,
+              shift = 31 - __clz(s.m), all = s.n * s.m;
+    const tn_decode_out out(s, r, 0);
+#pragma unroll 1
+    for (int first = threadIdx.x; first < all; first += HEADS * TN_DECODE_THREADS) {
+        const int head = (first - lane + lane / TN_DECODE_FEW % HEADS * TN_DECODE_THREADS) >> shift;
+        const bool is = part < parts && head < s.n;
+        const float *from = scratch + (head * parts + part) * size;
+        const float most = is ? __ldcg(from) : -INFINITY, sum = is ? __ldcg(from + 1) : 0.f;
+        float y[HEADS][TN_DECODE_FEW];
+#pragma unroll
+        for (int u = 0; u < HEADS; u++) {
+            const int i = first + u * TN_DECODE_THREADS;
+            const float *values = scratch + (i >> shift) * parts * size + 2 + (i & (s.m - 1));
+#pragma unroll
+            for (int c = 0; c < TN_DECODE_FEW; c++) y[u][c] = c < parts && i < all ? __ldcg(values + c * size) : 0.f;
+        }
+        float top = most;
+#pragma unroll
+        for (int d = 1; d < TN_DECODE_FEW; d <<= 1) {
+            const float other = __shfl_xor_sync(0xffffffffu, top, d);
+            top = other > top || other != other ? other : top;
+        }
+        const float mine = tn_decode_share(most, top);
+        float total = mine * sum;
+#pragma unroll
+        for (int d = 1; d < TN_DECODE_FEW; d <<= 1) total += __shfl_xor_sync(0xffffffffu, total, d);
+        const float counts = total == 0.f ? 0.f : mine / total;
+#pragma unroll
+        for (int u = 0; u < HEADS; u++) {
+            const int i = first + u * TN_DECODE_THREADS;
+            float v = 0;
+#pragma unroll
+            for (int c = 0; c < TN_DECODE_FEW; c++)
+                v = fmaf(__shfl_sync(0xffffffffu, counts, u * TN_DECODE_FEW + c), y[u][c], v);
+            if (i < all) out.put(i, v);
+        }
     }
 }
 
@@ -139,6 +205,10 @@ __device__ __forceinline__ void tn_decode_seen_all(const tn_decode_step &s, cons
                                                    const float *scratch)
 {
     const int parts = tn_decode_parts(s), size = s.m + 2, all = s.n * parts;
+    if (parts <= TN_DECODE_FEW && s.m % 32 == 0) {
+        tn_decode_join_few(s, r, scratch);
+        return;
+    }
     const tn_decode_out out(s, r, 0);
     float *most = r.sums, *share = r.sums + all;
     for (int u = threadIdx.x; u < all; u += TN_DECODE_THREADS) {

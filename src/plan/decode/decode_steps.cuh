@@ -45,6 +45,13 @@ struct tn_decode_room {
     bool writes;                 /* this block writes to memory */
     uint32_t epoch;              /* of this launch, beside every number that is sent */
     const tn_decode_step *fetch; /* that is joined to this step, or NULL */
+    struct tn_decode_known *known;
+};
+
+/* What one step leaves for others of its kind (TN_DECODE_SAME). */
+struct tn_decode_known {
+    float2 angle[TN_DECODE_ANGLES]; /* cosine, sine */
+    int place, seen;                /* integers of put and seen */
 };
 
 /* An input: numbers in a slot or in memory, f32 or bf16. All that a thread takes is asked for before any of it is looked at, in one load each
@@ -80,6 +87,15 @@ struct tn_decode_in {
 __device__ __forceinline__ int tn_decode_integer(const tn_decode_step &s, int k)
 {
     return __ldcg((const int *)s.in[k]);
+}
+
+/* ... or what the last such step found; a barrier follows. */
+__device__ __forceinline__ int tn_decode_integer_known(const tn_decode_step &s, int k, int &known)
+{
+    if (s.flags & TN_DECODE_SAME) return known;
+    const int x = tn_decode_integer(s, k);
+    if (threadIdx.x == 0) known = x;
+    return x;
 }
 
 /* x as it is in memory. */
@@ -194,10 +210,11 @@ __device__ __forceinline__ void tn_decode_keep(float *slot, int n, const tn_deco
 
 __device__ __forceinline__ void tn_decode_fetch(const tn_decode_step &s, const tn_decode_room &r)
 {
+    enum { AT_ONCE = 4 };
 #pragma unroll 1
-    for (int first = 0; first < s.n; first += 2 * TN_DECODE_PAIRS * TN_DECODE_FRONT)
+    for (int first = 0; first < s.n; first += 2 * AT_ONCE * TN_DECODE_FRONT)
         tn_decode_keep(r.slots + s.out_slot[0] + first, s.n - first,
-                       tn_decode_poll<TN_DECODE_PAIRS>(s.message + first, s.n - first, r.epoch));
+                       tn_decode_poll<AT_ONCE>(s.message + first, s.n - first, r.epoch));
 }
 
 /* The words of number i and number j, when they have come. */
@@ -524,35 +541,6 @@ __device__ __forceinline__ void tn_decode_copy(const tn_decode_step *step, const
             }
         }
     }
-}
-
-__device__ __forceinline__ void tn_decode_rope(const tn_decode_step &s, const tn_decode_room &r)
-{
-    const int pairs = s.k / 2;
-    const double position = s.in[1] ? tn_decode_integer(s, 1) : 0, rate = -((double)s.a + (double)s.b) / pairs;
-    const tn_decode_in x(s, r, 0);
-    const tn_decode_out y(s, r, 0);
-#pragma unroll 1
-    for (int i = threadIdx.x; i < s.n * pairs; i += TN_DECODE_FRONT) {
-        const int h = i / pairs, j = i % pairs;
-        const int p = h * s.k + (s.kind ? 2 * j : j), q = s.kind ? p + 1 : p + pairs;
-        double sn, cs;
-        sincos(position * exp2(rate * j), &sn, &cs);
-        const float a = x.get(p), b = x.get(q), c = (float)cs, d = (float)sn;
-        y.put(p, a * c - b * d);
-        y.put(q, b * c + a * d);
-    }
-}
-
-/* As cache_write does, NaN in the nearest row where there is none. Every block writes it, the same bits: so none waits for another one's. */
-__device__ __forceinline__ void tn_decode_place(const tn_decode_step &s, const tn_decode_room &r)
-{
-    const int given = tn_decode_integer(s, 1), row = given < 0 ? 0 : given < s.k ? given : s.k - 1;
-    const tn_decode_in x(s, r, 0);
-#pragma unroll 1
-    for (int i = threadIdx.x; i < s.n; i += TN_DECODE_FRONT)
-        tn_decode_store(s.out[0], s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m,
-                        row == given ? x.get(i) : NAN);
 }
 
 /* --- the largest ----------------------------------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@ struct tn_decode_part {
         each; /* 1, 2 or 4 (no more than 2 where something is joined) of neighbouring ones that a warp makes at once: with those of the other warps, its turn comes again after TN_DECODE_BACK times as many */
     short paired;
     int bytes; /* of a row, 0: they are too long for a place and are read where they lie */
+    int piece; /* ... of it in a place: all, but for the pieces of rows that are cut */
 };
 
 /* Bytes of a row of weights. */
@@ -33,7 +34,8 @@ __device__ __forceinline__ void tn_decode_share_out(tn_decode_part *part, const 
     const bool paired = s.flags & TN_DECODE_PAIRED;
     const tn_decode_rows rows(paired ? s.n / 2 : s.n);
     const int bytes = tn_decode_row_bytes(s);
-    const int count = rows.end - rows.first, most = p.place_bytes / bytes; /* rows of a place */
+    const int piece = p.piece_bytes && bytes > p.piece_bytes ? p.piece_bytes : bytes;
+    const int count = rows.end - rows.first, most = p.place_bytes / piece; /* rows of a place */
     short each = 1;
     if (count > TN_DECODE_BACK && most >= (paired ? 4 : 2) && (!paired || p.sets > 1))
         each = !(s.flags & TN_DECODE_JOINED) && p.sets > 1 && count > 4 * TN_DECODE_BACK && most >= 4 ? 4 : 2;
@@ -43,7 +45,8 @@ __device__ __forceinline__ void tn_decode_share_out(tn_decode_part *part, const 
                 rows.end,
                 each,
                 paired,
-                (paired ? 2 : 1) * bytes <= p.place_bytes ? bytes : 0 };
+                (paired ? 2 : 1) * piece <= p.place_bytes ? bytes : 0,
+                piece };
 }
 
 /* Of a warp. Addresses are those of shared memory. */
@@ -51,12 +54,12 @@ struct tn_decode_stream {
     const tn_decode_program &p;
     const tn_decode_part *part;
     unsigned room;
-    int put, get;    /* places: where the next rows will come to, and those that were asked for first are */
-    int product, at; /* next rows that will be asked for */
+    int put, get;         /* places: where the next rows will come to, and those that were asked for first are */
+    int product, at, cut; /* next rows that will be asked for, and from which of their bytes on */
 
     __device__ __forceinline__ tn_decode_stream(const tn_decode_program &program, const tn_decode_part *parts,
                                                 const char *memory)
-        : p(program), part(parts), put(0), get(0), product(-1), at(INT_MAX)
+        : p(program), part(parts), put(0), get(0), product(-1), at(INT_MAX), cut(0)
     {
         room = (unsigned)__cvta_generic_to_shared(memory) + warp() * p.places * p.place_bytes;
     }
@@ -69,19 +72,23 @@ struct tn_decode_stream {
             if (++product < p.staged_n) at = part[product].first + part[product].each * warp();
         if (product < p.staged_n) {
             const tn_decode_part mine = part[product];
-            const char *from = mine.from + (int64_t)at * mine.bytes;
+            const char *from = mine.from + (int64_t)at * mine.bytes + cut;
             const unsigned to = room + put * p.place_bytes;
-            const int bytes = min((int)mine.each, mine.end - at) * mine.bytes;
+            const int rows = min((int)mine.each, mine.end - at);
+            const bool whole = mine.piece == mine.bytes, two = mine.paired || (!whole && rows > 1);
+            const int bytes = whole ? rows * mine.bytes : min(mine.piece, mine.bytes - cut);
+            const int64_t apart = mine.paired ? mine.apart : mine.bytes;
 #pragma unroll 1
             for (int i = (threadIdx.x & 31) * 16; i < bytes;
-                 i += 32 * 16) { /* the rows, then the others of their pairs */
+                 i += 32 * 16) { /* the rows, then the others of their pairs; or a piece each of two rows */
                 asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + i), "l"(from + i) : "memory");
-                if (mine.paired)
+                if (two)
                     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + bytes + i),
-                                 "l"(from + mine.apart + i)
+                                 "l"(from + apart + i)
                                  : "memory");
             }
-            at += mine.each * TN_DECODE_BACK;
+            cut += mine.piece;
+            if (cut >= mine.bytes) cut = 0, at += mine.each * TN_DECODE_BACK;
         }
         asm volatile("cp.async.commit_group;\n" ::: "memory");
         if (++put == p.places) put = 0;
@@ -90,13 +97,58 @@ struct tn_decode_stream {
     /* The rows that were asked for first, when they have come; their place is free at the next ask. There are as many asks under way as places. */
     __device__ __forceinline__ unsigned take()
     {
-        if (p.places == 3) asm volatile("cp.async.wait_group 2;\n" ::: "memory");
+        if (p.places == 4) asm volatile("cp.async.wait_group 3;\n" ::: "memory");
+        else if (p.places == 3) asm volatile("cp.async.wait_group 2;\n" ::: "memory");
         else if (p.places == 2) asm volatile("cp.async.wait_group 1;\n" ::: "memory");
         else asm volatile("cp.async.wait_group 0;\n" ::: "memory");
         __syncwarp();
         const unsigned place = room + get * p.place_bytes;
         if (++get == p.places) get = 0;
         return place;
+    }
+};
+
+/* Asks the L2 cache for weights that will go through shared memory later. There is room for little in shared memory; so while blocks wait for each
+ * other, which is nearly half of the time, memory would rest. One warp of a block asks, for the block's rows alone, whenever a product is done. */
+struct tn_decode_ahead {
+    enum { WINDOW = 192 << 10 }; /* bytes of a block; those of all blocks are half of the cache */
+    int product, row, bytes;     /* next to be asked for, and how much has been of what is not in use yet */
+
+    __device__ __forceinline__ tn_decode_ahead() : product(0), row(0), bytes(0) {}
+
+    /* Product `done` is made; -1: none. */
+    __device__ __forceinline__ void ask(const tn_decode_part *part, int n, int done)
+    {
+#if __CUDA_ARCH__ >= 900
+        if (product <= done) {
+            product = done + 1, row = bytes = 0;
+        } else if (done >= 0) {
+            bytes -= (part[done].end - part[done].first) * part[done].bytes << part[done].paired;
+        }
+#pragma unroll 1
+        while (product < n && bytes < WINDOW) {
+            const tn_decode_part &p = part[product];
+            const int left = p.end - p.first - row, each = p.bytes << p.paired,
+                      rows = each ? min(left, (WINDOW - bytes + each - 1) / each) : left;
+            const char *from = p.from + (int64_t)(p.first + row) * p.bytes;
+#pragma unroll 1
+            for (int i = threadIdx.x & 31; each && i < rows; i += 32) {
+                asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from + (int64_t)i * p.bytes),
+                             "r"(p.bytes)
+                             : "memory");
+                if (p.paired)
+                    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from + p.apart +
+                                                                                      (int64_t)i * p.bytes),
+                                 "r"(p.bytes)
+                                 : "memory");
+            }
+            bytes += rows * each;
+            row += rows;
+            if (rows == left) product++, row = 0;
+        }
+#else
+        (void)part, (void)n, (void)done;
+#endif
     }
 };
 

@@ -1,6 +1,7 @@
 """Times PyTorch peers on a GPU and `tenon bench` in turn and prints the ratios; see README.md.
 
     python3 bench/peers/gpu.py [gpt2] [ten] [ten_b:2048,32768] [lattice] [outer] [--length 1024 32768] [--forms triton eager] [--tenon build/tenon]
+    python3 bench/peers/gpu.py inputs[:qwen2_5_0_5b] decode [--forms lean graphs]        # frozen language models: lm_cases.py
 
 For each case and length the peers are started together (compiling takes most of a minute); each trains its first 20 steps and
 writes weights, batches and losses, on which `tenon check --against` then trains as well. When all are warm, rounds begin: each
@@ -10,13 +11,14 @@ output, or to the file of --out; the table to standard error, row by row. Uses t
 """
 import argparse
 import concurrent.futures
-import json
 import pathlib
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
+
+import lm_cases
+import turns
+from turns import middle, run_lines, say
 
 HERE = pathlib.Path(__file__).parent
 TOKENS = 65536
@@ -40,73 +42,23 @@ def batch_of(name, length):
     return CASES.get(name, {}).get("batch") or max(TOKENS // length, 1)
 
 
-def say(text=""):
-    print(text, file=sys.stderr, flush=True)
-
-
-class Out:
-    """Where JSON lines go."""
-
-    def __init__(self, path):
-        self.file = open(path, "a") if path else sys.stdout
-
-    def line(self, fields):
-        print(json.dumps(fields), file=self.file, flush=True)
-
-
 # --- a peer ----------------------------------------------------------------------------------------------------------------
 
-class Peer:
-    """A process that has compiled its step and waits to be told what to time."""
+class Peer(turns.Process):
+    """A training step, warm after its first steps."""
 
     def __init__(self, name, form, batch, length, work, text=None):
         case = CASES[name]
         if form == "loop":
             batch, length = LOOP["batch"], LOOP["length"]
-        self.form, self.batch, self.length = form, batch, length
+        self.form, self.batch, self.length, self.losses = form, batch, length, None
         self.path = str(pathlib.Path(work) / f"{name}-{form}-{length}.safetensors")
-        self.errors = open(pathlib.Path(work) / f"{name}-{form}-{length}.log", "w+")
         command = [sys.executable, str(HERE / case["peer"][0]), *case["peer"][1:], "--form", form, "--batch", str(batch),
                    "--length", str(length), "--serve", "--file", self.path, *(["--first", "3"] if form == "loop" else []), *(["--text", text] if text else [])]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
-        self.times, self.losses = [], None
-
-    def answer(self):
-        """The next line of JSON; None when the process has ended, with its last words said."""
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                return json.loads(line)
-        self.process.wait()
-        self.errors.seek(0)
-        say(f"  {self.form} {self.batch} x {self.length}: {' '.join(self.errors.read().split()[-60:])[-700:]}")
-        return None
-
-    def ask(self, words):
-        try:
-            self.process.stdin.write(words + "\n")
-            self.process.stdin.flush()
-        except OSError:
-            pass
-        return self.answer()
-
-    def close(self):
-        if self.process.poll() is None:
-            try:
-                self.process.stdin.write("quit\n")
-                self.process.stdin.close()
-                self.process.wait(30)
-            except (OSError, subprocess.TimeoutExpired):
-                self.process.kill()
-        self.errors.close()
+        super().__init__(f"{name} {form} {batch}x{length}", command, work)
 
 
 # --- ours ------------------------------------------------------------------------------------------------------------------
-
-def run_lines(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return lines, done.stderr.strip()
-
 
 def run_ours(args, case, batch, length, more=()):
     """(the step's line, all lines) of `tenon bench`, or None."""
@@ -133,14 +85,6 @@ def compare_losses(args, peer, out, name):
 
 
 # --- a case ----------------------------------------------------------------------------------------------------------------
-
-def middle(values):
-    """Median and half the distance of the quartiles."""
-    if len(values) < 2:
-        return values[0], 0.0
-    q = statistics.quantiles(values, n=4, method="inclusive")
-    return statistics.median(values), (q[2] - q[0]) / 2
-
 
 def forms_of(args, name, length, first):
     """The case's own forms, of --forms those it has, and what is asked for it by name: `gpt2.eager`. `form@length` counts at that
@@ -192,7 +136,7 @@ def measure(args, name, length, peers, out):
     """Rounds of all sides in turn. Rows of the table."""
     case, batch = CASES[name], batch_of(name, length)
     ours, rows = [], []
-    for i in range(args.rounds):
+    for i in range(args.rounds or 4):
         for side in (peers + [None] if i % 2 == 0 else [None] + peers):
             if side is None:
                 step = run_ours(args, case, batch, length)
@@ -261,26 +205,32 @@ def print_rows(rows):
 
 
 def read_cases(parser, args):
-    """(name, lengths) of each: `ten`, `ten:1024,32768`, or all."""
-    out = []
+    """(name, lengths) of each: `ten`, `ten:1024,32768`, or all; of language models (name, models)."""
+    out, frozen = [], []
     for word in [*CASES, "outer"] if args.cases in ([], ["all"]) else args.cases:
         name, _, lengths = word.partition(":")
+        if name in lm_cases.NAMES:
+            models = lengths.split(",") if lengths else lm_cases.MODELS
+            if lengths and (name != "inputs" or not set(models) <= set(lm_cases.MODELS)):
+                parser.error(f"{word}: use {name}" + (f", or inputs: and one of {', '.join(lm_cases.MODELS)}" if name == "inputs" else ""))
+            frozen.append((name, models))
+            continue
         if name not in CASES and name != "outer":
-            parser.error(f"{name} is none of {', '.join(CASES)}, outer and all")
+            parser.error(f"{name} is none of {', '.join([*CASES, *lm_cases.NAMES])}, outer and all")
         lengths = [int(n) for n in lengths.split(",") if n] if lengths.replace(",", "").isdigit() else []
         out.append((name, lengths or args.length or CASES.get(name, CASES["ten"])["lengths"]))
-    return out
+    return out, frozen
 
 
 def main():
     a = argparse.ArgumentParser(description="Times PyTorch peers on a GPU and Tenon in turn.")
-    a.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join(CASES)}, outer or all (default: all)")
+    a.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join([*CASES, *lm_cases.NAMES])}, outer or all: those that train (default: all)")
     a.add_argument("--length", type=int, nargs="+", help=f"tokens of a sequence; a step has {TOKENS}")
     a.add_argument("--forms", nargs="+", help="only these peers: triton, eager@32768 (at that length), gpt2.autocast (of that case)")
     a.add_argument("--tenon", default=str(HERE.parents[1] / "build" / "tenon"), help="the command")
     a.add_argument("--device", default="cuda")
     a.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="more settings of ours")
-    a.add_argument("--rounds", type=int, default=4)
+    a.add_argument("--rounds", type=int, help=f"default: 4; of language models {lm_cases.ROUNDS}")
     a.add_argument("--steps", type=int, default=10, help="of a peer in a round; ours has 31")
     a.add_argument("--slow", type=int, default=5, help="the same for the peers that are not compiled")
     a.add_argument("--text", help="first losses on this data set of `tenon data prepare` instead of made up tokens")
@@ -289,10 +239,13 @@ def main():
     a.add_argument("--no-profile", action="store_true", help="do not profile the peers")
     a.add_argument("--by-op", action="store_true", help="our time by op as well")
     a.add_argument("--together", action="store_true", help="start the peers of all cases at once: less waiting, more memory")
+    a.add_argument("--tiny", action="store_true", help="language models of a few thousand parameters, on --device cpu too: does everything run?")
     args = a.parse_args()
-    out, cases = Out(args.out), read_cases(a, args)
+    cases, frozen = read_cases(a, args)
+    out = turns.Out(args.out)
     jobs = [(name, length, length == lengths[0]) for name, lengths in cases for length in lengths if name != "outer"]
-    print_head()
+    if cases:
+        print_head()
     with tempfile.TemporaryDirectory() as work:
         for group in [jobs] if args.together else [[job] for job in jobs]:
             peers = bring_up(args, group, work, out)
@@ -305,6 +258,9 @@ def main():
     for name, lengths in cases:
         if name == "outer":
             print_rows(run_outer(args, lengths, out))
+    if frozen:
+        with tempfile.TemporaryDirectory() as work:
+            lm_cases.run(args, frozen, work, out)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,9 @@ const char *tn_cli_override(const tn_cli *c, const char *key);
 enum { TN_CLI_SETTINGS = 256 };
 tn_status tn_cli_sort_overrides(const tn_cli *c, tn_settings *keys, const char *rest[TN_CLI_SETTINGS], size_t *n);
 
+/* The keys of `tenon eval` on a whole text: window, stride, tokenizer. */
+tn_status tn_eval_text_settings(tn_settings **out);
+
 /* The data sets of `tenon data get` whose names begin so, as lines of completion. */
 void tn_data_sets_offer(const char *typed, FILE *f);
 

@@ -9,6 +9,7 @@
 #include "cli/view.h"
 #include "sample/talk.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <time.h>
@@ -119,8 +120,8 @@ static tn_status plain_turn(session *s, const char *line, size_t bytes, const tn
         note(s, "the context is full; the conversation starts over");
         tn_sampler_clear(s->m.sampler);
     }
-    TN_RETURN_IF(tn_sampler_prompt(s->m.sampler, line, bytes, &r->prompt));
-    const tn_status st = tn_sampler_run(s->m.sampler, o, &r->drawn);
+    tn_status st = tn_sampler_prompt(s->m.sampler, line, bytes, &r->prompt);
+    if (st == TN_OK) st = tn_sampler_run(s->m.sampler, o, &r->drawn);
     if (st == TN_INTERRUPTED) tn_sampler_clear(s->m.sampler);
     TN_RETURN_IF(st);
     r->end = tn_sampler_result(s->m.sampler, 0).end;
@@ -166,8 +167,8 @@ static tn_status turn(session *s, const char *line, size_t bytes)
     s->answer.n = 0;
     const tn_status st =
         s->talk ? tn_talk_turn(s->talk, line, text, &o, &r) : plain_turn(s, line, s->m.replies ? text : bytes, &o, &r);
-    if (s->person && st == TN_INTERRUPTED) {
-        tn_interrupt_watch();
+    if (s->person && st == TN_INTERRUPTED && !tn_terminated()) {
+        tn_interrupt_reads();
         return end_line(s);
     }
     if (s->person && s->talk && st == TN_USAGE) { /* a message that cannot be written, or is too long: try another */
@@ -180,17 +181,44 @@ static tn_status turn(session *s, const char *line, size_t bytes)
 
 /* --- the loop --------------------------------------------------------------------------------------------------------- */
 
-/* The next line; false at the end. A person is shown a prompt and may press Ctrl-C, which a blocking read would not notice. */
-static bool next_line(const session *s, char *line)
+/* Waits for a line, which a blocking read would do without noticing Ctrl-C. The first clears the line, as the terminal does, and says how to
+ * leave; another without a line between them leaves: false. */
+static bool wait_for_line(const session *s)
 {
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
-    if (s->person) {
+    for (bool warned = false;; warned = true) {
         fputs("> ", s->m.c->err);
         fflush(s->m.c->err);
         while (!tn_interrupted(NULL) && poll(&in, 1, 100) <= 0) {
         }
+        if (!tn_interrupted(NULL)) return true;
+        if (warned || tn_terminated()) return false;
+        fputs("\nto leave: Ctrl-D, /quit, or Ctrl-C again\n", s->m.c->err);
+        tn_interrupt_reads();
     }
-    return !tn_interrupted(NULL) && fgets(line, LINE_BYTES, stdin);
+}
+
+/* False at the end. A signal ends a read that waits: what was typed of the line is dropped, and a person is asked again. */
+static bool read_line(const session *s, char *line)
+{
+    for (;;) {
+        if (s->person && !wait_for_line(s)) return false;
+        if (tn_interrupted(NULL)) return false;
+        errno = 0;
+        if (fgets(line, LINE_BYTES, stdin)) return true;
+        if (!ferror(stdin) || errno != EINTR) return false;
+        clearerr(stdin);
+    }
+}
+
+/* *more: false at the end. */
+static tn_status next_line(const session *s, char *line, bool *more)
+{
+    *more = read_line(s, line);
+    const size_t n = *more ? strlen(line) : 0;
+    if (n + 1 < LINE_BYTES || line[n - 1] == '\n' || getc(stdin) == EOF) return TN_OK;
+    return tn_error(TN_USAGE, "a line has more than %d bytes, the most that a turn may have: shorten it",
+                    LINE_BYTES - 1);
 }
 
 typedef enum word { NO_WORD, WORD, LAST_WORD } word;
@@ -211,7 +239,8 @@ static word take_word(session *s, const char *line)
         fprintf(s->m.c->err, "%.*s is unknown: /help lists what there is\n", (int)letters + 1, line);
         return WORD;
     }
-    fputs("/clear  forget what was said\n/quit   end (also Ctrl-D)\nCtrl-C  stop an answer; at the prompt: end\n",
+    fputs("/clear  forget what was said\n/quit   end (also Ctrl-D)\nCtrl-C  stop an answer; at the prompt: clear the "
+          "line, twice: end\n",
           s->m.c->err);
     return WORD;
 }
@@ -219,19 +248,22 @@ static word take_word(session *s, const char *line)
 static tn_status run(session *s)
 {
     tn_status st = TN_OK;
+    bool more;
     TN_RETURN_IF(open_session(s));
     char *line = tn_alloc(LINE_BYTES);
     if (!line) return TN_MEMORY;
-    tn_interrupt_watch();
+    tn_interrupt_reads();
     s->person = isatty(STDIN_FILENO);
     if (s->person) fputs("type a text and Enter; Ctrl-C stops an answer, Ctrl-D ends, /help says more\n", s->m.c->err);
-    while (st == TN_OK && next_line(s, line)) {
+    while (st == TN_OK && (st = next_line(s, line, &more)) == TN_OK && more) {
         const word w = take_word(s, line);
         if (w == LAST_WORD) break;
         if (w == NO_WORD && !(s->person && line[0] == '\n')) st = turn(s, line, strlen(line));
     }
     tn_free(line);
     if (s->person && st == TN_OK) fputc('\n', s->m.c->err);
+    if (st == TN_OK && (s->person ? tn_terminated() : tn_interrupted(NULL)))
+        return tn_error(TN_INTERRUPTED, "interrupted");
     return st == TN_OK && ferror(stdin) ? tn_error(TN_BAD_FILE, "cannot read standard input") : st;
 }
 

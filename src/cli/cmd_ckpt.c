@@ -16,11 +16,12 @@
 static const char *scores_text(const tn_ckpt_entry *e, char *buf, size_t bytes)
 {
     const tn_scores *s = &e->scores;
-    size_t n = (size_t)snprintf(buf, bytes, isnan(tn_scores_first(s)) ? "-" : "%.4f%s%s", tn_scores_first(s),
-                                e->unit[0] ? " " : "", e->unit);
+    char text[24];
+    size_t n = (size_t)snprintf(buf, bytes, isnan(tn_scores_first(s)) ? "-" : "%s%s%s",
+                                tn_score_text(tn_scores_first(s), 4, text), e->unit[0] ? " " : "", e->unit);
     for (size_t i = 1; i < s->n && n < bytes; i++)
         if (strcmp(s->at[i].name, e->select) == 0)
-            n += (size_t)snprintf(buf + n, bytes - n, ", %s %.4f", s->at[i].name, s->at[i].value);
+            n += (size_t)snprintf(buf + n, bytes - n, ", %s %s", s->at[i].name, tn_score_text(s->at[i].value, 4, text));
     return buf;
 }
 
@@ -89,11 +90,7 @@ static const char *text_of(const json_t *o, const char *key)
     return text ? text : "?";
 }
 
-static const char *number(double x, char buf[24])
-{
-    snprintf(buf, 24, isnan(x) ? "-" : "%.4f", x);
-    return buf;
-}
+static const char *number(double x, char buf[24]) { return isnan(x) ? "-" : tn_score_text(x, 4, buf); }
 
 static tn_status show_state(tn_cli *c, const inspected *x)
 {

@@ -41,9 +41,11 @@ static void best_text(const tn_run_info *r, char out[CELL])
 {
     const char *name, *unit;
     const double best = best_of(r, &name, &unit);
+    char text[24];
+    tn_score_text(best, 4, text);
     if (isnan(best)) snprintf(out, CELL, "-");
-    else if (!*unit) snprintf(out, CELL, "%.24s %.4f", name, best);
-    else snprintf(out, CELL, "%.4f %s", best, strcmp(unit, "bits/byte") == 0 ? "b/B" : unit);
+    else if (!*unit) snprintf(out, CELL, "%.24s %s", name, text);
+    else snprintf(out, CELL, "%s %s", text, strcmp(unit, "bits/byte") == 0 ? "b/B" : unit);
 }
 
 static void age_text(double s, char out[CELL])

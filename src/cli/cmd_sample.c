@@ -130,9 +130,9 @@ static tn_status show_times(const session *s, const tn_sample_report *r)
         r->tokens > texts(s) && rest > 0 ? (double)(r->tokens - texts(s)) / rest : 0; /* without the prompt's share */
     if (!s->m.c->json) {
         if (s->file.n) fprintf(s->m.c->err, "%lld prompt%s, ", (long long)s->prompts, s->prompts == 1 ? "" : "s");
-        fprintf(s->m.c->err, "%s%lld tokens in %.1f ms, first token after %.1f ms, then %.0f tokens/s (%lld in all)\n",
-                s->file.n ? "" : "prompt ", (long long)s->prompt_tokens, 1e3 * s->prefill_s, 1e3 * first, rate,
-                (long long)r->tokens);
+        fprintf(s->m.c->err, "%s%lld token%s in %.1f ms, first token after %.1f ms, then %.0f tokens/s (%lld in all)\n",
+                s->file.n ? "" : "prompt ", (long long)s->prompt_tokens, s->prompt_tokens == 1 ? "" : "s",
+                1e3 * s->prefill_s, 1e3 * first, rate, (long long)r->tokens);
         return TN_OK;
     }
     TN_RETURN_IF(tn_cli_emit(s->m.c, json_pack("{s:s, s:I, s:s}", "name", "prompt_tokens", "value",
@@ -160,6 +160,7 @@ static tn_status answer(session *s)
     const double before = tn_clock_s();
     TN_RETURN_IF(read_prompts(s));
     s->prefill_s = tn_clock_s() - before;
+    if (!s->text && !s->m.replies) TN_RETURN_IF(tn_text_write(s->m.c, s->one.text, s->one.bytes));
     TN_RETURN_IF(tn_sampler_run(s->m.sampler, &o, &r));
     TN_RETURN_IF(show_results(s));
     return show_times(s, &r);
@@ -172,7 +173,6 @@ static tn_status run(session *s)
     TN_RETURN_IF(find_prompts(s));
     TN_RETURN_IF(open_session(s));
     tn_interrupt_watch();
-    if (!s->text && !s->m.replies) TN_RETURN_IF(tn_text_write(s->m.c, s->one.text, s->one.bytes));
     return answer(s);
 }
 

@@ -256,6 +256,26 @@ static const char *key_ending(const reading *r, const char *word)
     return found;
 }
 
+/* Whether a setting of the model and the run does anything for those who write texts. Training's do not, and sample.* is of texts
+ * during training. */
+static bool is_of_use(const reading *r, const char *key)
+{
+    static const char *const used[] = { "run", "plan", "switches", "model" };
+    const char *section = tn_section_name(tn_section_of(key));
+    if (r->verb->run == tn_cmd_eval || same(key, "train.context")) return true;
+    if (same(key, "run") || same(key, "preset")) return false;
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
+        if (same(section, used[i])) return true;
+    return false;
+}
+
+/* Whether a hint may name it. */
+static bool may_be_meant(const reading *r, const char *key)
+{
+    if (!row_of(r, key)) return false;
+    return !r->more || tn_settings_find(r->st, key) < tn_settings_count(r->st) || is_of_use(r, key);
+}
+
 /* What the table calls a key: by its last word (lr), by its habit, or the nearest of all. NULL: nothing is near. */
 static const char *near_key(const reading *r, const char *key)
 {
@@ -264,13 +284,12 @@ static const char *near_key(const reading *r, const char *key)
     const char *meant = key_ending(r, key);
     if (meant) return meant;
     meant = habit_of(key_habits, KEY_HABITS, "", key);
-    if (meant && (!*meant || strchr(meant, '=') || row_of(r, meant))) return meant;
+    if (meant && (!*meant || strchr(meant, '=') || may_be_meant(r, meant))) return meant;
     for (size_t k = 0; k < 2; k++) {
         const tn_settings *st = k ? r->more : r->st;
         for (size_t i = 0; st && i < tn_settings_count(st); i++) {
             const char *candidate = tn_settings_row_at(st, i)->key, *last = strrchr(candidate, '.');
-            if (k && strncmp(candidate, "sample.", 7) == 0)
-                continue; /* of texts during training: sample and chat have others */
+            if (k && !is_of_use(r, candidate)) continue;
             if (last && same(last + 1, key)) return candidate;
             tn_nearest_try(&near, candidate);
             const size_t before = near.best ? near.distance : SIZE_MAX;
@@ -279,7 +298,7 @@ static const char *near_key(const reading *r, const char *key)
         }
     }
     meant = meant_by(key_habits, KEY_HABITS, "", &near);
-    return meant && (!*meant || strchr(meant, '=') || row_of(r, meant)) ? meant : NULL;
+    return meant && (!*meant || strchr(meant, '=') || may_be_meant(r, meant)) ? meant : NULL;
 }
 
 /* The nearest of "a|b|c"; NULL: it is one of them, or nothing is near. */
@@ -468,6 +487,7 @@ static void find_settings(reading *r, int argc, char *const *argv, int at)
     if (prepare) (void)tn_prepare_settings(&r->st);
     else if (sample) (void)(chat ? tn_chat_settings : tn_sample_settings)(&r->st);
     if (prepare) return;
+    if (r->verb->run == tn_cmd_eval) (void)tn_eval_text_settings(&r->more);
     tn_settings **to = sample ? &r->more : &r->st;
     for (int i = at; i < argc && !*to; i++) {
         const char *word = argv[i];

@@ -166,6 +166,8 @@ void tn_verb_help(const tn_verb *v, const tn_sub *sub, const char *named, FILE *
     if (v->run == tn_cmd_sample)
         print_own_keys("\nsettings of sampling (those of the model and the run work too: threads=1, compute=bf16):\n",
                        tn_sample_settings, width, f);
+    if (v->run == tn_cmd_eval)
+        print_own_keys("\nsettings of a whole text (data=TEXT.txt without split=):\n", tn_eval_text_settings, width, f);
     for (size_t i = 0; i < sizeof key_rows / sizeof *key_rows; i++)
         if (belongs(&key_rows[i], v, sub)) print_main_keys(&key_rows[i], named, width, f);
     print_examples(v, sub, f);

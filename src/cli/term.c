@@ -196,12 +196,11 @@ void tn_progress_end(tn_progress *p)
 /* --- Ctrl-C ------------------------------------------------------------------------------------------------------- */
 
 /* The one piece of process state that the command needs. */
-static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t interrupts; /* the signal, or 0 */
 
 static void on_signal(int number)
 {
-    (void)number;
-    interrupts = 1;
+    if (interrupts != SIGTERM) interrupts = number; /* of two that wait the last comes first, and the stronger stays */
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
 }
@@ -213,8 +212,18 @@ void tn_interrupt_watch(void)
     signal(SIGTERM, on_signal);
 }
 
+void tn_interrupt_reads(void)
+{
+    struct sigaction a = { .sa_handler = on_signal };
+    tn_interrupt_watch();
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
 bool tn_interrupted(void *unused)
 {
     (void)unused;
-    return interrupts;
+    return interrupts != 0;
 }
+
+bool tn_terminated(void) { return interrupts == SIGTERM; }

@@ -36,6 +36,17 @@ static bool is_other_file(const char *target)
     return stat(target, &st) == 0 && S_ISREG(st.st_mode) && !tn_is_weights_file(target);
 }
 
+/* An unknown key: the nearest of a run's settings may be one of training, which would do nothing here. */
+static tn_status name_help(const char *verb)
+{
+    char said[256];
+    const char *colon;
+    snprintf(said, sizeof said, "%.255s", tn_error_text());
+    if (strncmp(said, "unknown key ", 12) != 0 || !(colon = strstr(said, ": ")) || !strstr(said, "(command line)"))
+        return TN_USAGE; /* what a file says is named with the file */
+    return tn_error(TN_USAGE, "%.*s: `tenon %s --help` lists the keys", (int)(colon - said), said, verb);
+}
+
 /* A key of sampling goes to sampling (seed and tokenizer too), every other one to the model's settings. */
 tn_status tn_text_model_find(tn_text_model *s)
 {
@@ -44,8 +55,10 @@ tn_status tn_text_model_find(tn_text_model *s)
     TN_RETURN_IF(tn_cli_sort_overrides(s->c, s->keys, rest, &n));
     TN_RETURN_IF(gather_stops(s));
     if (is_other_file(target)) return no_weights(target);
-    TN_RETURN_IF(tn_saved_model_find(&s->c->user, target, rest, n,
-                                     tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
+    const tn_status found = tn_saved_model_find(&s->c->user, target, rest, n,
+                                                tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model);
+    if (found == TN_USAGE) return name_help(s->c->verb->name);
+    TN_RETURN_IF(found);
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
     TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));
     s->replies = tn_model_replies(s->model.model);
@@ -55,6 +68,38 @@ tn_status tn_text_model_find(tn_text_model *s)
     if (!s->model.weights[0]) return no_weights(target);
     tn_cli_expanded(s->c, target, &s->model.matrices);
     return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->tokens);
+}
+
+/* The context of the file or the run, whatever the command sets it to. */
+static int64_t own_context(tn_cli *c, const tn_saved_model *m)
+{
+    tn_saved_model own = { 0 };
+    int64_t context = tn_settings_int(m->settings, "train.context");
+    if (tn_cli_override(c, "train.context") &&
+        tn_saved_model_find(&c->user, tn_args_positional(&c->args, 0), NULL, 0, "best", &own) == TN_OK)
+        context = tn_settings_int(own.settings, "train.context");
+    tn_saved_model_free(&own);
+    return context;
+}
+
+tn_status tn_warn_of_context(tn_cli *c, const tn_saved_model *m, int64_t context)
+{
+    char text[320];
+    const tn_settings *st = m->settings;
+    const bool rotary = tn_settings_find(st, "rope_stretch") < tn_settings_count(st) &&
+                        strcmp(tn_settings_text(st, "shape"), "llama") == 0;
+    if (!rotary || tn_cli_override(c, "rope_stretch")) return TN_OK;
+    const int64_t own = own_context(c, m);
+    if (context <= own) return TN_OK;
+    size_t n =
+        (size_t)snprintf(text, sizeof text,
+                         "a context of %lld tokens is longer than the model's own %lld: results get worse beyond %lld",
+                         (long long)context, (long long)own, (long long)own);
+    if (tn_settings_float(st, "rope_stretch") == 0)
+        snprintf(text + n, sizeof text - n,
+                 "; RoPE scaling may help: rope_scaling=yarn rope_stretch=%lld rope_stretch_context=%lld",
+                 (long long)((context + own - 1) / own), (long long)own);
+    return tn_cli_warn(c, text);
 }
 
 /* Where it is said: token by token a processor is as good, and a run that was trained on a GPU is sampled anywhere. */
@@ -69,6 +114,7 @@ static tn_device device_of(const tn_text_model *s)
 
 tn_status tn_text_model_open(tn_text_model *s, int64_t batch, int64_t context)
 {
+    TN_RETURN_IF(tn_warn_of_context(s->c, &s->model, context));
     TN_RETURN_IF(tn_store_new(device_of(s), 0, &s->store));
     const tn_sampler_options o = { .decoder = { .model = s->model.model,
                                                 .settings = s->model.settings,

@@ -27,6 +27,8 @@ tn_status tn_chat_settings(tn_settings **out);
 tn_status tn_text_model_find(tn_text_model *m);
 /* Sampler and weights; context: the tokens that attention keeps. */
 tn_status tn_text_model_open(tn_text_model *m, int64_t batch, int64_t context);
+/* A warning where `context` is longer than the one that the model's rotary positions are for. */
+tn_status tn_warn_of_context(tn_cli *c, const tn_saved_model *m, int64_t context);
 void tn_text_model_close(tn_text_model *m);
 /* Sampling as the settings say; ctx and text are empty. */
 tn_sample_options tn_text_model_options(const tn_text_model *m);

@@ -91,14 +91,24 @@ static void print_words(FILE *f, const char *name)
     for (; *name; name++) fputc(*name == '_' ? ' ' : *name, f);
 }
 
+const char *tn_score_text(double x, int decimals, char buf[24])
+{
+    const bool small = x != 0 && fabs(x) < fmin(0.1, pow(10, 2 - decimals));
+    if (isnan(x)) snprintf(buf, 24, "NaN");
+    else if (fabs(x) >= 1e15) snprintf(buf, 24, "%.*e", decimals, x);
+    else snprintf(buf, 24, small ? "%#.*g" : "%.*f", small ? 3 : decimals, x);
+    return buf;
+}
+
 /* Scores stand in the order of rows, groups behind theirs. */
 static void print_groups(FILE *f, const tn_scores *s, size_t *i, const char *name)
 {
     const char *lead = " (";
     const size_t n = strlen(name);
+    char text[24];
     for (; *i < s->n && strncmp(s->at[*i].name, name, n) == 0 && s->at[*i].name[n] == '_'; ++*i) {
         if (isnan(s->at[*i].value)) continue;
-        fprintf(f, "%s%s %.4f", lead, s->at[*i].name + n + 1, s->at[*i].value);
+        fprintf(f, "%s%s %s", lead, s->at[*i].name + n + 1, tn_score_text(s->at[*i].value, 4, text));
         lead = ", ";
     }
     if (lead[0] == ',') fputc(')', f);
@@ -106,13 +116,16 @@ static void print_groups(FILE *f, const tn_scores *s, size_t *i, const char *nam
 
 static void print_first(FILE *f, const tn_metric_row *r, double value, const char *counts, bool brief)
 {
-    if (!*tn_metric_unit(r)) fprintf(f, "%s %.4f", r->name, value);
-    else fprintf(f, "%.4f %s", value, r->unit);
+    char text[24];
+    tn_score_text(value, 4, text);
+    if (!*tn_metric_unit(r)) fprintf(f, "%s %s", r->name, text);
+    else fprintf(f, "%s %s", text, r->unit);
     if (!brief && tn_metric_is_nats(r) && strcmp(counts, "tokens") == 0) fputs(" per token", f);
 }
 
 void tn_scores_print(FILE *f, const tn_metric_list *l, const tn_scores *s, const char *counts, bool brief)
 {
+    char text[24];
     for (size_t i = 0; i < s->n;) {
         const double x = s->at[i].value;
         const char *name = s->at[i++].name;
@@ -120,10 +133,12 @@ void tn_scores_print(FILE *f, const tn_metric_list *l, const tn_scores *s, const
         if (!r) continue;
         if (r == l->row[0]) print_first(f, r, x, counts, brief);
         else if (!isnan(x) && tn_metric_is_other_unit(r)) {
-            fprintf(f, brief ? " (%.3f " : ", %.4f ", x);
+            fprintf(f, brief ? " (%s " : ", %s ", tn_score_text(x, brief ? 3 : 4, text));
             print_words(f, name);
             if (brief) fputc(')', f);
-        } else if (!isnan(x)) fprintf(f, ", %s %.4f%s%s", name, x, *tn_metric_unit(r) ? " " : "", tn_metric_unit(r));
+        } else if (!isnan(x))
+            fprintf(f, ", %s %s%s%s", name, tn_score_text(x, 4, text), *tn_metric_unit(r) ? " " : "",
+                    tn_metric_unit(r));
         if (r->by_group) print_groups(f, s, &i, r->name);
     }
 }

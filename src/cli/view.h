@@ -19,6 +19,9 @@ const char *tn_bytes_text(double bytes, char buf[24]);
 /* "8.4 M" */
 const char *tn_count_text(double n, char buf[16]);
 
+/* "1.2345" with 4 decimals; three significant digits where fewer would be left of a small one: "0.000412", "4.12e-05". "NaN" without a sign. */
+const char *tn_score_text(double x, int decimals, char buf[24]);
+
 /* "1.2345 nats per token, 1.7810 bits per byte", or briefly "1.2345 nats (1.781 bits per byte)"; others behind it: ", NAME 0.9765 (8 0.9990,
  * 16 0.9531)". counts: what was counted (tn_metric_counts). Those that are not known are left out. */
 void tn_scores_print(FILE *f, const tn_metric_list *l, const tn_scores *s, const char *counts, bool brief);

@@ -37,7 +37,7 @@ static tn_status open_bench(const tn_contexts *o, const tn_context_row *r, bool 
                                &(tn_source_start){ .trainer = b->at.trainer,
                                                    .batch = r->batch,
                                                    .length = r->context,
-                                                   .heldout = o->split ? o->split : TN_VALID,
+                                                   .heldout = o->split,
                                                    .heldout_only = !trains },
                                &b->source);
 }

@@ -24,7 +24,7 @@ typedef struct tn_contexts {
     tn_loader_mode mode;
     int64_t tokens;      /* of a step: batch x context, one sequence at least */
     int64_t score;       /* held-out tokens to score at each context, where there are so many; 0: all */
-    tn_data_split split; /* that is scored; 0 is the valid one */
+    tn_data_split split; /* that is scored */
     bool loss_only;      /* no training steps: speed and memory stay unknown */
     double budget_s;     /* a step that takes longer is timed once */
     void *ctx;

@@ -14,7 +14,7 @@ typedef struct tn_perplexity_options {
     int64_t stride;        /* 1 to length */
     const int32_t *ids;    /* (n) n >= 2 */
     int64_t n;
-    int64_t bytes; /* of the text they are */
+    int64_t bytes; /* of text that ids[1..n), which are scored, stand for; 0: not known */
     void *ctx;
     void (*progress)(void *ctx, int64_t tokens); /* scored so far; or NULL */
     bool (*interrupted)(void *ctx);              /* or NULL */

@@ -260,7 +260,7 @@ def gguf_base_is_nan():
     return gguf_model(**{"llama.rope.freq_base": float("nan")})
 
 
-@gguf_artefact("*", also="chat*=5")
+@gguf_artefact("*", also="chat*=5 eval-*=5")
 def gguf_long_context():
     """A valid model; its cache may need more memory than there is."""
     return gguf_model(**{"llama.context_length": 1000000000})

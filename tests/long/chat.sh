@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `tenon chat` at a terminal: a prompt is shown; Ctrl-C stops an answer, at the prompt it ends the talk, as Ctrl-D and /quit do; none is an error.
+# `tenon chat` at a terminal: a prompt is shown; Ctrl-C stops an answer, at the prompt it clears the line, and twice it ends the talk, as Ctrl-D
+# and /quit do; none is an error.
 # Needs pseudo-terminals (script of util-linux), which a bare machine may lack. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
@@ -20,40 +21,70 @@ printf 'one\n' | script -qec "exec $tenon chat ten template=none max_tokens=3 te
 check 'how to end it is said' grep -qa '^type a text and Enter; Ctrl-C stops an answer, Ctrl-D ends' said
 check 'a prompt before each text' [ "$(grep -ac '^> ' said)" = 2 ]
 
-interrupted() { # what to type before Ctrl-C, then the flags
-    local typed=$1 first line code
-    shift
-    coproc script -qec "exec $tenon chat ten template=none $* 2>&1" /dev/null
+# Ctrl-C at the prompt, behind letters that were not sent, then a line, then Ctrl-C twice.
+interrupted() {
+    local first code
+    coproc script -qec "exec $tenon chat ten template=none max_tokens=3 temperature=0 --json 2>&1" /dev/null
     local in=${COPROC[1]} out=${COPROC[0]} pid=$COPROC_PID
     read -r -d '>' first <&"$out"
-    if [ -n "$typed" ]; then printf '%s\n' "$typed" >&"$in"; read -r line <&"$out"; fi
-    printf '\003' >&"$in"
+    printf 'never sent\003' >&"$in"
+    for text in 'one\n' '\003' '\003'; do
+        read -r -d '>' first <&"$out"
+        printf '%s\n' "$first" >>heard
+        printf '%b' "$text" >&"$in"
+    done
     tr -d '\r' <&"$out" >said
     wait "$pid"
     code=$?
+    cat heard >>said
     [ $code = 0 ] && ! grep -qa error said
 }
-check 'Ctrl-C at the prompt' interrupted ''
+check 'Ctrl-C at the prompt' interrupted
+check 'how to leave is said once for each' [ "$(grep -ac 'to leave: Ctrl-D, /quit, or Ctrl-C again' said)" = 2 ]
+check 'the line was cleared' grep -qa '"prompt":"one"' said
 
 stopped() { # Ctrl-C in an answer: the next prompt comes, and /quit ends the talk
     local first line code
-    coproc script -qec "exec $tenon chat ten template=none max_tokens=100000000 2>&1" /dev/null
+    coproc script -qec "exec $tenon chat ten template=none max_tokens=100000000 temperature=0 2>&1" /dev/null
     local in=${COPROC[1]} out=${COPROC[0]} pid=$COPROC_PID
     read -r -d '>' first <&"$out"
     read -r -d ' ' first <&"$out" # the prompt's own blank
     printf 'one\n' >&"$in"
     read -r line <&"$out"
-    read -r -n 1 line <&"$out" # of the answer: before it Ctrl-C would end the talk
+    read -r -n 1 line <&"$out" # of the answer: before it Ctrl-C would be at the prompt
     printf '\003' >&"$in"
     read -r -d '>' first <&"$out"
-    printf '/help\n/exit\n/clear\n/quit\n' >&"$in"
-    tr -d '\r' <&"$out" >said
+    rm -f heard
+    for text in /help /exit /clear; do
+        printf '%s\n' "$text" >&"$in"
+        read -r -d '>' first <&"$out" # each behind its prompt: an echo would fall into what is written
+        printf '%s\n' "$first" | tr -d '\r' >>heard
+    done
+    printf '/quit\n' >&"$in"
+    tr -d '\r' <&"$out" >rest
     wait "$pid"
     code=$?
+    cat heard rest >said
     [ $code = 0 ] && ! grep -qa error said && grep -qa '^ \?/clear  forget what was said' said
 }
 check 'Ctrl-C in an answer, then /help and /quit' stopped
 check 'nothing of the answer that was stopped comes later' [ -z "$(tail -n 1 said | tr -d '> ')" ]
 check 'a word that is none of them is no message' grep -qa '/exit is unknown: /help' said
+terminated() { # SIGTERM ends a talk that waits for a pipe
+    local pid code
+    mkfifo lines
+    sleep 30 >lines &
+    local writer=$!
+    $tenon chat ten template=none max_tokens=5 <lines >/dev/null 2>terminated.log &
+    pid=$!
+    sleep 2
+    kill -TERM "$pid"
+    wait "$pid"
+    code=$?
+    kill "$writer" 2>/dev/null
+    rm -f lines
+    [ $code = 130 ] && grep -q interrupted terminated.log
+}
+check 'SIGTERM ends a talk that waits for a pipe' terminated
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -28,6 +28,8 @@ peer "torch transformers numpy" check_hf.py
 peer "torch transformers gguf" check_gguf_models.py
 peer "tokenizers transformers jinja2" check_chat.py
 peer "tokenizers sentencepiece google.protobuf" check_tokenizers.py
+peer "torch transformers" ../../bench/peers/gpu_inputs.py --check
+peer "torch transformers" ../../bench/peers/gpu_decode.py --check
 [ -z "$model" ] || peer "torch transformers accelerate gguf" check_texts.py "$model"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -1,5 +1,5 @@
-/* One evaluation with gradients by its inputs alone: the loss of a model whose weights are frozen, and the loss's gradient by the
- * vectors that stand in the place of tokens. On a GPU matrices are bf16; nothing is computed or kept for their gradients. */
+/* One evaluation of a model whose weights are frozen: the loss, and its gradient with respect to the embeddings that are given in the
+ * place of tokens. On a GPU matrices are bf16; nothing is computed or kept for their gradients. */
 #include "cli/bench/bench_parts.h"
 
 #include "base/alloc.h"
@@ -34,7 +34,7 @@ static tn_status open_trainer(inputs_bench *b, int threads)
     tn_input_row rows[TN_INPUTS_MAX];
     if (!tn_model_reads(m->model, INPUT))
         return tn_error(TN_USAGE,
-                        "%s reads no vectors in the place of tokens (input %s): use a model that does, as gpt",
+                        "%s takes no embeddings in the place of tokens (input %s): use a model that does, as gpt",
                         m->model->name, INPUT);
     const tn_input_spec spec = tn_input_spec_with(m->model, INPUT, rows);
     b->batch = tn_settings_int(m->settings, "train.batch");

@@ -1,5 +1,5 @@
-/* tenon eval: the held-out metrics of a trained run, or of a file of weights on data that are named, over a whole split; or
- * one of the views of eval.h. Trains nothing. */
+/* tenon eval: the held-out metrics of a trained run over a whole split, those of a run or a file of weights on all of a text that is
+ * named, or one of the views of eval.h. Trains nothing. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -9,12 +9,14 @@
 #include "cli/next.h"
 #include "train/run/run_info.h"
 #include "cli/view.h"
+#include "data/manifest.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/saved_model.h"
 #include "train/run/training.h"
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* --- flags: one view at a time, and what belongs to it --- */
@@ -47,19 +49,36 @@ static tn_status read_number(const tn_setting *row, const char *text, int64_t *o
     return TN_OK;
 }
 
-/* Splits of the text that a run was trained on are those of its training: others would count tokens that it has seen. */
+/* Splits of the text that a run was trained on are those of its training: others would count tokens that it has seen. A text that is named
+ * is evaluated whole where no part of it is. */
 static tn_status keep_splits(const tn_cli *c)
 {
     static const char *const keys[] = { "train.test_frac", "train.holdout_frac" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && !tn_cli_override(c, "data"); i++)
-        if (tn_cli_override(c, keys[i]))
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (!tn_cli_override(c, keys[i])) continue;
+        if (!tn_cli_override(c, "data"))
             return tn_error(
                 TN_USAGE,
                 "%s: the run may have trained on that part of its text: set it when training, or name other "
                 "text with data=FILE",
                 keys[i]);
+        if (!tn_cli_override(c, "split"))
+            return tn_error(TN_USAGE, "%s: data=FILE is evaluated whole: name the part with split=valid or split=test",
+                            keys[i]);
+    }
     return TN_OK;
 }
+
+/* Text that the command names; a prepared folder has splits of its own. */
+static bool names_raw_data(const tn_cli *c)
+{
+    char path[TN_PATH_BYTES];
+    const char *data = tn_cli_override(c, "data");
+    return data && data[0] && tn_path_join(data, TN_MANIFEST_NAME, path, sizeof path) == TN_OK &&
+           access(path, F_OK) != 0;
+}
+
+const char *tn_eval_part(const tn_eval *e) { return e->whole ? "all" : tn_data_split_names[e->split]; }
 
 static tn_status read_options(tn_cli *c, tn_eval *out)
 {
@@ -69,7 +88,8 @@ static tn_status read_options(tn_cli *c, tn_eval *out)
                   .target = tn_args_positional(a, 0),
                   .csv = tn_args_value(a, "csv"),
                   .svg = tn_args_value(a, "svg"),
-                  .html = tn_args_value(a, "html") };
+                  .html = tn_args_value(a, "html"),
+                  .whole = names_raw_data(c) && !tn_cli_override(c, "split") };
     for (size_t i = 0; i < sizeof view_flags / sizeof *view_flags; i++) {
         if (!tn_args_flag(a, view_flags[i].flag)) continue;
         if (e.view)
@@ -136,12 +156,35 @@ static tn_status sort_overrides(const tn_args *a, const char **settings, size_t 
     *split = TN_VALID;
     for (size_t i = 0; i < a->overrides_n; i++) {
         const char *o = a->overrides[i];
+        if (strncmp(o, "window=", 7) == 0 || strncmp(o, "stride=", 7) == 0)
+            return tn_error(TN_USAGE,
+                            "%.80s: windows are for a whole text (data=TEXT, without split= and views): remove it", o);
         if (strncmp(o, "split=", 6) != 0) settings[(*n)++] = o;
         else if (strcmp(o + 6, "test") == 0) *split = TN_TEST;
         else if (strcmp(o + 6, "valid") == 0) *split = TN_VALID;
         else return tn_error(TN_USAGE, "%.80s: choose valid or test", o);
     }
     return TN_OK;
+}
+
+/* Raw text is read with the model's own tokenizer, which settings do not name where a file or a data set brings it. *word: tokenizer=..., or
+ * NULL. Where the model is not found, opening the session says why. */
+static tn_status tokenizer_word(const tn_eval *e, tn_arena *arena, const char **word)
+{
+    tn_status st = TN_OK;
+    tn_saved_model m = { 0 };
+    char spec[TN_PATH_BYTES];
+    *word = NULL;
+    if (!names_raw_data(e->c)) return TN_OK;
+    const bool reads =
+        tn_saved_model_find(&e->c->user, e->target, NULL, 0, "best", &m) == TN_OK && tn_model_reads_sequences(m.model);
+    if (reads && e->whole) st = tn_eval_warn_of_own(e->c, m.settings, tn_cli_override(e->c, "data"));
+    if (reads && st == TN_OK && !tn_cli_override(e->c, "tokenizer")) {
+        st = tn_saved_model_tokenizer_spec(&m, spec);
+        if (st == TN_OK && strcmp(spec, "bytes") != 0) *word = tn_arena_printf(arena, "tokenizer=%s", spec);
+    }
+    tn_saved_model_free(&m);
+    return st;
 }
 
 typedef struct outcome {
@@ -186,6 +229,8 @@ static tn_status emit(tn_cli *c, const outcome *o)
 
 static tn_status check_split(const tn_session *s, tn_data_split split)
 {
+    struct stat file;
+    if (split == TN_TRAIN) return TN_OK; /* of what is evaluated whole: text that is not there is no data set */
     const char *name = tn_data_split_names[split];
     if (tn_session_count(s, split) > 0) return TN_OK;
     if (s->model->records && s->source.epoch_batches && !tn_settings_text(s->settings, "task.name")[0])
@@ -194,8 +239,11 @@ static tn_status check_split(const tn_session *s, tn_data_split split)
     if (s->source.epoch_batches)
         return tn_error(TN_USAGE, "the task %s has no %s split: train with task.%s_frac larger than 0",
                         tn_settings_text(s->settings, "task.name"), name, name);
-    return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE",
-                    tn_settings_text(s->settings, "data"), name, name, name);
+    const char *data = tn_settings_text(s->settings, "data");
+    if (stat(data, &file) == 0 && S_ISREG(file.st_mode))
+        return tn_error(TN_USAGE, "%.640s has no %s split: set %s=0.1", data, name,
+                        split == TN_TEST ? "train.test_frac" : "train.holdout_frac");
+    return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE", data, name, name, name);
 }
 
 static tn_status emit_play(tn_cli *c, const char *target, const tn_metric_row *own, const tn_source_play *p)
@@ -240,7 +288,7 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     tn_source_play played;
     char checkpoint[TN_PATH_BYTES], note[TN_CKPT_NOTE];
     bool is_file;
-    outcome o = { .target = target, .split = tn_data_split_names[split] };
+    outcome o = { .target = target, .split = tn_eval_part(e) };
     TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file, note));
     TN_RETURN_IF(tn_cli_warn(c, note));
     TN_RETURN_IF(check_view(e, s));
@@ -288,7 +336,7 @@ tn_status tn_cmd_eval(tn_cli *c)
     bool taken = false;
     if (!e.view) TN_RETURN_IF(tn_eval_text(c, e.target, &taken));
     if (taken) return TN_OK;
-    const char **settings = tn_alloc((c->args.overrides_n + 1) * sizeof *settings);
+    const char **settings = tn_alloc((c->args.overrides_n + 2) * sizeof *settings);
     if (!settings) return TN_MEMORY;
     st = sort_overrides(&c->args, settings, &o.n, &o.split);
     o.frozen = !e.view; /* views read parameters and change settings */
@@ -297,8 +345,13 @@ tn_status tn_cmd_eval(tn_cli *c)
     o.weights = e.target;
     o.instruments = e.view == TN_EVAL_SPECTRUM;
     if (o.instruments) settings[o.n++] = "plan.recompute=none"; /* chunks put out nothing for instruments */
-    e.split = o.split;
+    const char *tokenizer = NULL;
+    if (st == TN_OK) st = tokenizer_word(&e, &arena, &tokenizer);
+    if (tokenizer) settings[o.n++] = tokenizer;
+    o.whole = e.whole;
     if (st == TN_OK) st = tn_session_open_with(&o, &s);
+    e.whole = e.whole && s.source.text; /* records and samples have splits of their own */
+    e.split = e.whole ? TN_TRAIN : o.split;
     if (st == TN_OK) st = evaluate(&e, &s);
     if (st == TN_OK) say_next(&e, &s);
     tn_session_close(&s);

@@ -35,8 +35,6 @@ static const char *number_text(char buf[24], const char *format, double x)
     return buf;
 }
 
-static const char *split_name(const tn_eval *e) { return tn_data_split_names[e->split]; }
-
 /* A line through points over tokens, in powers of ten. */
 static tn_status draw(const tn_eval *e, const char *title, const char *x_label, const double *x, const double *y,
                       size_t n)
@@ -77,8 +75,8 @@ static void print_positions(const tn_eval *e, const tn_positions *p, int64_t con
 {
     FILE *f = e->c->out;
     char loss[24], error[24], bits[24], at[48];
-    fprintf(f, "%s, %s, context %lld: %.4f nats per token, %lld tokens\n", e->target, split_name(e), (long long)context,
-            p->loss, (long long)p->tokens);
+    fprintf(f, "%s, %s, context %lld: %.4f nats per token, %lld tokens\n", e->target, tn_eval_part(e),
+            (long long)context, p->loss, (long long)p->tokens);
     fprintf(f, "%-20s %10s %8s %9s %8s %10s\n", "position", "tokens", "rows", "nats", "+-", "bits/byte");
     for (size_t i = 0; i < p->n; i++) {
         const tn_position_row *r = &p->row[i];
@@ -91,17 +89,18 @@ static void print_positions(const tn_eval *e, const tn_positions *p, int64_t con
 
 static tn_status emit_positions(const tn_eval *e, const tn_positions *p, int64_t context)
 {
-    TN_RETURN_IF(tn_cli_emit(e->c, json_pack("{s:s, s:s, s:I, s:o, s:s, s:I}", "name", "loss", "split", split_name(e),
+    TN_RETURN_IF(tn_cli_emit(e->c, json_pack("{s:s, s:s, s:I, s:o, s:s, s:I}", "name", "loss", "split", tn_eval_part(e),
                                              "context", (json_int_t)context, "value", tn_number_or_null(p->loss),
                                              "unit", "nats/token", "tokens", (json_int_t)p->tokens)));
     for (size_t i = 0; i < p->n; i++) {
         const tn_position_row *r = &p->row[i];
-        TN_RETURN_IF(tn_cli_emit(e->c, json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:o, s:o, s:I, s:I}", "name",
-                                                 "position_loss", "split", split_name(e), "first", (json_int_t)r->first,
-                                                 "last", (json_int_t)r->last, "value", tn_number_or_null(r->loss),
-                                                 "unit", "nats/token", "error", tn_number_or_null(r->error),
-                                                 "bits_per_byte", tn_number_or_null(r->loss * p->bits), "tokens",
-                                                 (json_int_t)r->tokens, "rows", (json_int_t)r->rows)));
+        TN_RETURN_IF(
+            tn_cli_emit(e->c,
+                        json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:o, s:o, s:I, s:I}", "name", "position_loss",
+                                  "split", tn_eval_part(e), "first", (json_int_t)r->first, "last", (json_int_t)r->last,
+                                  "value", tn_number_or_null(r->loss), "unit", "nats/token", "error",
+                                  tn_number_or_null(r->error), "bits_per_byte", tn_number_or_null(r->loss * p->bits),
+                                  "tokens", (json_int_t)r->tokens, "rows", (json_int_t)r->rows)));
     }
     return TN_OK;
 }
@@ -170,7 +169,7 @@ static void print_contexts(const tn_eval *e, const tn_context_row *rows, size_t 
 {
     FILE *f = e->c->out;
     char loss[24], bits[24];
-    fprintf(f, "%s, %s, trained at a context of %lld\n", e->target, split_name(e), (long long)trained);
+    fprintf(f, "%s, %s, trained at a context of %lld\n", e->target, tn_eval_part(e), (long long)trained);
     fprintf(f, "%10s %8s %9s %10s %10s\n", "context", "batch", "nats", "bits/byte", "tokens");
     for (size_t i = 0; i < n; i++)
         fprintf(f, "%10lld %8lld %9s %10s %10lld\n", (long long)rows[i].context, (long long)rows[i].batch,
@@ -187,13 +186,13 @@ static tn_status emit_contexts(const tn_eval *e, const tn_context_row *rows, siz
         const tn_context_row *r = &rows[i];
         if (r->why[0])
             TN_RETURN_IF(
-                tn_cli_emit(e->c, json_pack("{s:s, s:s, s:I, s:s}", "name", "context_refused", "split", split_name(e),
+                tn_cli_emit(e->c, json_pack("{s:s, s:s, s:I, s:s}", "name", "context_refused", "split", tn_eval_part(e),
                                             "context", (json_int_t)r->context, "reason", r->why)));
         else
             TN_RETURN_IF(
                 tn_cli_emit(e->c,
                             json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:o, s:I}", "name", "context_loss", "split",
-                                      split_name(e), "context", (json_int_t)r->context, "batch", (json_int_t)r->batch,
+                                      tn_eval_part(e), "context", (json_int_t)r->context, "batch", (json_int_t)r->batch,
                                       "value", tn_number_or_null(r->loss), "unit", "nats/token", "bits_per_byte",
                                       tn_number_or_null(r->loss * r->bits), "tokens", (json_int_t)r->scored)));
     }
@@ -267,7 +266,7 @@ static void print_receptive_field(const tn_eval *e, const tn_receptive_field *r)
 {
     FILE *f = e->c->out;
     char loss[24], more[24], error[24];
-    fprintf(f, "%s, %s: loss on the same %lld tokens from %lld windows of %lld documents\n", e->target, split_name(e),
+    fprintf(f, "%s, %s: loss on the same %lld tokens from %lld windows of %lld documents\n", e->target, tn_eval_part(e),
             (long long)r->targets, (long long)r->windows, (long long)r->documents);
     fprintf(f, "%12s %9s %12s %8s\n", "last tokens", "nats", "above full", "+-");
     for (size_t i = 0; i < r->n; i++)
@@ -289,12 +288,12 @@ static tn_status emit_receptive_field(const tn_eval *e, const tn_receptive_field
         const tn_receptive_field_row *k = &r->row[i];
         if (k->why[0]) continue;
         TN_RETURN_IF(tn_cli_emit(e->c, json_pack("{s:s, s:s, s:I, s:f, s:s, s:f, s:o, s:I}", "name", "given_loss",
-                                                 "split", split_name(e), "given", (json_int_t)k->given, "value",
+                                                 "split", tn_eval_part(e), "given", (json_int_t)k->given, "value",
                                                  k->loss, "unit", "nats/token", "more", k->more, "error",
                                                  tn_number_or_null(k->error), "tokens", (json_int_t)r->targets)));
     }
     return tn_cli_emit(e->c, json_pack("{s:s, s:s, s:I, s:s, s:I, s:I}", "name", "effective_context", "split",
-                                       split_name(e), "value", (json_int_t)r->effective, "unit", "tokens", "windows",
+                                       tn_eval_part(e), "value", (json_int_t)r->effective, "unit", "tokens", "windows",
                                        (json_int_t)r->windows, "documents", (json_int_t)r->documents));
 }
 

@@ -247,7 +247,7 @@ static tn_status draw(const tn_eval *e, const seen *s)
 static void say_how(const tn_eval *e, const char *how, int64_t tokens)
 {
     const size_t n = strcspn(how, "#");
-    fprintf(e->c->out, "%s, %s: %.*s", e->target, tn_data_split_names[e->split], (int)n, how);
+    fprintf(e->c->out, "%s, %s: %.*s", e->target, tn_eval_part(e), (int)n, how);
     if (how[n]) fprintf(e->c->out, "%lld%s", (long long)tokens, how + n + 1);
     fputc('\n', e->c->out);
 }

@@ -1,12 +1,16 @@
-/* tenon eval MODEL data=FILE, where FILE is plain text and the model has a tokenizer: its perplexity on the text. */
+/* tenon eval MODEL data=FILE, where FILE is plain text, packed or not: the model's perplexity on all of it. A part of it (split=) and other
+ * data are cmd_eval.c's. */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/fs.h"
 #include "cli/eval/eval.h"
 #include "cli/term.h"
+#include "cli/text_model.h"
 #include "cli/train/train_view.h"
 #include "cli/view.h"
+#include "data/dataset.h"
+#include "data/input_files.h"
 #include "report/perplexity.h"
+#include "train/run/metric_rows.h"
 #include "train/run/saved_model.h"
 #include "train/run/train_settings.h"
 #include "train/trainer/graph_setup.h"
@@ -15,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { WINDOW = 1024, TEXT_BYTES = 1 << 30 };
+enum { WINDOW = 1024, TEXT_BYTES = 1 << 30, PIECE = 1 << 16 };
 
 static const tn_setting rows[] = {
     TN_SETTING_AUTO_INT("window", "auto", TN_RANGE(2, 1e9), "tokens",
@@ -24,9 +28,18 @@ static const tn_setting rows[] = {
         "stride", "auto", TN_RANGE(1, 1e9), "tokens",
         "from one window to the next (auto: half a window; every token then has half a window before it)"),
     TN_SETTING_TEXT("tokenizer", "", "file or folder of the tokenizer, or bytes (empty: the model's own)"),
-    TN_SETTING_TEXT("data", "", "the text; no data set of the model"),
-    TN_SETTING_TEXT("split", "", "refused: a text is evaluated whole"),
 };
+static const tn_setting data_row[] = { TN_SETTING_TEXT("data", "", "the text; no data set of the model") };
+
+tn_status tn_eval_text_settings(tn_settings **out)
+{
+    tn_settings *st = NULL;
+    tn_status s = tn_settings_new(&st);
+    if (s == TN_OK) s = tn_settings_add(st, rows, sizeof rows / sizeof *rows, "eval");
+    if (s == TN_OK) *out = st;
+    else tn_settings_free(st);
+    return s;
+}
 
 typedef struct reading {
     tn_cli *c;
@@ -42,21 +55,24 @@ typedef struct reading {
     double start;
 } reading;
 
-/* Documents (.jsonl) are data of their own kind. */
-static bool is_plain_file(const char *path)
+/* One text, and no documents (.jsonl) nor numbers. */
+static bool is_text(const char *path)
 {
     struct stat st;
-    const size_t n = path ? strlen(path) : 0;
-    if (n >= 6 && strcmp(path + n - 6, ".jsonl") == 0) return false;
-    return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    tn_input_files in = { 0 };
+    if (!path || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return false;
+    const bool text =
+        tn_input_files_add(&in, path, TN_FORMAT_AUTO) == TN_OK && in.n == 1 && in.v[0].format == TN_FORMAT_TEXT;
+    tn_input_files_free(&in);
+    return text;
 }
 
 static tn_status find_model(reading *r, const char *target)
 {
     const char *rest[TN_CLI_SETTINGS + 1];
     size_t n = 0;
-    TN_RETURN_IF(tn_settings_new(&r->keys));
-    TN_RETURN_IF(tn_settings_add(r->keys, rows, sizeof rows / sizeof *rows, "eval"));
+    TN_RETURN_IF(tn_eval_text_settings(&r->keys));
+    TN_RETURN_IF(tn_settings_add(r->keys, data_row, 1, "eval"));
     TN_RETURN_IF(tn_cli_sort_overrides(r->c, r->keys, rest, &n));
     rest[n++] = "plan.recompute=none"; /* nothing is recomputed without gradients */
     TN_RETURN_IF(tn_saved_model_find(&r->c->user, target, rest, n, "best", &r->model));
@@ -82,7 +98,46 @@ static tn_status choose_windows(reading *r)
     if (r->stride > r->window)
         return tn_error(TN_USAGE, "stride=%lld is longer than window=%lld: tokens between would not be scored",
                         (long long)r->stride, (long long)r->window);
-    return TN_OK;
+    return tn_warn_of_context(r->c, &r->model, r->window);
+}
+
+/* All of the file, unpacked. */
+static tn_status read_file(const char *path, char **text, size_t *bytes)
+{
+    tn_status s = TN_OK;
+    tn_dataset *d = NULL;
+    int32_t *piece = tn_alloc(PIECE * sizeof *piece);
+    char *to = NULL;
+    if (!piece) TN_FAIL(TN_MEMORY, "out of memory for a text");
+    TN_TRY(tn_dataset_open(path, NULL, &d));
+    const uint64_t n = tn_dataset_count(d, TN_TRAIN).tokens;
+    if (n > TEXT_BYTES)
+        TN_FAIL(TN_USAGE, "%.640s has %.1f GB, more than a text of 1 GB: split it", path, (double)n * 1e-9);
+    if (!(to = tn_alloc(n))) TN_FAIL(TN_MEMORY, "out of memory for a text of %.1f GB", (double)n * 1e-9);
+    for (uint64_t at = 0; at < n; at += PIECE) {
+        const size_t k = n - at < PIECE ? (size_t)(n - at) : PIECE;
+        TN_TRY(tn_dataset_read(d, TN_TRAIN, at, k, piece));
+        for (size_t i = 0; i < k; i++) to[at + i] = (char)piece[i];
+    }
+    if (memchr(to, 0, n)) TN_FAIL(TN_BAD_FILE, "%.640s is no text: it has NUL bytes", path);
+    *text = to;
+    *bytes = (size_t)n;
+    to = NULL;
+done:
+    tn_free(to);
+    tn_free(piece);
+    tn_dataset_close(d);
+    return s;
+}
+
+/* Bytes of text that the first token stands for: nothing predicts it, and so they do not count in bits per byte. */
+static tn_status first_bytes(const reading *r, size_t *bytes)
+{
+    tn_text first = { 0 };
+    const tn_status s = tn_tokenizer_decode(r->tokenizer, r->ids.ids, 1, &first);
+    *bytes = first.n;
+    tn_text_free(&first);
+    return s;
 }
 
 /* The text behind the token that a text of this model begins with. */
@@ -90,17 +145,15 @@ static tn_status read_text(reading *r)
 {
     tn_status s = TN_OK;
     char *text = NULL;
-    size_t bytes = 0;
+    size_t bytes = 0, unscored = 0;
     tn_tokenizer_scratch *scratch = NULL;
-    TN_TRY(tn_file_read_all(r->file, TEXT_BYTES, &text, &bytes));
-    if (memchr(text, 0, bytes)) TN_FAIL(TN_BAD_FILE, "%.640s is no text: unpack it first if it is packed", r->file);
+    TN_TRY(read_file(r->file, &text, &bytes));
     TN_TRY(tn_tokenizer_scratch_new(&scratch));
     if (r->tokens.start >= 0) {
         TN_TRY(tn_grow((void **)&r->ids.ids, &r->ids.capacity, 1, sizeof *r->ids.ids));
         r->ids.ids[r->ids.n++] = r->tokens.start;
     }
     TN_TRY(tn_tokenizer_encode(r->tokenizer, scratch, text, bytes, 0, &r->ids));
-    r->bytes = (int64_t)bytes;
     const int64_t vocab = tn_settings_vocab(r->model.settings), texts = tn_tokenizer_vocab(r->tokenizer);
     if (texts > vocab)
         TN_FAIL(TN_USAGE,
@@ -108,17 +161,20 @@ static tn_status read_text(reading *r)
                 "tokenizer=FILE",
                 (long long)texts, (long long)vocab);
     if (r->ids.n < 2) TN_FAIL(TN_USAGE, "%.640s has no text to be evaluated", r->file);
+    if (r->tokens.start < 0) TN_TRY(first_bytes(r, &unscored));
+    r->bytes = (int64_t)(bytes > unscored ? bytes - unscored : 0);
 done:
     tn_tokenizer_scratch_free(scratch);
     tn_free(text);
     return s;
 }
 
-/* No more windows side by side than there are. */
+/* No more windows side by side than there are, nor than the command says. */
 static tn_status open_trainer(reading *r)
 {
     const int64_t windows = tn_perplexity_windows((int64_t)r->ids.n, r->window, r->stride);
-    r->batch = TN_SESSION_TOKENS / r->window;
+    const bool said = tn_cli_override(r->c, "train.batch") && !tn_settings_is_auto(r->model.settings, "train.batch");
+    r->batch = said ? tn_settings_int(r->model.settings, "train.batch") : TN_SESSION_TOKENS / r->window;
     r->batch = r->batch < 1 ? 1 : r->batch < windows ? r->batch : windows;
     return tn_trainer_new(&(tn_trainer_options){ .model = r->model.model,
                                                  .settings = r->model.settings,
@@ -159,13 +215,19 @@ static tn_status show(const reading *r, const char *target, const tn_perplexity 
     return tn_cli_number(c, "tokens_per_s", rate, "tokens/s");
 }
 
+tn_status tn_eval_warn_of_own(tn_cli *c, const tn_settings *st, const char *path)
+{
+    struct stat own, file;
+    const char *data = tn_settings_text(st, "data");
+    if (!data[0] || stat(data, &own) != 0 || stat(path, &file) != 0) return TN_OK;
+    if (own.st_dev != file.st_dev || own.st_ino != file.st_ino) return TN_OK;
+    return tn_cli_warn(c, "the run was trained on this text: split=valid evaluates the part that was held out");
+}
+
 static tn_status measure(reading *r, const char *target)
 {
     tn_perplexity p;
-    if (tn_cli_override(r->c, "split"))
-        return tn_error(TN_USAGE,
-                        "a text is evaluated whole: leave split= out, or prepare a data set of it with `tenon "
-                        "data prepare`");
+    TN_RETURN_IF(tn_eval_warn_of_own(r->c, r->model.settings, r->file));
     tn_cli_expanded(r->c, target, &r->model.matrices);
     TN_RETURN_IF(choose_windows(r));
     TN_RETURN_IF(read_text(r));
@@ -190,18 +252,26 @@ static tn_status measure(reading *r, const char *target)
     return show(r, target, &p, tn_clock_s() - r->start);
 }
 
+/* Metrics of a model's own need its data source: windows have the loss alone. */
+static bool has_own_metrics(const tn_model *m)
+{
+    tn_metric_list all;
+    tn_metric_rows(m, &all);
+    for (size_t i = 0; i < all.n; i++)
+        if (!all.row[i]->needs && strcmp(all.row[i]->name, "loss") != 0) return true;
+    return false;
+}
+
 tn_status tn_eval_text(tn_cli *c, const char *target, bool *taken)
 {
     reading r = { .c = c, .file = tn_cli_override(c, "data") };
     *taken = false;
-    if (!is_plain_file(r.file)) return TN_OK;
+    if (tn_cli_override(c, "split") || !is_text(r.file)) return TN_OK;
     tn_status s = find_model(&r, target);
     const bool file =
         tn_is_weights_file(target); /* a run may say more: what is wrong is found where its data are opened */
-    /* Bytes need no tokenizer: such a text is data like any other, unless it is asked for in windows. */
-    *taken = s != TN_OK ? file
-                        : strcmp(tn_tokenizer_kind(r.tokenizer), "bytes") != 0 ||
-                              !tn_settings_is_auto(r.keys, "window") || !tn_settings_is_auto(r.keys, "stride");
+    const bool windows = r.keys && (!tn_settings_is_auto(r.keys, "window") || !tn_settings_is_auto(r.keys, "stride"));
+    *taken = s != TN_OK ? file : windows || !has_own_metrics(r.model.model);
     if (s == TN_OK && *taken) s = measure(&r, target);
     tn_trainer_free(r.trainer);
     tn_tokens_free(&r.ids);

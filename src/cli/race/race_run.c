@@ -302,6 +302,7 @@ static tn_status measure_contexts(const tn_race *r, tn_racer *x, const tn_sessio
                             .mode = on->source.mode,
                             .tokens = step,
                             .score = largest > step ? largest : step,
+                            .split = TN_VALID,
                             .budget_s = CELL_S,
                             .ctx = &w,
                             .progress = say_context,

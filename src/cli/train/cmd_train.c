@@ -52,7 +52,7 @@ static tn_status emit_scores(tn_cli *c, const char *lead, const tn_progress_repo
 
 static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r, const result *test)
 {
-    char name[TN_SCORE_KEY];
+    char name[TN_SCORE_KEY], text[24];
     const bool task = !isnan(r->samples_per_s);
     const double best = tn_scores_get(&r->best, r->select->name);
     if (!c->json) {
@@ -64,7 +64,7 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
             fprintf(c->out, ", greedy actions %.1f +-%.1f", test->played.mean, test->played.deviation);
         print_scores(c, "held out", r, &r->last);
         if (tn_metric_better(r->select, best, tn_scores_get(&r->last, r->select->name)))
-            fprintf(c->out, " (best %.4f after step %lld)", best, (long long)r->best_step);
+            fprintf(c->out, " (best %s after step %lld)", tn_score_text(best, 4, text), (long long)r->best_step);
         print_scores(c, "test", r, &test->found.scores);
         fprintf(c->out, task ? ", %.0f samples/s\n" : ", %.0f tokens/s\n", task ? r->samples_per_s : r->tokens_per_s);
         return TN_OK;

@@ -58,27 +58,20 @@ static const char *held_text(const tn_progress_report *r, char *buf, size_t byte
 {
     const double first = tn_scores_first(&r->last);
     const tn_metric_row *beside = tn_metric_second(&r->metrics, r->select);
+    char text[24];
     buf[0] = 0;
     if (isnan(first)) return buf;
-    size_t n = (size_t)snprintf(buf, bytes, "  held out %.3f", first);
+    size_t n = (size_t)snprintf(buf, bytes, "  held out %s", tn_score_text(first, 3, text));
     if (!isnan(r->bits) && tn_metric_is_nats(r->metrics.row[0]))
         n += (size_t)snprintf(buf + n, bytes - n, " (%.2f b/B)", first * r->bits);
     const double x = beside ? tn_scores_get(&r->last, beside->name) : NAN;
-    if (!isnan(x) && n < bytes) snprintf(buf + n, bytes - n, ", %.24s %.4f", beside->name, x);
+    if (!isnan(x) && n < bytes) snprintf(buf + n, bytes - n, ", %.24s %s", beside->name, tn_score_text(x, 4, text));
     return buf;
 }
 
 static double place_of(const tn_train_view *v, const tn_progress_report *r)
 {
     return v->axis == TN_AXIS_TOKENS ? (double)r->tokens : v->axis == TN_AXIS_SECONDS ? r->working_s : (double)r->step;
-}
-
-/* printf has a sign for a NaN, which means nothing. */
-static const char *number_text(double x, int digits, char buf[32])
-{
-    if (isnan(x)) snprintf(buf, 32, "NaN");
-    else snprintf(buf, 32, "%.*f", digits, x);
-    return buf;
 }
 
 /* Cuts off the fields that do not fit, two blanks before each: half a number is worse than none. */
@@ -110,7 +103,7 @@ static void keep_evaluation(tn_train_view *v, const tn_progress_report *r, const
 void tn_train_view_report(void *view, const tn_progress_report *r)
 {
     tn_train_view *v = view;
-    char line[768], drawn[128], eta[32], held[96], rate[16], more[160], loss[32], norm[32];
+    char line[768], drawn[128], eta[32], held[96], rate[16], more[160], loss[24], norm[24];
     const bool task = !isnan(r->samples_per_s);
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
@@ -125,8 +118,8 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
                   eta); /* first, since a narrow terminal has room for the first fields only */
     snprintf(line, sizeof line, "%s%sstep %*lld/%lld%s%s  eta %s  loss %s%s  lr %.1e  |g| %s  %s %s/s%s", v->label,
              v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step, (long long)r->steps,
-             plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta, number_text(r->loss, 3, loss),
-             plain ? held : "", r->lr, number_text(r->grad_norm, 2, norm),
+             plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta, tn_score_text(r->loss, 3, loss),
+             plain ? held : "", r->lr, tn_score_text(r->grad_norm, 2, norm),
              tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate), task ? "samples" : "tok",
              details(r, more, sizeof more));
     if (!plain) fit_fields(line, v->progress.term.width - 1);

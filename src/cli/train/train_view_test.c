@@ -92,9 +92,45 @@ static void piped(void **state)
     free(t);
 }
 
+/* Losses of squared errors are small: they have digits, and the line its fields. */
+static void small_losses(void **state)
+{
+    static const struct {
+        double loss;
+        const char *shown;
+    } rows[] = {
+        { 2.5, "  loss 2.500  held out 2.500 " },
+        { 0.1, "  loss 0.100  held out 0.100 " },
+        { 0.04123, "  loss 0.0412  held out 0.0412 " },
+        { 0.000412, "  loss 0.000412  held out 0.000412 " },
+        { 4.1234e-7, "  loss 4.12e-07  held out 4.12e-07 " },
+        { -0.000412, "  loss -0.000412  held out -0.000412 " },
+        { 0, "  loss 0.000  held out 0.000 " },
+        { 1e25, "  loss 1.000e+25  held out 1.000e+25 " },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *text = NULL;
+        size_t bytes;
+        tn_train_view v;
+        FILE *f = open_memstream(&text, &bytes);
+        assert_non_null(f);
+        tn_train_view_start(&v, f, "");
+        tn_progress_report r = at(20, 10, rows[i].loss);
+        r.loss = rows[i].loss;
+        tn_train_view_report(&v, &r);
+        tn_train_view_end(&v);
+        tn_train_view_free(&v);
+        fclose(f);
+        if (!strstr(text, rows[i].shown)) fail_msg("%g: no \"%s\" in %s", rows[i].loss, rows[i].shown, text);
+        free(text);
+    }
+}
+
 void tn_tests_train_view(tn_test_list *l)
 {
     tn_test_add(l, evaluations_stay, NULL, "train_view: evaluations stay");
     tn_test_add(l, fields_are_whole, NULL, "train_view: no field is cut");
     tn_test_add(l, piped, NULL, "train_view: piped");
+    tn_test_add(l, small_losses, NULL, "train_view: small losses have digits");
 }

@@ -314,6 +314,14 @@ static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32
     return TN_OK;
 }
 
+tn_status tn_saved_model_tokenizer_spec(const tn_saved_model *m, char spec[TN_PATH_BYTES])
+{
+    char chosen[TN_PATH_BYTES] = "";
+    int32_t first;
+    TN_RETURN_IF(choose(m, chosen, &first));
+    return tn_path_join("", chosen, spec, TN_PATH_BYTES);
+}
+
 tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out,
                                    tn_model_tokens *tokens)
 {

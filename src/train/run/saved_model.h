@@ -57,6 +57,7 @@ bool tn_is_weights_file(const char *path); /* by its name, or a folder of Huggin
  * file or beside a folder's weights, else the run's own, else that
  * of the data set the run names, else bytes where the vocabulary or the data say so. *tokens: what texts begin and end with,
  * and the template of talks; of the model's files and the tokenizer's. Freed by tn_model_tokens_free. */
+tn_status tn_saved_model_tokenizer_spec(const tn_saved_model *m, char spec[TN_PATH_BYTES]); /* for tn_tokenizer_open */
 tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out,
                                    tn_model_tokens *tokens);
 

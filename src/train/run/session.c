@@ -10,7 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static tn_data_split heldout_of(const tn_session_options *o) { return o->split ? o->split : TN_VALID; }
+static tn_data_split heldout_of(const tn_session *s, const tn_session_options *o)
+{
+    if (o->whole && s->source.text) return TN_TRAIN;
+    return o->split ? o->split : TN_VALID;
+}
 
 static tn_source_start start_of(const tn_session *s, tn_data_split heldout, bool heldout_only, int64_t batch)
 {
@@ -55,7 +59,7 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
 {
     const tn_source *src = &s->source;
     const bool instruments = o->instruments || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
-    const tn_source_start how = start_of(s, heldout_of(o), o->evaluates, batch);
+    const tn_source_start how = start_of(s, heldout_of(s, o), o->evaluates, batch);
     const tn_input_spec input_spec = tn_source_input_spec(src);
     const char *wants[TN_BATCH_WANTS + 1], *steps[TN_METRICS_MAX + 1];
     size_t reserved_bytes = 0;
@@ -149,7 +153,7 @@ static tn_status open_trainer(tn_session *s, const tn_session_options *o)
 static tn_status start_source(tn_session *s, const tn_session_options *o)
 {
     if (!s->source.ctx) return TN_OK;
-    const tn_source_start how = start_of(s, heldout_of(o), o->evaluates, s->batch);
+    const tn_source_start how = start_of(s, heldout_of(s, o), o->evaluates, s->batch);
     const tn_status st = tn_source_begin(&s->source, &how, prefetch_of(s));
     if (st != TN_OK) tn_error_prefix("%s", s->source.what);
     return st;
@@ -187,6 +191,7 @@ static tn_status find_source(tn_session *s, const tn_session_options *o)
                                  .settings = s->settings,
                                  .needed = o->needs_data,
                                  .trains = !o->evaluates,
+                                 .whole = o->whole,
                                  .shared = s->shared };
     TN_RETURN_IF(tn_source_find(&how, &s->source));
     s->length = tn_inputs_length(s->model, s->settings); /* which the data may have set */

@@ -43,6 +43,7 @@ typedef struct tn_session_options {
     bool frozen;         /* `evaluates`, and the caller loads the weights: none is drawn, none has a gradient */
     tn_dtype matrices;   /* type of frozen matrices */
     tn_data_split split; /* of held-out batches; 0: validation */
+    bool whole;          /* text: evaluates the training split, from which nothing is held out; else `split` */
     const char *weights; /* to be loaded: checked against the model before memory is allocated; or NULL */
     int64_t parameters;  /* > 0: the width is fitted to about so many */
     tn_shared *shared;   /* keeps samples and plans; NULL: freed with the session */

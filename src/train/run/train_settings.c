@@ -2,6 +2,7 @@
  * those of one key; checks between keys are in the code that uses them. */
 #include "train/run/train_settings.h"
 
+#include "train/run/saved_model.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "io/yaml_settings.h"
@@ -74,7 +75,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_BOOL(
         "train.test", "off",
         "at the end, evaluate the best checkpoint on the whole test split (default for tasks that have one: on; off "
-        "skips it, and `tenon eval RUN split=test` makes it later)"),
+        "skips it, and `tenon eval RUN split=test` does it later)"),
     TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
                    "stop after this many evaluations without improvement (0: never)"),
     TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "",
@@ -156,6 +157,11 @@ static tn_status read_target(const char *target, choice *c)
     const int n = snprintf(c->file, sizeof c->file, "%s/config.yaml", target);
     if (n > 0 && (size_t)n < sizeof c->file && stat(c->file, &info) == 0) return TN_OK;
     c->file[0] = 0;
+    if (tn_is_weights_file(target) && stat(target, &info) == 0) /* who opens it says so: see tn_settings_from */
+        return tn_error(TN_USAGE,
+                        "%.640s is a model with weights, not a config: `tenon sample`, `chat`, `eval` and `bench "
+                        "decode` take it",
+                        target);
     if (ends_with(target, ".so")) return keep(c->model, sizeof c->model, target);
     if (strchr(target, '/') || ends_with(target, ".yaml") || ends_with(target, ".yml"))
         return keep(c->file, sizeof c->file, target);

@@ -100,6 +100,7 @@ typedef struct tn_source_open {
     tn_settings *settings; /* sizes that are auto are set from the data, defaults from the task */
     bool needed;           /* TN_USAGE without data; else *out is empty, and sizes are the model's defaults */
     bool trains;
+    bool whole;               /* raw text: nothing of it is held out */
     struct tn_shared *shared; /* samples stay in it, or NULL */
 } tn_source_open;
 

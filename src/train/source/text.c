@@ -413,9 +413,10 @@ static tn_status open_dataset(const tn_source_open *o, const char *path, tn_data
     const tn_settings *st = o->settings;
     const char *tokenizer = tn_settings_text(st, "tokenizer");
     const bool bytes = !tokenizer[0] || strcmp(tokenizer, "bytes") == 0;
-    const tn_dataset_options how = { .holdout_frac = tn_settings_float(st, "train.holdout_frac"),
-                                     .test_frac = tn_settings_float(st, "train.test_frac"),
-                                     .window = bytes ? (uint64_t)tn_settings_int(st, "train.context") + 1 : 0,
+    const tn_dataset_options how = { .holdout_frac = o->whole ? 0 : tn_settings_float(st, "train.holdout_frac"),
+                                     .test_frac = o->whole ? 0 : tn_settings_float(st, "train.test_frac"),
+                                     .window =
+                                         bytes && !o->whole ? (uint64_t)tn_settings_int(st, "train.context") + 1 : 0,
                                      .tokenizer = tokenizer,
                                      .seed = (uint64_t)tn_settings_int(st, "seed"),
                                      .content = o->trains };

@@ -2,6 +2,7 @@
 #include "models/bridge/bridge.h"
 
 #include "base/status.h"
+#include "models/encoder.h"
 #include "models/flow/flow.h"
 
 typedef struct sentence {
@@ -104,7 +105,7 @@ static tn_status build_encode(tn_graph *g, const tn_settings *st, const tn_batch
 
 static void put_logits(tn_graph *g, const tn_forward *f)
 {
-    tn_output(g, "logits", bridge_floats(g, tn_linear(g, f->hidden, f->head)));
+    tn_output(g, "logits", tn_floats(g, tn_linear(g, f->hidden, f->head)));
 }
 
 /* A prompt (B,n), every token a word; where there is none, the premises of a batch. */

@@ -45,10 +45,8 @@ bridge_mask bridge_masks(tn_graph *g, const bridge_config *c, tn_ref lengths);
 
 /* tokens i32 (B,T), T <= text -> a surface (B,S). lengths and words: TN_NONE where every token is a word. */
 tn_ref bridge_encode(tn_graph *g, const bridge_config *c, tn_ref tokens, tn_ref lengths, tn_ref words);
-/* Transformer layers without a causal mask, norms behind the sums: x (B,T,d) -> (B,T,d), scopes layer0, layer1, ... */
-tn_ref bridge_layers(tn_graph *g, const bridge_config *c, tn_ref x, tn_ref lengths, int64_t layers);
-tn_ref bridge_dense(tn_graph *g, tn_ref x, const char *name, int64_t to, tn_act act); /* parameters NAME.w, NAME.b */
-tn_ref bridge_floats(tn_graph *g, tn_ref x); /* x in f32: surfaces are, whatever activations are */
+/* The layers of the encoder (models/encoder.h) as the settings have them. */
+tn_ref bridge_layers(tn_graph *g, const bridge_config *c, tn_ref x, tn_ref lengths);
 
 typedef struct bridge_mapped {
     tn_ref surface; /* (B,S) */

@@ -2,6 +2,7 @@
 #include "models/bridge/bridge.h"
 
 #include "base/status.h"
+#include "models/encoder.h"
 #include "models/flow/flow.h"
 
 #include <stdio.h>
@@ -70,10 +71,10 @@ static void make_scalars(tn_graph *g)
 /* Rows of the surface are tokens; c->hidden is their width inside. */
 static tn_ref transformer(tn_graph *g, const bridge_config *c, tn_ref x, int64_t B)
 {
-    tn_ref y = bridge_dense(g, tn_reshape(g, x, tn_shape(B, c->height, c->width)), "in", c->hidden, TN_ACT_NONE);
+    tn_ref y = tn_dense(g, tn_reshape(g, x, tn_shape(B, c->height, c->width)), "in", c->hidden, TN_ACT_NONE);
     const tn_ref places = tn_param(g, "position", tn_shape(c->height, c->hidden), tn_normal(0.02f), .no_decay = true);
-    y = bridge_layers(g, c, tn_add(g, y, places), TN_NONE, c->layers);
-    return tn_reshape(g, bridge_dense(g, y, "back", c->width, TN_ACT_NONE), tn_shape(B, c->cells));
+    y = bridge_layers(g, c, tn_add(g, y, places), TN_NONE);
+    return tn_reshape(g, tn_dense(g, y, "back", c->width, TN_ACT_NONE), tn_shape(B, c->cells));
 }
 
 /* Maps from surface to surface grow with its cells; one that no memory holds is refused before anything is allocated. */
@@ -98,9 +99,8 @@ static tn_ref baseline(tn_graph *g, const bridge_config *c, tn_ref x, int64_t B)
     switch (c->body) {
     case BRIDGE_MEAN:
         return tn_add(g, tn_fill(g, tn_shape(B, S), TN_F32, 0), tn_param(g, "mean", tn_shape(S), tn_normal(0.02f)));
-    case BRIDGE_LINEAR: return bridge_dense(g, x, "map", S, TN_ACT_NONE);
-    case BRIDGE_MLP:
-        return bridge_dense(g, bridge_dense(g, x, "map1", c->hidden, TN_ACT_GELU_ERF), "map2", S, TN_ACT_NONE);
+    case BRIDGE_LINEAR: return tn_dense(g, x, "map", S, TN_ACT_NONE);
+    case BRIDGE_MLP: return tn_dense(g, tn_dense(g, x, "map1", c->hidden, TN_ACT_GELU_ERF), "map2", S, TN_ACT_NONE);
     case BRIDGE_TRANSFORMER: return transformer(g, c, x, B);
     default: return x;
     }
@@ -115,7 +115,7 @@ tn_status bridge_body_build(tn_graph *g, const tn_settings *st, const tn_batch *
     else {
         TN_RETURN_IF(baseline_fits(g, c));
         const tn_region r = tn_region_begin(g, "body");
-        out->surface = bridge_floats(g, baseline(g, c, x, b->batch));
+        out->surface = tn_floats(g, baseline(g, c, x, b->batch));
         tn_region_end(g, r);
     }
     if (c->residual) out->surface = tn_add(g, x, out->surface);

@@ -1,6 +1,8 @@
 /* The decoder of the text bridge: gpt behind a prefix that is the surface, cut into pieces. State prefix-1 says the first token. */
 #include "models/bridge/bridge.h"
 
+#include "models/encoder.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -18,7 +20,7 @@ static tn_ref prefix_of(tn_graph *g, const tn_part *p, const bridge_config *c, t
 {
     const int64_t B = tn_ref_dim(g, unit, 0), P = c->prefix;
     const tn_ref pieces = tn_reshape(g, tn_scale(g, unit, sqrtf((float)c->cells)), tn_shape(B, P, c->cells / P));
-    return bridge_dense(g, pieces, "prefix", tn_settings_int(p->settings, "dim"), TN_ACT_NONE);
+    return tn_dense(g, pieces, "prefix", tn_settings_int(p->settings, "dim"), TN_ACT_NONE);
 }
 
 tn_status bridge_decode(tn_graph *g, const tn_part *p, const bridge_config *c, const char *step, tn_ref unit,

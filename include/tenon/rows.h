@@ -24,7 +24,7 @@ extern "C" {
 
 enum {
     TN_INPUT_RANK = 4,
-    TN_INPUTS_MAX = 16,
+    TN_INPUTS_MAX = 32,
     TN_LOSSES_MAX = 4,
     TN_METRICS_MAX = 16,
     TN_SUMS_MAX = 4,
@@ -52,6 +52,7 @@ typedef struct tn_input_row {
         pad;  /* what rows behind the last valid one hold; where it is cut, also what stands behind a short sequence */
     bool cut; /* dims begin with B, T: chunks of time and narrower plans take a part of it */
     bool optional; /* it is there only where the source has it (marks of documents); tn_in is TN_NONE elsewhere */
+    bool assumed;  /* optional, but there where there are no data: checks and benchmarks */
     tn_input_from from;
     bool valid_rows; /* i32 {"1"}: how many rows of the batch are valid, which whoever fills the others says */
     /* i32: 0 .. below-1, or pad; a setting, a number of the source or digits, or NAME+1 (lengths). NULL: any */

@@ -4,7 +4,7 @@
  * Either with a short convolution on queries, keys and values (conv) and a gate on what attention reads (gate), as layers of
  * `ten` have them. Pre-norm, tied head or one of its own. Here are its settings and presets; the network is models/decoder.c. */
 #include "models/blocks.h"
-#include "models/decoder.h"
+#include "models/gpt/gpt.h"
 
 #include "base/status.h"
 
@@ -133,11 +133,11 @@ static tn_decoder_shape shape_of(const tn_settings *st)
                                .dropout = (float)tn_settings_float(st, "train.dropout") };
 }
 
-static tn_status shape_read(const tn_graph *g, const tn_settings *st, const tn_batch *b, tn_decoder_shape *c)
+tn_status tn_gpt_shape(const tn_graph *g, const tn_settings *st, const tn_batch *b, tn_decoder_shape *c)
 {
     *c = shape_of(st);
     const bool head_dim_set = c->head_dim;
-    const int64_t length = b->length + tn_decoder_before(g, b);
+    const int64_t length = b ? b->length + tn_decoder_before(g, b) : 0;
     if (!c->kv_heads) c->kv_heads = c->heads;
     if (!c->head_dim) c->head_dim = c->dim / c->heads;
     if (!c->vocab) c->vocab = 50257;
@@ -145,7 +145,7 @@ static tn_status shape_read(const tn_graph *g, const tn_settings *st, const tn_b
     TN_RETURN_IF(check_heads(c, head_dim_set));
     if (c->conv_silu && !c->conv)
         return tn_model_error("conv_act=silu is for a convolution: set conv=4, or conv_act=none");
-    if (!c->llama && b->cached && b->capacity > c->context)
+    if (!c->llama && b && b->cached && b->capacity > c->context)
         return tn_model_error("a cache of %lld tokens is longer than the %lld positions of train.context",
                               (long long)b->capacity, (long long)c->context);
     if (length > c->context)
@@ -167,7 +167,7 @@ static tn_status gpt_forward(tn_graph *g, const tn_settings *st, const tn_batch 
     tn_decoder_shape c;
     tn_ref states[MOST_LAYERS + 1];
     char name[32];
-    TN_RETURN_IF(shape_read(g, st, b, &c));
+    TN_RETURN_IF(tn_gpt_shape(g, st, b, &c));
     TN_RETURN_IF(tn_decoder_forward(g, &c, b, states, out));
     for (int64_t l = 0; l <= c.layers; l++)
         if (wants_state(b, l, name))

@@ -23,7 +23,7 @@ tn_input_spec tn_input_spec_with(const tn_model *model, const char *input, tn_in
 {
     tn_input_spec s = { .rows = rows, .numbers = model->assumes, .n_numbers = model->n_assumes };
     for (size_t i = 0; i < model->n_inputs && s.n_rows < TN_INPUTS_MAX; i++)
-        if (!model->inputs[i].optional || strcmp(model->inputs[i].name, input) == 0)
+        if (!model->inputs[i].optional || model->inputs[i].assumed || strcmp(model->inputs[i].name, input) == 0)
             rows[s.n_rows++] = model->inputs[i];
     return s;
 }
@@ -282,7 +282,8 @@ tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn
     TN_RETURN_IF(check_names(model, rows, n));
     if (!own) TN_RETURN_IF(check_filled(&m, rows, n));
     for (size_t i = 0; i < n; i++) {
-        if (own && (rows[i].from == TN_TRAINER || (rows[i].optional && !m.input_spec->optional))) continue;
+        if (own && (rows[i].from == TN_TRAINER || (rows[i].optional && !rows[i].assumed && !m.input_spec->optional)))
+            continue;
         TN_RETURN_IF(match_row(&m, &rows[i], &in.slot[in.n]));
         in.cut |= in.slot[in.n].row->cut;
         in.n++;

@@ -1,0 +1,102 @@
+/* wire: one latent message that several frozen language models understand.
+ *
+ *     Z = encode(text)                          (B,M,z), M slots of z numbers
+ *     P_x = adapt_x(Z)                          (B,M,d_x), of the size of embeddings of model x
+ *     loss = mean over readers x of CE(answer | BOS ; P_x ; anchor ; question) + other terms
+ *
+ * A reader is a frozen gpt with a letter (a, b, c) for its scope: weights a.*, adapter to.a.*. What it reads is laid out in one way
+ * wherever it is read (wire_read.c): BOS ; P ; anchor ; question ; answer ; EOS. Labels have the places of tokens, the model moves
+ * them by one in one place.
+ *
+ * A batch is B contexts with Q questions each:
+ *     bytes (B,bytes), lengths (B)     the context        sample (B)   which of the training set
+ *     kind (B)                         0 AE, 1 LM, 2 QA: the anchor of its questions
+ *     x.tokens, x.labels (B,Q,n)       BOS, question, answer, EOS; labels are -1 but for answer and EOS
+ *     x.text, x.text_labels (B,m), x.text_length (B)     BOS, context, EOS; labels are -1 at BOS and behind the end
+ *     x.told, x.told_document (B,Q,t)  the same with the text in place of P, right-aligned: for the teacher, and for controls */
+#ifndef TN_MODELS_WIRE_H
+#define TN_MODELS_WIRE_H
+
+#include "models/decoder.h"
+
+#include <tenon/model.h>
+
+enum { WIRE_READERS = 3, WIRE_ANCHORS = 3 };
+enum { WIRE_AE, WIRE_LM, WIRE_QA }; /* anchors */
+
+/* In the order of the choices in the settings. */
+typedef enum wire_encoder { WIRE_BYTES, WIRE_SENDER, WIRE_FREE, WIRE_CONSTANT } wire_encoder;
+typedef enum wire_place { WIRE_EMBEDDINGS, WIRE_KEYS } wire_place;
+
+typedef struct wire_reader {
+    char letter[2]; /* its scope */
+    tn_part part;
+    tn_decoder_shape shape;
+    int64_t own; /* its place among the readers */
+} wire_reader;
+
+typedef struct wire_config {
+    wire_reader reader[WIRE_READERS];
+    int64_t readers;
+    int64_t shared, private_slots, slots; /* slots = shared + readers * private */
+    int64_t width;                        /* of a slot */
+    wire_encoder encoder;
+    int64_t bytes;                   /* longest text */
+    int64_t dim, heads, ffn, layers; /* of the encoder */
+    int64_t refine;                  /* layers of the refiner */
+    int64_t contexts;                /* of the training set: rows of a free latent */
+    int sender;                      /* place of the reader that sends */
+    int64_t sender_layer;
+    wire_place place;
+    int64_t hidden; /* width inside an adapter */
+    int64_t questions;
+    float keep, dropout;
+    float nce_temperature, kd_temperature;
+    double first, kd, state, ae, nce; /* weights in the loss */
+    int64_t states;                   /* layers whose states are compared */
+} wire_config;
+
+/* Opens the readers' parts too. b NULL: no lengths are checked. */
+tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c);
+enum { WIRE_SETTINGS = 45 };
+extern const tn_setting wire_settings[WIRE_SETTINGS];
+
+/* Z (B,slots,width) f32 of the batch's contexts. */
+tn_status wire_encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref *z);
+
+/* What a reader is given: vectors (B,M,d), and where they go. */
+typedef struct wire_prefix {
+    tn_ref vectors;      /* (B,M,d) f32, each of the root mean square of the reader's embeddings */
+    tn_ref keys, values; /* (B,M,layers*KV,D), or none: the vectors themselves are read */
+    tn_ref anchors;      /* (WIRE_ANCHORS,d) */
+} wire_prefix;
+wire_prefix wire_adapt(tn_graph *g, const wire_config *c, const wire_reader *r, tn_ref z);
+
+/* Hidden states (N,n-1,d) that say tokens 1 .. n-1 of rows (N,n): state i says token i+1. kind (B) i32, the anchor of
+ * N / B rows each. states NULL, or as tn_decoder_forward's, cut alike. */
+tn_status wire_read(tn_graph *g, const wire_config *c, const wire_reader *r, const char *step, const wire_prefix *p,
+                    tn_ref kind, tn_ref tokens, tn_ref *states, tn_forward *out);
+/* The same of a text row (N,t), right-aligned: the states of its last n-1 tokens. */
+tn_status wire_read_told(tn_graph *g, const wire_reader *r, const char *step, tn_ref told, tn_ref document, int64_t n,
+                         tn_ref *states, tn_forward *out);
+/* Vectors (B,...) as often as there are questions: (B*Q,...). */
+tn_ref wire_repeat(tn_graph *g, tn_ref x, int64_t times);
+
+/* An input of a reader: NAME of "x.NAME". */
+tn_ref wire_in(const tn_batch *b, const wire_reader *r, const char *name);
+
+/* The steps (wire_steps.c). */
+tn_status wire_build_train(tn_graph *g, const tn_settings *st, const tn_batch *b); /* all terms */
+tn_status wire_build_task(tn_graph *g, const tn_settings *st, const tn_batch *b);  /* without autoencoding */
+tn_status wire_build_ae(tn_graph *g, const tn_settings *st, const tn_batch *b);    /* autoencoding alone */
+tn_status wire_build_eval(tn_graph *g, const tn_settings *st, const tn_batch *b);
+tn_status wire_build_encode(tn_graph *g, const tn_settings *st, const tn_batch *b);
+tn_status wire_build_read(tn_graph *g, const tn_settings *st, const tn_batch *b);
+tn_status wire_build_text(tn_graph *g, const tn_settings *st, const tn_batch *b);
+size_t wire_choose(const tn_settings *st, int64_t step);
+
+/* Metrics (wire_metrics.c). */
+enum { WIRE_METRICS = 11 };
+extern const tn_metric_row wire_metrics[WIRE_METRICS];
+
+#endif

@@ -1,0 +1,157 @@
+/* The settings of wire, and what they say. */
+#include "models/wire/wire.h"
+
+#include "base/status.h"
+#include "models/gpt/gpt.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define READER(x, what)                                                                                                \
+    TN_SETTING_TEXT(x ".model", "", "frozen language model of reader " x ": a run, file or folder" what),              \
+        TN_SETTING_TEXT(x ".config", "", "its shape as settings of gpt, key=value ... (empty: the file's)"),           \
+        TN_SETTING_AUTO_INT(x ".ids", "auto", TN_RANGE(2, 1e7), "tokens", "ids of its tokenizer are below this"),      \
+        TN_SETTING_AUTO_INT(x ".length", "auto", TN_RANGE(3, 1e6), "tokens", "longest question and answer of " x),     \
+        TN_SETTING_AUTO_INT(x ".text", "auto", TN_RANGE(3, 1e6), "tokens", "longest context of " x),                   \
+        TN_SETTING_AUTO_INT(x ".told", "auto", TN_RANGE(3, 1e6), "tokens", "longest context with question and answer of " x)
+
+const tn_setting wire_settings[WIRE_SETTINGS] = {
+    READER("a", ""),
+    READER("b", ""),
+    READER("c", " (one that joins later)"),
+    TN_SETTING_INT("slots", "16", TN_RANGE(0, 4096), "slots", "slots of a message that all readers read"),
+    TN_SETTING_INT("private", "0", TN_RANGE(0, 4096), "slots", "slots of a message for each reader alone"),
+    TN_SETTING_INT("width", "32", TN_RANGE(1, 65536), "", "numbers of a slot"),
+    TN_SETTING_CHOICE("encoder", "bytes", "bytes|sender|free|constant",
+                      "what reads the text: bytes, the states of a frozen reader; or no encoder: a message for each "
+                      "training text, or one for all"),
+    TN_SETTING_CHOICE("sender", "a", "a|b|c", "the reader whose states encoder=sender takes"),
+    TN_SETTING_AUTO_INT("sender_layer", "auto", TN_RANGE(1, 1024), "", "its layer whose input is taken (auto: behind the last)"),
+    TN_SETTING_AUTO_INT("bytes", "auto", TN_RANGE(1, 1e6), "bytes", "longest text (auto: the data's)"),
+    TN_SETTING_AUTO_INT("questions", "auto", TN_RANGE(1, 64), "", "questions on a text (auto: the data's)"),
+    TN_SETTING_AUTO_INT("contexts", "auto", TN_RANGE(1, 1e9), "", "training texts (auto: the data's)"),
+    TN_SETTING_INT("dim", "256", TN_RANGE(1, 65536), "", "width of the encoder"),
+    TN_SETTING_INT("layers", "4", TN_RANGE(0, 64), "", "layers of the encoder"),
+    TN_SETTING_INT("heads", "8", TN_RANGE(1, 1024), "", "attention heads of the encoder; dim is a multiple of it"),
+    TN_SETTING_INT("ffn", "1024", TN_RANGE(1, 1e6), "", "inner width of the encoder's layers"),
+    TN_SETTING_INT("refiner", "0", TN_RANGE(0, 64), "", "layers in which the slots of a message see each other"),
+    TN_SETTING_FLOAT("keep", "1", TN_RANGE_LO_OPEN(0, 1), "", "part of the shared slots that training keeps, drawn anew each time"),
+    TN_SETTING_CHOICE("place", "keys", "embeddings|keys",
+                      "what a reader gets: vectors among its embeddings, or keys and values of every layer"),
+    TN_SETTING_INT("hidden", "512", TN_RANGE(1, 65536), "", "width inside an adapter"),
+    TN_SETTING_FLOAT("loss.first", "0", TN_RANGE(0, 1e3), "", "weight of an answer's first token, once more"),
+    TN_SETTING_FLOAT("loss.kd", "0", TN_RANGE(0, 1e3), "", "weight of distillation from the reader with the text before it"),
+    TN_SETTING_FLOAT("loss.kd_temperature", "2", TN_RANGE_LO_OPEN(0, 100), "", "its temperature"),
+    TN_SETTING_FLOAT("loss.state", "0", TN_RANGE(0, 1e3), "", "weight of the distance to its states"),
+    TN_SETTING_INT("loss.states", "3", TN_RANGE(1, 1024), "", "last layers whose states are compared"),
+    TN_SETTING_FLOAT("loss.ae", "0", TN_RANGE(0, 1e3), "", "weight of saying the text itself (autoencoding)"),
+    TN_SETTING_INT("ae.alone", "0", TN_RANGE(0, 1e12), "steps", "first steps that are autoencoding alone"),
+    TN_SETTING_INT("ae.until", "0", TN_RANGE(0, 1e12), "steps", "step from which there is none (0: it goes on)"),
+    TN_SETTING_FLOAT("loss.nce", "0", TN_RANGE(0, 1e3), "", "weight of InfoNCE between the halves of a message"),
+    TN_SETTING_FLOAT("loss.nce_temperature", "0.1", TN_RANGE_LO_OPEN(0, 100), "", "its temperature"),
+};
+
+static wire_config read_settings(const tn_settings *st)
+{
+    return (wire_config){ .shared = tn_settings_int(st, "slots"),
+                          .private_slots = tn_settings_int(st, "private"),
+                          .width = tn_settings_int(st, "width"),
+                          .encoder = (wire_encoder)tn_settings_choice(st, "encoder"),
+                          .bytes = tn_settings_int(st, "bytes"),
+                          .dim = tn_settings_int(st, "dim"),
+                          .heads = tn_settings_int(st, "heads"),
+                          .ffn = tn_settings_int(st, "ffn"),
+                          .layers = tn_settings_int(st, "layers"),
+                          .refine = tn_settings_int(st, "refiner"),
+                          .contexts = tn_settings_int(st, "contexts"),
+                          .sender_layer = tn_settings_int(st, "sender_layer"),
+                          .place = (wire_place)tn_settings_choice(st, "place"),
+                          .hidden = tn_settings_int(st, "hidden"),
+                          .questions = tn_settings_int(st, "questions"),
+                          .keep = (float)tn_settings_float(st, "keep"),
+                          .dropout = (float)tn_settings_float(st, "train.dropout"),
+                          .first = tn_settings_float(st, "loss.first"),
+                          .kd = tn_settings_float(st, "loss.kd"),
+                          .kd_temperature = (float)tn_settings_float(st, "loss.kd_temperature"),
+                          .state = tn_settings_float(st, "loss.state"),
+                          .states = tn_settings_int(st, "loss.states"),
+                          .ae = tn_settings_float(st, "loss.ae"),
+                          .nce = tn_settings_float(st, "loss.nce"),
+                          .nce_temperature = (float)tn_settings_float(st, "loss.nce_temperature") };
+}
+
+static tn_status check(const wire_config *c)
+{
+    if (c->shared + c->private_slots < 1) return tn_model_error("a message needs slots: slots=16");
+    if (c->dim % c->heads)
+        return tn_model_error("dim=%lld must be a multiple of heads=%lld", (long long)c->dim, (long long)c->heads);
+    if (c->refine && c->width % 4)
+        return tn_model_error("the refiner has 4 heads: width=%lld must be a multiple of 4", (long long)c->width);
+    return TN_OK;
+}
+
+/* A reader that neither file nor settings describe: two small ones, so that the model can be looked at and checked without any. */
+static const char small[] = "dim=32 layers=2 heads=4 kv_heads=2 vocab=97 train.context=4096";
+
+static bool named(const tn_settings *st, char x, const char **config)
+{
+    char key[2][16];
+    snprintf(key[0], sizeof key[0], "%c.model", x);
+    snprintf(key[1], sizeof key[1], "%c.config", x);
+    *config = tn_settings_text(st, key[1]);
+    return **config || *tn_settings_text(st, key[0]);
+}
+
+static tn_status open_reader(tn_graph *g, const tn_settings *st, char x, const char *config, wire_config *c)
+{
+    enum { WORDS = 64 };
+    char text[2048];
+    const char *words[WORDS + 1] = { NULL };
+    size_t n = 0;
+    wire_reader *r = &c->reader[c->readers];
+    *r = (wire_reader){ .letter = { x }, .own = c->readers };
+    if (strlen(config) >= sizeof text) return tn_model_error("%c.config has more than %zu characters", x, sizeof text - 1);
+    snprintf(text, sizeof text, "%s", config);
+    for (char *save = NULL, *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        if (n == WORDS) return tn_model_error("%c.config has more than %d words", x, (int)WORDS);
+        words[n++] = w;
+    }
+    TN_RETURN_IF(tn_part_open(g, st, r->letter, "gpt", words, &r->part));
+    TN_RETURN_IF(tn_gpt_shape(g, r->part.settings, NULL, &r->shape));
+    if (!r->shape.llama)
+        return tn_model_error("reader %c has learned positions (shape=gpt2): a reader must have rotary ones", x);
+    r->shape.dropout = 0;
+    c->readers++;
+    return TN_OK;
+}
+
+static tn_status find_sender(const tn_settings *st, wire_config *c)
+{
+    const char *x = tn_settings_text(st, "sender");
+    if (c->encoder != WIRE_SENDER) return TN_OK;
+    for (c->sender = 0; c->sender < c->readers; c->sender++)
+        if (strcmp(c->reader[c->sender].letter, x) == 0) break;
+    if (c->sender == c->readers) return tn_model_error("sender=%s is no reader: set %s.model", x, x);
+    const int64_t most = c->reader[c->sender].shape.layers;
+    if (!c->sender_layer) c->sender_layer = most;
+    if (c->sender_layer > most)
+        return tn_model_error("sender_layer=%lld: reader %s has %lld layers", (long long)c->sender_layer, x, (long long)most);
+    return TN_OK;
+}
+
+tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c)
+{
+    const char *config;
+    *c = read_settings(st);
+    TN_RETURN_IF(check(c));
+    for (char x = 'a'; x < 'a' + WIRE_READERS; x++)
+        if (named(st, x, &config)) TN_RETURN_IF(open_reader(g, st, x, config, c));
+    for (char x = 'a'; x < 'c' && c->readers < 2 && !(c->readers && named(st, 'a', &config)); x++)
+        TN_RETURN_IF(open_reader(g, st, x, small, c));
+    TN_RETURN_IF(find_sender(st, c));
+    c->slots = c->shared + c->readers * c->private_slots;
+    if (b && tn_in(b, "kind").id && wire_in(b, &c->reader[0], "tokens").id)
+        c->questions = tn_ref_dim(g, wire_in(b, &c->reader[0], "tokens"), 1);
+    if (!c->contexts) c->contexts = 1;
+    return TN_OK;
+}

@@ -97,16 +97,19 @@ static tn_status build(tn_graph *g, const tn_settings *st, const tn_batch *b)
     return s == TN_OK ? tn_graph_status(g) : s;
 }
 
-static const tn_model toy = { TN_MODEL_HEAD,      .name = "toy",     .settings = rows,  .n_settings = sizeof rows / sizeof *rows,
-                              .build = build,     TN_INPUTS(inputs), .records = &data,  .assumes = sizes,
-                              .n_assumes = 2,     TN_PARTS(of_files) };
+static const tn_model toy = { TN_MODEL_HEAD,    .name = "toy",
+                              .settings = rows, .n_settings = sizeof rows / sizeof *rows,
+                              .build = build,   TN_INPUTS(inputs),
+                              .records = &data, .assumes = sizes,
+                              .n_assumes = 2,   TN_PARTS(of_files) };
 
 /* --- files and sessions ---------------------------------------------------------------------------------------------------- */
 
 typedef struct place {
     tn_tempdir d;
-    char a[LINE], b[LINE], ten[LINE]; /* "a.model=PATH": a run of gpt; "b.model=PATH": a file of another; a file of ten */
-    char run[LINE];                   /* "run=PATH" */
+    char a[LINE], b[LINE],
+        ten[LINE];  /* "a.model=PATH": a run of gpt; "b.model=PATH": a file of another; a file of ten */
+    char run[LINE]; /* "run=PATH" */
 } place;
 
 /* Weights as no seed gives them. */
@@ -116,7 +119,8 @@ static void write_file(place *p, const char *model, const char *name, const char
     const tn_model *m;
     tn_trainer *t;
     assert_ok(tn_settings_resolve(model, set, n, &st, &m));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = st, .batch = 1, .length = 4, .threads = 1 }, &t));
+    assert_ok(
+        tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = st, .batch = 1, .length = 4, .threads = 1 }, &t));
     const tn_store *s = tn_trainer_store(t);
     for (size_t i = 0; i < tn_store_count(s); i++) {
         const tn_entry *e = tn_store_at(s, i);
@@ -133,8 +137,9 @@ static void write_file(place *p, const char *model, const char *name, const char
 
 static void open_place(place *p)
 {
-    static const char *const b[] = { "shape=gpt2", "dim=8", "layers=2", "heads=1", "vocab=11", "train.context=9", "device=cpu" },
-                      *const ten[] = { "dim=8", "layers=1", "heads=1", "vocab=11", "pattern=D", "device=cpu" };
+    static const char *const b[] = { "shape=gpt2", "dim=8",           "layers=2",  "heads=1",
+                                     "vocab=11",   "train.context=9", "device=cpu" },
+                             *const ten[] = { "dim=8", "layers=1", "heads=1", "vocab=11", "pattern=D", "device=cpu" };
     char text[600], data_word[LINE], run_word[LINE];
     tn_session on;
     tn_progress_report last;
@@ -143,8 +148,9 @@ static void open_place(place *p)
     assert_ok(tn_file_write_atomic(tn_tempdir_file(&p->d, "text"), text, sizeof text));
     snprintf(data_word, sizeof data_word, "data=%s", tn_tempdir_file(&p->d, "text"));
     snprintf(run_word, sizeof run_word, "run=%s", tn_tempdir_file(&p->d, "reader"));
-    const char *const a[] = { "dim=16",        "layers=1",  "heads=2",    "train.context=8", "train.batch=2", "train.steps=3",
-                              "train.lr=0.01", "threads=1", "device=cpu", "train.warmup=0",  data_word,       run_word };
+    const char *const a[] = { "dim=16",        "layers=1",       "heads=2",       "train.context=8",
+                              "train.batch=2", "train.steps=3",  "train.lr=0.01", "threads=1",
+                              "device=cpu",    "train.warmup=0", data_word,       run_word };
     assert_ok(tn_session_open("gpt", a, sizeof a / sizeof *a, true, &on));
     assert_ok(tn_run_piece(&on, "gpt", -1, &last));
     write_file(p, "gpt", "b.safetensors", b, sizeof b / sizeof *b);
@@ -305,8 +311,8 @@ static void goes_on_without_files(void **state)
     char other[LINE], hash[TN_HASH_BYTES];
     open_place(&p);
     snprintf(other, sizeof other, "run=%s", tn_tempdir_file(&p.d, "other"));
-    const char *const words[] = { p.a, "a.shape=", p.b, p.run, NULL },
-                      *const elsewhere[] = { p.a, "a.shape=", p.b, other, NULL };
+    const char *const words[] = { p.a, "a.shape=", p.b, p.run, NULL }, *const elsewhere[] = { p.a, "a.shape=", p.b,
+                                                                                              other, NULL };
     assert_ok(open_toy(elsewhere, &whole));
     assert_ok(train_toy(&whole, -1, &from));
     snprintf(hash, sizeof hash, "%s", tn_settings_text(whole.settings, "a.hash"));
@@ -370,7 +376,10 @@ static void refusals(void **state)
     assert_fails(open_toy((const char *const[]){ p.ten, NULL }, &on), TN_USAGE, line);
     assert_fails(open_toy((const char *const[]){ "b.model=gpt_tiny", NULL }, &on), TN_USAGE,
                  "b.model=gpt_tiny: has no weights");
-    assert_fails(open_toy((const char *const[]){ "b.model=gone.safetensors", NULL }, &on), TN_BAD_FILE, "b.model: ");
+    assert_fails(open_toy((const char *const[]){ "b.model=gone.safetensors", NULL }, &on), TN_BAD_FILE,
+                 "b.model: cannot open gone.safetensors: ");
+    assert_fails(open_toy((const char *const[]){ "b.model=gone", NULL }, &on), TN_BAD_FILE,
+                 "b.model: cannot open gone: ");
 
     assert_load_fails(&p, "b.shape=" SHAPE_B " tied=false", TN_BAD_FILE, "tensor head is missing", "");
     assert_load_fails(&p, "b.shape=" SHAPE_B " ffn=12", TN_BAD_FILE, "(32,8) in the file", "(12,8) in the model");
@@ -454,14 +463,17 @@ static void narrow_and_saved(void **state)
     assert_ok(tn_weights_save(file, &toy, on.settings, tn_trainer_store(on.trainer)));
     assert_ok(tn_weights_words(file, &arena, &words, &n, &matrices));
     bool found = false;
-    for (size_t i = 0; i < n; i++) found |= strcmp(words[i], "a.shape=dim=16,layers=1,heads=2,vocab=256,train.context=8") == 0;
+    for (size_t i = 0; i < n; i++)
+        found |= strcmp(words[i], "a.shape=dim=16,layers=1,heads=2,vocab=256,train.context=8") == 0;
     assert_true(found);
     tn_arena_free(&arena);
     tn_session_close(&on);
-    assert_ok(open_toy((const char *const[]){ "a.shape=dim=16,layers=1,heads=2,vocab=256,train.context=8", NULL }, &on));
+    assert_ok(
+        open_toy((const char *const[]){ "a.shape=dim=16,layers=1,heads=2,vocab=256,train.context=8", NULL }, &on));
     assert_int_equal(tn_store_find(tn_trainer_store(on.trainer), "a.embed")->dims.dim[1], 16);
     assert_null(tn_store_find(tn_trainer_store(on.trainer), "b.embed"));
-    assert_ok(tn_parts_load(on.settings, &toy, tn_trainer_store(on.trainer))); /* first values, and of what size they are */
+    assert_ok(
+        tn_parts_load(on.settings, &toy, tn_trainer_store(on.trainer))); /* first values, and of what size they are */
     assert_rms(tn_trainer_store(on.trainer), "a.rms", "a.embed");
     tn_session_close(&on);
     tn_tempdir_remove_all(&p.d);

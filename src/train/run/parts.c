@@ -6,6 +6,7 @@
 #include "train/run/saved_model.h"
 #include "train/run/weights_load.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ static tn_status check_rows(const tn_settings *st, const tn_model *m)
         const tn_part_row *row = &m->parts[i];
         const char *missing = !has_key(st, row->file) ? row->file : !has_key(st, row->shape) ? row->shape : NULL;
         if (missing)
-            return tn_error(TN_USAGE, "model %s, part %s: it has no setting %s: add it to its settings, or correct the row",
+            return tn_error(TN_USAGE,
+                            "model %s, part %s: it has no setting %s: add it to its settings, or correct the row",
                             m->name, row->scope, missing);
     }
     return TN_OK;
@@ -53,7 +55,11 @@ static tn_status find_file(const tn_settings *st, const tn_part_row *row, tn_sav
 {
     tn_saved_model f = { .weights = "" };
     const char *path = tn_settings_text(st, row->file);
-    tn_status s = tn_saved_model_find(NULL, path, NULL, 0, "best", &f);
+    struct stat info;
+    const tn_model *owner;
+    const bool there = stat(path, &info) == 0 || tn_preset_named(path, &owner) || tn_model_named(path);
+    tn_status s =
+        there ? tn_saved_model_find(NULL, path, NULL, 0, "best", &f) : tn_fs_error(TN_BAD_FILE, ENOENT, "open", path);
     if (s != TN_OK) tn_error_prefix("%s", row->file);
     else s = check_found(row, path, &f);
     if (s == TN_OK) *out = f;
@@ -67,8 +73,9 @@ static tn_status add_word(char text[TN_WEIGHTS_TEXT], const char *key, const cha
 {
     const size_t at = strlen(text);
     if (strpbrk(value, " \t\r\n,"))
-        return tn_error(TN_USAGE, "its setting %s=%s contains a blank or a comma: it cannot be a word of a part's shape",
-                        key, value);
+        return tn_error(TN_USAGE,
+                        "its setting %s=%s contains a blank or a comma: it cannot be a word of a part's shape", key,
+                        value);
     const int n = snprintf(text + at, TN_WEIGHTS_TEXT - at, "%s%s=%s", at ? " " : "", key, value);
     return n > 0 && (size_t)n < TN_WEIGHTS_TEXT - at ? TN_OK : tn_error(TN_USAGE, "its settings are too long");
 }
@@ -204,7 +211,8 @@ static tn_status open_part(const tn_settings *st, const tn_model *m, const tn_pa
     tn_saved_model_free(&f);
     if (s == TN_OK && !p.path) s = tn_error(TN_MEMORY, "out of memory");
     if (s == TN_OK && !has_parameters(store, &p))
-        s = tn_error(TN_USAGE, "model %s has no parameters %s.NAME for %s: open the part under that scope, or leave %s empty",
+        s = tn_error(TN_USAGE,
+                     "model %s has no parameters %s.NAME for %s: open the part under that scope, or leave %s empty",
                      m->name, row->scope, row->file, row->file);
     if (s == TN_OK) *out = p;
     return s;

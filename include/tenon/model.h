@@ -141,6 +141,8 @@ typedef struct tn_model {
     size_t n_costs;
     const tn_instrument_row *reported;
     size_t n_reported;
+    const tn_part_row *parts; /* those that come from files (at most TN_PARTS_MAX) */
+    size_t n_parts;
 } tn_model;
 
 /* --- a model that is made of others --------------------------------------------------------------------------------------- */
@@ -157,6 +159,10 @@ typedef struct tn_part {
  * lets its user choose the width of the part "reader". */
 tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, const char *name,
                        const char *const *words, tn_part *out);
+/* A part of a file (tn_part_row): the model `gpt` with the words in the run's setting `shape_setting` ("dim=64 layers=2", divided by blanks),
+ * which is itself no setting of the part. */
+tn_status tn_part_open_file(tn_graph *g, const tn_settings *run, const char *scope, const char *shape_setting,
+                            tn_part *out);
 /* Its network on a batch that the caller has filled; parameters are SCOPE.NAME. Between tn_frozen_begin and tn_frozen_end it is not trained. */
 tn_status tn_part_forward(tn_graph *g, const tn_part *p, const tn_batch *b, tn_forward *out);
 
@@ -167,6 +173,7 @@ tn_status tn_part_forward(tn_graph *g, const tn_part *p, const tn_batch *b, tn_f
 #define TN_VIEWS(rows) .views = (rows), .n_views = sizeof(rows) / sizeof *(rows)
 #define TN_COSTS(rows) .costs = (rows), .n_costs = sizeof(rows) / sizeof *(rows)
 #define TN_REPORTED(rows) .reported = (rows), .n_reported = sizeof(rows) / sizeof *(rows)
+#define TN_PARTS(rows) .parts = (rows), .n_parts = sizeof(rows) / sizeof *(rows)
 
 /* Rows that language models share: tokens and labels (B,T), and where the data have them reset, document and positions; loss, bits per byte
  * and, where answers are counted, how many are right. */

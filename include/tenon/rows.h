@@ -30,7 +30,8 @@ enum {
     TN_SUMS_MAX = 4,
     TN_STEPS_MAX = 8,
     TN_SCHEDULES_MAX = 16,
-    TN_COSTS_MAX = 8
+    TN_COSTS_MAX = 8,
+    TN_PARTS_MAX = 8
 };
 
 /* --- inputs ----------------------------------------------------------------------------------------------------------- */
@@ -113,6 +114,19 @@ typedef struct tn_schedule_row {
     const char *name;
     double (*value)(const tn_settings *st, int64_t step);
 } tn_schedule_row;
+
+/* --- parts ------------------------------------------------------------------------------------------------------------ */
+
+/* A part (tn_part_open_file) whose shape and weights come from a language model that somebody has trained: a run, a checkpoint, a file or
+ * a folder. A run that starts takes the weights from there; its checkpoints hold them, so that one which goes on needs the file no more. */
+typedef struct tn_part_row {
+    const char *scope; /* "a": its parameters are a.NAME */
+    const char *file;  /* the setting that names the file: "a.model"; empty: no such part, or first values */
+    const char
+        *shape; /* the setting that holds its settings, "dim=64 layers=2 ...": filled from the file where it is empty */
+    /* a frozen tensor of one number that becomes the root mean square of the part's "embed", or NULL */
+    const char *rms;
+} tn_part_row;
 
 /* --- what it shows, and what it costs ------------------------------------------------------------------------------------- */
 

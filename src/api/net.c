@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "train/trainer/graph_setup.h"
+#include "train/run/parts.h"
 #include "train/checkpoint/weights_check.h"
 
 #include <stdio.h>
@@ -160,6 +161,7 @@ tenon_status tenon_open(const char *target, const char *const *overrides, size_t
     TN_TRY(find_device(overrides, n, &device));
     TN_TRY(adopt(net, device));
     if (net->saved.weights[0]) TN_TRY(tn_saved_model_load(&net->saved, net->store));
+    else TN_TRY(tn_parts_load(net->saved.settings, net->saved.model, net->store));
     memcpy(net->note, net->saved.note, sizeof net->note);
     tn__api_recorded(net);
     *out = net;

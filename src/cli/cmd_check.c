@@ -4,6 +4,7 @@
 #include "io/safetensors.h"
 #include "train/check/check.h"
 #include "train/source/task_setup.h"
+#include "train/run/parts.h"
 #include "train/run/session.h"
 #include "train/run/train_settings.h"
 
@@ -95,6 +96,7 @@ tn_status tn_cmd_check(tn_cli *c)
                                                          .overrides = c->args.overrides,
                                                          .n = c->args.overrides_n },
                                     &st, &k.model));
+    TN_TRY(tn_parts_resolve(st, k.model));
     if (!tn_model_reads_sequences(k.model)) k.batch = SAMPLES;
     if (!tn_settings_is_auto(st, "train.batch"))
         k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */

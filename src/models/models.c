@@ -90,7 +90,7 @@ const tn_view_row *tn_model_view(const tn_model *m, const tn_model **known)
 static tn_status check_row(const char *path, const tn_model *m)
 {
     if (!m) return tn_error(TN_BAD_FILE, "%s: tenon_model() returned nothing", path);
-    if (m->abi < TENON_MODEL_ABI)
+    if (m->abi < 6)
         return tn_error(TN_BAD_FILE,
                         "%.600s was compiled for model interface %d, this is %d: add TN_LANGUAGE_ROWS to its tn_model, "
                         "write tn_in(b, \"tokens\") for "
@@ -98,7 +98,7 @@ static tn_status check_row(const char *path, const tn_model *m)
                         "tn_region_begin, then compile it again "
                         "(docs/models.md#from-interface-5)",
                         path, m->abi, TENON_MODEL_ABI);
-    if (m->abi > TENON_MODEL_ABI || m->size != sizeof *m)
+    if (m->abi != TENON_MODEL_ABI || m->size != sizeof *m)
         return tn_error(TN_BAD_FILE,
                         "%.600s was compiled with the headers of another Tenon (model interface %d, this is %d): "
                         "compile it again with these",

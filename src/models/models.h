@@ -2,6 +2,8 @@
 #ifndef TN_MODELS_MODELS_H
 #define TN_MODELS_MODELS_H
 
+#include "base/alloc.h"
+
 #include <tenon/model.h>
 
 const tn_model *tn_model_at(size_t i); /* NULL at the end */
@@ -33,6 +35,10 @@ bool tn_model_replies(const tn_model *m);
 
 /* What `tenon eval --spectrum` shows of the model: its first view. NULL: it has none; *known is then that of a model that has one. */
 const tn_view_row *tn_model_view(const tn_model *m, const tn_model **known);
+
+/* The words of "dim=64 layers=2", NULL at the end, in `arena`. TN_USAGE: one of them is not key=value, which is what a value with a blank in it
+ * looks like. */
+tn_status tn_words_split(tn_arena *arena, const char *text, const char *const **out);
 
 /* The preset of any model: *model is its owner. NULL when there is none. */
 const tn_preset *tn_preset_named(const char *name, const tn_model **model);

@@ -51,13 +51,14 @@ static tn_status set_words(tn_settings *st, const char *const *words, const char
     return TN_OK;
 }
 
-/* SCOPE.KEY of the run is KEY of the part. */
-static tn_status set_section(tn_settings *st, const tn_settings *run, const char *scope)
+/* SCOPE.KEY of the run is KEY of the part, but not the setting `but` (or NULL), which may be called as one of the part's is. */
+static tn_status set_section(tn_settings *st, const tn_settings *run, const char *scope, const char *but)
 {
     const size_t n = strlen(scope);
     for (size_t i = 0; i < tn_settings_count(run); i++) {
         const char *key = tn_settings_row_at(run, i)->key;
-        if (strncmp(key, scope, n) != 0 || key[n] != '.' || tn_settings_find(st, key + n + 1) == tn_settings_count(st))
+        if (strncmp(key, scope, n) != 0 || key[n] != '.' || (but && strcmp(key, but) == 0) ||
+            tn_settings_find(st, key + n + 1) == tn_settings_count(st))
             continue;
         TN_RETURN_IF(tn_settings_set(st, key + n + 1, tn_settings_written_at(run, i), "%s (%s)", key,
                                      tn_settings_source_at(run, i)));
@@ -80,8 +81,8 @@ static tn_status find_model(const char *scope, const char *name, const tn_model 
 
 static void release(void *settings) { tn_settings_free(settings); }
 
-tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, const char *name,
-                       const char *const *words, tn_part *out)
+static tn_status open_part(tn_graph *g, const tn_settings *run, const char *scope, const char *name,
+                           const char *const *words, const char *but, tn_part *out)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
@@ -96,7 +97,7 @@ tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, c
     TN_TRY(set_words(st, preset ? preset->values : NULL, source));
     snprintf(source, sizeof source, "part %s", scope);
     TN_TRY(set_words(st, words, source));
-    TN_TRY(set_section(st, run, scope));
+    TN_TRY(set_section(st, run, scope, but));
     const char *kept = tn_arena_strdup(&g->memory, scope);
     if (!kept) TN_FAIL(TN_MEMORY, "out of memory");
     TN_TRY(tn_graph_own(g, release, st));
@@ -104,6 +105,44 @@ tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, c
     st = NULL;
 done:
     tn_settings_free(st);
+    return s;
+}
+
+tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, const char *name,
+                       const char *const *words, tn_part *out)
+{
+    return open_part(g, run, scope, name, words, NULL, out);
+}
+
+tn_status tn_words_split(tn_arena *arena, const char *text, const char *const **out)
+{
+    static const char between[] = " ,\t\r\n"; /* commas where a blank would end a word (saved_model.c) */
+    size_t n = 0;
+    char quoted[80], *rest = tn_arena_strdup(arena, text);
+    const char **words = tn_arena_alloc(arena, (strlen(text) / 2 + 2) * sizeof *words);
+    if (!rest || !words) return tn_error(TN_MEMORY, "out of memory");
+    for (char *word; (word = strtok_r(rest, between, &rest));) {
+        const char *eq = strchr(word, '=');
+        if (!eq || eq == word || !eq[1])
+            return tn_error(TN_USAGE,
+                            "%s is not key=value: a value may not contain blanks, nor may they surround the =",
+                            tn_text_quote(word, quoted, sizeof quoted));
+        words[n++] = word;
+    }
+    *out = words;
+    return TN_OK;
+}
+
+tn_status tn_part_open_file(tn_graph *g, const tn_settings *run, const char *scope, const char *shape_setting,
+                            tn_part *out)
+{
+    const char *const *words, *shape = tn_settings_text(run, shape_setting);
+    if (!shape[0])
+        return tn_error(TN_USAGE, "part %s has no shape: name its file, or set %s=\"dim=64 layers=2 ...\"", scope,
+                        shape_setting);
+    tn_status s = tn_words_split(&g->memory, shape, &words);
+    if (s == TN_OK) s = open_part(g, run, scope, "gpt", words, shape_setting, out);
+    if (s != TN_OK) tn_error_prefix("%s", shape_setting);
     return s;
 }
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "report/bench/timing.h"
 #include "train/trainer/inputs.h"
+#include "train/run/parts.h"
 #include "train/run/train_settings.h"
 
 #include <math.h>
@@ -49,6 +50,7 @@ static tn_status open_side(const tn_ablate *a, const char *off, side *s)
                                    .length = a->length,
                                    .input_spec = a->source->ctx ? &input_spec : NULL };
     TN_RETURN_IF(tn_trainer_new(&o, &s->trainer));
+    TN_RETURN_IF(tn_parts_load(s->settings, a->model, tn_trainer_store(s->trainer)));
     tn_trainer_steady(s->trainer, true);
     fill(a, s);
     return TN_OK;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "report/bench/timing.h"
 #include "train/trainer/inputs.h"
+#include "train/run/parts.h"
 #include "train/run/session.h"
 #include "train/run/train_settings.h"
 
@@ -26,8 +27,12 @@ static tn_status open_session(tn_cli *c, const char *target, int threads, const 
     for (size_t i = 0; i < c->args.overrides_n; i++) list[n++] = c->args.overrides[i];
     snprintf(text, sizeof text, "threads=%d", threads);
     if (threads) list[n++] = text;
-    return tn_session_open_with(&(tn_session_options){ .user = &c->user, .target = target, .overrides = list, .n = n },
-                                s);
+    TN_RETURN_IF(
+        tn_session_open_with(&(tn_session_options){ .user = &c->user, .target = target, .overrides = list, .n = n },
+                             s));
+    const tn_status st = tn_parts_load(s->settings, s->model, tn_trainer_store(s->trainer));
+    if (st != TN_OK) tn_session_close(s);
+    return st;
 }
 
 /* A spread of tokens: all the same would be too kind to caches and to the embedding's gradient. */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "train/trainer/inputs.h"
+#include "train/run/parts.h"
 #include "train/run/train_settings.h"
 
 #include <math.h>
@@ -36,7 +37,11 @@ tn_status tn__check_open(const tn_check *c, tn_trainer_options o, tn_trainer **t
     if (!o.length || samples) o.length = c->length;
     TN_RETURN_IF(tn_trainer_new(&o, t));
     fill(c, *t);
-    return TN_OK;
+    const tn_status s = tn_parts_load(c->settings, c->model, tn_trainer_store(*t));
+    if (s == TN_OK) return TN_OK;
+    tn_trainer_free(*t);
+    *t = NULL;
+    return s;
 }
 
 /* --- leak ----------------------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "train/trainer/graph_setup.h"
+#include "train/run/parts.h"
 #include "train/run/train_settings.h"
 
 #include <math.h>
@@ -384,6 +385,7 @@ static tn_status check_input(const tn_check *c, const tn_settings *st, const tn_
                                    .wants = wants,
                                    .forward_only = true };
     TN_TRY(tn_trainer_new(&o, &t));
+    TN_TRY(tn_parts_load(st, m, tn_trainer_store(t)));
     const tn_feed feed = tn_trainer_feed(t);
     tn_feed_random(&feed, (tn_rng){ .seed = 1, .stream = 11 });
     TN_TRY(tn_trainer_eval(t, &loss));

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "io/json_read.h"
 #include "io/yaml_settings.h"
+#include "train/run/parts.h"
 #include "train/run/same_settings.h"
 #include "train/run/training.h"
 
@@ -48,6 +49,21 @@ static tn_status write_config(const tn_settings *st, const char *dir)
 }
 
 tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st) { return write_config(st, r->dir); }
+
+/* dir: NULL where the run has none. */
+static tn_status record_parts(const char *dir, const tn_training *t, bool again)
+{
+    bool changed;
+    TN_RETURN_IF(
+        tn_parts_hash(t->settings, tn_trainer_model(t->trainer), tn_trainer_store(t->trainer), again, &changed));
+    return changed && dir && exists(dir, "config.yaml") ? write_config(t->settings, dir) : TN_OK;
+}
+
+tn_status tn_run_begin_parts(const tn_training *t)
+{
+    TN_RETURN_IF(tn_parts_load(t->settings, tn_trainer_model(t->trainer), tn_trainer_store(t->trainer)));
+    return record_parts(t->dir, t, true);
+}
 
 enum { WAIT_MS = 3000, WAIT_FOUND_MS = 500 }; /* a run that was only found may well belong to somebody */
 
@@ -419,6 +435,7 @@ tn_status tn_run_resume(const tn_run_dir *r, const tn_training *how, tn_ckpt_sta
                 "train.batch: the run has batches of %lld x %lld tokens, this command makes them %lld x %lld: set "
                 "train.batch=%lld, start over with --fresh, or name another run with run=OTHER",
                 (long long)st.batch, (long long)st.length, (long long)batch, (long long)length, (long long)st.batch);
+    TN_TRY(record_parts(r->dir, how, false));
     tn_trainer_resume_loss_scale(t, &st.scaling);
     s = load_cursor(st.cursor, how->source, how->extra);
     if (s != TN_OK) {

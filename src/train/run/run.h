@@ -28,6 +28,9 @@ tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_r
 tn_status tn__run_check_path(const tn_settings *st);
 /* config.yaml again, where settings changed after it was opened. */
 tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st);
+/* What a run that starts takes from other files, and one that goes on from its checkpoint: the weights of parts (parts.h). Their hashes go into
+ * the settings, and into the run's config.yaml where there is one. */
+tn_status tn_run_begin_parts(const tn_training *t);
 void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */
 
 /* Fills trainer and data from r->checkpoint, cuts lines of later steps off metrics.jsonl, and tidies. */

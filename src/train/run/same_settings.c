@@ -38,6 +38,13 @@ bool tn_settings_may_change(const char *key)
     return false;
 }
 
+/* What a run writes itself: the hash of a part's weights, which its checkpoints hold. */
+static bool is_hash(const char *key)
+{
+    const char *dot = strrchr(key, '.');
+    return dot && strcmp(dot, ".hash") == 0;
+}
+
 static bool is_steps(const char *key) { return strcmp(key, "train.steps") == 0; }
 
 tn_status tn_settings_same_hash(const tn_settings *st, char hash[TN_HASH_BYTES])
@@ -47,7 +54,7 @@ tn_status tn_settings_same_hash(const tn_settings *st, char hash[TN_HASH_BYTES])
     for (size_t i = 0; i < tn_settings_count(st); i++) {
         const tn_setting *row = tn_settings_row_at(st, i);
         const char *text = tn_settings_text_at(st, i);
-        if (tn_settings_may_change(row->key) || is_steps(row->key)) continue;
+        if (tn_settings_may_change(row->key) || is_steps(row->key) || is_hash(row->key)) continue;
         tn_hash_add(h, row->key, strlen(row->key) + 1);
         tn_hash_add(h, text, strlen(text) + 1);
     }
@@ -119,7 +126,7 @@ tn_status tn_settings_may_continue(const tn_settings *now, const char *config, c
     for (size_t i = 0; i < tn_settings_count(now); i++) {
         const char *key = tn_settings_row_at(now, i)->key, *was = tn_settings_text_at(old, i),
                    *is = tn_settings_text_at(now, i);
-        if (strcmp(was, is) == 0) continue;
+        if (strcmp(was, is) == 0 || is_hash(key)) continue;
         if (is_steps(key)) TN_TRY(check_steps(now, old));
         else if (!tn_settings_may_change(key)) TN_TRY(refuse(key, was, is));
         list_change(key, was, is, changed, bytes);

@@ -8,6 +8,7 @@
 #include "io/llama2c.h"
 #include "io/tensor_file.h"
 #include "train/run/checkpoint_convert.h"
+#include "train/run/parts.h"
 #include "train/run/weights_load.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/trainer/inputs.h"
@@ -169,6 +170,7 @@ tn_status tn_saved_model_find(const tn_user_args *user, const char *target, cons
     if (weights) TN_TRY(find_file(user, target, overrides, n, &m));
     else if (exists && S_ISDIR(st.st_mode) && !is_name(target)) TN_TRY(find_run(user, target, overrides, n, link, &m));
     else TN_TRY(tn_settings_resolve_user(user, target, overrides, n, &m.settings, &m.model));
+    TN_TRY(tn_parts_resolve(m.settings, m.model));
     TN_TRY(tn_task_defaults(m.model, m.settings));
     if (m.weights[0] &&
         tn_model_reads_sequences(m.model)) { /* samples: their sizes are the task's, which is not here */
@@ -200,7 +202,15 @@ tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store)
     return s;
 }
 
-/* The settings of the model itself, and those of the run that its graph depends on. Values with spaces cannot be words. */
+static bool is_shape(const tn_model *model, const char *key)
+{
+    for (size_t i = 0; i < model->n_parts; i++)
+        if (strcmp(model->parts[i].shape, key) == 0) return true;
+    return false;
+}
+
+/* The settings of the model itself, and those of the run that its graph depends on. Values with spaces cannot be words; the words of a
+ * part's shape are joined by commas instead (tn_words_split). */
 static tn_status list_settings(const tn_model *model, const tn_settings *st, char *text, size_t bytes)
 {
     size_t at = 0;
@@ -209,11 +219,13 @@ static tn_status list_settings(const tn_model *model, const tn_settings *st, cha
         const char *key = tn_settings_row_at(st, i)->key, *value = tn_settings_text_at(st, i);
         const bool of_run = strcmp(key, "train.context") == 0 || strcmp(key, "compute") == 0;
         if (strcmp(tn_settings_owner_at(st, i), model->name) != 0 && !of_run) continue;
-        if (strpbrk(value, " \n"))
+        const bool shape = is_shape(model, key);
+        if (!shape && strpbrk(value, " \n"))
             return tn_error(TN_USAGE, "%s=%s contains a space: it cannot be saved with the weights", key, value);
         const int n = snprintf(text + at, bytes - at, "%s%s=%s", at ? " " : "", key, value);
         if (n < 0 || (size_t)n >= bytes - at)
             return tn_error(TN_USAGE, "the model's settings are too long to be saved with the weights");
+        for (char *c = text + at + 1; shape && (c = strpbrk(c, " \n"));) *c = ',';
         at += (size_t)n;
     }
     return TN_OK;

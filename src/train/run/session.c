@@ -3,6 +3,7 @@
 
 #include "train/trainer/graph_setup.h"
 #include "train/run/metrics.h"
+#include "train/run/parts.h"
 #include "train/run/train_settings.h"
 #include "train/checkpoint/weights_check.h"
 
@@ -211,6 +212,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     tn_status st = o->settings ? tn_settings_clone(o->settings, &s.settings)
                                : tn_settings_resolve_from(&from, &s.settings, &s.model);
     if (o->settings) s.model = o->model;
+    if (st == TN_OK) st = tn_parts_resolve(s.settings, s.model);
     if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
     if (st == TN_OK) st = find_source(&s, o);
     const tn_input_spec input_spec = tn_source_input_spec(&s.source);

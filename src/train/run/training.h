@@ -53,7 +53,7 @@ typedef struct tn_ckpt_extra {
 
 typedef struct tn_training {
     tn_trainer *trainer;
-    const tn_settings *settings;
+    tn_settings *settings; /* which get the hashes of parts (parts.h) */
     const tn_source *source;
     const tn_ckpt_extra *extra; /* or NULL */
     bool undiagnosed;           /* no diagnosis of steps that are not finite */

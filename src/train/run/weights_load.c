@@ -75,42 +75,67 @@ static tn_status move_tensor(const loading *l, const tn_entry *e, const tn_file_
     return TN_OK;
 }
 
-static tn_status find_tensor(const tn_tensors *f, const tn_entry *e, const tn_file_tensor **out)
+static tn_status find_tensor(const tn_tensors *f, const tn_entry *e, const char *name, const tn_file_tensor **out)
 {
     char has[128], wants[128];
-    const tn_file_tensor *t = tn_tensors_find(f, e->name);
+    const tn_file_tensor *t = tn_tensors_find(f, name);
     if (!t)
-        return tn_error(TN_BAD_FILE, "tensor %.200s is missing: it belongs to another model or other settings",
-                        e->name);
+        return tn_error(TN_BAD_FILE, "tensor %.200s is missing: it belongs to another model or other settings", name);
     if (!tn_dtype_is_float(t->dtype) || !tn_dims_equal(t->dims, e->dims))
         return tn_error(
             TN_BAD_FILE,
-            "%.200s is %s %s in the file and %s in the model: it belongs to another model or other settings", e->name,
+            "%.200s is %s %s in the file and %s in the model: it belongs to another model or other settings", name,
             tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
             tn_dims_text(e->dims, wants, sizeof wants));
     *out = t;
     return TN_OK;
 }
 
-tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE])
+const char *tn_weights_part_name(const tn_weights_part *p, const tn_entry *e)
+{
+    const size_t n = p->scope ? strlen(p->scope) : 0;
+    if (!e->weight || (p->but && strcmp(e->name, p->but) == 0)) return NULL;
+    if (!p->scope) return e->name;
+    return strncmp(e->name, p->scope, n) == 0 && e->name[n] == '.' ? e->name + n + 1 : NULL;
+}
+
+static tn_status load_part(const loading *l, const tn_weights_part *p, bool move)
+{
+    const tn_file_tensor *t = NULL;
+    for (size_t i = 0; i < tn_store_count(l->store); i++) {
+        const tn_entry *e = tn_store_at(l->store, i);
+        const char *name = tn_weights_part_name(p, e);
+        if (!name) continue;
+        TN_RETURN_IF(find_tensor(l->file, e, name, &t));
+        if (move) TN_RETURN_IF(move_tensor(l, e, t));
+    }
+    return TN_OK;
+}
+
+tn_status tn_weights_load_parts(const tn_weights_part *part, size_t n, tn_store *store, char note[TN_CKPT_NOTE])
 {
     tn_status s = TN_OK;
-    tn_tensors f = { 0 };
-    const tn_file_tensor *t = NULL;
-    loading l = { .file = &f, .store = store, .aligned = tn_alloc(PART * sizeof(double)) };
+    tn_tensors f[TN_PARTS_MAX] = { 0 };
+    size_t at = 0;
+    loading l = { .store = store, .aligned = tn_alloc(PART * sizeof(double)) };
     if (!l.aligned) TN_TRY(TN_MEMORY);
-    TN_TRY(tn_tensors_open(path, &f));
+    for (at = 0; at < n; at++) TN_TRY(tn_tensors_open(part[at].path, &f[at]));
     for (int move = 0; move < 2; move++)
-        for (size_t i = 0; i < tn_store_count(store); i++) {
-            const tn_entry *e = tn_store_at(store, i);
-            if (!e->weight) continue;
-            TN_TRY(find_tensor(&f, e, &t));
-            if (move) TN_TRY(move_tensor(&l, e, t));
+        for (at = 0; at < n; at++) {
+            l.file = &f[at];
+            TN_TRY(load_part(&l, &part[at], move));
         }
-    memcpy(note, f.note, sizeof f.note);
+    note[0] = 0;
+    for (at = 0; at < n; at++)
+        if (f[at].note[0]) memcpy(note, f[at].note, sizeof f[at].note);
 done:
-    if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
-    tn_tensors_close(&f);
+    if (s == TN_BAD_FILE && !strstr(tn_error_text(), part[at].path)) tn_error_prefix("%.300s", part[at].path);
+    for (size_t i = 0; i < n; i++) tn_tensors_close(&f[i]);
     tn_free(l.aligned);
     return s;
+}
+
+tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE])
+{
+    return tn_weights_load_parts(&(tn_weights_part){ .path = path }, 1, store, note);
 }

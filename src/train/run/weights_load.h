@@ -24,4 +24,16 @@ tn_matrices tn_weights_matrices(const struct tn_tensors *t);
  * those of the store's. All is checked before the first number moves. note: as tn_ckpt_resolve's, where the path is that of a run. */
 tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE]);
 
+/* A file for a part of the store: its parameters SCOPE.NAME are the file's NAME. */
+typedef struct tn_weights_part {
+    const char *path, *scope; /* scope NULL: the whole store */
+    const char *but;          /* a parameter that is not of the file, or NULL */
+} tn_weights_part;
+
+/* The entry's name in the part's file; NULL: it is no parameter of the part. */
+const char *tn_weights_part_name(const tn_weights_part *p, const tn_entry *e);
+/* The same for n parts (at most TN_PARTS_MAX), all of which are checked before the first number of any moves. note is that of the last part
+ * that has one. */
+tn_status tn_weights_load_parts(const tn_weights_part *part, size_t n, tn_store *store, char note[TN_CKPT_NOTE]);
+
 #endif

@@ -2,15 +2,16 @@
 #include "models/wire/wire.h"
 
 /* There where the source has the reader; `yes`: also where there is no source. */
-#define READER_INPUTS(x, yes)                                                                                          \
-    { x ".tokens", TN_I32, { TN_B, "questions", x ".length" }, .below = x ".ids", .optional = true, .assumed = yes },  \
-        { x ".labels", TN_I32, { TN_B, "questions", x ".length" }, .pad = -1, .below = x ".ids", .optional = true, .assumed = yes }, \
-        { x ".text", TN_I32, { TN_B, x ".text" }, .below = x ".ids", .optional = true, .assumed = yes },               \
+#define READER_INPUTS(x, yes)                                                                                              \
+    { x ".tokens", TN_I32, { TN_B, "questions", x ".length" }, .below = x ".ids", .optional = true, .assumed = yes },      \
+        { x ".labels",      TN_I32,        { TN_B, "questions", x ".length" }, .pad = -1, .below = x ".ids",               \
+          .optional = true, .assumed = yes },                                                                              \
+        { x ".text", TN_I32, { TN_B, x ".text" }, .below = x ".ids", .optional = true, .assumed = yes },                   \
         { x ".text_labels", TN_I32, { TN_B, x ".text" }, .pad = -1, .below = x ".ids", .optional = true, .assumed = yes }, \
-        { x ".text_length", TN_I32, .dims = { TN_B }, .below = x ".text+1", .optional = true, .assumed = yes },        \
-        { x ".told", TN_I32, { TN_B, "questions", x ".told" }, .below = x ".ids", .optional = true, .assumed = yes },  \
-    {                                                                                                                  \
-        x ".told_document", TN_I32, { TN_B, "questions", x ".told" }, .below = "2", .optional = true, .assumed = yes   \
+        { x ".text_length", TN_I32, .dims = { TN_B }, .below = x ".text+1", .optional = true, .assumed = yes },            \
+        { x ".told", TN_I32, { TN_B, "questions", x ".told" }, .below = x ".ids", .optional = true, .assumed = yes },      \
+    {                                                                                                                      \
+        x ".told_document", TN_I32, { TN_B, "questions", x ".told" }, .below = "2", .optional = true, .assumed = yes       \
     }
 
 static const tn_input_row inputs[] = {
@@ -18,22 +19,34 @@ static const tn_input_row inputs[] = {
     { "lengths", TN_I32, .dims = { TN_B }, .below = "bytes+1" },
     { "sample", TN_I32, .dims = { TN_B } },
     { "kind", TN_I32, .dims = { TN_B }, .below = "3" },
+    { "count", TN_I32, { "1" }, .valid_rows = true },
     READER_INPUTS("a", true),
     READER_INPUTS("b", true),
     READER_INPUTS("c", false),
 };
 
 /* Without data there are two small readers (wire_config.c). */
-#define ASSUMED(x, length, text, told) { x ".ids", 97 }, { x ".length", length }, { x ".text", text }, { x ".told", told }
+#define ASSUMED(x, length, text, told)                                                                                 \
+    { x ".ids", 97 }, { x ".length", length }, { x ".text", text }, { x ".told", told }
 static const tn_source_number assumes[] = {
-    { "bytes", 24 }, { "questions", 2 }, { "contexts", 64 }, ASSUMED("a", 6, 10, 16), ASSUMED("b", 7, 12, 19), ASSUMED("c", 6, 10, 16),
+    { "bytes", 24 },         { "questions", 2 },      { "contexts", 64 },
+    ASSUMED("a", 6, 10, 16), ASSUMED("b", 7, 12, 19), ASSUMED("c", 6, 10, 16),
 };
 
 static const tn_step_row steps[] = {
-    { "train", wire_build_train, .gradients = true }, { "eval", wire_build_eval, false },
-    { "task", wire_build_task, .gradients = true },   { "ae", wire_build_ae, .gradients = true },
-    { "encode", wire_build_encode, false },                  { "read", wire_build_read, false },
+    { "train", wire_build_train, .gradients = true },
+    { "eval", wire_build_eval, false },
+    { "task", wire_build_task, .gradients = true },
+    { "ae", wire_build_ae, .gradients = true },
+    { "encode", wire_build_encode, false },
+    { "read", wire_build_read, false },
     { "text", wire_build_text, false },
+};
+
+static const tn_part_row parts[] = {
+    { "a", "a.model", "a.shape", "to.a.rms" },
+    { "b", "b.model", "b.shape", "to.b.rms" },
+    { "c", "c.model", "c.shape", "to.c.rms" },
 };
 
 static const char *const defaults[] = { "train.lr=3e-4", "train.warmup=200", "train.decay=0.01", NULL };
@@ -51,6 +64,7 @@ const tn_model tn_model_wire = {
     .choose = wire_choose,
     TN_INPUTS(inputs),
     TN_STEPS(steps),
+    TN_PARTS(parts),
     .metrics = wire_metrics,
     .n_metrics = WIRE_METRICS,
 };

@@ -9,11 +9,13 @@
 
 #define READER(x, what)                                                                                                \
     TN_SETTING_TEXT(x ".model", "", "frozen language model of reader " x ": a run, file or folder" what),              \
-        TN_SETTING_TEXT(x ".config", "", "its shape as settings of gpt, key=value ... (empty: the file's)"),           \
+        TN_SETTING_TEXT(x ".shape", "", "its shape as settings of gpt, key=value ... (empty: the file's)"),            \
+        TN_SETTING_TEXT(x ".hash", "", "of its weights (set when a run starts)"),                                      \
         TN_SETTING_AUTO_INT(x ".ids", "auto", TN_RANGE(2, 1e7), "tokens", "ids of its tokenizer are below this"),      \
         TN_SETTING_AUTO_INT(x ".length", "auto", TN_RANGE(3, 1e6), "tokens", "longest question and answer of " x),     \
         TN_SETTING_AUTO_INT(x ".text", "auto", TN_RANGE(3, 1e6), "tokens", "longest context of " x),                   \
-        TN_SETTING_AUTO_INT(x ".told", "auto", TN_RANGE(3, 1e6), "tokens", "longest context with question and answer of " x)
+        TN_SETTING_AUTO_INT(x ".told", "auto", TN_RANGE(3, 1e6), "tokens",                                             \
+                            "longest context with question and answer of " x)
 
 const tn_setting wire_settings[WIRE_SETTINGS] = {
     READER("a", ""),
@@ -26,7 +28,8 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
                       "what reads the text: bytes, the states of a frozen reader; or no encoder: a message for each "
                       "training text, or one for all"),
     TN_SETTING_CHOICE("sender", "a", "a|b|c", "the reader whose states encoder=sender takes"),
-    TN_SETTING_AUTO_INT("sender_layer", "auto", TN_RANGE(1, 1024), "", "its layer whose input is taken (auto: behind the last)"),
+    TN_SETTING_AUTO_INT("sender_layer", "auto", TN_RANGE(1, 1024), "",
+                        "its layer whose input is taken (auto: behind the last)"),
     TN_SETTING_AUTO_INT("bytes", "auto", TN_RANGE(1, 1e6), "bytes", "longest text (auto: the data's)"),
     TN_SETTING_AUTO_INT("questions", "auto", TN_RANGE(1, 64), "", "questions on a text (auto: the data's)"),
     TN_SETTING_AUTO_INT("contexts", "auto", TN_RANGE(1, 1e9), "", "training texts (auto: the data's)"),
@@ -35,12 +38,14 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
     TN_SETTING_INT("heads", "8", TN_RANGE(1, 1024), "", "attention heads of the encoder; dim is a multiple of it"),
     TN_SETTING_INT("ffn", "1024", TN_RANGE(1, 1e6), "", "inner width of the encoder's layers"),
     TN_SETTING_INT("refiner", "0", TN_RANGE(0, 64), "", "layers in which the slots of a message see each other"),
-    TN_SETTING_FLOAT("keep", "1", TN_RANGE_LO_OPEN(0, 1), "", "part of the shared slots that training keeps, drawn anew each time"),
+    TN_SETTING_FLOAT("keep", "1", TN_RANGE_LO_OPEN(0, 1), "",
+                     "part of the shared slots that training keeps, drawn anew each time"),
     TN_SETTING_CHOICE("place", "keys", "embeddings|keys",
                       "what a reader gets: vectors among its embeddings, or keys and values of every layer"),
     TN_SETTING_INT("hidden", "512", TN_RANGE(1, 65536), "", "width inside an adapter"),
     TN_SETTING_FLOAT("loss.first", "0", TN_RANGE(0, 1e3), "", "weight of an answer's first token, once more"),
-    TN_SETTING_FLOAT("loss.kd", "0", TN_RANGE(0, 1e3), "", "weight of distillation from the reader with the text before it"),
+    TN_SETTING_FLOAT("loss.kd", "0", TN_RANGE(0, 1e3), "",
+                     "weight of distillation from the reader with the text before it"),
     TN_SETTING_FLOAT("loss.kd_temperature", "2", TN_RANGE_LO_OPEN(0, 100), "", "its temperature"),
     TN_SETTING_FLOAT("loss.state", "0", TN_RANGE(0, 1e3), "", "weight of the distance to its states"),
     TN_SETTING_INT("loss.states", "3", TN_RANGE(1, 1024), "", "last layers whose states are compared"),
@@ -91,32 +96,26 @@ static tn_status check(const wire_config *c)
 }
 
 /* A reader that neither file nor settings describe: two small ones, so that the model can be looked at and checked without any. */
-static const char small[] = "dim=32 layers=2 heads=4 kv_heads=2 vocab=97 train.context=4096";
+static const char *const small[] = { "dim=32",   "layers=2",           "heads=4", "kv_heads=2",
+                                     "vocab=97", "train.context=4096", NULL };
 
-static bool named(const tn_settings *st, char x, const char **config)
+static bool named(const tn_settings *st, char x)
 {
     char key[2][16];
     snprintf(key[0], sizeof key[0], "%c.model", x);
-    snprintf(key[1], sizeof key[1], "%c.config", x);
-    *config = tn_settings_text(st, key[1]);
-    return **config || *tn_settings_text(st, key[0]);
+    snprintf(key[1], sizeof key[1], "%c.shape", x);
+    return *tn_settings_text(st, key[0]) || *tn_settings_text(st, key[1]);
 }
 
-static tn_status open_reader(tn_graph *g, const tn_settings *st, char x, const char *config, wire_config *c)
+/* words NULL: those of the setting x.shape. */
+static tn_status open_reader(tn_graph *g, const tn_settings *st, char x, const char *const *words, wire_config *c)
 {
-    enum { WORDS = 64 };
-    char text[2048];
-    const char *words[WORDS + 1] = { NULL };
-    size_t n = 0;
+    char shape[16];
     wire_reader *r = &c->reader[c->readers];
     *r = (wire_reader){ .letter = { x }, .own = c->readers };
-    if (strlen(config) >= sizeof text) return tn_model_error("%c.config has more than %zu characters", x, sizeof text - 1);
-    snprintf(text, sizeof text, "%s", config);
-    for (char *save = NULL, *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
-        if (n == WORDS) return tn_model_error("%c.config has more than %d words", x, (int)WORDS);
-        words[n++] = w;
-    }
-    TN_RETURN_IF(tn_part_open(g, st, r->letter, "gpt", words, &r->part));
+    snprintf(shape, sizeof shape, "%c.shape", x);
+    if (words) TN_RETURN_IF(tn_part_open(g, st, r->letter, "gpt", words, &r->part));
+    else TN_RETURN_IF(tn_part_open_file(g, st, r->letter, shape, &r->part));
     TN_RETURN_IF(tn_gpt_shape(g, r->part.settings, NULL, &r->shape));
     if (!r->shape.llama)
         return tn_model_error("reader %c has learned positions (shape=gpt2): a reader must have rotary ones", x);
@@ -135,19 +134,18 @@ static tn_status find_sender(const tn_settings *st, wire_config *c)
     const int64_t most = c->reader[c->sender].shape.layers;
     if (!c->sender_layer) c->sender_layer = most;
     if (c->sender_layer > most)
-        return tn_model_error("sender_layer=%lld: reader %s has %lld layers", (long long)c->sender_layer, x, (long long)most);
+        return tn_model_error("sender_layer=%lld: reader %s has %lld layers", (long long)c->sender_layer, x,
+                              (long long)most);
     return TN_OK;
 }
 
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c)
 {
-    const char *config;
     *c = read_settings(st);
     TN_RETURN_IF(check(c));
     for (char x = 'a'; x < 'a' + WIRE_READERS; x++)
-        if (named(st, x, &config)) TN_RETURN_IF(open_reader(g, st, x, config, c));
-    for (char x = 'a'; x < 'c' && c->readers < 2 && !(c->readers && named(st, 'a', &config)); x++)
-        TN_RETURN_IF(open_reader(g, st, x, small, c));
+        if (named(st, x)) TN_RETURN_IF(open_reader(g, st, x, NULL, c));
+    for (char x = 'a'; x < 'c' && c->readers == x - 'a'; x++) TN_RETURN_IF(open_reader(g, st, x, small, c));
     TN_RETURN_IF(find_sender(st, c));
     c->slots = c->shared + c->readers * c->private_slots;
     if (b && tn_in(b, "kind").id && wire_in(b, &c->reader[0], "tokens").id)

@@ -120,7 +120,8 @@ tn_status wire_encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_r
     const tn_dims dims = tn_shape(b->batch, c->slots, c->width);
     tn_ref x = TN_NONE;
     if (c->encoder == WIRE_FREE) { /* no encoder: a latent for each context of the training set */
-        const tn_ref table = tn_param(g, "free", tn_shape(c->contexts, c->slots * c->width), tn_normal(1), .no_decay = true);
+        const tn_ref table =
+            tn_param(g, "free", tn_shape(c->contexts, c->slots * c->width), tn_normal(1), .no_decay = true);
         x = tn_reshape(g, tn_embed(g, tn_in(b, "sample"), table), dims);
     } else if (c->encoder == WIRE_CONSTANT) { /* one latent for all: what a prompt can do that knows no text */
         const tn_ref one = tn_param(g, "constant", tn_shape(c->slots, c->width), tn_normal(1), .no_decay = true);

@@ -82,7 +82,8 @@ wire_prefix wire_adapt(tn_graph *g, const wire_config *c, const wire_reader *r, 
     const tn_region scope = tn_region_begin(g, "to.%s", r->letter);
     const tn_ref rho = tn_frozen(g, "rms", tn_shape(1), TN_F32, tn_constant(0.02f));
     wire_prefix p = { .vectors = vectors(g, c, r, own_slots(g, c, r, z), rho) };
-    p.anchors = tn_mul(g, tn_param(g, "anchors", tn_shape(WIRE_ANCHORS, r->shape.dim), tn_normal(1), .no_decay = true), rho);
+    p.anchors =
+        tn_mul(g, tn_param(g, "anchors", tn_shape(WIRE_ANCHORS, r->shape.dim), tn_normal(1), .no_decay = true), rho);
     if (c->place == WIRE_KEYS) keys_of(g, r, p.vectors, &p);
     tn_region_end(g, scope);
     return p;
@@ -121,7 +122,8 @@ tn_status wire_read(tn_graph *g, const wire_config *c, const wire_reader *r, con
     tn_region_end(g, scope);
     tn_frozen_end(g);
     TN_RETURN_IF(s);
-    out->hidden = tn_slice(g, out->hidden, 1, 1 + M, n - 1); /* from the anchor on: the one place where anything moves by one */
+    out->hidden =
+        tn_slice(g, out->hidden, 1, 1 + M, n - 1); /* from the anchor on: the one place where anything moves by one */
     cut_states(g, r, states, 1 + M, n - 1);
     return tn_graph_status(g);
 }

@@ -35,7 +35,10 @@ static tn_ref rows_of(tn_graph *g, tn_ref x)
 }
 
 /* Labels (N,n) of tokens 1 .. n-1, which are what the states of wire_read say. */
-static tn_ref said_labels(tn_graph *g, tn_ref labels) { return tn_slice(g, labels, 1, 1, tn_ref_dim(g, labels, 1) - 1); }
+static tn_ref said_labels(tn_graph *g, tn_ref labels)
+{
+    return tn_slice(g, labels, 1, 1, tn_ref_dim(g, labels, 1) - 1);
+}
 
 static wire_prefix repeat_prefix(tn_graph *g, const wire_prefix *p, int64_t times)
 {
@@ -70,10 +73,12 @@ static tn_status distil(work *w, const wire_reader *r, const tn_forward *student
     const tn_ref t = tn_stop_gradient(g, teacher.hidden);
     if (c->kd != 0)
         *loss = plus(g, *loss, c->kd,
-                     tn_linear_kl(g, student->hidden, t, student->head, .labels = labels, .temperature = c->kd_temperature));
+                     tn_linear_kl(g, student->hidden, t, student->head, .labels = labels,
+                                  .temperature = c->kd_temperature));
     if (c->state == 0) return tn_graph_status(g);
     const int64_t n = c->states < r->shape.layers ? c->states : r->shape.layers;
-    const tn_ref flat = tn_reshape(g, tn_copy(g, labels), tn_shape(tn_ref_dim(g, labels, 0) * tn_ref_dim(g, labels, 1)));
+    const tn_ref flat =
+        tn_reshape(g, tn_copy(g, labels), tn_shape(tn_ref_dim(g, labels, 0) * tn_ref_dim(g, labels, 1)));
     const tn_ref counts =
         tn_reshape(g, tn_cast(g, tn_above(g, tn_cast(g, flat, TN_F32), -0.5f), TN_F32), tn_ref_dims(g, labels));
     for (int64_t l = r->shape.layers - n + 1; l <= r->shape.layers; l++)
@@ -118,7 +123,8 @@ static tn_ref contrast(work *w)
     if (w->c.nce == 0 || M < 2) return TN_NONE;
     const tn_ref a = tn_l2_normalize(g, tn_mean(g, tn_slice(g, w->z, 1, 0, half), 1), 1e-6f);
     const tn_ref b = tn_l2_normalize(g, tn_mean(g, tn_slice(g, w->z, 1, half, M - half), 1), 1e-6f);
-    return tn_infonce(g, a, b, .temperature = w->c.nce_temperature);
+    const tn_ref count = tn_in(w->b, "count"); /* of the batch's rows the first are texts */
+    return tn_infonce(g, tn_live(g, a, count), tn_live(g, b, count), .temperature = w->c.nce_temperature);
 }
 
 static tn_status begin(work *w, tn_graph *g, const tn_settings *st, const tn_batch *b)
@@ -150,8 +156,14 @@ tn_status wire_build_train(tn_graph *g, const tn_settings *st, const tn_batch *b
 {
     return minimise(g, st, b, true, tn_settings_float(st, "loss.ae") != 0);
 }
-tn_status wire_build_task(tn_graph *g, const tn_settings *st, const tn_batch *b) { return minimise(g, st, b, true, false); }
-tn_status wire_build_ae(tn_graph *g, const tn_settings *st, const tn_batch *b) { return minimise(g, st, b, false, true); }
+tn_status wire_build_task(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    return minimise(g, st, b, true, false);
+}
+tn_status wire_build_ae(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    return minimise(g, st, b, false, true);
+}
 
 /* Places in the table of steps (wire.c): train, eval, task, ae. */
 size_t wire_choose(const tn_settings *st, int64_t step)

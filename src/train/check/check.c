@@ -94,6 +94,14 @@ done:
 
 /* --- overfit ---------------------------------------------------------------------------------------------------------------- */
 
+/* Whether parts that should come from files have random numbers: what is trained around them can learn little. */
+static bool parts_are_random(const tn_check *c)
+{
+    for (size_t i = 0; i < c->model->n_parts; i++)
+        if (*tn_settings_text(c->settings, c->model->parts[i].file)) return false;
+    return c->model->n_parts > 0;
+}
+
 static tn_status check_overfit(const tn_check *c, tn_check_row *r)
 {
     tn_status s = TN_OK;
@@ -104,6 +112,12 @@ static tn_status check_overfit(const tn_check *c, tn_check_row *r)
     const double begun = tn_clock_s();
     tn_check quick = *c;
     char rate[32];
+    if (parts_are_random(c)) {
+        r->verdict = TN_SKIPPED;
+        snprintf(r->detail, sizeof r->detail, "its frozen parts are random: name a trained one, %s=RUN",
+                 c->model->parts[0].file);
+        return TN_OK;
+    }
     TN_TRY(tn_settings_clone(c->settings, &fast));
     /* Adam moves a weight by the rate in a step, and small models have far to go: their own rate, where it is larger. */
     snprintf(rate, sizeof rate, "%.9g", fmax(OVERFIT_RATE, tn_settings_float(fast, "train.lr")));

@@ -29,8 +29,8 @@ static tn_source_start start_of(const tn_session *s, tn_data_split heldout, bool
 
 /* Of the metrics that the data allow: outputs beside the plans' own, which all steps without gradients are asked for, and steps of their own,
  * which are run on data alone. */
-static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1],
-                       const char *steps[TN_METRICS_MAX + 1])
+static void list_needs(const tn_session *s, const char *const *more, const char *wants[TN_BATCH_WANTS + 1],
+                       const char *steps[TN_METRICS_MAX + TN_STEPS_MAX + 1])
 {
     size_t n = 0, runs = 0, k;
     tn_metric_list all;
@@ -43,6 +43,7 @@ static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1
         if (m->reads && k == n && n < TN_BATCH_WANTS) wants[n++] = m->reads;
         if (m->runs && s->source.ctx && runs < TN_METRICS_MAX) steps[runs++] = m->runs;
     }
+    for (k = 0; more && more[k] && k < TN_STEPS_MAX; k++) steps[runs++] = more[k];
     wants[n] = steps[runs] = NULL;
 }
 
@@ -62,9 +63,9 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
     const bool instruments = o->instruments || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
     const tn_source_start how = start_of(s, heldout_of(s, o), o->evaluates, batch);
     const tn_input_spec input_spec = tn_source_input_spec(src);
-    const char *wants[TN_BATCH_WANTS + 1], *steps[TN_METRICS_MAX + 1];
+    const char *wants[TN_BATCH_WANTS + 1], *steps[TN_METRICS_MAX + TN_STEPS_MAX + 1];
     size_t reserved_bytes = 0;
-    list_needs(s, wants, steps);
+    list_needs(s, o->steps, wants, steps);
     if (src->ctx) TN_RETURN_IF(tn_source_bytes(src, s->model, s->settings, &how, prefetch_of(s), &reserved_bytes));
     const tn_trainer_options t = { .instruments = instruments,
                                    .model = s->model,

@@ -37,16 +37,17 @@ typedef struct tn_session_options {
     size_t n_said;
     const char *const *overrides;
     size_t n;
-    bool needs_data;     /* or a task, by the model */
-    bool evaluates;      /* no gradients, no training batches */
-    bool instruments;    /* of evaluations; without `evaluates`: as log.level says */
-    bool frozen;         /* `evaluates`, and the caller loads the weights: none is drawn, none has a gradient */
-    tn_dtype matrices;   /* type of frozen matrices */
-    tn_data_split split; /* of held-out batches; 0: validation */
-    bool whole;          /* text: evaluates the training split, from which nothing is held out; else `split` */
-    const char *weights; /* to be loaded: checked against the model before memory is allocated; or NULL */
-    int64_t parameters;  /* > 0: the width is fitted to about so many */
-    tn_shared *shared;   /* keeps samples and plans; NULL: freed with the session */
+    bool needs_data;          /* or a task, by the model */
+    bool evaluates;           /* no gradients, no training batches */
+    bool instruments;         /* of evaluations; without `evaluates`: as log.level says */
+    bool frozen;              /* `evaluates`, and the caller loads the weights: none is drawn, none has a gradient */
+    tn_dtype matrices;        /* type of frozen matrices */
+    tn_data_split split;      /* of held-out batches; 0: validation */
+    bool whole;               /* text: evaluates the training split, from which nothing is held out; else `split` */
+    const char *const *steps; /* of the model's own that are planned too, NULL at the end; or NULL */
+    const char *weights;      /* to be loaded: checked against the model before memory is allocated; or NULL */
+    int64_t parameters;       /* > 0: the width is fitted to about so many */
+    tn_shared *shared;        /* keeps samples and plans; NULL: freed with the session */
     tn_context_slot *context_slot; /* its context is used; NULL: a new one */
     const char *width;             /* the setting that is fitted (NULL: see tn_width_fit) */
 } tn_session_options;

@@ -18,7 +18,7 @@ enum {
     TENON_MODEL_ABI = 6
 }; /* grows when tn_model, its rows or tn_batch change; a shared object of another number is refused */
 
-enum { TN_BATCH_INPUTS = TN_INPUTS_MAX + 8, TN_BATCH_NUMBERS = 16, TN_BATCH_WANTS = 8 };
+enum { TN_BATCH_INPUTS = TN_INPUTS_MAX + 8, TN_BATCH_NUMBERS = 24, TN_BATCH_WANTS = 8 };
 
 /* What one step is built from: its inputs by name (tn_in), the outputs that somebody asks for (tn_wants), numbers of the data. */
 typedef struct tn_batch {

@@ -1,6 +1,7 @@
 /* tenon ablate: every opt.* switch off and on, and what it is worth. */
 #include "cli/cli.h"
 #include "report/ablate.h"
+#include "train/run/saved_model.h"
 #include "train/run/session.h"
 #include "train/source/task_setup.h"
 #include "train/run/train_settings.h"
@@ -66,7 +67,9 @@ tn_status tn_cmd_ablate(tn_cli *c)
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     TN_RETURN_IF(tn_settings_resolve_user(&c->user, tn_args_positional(&c->args, 0), c->args.overrides,
                                           c->args.overrides_n, &st, &a.model));
-    tn_status s = tn_source_find(&(tn_source_open){ .model = a.model, .settings = st }, &source);
+    tn_status s = tn_source_find(
+        &(tn_source_open){ .model = a.model, .settings = st, .tokenizer = tn_saved_model_reader, .user = &c->user },
+        &source);
     if (s == TN_OK) s = tn_task_defaults(a.model, st);
     a.settings = st;
     a.source = &source;

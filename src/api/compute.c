@@ -48,10 +48,10 @@ int64_t tenon_vocab(const tenon_net *net) { return net->vocab; }
 
 static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
 {
-    unsigned optional = 0;
+    uint64_t optional = 0;
     if (which == TN_NET_GRAD) TN_RETURN_IF(tn__api_thaw(net));
     for (size_t i = 0; i < net->inputs.n; i++)
-        optional |= (unsigned)(net->inputs.slot[i].row->optional && net->input[i].filled) << i;
+        optional |= (uint64_t)(net->inputs.slot[i].row->optional && net->input[i].filled) << i;
     if (optional != net->optional)
         for (int i = 0; i < TN_NET_PARTS; i++) drop(net, (tn_net_part)i);
     net->optional = optional;

@@ -43,7 +43,7 @@ struct tenon_net {
     tn_net_input input[TN_INPUTS_MAX];         /* by slot of it */
     tn_source_number number[TN_BATCH_NUMBERS]; /* (n_numbers): sizes that are no settings */
     size_t n_numbers;
-    unsigned optional;                      /* those that the trainers were made for, a bit for each slot */
+    uint64_t optional;                      /* those that the trainers were made for, a bit for each slot */
     char want[TN_BATCH_WANTS][TN_NET_NAME]; /* (n_wants): outputs of part[TN_NET_WANTS] beside its own */
     size_t n_wants;
     tn_trainer *ran;         /* whose outputs can be read, or NULL */

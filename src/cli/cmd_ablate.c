@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "report/ablate.h"
 #include "train/run/parts.h"
+#include "train/run/saved_model.h"
 #include "train/run/session.h"
 #include "train/source/task_setup.h"
 #include "train/run/train_settings.h"
@@ -68,7 +69,10 @@ tn_status tn_cmd_ablate(tn_cli *c)
     TN_RETURN_IF(tn_settings_resolve_user(&c->user, tn_args_positional(&c->args, 0), c->args.overrides,
                                           c->args.overrides_n, &st, &a.model));
     tn_status s = tn_parts_resolve(st, a.model);
-    if (s == TN_OK) s = tn_source_find(&(tn_source_open){ .model = a.model, .settings = st }, &source);
+    if (s == TN_OK)
+        s = tn_source_find(
+            &(tn_source_open){ .model = a.model, .settings = st, .tokenizer = tn_saved_model_reader, .user = &c->user },
+            &source);
     if (s == TN_OK) s = tn_task_defaults(a.model, st);
     a.settings = st;
     a.source = &source;

@@ -5,6 +5,7 @@
 #include "train/check/check.h"
 #include "train/source/task_setup.h"
 #include "train/run/parts.h"
+#include "train/run/saved_model.h"
 #include "train/run/session.h"
 #include "train/run/train_settings.h"
 
@@ -100,7 +101,9 @@ tn_status tn_cmd_check(tn_cli *c)
     if (!tn_model_reads_sequences(k.model)) k.batch = SAMPLES;
     if (!tn_settings_is_auto(st, "train.batch"))
         k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */
-    TN_TRY(tn_source_find(&(tn_source_open){ .model = k.model, .settings = st }, &source));
+    TN_TRY(tn_source_find(
+        &(tn_source_open){ .model = k.model, .settings = st, .tokenizer = tn_saved_model_reader, .user = &c->user },
+        &source));
     TN_TRY(tn_task_defaults(k.model, st));
     k.settings = st;
     k.source = &source;

@@ -1,6 +1,6 @@
 /* Tasks: what a network learns from beside text. A task is a data set of fixed-size samples that lies in memory whole
  * (digits, parity), an environment that answers actions (cartpole), a probe: sequences of tokens with questions in them,
- * made up without end (mqar; probe.h), or pairs of sentences (snli; pairs.h).
+ * made up without end (mqar; probe.h), pairs of sentences (snli; pairs.h), or texts with questions (recall; wire/wire_text.h).
  *
  *     TN_TRY(tn_task_find("digits", &t));
  *     TN_TRY(t->open(settings, &set));       set->y[set->index[TN_TEST][i]] is the label of the i-th test sample
@@ -78,8 +78,9 @@ typedef struct tn_env {
 
 struct tn_probe;
 struct tn_pairs;
+struct tn_wire_texts;
 
-/* A row has one of open, env, probe and pairs. */
+/* A row has one of open, env, probe, pairs and texts. */
 typedef struct tn_task {
     const char *name, *summary;
     const char *const *defaults; /* key, value, key, value, ..., NULL: for who does not set them; NULL: none */
@@ -87,7 +88,8 @@ typedef struct tn_task {
     const tn_env *env;
     tn_status (*probe)(const tn_settings *st, struct tn_probe *p); /* see probe.h */
     const char *reads; /* of a probe: its settings of task.*, "pairs keys" */
-    tn_status (*pairs)(const tn_settings *st, struct tn_pairs **out); /* see pairs.h */
+    tn_status (*pairs)(const tn_settings *st, struct tn_pairs **out);      /* see pairs.h */
+    tn_status (*texts)(const tn_settings *st, struct tn_wire_texts **out); /* see wire/wire_text.h */
 } tn_task;
 
 const tn_task *tn_task_at(size_t i); /* in the order of tasks.def; NULL at the end */

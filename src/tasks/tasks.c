@@ -16,19 +16,23 @@ static const tn_task *const table[] = {
 };
 
 const tn_setting tn_task_settings[] = {
-    TN_SETTING_TEXT("task.name", "", "what to learn instead of text: samples, an environment or a probe (empty: none)"),
     TN_SETTING_TEXT(
-        "task.data", "",
-        "folder or file of the samples (digits, mnist, cifar10, snli; of task.images), or a text (char, needle)"),
-    TN_SETTING_AUTO_INT(
-        "task.size", "auto", TN_RANGE(1, 1e8), "samples",
-        "training samples of a synthetic task (held-out ones are extra); task=char: characters read (auto: per task)"),
+        "task.name", "",
+        "what to learn instead of text: samples, an environment, a probe or texts with questions (empty: none)"),
+    TN_SETTING_TEXT("task.data", "",
+                    "folder or file of the samples (digits, mnist, cifar10, snli, cls, squad; of task.images), or a "
+                    "text (char, needle, "
+                    "recall, cont, ae)"),
+    TN_SETTING_AUTO_INT("task.size", "auto", TN_RANGE(1, 1e8), "samples",
+                        "training samples of a synthetic task (held-out ones are extra; auto: per task, recall 20000); "
+                        "char: characters "
+                        "read; cont, ae, cls, squad: training contexts at most (auto: all)"),
     TN_SETTING_AUTO_INT("task.bits", "auto", TN_RANGE(1, 1024), "bits",
                         "inputs of parity, majority and identity (auto: 8, 5, 4)"),
-    TN_SETTING_AUTO_INT(
-        "task.length", "auto", TN_RANGE(1, 4096), "symbols",
-        "symbols or digits of a sequence task; characters of context for char; tokens of a sentence of snli "
-        "(auto: the task's own)"),
+    TN_SETTING_AUTO_INT("task.length", "auto", TN_RANGE(1, 4096), "symbols",
+                        "symbols or digits of a sequence task; characters of context for char; tokens of a sentence of "
+                        "snli; bytes of a "
+                        "context of cont, ae and squad (auto: the task's own; 512, 128, 1024)"),
     TN_SETTING_FLOAT("task.valid_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "",
                      "fraction held out for validation (0: none)"),
     TN_SETTING_FLOAT("task.test_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "",
@@ -37,11 +41,13 @@ const tn_setting tn_task_settings[] = {
                    "seed of generated samples, of splits and of a probe's held-out sequences"),
     TN_SETTING_TEXT("task.split", "", "file that lists the rows of train, valid and test, instead of the fractions"),
     TN_SETTING_TEXT("task.pairs", "auto",
-                    "pairs per sequence, such as 8,16,32,64, taken in turn by batches (auto: mqar those, needle 1)"),
+                    "pairs per sequence, such as 8,16,32,64, taken in turn by batches (auto: mqar those, needle 1); "
+                    "lines of a context of recall (auto: 16)"),
     TN_SETTING_TEXT("task.lengths", "auto",
                     "tokens of a sequence, as 64,256,1024, each trained with as many tokens (needle, tokens_copy; "
                     "auto: train.context)"),
-    TN_SETTING_AUTO_INT("task.keys", "auto", TN_RANGE(1, 1e6), "tokens", "different keys (auto: mqar 512, needle 64)"),
+    TN_SETTING_AUTO_INT("task.keys", "auto", TN_RANGE(1, 1e6), "tokens",
+                        "different keys (auto: mqar 512, needle 64); words of recall (auto: 1024)"),
     TN_SETTING_AUTO_INT("task.values", "auto", TN_RANGE(2, 1e6), "tokens",
                         "different values; symbols of tokens_copy (auto: mqar 512, needle 64, tokens_copy 10)"),
     TN_SETTING_FLOAT("task.noise", "64", TN_RANGE_LO_OPEN(0, 1e6), "",
@@ -51,8 +57,13 @@ const tn_setting tn_task_settings[] = {
                    "equal parts of a needle sequence that are measured separately"),
     TN_SETTING_INT("task.segment", "1", TN_RANGE(1, 4096), "tokens",
                    "first tokens that tokens_copy asks for at the end"),
-    TN_SETTING_INT("task.heldout", "128", TN_RANGE(1, 1e6), "sequences",
-                   "held-out sequences of each kind that a probe evaluates on"),
+    TN_SETTING_INT(
+        "task.heldout", "128", TN_RANGE(1, 1e6), "sequences",
+        "held-out sequences of each kind that a probe evaluates on; contexts of recall, cont, ae, cls and squad "
+        "for validation and as many for the test"),
+    TN_SETTING_INT("task.questions", "4", TN_RANGE(0, 4096), "questions",
+                   "recall, cls, squad: questions of a context in a batch, others in each step (0: all)"),
+    TN_SETTING_TEXT("task.cache", "", "folder for tokens of recall, cont, ae, cls and squad, made once (empty: none)"),
     TN_SETTING_INT("task.vocab", "4096", TN_RANGE(257, 1e6), "tokens",
                    "vocabulary of the BPE that snli trains on its training sentences"),
     TN_SETTING_CHOICE("task.images", "mnist", "mnist|digits|strokes",

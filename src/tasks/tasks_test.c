@@ -234,7 +234,9 @@ static void table(void **state)
     for (size_t i = 0; (t = tn_task_at(i)); i++) {
         assert_ptr_equal(tn_task_named(t->name), t);
         assert_true(t->summary[0]);
-        assert_int_equal((t->open != NULL) + (t->env != NULL) + (t->probe != NULL) + (t->pairs != NULL), 1);
+        assert_int_equal((t->open != NULL) + (t->env != NULL) + (t->probe != NULL) + (t->pairs != NULL) +
+                             (t->texts != NULL),
+                         1);
     }
     assert_string_equal(tn_settings_text(st, "task.name"), "parity");
     assert_string_equal(tn_settings_text(st, "task"), "parity");

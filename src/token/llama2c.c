@@ -127,7 +127,7 @@ tn_status tn__encode_llama2c(const tn_tokenizer *t, tn_tokenizer_scratch *x, con
     TN_RETURN_IF(tn_merge_begin(&x->merge, bytes + 1));
     int32_t *id = x->merge.id;
     const int32_t space = tn_vocab_find(&t->vocab, " ", 1);
-    if (space >= 0) id[n++] = space;
+    if (space >= 0 && !x->part.inside) id[n++] = space;
     for (size_t at = 0, k; at < bytes; at += k) {
         /* a character here is a byte and up to three continuation bytes after it, good UTF-8 or not */
         for (k = 1; k < 4 && at + k < bytes && ((unsigned char)text[at + k] & 0xc0) == 0x80;) k++;

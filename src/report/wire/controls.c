@@ -52,7 +52,9 @@ static input_rows input_of(tn_session *s, char x, const char *name)
         const tn_input_slot *slot = &in->slot[i];
         if (strcmp(slot->row->name, full) != 0) continue;
         return (input_rows){ tn_trainer_input(s->trainer, full), slot->rank == 3 ? slot->dim[1] : 1,
-                       slot->rank == 3 ? slot->dim[2] : slot->rank == 2 ? slot->dim[1] : 1 };
+                             slot->rank == 3   ? slot->dim[2]
+                             : slot->rank == 2 ? slot->dim[1]
+                                               : 1 };
     }
     return (input_rows){ NULL, 0, 0 };
 }
@@ -220,7 +222,8 @@ static tn_status read_texts(worker *w, tn_wire_method m)
             (void)choose(w, m, w->before + i, context < n ? context : n, keep);
             for (int64_t q = 0; q < r->told.q; q++) {
                 const int64_t at = (i * r->told.q + q) * n;
-                cut_row(r->told_kept + at, r->document_kept + at, n, context, keep, r->told.at + at, r->document.at + at);
+                cut_row(r->told_kept + at, r->document_kept + at, n, context, keep, r->told.at + at,
+                        r->document.at + at);
             }
         }
         tn_free(keep);
@@ -250,7 +253,8 @@ static tn_status encode_all(worker *w, tn_wire_stop *stop, void *ctx)
         const double from = tn_clock_s();
         TN_RETURN_IF(tn_trainer_run_step(w->s->trainer, "encode"));
         const float *z = tn_trainer_step_output(w->s->trainer, "encode", "z", &type, &n);
-        if (!z || n != w->s->batch * c->slots * c->width) return tn_error(TN_INTERNAL, "step encode: z has another shape");
+        if (!z || n != w->s->batch * c->slots * c->width)
+            return tn_error(TN_INTERNAL, "step encode: z has another shape");
         c->encode_seconds += tn_clock_s() - from;
         const int64_t rows = valid_rows(w), each = c->slots * c->width;
         if ((size_t)((c->contexts + rows) * each) > capacity)
@@ -325,7 +329,9 @@ static void release(worker *w)
 tn_status tn_wire_controls_run(tn_session *session, uint64_t seed, tn_wire_stop *stop, void *ctx, tn_wire_controls *out)
 {
     tn_status s = TN_OK;
-    worker w = { .s = session, .out = out, .seed = seed, .private_slots = tn_settings_int(session->settings, "private") };
+    worker w = {
+        .s = session, .out = out, .seed = seed, .private_slots = tn_settings_int(session->settings, "private")
+    };
     *out = (tn_wire_controls){ .width = tn_settings_int(session->settings, "width") };
     const tn_entry *e = tn_store_find(tn_trainer_store(session->trainer), "message");
     if (!e) TN_FAIL(TN_INTERNAL, "the session has not planned the steps of the controls");

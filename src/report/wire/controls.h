@@ -43,9 +43,9 @@ typedef struct tn_wire_controls {
     char reader[TN_WIRE_READERS + 1]; /* letters */
     int readers;
     tn_wire_score score[TN_WIRE_METHODS][TN_WIRE_READERS];
-    float *z;      /* (contexts, slots, width): the messages */
-    double cosine; /* mean over pairs of different contexts */
-    size_t bytes[TN_WIRE_METHODS]; /* of a message, header and checksum included; 0: it is none */
+    float *z;                        /* (contexts, slots, width): the messages */
+    double cosine;                   /* mean over pairs of different contexts */
+    size_t bytes[TN_WIRE_METHODS];   /* of a message, header and checksum included; 0: it is none */
     double seconds[TN_WIRE_METHODS]; /* of reading, all readers */
     double encode_seconds;
 } tn_wire_controls;

@@ -358,3 +358,38 @@ done:
     tn_tokenizer_free(t);
     return s;
 }
+
+/* Bytes have no token to spare: NUL, which texts do not have, stands between them. */
+static tn_status find_ends(const tn_tokenizer *t, const tn_model_tokens *tokens, const char *target, int32_t *start,
+                           int32_t *end)
+{
+    const bool bytes = strcmp(tn_tokenizer_kind(t), "bytes") == 0;
+    const int32_t last = tokens->n_end ? tokens->end[0] : tokens->start >= 0 ? tokens->start : bytes ? 0 : -1;
+    if (last < 0)
+        return tn_error(TN_USAGE,
+                        "%.640s: its tokenizer has no token that ends a text (EOS, <|endoftext|>): use another model, "
+                        "or add one to tokenizer.json",
+                        target);
+    *start = tokens->start >= 0 ? tokens->start : last;
+    *end = last;
+    return TN_OK;
+}
+
+tn_status tn_saved_model_reader(const tn_user_args *user, const char *target, const char *spec, tn_tokenizer **out,
+                                int32_t *start, int32_t *end)
+{
+    tn_status s = TN_OK;
+    tn_saved_model m = { .weights = "" };
+    tn_model_tokens tokens = { .start = -1 };
+    tn_tokenizer *t = NULL;
+    TN_RETURN_IF(tn_saved_model_find(user, target, NULL, 0, "best", &m));
+    TN_TRY(tn_saved_model_tokenizer(&m, spec, &t, &tokens));
+    TN_TRY(find_ends(t, &tokens, target, start, end));
+    *out = t;
+    t = NULL;
+done:
+    tn_tokenizer_free(t);
+    tn_model_tokens_free(&tokens);
+    tn_saved_model_free(&m);
+    return s;
+}

@@ -4,6 +4,7 @@
 #include "train/trainer/graph_setup.h"
 #include "train/run/metrics.h"
 #include "train/run/parts.h"
+#include "train/run/saved_model.h"
 #include "train/run/train_settings.h"
 #include "train/checkpoint/weights_check.h"
 
@@ -194,7 +195,9 @@ static tn_status find_source(tn_session *s, const tn_session_options *o)
                                  .needed = o->needs_data,
                                  .trains = !o->evaluates,
                                  .whole = o->whole,
-                                 .shared = s->shared };
+                                 .shared = s->shared,
+                                 .tokenizer = tn_saved_model_reader,
+                                 .user = o->user };
     TN_RETURN_IF(tn_source_find(&how, &s->source));
     s->length = tn_inputs_length(s->model, s->settings); /* which the data may have set */
     return TN_OK;

@@ -7,6 +7,7 @@
 #define TN_TRAIN_SOURCE_H
 
 #include "data/loader.h"
+#include "models/models.h"
 #include "token/tokenizer.h"
 #include "train/trainer/trainer.h"
 
@@ -95,13 +96,20 @@ struct tn_source {
 
 struct tn_shared;
 
+/* The tokenizer of a model on the disk (spec names another, unless it is empty), with the tokens that a text begins and ends with;
+ * train/run has it, which includes this folder. user: what the user typed, or NULL. */
+typedef tn_status tn_source_tokenizer(const tn_user_args *user, const char *target, const char *spec,
+                                      tn_tokenizer **out, int32_t *start, int32_t *end);
+
 typedef struct tn_source_open {
     const tn_model *model;
     tn_settings *settings; /* sizes that are auto are set from the data, defaults from the task */
     bool needed;           /* TN_USAGE without data; else *out is empty, and sizes are the model's defaults */
     bool trains;
-    bool whole;               /* raw text: nothing of it is held out */
-    struct tn_shared *shared; /* samples stay in it, or NULL */
+    bool whole;                     /* raw text: nothing of it is held out */
+    struct tn_shared *shared;       /* samples stay in it, or NULL */
+    tn_source_tokenizer *tokenizer; /* of frozen models that read texts; NULL: there are none */
+    const tn_user_args *user;       /* for it */
 } tn_source_open;
 
 /* Opens the source that the settings and the model's rows name: the kinds of sources.def in order. */

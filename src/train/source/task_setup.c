@@ -210,12 +210,42 @@ static tn_status check_for_sentences(const tn_model *model, const tn_settings *s
     return TN_OK;
 }
 
+static tn_status check_for_texts(const tn_model *model, const tn_settings *st)
+{
+    const char *const beside[] = { "data", "tokenizer" };
+    if (!tn_model_reads(model, "bytes"))
+        return tn_error(TN_USAGE,
+                        "task=%s gives texts with questions, and %s has no input bytes: use a model that reads them, "
+                        "such as wire, or another task",
+                        tn_settings_text(st, "task.name"), model->name);
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (has(st, beside[i]) && tn_settings_text(st, beside[i])[0])
+            return tn_error(TN_USAGE,
+                            "%s=%.200s: the task %s has task.data, and tokenizers come with a.model: remove it",
+                            beside[i], tn_settings_text(st, beside[i]), tn_settings_text(st, "task.name"));
+    return TN_OK;
+}
+
+/* A model of texts, and something else to learn from. */
+static tn_status check_for_contexts(const tn_model *model, const tn_settings *st)
+{
+    const char *const key[] = { "data", "task.name" }, *const said[] = { "data", "task" };
+    for (int i = 0; i < 2; i++)
+        if (tn_settings_text(st, key[i])[0])
+            return tn_error(TN_USAGE,
+                            "%s=%.200s: %s learns from texts with questions: give task=recall a.model=RUN instead",
+                            said[i], tn_settings_text(st, key[i]), model->name);
+    return TN_OK;
+}
+
 tn_status tn_task_check(const tn_model *model, const tn_settings *st)
 {
     const tn_task *task = tn_task_named(tn_settings_text(st, "task.name"));
     if (model->records) return check_for_records(model, st);
     if (task && task->pairs) return check_for_pairs(model, st);
+    if (task && task->texts) return check_for_texts(model, st);
     if (tn_model_reads(model, "premise")) return check_for_sentences(model, st);
+    if (tn_model_reads(model, "bytes")) return check_for_contexts(model, st);
     return tn_model_reads(model, "features") ? check_for_samples(model, st)
            : tn_model_reads(model, "tokens") ? check_for_tokens(model, st)
                                              : TN_OK;
@@ -225,6 +255,7 @@ const char *tn_task_words(const tn_model *model)
 {
     if (model->records) return "";
     if (tn_model_reads(model, "premise")) return " task=snli task.data=FOLDER";
+    if (tn_model_reads(model, "bytes")) return " task=recall a.model=RUN";
     return tn_model_reads_sequences(model) ? " data=FILE" : " task=NAME";
 }
 
@@ -235,6 +266,8 @@ tn_status tn_task_missing(const tn_model *model)
         return tn_error(TN_USAGE, "data is not set: name a text file, for example data=book.txt");
     if (tn_model_reads(model, "premise"))
         return tn_error(TN_USAGE, "%s learns from pairs of sentences: give task=snli task.data=FOLDER", model->name);
+    if (tn_model_reads(model, "bytes"))
+        return tn_error(TN_USAGE, "%s learns from texts with questions: give task=recall a.model=RUN", model->name);
     return tn_error(TN_USAGE,
                     "%s learns from a task: name one with task=NAME, which may be %s (`tenon tasks` describes them)",
                     model->name, names_of(false, names, sizeof names));
@@ -403,6 +436,16 @@ tn_status tn_task_fit_pairs(tn_settings *st, const tn_pairs *p)
     if (tn_inputs_setting(st, "text") && tn_settings_is_auto(st, "text"))
         TN_RETURN_IF(set_number(st, "text", p->text, source));
     return take_defaults(st, p->count, source);
+}
+
+tn_status tn_task_fit_texts(tn_settings *st, const tn_source_number *numbers, size_t n, const int64_t count[TN_SPLITS])
+{
+    char source[96];
+    snprintf(source, sizeof source, "task %s", tn_settings_text(st, "task.name"));
+    for (size_t i = 0; i < n; i++)
+        if (tn_inputs_setting(st, numbers[i].name) && tn_settings_is_auto(st, numbers[i].name))
+            TN_RETURN_IF(set_number(st, numbers[i].name, (int64_t)numbers[i].value, source));
+    return take_defaults(st, count, source);
 }
 
 tn_status tn_task_fit_counts(tn_settings *st, const char *name, const int64_t count[TN_SPLITS])

@@ -33,6 +33,8 @@ tn_status tn_task_fit_counts(tn_settings *st, const char *name, const int64_t co
 /* Of pairs of sentences: text and vocab where they are auto, and as above. */
 struct tn_pairs;
 tn_status tn_task_fit_pairs(tn_settings *st, const struct tn_pairs *p);
+/* Of texts with questions: numbers (n) that are settings and auto, and as above. */
+tn_status tn_task_fit_texts(tn_settings *st, const tn_source_number *numbers, size_t n, const int64_t count[TN_SPLITS]);
 tn_status tn_task_fit_env(tn_settings *st, const tn_task *task);
 tn_status tn_task_fit_probe(tn_settings *st);
 /* vocab where it is auto: so many; kind: "task" or "data". */

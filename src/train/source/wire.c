@@ -1,0 +1,302 @@
+/* Texts with questions as records, for models that read a text through a latent: bytes for the encoder, and for each reader (a frozen
+ * language model, by its letter) the tokens of questions and answers, of the context, and of both behind each other.
+ *
+ * X.labels[i] is X.tokens[i] or -1: nobody shifts here. Nothing but X.tokens, X.labels and the end of X.told depends on an answer. */
+#include "base/alloc.h"
+#include "tasks/wire/wire_store.h"
+#include "train/source/records.h"
+#include "train/source/task_setup.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { BYTES, LENGTHS, SAMPLE, KIND, COUNT, SHARED };
+enum { TOKENS, LABELS, TEXT, TEXT_LABELS, TEXT_LENGTH, TOLD, TOLD_DOCUMENT, OF_READER };
+enum { ROWS = SHARED + TN_WIRE_READERS * OF_READER, QUESTIONS_MOST = 4096 };
+
+static const tn_input_row shared_rows[SHARED] = {
+    { "bytes", TN_I32, { TN_B, "bytes" }, .below = "256" },
+    { "lengths", TN_I32, .dims = { TN_B }, .below = "bytes+1" },
+    { "sample", TN_I32, .dims = { TN_B } },
+    { "kind", TN_I32, .dims = { TN_B }, .below = "3" },
+    { "count", TN_I32, { "1" }, .valid_rows = true },
+};
+
+/* clang-format off */
+#define READER(X) {                                                                \
+    { X ".tokens", TN_I32, .dims = { TN_B, "questions", X ".length" } },                   \
+    { X ".labels", TN_I32, .dims = { TN_B, "questions", X ".length" }, .pad = -1 },        \
+    { X ".text", TN_I32, .dims = { TN_B, X ".text" } },                                    \
+    { X ".text_labels", TN_I32, .dims = { TN_B, X ".text" }, .pad = -1 },                  \
+    { X ".text_length", TN_I32, .dims = { TN_B }, .below = X ".text+1" },          \
+    { X ".told", TN_I32, .dims = { TN_B, "questions", X ".told" } },                       \
+    { X ".told_document", TN_I32, .dims = { TN_B, "questions", X ".told" }, .below = "2" } }
+/* clang-format on */
+
+typedef struct letter {
+    const char *model, *tokenizer; /* its settings */
+    const char *length, *text, *told;
+    tn_input_row rows[OF_READER];
+} letter;
+
+static const letter letters[TN_WIRE_READERS] = {
+    { "a.model", "a.tokenizer", "a.length", "a.text", "a.told", READER("a") },
+    { "b.model", "b.tokenizer", "b.length", "b.text", "b.told", READER("b") },
+    { "c.model", "c.tokenizer", "c.length", "c.text", "c.told", READER("c") },
+    { "d.model", "d.tokenizer", "d.length", "d.text", "d.told", READER("d") },
+};
+
+typedef struct wire {
+    tn_wire_texts *texts;
+    tn_wire_store *store;
+    tn_tokenizer *tokenizer[TN_WIRE_READERS];
+    tn_wire_reader reader[TN_WIRE_READERS];
+    const letter *letter[TN_WIRE_READERS];
+    size_t readers;
+    int64_t questions; /* of a row */
+    uint64_t seed;
+    tn_input_row rows[ROWS];
+    size_t n_rows;
+    tn_source_number numbers[3 + 3 * TN_WIRE_READERS];
+    size_t n_numbers;
+} wire;
+
+/* --- rows ----------------------------------------------------------------------------------------------------------------------- */
+
+static void fill(int32_t *x, int64_t n, int32_t value)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = value;
+}
+
+/* Tokens (length) of a question and what is to be said of them. */
+static void put_asked(const tn_wire_sequence *q, int64_t length, int32_t *tokens, int32_t *labels)
+{
+    const size_t n = tn_wire_length(q);
+    int32_t *at = tokens ? tokens : labels;
+    fill(at, length, 0);
+    tn_wire_lay(q, at);
+    if (!labels) return;
+    if (labels != at) memcpy(labels, at, (size_t)length * sizeof *labels);
+    fill(labels, (int64_t)tn_wire_answer(q), -1);
+    fill(labels + n, length - (int64_t)n, -1);
+}
+
+/* The context as text before a question whose place in the row depends on the context alone: it ends where all questions end. */
+static void put_told(const tn_wire_sequence *q, int64_t length, int64_t told, int32_t *tokens, int32_t *document)
+{
+    const int64_t first = told - (length - 1) - (int64_t)(1 + q->contexts + q->anchors);
+    if (tokens) {
+        fill(tokens, told, 0);
+        tn_wire_lay(q, tokens + first);
+    }
+    if (document) {
+        fill(document, first, 0);
+        fill(document + first, told - first, 1);
+    }
+}
+
+/* A question that the context does not have. */
+static void put_none(const tn_wire_ids *x, int64_t k, int32_t *const at[OF_READER])
+{
+    if (at[TOKENS]) fill(at[TOKENS] + k * x->length, x->length, 0);
+    if (at[LABELS]) fill(at[LABELS] + k * x->length, x->length, -1);
+    if (at[TOLD]) fill(at[TOLD] + k * x->told, x->told, 0);
+    if (at[TOLD_DOCUMENT]) fill(at[TOLD_DOCUMENT] + k * x->told, x->told, 0);
+}
+
+static void put_question(const wire *w, size_t r, int64_t context, int64_t question, int64_t k,
+                         int32_t *const at[OF_READER])
+{
+    const tn_wire_ids *x = &w->store->reader[r];
+    if (at[TOKENS] || at[LABELS]) {
+        const tn_wire_sequence q = tn_wire_store_sequence(w->store, r, context, question, false);
+        put_asked(&q, x->length, at[TOKENS] ? at[TOKENS] + k * x->length : NULL,
+                  at[LABELS] ? at[LABELS] + k * x->length : NULL);
+    }
+    if (at[TOLD] || at[TOLD_DOCUMENT]) {
+        const tn_wire_sequence q = tn_wire_store_sequence(w->store, r, context, question, true);
+        put_told(&q, x->length, x->told, at[TOLD] ? at[TOLD] + k * x->told : NULL,
+                 at[TOLD_DOCUMENT] ? at[TOLD_DOCUMENT] + k * x->told : NULL);
+    }
+}
+
+static void put_reader(const wire *w, size_t r, int64_t context, const int32_t *picked, int64_t n, void *const *inputs)
+{
+    const tn_wire_ids *x = &w->store->reader[r];
+    int32_t *at[OF_READER];
+    for (int i = 0; i < OF_READER; i++) at[i] = inputs[SHARED + (int)r * OF_READER + i];
+    tn_wire_sequence own = tn_wire_store_sequence(w->store, r, context, -1, true);
+    own.asked = own.context, own.askeds = own.contexts, own.contexts = 0; /* the same ids, all of them to be said */
+    if (at[TEXT] || at[TEXT_LABELS]) put_asked(&own, x->text, at[TEXT], at[TEXT_LABELS]);
+    if (at[TEXT_LENGTH]) *at[TEXT_LENGTH] = (int32_t)tn_wire_length(&own);
+    for (int64_t k = 0; k < w->questions; k++)
+        if (k < n) put_question(w, r, context, w->store->question_at[context] + picked[k], k, at);
+        else put_none(x, k, at);
+}
+
+static int64_t read_wire(const void *data, int split, int64_t i, int64_t step, void *const *at)
+{
+    const wire *w = data;
+    const tn_wire_store *s = w->store;
+    const int64_t context = s->first[split] + i, bytes = s->byte_at[context + 1] - s->byte_at[context];
+    int32_t picked[QUESTIONS_MOST];
+    const int64_t n = tn_wire_pick(w->seed, split == TN_TRAIN ? step : -1, split, i,
+                                   s->question_at[context + 1] - s->question_at[context], w->questions, picked);
+    if (at[BYTES]) {
+        int32_t *x = at[BYTES];
+        for (int64_t k = 0; k < bytes; k++) x[k] = s->bytes[s->byte_at[context] + k];
+        fill(x + bytes, s->most_bytes - bytes, 0);
+    }
+    if (at[LENGTHS]) *(int32_t *)at[LENGTHS] = (int32_t)bytes;
+    if (at[SAMPLE]) *(int32_t *)at[SAMPLE] = split == TN_TRAIN ? (int32_t)i : 0;
+    if (at[KIND]) *(int32_t *)at[KIND] = s->kind;
+    for (size_t r = 0; r < w->readers; r++) put_reader(w, r, context, picked, n, at);
+    return 1;
+}
+
+/* --- about them ----------------------------------------------------------------------------------------------------------------- */
+
+/* The key of the tokens, and how many are asked. */
+static tn_status hash_wire(const void *data, char hash[TN_HASH_BYTES])
+{
+    const wire *w = data;
+    char text[2 * TN_HASH_BYTES];
+    const int n = snprintf(text, sizeof text, "%s %lld", w->store->key, (long long)w->questions);
+    tn_hash_memory(text, (size_t)n, hash);
+    return TN_OK;
+}
+
+static void about(const void *data, FILE *f)
+{
+    const wire *w = data;
+    const tn_wire_store *s = w->store;
+    fprintf(f, "task    %s, %lld contexts, %lld valid, %lld test, of at most %lld bytes, %lld questions; %s",
+            w->texts->task, (long long)s->count[TN_TRAIN], (long long)s->count[TN_VALID], (long long)s->count[TN_TEST],
+            (long long)s->most_bytes, (long long)s->questions, w->texts->about);
+    if (w->texts->cut) fprintf(f, "; %lld contexts were cut at task.length", (long long)w->texts->cut);
+    if (w->texts->left_out)
+        fprintf(f, "; %lld questions left out whose answer was cut off", (long long)w->texts->left_out);
+    fprintf(f, "\n");
+}
+
+static size_t bytes_of(const void *data) { return tn_wire_store_bytes(((const wire *)data)->store); }
+
+static void close_wire(void *data)
+{
+    wire *w = data;
+    if (!w) return;
+    tn_wire_store_free(w->store);
+    tn_wire_texts_free(w->texts);
+    for (size_t r = 0; r < TN_WIRE_READERS; r++) tn_tokenizer_free(w->tokenizer[r]);
+    tn_free(w);
+}
+
+/* --- opening -------------------------------------------------------------------------------------------------------------------- */
+
+/* A setting that a model need not have. */
+static const char *text_of(const tn_settings *st, const char *key)
+{
+    return tn_settings_find(st, key) < tn_settings_count(st) ? tn_settings_text(st, key) : "";
+}
+
+static tn_status open_readers(const tn_source_open *o, wire *w)
+{
+    if (!o->tokenizer) return tn_error(TN_INTERNAL, "nobody said how the tokenizers of readers are opened");
+    for (size_t k = 0; k < TN_WIRE_READERS; k++) {
+        const size_t r = w->readers;
+        tn_wire_reader *x = &w->reader[r];
+        if (!text_of(o->settings, letters[k].model)[0]) continue;
+        const tn_status s =
+            o->tokenizer(o->user, text_of(o->settings, letters[k].model), text_of(o->settings, letters[k].tokenizer),
+                         &w->tokenizer[r], &x->bos, &x->eos);
+        if (s != TN_OK) {
+            tn_error_prefix("%s", letters[k].model);
+            return s;
+        }
+        x->letter = letters[k].model[0];
+        x->tokenizer = w->tokenizer[r];
+        w->letter[r] = &letters[k];
+        w->readers++;
+    }
+    if (w->readers) return TN_OK;
+    return tn_error(TN_USAGE,
+                    "no language model reads the texts: name one with a.model=RUN (a run, a file or a folder)");
+}
+
+static void list_rows(wire *w)
+{
+    memcpy(w->rows, shared_rows, sizeof shared_rows);
+    w->n_rows = SHARED;
+    for (size_t r = 0; r < w->readers; r++, w->n_rows += OF_READER)
+        memcpy(w->rows + w->n_rows, w->letter[r]->rows, sizeof w->letter[r]->rows);
+}
+
+static void list_numbers(wire *w)
+{
+    const tn_wire_store *s = w->store;
+    size_t n = 0;
+    w->numbers[n++] = (tn_source_number){ "bytes", (double)s->most_bytes };
+    w->numbers[n++] = (tn_source_number){ "questions", (double)w->questions };
+    w->numbers[n++] = (tn_source_number){ "contexts", (double)s->count[TN_TRAIN] };
+    for (size_t r = 0; r < w->readers; r++) {
+        w->numbers[n++] = (tn_source_number){ w->letter[r]->length, (double)s->reader[r].length };
+        w->numbers[n++] = (tn_source_number){ w->letter[r]->text, (double)s->reader[r].text };
+        w->numbers[n++] = (tn_source_number){ w->letter[r]->told, (double)s->reader[r].told };
+    }
+    w->n_numbers = n;
+}
+
+static tn_status open_wire(const tn_source_open *o, wire *w)
+{
+    const tn_task *task = tn_task_named(tn_settings_text(o->settings, "task.name"));
+    const int64_t asked = tn_settings_int(o->settings, "task.questions");
+    w->seed = (uint64_t)tn_settings_int(o->settings, "seed");
+    TN_RETURN_IF(open_readers(o, w));
+    TN_RETURN_IF(task->texts(o->settings, &w->texts));
+    TN_RETURN_IF(
+        tn_wire_store_open(w->texts, w->reader, w->readers, tn_settings_text(o->settings, "task.cache"), &w->store));
+    const int64_t most = w->store->most_questions;
+    w->questions = asked && asked < most ? asked : most;
+    if (w->questions > QUESTIONS_MOST)
+        return tn_error(TN_USAGE, "a context has %lld questions: set task.questions to %d or less", (long long)most,
+                        QUESTIONS_MOST);
+    list_rows(w);
+    list_numbers(w);
+    return tn_task_fit_texts(o->settings, w->numbers, w->n_numbers, w->store->count);
+}
+
+bool tn_source_takes_wire(const tn_source_open *o)
+{
+    const tn_task *task = tn_task_named(tn_settings_text(o->settings, "task.name"));
+    return task && task->texts; /* that the model reads them was checked */
+}
+
+tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
+{
+    wire *w = tn_alloc(sizeof *w);
+    if (!w) return TN_MEMORY;
+    const tn_status s = open_wire(o, w);
+    if (s != TN_OK) {
+        close_wire(w);
+        return s;
+    }
+    const int64_t *count = w->store->count;
+    const tn_record_set records = { .kind = "task",
+                                    .noun = "context",
+                                    .rows = w->rows,
+                                    .n_rows = w->n_rows,
+                                    .count = { count[0], count[1], count[2] },
+                                    .labels = (double)count[TN_TRAIN],
+                                    .numbers = w->numbers,
+                                    .n_numbers = w->n_numbers,
+                                    .data = w,
+                                    .read = read_wire,
+                                    .hash = hash_wire,
+                                    .about = about,
+                                    .bytes = bytes_of,
+                                    .close = close_wire,
+                                    .seed = w->seed };
+    TN_RETURN_IF(tn_source_records_make(&records, out));
+    out->prefetch_depth = 2;
+    return TN_OK;
+}

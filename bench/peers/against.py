@@ -12,6 +12,7 @@ import fnmatch
 import json
 import math
 import pathlib
+import shlex
 import sys
 
 import torch
@@ -30,9 +31,9 @@ TRAIN = {
 # --- settings --------------------------------------------------------------------------------------------------------
 
 def parse_settings(text, defaults):
-    """"key=value key=value" over defaults; a default's type is the key's, "auto" stands for a whole number."""
+    """"key=value key='a value'" over defaults; a default's type is the key's, "auto" stands for a whole number."""
     settings = dict(defaults)
-    for word in text.split():
+    for word in shlex.split(text):
         key, equals, value = word.partition("=")
         if key not in defaults or not equals:
             raise ValueError(f"{word}: the keys are {', '.join(sorted(defaults))}, each as key=value")
@@ -48,7 +49,8 @@ def parse_settings(text, defaults):
 
 def settings_text(settings):
     """Without the keys left at auto: the reader works those out itself, and the shapes show whether it agrees."""
-    return " ".join(f"{key}={value}" for key, value in settings.items() if value != "auto")
+    quoted = {key: f'"{value}"' if " " in str(value) else value for key, value in settings.items()}
+    return " ".join(f"{key}={value}" for key, value in quoted.items() if value != "auto")
 
 
 def learning_rate(s, step):

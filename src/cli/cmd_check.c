@@ -45,6 +45,21 @@ static void print_row(void *ctx, const tn_check_row *r)
     emit_values(c, r);
 }
 
+/* The next word at *rest, ended in place; NULL: no more. Blanks between double quotes are part of it, the quotes are not. */
+static char *next_word(char **rest)
+{
+    bool quoted = false;
+    char *word = *rest + strspn(*rest, " \n"), *to = word, *from = word;
+    if (!*word) return NULL;
+    for (; *from && (quoted || !strchr(" \n", *from)); from++) {
+        if (*from == '"') quoted = !quoted;
+        else *to++ = *from;
+    }
+    *rest = from + (*from != 0);
+    *to = 0;
+    return word;
+}
+
 /* The file's own settings; the command line's come after them. Words are cut in place in `text`. */
 static tn_status file_settings(const char *path, char *text, size_t bytes, const char **list, size_t *n)
 {
@@ -59,7 +74,7 @@ static tn_status file_settings(const char *path, char *text, size_t bytes, const
     const int used =
         snprintf(text, bytes, "%s%s %s", model ? "model=" : "", model ? model : "", settings ? settings : "");
     if (used < 0 || (size_t)used >= bytes) TN_FAIL(TN_BAD_FILE, "%s: the settings in its metadata are too long", path);
-    for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest));) {
+    for (char *rest = text, *word; (word = next_word(&rest));) {
         if (*n == MOST_OVERRIDES) TN_FAIL(TN_BAD_FILE, "%s has too many settings", path);
         list[(*n)++] = word;
     }

@@ -30,6 +30,7 @@ peer "tokenizers transformers jinja2" check_chat.py
 peer "tokenizers sentencepiece google.protobuf" check_tokenizers.py
 peer "torch transformers" ../../bench/peers/gpu_inputs.py --check
 peer "torch transformers" ../../bench/peers/gpu_decode.py --check
+peer "torch" ../../bench/peers/wire_check.py
 [ -z "$model" ] || peer "torch transformers accelerate gguf" check_texts.py "$model"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

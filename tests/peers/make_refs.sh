@@ -58,3 +58,13 @@ samples tep_faithful 5 "variant=faithful"
 samples tep_energy 0 "mode=energy grad=ep_centred"
 samples tep_toroidal 0 "mode=toroidal grad=implicit rtol=1e-4 iterations=100"
 samples tep_tokens 5 "tokens=3"
+
+# Messages to frozen readers: all terms of the loss, steps of all three kinds.
+message() { # $1: file, $2: settings
+    "$python" "$peers/wire_twin.py" --settings "train.lr=0.01 train.eps=1e-6 dim=8 heads=2 ffn=12 layers=1 hidden=8 loss.first=0.7 \
+        loss.kd=0.6 loss.state=0.4 loss.states=2 loss.ae=0.5 loss.nce=0.3 ae.until=8 a.length=6 a.text=8 a.told=17 b.length=8 b.text=10 \
+        b.told=23 b.ids=31 $2" --batch 4 --steps 12 --out "$folder/$1.safetensors"
+}
+
+message wire_embeddings "place=embeddings slots=3 private=1"
+message wire_keys "place=keys slots=4 refiner=1 loss.kd_temperature=1.5"

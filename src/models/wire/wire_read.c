@@ -133,7 +133,7 @@ tn_status wire_read_told(tn_graph *g, const wire_reader *r, const char *step, tn
 {
     TN_RETURN_IF(tn_graph_status(g));
     const int64_t N = tn_ref_dim(g, told, 0), t = tn_ref_dim(g, told, 1) - 1;
-    if (t < n) return tn_model_error("rows of text of %lld tokens are shorter than their answers", (long long)t);
+    if (t < n - 1) return tn_model_error("rows of text of %lld tokens are shorter than their answers", (long long)t + 1);
     tn_batch in = { .size = sizeof in, .batch = N, .length = t, .step = step };
     tn_batch_add(&in, "tokens", tn_slice(g, told, 1, 0, t));
     tn_batch_add(&in, "document", tn_slice(g, document, 1, 0, t));

@@ -136,17 +136,31 @@ static tn_status load_weights(const against *a)
 
 /* --- comparisons --------------------------------------------------------------------------------------------------------- */
 
+/* Whether evaluations have a step of their own, whose loss is not the one that is minimised. */
+static bool evaluates_apart(const tn_model *m)
+{
+    for (size_t i = 0; i < m->n_steps; i++)
+        if (strcmp(m->steps[i].name, "eval") == 0) return true;
+    return false;
+}
+
+/* output.NAME of the file: logits, and whatever else evaluations put out as f32. */
 static tn_status compare_outputs(against *a)
 {
+    static const char lead[] = "output.";
     float loss;
     int64_t count;
     TN_RETURN_IF(load_batch(a, 0));
     TN_RETURN_IF(tn_trainer_eval(a->trainer, &loss));
-    if (tn_safetensors_has(a->file, "output.logits")) {
-        const float *logits = tn_trainer_output(a->trainer, "logits", &count);
-        if (!logits) return tn_error(TN_USAGE, "the file has logits, but the model outputs none");
-        TN_RETURN_IF(compare(a, "output.logits", logits, count, output_tolerance, "logits of the first batch"));
+    for (size_t i = 0; i < tn_safetensors_count(a->file); i++) {
+        const char *name = tn_safetensors_at(a->file, i)->name, *own = name + sizeof lead - 1;
+        if (strncmp(name, lead, sizeof lead - 1) != 0 || strcmp(own, "loss") == 0 || strcmp(own, "losses") == 0)
+            continue;
+        const float *x = tn_trainer_output(a->trainer, own, &count);
+        if (!x) return tn_error(TN_USAGE, "the file has %s, but the model outputs no %s", name, own);
+        TN_RETURN_IF(compare(a, name, x, count, output_tolerance, "of the first batch"));
     }
+    if (evaluates_apart(a->c->model)) return TN_OK;
     return compare(a, "output.loss", &loss, 1, output_tolerance, "loss of the first batch");
 }
 
@@ -157,6 +171,8 @@ static tn_status compare_gradients(against *a)
     tn_host_copy host = { 0 };
     float loss;
     TN_TRY(tn_trainer_grad(a->trainer, 0, &loss));
+    if (evaluates_apart(a->c->model))
+        TN_TRY(compare(a, "output.loss", &loss, 1, output_tolerance, "loss of the first batch, in training"));
     tn_trainer_unscale(a->trainer);
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);

@@ -37,8 +37,8 @@ CASES = {
     "states of every layer": ("place=embeddings loss.state=1 loss.states=9", 0),
     "autoencoding alone at first": (f"place=embeddings loss.ae=0.5 ae.alone=2 ae.until=4 train.lr=0.003 train.eps=1e-6 {SIZES}", 6),
     "training, all terms, keys": (f"{TERMS} train.lr=0.003 train.eps=1e-6 train.clip=0.8 train.decay=0.1 {SIZES}", 6),
-    "one reader": (f"a.config='{LLAMA}' place=embeddings {TERMS}", 0),
-    "qwen 3 beside llama, keys": (f"a.config='{QWEN3}' b.config='{LLAMA}' {TERMS}", 0),
+    "one reader": (f"a.shape='{LLAMA}' place=embeddings {TERMS}", 0),
+    "qwen 3 beside llama, keys": (f"a.shape='{QWEN3}' b.shape='{LLAMA}' {TERMS}", 0),
     "no layers, one slot, one question": ("layers=0 slots=1 questions=1 place=embeddings loss.nce=1", 0),
 }
 

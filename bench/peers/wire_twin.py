@@ -1,6 +1,6 @@
 """The model `wire` in PyTorch, from its formulas: one latent message that frozen language models read (src/models/wire/wire.h).
 
-    python wire_twin.py --out ref.safetensors --settings "place=keys loss.kd=0.5 a.config='dim=16 heads=2 vocab=41'"
+    python wire_twin.py --out ref.safetensors --settings "place=keys loss.kd=0.5 a.shape='dim=16 heads=2 vocab=41'"
 
 writes a file that `tenon check wire --against FILE` reads (docs/against.md): random readers, adapters and encoder, random batches, the
 loss of the training step, all gradients, what evaluations put out (z, and -log p of each token) and the losses of a few
@@ -24,7 +24,7 @@ GPT = {"shape": "llama", "dim": 256, "layers": 4, "heads": 4, "kv_heads": "auto"
        "tied": "true", "qkv_bias": "false", "qk_norm": "false", "norm_eps": 0.0, "rope_base": 10000.0, "rope_pairs": "half",
        "train.context": 256, "compute": "f32"}
 
-READER = {"config": "", "ids": 23, "length": 7, "text": 9, "told": 19}
+READER = {"shape": "", "ids": 23, "length": 7, "text": 9, "told": 19}
 DEFAULTS = {
     **{f"{x}.{key}": value for x in "ab" for key, value in READER.items()},
     "slots": 5, "private": 0, "width": 8, "encoder": "bytes", "sender": "a", "sender_layer": "auto", "bytes": 11, "questions": 3,
@@ -122,7 +122,7 @@ class Wire(against.Net):
     def __init__(self, settings, dtype, rng):
         super().__init__(settings, dtype, rng)
         self.held = {}  # frozen numbers
-        self.readers = [Reader(self, x, settings[f"{x}.config"]) for x in "ab" if settings[f"{x}.config"]]
+        self.readers = [Reader(self, x, settings[f"{x}.shape"]) for x in "ab" if settings[f"{x}.shape"]]
         self.M = settings["slots"] + len(self.readers) * settings["private"]
 
     def frozen(self, name, value):
@@ -214,17 +214,16 @@ class Wire(against.Net):
             a = self.dense(F.gelu(self.dense(F.gelu(self.dense(u, "in", s["hidden"])), "mid", s["hidden"])), "out", r["dim"])
             a = a + self.dense(u, "skip", r["dim"])
             a = self.dense(z, "film_gain", r["dim"]).sigmoid() * a + self.dense(z, "film_shift", r["dim"])
-            gain = self.param("gain", (1,), away(1.2, 0), decay=False)
-            P = reader.rho * gain * a / a.square().mean(-1, keepdim=True).sqrt()
+            p = a / a.square().mean(-1, keepdim=True).sqrt()
             anchors = reader.rho * self.param("anchors", (3, r["dim"]), normal(1), decay=False)
             if s["place"] == "embeddings":
-                return P, anchors, None
-            u = self.norm(P, "norm_keys")
+                return reader.rho * self.param("gain", (1,), away(1.2, 0), decay=False) * p, anchors, None
+            u = self.norm(p, "norm_keys")
             u = u + self.dense(u, "mix", r["dim"])
             L, KV, D = r["layers"], r["kv_heads"], r["head_dim"]
             both = u @ self.param("w_keys", (2 * L * KV * D, r["dim"]), normal(1 / math.sqrt(r["dim"]))).T
             keys, values = both.view(-1, 2, L, KV, D).unbind(1)
-        return P, anchors, [(keys[:, l], values[:, l]) for l in range(L)]
+        return p, anchors, [(keys[:, l], values[:, l]) for l in range(L)]
 
     def read(self, reader, given, kind, row):
         """BOS ; P ; anchor ; the rest of the row but its last token. States that say tokens 1 .. n-1, of all layers; and hidden ones."""
@@ -406,8 +405,7 @@ def make_reference(net, batches, steps):
             out.update({name: x.float() for name, x in seen.items()})
             for name, p in net.params.items():
                 out[f"param.{name}"] = p.detach().float().clone()
-                if not (name.endswith(".gain") and net.settings["place"] == "keys"):  # a norm follows: it is 0 but for the norm's eps
-                    out[f"grad.{name}"] = (torch.zeros_like(p) if p.grad is None else p.grad).float().clone()
+                out[f"grad.{name}"] = (torch.zeros_like(p) if p.grad is None else p.grad).float().clone()
             for name, p in net.held.items():
                 out[f"param.{name}"] = p.float()
             optimizer = against.make_optimizer(net)
@@ -422,8 +420,8 @@ def make_reference(net, batches, steps):
 
 def write(path, text, batch=4, steps=0, seed=1):
     settings = against.parse_settings(text, {**DEFAULTS, **against.TRAIN})
-    if not settings["a.config"]:
-        settings.update({f"{x}.config": settings[f"{x}.config"] or CONFIG[x] for x in CONFIG})
+    if not settings["a.shape"]:
+        settings.update({f"{x}.shape": settings[f"{x}.shape"] or CONFIG[x] for x in CONFIG})
     for x in "ab":
         length, text, told = (settings[f"{x}.{key}"] for key in ("length", "text", "told"))
         if length < 4 or text < 3 or told < length + text - 2:

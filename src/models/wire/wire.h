@@ -66,7 +66,7 @@ tn_status wire_encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_r
 
 /* What a reader is given: vectors (B,M,d), and where they go. */
 typedef struct wire_prefix {
-    tn_ref vectors;      /* (B,M,d) f32, each of the root mean square of the reader's embeddings */
+    tn_ref vectors;      /* (B,M,d) f32, each of the root mean square of the reader's embeddings; with keys: 1 */
     tn_ref keys, values; /* (B,M,layers*KV,D), or none: the vectors themselves are read */
     tn_ref anchors;      /* (WIRE_ANCHORS,d) */
 } wire_prefix;

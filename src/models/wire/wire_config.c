@@ -47,7 +47,7 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
     TN_SETTING_FLOAT("loss.kd", "0", TN_RANGE(0, 1e3), "",
                      "weight of distillation from the reader with the text before it"),
     TN_SETTING_FLOAT("loss.kd_temperature", "2", TN_RANGE_LO_OPEN(0, 100), "", "its temperature"),
-    TN_SETTING_FLOAT("loss.state", "0", TN_RANGE(0, 1e3), "", "weight of the distance to its states"),
+    TN_SETTING_FLOAT("loss.state", "0", TN_RANGE(0, 1e3), "", "weight of the mean squared distance to its states"),
     TN_SETTING_INT("loss.states", "3", TN_RANGE(1, 1024), "", "last layers whose states are compared"),
     TN_SETTING_FLOAT("loss.ae", "0", TN_RANGE(0, 1e3), "", "weight of saying the text itself (autoencoding)"),
     TN_SETTING_INT("ae.alone", "0", TN_RANGE(0, 1e12), "steps", "first steps that are autoencoding alone"),
@@ -150,6 +150,9 @@ tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b
     c->slots = c->shared + c->readers * c->private_slots;
     if (b && tn_in(b, "kind").id && wire_in(b, &c->reader[0], "tokens").id)
         c->questions = tn_ref_dim(g, wire_in(b, &c->reader[0], "tokens"), 1);
+    if (c->questions > 64)
+        return tn_model_error("%lld questions on a text are more than 64: set task.questions=16",
+                              (long long)c->questions);
     if (!c->contexts) c->contexts = 1;
     return TN_OK;
 }

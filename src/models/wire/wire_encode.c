@@ -127,6 +127,6 @@ tn_status wire_encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_r
         const tn_ref one = tn_param(g, "constant", tn_shape(c->slots, c->width), tn_normal(1), .no_decay = true);
         x = tn_add(g, tn_fill(g, dims, TN_F32, 0), one);
     } else TN_RETURN_IF(learned(g, c, b, &x));
-    *z = drop_slots(g, c, refine(g, c, tn_floats(g, x)));
+    *z = refine(g, c, drop_slots(g, c, tn_floats(g, x)));
     return tn_graph_status(g);
 }

@@ -1,11 +1,11 @@
 /* How a frozen model reads a message: the adapter, and the one layout.
  *
  *     u = LN(z + place);  a = W3 gelu(W2 gelu(W1 u)) + Ws u;  a <- sigmoid(Wg z + bg) a + (Wb z + bb)
- *     P = rho gain a / rms(a)        rho: root mean square of the model's embeddings; slot by slot, and differentiated through
+ *     p = a / rms(a);  P = rho gain p        rho: root mean square of the model's embeddings; slot by slot, and differentiated through
  *     anchor_k = rho A_k
  *
  * place=embeddings: BOS ; P ; anchor ; tokens are what the model's first layer sees.
- * place=keys: keys and values of every layer are linear in u + W u, u = LN(P), and stand before BOS ; anchor ; tokens. */
+ * place=keys: keys and values of every layer are linear in u + W u, u = LN(p), and stand before BOS ; anchor ; tokens. */
 #include "models/wire/wire.h"
 
 #include "base/status.h"
@@ -50,7 +50,8 @@ static tn_ref own_slots(tn_graph *g, const wire_config *c, const wire_reader *r,
 
 static tn_ref unit(tn_graph *g, tn_ref x) { return tn_rmsnorm(g, tn_floats(g, x), TN_NONE, .eps = 1e-12f); }
 
-static tn_ref vectors(tn_graph *g, const wire_config *c, const wire_reader *r, tn_ref z, tn_ref rho)
+/* (B,M,d), each of root mean square 1. */
+static tn_ref vectors(tn_graph *g, const wire_config *c, const wire_reader *r, tn_ref z)
 {
     const int64_t M = tn_ref_dim(g, z, 1), d = r->shape.dim;
     const tn_ref places = tn_param(g, "place", tn_shape(M, c->width), tn_normal(0.02f), .no_decay = true);
@@ -59,8 +60,7 @@ static tn_ref vectors(tn_graph *g, const wire_config *c, const wire_reader *r, t
     tn_ref a = tn_add(g, tn_dense(g, h, "out", d, TN_ACT_NONE), tn_dense(g, u, "skip", d, TN_ACT_NONE));
     a = tn_mul(g, tn_sigmoid(g, tn_dense(g, z, "film_gain", d, TN_ACT_NONE)), a);
     a = tn_add(g, a, tn_dense(g, z, "film_shift", d, TN_ACT_NONE));
-    const tn_ref gain = tn_param(g, "gain", tn_shape(1), tn_ones, .no_decay = true);
-    return tn_mul(g, unit(g, a), tn_mul(g, gain, rho));
+    return unit(g, a);
 }
 
 /* Keys and values of every layer: (B,M,layers*KV,D) each. */
@@ -81,10 +81,14 @@ wire_prefix wire_adapt(tn_graph *g, const wire_config *c, const wire_reader *r, 
 {
     const tn_region scope = tn_region_begin(g, "to.%s", r->letter);
     const tn_ref rho = tn_frozen(g, "rms", tn_shape(1), TN_F32, tn_constant(0.02f));
-    wire_prefix p = { .vectors = vectors(g, c, r, own_slots(g, c, r, z), rho) };
+    wire_prefix p = { .vectors = vectors(g, c, r, own_slots(g, c, r, z)) };
     p.anchors =
         tn_mul(g, tn_param(g, "anchors", tn_shape(WIRE_ANCHORS, r->shape.dim), tn_normal(1), .no_decay = true), rho);
     if (c->place == WIRE_KEYS) keys_of(g, r, p.vectors, &p);
+    else {
+        const tn_ref gain = tn_param(g, "gain", tn_shape(1), tn_ones, .no_decay = true);
+        p.vectors = tn_mul(g, p.vectors, tn_mul(g, gain, rho));
+    }
     tn_region_end(g, scope);
     return p;
 }
@@ -133,7 +137,8 @@ tn_status wire_read_told(tn_graph *g, const wire_reader *r, const char *step, tn
 {
     TN_RETURN_IF(tn_graph_status(g));
     const int64_t N = tn_ref_dim(g, told, 0), t = tn_ref_dim(g, told, 1) - 1;
-    if (t < n - 1) return tn_model_error("rows of text of %lld tokens are shorter than their answers", (long long)t + 1);
+    if (t < n - 1)
+        return tn_model_error("rows of text of %lld tokens are shorter than their answers", (long long)t + 1);
     tn_batch in = { .size = sizeof in, .batch = N, .length = t, .step = step };
     tn_batch_add(&in, "tokens", tn_slice(g, told, 1, 0, t));
     tn_batch_add(&in, "document", tn_slice(g, document, 1, 0, t));

@@ -53,8 +53,8 @@ static tn_settings *settings_of(const sizes *is, const char *const *more)
         "questions=2",
         "contexts=3",
         "train.lr=1e-2",
-        "a.config=dim=16 layers=2 heads=2 vocab=29", /* like Llama; the other like Qwen 2 */
-        "b.config=dim=12 layers=3 heads=6 kv_heads=2 head_dim=4 vocab=37 qkv_bias=true tied=false",
+        "a.shape=dim=16 layers=2 heads=2 vocab=29", /* like Llama; the other like Qwen 2 */
+        "b.shape=dim=12 layers=3 heads=6 kv_heads=2 head_dim=4 vocab=37 qkv_bias=true tied=false",
     };
     const tn_model *m = tn_model_named("wire");
     tn_settings *st;

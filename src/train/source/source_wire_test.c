@@ -41,10 +41,13 @@ static const tn_setting settings[] = {
     { X ".told_document", TN_I32, .dims = { TN_B, "questions", X ".told" } }
 /* clang-format on */
 static const tn_input_row inputs[] = {
-    { "bytes", TN_I32, .dims = { TN_B, "bytes" } }, { "lengths", TN_I32, .dims = { TN_B } },
-    { "sample", TN_I32, .dims = { TN_B } },         { "kind", TN_I32, .dims = { TN_B } },
+    { "bytes", TN_I32, .dims = { TN_B, "bytes" } },
+    { "lengths", TN_I32, .dims = { TN_B } },
+    { "sample", TN_I32, .dims = { TN_B } },
+    { "kind", TN_I32, .dims = { TN_B } },
     { "count", TN_I32, .dims = { "1" }, .valid_rows = true },
-    READER("a"),                                    READER("c"),
+    READER("a"),
+    READER("c"),
 };
 enum { INPUTS = sizeof inputs / sizeof *inputs };
 
@@ -217,8 +220,7 @@ static void assert_batch(world *w, int split, int64_t first, int64_t rows, int64
         if (split != TN_TRAIN) assert_int_equal(sample[b], 0);
         assert_int_equal(n[b], w->e.context.bytes);
         for (int64_t k = 0; k < most; k++)
-            assert_int_equal(bytes[b * most + k],
-                             k < n[b] ? (unsigned char)tn_wire_at(&w->e, w->e.context)[k] : 0);
+            assert_int_equal(bytes[b * most + k], k < n[b] ? (unsigned char)tn_wire_at(&w->e, w->e.context)[k] : 0);
         assert_int_equal(input(w, 0, "kind")[b], TN_WIRE_QA);
         assert_int_equal(tn_wire_pick((uint64_t)seed, step, split, i, 5, Q, picked), Q);
         for (int r = 0; r < READERS; r++) {
@@ -291,8 +293,13 @@ static tn_status open_pair(const tn_settings *st, tn_wire_texts **out)
 {
     (void)st;
     *out = tn_alloc(sizeof **out);
-    **out = (tn_wire_texts){ .task = "pair", .kind = TN_WIRE_QA, .anchor = "\n", .form = "", .count = { 3 },
-                             .read = read_pair, .close = close_none };
+    **out = (tn_wire_texts){ .task = "pair",
+                             .kind = TN_WIRE_QA,
+                             .anchor = "\n",
+                             .form = "",
+                             .count = { 3 },
+                             .read = read_pair,
+                             .close = close_none };
     return TN_OK;
 }
 
@@ -357,11 +364,13 @@ static void refused(void **state)
     tn_session s;
     assert_fails(try_session(&s, &other, "task=recall"), TN_USAGE,
                  "task=recall gives texts with questions, and other has no input bytes");
-    assert_fails(try_session(&s, &reads, "task=recall"), TN_USAGE, "no language model reads the texts: name one with a.model");
+    assert_fails(try_session(&s, &reads, "task=recall"), TN_USAGE,
+                 "no language model reads the texts: name one with a.model");
     assert_fails(try_session(&s, &reads, ""), TN_USAGE, "reads learns from texts with questions");
     assert_fails(try_session(&s, &reads, "task=xor"), TN_USAGE, "task=xor: reads learns from texts with questions");
     assert_fails(try_session(&s, &reads, "task=recall a.model=/nowhere/model.gguf"), TN_BAD_FILE, "a.model: ");
-    assert_fails(try_session(&s, &reads, "task=recall data=book.txt " MODELS), TN_USAGE, "data=book.txt: the task recall");
+    assert_fails(try_session(&s, &reads, "task=recall data=book.txt " MODELS), TN_USAGE,
+                 "data=book.txt: the task recall");
     assert_fails(try_session(&s, &reads, "task=recall a.length=4 " MODELS WORDS), TN_USAGE,
                  "input a.tokens: the model takes i32 (B,3,4) and the data have i32 (B,3,");
     assert_fails(try_session(&s, &reads, "task=recall c.model=gpt_tiny c.tokenizer=bytes " WORDS), TN_USAGE,
@@ -390,7 +399,8 @@ static tn_status train(const tn_tempdir *d, const char *run, const char *words, 
     char text[900];
     tn_session on = { 0 };
     snprintf(text, sizeof text,
-             "task=recall " MODELS WORDS " model=reads train.eval_every=3 ckpt.every=2 run=%s/%s task.cache=%s/cache %s",
+             "task=recall " MODELS WORDS
+             " model=reads train.eval_every=3 ckpt.every=2 run=%s/%s task.cache=%s/cache %s",
              d->path, run, d->path, words);
     TN_RETURN_IF(try_session(&on, &reads, text));
     return tn_run_piece(&on, "reads", stop_after, last);

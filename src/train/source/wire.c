@@ -120,8 +120,7 @@ static void put_question(const wire *w, size_t r, int64_t context, int64_t quest
     }
 }
 
-static void put_reader(const wire *w, size_t r, int64_t context, const int32_t *picked, int64_t n,
-                       void *const *inputs)
+static void put_reader(const wire *w, size_t r, int64_t context, const int32_t *picked, int64_t n, void *const *inputs)
 {
     const tn_wire_ids *x = &w->store->reader[r];
     int32_t *at[OF_READER];
@@ -174,10 +173,9 @@ static void about(const void *data, FILE *f)
     fprintf(f, "task    %s, %lld contexts, %lld valid, %lld test, of at most %lld bytes, %lld questions; %s",
             w->texts->task, (long long)s->count[TN_TRAIN], (long long)s->count[TN_VALID], (long long)s->count[TN_TEST],
             (long long)s->most_bytes, (long long)s->questions, w->texts->about);
-    if (w->texts->cut)
-        fprintf(f, "; %lld contexts were cut at task.length", (long long)w->texts->cut);
+    if (w->texts->cut) fprintf(f, "; %lld contexts were cut at task.length", (long long)w->texts->cut);
     if (w->texts->left_out)
-        fprintf(f, "; %lld questions left out whose answer was cut off", (long long)w->texts->left_out);
+        fprintf(f, "; %lld questions left out whose answer is not in the context", (long long)w->texts->left_out);
     fprintf(f, "\n");
 }
 
@@ -208,8 +206,9 @@ static tn_status open_readers(const tn_source_open *o, wire *w)
         const size_t r = w->readers;
         tn_wire_reader *x = &w->reader[r];
         if (!text_of(o->settings, letters[k].model)[0]) continue;
-        const tn_status s = o->tokenizer(o->user, text_of(o->settings, letters[k].model),
-                                         text_of(o->settings, letters[k].tokenizer), &w->tokenizer[r], &x->bos, &x->eos);
+        const tn_status s =
+            o->tokenizer(o->user, text_of(o->settings, letters[k].model), text_of(o->settings, letters[k].tokenizer),
+                         &w->tokenizer[r], &x->bos, &x->eos);
         if (s != TN_OK) {
             tn_error_prefix("%s", letters[k].model);
             return s;
@@ -220,7 +219,8 @@ static tn_status open_readers(const tn_source_open *o, wire *w)
         w->readers++;
     }
     if (w->readers) return TN_OK;
-    return tn_error(TN_USAGE, "no language model reads the texts: name one with a.model=RUN (a run, a file or a folder)");
+    return tn_error(TN_USAGE,
+                    "no language model reads the texts: name one with a.model=RUN (a run, a file or a folder)");
 }
 
 static void list_rows(wire *w)
@@ -253,8 +253,8 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
     w->seed = (uint64_t)tn_settings_int(o->settings, "seed");
     TN_RETURN_IF(open_readers(o, w));
     TN_RETURN_IF(task->texts(o->settings, &w->texts));
-    TN_RETURN_IF(tn_wire_store_open(w->texts, w->reader, w->readers, tn_settings_text(o->settings, "task.cache"),
-                                    &w->store));
+    TN_RETURN_IF(
+        tn_wire_store_open(w->texts, w->reader, w->readers, tn_settings_text(o->settings, "task.cache"), &w->store));
     const int64_t most = w->store->most_questions;
     w->questions = asked && asked < most ? asked : most;
     if (w->questions > QUESTIONS_MOST)

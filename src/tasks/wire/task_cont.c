@@ -47,7 +47,9 @@ static tn_status read_piece(const tn_wire_texts *t, int split, int64_t i, tn_wir
 static tn_status divide(const tn_settings *st, const char *task, pieces *d)
 {
     const size_t each = d->length + d->answer, part = d->text.n / 20;
-    const size_t end[TN_SPLITS] = { [TN_TRAIN] = d->text.n - 2 * part, [TN_VALID] = d->text.n - part, [TN_TEST] = d->text.n };
+    const size_t end[TN_SPLITS] = {
+        [TN_TRAIN] = d->text.n - 2 * part, [TN_VALID] = d->text.n - part, [TN_TEST] = d->text.n
+    };
     const int64_t heldout = tn_settings_int(st, "task.heldout"),
                   size = tn_settings_is_auto(st, "task.size") ? INT32_MAX : tn_settings_int(st, "task.size");
     d->begin[TN_VALID] = end[TN_TRAIN];
@@ -73,7 +75,8 @@ static tn_status open_pieces(const tn_settings *st, const char *task, size_t len
     if (!d) return TN_MEMORY;
     d->length = tn_settings_is_auto(st, "task.length") ? length : (size_t)tn_settings_int(st, "task.length");
     d->answer = answer;
-    if (d->length < 4) TN_FAIL(TN_USAGE, "task.length=%zu is shorter than a character can be: use 4 or more", d->length);
+    if (d->length < 4)
+        TN_FAIL(TN_USAGE, "task.length=%zu is shorter than a character can be: use 4 or more", d->length);
     TN_TRY(tn__wire_read_file(path, &d->text));
     TN_TRY(divide(st, task, d));
     tn_wire_texts t = { .task = task,
@@ -84,8 +87,8 @@ static tn_status open_pieces(const tn_settings *st, const char *task, size_t len
                         .data = d,
                         .read = read_piece,
                         .close = close_pieces };
-    snprintf(t.about, sizeof t.about, "pieces of %zu bytes%s of %.80s", d->length, answer ? " and the 96 behind them" : "",
-             path);
+    snprintf(t.about, sizeof t.about, "pieces of %zu bytes%s of %.80s", d->length,
+             answer ? " and the 96 behind them" : "", path);
     const int64_t numbers[] = { (int64_t)d->length, (int64_t)answer };
     TN_TRY(tn__wire_hash(numbers, 2, d->text.data, d->text.n, t.hash));
     return tn__wire_texts_new(&t, out);
@@ -99,7 +102,10 @@ static tn_status open_cont(const tn_settings *st, tn_wire_texts **out)
     return open_pieces(st, "cont", LENGTH_CONT, ANSWER, out);
 }
 
-static tn_status open_ae(const tn_settings *st, tn_wire_texts **out) { return open_pieces(st, "ae", LENGTH_AE, 0, out); }
+static tn_status open_ae(const tn_settings *st, tn_wire_texts **out)
+{
+    return open_pieces(st, "ae", LENGTH_AE, 0, out);
+}
 
 const tn_task tn_task_cont = { .name = "cont",
                                .summary = "pieces of a text (task.data): what follows a context",

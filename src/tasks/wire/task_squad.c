@@ -235,8 +235,9 @@ static tn_status divide(const tn_settings *st, squad *d, int64_t count[TN_SPLITS
     const int64_t all = (int64_t)d->paragraphs, test = (int64_t)(n * tn_settings_float(st, "task.test_frac")),
                   valid = (int64_t)(n * tn_settings_float(st, "task.valid_frac")), train = all - test - valid;
     if (train < 1)
-        return tn_error(TN_USAGE, "task.valid_frac and task.test_frac leave none of %lld paragraphs to train on: make "
-                                  "them smaller",
+        return tn_error(TN_USAGE,
+                        "task.valid_frac and task.test_frac leave none of %lld paragraphs to train on: make "
+                        "them smaller",
                         (long long)all);
     d->first[TN_VALID] = train;
     d->first[TN_TEST] = train + valid;

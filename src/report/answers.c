@@ -19,7 +19,8 @@ static bool is_punctuation(unsigned char c)
 
 static bool is_article(const char *word, size_t n)
 {
-    return (n == 1 && word[0] == 'a') || (n == 2 && memcmp(word, "an", 2) == 0) || (n == 3 && memcmp(word, "the", 3) == 0);
+    return (n == 1 && word[0] == 'a') || (n == 2 && memcmp(word, "an", 2) == 0) ||
+           (n == 3 && memcmp(word, "the", 3) == 0);
 }
 
 /* The word that begins at `from` ends: articles go, others get a blank before the next. */
@@ -44,7 +45,8 @@ tn_status tn_answer_normalize(const char *text, size_t bytes, tn_text *out)
             word = out->n;
             i += wide_blank;
         } else if (c >= 'A' && c <= 'Z') out->data[out->n++] = (char)(c + 32);
-        else if (c == 0xc3 && next >= 0x80 && next <= 0x9e && next != 0x97) { /* U+00C0 to U+00DE but the sign of times */
+        else if (c == 0xc3 && next >= 0x80 && next <= 0x9e &&
+                 next != 0x97) { /* U+00C0 to U+00DE but the sign of times */
             out->data[out->n++] = (char)c;
             out->data[out->n++] = (char)(next + 32);
             i++;
@@ -113,8 +115,8 @@ tn_status tn_answer_score_of(tn_answer answer, const tn_answer *gold, size_t gol
     TN_TRY(split(answer, &said));
     for (size_t g = 0; g < golds; g++) {
         TN_TRY(split(gold[g], &right));
-        const bool equal = said.text.n == right.text.n &&
-                           (!said.text.n || memcmp(said.text.data, right.text.data, said.text.n) == 0);
+        const bool equal =
+            said.text.n == right.text.n && (!said.text.n || memcmp(said.text.data, right.text.data, said.text.n) == 0);
         const double f1 = f1_of(&said, &right);
         if (equal) best.exact = 1;
         if (f1 > best.f1) best.f1 = f1;

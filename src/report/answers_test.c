@@ -23,7 +23,10 @@ static void normal_form(void **state)
         { "a-b the.re", "ab there" }, /* punctuation goes before words are looked at: no article is left */
         { "\"A\" (the) man's", "mans" },
         { "\xc3\x89mile Zola\xc2\xa0the 2nd", "\xc3\xa9mile zola 2nd" },
-        { "3\xc3\x97" "4 na\xc3\xafve", "3\xc3\x97" "4 na\xc3\xafve" },
+        { "3\xc3\x97"
+          "4 na\xc3\xafve",
+          "3\xc3\x97"
+          "4 na\xc3\xafve" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tn_text out = { 0 };

@@ -341,6 +341,53 @@ static void squad_as_published(void **state)
     tn_wire_example_free(&e);
 }
 
+/* --- cls ------------------------------------------------------------------------------------------------------------------------ */
+
+static void put_snli(tn_tempdir *d, const char *name, const char *rows)
+{
+    char text[1000];
+    snprintf(text, sizeof text, "gold_label\tsentence1\tsentence2\n%s", rows);
+    tn_put_text(tn_tempdir_file(d, name), text);
+}
+
+static void classes(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {
+        { "A dog runs.", "Hypothesis: An animal runs. Answer:", " yes" },
+        { "A dog runs.", "Hypothesis: A dog runs to a cat. Answer:", " maybe" },
+        { "A cat sits.", "Hypothesis: No cat sits. Answer:", " no" },
+    };
+    tn_tempdir d;
+    char words[700];
+    tn_wire_texts *t = NULL;
+    tn_wire_example e = { 0 };
+    tn_tempdir_make(&d);
+    put_snli(&d, "snli_train.tsv",
+             "entailment\tA dog runs.\tAn animal runs.\nneutral\tA dog runs.\tA dog runs to a cat.\n"
+             "-\tNobody knows.\tNobody agrees.\nneutral\tTwo kids play .\tIt is late.\n"
+             "contradiction\tA cat sits.\tNo cat sits.\n");
+    put_snli(&d, "snli_dev.tsv", "neutral\tTwo kids play .\tKids play .\n");
+    put_snli(&d, "snli_test.tsv", "contradiction\tA woman sings .\tNobody sings .\n");
+    snprintf(words, sizeof words, "task=cls task.data=%s", d.path);
+    t = tn_wire_open(words);
+    assert_true(t->count[TN_TRAIN] == 3 && t->count[TN_VALID] == 1 && t->count[TN_TEST] == 1 && t->kind == TN_WIRE_QA);
+    for (int64_t i = 0; i < 3; i++) {
+        assert_ok(tn_wire_read(t, TN_TRAIN, i, &e));
+        assert_true(tn_wire_is(&e, e.context, rows[i][0]) && e.questions == 1 && e.golds == 1);
+        assert_true(tn_wire_is(&e, e.question[0].question, rows[i][1]) && tn_wire_is(&e, e.gold[0], rows[i][2]));
+    }
+    assert_ok(tn_wire_read(t, TN_TEST, 0, &e));
+    assert_true(tn_wire_is(&e, e.context, "A woman sings.") && tn_wire_is(&e, e.gold[0], " no"));
+    tn_wire_texts_free(t);
+    t = NULL;
+    put_snli(&d, "snli_dev.tsv", "-\tTwo kids play .\tKids play .\n");
+    assert_fails(tn_wire_try(words, &t), TN_BAD_FILE, "snli_dev.tsv has no labelled pair");
+    assert_fails(tn_wire_try("task=cls", &t), TN_USAGE, "task=cls needs its files: give task.data=FOLDER");
+    tn_wire_example_free(&e);
+    tn_tempdir_clear(&d);
+}
+
 void tn_tests_wire_text(tn_test_list *l)
 {
     tn_test_add(l, words_by_count, NULL, "wire text: words by their count");
@@ -349,6 +396,7 @@ void tn_tests_wire_text(tn_test_list *l)
     tn_test_add(l, recall, NULL, "wire text: recall");
     tn_test_add(l, recall_of_a_file, NULL, "wire text: recall with words of a file");
     tn_test_add(l, pieces_of_a_text, NULL, "wire text: cont and ae");
+    tn_test_add(l, classes, NULL, "wire text: cls");
     tn_test_add(l, squad, NULL, "wire text: squad");
     tn_test_add(l, squad_as_published, NULL, "wire text: squad as published");
 }

@@ -49,8 +49,8 @@ struct tn_wire_texts {
     const char *form;   /* how examples are written; another form, other tokens */
     int64_t count[TN_SPLITS];
     char hash[TN_HASH_BYTES]; /* of all that examples depend on */
-    int64_t cut, left_out;    /* contexts that were longer than task.length; questions whose answer was cut off */
-    char about[160];          /* where the texts come from, for people */
+    int64_t cut, left_out; /* contexts that were longer than task.length; questions whose answer is not in the rest */
+    char about[160];       /* where the texts come from, for people */
     void *data;
     tn_status (*read)(const tn_wire_texts *t, int split, int64_t i, tn_wire_example *e);
     void (*close)(void *data);

@@ -186,6 +186,208 @@ static void recall_of_a_file(void **state)
     tn_tempdir_clear(&d);
 }
 
+/* --- pieces of a text ----------------------------------------------------------------------------------------------------------- */
+
+/* Bytes that say where they are, with a character of several bytes now and then. */
+static size_t put_numbered(const char *path, size_t bytes, char **text)
+{
+    char *p = tn_alloc(bytes + 16);
+    size_t n = 0;
+    for (int i = 0; n < bytes; i++) n += (size_t)sprintf(p + n, "%d%s ", i, i % 3 ? "\xe2\x82\xac" : "\xc3\xa9");
+    tn_put_file(path, p, n);
+    *text = p;
+    return n;
+}
+
+static bool at_border(const char *text, size_t at) { return ((unsigned char)text[at] & 0xc0) != 0x80; }
+
+static void check_pieces(tn_tempdir *d, const char *task, size_t length, size_t answer)
+{
+    char words[700], *text;
+    const char *path = tn_tempdir_file(d, "text.txt");
+    const size_t n = put_numbered(path, 200000, &text);
+    tn_wire_example e = { 0 };
+    unsigned char *taken = tn_alloc(n);
+    snprintf(words, sizeof words, "task=%s task.data=%s task.heldout=7", task, path);
+    tn_wire_texts *t = tn_wire_open(words);
+    assert_int_equal(t->kind, answer ? TN_WIRE_LM : TN_WIRE_AE);
+    assert_string_equal(t->anchor, "");
+    assert_true(t->count[TN_TRAIN] == (int64_t)((n - 2 * (n / 20)) / (length + answer)));
+    assert_true(t->count[TN_VALID] == 7 && t->count[TN_TEST] == 7);
+    for (int split = 0; split < TN_SPLITS; split++)
+        for (int64_t i = 0; i < t->count[split]; i++) {
+            assert_ok(tn_wire_read(t, split, i, &e));
+            assert_in_range(e.context.bytes, length - 6, length);
+            const char *found = strstr(text, "");
+            char *needle = tn_alloc(e.text.n + 1);
+            memcpy(needle, e.text.data, e.text.n); /* context and answer stand in the file behind each other */
+            assert_non_null(found = strstr(text, needle));
+            const size_t at = (size_t)(found - text),
+                         low = split == TN_TRAIN ? 0 : n - (split == TN_VALID ? 2 : 1) * (n / 20),
+                         high = split == TN_TEST ? n : n - (split == TN_TRAIN ? 2 : 1) * (n / 20);
+            assert_true(at >= low && at + e.text.n <= high);
+            assert_true(at_border(text, at) && at_border(text, at + e.context.bytes) && at_border(text, at + e.text.n));
+            for (size_t k = 0; k < e.text.n; k++) assert_int_equal(taken[at + k]++, 0);
+            tn_free(needle);
+            assert_int_equal(e.questions, answer ? 1 : 0);
+            assert_int_equal(e.golds, e.questions);
+            if (!answer) continue;
+            assert_int_equal(e.question[0].question.bytes, 0);
+            assert_in_range(e.gold[0].bytes, answer - 3, answer + 3);
+        }
+    tn_wire_texts_free(t);
+    tn_wire_example_free(&e);
+    tn_free(taken);
+    tn_free(text);
+}
+
+static void pieces_of_a_text(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    char words[700];
+    tn_wire_texts *t = NULL;
+    tn_tempdir_make(&d);
+    check_pieces(&d, "cont", 512, 96);
+    check_pieces(&d, "ae", 128, 0);
+    tn_put_text(tn_tempdir_file(&d, "short.txt"), "a short text");
+    snprintf(words, sizeof words, "task=cont task.data=%s/short.txt", d.path);
+    assert_fails(tn_wire_try(words, &t), TN_USAGE, "has 12 bytes: task=cont needs at least 12160");
+    assert_fails(tn_wire_try("task=ae", &t), TN_USAGE, "task=ae needs a text: give task.data=FILE");
+    assert_null(t);
+    tn_tempdir_clear(&d);
+}
+
+/* --- squad ---------------------------------------------------------------------------------------------------------------------- */
+
+static const char squad_file[] =
+    "{\"version\":\"1.1\",\"data\":[{\"title\":\"x\",\"paragraphs\":["
+    "{\"context\":\"The cat sat on the m\\u00e4t.\",\"qas\":[{\"id\":\"1\",\"question\":\"Who sat?\",\"answers\":["
+    "{\"text\":\"cat\",\"answer_start\":4},{\"text\":\"The "
+    "cat\",\"answer_start\":0},{\"text\":\"cat\",\"answer_start\":4}]},"
+    "{\"id\":\"2\",\"question\":\"On what?\",\"answers\":[{\"text\":\"the m\\u00e4t\",\"answer_start\":15}]},"
+    "{\"id\":\"3\",\"question\":\"Why?\",\"answers\":[]}]},"
+    "{\"qas\":[{\"question\":\"Where?\",\"answers\":[{\"text\":\"here\"}]}],\"context\":\"It is here.\"}]},"
+    "{\"paragraphs\":[{\"context\":\"Three is three.\",\"qas\":[{\"question\":\"What is "
+    "three?\",\"answers\":[{\"text\":\"three\"}]}]},"
+    "{\"context\":\"Nothing.\",\"qas\":[]},{\"context\":\"Four.\",\"qas\":[{\"question\":\"4?\",\"answers\":[{\"text\":"
+    "\"Four\"}]}]},"
+    "{\"context\":\"Five.\",\"qas\":[{\"question\":\"5?\",\"answers\":[{\"text\":\"Five\"}]}]}]}]}";
+
+static void squad(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    char words[700];
+    tn_wire_texts *t = NULL;
+    tn_wire_example e = { 0 };
+    tn_tempdir_make(&d);
+    const char *path = tn_tempdir_file(&d, "squad.json");
+    tn_put_text(path, squad_file);
+    snprintf(words, sizeof words, "task=squad task.data=%s", path);
+    t = tn_wire_open(words);
+    assert_true(t->count[TN_TRAIN] == 3 && t->count[TN_VALID] == 1 && t->count[TN_TEST] == 1);
+    assert_true(t->cut == 0 && t->left_out == 0);
+    assert_ok(tn_wire_read(t, TN_TRAIN, 0, &e));
+    assert_true(tn_wire_is(&e, e.context, "The cat sat on the m\xc3\xa4t.") && e.questions == 2 && e.golds == 3);
+    assert_true(tn_wire_is(&e, e.question[0].question, "Question: Who sat? Answer:") && e.question[0].golds == 2);
+    assert_true(tn_wire_is(&e, e.gold[0], " cat") && tn_wire_is(&e, e.gold[1], " The cat"));
+    assert_true(e.question[1].gold == 2 && tn_wire_is(&e, e.gold[2], " the m\xc3\xa4t"));
+    assert_ok(tn_wire_read(t, TN_TRAIN, 1, &e)); /* the questions stand before the context */
+    assert_true(tn_wire_is(&e, e.context, "It is here.") && tn_wire_is(&e, e.gold[0], " here"));
+    assert_ok(tn_wire_read(t, TN_VALID, 0, &e));
+    assert_true(tn_wire_is(&e, e.context, "Four."));
+    assert_ok(tn_wire_read(t, TN_TEST, 0, &e));
+    assert_true(tn_wire_is(&e, e.context, "Five."));
+    tn_wire_texts_free(t);
+    snprintf(words, sizeof words, "task=squad task.data=%s task.length=21", path); /* in the middle of a character */
+    t = tn_wire_open(words);
+    assert_true(t->cut == 1 && t->left_out == 1);
+    assert_ok(tn_wire_read(t, TN_TRAIN, 0, &e));
+    assert_true(tn_wire_is(&e, e.context, "The cat sat on the m") && e.questions == 1);
+    tn_wire_texts_free(t);
+    t = NULL;
+    for (size_t n = 0; n + 1 < sizeof squad_file; n += 7) { /* cut anywhere */
+        tn_put_file(path, squad_file, n);
+        assert_int_equal(tn_wire_try(words, &t), TN_BAD_FILE);
+        assert_null(t);
+    }
+    tn_put_text(path,
+                "{\"data\":[1,{\"paragraphs\":3},{\"paragraphs\":[4,{\"context\":5,\"qas\":[6,{\"question\":7}]}]}]}");
+    assert_fails(tn_wire_try(words, &t), TN_BAD_FILE, "has no paragraph with a question that is answered in it");
+    assert_fails(tn_wire_try("task=squad", &t), TN_USAGE, "give task.data=FILE");
+    tn_wire_example_free(&e);
+    tn_tempdir_clear(&d);
+}
+
+static void squad_as_published(void **state)
+{
+    (void)state;
+    char words[1100];
+    int64_t questions = 0;
+    tn_wire_example e = { 0 };
+    const char *path = tn_test_data("qa/squad-v1.1-dev.rebuilt.json.gz");
+    if (!path) skip();
+    snprintf(words, sizeof words, "task=squad task.length=4096 task.data=%s", path);
+    tn_wire_texts *t = tn_wire_open(words);
+    assert_true(t->count[0] + t->count[1] + t->count[2] == 2067 && t->cut == 0 && t->left_out == 0);
+    for (int split = 0; split < TN_SPLITS; split++)
+        for (int64_t i = 0; i < t->count[split]; i++) {
+            assert_ok(tn_wire_read(t, split, i, &e));
+            questions += (int64_t)e.questions;
+        }
+    assert_int_equal(questions, 10570);
+    tn_wire_texts_free(t);
+    tn_wire_example_free(&e);
+}
+
+/* --- cls ------------------------------------------------------------------------------------------------------------------------ */
+
+static void put_snli(tn_tempdir *d, const char *name, const char *rows)
+{
+    char text[1000];
+    snprintf(text, sizeof text, "gold_label\tsentence1\tsentence2\n%s", rows);
+    tn_put_text(tn_tempdir_file(d, name), text);
+}
+
+static void classes(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {
+        { "A dog runs.", "Hypothesis: An animal runs. Answer:", " yes" },
+        { "A dog runs.", "Hypothesis: A dog runs to a cat. Answer:", " maybe" },
+        { "A cat sits.", "Hypothesis: No cat sits. Answer:", " no" },
+    };
+    tn_tempdir d;
+    char words[700];
+    tn_wire_texts *t = NULL;
+    tn_wire_example e = { 0 };
+    tn_tempdir_make(&d);
+    put_snli(&d, "snli_train.tsv",
+             "entailment\tA dog runs.\tAn animal runs.\nneutral\tA dog runs.\tA dog runs to a cat.\n"
+             "-\tNobody knows.\tNobody agrees.\nneutral\tTwo kids play .\tIt is late.\n"
+             "contradiction\tA cat sits.\tNo cat sits.\n");
+    put_snli(&d, "snli_dev.tsv", "neutral\tTwo kids play .\tKids play .\n");
+    put_snli(&d, "snli_test.tsv", "contradiction\tA woman sings .\tNobody sings .\n");
+    snprintf(words, sizeof words, "task=cls task.data=%s", d.path);
+    t = tn_wire_open(words);
+    assert_true(t->count[TN_TRAIN] == 3 && t->count[TN_VALID] == 1 && t->count[TN_TEST] == 1 && t->kind == TN_WIRE_QA);
+    for (int64_t i = 0; i < 3; i++) {
+        assert_ok(tn_wire_read(t, TN_TRAIN, i, &e));
+        assert_true(tn_wire_is(&e, e.context, rows[i][0]) && e.questions == 1 && e.golds == 1);
+        assert_true(tn_wire_is(&e, e.question[0].question, rows[i][1]) && tn_wire_is(&e, e.gold[0], rows[i][2]));
+    }
+    assert_ok(tn_wire_read(t, TN_TEST, 0, &e));
+    assert_true(tn_wire_is(&e, e.context, "A woman sings.") && tn_wire_is(&e, e.gold[0], " no"));
+    tn_wire_texts_free(t);
+    t = NULL;
+    put_snli(&d, "snli_dev.tsv", "-\tTwo kids play .\tKids play .\n");
+    assert_fails(tn_wire_try(words, &t), TN_BAD_FILE, "snli_dev.tsv has no labelled pair");
+    assert_fails(tn_wire_try("task=cls", &t), TN_USAGE, "task=cls needs its files: give task.data=FOLDER");
+    tn_wire_example_free(&e);
+    tn_tempdir_clear(&d);
+}
+
 void tn_tests_wire_text(tn_test_list *l)
 {
     tn_test_add(l, words_by_count, NULL, "wire text: words by their count");
@@ -193,4 +395,8 @@ void tn_tests_wire_text(tn_test_list *l)
     tn_test_add(l, picks, NULL, "wire text: which questions are asked");
     tn_test_add(l, recall, NULL, "wire text: recall");
     tn_test_add(l, recall_of_a_file, NULL, "wire text: recall with words of a file");
+    tn_test_add(l, pieces_of_a_text, NULL, "wire text: cont and ae");
+    tn_test_add(l, classes, NULL, "wire text: cls");
+    tn_test_add(l, squad, NULL, "wire text: squad");
+    tn_test_add(l, squad_as_published, NULL, "wire text: squad as published");
 }

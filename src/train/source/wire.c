@@ -175,7 +175,7 @@ static void about(const void *data, FILE *f)
             (long long)s->most_bytes, (long long)s->questions, w->texts->about);
     if (w->texts->cut) fprintf(f, "; %lld contexts were cut at task.length", (long long)w->texts->cut);
     if (w->texts->left_out)
-        fprintf(f, "; %lld questions left out whose answer was cut off", (long long)w->texts->left_out);
+        fprintf(f, "; %lld questions left out whose answer is not in the context", (long long)w->texts->left_out);
     fprintf(f, "\n");
 }
 

@@ -261,8 +261,8 @@ static void batches(void **state)
 
 /* --- what an answer changes ----------------------------------------------------------------------------------------------------- */
 
-/* D8: an answer that is longer changes tokens and labels, and the end of what is told; nothing else. Two texts that differ in the values of
- * their first line alone, whose question is asked; the lengths of rows are those of a third context. */
+/* D8: an answer that is longer changes tokens and labels, and the end of what is told; nothing else. Contexts with the same text and question
+ * whose answers differ in length. */
 static tn_status read_pair(const tn_wire_texts *t, int split, int64_t i, tn_wire_example *e)
 {
     static const char context[] = "somewhere a long text\n";
@@ -312,7 +312,6 @@ static void nothing_of_the_answer(void **state)
     const tn_wire_reader r = tn_wire_reader_of('a', k);
     assert_ok(open_pair(NULL, &t));
     assert_ok(tn_wire_store_open(t, &r, 1, NULL, &s));
-    /* Rows as the source fills them, from the store. */
     tn_wire_sequence told[2], own[2];
     for (int64_t c = 0; c < 2; c++) {
         told[c] = tn_wire_store_sequence(s, 0, c, c, true);

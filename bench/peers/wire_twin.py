@@ -196,7 +196,7 @@ class Wire(against.Net):
                 else:
                     x = self.dense(self.sent(context["text"]), "in", s["dim"])
                     places = self.places(s[f"{s['sender']}.text"])
-                H = self.encoder_layers(x + places[:len(x)], s["layers"], s["heads"], s["ffn"])
+                H = self.encoder_layers(x + places[:len(x)], s["layers"], s["heads"], s["ffn"]) + places[:len(x)]
                 pools = [("pool", s["slots"])] + [(f"pool_{r.letter}", s["private"]) for r in self.readers]
                 z = torch.cat([self.pool(H, name, n) for name, n in pools if n])
         if s["refiner"]:

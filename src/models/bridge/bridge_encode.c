@@ -39,7 +39,7 @@ tn_ref bridge_encode(tn_graph *g, const bridge_config *c, tn_ref tokens, tn_ref 
     const tn_ref table = tn_param(g, "embed", tn_shape(c->vocab, c->dim), tn_normal(0.02f));
     /* at the size of the token table: a token counts as much as its place */
     const tn_ref places =
-        tn_param(g, "position", tn_shape(c->text, c->dim), tn_encoder_waves(0.02f * sqrtf(2)), .no_decay = true);
+        tn_param(g, "position", tn_shape(c->text, c->dim), tn_encoder_waves(0.02f * sqrtf(2), 0, 1), .no_decay = true);
     tn_ref x = tn_add(g, tn_embed(g, tokens, table), tn_slice(g, places, 0, 0, tn_ref_dim(g, tokens, 1)));
     x = bridge_layers(g, c, tn_dropout(g, x, c->dropout), lengths);
     x = words.id ? tn_masked_mean(g, x, words) : tn_mean(g, x, 1);

@@ -14,6 +14,7 @@ typedef struct recall {
     tn_word *words; /* (n) */
     size_t n;
     int64_t pairs;
+    bool fewer; /* training contexts have 1, 2, 4, ... or `pairs` */
     uint64_t seed;
 } recall;
 
@@ -49,13 +50,25 @@ static size_t write_line(const recall *d, draws *x, const tn_word *keys, int64_t
     return n;
 }
 
+/* Pairs of a context: short ones teach what a message is before long ones teach how much of it there can be. */
+static int64_t pairs_of(const recall *d, int split, int64_t i)
+{
+    int64_t sizes = 1;
+    if (!d->fewer || split != TN_TRAIN) return d->pairs;
+    while (((int64_t)1 << (sizes - 1)) < d->pairs) sizes++;
+    const int64_t n = (int64_t)1 << tn_rng_below((tn_rng){ d->seed, tn_rng_stream("wire.recall.pairs") }, (uint64_t)i,
+                                                 (uint64_t)sizes);
+    return n < d->pairs ? n : d->pairs;
+}
+
 static tn_status read_recall(const tn_wire_texts *t, int split, int64_t i, tn_wire_example *e)
 {
     const recall *d = t->data;
     draws x = { { d->seed, tn_rng_stream("wire.recall") + (uint64_t)split }, (uint64_t)i << 32 };
     tn_word keys[PAIRS_MOST];
     uint16_t bytes[PAIRS_MOST], key_bytes[PAIRS_MOST];
-    for (int64_t k = 0; k < d->pairs; k++) {
+    const int64_t pairs = pairs_of(d, split, i);
+    for (int64_t k = 0; k < pairs; k++) {
         char line[24];
         size_t of_key;
         bytes[k] = (uint16_t)write_line(d, &x, keys, k, &keys[k], line, &of_key);
@@ -64,7 +77,7 @@ static tn_status read_recall(const tn_wire_texts *t, int split, int64_t i, tn_wi
         TN_RETURN_IF(tn__wire_add_context(e, line, bytes[k]));
         e->context = (tn_wire_span){ 0, before + bytes[k] };
     }
-    for (int64_t k = 0, at = 0; k < d->pairs; at += bytes[k++]) {
+    for (int64_t k = 0, at = 0; k < pairs; at += bytes[k++]) {
         char line[24]; /* a copy: the text that it lies in grows */
         memcpy(line, e->text.data + at, bytes[k]);
         const size_t n = key_bytes[k];
@@ -114,6 +127,7 @@ static tn_status open_recall(const tn_settings *st, tn_wire_texts **out)
     recall *d = tn_alloc(sizeof *d);
     if (!d) return TN_MEMORY;
     d->seed = (uint64_t)tn_settings_int(st, "task.split_seed");
+    d->fewer = tn_settings_on(st, "task.fewer");
     TN_TRY(take_words(st, d));
     TN_TRY(take_pairs(st, d));
     const int64_t heldout = tn_settings_int(st, "task.heldout"),
@@ -128,8 +142,8 @@ static tn_status open_recall(const tn_settings *st, tn_wire_texts **out)
                         .close = close_recall };
     snprintf(t.about, sizeof t.about, "%lld pairs of %zu words %s%.80s", (long long)d->pairs, d->n,
              path[0] ? "of " : "made of syllables", path);
-    const int64_t numbers[] = { d->pairs, (int64_t)d->seed };
-    TN_TRY(tn__wire_hash(numbers, 2, d->words, d->n * sizeof *d->words, t.hash));
+    const int64_t numbers[] = { d->pairs, (int64_t)d->seed, d->fewer };
+    TN_TRY(tn__wire_hash(numbers, 3, d->words, d->n * sizeof *d->words, t.hash));
     return tn__wire_texts_new(&t, out);
 done:
     close_recall(d);

@@ -31,7 +31,7 @@ static bool exact_output(const tn_cli *c)
 static void choose_folding(const tn_cli *c)
 {
     static tn_status (*const exact[])(tn_cli *) = { tn_complete_script, tn_complete_query, tn_lab_export,
-                                                    tn_cmd_config_schema };
+                                                    tn_cmd_config_schema, tn_wire_text };
     const bool help = wants_help(c);
     if (help) tn_term_fold(c->out, TN_FOLD_ALWAYS);
     else if (writes_text(c)) tn_term_fold(c->out, TN_FOLD_TEXT);

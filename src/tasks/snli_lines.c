@@ -70,7 +70,8 @@ static tn_status keep_row(void *user, size_t line, const tn_tsv_field *field)
     static const char *const labels[LABELS] = { "entailment", "neutral", "contradiction", "-" };
     part *p = user;
     size_t k = 0;
-    while (k < LABELS && !(field[0].bytes == strlen(labels[k]) && memcmp(field[0].text, labels[k], field[0].bytes) == 0))
+    while (k < LABELS &&
+           !(field[0].bytes == strlen(labels[k]) && memcmp(field[0].text, labels[k], field[0].bytes) == 0))
         k++;
     if (k == LABELS) {
         char label[41] = "", quoted[80];

@@ -135,6 +135,12 @@ static tn_status begin(work *w, tn_graph *g, const tn_settings *st, const tn_bat
     return tn_graph_status(g);
 }
 
+/* Rows of BOS and EOS alone ask nothing (task=ae). */
+static bool asks(const work *w, const wire_reader *r)
+{
+    return tn_graph_status(w->g) != TN_OK || tn_ref_dim(w->g, wire_in(w->b, r, "tokens"), 2) > 2;
+}
+
 static tn_status minimise(tn_graph *g, const tn_settings *st, const tn_batch *b, bool task, bool ae)
 {
     work w;
@@ -144,9 +150,11 @@ static tn_status minimise(tn_graph *g, const tn_settings *st, const tn_batch *b,
     for (int64_t i = 0; i < w.c.readers; i++) {
         const wire_reader *r = &w.c.reader[i];
         const wire_prefix p = wire_adapt(g, &w.c, r, w.z);
-        if (task) TN_RETURN_IF(task_terms(&w, r, &p, &loss));
+        if (task && asks(&w, r)) TN_RETURN_IF(task_terms(&w, r, &p, &loss));
         if (ae) TN_RETURN_IF(ae_terms(&w, r, &p, task ? w.c.ae : 1, &loss));
     }
+    if (!loss.id)
+        return tn_model_error("there are no questions: learn to say the texts, with loss.ae=1 ae.alone=1000000");
     loss = tn_scale(g, loss, 1 / (float)w.c.readers);
     tn_output(g, "loss", plus(g, loss, w.c.nce, contrast(&w)));
     return tn_graph_status(g);
@@ -203,12 +211,14 @@ static tn_status read_all(work *w)
     tn_forward f;
     for (int64_t i = 0; i < w->c.readers; i++) {
         const wire_reader *r = &w->c.reader[i];
+        if (!asks(w, r)) continue;
         const wire_prefix p = wire_adapt(g, &w->c, r, w->z), rep = repeat_prefix(g, &p, w->c.questions);
         const tn_ref tokens = rows_of(g, wire_in(w->b, r, "tokens"));
         TN_RETURN_IF(wire_read(g, &w->c, r, w->b->step, &rep, w->kind, tokens, NULL, &f));
         const tn_ref nats = put_said(g, r, &f, said_labels(g, rows_of(g, wire_in(w->b, r, "labels"))));
         loss = plus(g, loss, 1, nats);
     }
+    if (!loss.id) loss = tn_fill(g, tn_shape(1), TN_F32, 0);
     tn_output(g, "loss", tn_scale(g, loss, 1 / (float)w->c.readers));
     return tn_graph_status(g);
 }

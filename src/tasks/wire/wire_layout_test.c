@@ -106,6 +106,22 @@ static void answer_keeps_its_blank(void **state)
     end(&w);
 }
 
+/* The same with a published vocabulary: " Paris" is 6342, "Paris" 40313. */
+static void blank_of_gpt2(void **state)
+{
+    (void)state;
+    tn_tokenizer *t = NULL;
+    world w;
+    const char *folder = tn_test_data("tokenizers/gpt2");
+    if (!folder) skip();
+    assert_ok(tn_tokenizer_open(folder, &t));
+    begin(&w, t);
+    lay(&w, "Where is the tower?", "\n", "Answer:", " Paris");
+    assert_int_equal(w.ids.n - w.answer, 2);
+    assert_int_equal(w.ids.ids[w.answer], 6342);
+    end(&w);
+}
+
 /* D5: the ids of question and answer are the same whatever stands before them. */
 static void text_mode_has_the_same_end(void **state)
 {
@@ -167,6 +183,7 @@ void tn_tests_wire_layout(tn_test_list *l)
     tn_test_add(l, answer_is_not_shifted, NULL, "wire layout: the answer is not shifted");
     tn_test_add(l, bos_is_first_and_no_target, NULL, "wire layout: BOS is first and no target");
     tn_test_add(l, answer_keeps_its_blank, NULL, "wire layout: the answer keeps its blank");
+    tn_test_add(l, blank_of_gpt2, NULL, "wire layout: the blank of GPT-2's Paris");
     tn_test_add(l, text_mode_has_the_same_end, NULL, "wire layout: text mode ends in the same ids");
     tn_test_add(l, end_is_a_target, NULL, "wire layout: the end is a target");
     tn_test_add(l, specials_are_text, NULL, "wire layout: special tokens in a text");

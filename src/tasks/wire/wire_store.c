@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Arrays grow while texts are read; a question has an id for each of its bytes at least in no tokenizer, so nothing is known before. */
+/* Arrays grow while texts are read: how many ids a text has is known when it is tokenised. */
 typedef struct making {
     tn_wire_store *s;
     const tn_wire_texts *texts;

@@ -1,5 +1,5 @@
 /* All examples of a task as ids of n readers, made once: a batch copies and looks nothing up. With a folder (task.cache) the ids are kept in a
- * file WIRE-KEY.tokens there; the key is a hash of the texts, the readers' tokenizers and the layout, so that whoever changes one of them
+ * file wire-KEY.tokens there; the key is a hash of the texts, the readers' tokenizers and the layout, so that whoever changes one of them
  * gets another file. A file that is cut, damaged or of another key is refused.
  *
  * Ids are of parts (context; question and answer): wire_layout.h says how they stand in a row. */

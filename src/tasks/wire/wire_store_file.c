@@ -1,6 +1,6 @@
 /* The file of a store, little-endian as the machine is:
  *
- *   "TNWIREST"  u32 version  u32 readers  key (33)  payload hash (33)  u64 payload bytes
+ *   "TNWIREST"  u32 version  u32 readers  u64 payload bytes  key (33)  payload hash (33)  6 bytes of 0
  *   i64 contexts of the splits (3), questions, bytes of contexts, kind
  *   per reader: i64 letter, bos, eos, anchor ids, context ids, asked ids
  *   payload: the arrays in the order of `sections`

@@ -384,6 +384,9 @@ tn_status tn_saved_model_reader(const tn_user_args *user, const char *target, co
     tn_tokenizer *t = NULL;
     TN_RETURN_IF(tn_saved_model_find(user, target, NULL, 0, "best", &m));
     TN_TRY(tn_saved_model_tokenizer(&m, spec, &t, &tokens));
+    if (tn_tokenizer_vocab(t) > tn_settings_vocab(m.settings))
+        TN_FAIL(TN_USAGE, "the tokenizer has %lld tokens but %.640s only %lld: name the model's own tokenizer",
+                (long long)tn_tokenizer_vocab(t), target, (long long)tn_settings_vocab(m.settings));
     TN_TRY(find_ends(t, &tokens, target, start, end));
     *out = t;
     t = NULL;

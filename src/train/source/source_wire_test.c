@@ -261,8 +261,8 @@ static void batches(void **state)
 
 /* --- what an answer changes ----------------------------------------------------------------------------------------------------- */
 
-/* D8: an answer that is longer changes tokens and labels, and the end of what is told; nothing else. Two texts that differ in the values of
- * their first line alone, whose question is asked; the lengths of rows are those of a third context. */
+/* D8: an answer that is longer changes tokens and labels, and the end of what is told; nothing else. Contexts with the same text and question
+ * whose answers differ in length. */
 static tn_status read_pair(const tn_wire_texts *t, int split, int64_t i, tn_wire_example *e)
 {
     static const char context[] = "somewhere a long text\n";
@@ -312,7 +312,6 @@ static void nothing_of_the_answer(void **state)
     const tn_wire_reader r = tn_wire_reader_of('a', k);
     assert_ok(open_pair(NULL, &t));
     assert_ok(tn_wire_store_open(t, &r, 1, NULL, &s));
-    /* Rows as the source fills them, from the store. */
     tn_wire_sequence told[2], own[2];
     for (int64_t c = 0; c < 2; c++) {
         told[c] = tn_wire_store_sequence(s, 0, c, c, true);
@@ -377,6 +376,33 @@ static void refused(void **state)
                  "input a.tokens: the data have none of that name");
 }
 
+/* What texts of a model begin and end with. */
+static void tokens_of_models(void **state)
+{
+    (void)state;
+    char model[1100], tokenizer[1100];
+    tn_tokenizer *t = NULL;
+    int32_t start = -7, stop = -7;
+    assert_ok(tn_saved_model_reader(NULL, "gpt_tiny", "bytes", &t, &start, &stop));
+    assert_true(start == 0 && stop == 0); /* bytes: NUL */
+    tn_tokenizer_free(t);
+    assert_ok(tn_saved_model_reader(NULL, "gpt_tiny", "tests/token/mini_qwen2.json", &t, &start, &stop));
+    assert_true(start == stop && stop == tn_tokenizer_special(t, TN_TOKEN_EOS)); /* it has no BOS */
+    tn_tokenizer_free(t);
+    const char *found = tn_test_data("models/stories260K/stories260K.bin");
+    if (!found) return;
+    snprintf(model, sizeof model, "%s", found);
+    snprintf(tokenizer, sizeof tokenizer, "%s", tn_test_data("models/stories260K/tok512.bin"));
+    assert_ok(tn_saved_model_reader(NULL, model, tokenizer, &t, &start, &stop));
+    assert_true(start == 1 && stop == 2);
+    tn_tokenizer_free(t);
+    t = NULL;
+    snprintf(tokenizer, sizeof tokenizer, "%s", tn_test_data("tokenizers/gpt2"));
+    assert_fails(tn_saved_model_reader(NULL, model, tokenizer, &t, &start, &stop), TN_USAGE,
+                 "the tokenizer has 50257 tokens but ");
+    assert_null(t);
+}
+
 static void about_it(void **state)
 {
     (void)state;
@@ -428,6 +454,7 @@ void tn_tests_source_wire(tn_test_list *l)
     tn_test_add(l, nothing_of_the_answer, NULL, "wire source: nothing of an answer's length (store)");
     tn_test_add(l, place_of_the_context, NULL, "wire source: nothing of an answer's length (batches)");
     tn_test_add(l, refused, NULL, "wire source: what is refused");
+    tn_test_add(l, tokens_of_models, NULL, "wire source: first and last tokens of models");
     tn_test_add(l, about_it, NULL, "wire source: about");
     tn_test_add(l, sessions, NULL, "wire run: in sessions of 0, 1, 2, ... steps");
 }

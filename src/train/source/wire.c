@@ -35,15 +35,15 @@ static const tn_input_row shared_rows[SHARED] = {
 
 typedef struct letter {
     const char *model, *tokenizer; /* its settings */
-    const char *length, *text, *told;
+    const char *ids, *length, *text, *told;
     tn_input_row rows[OF_READER];
 } letter;
 
 static const letter letters[TN_WIRE_READERS] = {
-    { "a.model", "a.tokenizer", "a.length", "a.text", "a.told", READER("a") },
-    { "b.model", "b.tokenizer", "b.length", "b.text", "b.told", READER("b") },
-    { "c.model", "c.tokenizer", "c.length", "c.text", "c.told", READER("c") },
-    { "d.model", "d.tokenizer", "d.length", "d.text", "d.told", READER("d") },
+    { "a.model", "a.tokenizer", "a.ids", "a.length", "a.text", "a.told", READER("a") },
+    { "b.model", "b.tokenizer", "b.ids", "b.length", "b.text", "b.told", READER("b") },
+    { "c.model", "c.tokenizer", "c.ids", "c.length", "c.text", "c.told", READER("c") },
+    { "d.model", "d.tokenizer", "d.ids", "d.length", "d.text", "d.told", READER("d") },
 };
 
 typedef struct wire {
@@ -57,7 +57,7 @@ typedef struct wire {
     uint64_t seed;
     tn_input_row rows[ROWS];
     size_t n_rows;
-    tn_source_number numbers[3 + 3 * TN_WIRE_READERS];
+    tn_source_number numbers[3 + 4 * TN_WIRE_READERS];
     size_t n_numbers;
 } wire;
 
@@ -239,6 +239,7 @@ static void list_numbers(wire *w)
     w->numbers[n++] = (tn_source_number){ "questions", (double)w->questions };
     w->numbers[n++] = (tn_source_number){ "contexts", (double)s->count[TN_TRAIN] };
     for (size_t r = 0; r < w->readers; r++) {
+        w->numbers[n++] = (tn_source_number){ w->letter[r]->ids, (double)tn_tokenizer_vocab(w->tokenizer[r]) };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->length, (double)s->reader[r].length };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->text, (double)s->reader[r].text };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->told, (double)s->reader[r].told };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct answers {
-    const float *said;     /* (N,n-1), i32 as floats */
+    const float *said;     /* (N,n-1) */
     const int32_t *labels; /* (N,n) */
     int64_t rows, n;
 } answers;

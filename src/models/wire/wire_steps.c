@@ -191,6 +191,12 @@ static void put(tn_graph *g, const wire_reader *r, const char *name, tn_ref x)
     tn_output(g, full, x);
 }
 
+/* The most likely token of each state, as floats: metrics see no others. */
+static tn_ref said(tn_graph *g, const tn_forward *f)
+{
+    return tn_cast(g, tn_argmax(g, tn_linear(g, f->hidden, f->head)), TN_F32);
+}
+
 /* x.nats: mean of -log p of answers; x.nll (N,n-1) of each token; x.said (N,n-1): the most likely token after the right ones before
  * it. Greedy decoding gives an answer where all of its tokens are said, so that exact matches are counted without decoding. */
 static tn_ref put_said(tn_graph *g, const wire_reader *r, const tn_forward *f, tn_ref labels)
@@ -199,7 +205,7 @@ static tn_ref put_said(tn_graph *g, const wire_reader *r, const tn_forward *f, t
     const tn_ref nats = tn_linear_xent(g, f->hidden, f->head, labels, .nll = &nll);
     put(g, r, "nats", nats);
     put(g, r, "nll", nll);
-    put(g, r, "said", tn_argmax(g, tn_linear(g, f->hidden, f->head)));
+    put(g, r, "said", said(g, f));
     return nats;
 }
 
@@ -233,7 +239,7 @@ static tn_status read_texts(work *w)
         const wire_reader *r = &w->c.reader[i];
         const wire_prefix p = wire_adapt(g, &w->c, r, w->z);
         TN_RETURN_IF(wire_read(g, &w->c, r, w->b->step, &p, kind, wire_in(w->b, r, "text"), NULL, &f));
-        put(g, r, "text_said", tn_argmax(g, tn_linear(g, f.hidden, f.head)));
+        put(g, r, "text_said", said(g, &f));
     }
     return tn_graph_status(g);
 }
@@ -280,6 +286,8 @@ tn_status wire_build_text(tn_graph *g, const tn_settings *st, const tn_batch *b)
         TN_RETURN_IF(tn_graph_status(g));
         TN_RETURN_IF(wire_read_told(g, r, b->step, told, document, tn_ref_dim(g, labels, 1) + 1, NULL, &f));
         put_said(g, r, &f, labels);
+        put(g, r, "tokens_of_text",
+            tn_copy(g, wire_in(b, r, "text_length"))); /* read by who cuts the rows: an input of this step */
     }
     return tn_graph_status(g);
 }

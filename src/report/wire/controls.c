@@ -86,8 +86,8 @@ static tn_status score_reader(worker *w, const char *step, int k, tn_wire_score 
     snprintf(name[0], sizeof name[0], "%c.said", w->out->reader[k]);
     snprintf(name[1], sizeof name[1], "%c.nll", w->out->reader[k]);
     const float *nll = tn_trainer_step_output(w->s->trainer, step, name[1], NULL, &n_nll);
-    const int32_t *said = tn_trainer_step_output(w->s->trainer, step, name[0], &type, &n_said);
-    if (!said || !nll || type != TN_I32 || n_said != n_nll || n_said != w->s->batch * l->q * (l->n - 1))
+    const float *said = tn_trainer_step_output(w->s->trainer, step, name[0], &type, &n_said);
+    if (!said || !nll || type != TN_F32 || n_said != n_nll || n_said != w->s->batch * l->q * (l->n - 1))
         return tn_error(TN_INTERNAL, "step %s: %s has another shape", step, name[0]);
     for (int64_t i = 0; i < w->valid; i++) {
         int64_t asked = 0, right = 0;
@@ -97,7 +97,7 @@ static tn_status score_reader(worker *w, const char *step, int k, tn_wire_score 
             int64_t tokens = 0, good = 0;
             for (int64_t t = 0; t < l->n - 1; t++) {
                 if (label[t] < 0) continue;
-                const bool same = said[row * (l->n - 1) + t] == label[t];
+                const bool same = (int32_t)said[row * (l->n - 1) + t] == label[t];
                 if (!tokens) to->first += same;
                 tokens++, good += same;
                 to->nll += nll[row * (l->n - 1) + t];
@@ -143,7 +143,7 @@ static tn_status through_wire(worker *w, int bits, const float *z, float *to, si
     buffer = tn_alloc(size.message);
     if (!buffer) TN_FAIL(TN_MEMORY, "out of memory");
     TN_TRY(tn_wire_encode(&o, z, buffer));
-    TN_TRY(tn_wire_decode("message", buffer, size.message, NULL, &m));
+    TN_TRY(tn_wire_decode("message", buffer, size.message, &(tn_wire_limits){ 0 }, &m));
     memcpy(to, m.z, sizeof *to * (size_t)(c->slots * c->width));
     *bytes = size.message;
 done:

@@ -57,7 +57,8 @@ tn_status tn_wire_document_make(const tn_wire_texts *t, int64_t i, int64_t repea
 {
     if (repeats && t->kind != TN_WIRE_QA)
         return tn_error(TN_USAGE, "repeats: the texts of task=%s have no questions: leave it out", t->task);
-    if (!t->count[TN_TRAIN]) return tn_error(TN_USAGE, "task=%s has no training contexts: make task.size larger", t->task);
+    if (!t->count[TN_TRAIN])
+        return tn_error(TN_USAGE, "task=%s has no training contexts: make task.size larger", t->task);
     TN_RETURN_IF(tn_wire_read(t, TN_TRAIN, t->endless ? i : i % t->count[TN_TRAIN], &d->example));
     d->text.n = 0;
     d->repeated = d->anchor = d->question = d->answer = (tn_wire_span){ 0 };

@@ -120,7 +120,8 @@ static void documents_are_functions_of_their_number(void **state)
     assert_int_equal(w.d.context.bytes, other.context.bytes);
     assert_memory_equal(w.d.text.data, other.text.data, other.context.bytes);
     assert_false(w.d.repeated.bytes == other.repeated.bytes &&
-                 memcmp(w.d.text.data + w.d.repeated.at, other.text.data + other.repeated.at, other.repeated.bytes) == 0);
+                 memcmp(w.d.text.data + w.d.repeated.at, other.text.data + other.repeated.at, other.repeated.bytes) ==
+                     0);
     tn_wire_document_free(&other);
     end(&w);
 }

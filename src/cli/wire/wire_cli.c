@@ -33,3 +33,16 @@ tn_status tn_wire_find(tn_cli *c, tn_settings *keys, tn_saved_model *out)
     else tn_saved_model_free(&m);
     return s;
 }
+
+tn_wire_options tn_wire_header_of(const tn_wire_about *a, int bits, int64_t group)
+{
+    tn_wire_options o = { .bits = bits,
+                          .group = (uint32_t)group,
+                          .scale = TN_F16,
+                          .shared_slots = (uint32_t)a->shared,
+                          .private_slots = (uint32_t)a->private_slots,
+                          .models = a->private_slots ? (uint32_t)a->readers : 0,
+                          .width = (uint32_t)a->width };
+    memcpy(o.encoder, a->encoder, sizeof o.encoder);
+    return o;
+}

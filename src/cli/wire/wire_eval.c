@@ -61,6 +61,7 @@ static tn_status open_session(evaluation *e, tn_saved_model *m, const tn_setting
                                    .evaluates = true,
                                    .frozen = true,
                                    .split = split,
+                                   .matrices = tn_is_weights_file(e->target) ? m->matrices.type : TN_F32,
                                    .steps = tn_wire_control_steps,
                                    .weights = m->weights };
     char shown[512];
@@ -158,7 +159,8 @@ static void print_costs(const evaluation *e)
     const double n = (double)f->contexts, encode = 1e3 * f->encode_seconds / n,
                  message = 1e3 * f->seconds[TN_WIRE_LATENT] / n, text = 1e3 * f->seconds[TN_WIRE_TEXT] / n;
     if (e->sizes.contexts)
-        fprintf(e->c->out, "size      a text has %.1f bytes, with zstd -19 %.1f; its message in int4 %zu (%lld x %lld)\n",
+        fprintf(e->c->out,
+                "size      a text has %.1f bytes, with zstd -19 %.1f; its message in int4 %zu (%lld x %lld)\n",
                 e->sizes.bytes, e->sizes.packed, f->bytes[TN_WIRE_INT4], (long long)f->slots, (long long)f->width);
     fprintf(e->c->out,
             "time      of a text: encoding %.3g ms, reading its message %.3g ms, reading itself %.3g ms (%.2fx), all "
@@ -188,8 +190,7 @@ static tn_status emit_scores(const evaluation *e)
             TN_RETURN_IF(emit_of(e, "first", m, k, first_of(x), ""));
             TN_RETURN_IF(emit_of(e, "nats", m, k, nats_of(x), "nats/token"));
         }
-        if (e->found.bytes[m])
-            TN_RETURN_IF(emit_of(e, "message_bytes", m, -1, (double)e->found.bytes[m], "bytes"));
+        if (e->found.bytes[m]) TN_RETURN_IF(emit_of(e, "message_bytes", m, -1, (double)e->found.bytes[m], "bytes"));
     }
     return TN_OK;
 }
@@ -236,8 +237,7 @@ static tn_status draw(const evaluation *e, const char *path)
     for (int k = 0; k < e->found.readers; k++) {
         snprintf(group[k], sizeof group[k], "reader %c", e->found.reader[k]);
         groups[k] = group[k];
-        for (int m = 0; m < TN_WIRE_METHODS; m++)
-            value[m * e->found.readers + k] = tn_wire_em(&e->found.score[m][k]);
+        for (int m = 0; m < TN_WIRE_METHODS; m++) value[m * e->found.readers + k] = tn_wire_em(&e->found.score[m][k]);
     }
     const tn_bars c = { .title = "exact answers by what the reader is given",
                         .x_label = "EM",
@@ -266,7 +266,7 @@ static tn_status show(const evaluation *e)
     return svg ? draw(e, svg) : TN_OK;
 }
 
-tn_status tn_wire_eval(tn_cli *c)
+tn_status tn_cmd_wire_eval(tn_cli *c)
 {
     tn_status s = TN_OK;
     tn_settings *keys = NULL;

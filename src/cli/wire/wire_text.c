@@ -111,7 +111,7 @@ static tn_status say_done(tn_cli *c, const char *out, int64_t documents, uint64_
     return TN_OK;
 }
 
-tn_status tn_wire_text(tn_cli *c)
+tn_status tn_cmd_wire_text(tn_cli *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;

@@ -5,7 +5,7 @@
 #include "base/output.h"
 #include "cli/cli.h"
 #include "io/wire_file.h"
-#include "report/wire/messages.h"
+#include "report/wire/wire_post.h"
 #include "train/run/saved_model.h"
 
 /* The run, checkpoint or file behind the subcommand, with settings from the command line; those that `keys` has are set there. TN_USAGE: it

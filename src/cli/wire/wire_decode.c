@@ -74,7 +74,8 @@ static tn_status read_messages(decoding *d, int64_t *n)
         const tn_wire_options *m = &d->message.about, own = tn_wire_header_of(a, 16, 0);
         if (m->shared_slots != own.shared_slots || m->private_slots != own.private_slots || m->width != own.width ||
             d->message.size.slots != (size_t)a->slots)
-            return tn_error(TN_BAD_FILE, "message %lld has %zu slots of %u numbers, and those of the run have %lld of %lld",
+            return tn_error(TN_BAD_FILE,
+                            "message %lld has %zu slots of %u numbers, and those of the run have %lld of %lld",
                             (long long)(d->answered + *n + 1), d->message.size.slots, m->width, (long long)a->slots,
                             (long long)a->width);
         memcpy(d->z + *n * a->slots * a->width, d->message.z, sizeof *d->z * (size_t)(a->slots * a->width));
@@ -87,9 +88,10 @@ static tn_status show(decoding *d, const tn_wire_said *s)
     const char *text = s->text.data ? s->text.data : "";
     d->answered++;
     if (d->c->json)
-        return tn_cli_emit(d->c, json_pack("{s:s, s:I, s:s%, s:I, s:o, s:b}", "name", "answer", "message",
-                                           (json_int_t)d->answered, "text", text, s->text.n, "tokens",
-                                           (json_int_t)s->ids.n, "nats", tn_number_or_null(s->nats), "ended", s->ended));
+        return tn_cli_emit(d->c,
+                           json_pack("{s:s, s:I, s:s%, s:I, s:o, s:b}", "name", "answer", "message",
+                                     (json_int_t)d->answered, "text", text, s->text.n, "tokens", (json_int_t)s->ids.n,
+                                     "nats", tn_number_or_null(s->nats), "ended", s->ended));
     TN_RETURN_IF(tn_text_write(d->c, text, s->text.n));
     return tn_text_write(d->c, "\n", 1);
 }

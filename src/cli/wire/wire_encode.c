@@ -107,8 +107,9 @@ static tn_status encode_all(encoding *e, size_t batch)
 
 static tn_status open_post(encoding *e, size_t batch)
 {
-    TN_RETURN_IF(tn_wire_post_open(
-        &(tn_wire_post_options){ .user = &e->c->user, .model = &e->model, .batch = (int64_t)batch }, &e->post));
+    TN_RETURN_IF(
+        tn_wire_post_open(&(tn_wire_post_options){ .user = &e->c->user, .model = &e->model, .batch = (int64_t)batch },
+                          &e->post));
     e->header = tn_wire_header_of(tn_wire_post_about(e->post), atoi(tn_settings_text(e->keys, "bits")),
                                   tn_settings_int(e->keys, "group"));
     TN_RETURN_IF(tn_wire_size_of(&e->header, &e->size));
@@ -120,7 +121,8 @@ static tn_status open_post(encoding *e, size_t batch)
 static tn_status check_output(const encoding *e, const char *out)
 {
     if (out[0]) return tn_output_file_check(out);
-    if (e->c->json) return tn_error(TN_USAGE, "--json: messages go to standard output: name a file for them with out=FILE");
+    if (e->c->json)
+        return tn_error(TN_USAGE, "--json: messages go to standard output: name a file for them with out=FILE");
     if (isatty(STDOUT_FILENO))
         return tn_error(TN_USAGE, "messages are no text for a terminal: send them to a file (> FILE) or a pipe");
     return TN_OK;

@@ -9,8 +9,8 @@
 
 enum { NUMBERS = 1 << 18 }; /* read at a time */
 
-tn_status tn_entry_numbers(const tn_store *store, const tn_entry *e,
-                             void (*see)(void *ctx, const float *x, int64_t n), void *ctx)
+tn_status tn_entry_numbers(const tn_store *store, const tn_entry *e, void (*see)(void *ctx, const float *x, int64_t n),
+                           void *ctx)
 {
     tn_status s = TN_OK;
     tn_host_copy host = { 0 };

@@ -1,5 +1,5 @@
 /* A trainer without data for the steps encode and read of wire. */
-#include "report/wire/messages.h"
+#include "report/wire/wire_post.h"
 
 #include "base/alloc.h"
 #include "base/status.h"
@@ -246,7 +246,8 @@ static tn_status begin_batch(tn_wire_post *p, int64_t n, tn_feed *f)
 static tn_status too_long(const tn_wire_post *p, const tn_wire_line *t, size_t has)
 {
     char key[KEY];
-    return tn_error(TN_USAGE, "%.300s has %zu %s, and the run takes texts of at most %lld (%s): shorten it, or give --cut",
+    return tn_error(TN_USAGE,
+                    "%.300s has %zu %s, and the run takes texts of at most %lld (%s): shorten it, or give --cut",
                     t->name, has, p->sender ? "tokens" : "bytes", (long long)p->about.most,
                     p->sender ? key_of(p->sender, "text", key) : "bytes");
 }
@@ -291,8 +292,7 @@ tn_status tn_wire_post_encode(tn_wire_post *p, const tn_wire_line *text, int64_t
     for (int64_t i = 0; i < n; i++) {
         if (!text[i].bytes) return tn_error(TN_USAGE, "%.300s is empty: a message needs a text", text[i].name);
         int32_t *row = rows ? rows + i * most : NULL, *length = lengths ? lengths + i : NULL;
-        TN_RETURN_IF(p->sender ? put_tokens(p, &text[i], cut, row, length)
-                               : put_bytes(p, &text[i], cut, row, length));
+        TN_RETURN_IF(p->sender ? put_tokens(p, &text[i], cut, row, length) : put_bytes(p, &text[i], cut, row, length));
     }
     TN_RETURN_IF(tn_trainer_run_step(p->trainer, "encode"));
     const float *made = tn_trainer_step_output(p->trainer, "encode", "z", &type, &count);

@@ -8,8 +8,8 @@
  *     TN_TRY(tn_wire_post_answer(p, z, n, NULL, NULL, said));
  *
  * A row does not depend on the rows beside it. */
-#ifndef TN_REPORT_WIRE_MESSAGES_H
-#define TN_REPORT_WIRE_MESSAGES_H
+#ifndef TN_REPORT_WIRE_POST_H
+#define TN_REPORT_WIRE_POST_H
 
 #include "train/run/saved_model.h"
 
@@ -27,7 +27,8 @@ typedef struct tn_wire_post_options {
 
 /* What the header of its messages says. */
 typedef struct tn_wire_about {
-    char encoder[TN_HASH_BYTES]; /* of all that Z depends on but the text: parameters, and settings that change no shape */
+    char encoder
+        [TN_HASH_BYTES]; /* of all that Z depends on but the text: parameters, and settings that change no shape */
     int64_t slots, shared, private_slots, readers, width;
     int64_t most; /* bytes of a text; tokens of it where a reader sends (tokens is true), BOS and EOS among them */
     bool tokens;

@@ -63,12 +63,10 @@ static inline void wire_run_open(wire_run *w, const char *words)
              "train.batch=2 width=8 dim=16 heads=2 ffn=24 layers=1 hidden=12 %s",
              w->model[0], w->model[1], words);
     tn_settings *st = wire_run_settings(wire, text);
-    assert_ok(tn_session_open_with(&(tn_session_options){ .settings = st,
-                                                          .model = wire,
-                                                          .needs_data = true,
-                                                          .evaluates = true,
-                                                          .steps = tn_wire_control_steps },
-                                   &w->s));
+    assert_ok(tn_session_open_with(
+        &(tn_session_options){
+            .settings = st, .model = wire, .needs_data = true, .evaluates = true, .steps = tn_wire_control_steps },
+        &w->s));
     assert_ok(tn_parts_load(w->s.settings, wire, tn_trainer_store(w->s.trainer)));
     assert_ok(tn_path_join(w->d.path, "wire.safetensors", w->file, sizeof w->file));
     assert_ok(tn_weights_save(w->file, wire, w->s.settings, tn_trainer_store(w->s.trainer)));

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TOGETHER = 8, MOST_BYTES = 256 << 20 };
+enum { TOGETHER = 8, MOST_TEXTS = 1000000, MOST_BYTES = 256 << 20 };
 
 static const tn_setting rows[] = {
     TN_SETTING_CHOICE("bits", "16", "16|8|6|4", "of a value: 16 (fp16), or an integer times a scale"),
@@ -40,6 +40,8 @@ static tn_status add_line(encoding *e, const char *text, size_t bytes, const cha
 {
     const char *where = number ? tn_arena_printf(&e->arena, "%.300s:%zu", name, number) : name;
     if (!where) return tn_error(TN_MEMORY, "out of memory");
+    if (e->lines == MOST_TEXTS)
+        return tn_error(TN_USAGE, "%.300s: more than %d texts at once: split them", where, MOST_TEXTS);
     if (e->lines == e->capacity)
         TN_RETURN_IF(tn_grow((void **)&e->line, &e->capacity, 2 * e->lines + 16, sizeof *e->line));
     e->line[e->lines++] = (tn_wire_line){ text, bytes, where };

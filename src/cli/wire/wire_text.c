@@ -71,13 +71,14 @@ done:
 static tn_status open_texts(tn_cli *c, const tn_settings *st, tn_wire_texts **out)
 {
     const tn_task *task;
+    char about[200]; /* a file's name may have lines of its own */
     const char *name = tn_settings_text(st, "task.name");
     if (!name[0]) return tn_error(TN_USAGE, "name the task: tenon wire text task=recall");
     TN_RETURN_IF(tn_task_find(name, &task));
     if (!task->texts)
         return tn_error(TN_USAGE, "task=%s has no texts with questions: choose recall, cont, ae, cls or squad", name);
     TN_RETURN_IF(task->texts(st, out));
-    fprintf(c->err, "task    %s, %s\n", name, (*out)->about);
+    fprintf(c->err, "task    %s, %s\n", name, tn_text_quote((*out)->about, about, sizeof about));
     return TN_OK;
 }
 
@@ -104,9 +105,9 @@ done:
 
 static tn_status say_done(tn_cli *c, const char *out, int64_t documents, uint64_t bytes)
 {
-    char word[TN_PATH_BYTES];
+    char word[TN_PATH_BYTES], shown[512];
     fprintf(c->err, "wrote %lld documents, %.1f MB%s%s\n", (long long)documents, (double)bytes / 1e6,
-            out[0] ? ", to " : "", out);
+            out[0] ? ", to " : "", tn_text_quote(out, shown, sizeof shown));
     if (out[0]) tn_next(c, "data prepare %s out=prepared tokenizer=train:1024", tn_shell_word(out, word, sizeof word));
     return TN_OK;
 }

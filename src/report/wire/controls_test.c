@@ -157,8 +157,7 @@ static void text_is_the_reader_alone(void **state)
             for (int k = 0; k < 4; k++) {
                 if (k == 1) row[n++] = '\n'; /* the anchor */
                 if (k == 3) answer = n;
-                for (size_t j = 0; j < part[k].bytes; j++)
-                    row[n++] = (unsigned char)tn_wire_at(&e, part[k])[j];
+                for (size_t j = 0; j < part[k].bytes; j++) row[n++] = (unsigned char)tn_wire_at(&e, part[k])[j];
                 assert_true(n < T);
             }
             row[n++] = 0; /* bytes begin and end with NUL */

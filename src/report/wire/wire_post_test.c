@@ -33,13 +33,10 @@ static void end(world *x)
 static tn_wire_post *open_post(world *x, char reader, const char *question, int64_t tokens)
 {
     tn_wire_post *p = NULL;
-    assert_ok(tn_wire_post_open(&(tn_wire_post_options){ .model = &x->m,
-                                                         .batch = 2,
-                                                         .reader = reader,
-                                                         .kind = 2,
-                                                         .question = question,
-                                                         .max_tokens = tokens },
-                                &p));
+    assert_ok(tn_wire_post_open(
+        &(tn_wire_post_options){
+            .model = &x->m, .batch = 2, .reader = reader, .kind = 2, .question = question, .max_tokens = tokens },
+        &p));
     return p;
 }
 

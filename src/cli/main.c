@@ -19,19 +19,26 @@ static const char *verb_name(const char *arg)
 
 static bool wants_help(const tn_cli *c) { return tn_args_flag(&c->args, "help") || c->verb->run == tn_cmd_help; }
 
-static bool writes_text(const tn_cli *c) { return c->verb->run == tn_cmd_sample || c->verb->run == tn_cmd_chat; }
+static bool writes_text(const tn_cli *c)
+{
+    return c->verb->run == tn_cmd_sample || c->verb->run == tn_cmd_chat ||
+           (c->sub && c->sub->run == tn_cmd_wire_decode);
+}
+
+/* Messages are bytes. Whoever writes them refuses a terminal. */
+static bool writes_bytes(const tn_cli *c) { return c->sub && c->sub->run == tn_cmd_wire_encode; }
 
 /* JSON has escapes of its own, and a text that was asked for goes into a file as it is. */
 static bool exact_output(const tn_cli *c)
 {
-    return c->json || (writes_text(c) && !wants_help(c) && !isatty(STDOUT_FILENO));
+    return c->json || ((writes_text(c) || writes_bytes(c)) && !wants_help(c) && !isatty(STDOUT_FILENO));
 }
 
 /* Help fits 80 columns also in a pipe; what other programs read is never folded. */
 static void choose_folding(const tn_cli *c)
 {
-    static tn_status (*const exact[])(tn_cli *) = { tn_complete_script, tn_complete_query, tn_lab_export,
-                                                    tn_cmd_config_schema };
+    static tn_status (*const exact[])(tn_cli *) = { tn_complete_script,   tn_complete_query, tn_lab_export,
+                                                    tn_cmd_config_schema, tn_cmd_wire_text,  tn_cmd_wire_encode };
     const bool help = wants_help(c);
     if (help) tn_term_fold(c->out, TN_FOLD_ALWAYS);
     else if (writes_text(c)) tn_term_fold(c->out, TN_FOLD_TEXT);

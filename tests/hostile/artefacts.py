@@ -1,4 +1,4 @@
-"""The list of artefacts, to which weights.py, gguf_weights.py, hf_weights.py, runs.py, studies.py and data_sets.py add theirs."""
+"""The list of artefacts, to which weights.py, gguf_weights.py, hf_weights.py, messages.py, runs.py, studies.py and data_sets.py add theirs."""
 import os
 import shutil
 import subprocess

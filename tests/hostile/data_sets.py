@@ -337,7 +337,8 @@ def named(name, kind, target, source):
 
 
 for _kind, _source in (("weights", "m.safetensors"), ("run", "r"), ("settings", "c.yaml"), ("study", "s.yaml"), ("database", "s.db"),
-                       ("data_set", "d"), ("data", "t.txt"), ("pairs", "p"), ("tokenizer", "tok/tokenizer.json")):
+                       ("data_set", "d"), ("data", "t.txt"), ("pairs", "p"), ("tokenizer", "tok/tokenizer.json"),
+                       ("message", "message.wire")):
     named("as_usual_" + _kind, _kind, os.path.basename(_source), _source)  # what the others are measured against
 named("weights_with_escapes", "weights", f"{ESC}.safetensors", "m.safetensors")
 named("weights_with_a_line", "weights", "a\nerror: false.safetensors", "m.safetensors")
@@ -354,6 +355,7 @@ named("data_with_escapes", "data", f"{ESC}.txt", "t.txt")
 named("data_with_a_line", "data", "a\nerror: false.txt", "t.txt")
 named("pairs_with_escapes", "pairs", f"{ESC}", "p")
 named("tokenizer_with_escapes", "tokenizer", f"{ESC}.json", "tok/tokenizer.json")
+named("message_with_escapes", "message", f"{ESC}.wire", "message.wire")
 
 
 @artefact("here", "x", "*")

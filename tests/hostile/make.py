@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a repository that means harm: models, runs, settings, studies, databases, data sets, tokenizers and names, each in a
+"""Makes a repository that means harm: models, runs, settings, studies, databases, data sets, tokenizers, messages and names, each in a
 folder of its own. Everything is made here, from small valid things that `tenon` itself made (GOOD: see tests/long/hostile.sh).
 
     make.py GOOD TO [NAME ...]    writes TO/outside (what must stay as it is) and TO/repo/NAME, all or those named
@@ -14,6 +14,7 @@ import sys
 import data_sets  # noqa: F401  each adds its artefacts
 import gguf_weights  # noqa: F401
 import hf_weights  # noqa: F401
+import messages  # noqa: F401
 import runs  # noqa: F401
 import studies  # noqa: F401
 import weights  # noqa: F401

@@ -28,7 +28,7 @@ from artefacts import ARTEFACTS, ESC
 HERE = os.path.dirname(os.path.realpath(__file__))
 LIMIT_S, ROOM_KIB = int(os.environ.get("TENON_HOSTILE_LIMIT", 20)), 16 << 10
 ALWAYS = {2, 3, 6}
-TEXT_OF_MODELS = ("sample", "sample-*", "chat", "chat-*", "race")  # their standard output is what a model wrote
+TEXT_OF_MODELS = ("sample", "sample-*", "chat", "chat-*", "race", "wire-decode*", "wire-reader")  # their standard output is what a model wrote
 CALLS = ("open openat openat2 creat unlink unlinkat rmdir rename renameat renameat2 mkdir mkdirat link linkat symlink symlinkat truncate chmod "
          "fchmod fchmodat fchmodat2 chown lchown fchown fchownat mknod mknodat utimensat setxattr lsetxattr fsetxattr execve execveat socket mount "
          "umount2 pivot_root chroot").split()
@@ -290,7 +290,7 @@ def missing_verbs(tenon, commands):
         want.append(verb["verb"])
         for line in verb["usage"].splitlines():
             word = line.split()[1] if len(line.split()) > 1 else ""
-            if verb["verb"] in ("data", "ckpt", "lab", "config", "new") and re.fullmatch("[a-z]+", word):
+            if verb["verb"] in ("data", "ckpt", "lab", "config", "new", "wire") and re.fullmatch("[a-z]+", word):
                 want.append(f"{verb['verb']} {word}")
     return [w for w in dict.fromkeys(want) if w not in have]
 

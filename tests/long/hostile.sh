@@ -31,6 +31,8 @@ for split in train dev test; do
     for who in man woman boy dog girl cat; do printf 'entailment\tA %s is in the %s.\tIn the %s is a %s.\n' $who $split $split $who; done >>p/snli_$split.tsv
 done
 "$tenon" train flow_text run=b task.data=p train.steps=2 task.vocab=300 task.length=8 width=4 height=4 prefix=4 dim=8 heads=1 ffn=8 layers=1 decoder.dim=8 decoder.heads=1 decoder.layers=1 flow.dim=4 flow.layers=1 flow.depth=4 train.batch=4 threads=1 >>log 2>&1
+"$tenon" train wire run=w a.model=r task=recall task.pairs=2 task.keys=20 task.size=8 task.heldout=4 train.steps=2 train.batch=2 slots=2 width=8 dim=8 heads=2 ffn=8 layers=1 hidden=8 threads=1 >>log 2>&1
+printf 'baba: bebe\n' | "$tenon" wire encode w bits=8 out=message.wire >>log 2>&1
 printf 'model: gpt\ndim: 16\nlayers: 1\nheads: 1\nvocab: 256\nthreads: 1\ntrain: {steps: 2, context: 16, batch: 2, eval_batches: 1, warmup: 1}\n' >c.yaml
 cat >s.yaml <<'END'
 study: s

@@ -265,25 +265,25 @@ static tn_status encode_all(worker *w, tn_wire_stop *stop, void *ctx)
     return c->contexts ? TN_OK : tn_error(TN_USAGE, "there are no held-out texts: set task.heldout");
 }
 
-static void look_at_messages(worker *w)
+/* The mean message, and the mean cosine of all pairs: (|S|^2 - N) / (N (N - 1)), S the sum of the messages at unit length. */
+static tn_status look_at_messages(worker *w)
 {
     tn_wire_controls *c = w->out;
     const int64_t n = c->slots * c->width;
-    double square = 0;
-    for (int64_t k = 0; k < n; k++) w->mean[k] = 0;
-    for (int64_t i = 0; i < c->contexts; i++)
-        for (int64_t k = 0; k < n; k++) w->mean[k] += c->z[i * n + k] / (float)c->contexts;
-    for (int64_t k = 0; k < n; k++) {
-        double sum = 0;
-        for (int64_t i = 0; i < c->contexts; i++) {
-            double length = 0;
-            for (int64_t j = 0; j < n; j++) length += (double)c->z[i * n + j] * c->z[i * n + j];
-            if (length > 0) sum += c->z[i * n + k] / sqrt(length);
-        }
-        square += sum * sum;
-    }
     const double N = (double)c->contexts;
+    double square = 0, *sum = tn_alloc(2 * sizeof *sum * (size_t)n), *unit = sum ? sum + n : NULL;
+    if (!sum) return TN_MEMORY;
+    memset(sum, 0, 2 * sizeof *sum * (size_t)n);
+    for (int64_t i = 0; i < c->contexts; i++) {
+        const float *z = c->z + i * n;
+        double length = 0;
+        for (int64_t k = 0; k < n; k++) length += (double)z[k] * z[k];
+        for (int64_t k = 0; k < n; k++) sum[k] += z[k], unit[k] += length > 0 ? z[k] / sqrt(length) : 0;
+    }
+    for (int64_t k = 0; k < n; k++) w->mean[k] = (float)(sum[k] / N), square += unit[k] * unit[k];
     c->cosine = c->contexts > 1 ? (square - N) / (N * (N - 1)) : NAN;
+    tn_free(sum);
+    return TN_OK;
 }
 
 static tn_status allocate(worker *w)
@@ -339,7 +339,7 @@ tn_status tn_wire_controls_run(tn_session *session, uint64_t seed, tn_wire_stop 
     TN_TRY(find_readers(&w));
     TN_TRY(encode_all(&w, stop, ctx));
     TN_TRY(allocate(&w));
-    look_at_messages(&w);
+    TN_TRY(look_at_messages(&w));
     for (int64_t i = 0, count; w.before < out->contexts; i++) {
         if (stop) TN_TRY(stop(ctx));
         TN_TRY(tn_source_heldout(&session->source, i, session->trainer, &count));

@@ -137,6 +137,7 @@ static tn_status open_recall(const tn_settings *st, tn_wire_texts **out)
                         .anchor = "\n",
                         .form = "key: value",
                         .count = { [TN_TRAIN] = size, [TN_VALID] = heldout, [TN_TEST] = heldout },
+                        .endless = true,
                         .data = d,
                         .read = read_recall,
                         .close = close_recall };

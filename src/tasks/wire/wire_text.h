@@ -48,6 +48,7 @@ struct tn_wire_texts {
     const char *anchor; /* what stands between context and question where the context is read as text */
     const char *form;   /* how examples are written; another form, other tokens */
     int64_t count[TN_SPLITS];
+    bool endless;             /* training examples go on behind their count */
     char hash[TN_HASH_BYTES]; /* of all that examples depend on */
     int64_t cut, left_out; /* contexts that were longer than task.length; questions whose answer is not in the rest */
     char about[160];       /* where the texts come from, for people */

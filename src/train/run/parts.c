@@ -1,19 +1,18 @@
 /* Shapes and weights of parts from files. The weights are read by weights_load.c; nothing here is of a model but its rows. */
 #include "train/run/parts.h"
 
-#include "base/hash.h"
 #include "io/yaml_settings.h"
 #include "train/run/saved_model.h"
+#include "train/run/weights_hash.h"
 #include "train/run/weights_load.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { KEY = 128, NUMBERS = 1 << 18 }; /* NUMBERS: read at a time */
+enum { KEY = 128 };
 
 static bool has_key(const tn_settings *st, const char *key)
 {
@@ -220,30 +219,6 @@ static tn_status open_part(const tn_settings *st, const tn_model *m, const tn_pa
 
 /* --- looking at parameters ------------------------------------------------------------------------------------------------- */
 
-/* Hands out the numbers of e in f32, in order. */
-static tn_status each_number(const tn_store *store, const tn_entry *e,
-                             void (*see)(void *ctx, const float *x, int64_t n), void *ctx)
-{
-    tn_status s = TN_OK;
-    tn_host_copy host = { 0 };
-    float *made = NULL;
-    const int64_t count = tn_dims_count(e->dims);
-    const size_t item = tn_dtype_bytes(e->dtype);
-    if (e->dtype != TN_F32 && !(made = tn_alloc(NUMBERS * sizeof *made))) TN_TRY(TN_MEMORY);
-    for (int64_t at = 0; at < count; at += NUMBERS) {
-        const int64_t n = count - at < NUMBERS ? count - at : NUMBERS;
-        const void *x =
-            tn_store_read(store, (const unsigned char *)e->data + (size_t)at * item, (size_t)n * item, &host);
-        if (!x) TN_TRY(TN_MEMORY);
-        if (made) tn_convert(made, TN_F32, x, e->dtype, n);
-        see(ctx, made ? made : x, n);
-    }
-done:
-    tn_free(made);
-    tn_host_copy_free(&host);
-    return s;
-}
-
 static void add_squares(void *ctx, const float *x, int64_t n)
 {
     double *sum = ctx;
@@ -260,7 +235,7 @@ static tn_status set_rms(const tn_settings *st, const tn_model *m, const tn_part
     if (!to || !embed || tn_dims_count(to->dims) != 1 || !tn_dtype_is_float(to->dtype))
         return tn_error(TN_USAGE, "model %s, part %s: its root mean square needs %s, and %s of one number", m->name,
                         row->scope, name, row->rms);
-    TN_RETURN_IF(each_number(store, embed, add_squares, &sum));
+    TN_RETURN_IF(tn_entry_numbers(store, embed, add_squares, &sum));
     const float rms = (float)sqrt(sum / (double)tn_dims_count(embed->dims));
     return tn_store_put(store, to, 0, 1, &rms, TN_F32);
 }
@@ -287,45 +262,19 @@ done:
 
 /* --- hashes ---------------------------------------------------------------------------------------------------------------- */
 
-static void add_numbers(void *ctx, const float *x, int64_t n) { tn_hash_add(ctx, x, sizeof *x * (size_t)n); }
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(const tn_entry *const *)a)->name, (*(const tn_entry *const *)b)->name);
-}
-
-static tn_status hash_entries(const tn_store *store, const tn_weights_part *p, const tn_entry *const *entry, size_t n,
-                              char hex[TN_HASH_BYTES])
-{
-    tn_status s = TN_OK;
-    tn_hash *h;
-    TN_RETURN_IF(tn_hash_begin(&h));
-    for (size_t i = 0; i < n; i++) {
-        const char *name = tn_weights_part_name(p, entry[i]);
-        const tn_dims *dims = &entry[i]->dims;
-        tn_hash_add(h, name, strlen(name) + 1);
-        for (int k = 0; k < dims->rank; k++) tn_hash_add(h, &dims->dim[k], sizeof dims->dim[k]);
-        TN_TRY(each_number(store, entry[i], add_numbers, h));
-    }
-    tn_hash_text(h, hex);
-done:
-    tn_hash_free(h);
-    return s;
-}
+static const char *name_in_part(const void *ctx, const tn_entry *e) { return tn_weights_part_name(ctx, e); }
 
 /* "": it has no parameters. */
 static tn_status hash_part(const tn_store *store, const tn_part_row *row, char hex[TN_HASH_BYTES])
 {
     const tn_weights_part p = { .scope = row->scope, .but = row->rms };
     size_t n = 0;
-    const tn_entry **entry = tn_alloc((tn_store_count(store) + 1) * sizeof *entry);
-    if (!entry) return TN_MEMORY;
-    for (size_t i = 0; i < tn_store_count(store); i++)
-        if (tn_weights_part_name(&p, tn_store_at(store, i))) entry[n++] = tn_store_at(store, i);
-    qsort(entry, n, sizeof *entry, by_name);
-    hex[0] = 0;
-    const tn_status s = n ? hash_entries(store, &p, entry, n, hex) : TN_OK;
-    tn_free(entry);
+    tn_hash *h;
+    TN_RETURN_IF(tn_hash_begin(&h));
+    const tn_status s = tn_weights_hash_add(store, name_in_part, &p, h, &n);
+    tn_hash_text(h, hex);
+    if (!n) hex[0] = 0;
+    tn_hash_free(h);
     return s;
 }
 

@@ -360,8 +360,8 @@ done:
 }
 
 /* Bytes have no token to spare: NUL, which texts do not have, stands between them. */
-static tn_status find_ends(const tn_tokenizer *t, const tn_model_tokens *tokens, const char *target, int32_t *start,
-                           int32_t *end)
+tn_status tn_saved_model_ends(const tn_tokenizer *t, const tn_model_tokens *tokens, const char *target, int32_t *start,
+                              int32_t *end)
 {
     const bool bytes = strcmp(tn_tokenizer_kind(t), "bytes") == 0;
     const int32_t last = tokens->n_end ? tokens->end[0] : tokens->start >= 0 ? tokens->start : bytes ? 0 : -1;
@@ -387,7 +387,7 @@ tn_status tn_saved_model_reader(const tn_user_args *user, const char *target, co
     if (tn_tokenizer_vocab(t) > tn_settings_vocab(m.settings))
         TN_FAIL(TN_USAGE, "the tokenizer has %lld tokens but %.640s only %lld: name the model's own tokenizer",
                 (long long)tn_tokenizer_vocab(t), target, (long long)tn_settings_vocab(m.settings));
-    TN_TRY(find_ends(t, &tokens, target, start, end));
+    TN_TRY(tn_saved_model_ends(t, &tokens, target, start, end));
     *out = t;
     t = NULL;
 done:

@@ -60,6 +60,9 @@ bool tn_is_weights_file(const char *path); /* by its name, or a folder of Huggin
 tn_status tn_saved_model_tokenizer_spec(const tn_saved_model *m, char spec[TN_PATH_BYTES]); /* for tn_tokenizer_open */
 tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out,
                                    tn_model_tokens *tokens);
+/* One token that texts begin with and one that ends them; target: for the error, TN_USAGE where there is none that ends them. */
+tn_status tn_saved_model_ends(const tn_tokenizer *t, const tn_model_tokens *tokens, const char *target, int32_t *start,
+                              int32_t *end);
 /* The same for a model that reads texts (tn_source_open.tokenizer), with one token that texts begin with and one that ends them; what ends
  * them stands for the first where there is none. TN_USAGE where there is no such token. */
 tn_status tn_saved_model_reader(const tn_user_args *user, const char *target, const char *spec, tn_tokenizer **out,

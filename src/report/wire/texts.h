@@ -1,0 +1,15 @@
+/* How large held-out texts are, as they are and compressed: what a message has to be smaller than. */
+#ifndef TN_REPORT_WIRE_TEXTS_H
+#define TN_REPORT_WIRE_TEXTS_H
+
+#include "train/run/session.h"
+
+typedef struct tn_wire_sizes {
+    int64_t contexts;
+    double bytes, packed; /* of a context in the mean; packed: each by itself with zstd, level 19 */
+} tn_wire_sizes;
+
+/* Over held-out batches of the session's source. Zeros where the session reads no bytes. */
+tn_status tn_wire_sizes_measure(tn_session *s, tn_wire_sizes *out);
+
+#endif

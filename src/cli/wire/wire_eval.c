@@ -17,7 +17,7 @@
 enum { DRAWS = 2000 };
 
 static const tn_setting rows[] = {
-    TN_SETTING_CHOICE("split", "valid", "valid|test", "held-out texts"),
+    TN_SETTING_CHOICE("split", "valid", "valid|test|train", "held-out texts, or those of the training"),
 };
 
 typedef struct evaluation {
@@ -53,7 +53,8 @@ static tn_status watch(void *ctx)
 
 static tn_status open_session(evaluation *e, tn_saved_model *m, const tn_settings *keys)
 {
-    const tn_data_split split = tn_settings_choice(keys, "split") ? TN_TEST : TN_VALID;
+    static const tn_data_split splits[] = { TN_VALID, TN_TEST, TN_TRAIN };
+    const tn_data_split split = splits[tn_settings_choice(keys, "split")];
     const tn_session_options o = { .user = &e->c->user,
                                    .settings = m->settings,
                                    .model = m->model,
@@ -61,6 +62,7 @@ static tn_status open_session(evaluation *e, tn_saved_model *m, const tn_setting
                                    .evaluates = true,
                                    .frozen = true,
                                    .split = split,
+                                   .trained = split == TN_TRAIN,
                                    .matrices = tn_is_weights_file(e->target) ? m->matrices.type : TN_F32,
                                    .steps = tn_wire_control_steps,
                                    .weights = m->weights };

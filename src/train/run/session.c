@@ -14,7 +14,7 @@
 
 static tn_data_split heldout_of(const tn_session *s, const tn_session_options *o)
 {
-    if (o->whole && s->source.text) return TN_TRAIN;
+    if (o->trained || (o->whole && s->source.text)) return TN_TRAIN;
     return o->split ? o->split : TN_VALID;
 }
 

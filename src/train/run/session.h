@@ -43,6 +43,7 @@ typedef struct tn_session_options {
     bool frozen;              /* `evaluates`, and the caller loads the weights: none is drawn, none has a gradient */
     tn_dtype matrices;        /* type of frozen matrices */
     tn_data_split split;      /* of held-out batches; 0: validation */
+    bool trained;             /* evaluates records of the training split, in order */
     bool whole;               /* text: evaluates the training split, from which nothing is held out; else `split` */
     const char *const *steps; /* of the model's own that are planned too, NULL at the end; or NULL */
     const char *weights;      /* to be loaded: checked against the model before memory is allocated; or NULL */

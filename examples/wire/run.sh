@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One message for two frozen language models, from text to verdict: examples/wire/run.sh [tiny|gpu] [STAGE ...] [key=value ...]
-#   stages     readers free wire constant verdict (default: all)
+#   stages     readers free wire constant join verdict (default: all; tiny without join)
 #   out=DIR    output folder (runs/wire-tiny, runs/wire-gpu)
 #   text=FILE  real text, for words and for the readers to learn from too (gpu)
 #   seeds=N    runs of the encoder (tiny 1, gpu 3)
@@ -11,6 +11,7 @@
 #   free       a message for each of 32 texts without any encoder: all answers must be right, or gradients do not arrive
 #   wire       the encoder and one adapter per reader, held-out texts
 #   constant   the best message that knows no text
+#   join       reader c, of bytes, learns its adapter alone: the encoder of seed 0 stays as it is
 #   verdict    answers given the message, as many tokens of the text, another text's message, and more
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -23,13 +24,16 @@ for word in "$@"; do
     case $word in
     -h | --help) usage; exit 0 ;;
     tiny | gpu) size=$word ;;
-    readers | free | wire | constant | verdict) stages+=("$word") ;;
+    readers | free | wire | constant | join | verdict) stages+=("$word") ;;
     out=* | text=* | seeds=* | tenon=*) declare "${word%%=*}=${word#*=}" ;;
     *=*) settings+=("$word") ;;
     *) die "$word: not understood; examples/wire/run.sh --help" ;;
     esac
 done
-[ ${#stages[@]} -gt 0 ] || stages=(readers free wire constant verdict)
+[ ${#stages[@]} -gt 0 ] || case $size in
+tiny) stages=(readers free wire constant verdict) ;;
+gpu) stages=(readers free wire constant join verdict) ;;
+esac
 [ -x "$tenon" ] || die "there is no $tenon: run make, or name it with tenon=FILE"
 [ -z "$text" ] || [ -f "$text" ] || die "there is no text $text"
 mkdir -p "${out:=$root/runs/wire-$size}"
@@ -40,14 +44,15 @@ case $size in
 tiny)
     task=(task=recall task.keys=64 ${text:+task.data="$text"})
     documents=(documents=20000 task.pairs=8 task.fewer=on repeats=16)
-    vocab_a=480 vocab_b=400
+    vocab_a=480 vocab_b=440
     common=(device=cpu train.lr=2e-3 train.decay=0.01 train.warmup=50 train.eval_every=500 loader.mode=pack conv=4 layers=2 heads=4)
     shape_a=(dim=64 train.context=144 train.batch=8 train.steps=1500)
-    shape_b=(dim=80 kv_heads=2 qkv_bias=true tied=false rope_base=100000 train.context=192 train.batch=6 train.steps=2400)
+    shape_b=(dim=96 qkv_bias=true tied=false rope_base=100000 train.context=176 train.batch=8 train.steps=1500)
+    shape_c=(dim=64 train.context=320 train.batch=4 train.steps=1500)
     asked=(task.pairs=2 task.questions=2 task.size=100000 task.heldout=256)
     wire=(device=cpu slots=4 width=32 hidden=128 dim=96 ffn=192 heads=4 layers=1 train.batch=64 train.lr=1e-3 train.warmup=50
-        train.beta2=0.99 train.steps=2000 train.eval_every=500 train.eval_batches=2 loss.state=0.1 loss.states=1)
-    free=(train.steps=300 train.lr=1e-2)
+        train.beta2=0.99 train.steps=2500 train.eval_every=500 train.eval_batches=2 loss.state=0.1 loss.states=1)
+    free=(train.steps=400 train.lr=1e-2)
     constant=(train.steps=300)
     : "${seeds:=1}"
     ;;
@@ -58,6 +63,7 @@ gpu)
     common=(device=cuda train.lr=1e-3 train.decay=0.01 train.warmup=300 train.eval_every=1000 loader.mode=pack train.context=512 train.batch=32)
     shape_a=(dim=256 layers=4 heads=4 kv_heads=2 train.steps=10000)
     shape_b=(dim=320 layers=5 heads=5 qkv_bias=true tied=false rope_base=1000000 train.steps=10000)
+    shape_c=(dim=224 layers=5 heads=4 train.context=1024 train.batch=16 train.steps=10000)
     asked=(task.pairs=16 task.questions=8 task.size=400000 task.heldout=512)
     wire=(device=cuda slots=16 width=32 hidden=512 dim=256 ffn=1024 heads=8 layers=2 train.batch=256 train.lr=1e-3 train.warmup=200
         train.beta2=0.99 train.steps=20000 train.eval_every=2000 task.fewer=on loss.state=0.1 loss.states=1)
@@ -69,24 +75,29 @@ esac
 wire+=(encoder=sender sender_layer=1 a.model="$out/a" b.model="$out/b")
 
 # Documents are written once, under another name until they are whole; data sets and runs know themselves what is done.
-reader() { # $1: letter, $2: vocabulary, then settings
-    local x=$1 vocab=$2
+reader() { # $1: letter, $2: tokenizer, then settings
+    local x=$1 tokenizer=$2
     shift 2
-    "$tenon" data prepare "$out/recall.jsonl" ${text:+"$text"} out="$out/data_$x" tokenizer=train:"$vocab" >&2
+    "$tenon" data prepare "$out/recall.jsonl" ${text:+"$text"} out="$out/data_$x" tokenizer="$tokenizer" >&2
     "$tenon" train gpt shape=llama data="$out/data_$x" run="$out/$x" "${common[@]}" "$@" >&2
 }
 
 readers() {
     [ -f "$out/recall.jsonl" ] ||
         "$tenon" wire text "${task[@]}" "${documents[@]}" task.split_seed=1 out="$out/recall.jsonl" >&2
-    reader a "$vocab_a" "${shape_a[@]}"
-    reader b "$vocab_b" "${shape_b[@]}"
+    reader a train:"$vocab_a" "${shape_a[@]}"
+    reader b train:"$vocab_b" "${shape_b[@]}"
 }
 
 train() { # $1: run, then settings
     local run=$1
     shift
     "$tenon" train wire "${task[@]}" "${asked[@]}" "${wire[@]}" run="$out/$run" "$@" "${settings[@]}" >&2
+}
+
+join() {
+    reader c bytes "${shape_c[@]}"
+    train join readers=c c.model="$out/c" encoder_from="$out/wire-0"
 }
 
 verdict() {
@@ -97,6 +108,10 @@ verdict() {
         echo "== seed $seed"
         "$tenon" wire eval "$out/wire-$seed" split=test --svg="$out/wire-$seed.svg" | tee "$out/wire-$seed.txt"
     done
+    [ ! -d "$out/join" ] || {
+        echo "== join: reader c by its adapter alone"
+        "$tenon" wire eval "$out/join" split=test | tee "$out/join.txt"
+    }
     echo "== constant: one message for all texts"
     "$tenon" wire eval "$out/constant" split=test | tee "$out/constant.txt"
 }
@@ -107,6 +122,7 @@ for stage in "${stages[@]}"; do
     free) train free encoder=free loss.state=0 task.size=32 task.heldout=8 task.questions=0 task.fewer=off train.batch=32 train.eval_every=0 train.decay=0 "${free[@]}" ;;
     wire) for ((seed = 0; seed < seeds; seed++)); do train "wire-$seed" seed="$seed"; done ;;
     constant) train constant encoder=constant loss.state=0 train.eval_every=0 "${constant[@]}" ;;
+    join) join ;;
     verdict) verdict ;;
     esac
 done

@@ -51,14 +51,14 @@ static tn_status set_words(tn_settings *st, const char *const *words, const char
     return TN_OK;
 }
 
-/* SCOPE.KEY of the run is KEY of the part, but not the setting `but` (or NULL), which may be called as one of the part's is. */
+/* SCOPE.KEY of the run, where it is not empty, is KEY of the part, but not the setting `but` (or NULL), which may be called as one of the part's is. */
 static tn_status set_section(tn_settings *st, const tn_settings *run, const char *scope, const char *but)
 {
     const size_t n = strlen(scope);
     for (size_t i = 0; i < tn_settings_count(run); i++) {
         const char *key = tn_settings_row_at(run, i)->key;
         if (strncmp(key, scope, n) != 0 || key[n] != '.' || (but && strcmp(key, but) == 0) ||
-            tn_settings_find(st, key + n + 1) == tn_settings_count(st))
+            !*tn_settings_written_at(run, i) || tn_settings_find(st, key + n + 1) == tn_settings_count(st))
             continue;
         TN_RETURN_IF(tn_settings_set(st, key + n + 1, tn_settings_written_at(run, i), "%s (%s)", key,
                                      tn_settings_source_at(run, i)));

@@ -405,9 +405,9 @@ static void wrong_rows(void **state)
     (void)state;
     place p;
     tn_session on;
-    static const tn_part_row no_setting[] = { { "a", "a.file", "a.shape", NULL } },
-                             no_scope[] = { { "c", "a.model", "a.shape", NULL } },
-                             no_rms[] = { { "a", "a.model", "a.shape", .rms = "a.embed" } };
+    static const tn_part_row no_setting[] = { { "a", "a.file", .shape = "a.shape" } },
+                             no_scope[] = { { "c", "a.model", .shape = "a.shape" } },
+                             no_rms[] = { { "a", "a.model", .shape = "a.shape", .rms = "a.embed" } };
     tn_model m = toy;
     open_place(&p);
     assert_ok(open_toy((const char *const[]){ p.a, NULL }, &on));

@@ -43,10 +43,14 @@ static const tn_step_row steps[] = {
     { "text", wire_build_text, false },
 };
 
+/* What an encoder's numbers mean depends on these. */
+static const char *const same[] = { "slots",   "private", "width", "encoder", "sender", "sender_layer",
+                                    "refiner", "dim",     "heads", "ffn",     "layers", NULL };
 static const tn_part_row parts[] = {
-    { "a", "a.model", "a.shape", "to.a.rms" },
-    { "b", "b.model", "b.shape", "to.b.rms" },
-    { "c", "c.model", "c.shape", "to.c.rms" },
+    { "a", "a.model", .shape = "a.shape", .rms = "to.a.rms" },
+    { "b", "b.model", .shape = "b.shape", .rms = "to.b.rms" },
+    { "c", "c.model", .shape = "c.shape", .rms = "to.c.rms" },
+    { "encoder", "encoder_from", .same = same, .but = "encoder.places" },
 };
 
 static const char *const defaults[] = { "train.lr=3e-4", "train.warmup=200", "train.decay=0.01", NULL };

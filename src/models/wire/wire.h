@@ -45,7 +45,8 @@ typedef struct wire_config {
     int64_t dim, heads, ffn, layers; /* of the encoder */
     int64_t refine;                  /* layers of the refiner */
     int64_t contexts;                /* of the training set: rows of a free latent */
-    int sender;                      /* place of the reader that sends */
+    wire_reader sender;              /* whose states the encoder reads; it need not read itself */
+    bool given;                      /* the encoder is another run's, and frozen */
     int64_t sender_layer;
     wire_place place;
     int64_t hidden; /* width inside an adapter */
@@ -58,7 +59,7 @@ typedef struct wire_config {
 
 /* Opens the readers' parts too. b NULL: no lengths are checked. */
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c);
-enum { WIRE_SETTINGS = 48 };
+enum { WIRE_SETTINGS = 50 };
 extern const tn_setting wire_settings[WIRE_SETTINGS];
 
 /* Z (B,slots,width) f32 of the batch's contexts. */

@@ -21,6 +21,9 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
     READER("a", ""),
     READER("b", ""),
     READER("c", " (one that joins later)"),
+    TN_SETTING_TEXT("readers", "", "letters of those that read, such as c (empty: all that have a model)"),
+    TN_SETTING_TEXT("encoder_from", "",
+                    "a run whose encoder is used as it is: readers that join later train their adapter alone"),
     TN_SETTING_INT("slots", "16", TN_RANGE(0, 4096), "slots", "slots of a message that all readers read"),
     TN_SETTING_INT("private", "0", TN_RANGE(0, 4096), "slots", "slots of a message for each reader alone"),
     TN_SETTING_INT("width", "32", TN_RANGE(1, 65536), "", "numbers of a slot"),
@@ -108,11 +111,11 @@ static bool named(const tn_settings *st, char x)
 }
 
 /* words NULL: those of the setting x.shape. */
-static tn_status open_reader(tn_graph *g, const tn_settings *st, char x, const char *const *words, wire_config *c)
+static tn_status open_reader(tn_graph *g, const tn_settings *st, char x, const char *const *words, wire_reader *r)
 {
     char shape[16];
-    wire_reader *r = &c->reader[c->readers];
-    *r = (wire_reader){ .letter = { x }, .own = c->readers };
+    const int64_t own = r->own;
+    *r = (wire_reader){ .letter = { x }, .own = own };
     snprintf(shape, sizeof shape, "%c.shape", x);
     if (words) TN_RETURN_IF(tn_part_open(g, st, r->letter, "gpt", words, &r->part));
     else TN_RETURN_IF(tn_part_open_file(g, st, r->letter, shape, &r->part));
@@ -120,18 +123,37 @@ static tn_status open_reader(tn_graph *g, const tn_settings *st, char x, const c
     if (!r->shape.llama)
         return tn_model_error("reader %c has learned positions (shape=gpt2): a reader must have rotary ones", x);
     r->shape.dropout = 0;
-    c->readers++;
     return TN_OK;
 }
 
-static tn_status find_sender(const tn_settings *st, wire_config *c)
+static tn_status open_readers(tn_graph *g, const tn_settings *st, wire_config *c)
+{
+    const char *only = tn_settings_text(st, "readers");
+    bool any = false;
+    for (char x = 'a'; x < 'a' + WIRE_READERS; x++) any |= named(st, x);
+    for (const char *p = only; *p; p++)
+        if (!strchr("abc, ", *p) || (strchr("abc", *p) && any && !named(st, *p)))
+            return tn_model_error("readers=%s: %c is no reader: name its model with %c.model", only, *p, *p);
+    for (char x = 'a'; x < 'a' + WIRE_READERS; x++) {
+        if (any ? !named(st, x) : x > 'b') continue;
+        if (*only && !strchr(only, x)) continue;
+        c->reader[c->readers].own = c->readers;
+        TN_RETURN_IF(open_reader(g, st, x, any ? NULL : small, &c->reader[c->readers]));
+        c->readers++;
+    }
+    return c->readers ? TN_OK : tn_model_error("readers=%s names none: use letters, as in readers=c", only);
+}
+
+static tn_status find_sender(tn_graph *g, const tn_settings *st, wire_config *c)
 {
     const char *x = tn_settings_text(st, "sender");
+    bool found = false;
     if (c->encoder != WIRE_SENDER) return TN_OK;
-    for (c->sender = 0; c->sender < c->readers; c->sender++)
-        if (strcmp(c->reader[c->sender].letter, x) == 0) break;
-    if (c->sender == c->readers) return tn_model_error("sender=%s is no reader: set %s.model", x, x);
-    const int64_t most = c->reader[c->sender].shape.layers;
+    for (int64_t i = 0; i < c->readers && !found; i++)
+        if ((found = strcmp(c->reader[i].letter, x) == 0)) c->sender = c->reader[i];
+    if (!found && !named(st, *x)) return tn_model_error("sender=%s is no reader: set %s.model", x, x);
+    if (!found) TN_RETURN_IF(open_reader(g, st, *x, NULL, &c->sender));
+    const int64_t most = c->sender.shape.layers;
     if (!c->sender_layer) c->sender_layer = most;
     if (c->sender_layer > most)
         return tn_model_error("sender_layer=%lld: reader %s has %lld layers", (long long)c->sender_layer, x,
@@ -143,10 +165,11 @@ tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b
 {
     *c = read_settings(st);
     TN_RETURN_IF(check(c));
-    for (char x = 'a'; x < 'a' + WIRE_READERS; x++)
-        if (named(st, x)) TN_RETURN_IF(open_reader(g, st, x, NULL, c));
-    for (char x = 'a'; x < 'c' && c->readers == x - 'a'; x++) TN_RETURN_IF(open_reader(g, st, x, small, c));
-    TN_RETURN_IF(find_sender(st, c));
+    c->given = *tn_settings_text(st, "encoder_from");
+    if (c->given && c->encoder != WIRE_BYTES && c->encoder != WIRE_SENDER)
+        return tn_model_error("encoder_from is for encoder=bytes and encoder=sender: there is no encoder here");
+    TN_RETURN_IF(open_readers(g, st, c));
+    TN_RETURN_IF(find_sender(g, st, c));
     c->slots = c->shared + c->readers * c->private_slots;
     if (b && tn_in(b, "kind").id && wire_in(b, &c->reader[0], "tokens").id)
         c->questions = tn_ref_dim(g, wire_in(b, &c->reader[0], "tokens"), 1);

@@ -39,7 +39,7 @@ static features from_bytes(tn_graph *g, const wire_config *c, const tn_batch *b)
 static tn_status from_sender(tn_graph *g, const wire_config *c, const tn_batch *b, features *out)
 {
     enum { MOST_LAYERS = 1024 };
-    const wire_reader *r = &c->reader[c->sender];
+    const wire_reader *r = &c->sender;
     const tn_ref tokens = wire_in(b, r, "text");
     tn_ref states[MOST_LAYERS + 1];
     tn_forward f;
@@ -120,7 +120,7 @@ static tn_ref drop_slots(tn_graph *g, const wire_config *c, tn_ref z)
     return tn_concat(g, part, rest ? 3 : 2, 1);
 }
 
-tn_status wire_encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref *z)
+static tn_status encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref *z)
 {
     const tn_dims dims = tn_shape(b->batch, c->slots, c->width);
     tn_ref x = TN_NONE;
@@ -134,4 +134,12 @@ tn_status wire_encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_r
     } else TN_RETURN_IF(learned(g, c, b, &x));
     *z = refine(g, c, drop_slots(g, c, tn_floats(g, x)));
     return tn_graph_status(g);
+}
+
+tn_status wire_encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref *z)
+{
+    if (c->given) tn_frozen_begin(g);
+    const tn_status s = encode(g, c, b, z);
+    if (c->given) tn_frozen_end(g);
+    return s;
 }

@@ -286,8 +286,10 @@ tn_status wire_build_text(tn_graph *g, const tn_settings *st, const tn_batch *b)
         TN_RETURN_IF(tn_graph_status(g));
         TN_RETURN_IF(wire_read_told(g, r, b->step, told, document, tn_ref_dim(g, labels, 1) + 1, NULL, &f));
         put_said(g, r, &f, labels);
-        put(g, r, "tokens_of_text",
-            tn_copy(g, wire_in(b, r, "text_length"))); /* read by who cuts the rows: an input of this step */
+        put(g, r, "tokens_of_text", tn_copy(g, wire_in(b, r, "text_length")));
     }
+    tn_output(g, "bytes_of_text",
+              tn_copy(g, tn_in(b, "bytes"))); /* inputs that only those who cut and count texts look at */
+    tn_output(g, "bytes_count", tn_copy(g, tn_in(b, "lengths")));
     return tn_graph_status(g);
 }

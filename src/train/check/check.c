@@ -98,7 +98,7 @@ done:
 static bool parts_are_random(const tn_check *c)
 {
     for (size_t i = 0; i < c->model->n_parts; i++)
-        if (*tn_settings_text(c->settings, c->model->parts[i].file)) return false;
+        if (c->model->parts[i].shape && *tn_settings_text(c->settings, c->model->parts[i].file)) return false;
     return c->model->n_parts > 0;
 }
 

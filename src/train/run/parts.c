@@ -25,7 +25,9 @@ static tn_status check_rows(const tn_settings *st, const tn_model *m)
         return tn_error(TN_USAGE, "model %s has more than %d parts of files", m->name, TN_PARTS_MAX);
     for (size_t i = 0; i < m->n_parts; i++) {
         const tn_part_row *row = &m->parts[i];
-        const char *missing = !has_key(st, row->file) ? row->file : !has_key(st, row->shape) ? row->shape : NULL;
+        const char *missing = !has_key(st, row->file)                  ? row->file
+                              : row->shape && !has_key(st, row->shape) ? row->shape
+                                                                       : NULL;
         if (missing)
             return tn_error(TN_USAGE,
                             "model %s, part %s: it has no setting %s: add it to its settings, or correct the row",
@@ -36,21 +38,37 @@ static tn_status check_rows(const tn_settings *st, const tn_model *m)
 
 /* --- the file -------------------------------------------------------------------------------------------------------------- */
 
-static tn_status check_found(const tn_part_row *row, const char *path, const tn_saved_model *f)
+/* Of the model itself. */
+static tn_status check_own(const tn_settings *st, const tn_model *m, const tn_part_row *row, const char *path,
+                           const tn_saved_model *f)
 {
-    if (strcmp(f->model->name, "gpt") != 0)
+    if (strcmp(f->model->name, m->name) != 0)
+        return tn_error(TN_USAGE, "%s=%.300s: is a model of type %s; it must be %s", row->file, path, f->model->name,
+                        m->name);
+    for (const char *const *key = row->same; key && *key; key++)
+        if (strcmp(tn_settings_text(st, *key), tn_settings_text(f->settings, *key)) != 0)
+            return tn_error(TN_USAGE, "%s=%.300s has %s=%s: set %s=%s here too", row->file, path, *key,
+                            tn_settings_text(f->settings, *key), *key, tn_settings_text(f->settings, *key));
+    return TN_OK;
+}
+
+static tn_status check_found(const tn_settings *st, const tn_model *m, const tn_part_row *row, const char *path,
+                             const tn_saved_model *f)
+{
+    if (!row->shape) TN_RETURN_IF(check_own(st, m, row, path, f));
+    else if (strcmp(f->model->name, "gpt") != 0)
         return tn_error(TN_USAGE, "%s=%.300s: is a model of type %s; a reader must be gpt", row->file, path,
                         f->model->name);
     if (!f->weights[0])
         return tn_error(TN_USAGE,
                         "%s=%.300s: has no weights: name a run, a checkpoint, a file or a folder that has; or leave it "
-                        "empty and set %s, for first values",
-                        row->file, path, row->shape);
+                        "empty%s%s, for first values",
+                        row->file, path, row->shape ? " and set " : "", row->shape ? row->shape : "");
     if (f->note[0]) return tn_error(TN_BAD_FILE, "%s: %s", row->file, f->note); /* other weights than are meant */
     return TN_OK;
 }
 
-static tn_status find_file(const tn_settings *st, const tn_part_row *row, tn_saved_model *out)
+static tn_status find_file(const tn_settings *st, const tn_model *m, const tn_part_row *row, tn_saved_model *out)
 {
     tn_saved_model f = { .weights = "" };
     const char *path = tn_settings_text(st, row->file);
@@ -60,7 +78,7 @@ static tn_status find_file(const tn_settings *st, const tn_part_row *row, tn_sav
     tn_status s =
         there ? tn_saved_model_find(NULL, path, NULL, 0, "best", &f) : tn_fs_error(TN_BAD_FILE, ENOENT, "open", path);
     if (s != TN_OK) tn_error_prefix("%s", row->file);
-    else s = check_found(row, path, &f);
+    else s = check_found(st, m, row, path, &f);
     if (s == TN_OK) *out = f;
     else tn_saved_model_free(&f);
     return s;
@@ -122,12 +140,12 @@ done:
     return s;
 }
 
-static tn_status fill_shape(tn_settings *st, const tn_part_row *row)
+static tn_status fill_shape(tn_settings *st, const tn_model *m, const tn_part_row *row)
 {
     tn_saved_model f = { .weights = "" };
     struct stat info;
     char text[TN_WEIGHTS_TEXT], why[1024], config[TN_PATH_BYTES];
-    tn_status s = find_file(st, row, &f);
+    tn_status s = find_file(st, m, row, &f);
     if (s == TN_OK) {
         s = list_shape(&f, text);
         if (s == TN_OK) s = tn_settings_set(st, row->shape, text, "%s", row->file);
@@ -146,8 +164,9 @@ tn_status tn_parts_resolve(tn_settings *st, const tn_model *m)
 {
     TN_RETURN_IF(check_rows(st, m));
     for (size_t i = 0; i < m->n_parts; i++)
-        if (tn_settings_text(st, m->parts[i].file)[0] && !tn_settings_text(st, m->parts[i].shape)[0])
-            TN_RETURN_IF(fill_shape(st, &m->parts[i]));
+        if (m->parts[i].shape && tn_settings_text(st, m->parts[i].file)[0] &&
+            !tn_settings_text(st, m->parts[i].shape)[0])
+            TN_RETURN_IF(fill_shape(st, m, &m->parts[i]));
     return TN_OK;
 }
 
@@ -204,9 +223,12 @@ static tn_status open_part(const tn_settings *st, const tn_model *m, const tn_pa
                            tn_arena *arena, tn_weights_part *out)
 {
     tn_saved_model f = { .weights = "" };
-    TN_RETURN_IF(find_file(st, row, &f));
-    tn_status s = check_shape(st, row, &f);
-    tn_weights_part p = { .path = tn_arena_strdup(arena, f.weights), .scope = row->scope, .but = row->rms };
+    TN_RETURN_IF(find_file(st, m, row, &f));
+    tn_status s = row->shape ? check_shape(st, row, &f) : TN_OK;
+    tn_weights_part p = { .path = tn_arena_strdup(arena, f.weights),
+                          .scope = row->scope,
+                          .but = row->shape ? row->rms : row->but,
+                          .own = !row->shape };
     tn_saved_model_free(&f);
     if (s == TN_OK && !p.path) s = tn_error(TN_MEMORY, "out of memory");
     if (s == TN_OK && !has_parameters(store, &p))

@@ -205,7 +205,7 @@ tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store)
 static bool is_shape(const tn_model *model, const char *key)
 {
     for (size_t i = 0; i < model->n_parts; i++)
-        if (strcmp(model->parts[i].shape, key) == 0) return true;
+        if (model->parts[i].shape && strcmp(model->parts[i].shape, key) == 0) return true;
     return false;
 }
 

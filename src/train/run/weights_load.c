@@ -96,7 +96,8 @@ const char *tn_weights_part_name(const tn_weights_part *p, const tn_entry *e)
     const size_t n = p->scope ? strlen(p->scope) : 0;
     if (!e->weight || (p->but && strcmp(e->name, p->but) == 0)) return NULL;
     if (!p->scope) return e->name;
-    return strncmp(e->name, p->scope, n) == 0 && e->name[n] == '.' ? e->name + n + 1 : NULL;
+    if (strncmp(e->name, p->scope, n) != 0 || e->name[n] != '.') return NULL;
+    return p->own ? e->name : e->name + n + 1;
 }
 
 static tn_status load_part(const loading *l, const tn_weights_part *p, bool move)

@@ -28,6 +28,7 @@ tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_N
 typedef struct tn_weights_part {
     const char *path, *scope; /* scope NULL: the whole store */
     const char *but;          /* a parameter that is not of the file, or NULL */
+    bool own;                 /* it is SCOPE.NAME in the file too */
 } tn_weights_part;
 
 /* The entry's name in the part's file; NULL: it is no parameter of the part. */

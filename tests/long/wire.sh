@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# One message for two frozen readers, learned from nothing by examples/wire/run.sh tiny: two readers learn recall, then free messages must
+# answer everything, learned ones must beat as many tokens of the text by 30 points on held-out texts, and another text's message must be
+# worth no more than one constant message. The script is killed at three moments on the way and goes on.
+# Ends with "N passed, N failed".
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
+tenon=$(realpath "${BUILD:-build}/tenon") || exit 2
+out=$(mktemp -d) || exit 2
+trap 'rm -rf "$out"' EXIT
+passed=0 failed=0
+
+for seconds in 8 25 40; do
+    timeout -s KILL "$seconds" setsid --wait examples/wire/run.sh tiny out="$out" tenon="$tenon" >"$out/log" 2>&1
+    pkill -KILL -f "run=$out/" # setsid has taken them out of reach of the signal
+    sleep 1
+done
+examples/wire/run.sh tiny out="$out" tenon="$tenon" >"$out/log" 2>&1 || { tail -5 "$out/log"; echo "0 passed, 1 failed"; exit 1; }
+grep -h '^reader\|^latent\|^text ' "$out"/*.txt
+
+"$tenon" wire eval "$out/free" split=train --json 2>/dev/null >"$out/free.json"
+"$tenon" wire eval "$out/wire-0" split=test --json 2>/dev/null >"$out/wire.json"
+"$tenon" wire eval "$out/constant" split=test --json 2>/dev/null >"$out/constant.json"
+value() { # FILE NAME READER [METHOD]: the number
+    python3 - "$out/$1.json" "$2" "$3" "${4:-}" <<'P'
+import json, sys
+file, name, reader, method = sys.argv[1:]
+for line in open(file):
+    row = json.loads(line)
+    if row["name"] == name and row.get("reader", "") == reader and (not method or row.get("method") == method):
+        print(row["value"])
+        break
+P
+}
+check() { # WHAT EXPRESSION of python
+    if python3 -c "import sys; sys.exit(not ($2))"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED $1: $2"; fi
+}
+for x in a b; do
+    latent=$(value wire em $x latent)
+    check "reader $x answers from the text" "$(value wire em $x text) >= 0.9"
+    check "reader $x: free messages of 32 texts answer everything" "$(value free em $x latent) == 1"
+    check "reader $x: messages beat the best budget by 30 points" "$(value wire latent_minus_budget $x) >= 0.3"
+    check "reader $x: the interval excludes 0" "$(value wire latent_minus_budget_low $x) > 0"
+    check "reader $x: another text's message is worth one constant message" "abs($(value wire em $x shuffled) - $(value constant em $x latent)) <= 0.03"
+    check "reader $x: 8 bits lose at most a point" "$latent - $(value wire em $x int8) <= 0.01"
+    check "reader $x: 4 bits lose at most five points" "$latent - $(value wire em $x int4) <= 0.05"
+done
+check "messages of different texts differ" "$(value wire cosine '') < 0.7"
+
+# Encoder and reader in two processes, over a pipe.
+printf 'gato: viro\nnema: sula\n' >"$out/text"
+"$tenon" wire encode "$out/wire-0" "$out/text" bits=8 out="$out/message" 2>/dev/null
+piped=$("$tenon" wire encode "$out/wire-0" - bits=8 2>/dev/null <"$out/text" | "$tenon" wire decode "$out/wire-0" --model=b --question='gato:' 2>/dev/null)
+filed=$("$tenon" wire decode "$out/wire-0" "$out/message" --model=b --question='gato:' 2>/dev/null)
+if [ -n "$piped" ] && [ "$piped" = "$filed" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED a pipe gives '$piped', a file '$filed'"; fi
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

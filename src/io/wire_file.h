@@ -70,11 +70,11 @@ tn_status tn_wire_decode(const char *name, const unsigned char *bytes, size_t n,
                          tn_wire_message *m);
 
 /* Messages that follow each other in a file or a pipe. */
-typedef struct tn_wire_reader tn_wire_reader;
+typedef struct tn_wire_stream tn_wire_stream;
 /* fd is borrowed; no byte behind the last message that was asked for is read. Name and limits are copied, the hash borrowed. */
-tn_status tn_wire_reader_open(int fd, const char *name, const tn_wire_limits *l, tn_wire_reader **out);
+tn_status tn_wire_stream_open(int fd, const char *name, const tn_wire_limits *l, tn_wire_stream **out);
 /* The next one; *more is false at an end between messages. An end inside one, or a bad one, is an error, and so is all after it. */
-tn_status tn_wire_reader_next(tn_wire_reader *r, tn_wire_message *m, bool *more);
-void tn_wire_reader_close(tn_wire_reader *r); /* takes NULL */
+tn_status tn_wire_stream_next(tn_wire_stream *r, tn_wire_message *m, bool *more);
+void tn_wire_stream_close(tn_wire_stream *r); /* takes NULL */
 
 #endif

@@ -76,15 +76,15 @@ static void seal(uint8_t *p, size_t n, bool frame)
 
 static void stream(const uint8_t *bytes, size_t n)
 {
-    tn_wire_reader *r;
+    tn_wire_stream *r;
     tn_wire_message m = { 0 };
     size_t length = 0;
     bool more = true;
     tn_status s = TN_OK;
     const int fd = open(fuzz_put("stream", bytes, n), O_RDONLY | O_CLOEXEC);
-    CHECK(fd >= 0 && tn_wire_reader_open(fd, "fuzz", &(tn_wire_limits){ .most_values = 1 << 16 }, &r) == TN_OK);
+    CHECK(fd >= 0 && tn_wire_stream_open(fd, "fuzz", &(tn_wire_limits){ .most_values = 1 << 16 }, &r) == TN_OK);
     while (s == TN_OK && more) {
-        s = tn_wire_reader_next(r, &m, &more);
+        s = tn_wire_stream_next(r, &m, &more);
         if (s != TN_OK) fuzz_refused(s);
         else if (more) {
             check_message(&m);
@@ -93,7 +93,7 @@ static void stream(const uint8_t *bytes, size_t n)
         } else CHECK(length == n);
     }
     CHECK(length <= n);
-    tn_wire_reader_close(r);
+    tn_wire_stream_close(r);
     tn_wire_message_free(&m);
     close(fd);
 }

@@ -20,7 +20,7 @@ typedef struct decoding {
     tn_settings *keys;
     tn_saved_model model;
     tn_wire_post *post;
-    tn_wire_reader *reader;
+    tn_wire_stream *reader;
     tn_wire_message message;
     int fd; /* -1: not ours */
     int64_t batch, answered;
@@ -60,7 +60,7 @@ static tn_status open_messages(decoding *d)
     if (input && isatty(STDIN_FILENO))
         return tn_error(TN_USAGE, "name a file of messages, or send them through a pipe (tenon wire encode)");
     if (!input) TN_RETURN_IF(tn_fd_open(path, &d->fd));
-    return tn_wire_reader_open(input ? STDIN_FILENO : d->fd, input ? "standard input" : path, &limits, &d->reader);
+    return tn_wire_stream_open(input ? STDIN_FILENO : d->fd, input ? "standard input" : path, &limits, &d->reader);
 }
 
 /* Up to a batch of messages; *n is 0 at the end. */
@@ -69,7 +69,7 @@ static tn_status read_messages(decoding *d, int64_t *n)
     const tn_wire_about *a = tn_wire_post_about(d->post);
     bool more = true;
     for (*n = 0; *n < d->batch; ++*n) {
-        TN_RETURN_IF(tn_wire_reader_next(d->reader, &d->message, &more));
+        TN_RETURN_IF(tn_wire_stream_next(d->reader, &d->message, &more));
         if (!more) break;
         const tn_wire_options *m = &d->message.about, own = tn_wire_header_of(a, 16, 0);
         if (m->shared_slots != own.shared_slots || m->private_slots != own.private_slots || m->width != own.width ||
@@ -133,7 +133,7 @@ tn_status tn_cmd_wire_decode(tn_cli *c)
     decoding d = { .c = c, .fd = -1 };
     TN_RETURN_IF(tn_args_expect(&c->args, 2, 3));
     const tn_status s = run(&d);
-    tn_wire_reader_close(d.reader);
+    tn_wire_stream_close(d.reader);
     if (d.fd >= 0) close(d.fd);
     tn_wire_message_free(&d.message);
     tn_wire_post_close(d.post);

@@ -233,9 +233,9 @@ static tn_status emit_costs(const evaluation *e)
 static tn_status draw(const evaluation *e, const char *path)
 {
     FILE *f;
-    double value[TN_WIRE_METHODS * TN_WIRE_READERS];
-    char group[TN_WIRE_READERS][16];
-    const char *groups[TN_WIRE_READERS];
+    double value[TN_WIRE_METHODS * TN_CONTROL_READERS];
+    char group[TN_CONTROL_READERS][16];
+    const char *groups[TN_CONTROL_READERS];
     for (int k = 0; k < e->found.readers; k++) {
         snprintf(group[k], sizeof group[k], "reader %c", e->found.reader[k]);
         groups[k] = group[k];

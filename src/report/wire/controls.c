@@ -34,7 +34,7 @@ typedef struct reader {
 typedef struct worker {
     tn_session *s;
     tn_wire_controls *out;
-    reader reader[TN_WIRE_READERS];
+    reader reader[TN_CONTROL_READERS];
     float *message; /* (B, slots, width) */
     float *mean;    /* (slots, width) */
     uint64_t seed;
@@ -62,7 +62,7 @@ static input_rows input_of(tn_session *s, char x, const char *name)
 static tn_status find_readers(worker *w)
 {
     tn_wire_controls *c = w->out;
-    for (char x = 'a'; x < 'a' + TN_WIRE_READERS; x++) {
+    for (char x = 'a'; x < 'a' + TN_CONTROL_READERS; x++) {
         reader *r = &w->reader[c->readers];
         r->labels = input_of(w->s, x, "labels");
         r->told = input_of(w->s, x, "told");
@@ -323,7 +323,7 @@ static void release(worker *w)
 {
     tn_free(w->message);
     tn_free(w->mean);
-    for (int k = 0; k < TN_WIRE_READERS; k++) tn_free(w->reader[k].told_kept), tn_free(w->reader[k].document_kept);
+    for (int k = 0; k < TN_CONTROL_READERS; k++) tn_free(w->reader[k].told_kept), tn_free(w->reader[k].document_kept);
 }
 
 tn_status tn_wire_controls_run(tn_session *session, uint64_t seed, tn_wire_stop *stop, void *ctx, tn_wire_controls *out)
@@ -357,7 +357,7 @@ done:
 void tn_wire_controls_free(tn_wire_controls *c)
 {
     for (int m = 0; m < TN_WIRE_METHODS; m++)
-        for (int k = 0; k < TN_WIRE_READERS; k++) tn_free(c->score[m][k].em);
+        for (int k = 0; k < TN_CONTROL_READERS; k++) tn_free(c->score[m][k].em);
     tn_free(c->z);
     *c = (tn_wire_controls){ 0 };
 }

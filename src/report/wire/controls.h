@@ -30,7 +30,7 @@ typedef enum tn_wire_method {
     TN_WIRE_METHODS
 } tn_wire_method;
 
-enum { TN_WIRE_READERS = 3 };
+enum { TN_CONTROL_READERS = 3 };
 
 typedef struct tn_wire_score {
     float *em;                /* (contexts): of its questions, the part that is answered exactly; NaN: it has none */
@@ -40,9 +40,9 @@ typedef struct tn_wire_score {
 
 typedef struct tn_wire_controls {
     int64_t contexts, slots, width;
-    char reader[TN_WIRE_READERS + 1]; /* letters */
+    char reader[TN_CONTROL_READERS + 1]; /* letters */
     int readers;
-    tn_wire_score score[TN_WIRE_METHODS][TN_WIRE_READERS];
+    tn_wire_score score[TN_WIRE_METHODS][TN_CONTROL_READERS];
     float *z;                        /* (contexts, slots, width): the messages */
     double cosine;                   /* mean over pairs of different contexts */
     size_t bytes[TN_WIRE_METHODS];   /* of a message, header and checksum included; 0: it is none */

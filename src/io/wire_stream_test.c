@@ -63,24 +63,24 @@ static size_t row_of_messages(unsigned char *to, size_t *end)
 static tn_status read_row(const unsigned char *data, size_t n, size_t piece, int *count)
 {
     feed f;
-    tn_wire_reader *r;
+    tn_wire_stream *r;
     tn_wire_message m = { 0 }, one = { 0 };
     bool more = true;
     tn_status s = TN_OK;
     unsigned char golden[GOLDEN_MOST_BYTES];
     const int fd = feed_begin(&f, data, n, piece);
-    assert_ok(tn_wire_reader_open(fd, "row", &any, &r));
+    assert_ok(tn_wire_stream_open(fd, "row", &any, &r));
     for (*count = 0;; ++*count) {
-        s = tn_wire_reader_next(r, &m, &more);
+        s = tn_wire_stream_next(r, &m, &more);
         if (s != TN_OK || !more) break;
         const size_t bytes = golden_bytes(*count, golden);
         assert_ok(tn_wire_decode("one", golden, bytes, &any, &one));
         assert_true(same_options(&m.about, &one.about));
         assert_memory_equal(m.z, one.z, GOLDEN_VALUES * sizeof *m.z);
     }
-    if (s == TN_OK) assert_ok(tn_wire_reader_next(r, &m, &more)); /* still the end */
+    if (s == TN_OK) assert_ok(tn_wire_stream_next(r, &m, &more)); /* still the end */
     assert_true(!more || s != TN_OK);
-    tn_wire_reader_close(r);
+    tn_wire_stream_close(r);
     tn_wire_message_free(&m);
     tn_wire_message_free(&one);
     feed_end(&f, fd);
@@ -128,19 +128,19 @@ static void nothing_behind_a_bad_message(void **state)
     unsigned char row[GOLDENS * GOLDEN_MOST_BYTES];
     size_t end[GOLDENS];
     feed f;
-    tn_wire_reader *r;
+    tn_wire_stream *r;
     tn_wire_message m = { 0 };
     bool more;
     const size_t n = row_of_messages(row, end);
     for (size_t k = 8 * end[0]; k < 8 * end[1]; k++) { /* every bit of the second */
         row[k / 8] ^= (unsigned char)(1u << k % 8);
         const int fd = feed_begin(&f, row, n, 1000);
-        assert_ok(tn_wire_reader_open(fd, "row", &any, &r));
-        assert_ok(tn_wire_reader_next(r, &m, &more));
-        assert_fails(tn_wire_reader_next(r, &m, &more), TN_BAD_FILE, "row, message 2 (at byte 82): ");
-        assert_fails(tn_wire_reader_next(r, &m, &more), TN_BAD_FILE, "nothing can be read behind a bad message");
+        assert_ok(tn_wire_stream_open(fd, "row", &any, &r));
+        assert_ok(tn_wire_stream_next(r, &m, &more));
+        assert_fails(tn_wire_stream_next(r, &m, &more), TN_BAD_FILE, "row, message 2 (at byte 82): ");
+        assert_fails(tn_wire_stream_next(r, &m, &more), TN_BAD_FILE, "nothing can be read behind a bad message");
         assert_true(m.about.bits == 16);
-        tn_wire_reader_close(r);
+        tn_wire_stream_close(r);
         feed_end(&f, fd);
         row[k / 8] ^= (unsigned char)(1u << k % 8);
     }
@@ -153,13 +153,13 @@ static void a_wrong_encoder_in_a_row(void **state)
     unsigned char row[GOLDENS * GOLDEN_MOST_BYTES];
     size_t end[GOLDENS];
     feed f;
-    tn_wire_reader *r;
+    tn_wire_stream *r;
     tn_wire_message m = { 0 };
     bool more;
     const int fd = feed_begin(&f, row, row_of_messages(row, end), 1000);
-    assert_ok(tn_wire_reader_open(fd, "row", &(tn_wire_limits){ .encoder = "ffffffffffffffffffffffffffffffff" }, &r));
-    assert_fails(tn_wire_reader_next(r, &m, &more), TN_BAD_FILE, "row, message 1 (at byte 0): made by encoder 0001");
-    tn_wire_reader_close(r);
+    assert_ok(tn_wire_stream_open(fd, "row", &(tn_wire_limits){ .encoder = "ffffffffffffffffffffffffffffffff" }, &r));
+    assert_fails(tn_wire_stream_next(r, &m, &more), TN_BAD_FILE, "row, message 1 (at byte 0): made by encoder 0001");
+    tn_wire_stream_close(r);
     feed_end(&f, fd);
 }
 
@@ -171,7 +171,7 @@ static void promises_cost_nothing(void **state)
     tn_wire_size s;
     unsigned char head[48 + 1000] = { 0 };
     feed f;
-    tn_wire_reader *r;
+    tn_wire_stream *r;
     tn_wire_message m = { 0 };
     bool more;
     assert_ok(tn_wire_size_of(&o, &s));
@@ -184,12 +184,12 @@ static void promises_cost_nothing(void **state)
     const uint32_t crc = (uint32_t)crc32(0, head, 44);
     for (int i = 0; i < 4; i++) head[44 + i] = (unsigned char)(crc >> 8 * i);
     const int fd = feed_begin(&f, head, sizeof head, 100);
-    assert_ok(tn_wire_reader_open(fd, "pipe", &any, &r));
+    assert_ok(tn_wire_stream_open(fd, "pipe", &any, &r));
     tn_alloc_fail_above(1 << 18);
-    const tn_status got = tn_wire_reader_next(r, &m, &more);
+    const tn_status got = tn_wire_stream_next(r, &m, &more);
     tn_alloc_fail_above(0);
     assert_fails(got, TN_BAD_FILE, "cut short: 1048 bytes of 20971572");
-    tn_wire_reader_close(r);
+    tn_wire_stream_close(r);
     feed_end(&f, fd);
 }
 
@@ -200,7 +200,7 @@ static void large_messages(void **state)
     const tn_wire_options o = { GOLDEN_ENCODER, 6, 32, TN_F16, 100, 50, 3, 999 };
     tn_wire_size s;
     feed f;
-    tn_wire_reader *r;
+    tn_wire_stream *r;
     tn_wire_message m = { 0 };
     bool more;
     assert_ok(tn_wire_size_of(&o, &s));
@@ -212,15 +212,15 @@ static void large_messages(void **state)
     assert_ok(tn_wire_encode(&o, z, bytes));
     memcpy(bytes + s.message, bytes, s.message);
     const int fd = feed_begin(&f, bytes, 2 * s.message, 5000);
-    assert_ok(tn_wire_reader_open(fd, "pipe", &any, &r));
-    assert_ok(tn_wire_reader_next(r, &m, &more));
+    assert_ok(tn_wire_stream_open(fd, "pipe", &any, &r));
+    assert_ok(tn_wire_stream_next(r, &m, &more));
     const uint64_t allocations = tn_alloc_count();
-    assert_ok(tn_wire_reader_next(r, &m, &more));
+    assert_ok(tn_wire_stream_next(r, &m, &more));
     assert_true(more && m.size.slots == 250 && tn_alloc_count() == allocations);
     assert_memory_equal(m.z, z, s.values * sizeof *z);
-    assert_ok(tn_wire_reader_next(r, &m, &more));
+    assert_ok(tn_wire_stream_next(r, &m, &more));
     assert_false(more);
-    tn_wire_reader_close(r);
+    tn_wire_stream_close(r);
     tn_wire_message_free(&m);
     feed_end(&f, fd);
     free(z);
@@ -230,16 +230,16 @@ static void large_messages(void **state)
 static void a_descriptor_that_fails(void **state)
 {
     (void)state;
-    tn_wire_reader *r;
+    tn_wire_stream *r;
     tn_wire_message m = { 0 };
     bool more;
-    assert_ok(tn_wire_reader_open(-1, "closed", &any, &r));
-    assert_fails(tn_wire_reader_next(r, &m, &more), TN_BAD_FILE, "closed");
-    tn_wire_reader_close(r);
-    tn_wire_reader_close(NULL);
+    assert_ok(tn_wire_stream_open(-1, "closed", &any, &r));
+    assert_fails(tn_wire_stream_next(r, &m, &more), TN_BAD_FILE, "closed");
+    tn_wire_stream_close(r);
+    tn_wire_stream_close(NULL);
 }
 
-void tn_tests_wire_reader(tn_test_list *l)
+void tn_tests_wire_stream(tn_test_list *l)
 {
     tn_test_add(l, a_row_of_messages, NULL, "wire: a row of messages through a pipe");
     tn_test_add(l, an_end_inside_a_message, NULL, "wire: an end inside a message is an error");

@@ -11,7 +11,7 @@
 
 enum { PIECE = 64 << 10, NAME_BYTES = 512 };
 
-struct tn_wire_reader {
+struct tn_wire_stream {
     int fd;
     tn_wire_limits limits;
     uint64_t number, at; /* messages read, bytes read */
@@ -21,9 +21,9 @@ struct tn_wire_reader {
     char name[NAME_BYTES], where[NAME_BYTES + 64];
 };
 
-tn_status tn_wire_reader_open(int fd, const char *name, const tn_wire_limits *l, tn_wire_reader **out)
+tn_status tn_wire_stream_open(int fd, const char *name, const tn_wire_limits *l, tn_wire_stream **out)
 {
-    tn_wire_reader *r = tn_alloc(sizeof *r);
+    tn_wire_stream *r = tn_alloc(sizeof *r);
     if (!r) return TN_MEMORY;
     r->fd = fd;
     r->limits = *l;
@@ -32,7 +32,7 @@ tn_status tn_wire_reader_open(int fd, const char *name, const tn_wire_limits *l,
     return TN_OK;
 }
 
-void tn_wire_reader_close(tn_wire_reader *r)
+void tn_wire_stream_close(tn_wire_stream *r)
 {
     if (!r) return;
     tn_free(r->buffer);
@@ -40,7 +40,7 @@ void tn_wire_reader_close(tn_wire_reader *r)
 }
 
 /* Bytes have .. want-1 of the message; *got is less than want at the end of the stream only. */
-static tn_status fill(tn_wire_reader *r, size_t have, size_t want, size_t *got)
+static tn_status fill(tn_wire_stream *r, size_t have, size_t want, size_t *got)
 {
     while (have < want) {
         const size_t piece = want - have < PIECE ? want - have : PIECE;
@@ -55,7 +55,7 @@ static tn_status fill(tn_wire_reader *r, size_t have, size_t want, size_t *got)
     return TN_OK;
 }
 
-static tn_status next(tn_wire_reader *r, tn_wire_message *m, bool *more)
+static tn_status next(tn_wire_stream *r, tn_wire_message *m, bool *more)
 {
     tn_wire_options about;
     tn_wire_size size;
@@ -75,7 +75,7 @@ static tn_status next(tn_wire_reader *r, tn_wire_message *m, bool *more)
     return TN_OK;
 }
 
-tn_status tn_wire_reader_next(tn_wire_reader *r, tn_wire_message *m, bool *more)
+tn_status tn_wire_stream_next(tn_wire_stream *r, tn_wire_message *m, bool *more)
 {
     if (r->broken != TN_OK)
         return tn_error(r->broken, "%s: nothing can be read behind a bad message; get the messages again", r->where);

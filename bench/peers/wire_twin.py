@@ -200,7 +200,7 @@ class Wire(against.Net):
                 pools = [("pool", s["slots"])] + [(f"pool_{r.letter}", s["private"]) for r in self.readers]
                 z = torch.cat([self.pool(H, name, n) for name, n in pools if n])
         if s["refiner"]:
-            with self.scope("refiner"):
+            with self.scope("encoder.refiner"):
                 z = self.norm(self.encoder_layers(z, s["refiner"], 4, 4 * s["width"]), "norm")
         return z
 

@@ -126,10 +126,10 @@ typedef struct tn_part_row {
         *shape; /* the setting that holds its settings, "dim=64 layers=2 ...": filled from the file where it is empty */
     /* a frozen tensor of one number that becomes the root mean square of the part's "embed", or NULL */
     const char *rms;
-    /* shape NULL: the file is of the model itself, whose parameters SCOPE.NAME it has under that name, but for `but` (a name, or NULL). These
-     * settings (NULL at the end) must be those of the file. */
+    bool optional; /* the model may leave it out although its file is named */
+    /* shape NULL: the file is of the model itself, whose parameters SCOPE.NAME it has under that name. These settings (NULL at the end)
+     * must be those of the file. */
     const char *const *same;
-    const char *but;
 } tn_part_row;
 
 /* --- what it shows, and what it costs ------------------------------------------------------------------------------------- */

@@ -47,10 +47,10 @@ static const tn_step_row steps[] = {
 static const char *const same[] = { "slots",   "private", "width", "encoder", "sender", "sender_layer",
                                     "refiner", "dim",     "heads", "ffn",     "layers", NULL };
 static const tn_part_row parts[] = {
-    { "a", "a.model", .shape = "a.shape", .rms = "to.a.rms" },
-    { "b", "b.model", .shape = "b.shape", .rms = "to.b.rms" },
-    { "c", "c.model", .shape = "c.shape", .rms = "to.c.rms" },
-    { "encoder", "encoder_from", .same = same, .but = "encoder.places" },
+    { "a", "a.model", .shape = "a.shape", .rms = "to.a.rms", .optional = true },
+    { "b", "b.model", .shape = "b.shape", .rms = "to.b.rms", .optional = true },
+    { "c", "c.model", .shape = "c.shape", .rms = "to.c.rms", .optional = true },
+    { "encoder", "encoder_from", .same = same },
 };
 
 static const char *const defaults[] = { "train.lr=3e-4", "train.warmup=200", "train.decay=0.01", NULL };

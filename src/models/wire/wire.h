@@ -75,8 +75,8 @@ wire_prefix wire_adapt(tn_graph *g, const wire_config *c, const wire_reader *r, 
 
 /* Hidden states (N,n-1,d) that say tokens 1 .. n-1 of rows (N,n): state i says token i+1. kind (B) i32, the anchor of
  * N / B rows each. states NULL, or as tn_decoder_forward's, cut alike. */
-tn_status wire_read(tn_graph *g, const wire_config *c, const wire_reader *r, const char *step, const wire_prefix *p,
-                    tn_ref kind, tn_ref tokens, tn_ref *states, tn_forward *out);
+tn_status wire_read(tn_graph *g, const wire_reader *r, const char *step, const wire_prefix *p, tn_ref kind,
+                    tn_ref tokens, tn_ref *states, tn_forward *out);
 /* The same of a text row (N,t), right-aligned: the states of its last n-1 tokens. */
 tn_status wire_read_told(tn_graph *g, const wire_reader *r, const char *step, tn_ref told, tn_ref document, int64_t n,
                          tn_ref *states, tn_forward *out);

@@ -103,7 +103,7 @@ static tn_ref refine(tn_graph *g, const wire_config *c, tn_ref z)
 {
     const tn_encoder_shape shape = { 4, 4 * c->width, c->refine, c->dropout };
     if (!c->refine) return z;
-    const tn_region r = tn_region_begin(g, "refiner");
+    const tn_region r = tn_region_begin(g, "encoder.refiner");
     z = tn_block_layernorm(g, tn_encoder_layers(g, &shape, z, TN_NONE), "norm", 0);
     tn_region_end(g, r);
     return tn_floats(g, z);

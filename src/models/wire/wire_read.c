@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "models/blocks.h"
 #include "models/encoder.h"
+#include "models/gpt/gpt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -80,7 +81,9 @@ static void keys_of(tn_graph *g, const wire_reader *r, tn_ref p, wire_prefix *ou
 wire_prefix wire_adapt(tn_graph *g, const wire_config *c, const wire_reader *r, tn_ref z)
 {
     const tn_region scope = tn_region_begin(g, "to.%s", r->letter);
-    const tn_ref rho = tn_frozen(g, "rms", tn_shape(1), TN_F32, tn_constant(0.02f));
+    tn_frozen_begin(g); /* a weight: checkpoints hold it */
+    const tn_ref rho = tn_param(g, "rms", tn_shape(1), tn_constant(0.02f));
+    tn_frozen_end(g);
     wire_prefix p = { .vectors = vectors(g, c, r, own_slots(g, c, r, z)) };
     p.anchors =
         tn_mul(g, tn_param(g, "anchors", tn_shape(WIRE_ANCHORS, r->shape.dim), tn_normal(1), .no_decay = true), rho);
@@ -99,18 +102,26 @@ static tn_ref table_of(tn_graph *g, const wire_reader *r)
     return tn_matrix(g, "embed", tn_shape(r->shape.vocab, r->shape.dim), tn_normal(0.02f));
 }
 
+/* Rows that the reader was never trained on so long are refused: what it said would be no measure of anything. */
+static tn_status forward(tn_graph *g, const wire_reader *r, const tn_batch *in, tn_ref *states, tn_forward *out)
+{
+    tn_decoder_shape checked;
+    const tn_status s = tn_gpt_shape(g, r->part.settings, in, &checked);
+    if (s != TN_OK) tn_error_prefix("reader %s", r->letter);
+    return s == TN_OK ? tn_decoder_forward(g, &r->shape, in, states, out) : s;
+}
+
 static void cut_states(tn_graph *g, const wire_reader *r, tn_ref *states, int64_t first, int64_t n)
 {
     for (int64_t l = 0; states && l <= r->shape.layers; l++) states[l] = tn_slice(g, states[l], 1, first, n);
 }
 
-tn_status wire_read(tn_graph *g, const wire_config *c, const wire_reader *r, const char *step, const wire_prefix *p,
-                    tn_ref kind, tn_ref tokens, tn_ref *states, tn_forward *out)
+tn_status wire_read(tn_graph *g, const wire_reader *r, const char *step, const wire_prefix *p, tn_ref kind,
+                    tn_ref tokens, tn_ref *states, tn_forward *out)
 {
     TN_RETURN_IF(tn_graph_status(g));
     const int64_t N = tn_ref_dim(g, tokens, 0), n = tn_ref_dim(g, tokens, 1), d = r->shape.dim;
     const int64_t M = p->keys.id ? 0 : tn_ref_dim(g, p->vectors, 1);
-    (void)c;
     if (n < 3) return tn_model_error("rows of %lld tokens have no place for BOS, an answer and EOS", (long long)n);
     tn_frozen_begin(g);
     const tn_region scope = tn_region_begin(g, "%s", r->letter);
@@ -122,7 +133,7 @@ tn_status wire_read(tn_graph *g, const wire_config *c, const wire_reader *r, con
     tn_batch_add(&in, "prefix", tn_concat(g, part, M ? 3 : 2, 1));
     tn_batch_add(&in, "tokens", tn_slice(g, tokens, 1, 1, n - 2)); /* the last one is said, not read */
     if (!M) tn_batch_add(&in, "prefix_keys", p->keys), tn_batch_add(&in, "prefix_values", p->values);
-    const tn_status s = tn_decoder_forward(g, &r->shape, &in, states, out);
+    const tn_status s = forward(g, r, &in, states, out);
     tn_region_end(g, scope);
     tn_frozen_end(g);
     TN_RETURN_IF(s);
@@ -130,6 +141,16 @@ tn_status wire_read(tn_graph *g, const wire_config *c, const wire_reader *r, con
         tn_slice(g, out->hidden, 1, 1 + M, n - 1); /* from the anchor on: the one place where anything moves by one */
     cut_states(g, r, states, 1 + M, n - 1);
     return tn_graph_status(g);
+}
+
+/* document (N,t) i32, 0 and then 1 -> 1 where it begins, which ends what a short convolution sees. */
+static tn_ref starts(tn_graph *g, tn_ref document)
+{
+    const int64_t N = tn_ref_dim(g, document, 0), t = tn_ref_dim(g, document, 1);
+    const tn_ref in = tn_cast(g, tn_copy(g, document), TN_F32);
+    const tn_ref part[] = { tn_fill(g, tn_shape(N, 1), TN_F32, 0), tn_slice(g, in, 1, 0, t - 1) };
+    const tn_ref step = tn_sub(g, in, t > 1 ? tn_concat(g, part, 2, 1) : part[0]);
+    return tn_reshape(g, tn_above(g, tn_reshape(g, step, tn_shape(N * t)), 0.5f), tn_shape(N, t));
 }
 
 tn_status wire_read_told(tn_graph *g, const wire_reader *r, const char *step, tn_ref told, tn_ref document, int64_t n,
@@ -142,9 +163,10 @@ tn_status wire_read_told(tn_graph *g, const wire_reader *r, const char *step, tn
     tn_batch in = { .size = sizeof in, .batch = N, .length = t, .step = step };
     tn_batch_add(&in, "tokens", tn_slice(g, told, 1, 0, t));
     tn_batch_add(&in, "document", tn_slice(g, document, 1, 0, t));
+    tn_batch_add(&in, "reset", starts(g, tn_slice(g, document, 1, 0, t)));
     tn_frozen_begin(g);
     const tn_region scope = tn_region_begin(g, "%s", r->letter);
-    const tn_status s = tn_decoder_forward(g, &r->shape, &in, states, out);
+    const tn_status s = forward(g, r, &in, states, out);
     tn_region_end(g, scope);
     tn_frozen_end(g);
     TN_RETURN_IF(s);

@@ -96,7 +96,7 @@ static tn_status task_terms(work *w, const wire_reader *r, const wire_prefix *p,
     const wire_prefix rep = repeat_prefix(g, p, w->c.questions);
     const tn_ref tokens = rows_of(g, wire_in(w->b, r, "tokens"));
     const tn_ref labels = said_labels(g, rows_of(g, wire_in(w->b, r, "labels")));
-    TN_RETURN_IF(wire_read(g, &w->c, r, w->b->step, &rep, w->kind, tokens, states, &f));
+    TN_RETURN_IF(wire_read(g, r, w->b->step, &rep, w->kind, tokens, states, &f));
     *loss = plus(g, *loss, 1, tn_linear_xent(g, f.hidden, f.head, labels));
     if (w->c.first != 0)
         *loss = plus(g, *loss, w->c.first, tn_linear_xent(g, f.hidden, f.head, labels, .weights = first_of(g, labels)));
@@ -109,7 +109,7 @@ static tn_status ae_terms(work *w, const wire_reader *r, const wire_prefix *p, d
     tn_graph *g = w->g;
     tn_forward f;
     const tn_ref kind = tn_fill(g, tn_shape(w->b->batch), TN_I32, WIRE_AE);
-    TN_RETURN_IF(wire_read(g, &w->c, r, w->b->step, p, kind, wire_in(w->b, r, "text"), NULL, &f));
+    TN_RETURN_IF(wire_read(g, r, w->b->step, p, kind, wire_in(w->b, r, "text"), NULL, &f));
     const tn_ref labels = said_labels(g, wire_in(w->b, r, "text_labels"));
     *loss = plus(g, *loss, weight, tn_linear_xent(g, f.hidden, f.head, labels));
     return tn_graph_status(g);
@@ -135,10 +135,10 @@ static tn_status begin(work *w, tn_graph *g, const tn_settings *st, const tn_bat
     return tn_graph_status(g);
 }
 
-/* Rows of BOS and EOS alone ask nothing (task=ae). */
-static bool asks(const work *w, const wire_reader *r)
+/* Rows of BOS and EOS alone ask nothing (task=ae): then texts are said, and nothing else. */
+static bool asks(const work *w)
 {
-    return tn_graph_status(w->g) != TN_OK || tn_ref_dim(w->g, wire_in(w->b, r, "tokens"), 2) > 2;
+    return tn_graph_status(w->g) != TN_OK || tn_ref_dim(w->g, wire_in(w->b, &w->c.reader[0], "tokens"), 2) > 2;
 }
 
 static tn_status minimise(tn_graph *g, const tn_settings *st, const tn_batch *b, bool task, bool ae)
@@ -146,15 +146,14 @@ static tn_status minimise(tn_graph *g, const tn_settings *st, const tn_batch *b,
     work w;
     tn_ref loss = TN_NONE;
     TN_RETURN_IF(begin(&w, g, st, b));
+    if (!asks(&w)) task = false, ae = true;
     TN_RETURN_IF(wire_encode(g, &w.c, b, &w.z));
     for (int64_t i = 0; i < w.c.readers; i++) {
         const wire_reader *r = &w.c.reader[i];
         const wire_prefix p = wire_adapt(g, &w.c, r, w.z);
-        if (task && asks(&w, r)) TN_RETURN_IF(task_terms(&w, r, &p, &loss));
+        if (task) TN_RETURN_IF(task_terms(&w, r, &p, &loss));
         if (ae) TN_RETURN_IF(ae_terms(&w, r, &p, task ? w.c.ae : 1, &loss));
     }
-    if (!loss.id)
-        return tn_model_error("there are no questions: learn to say the texts, with loss.ae=1 ae.alone=1000000");
     loss = tn_scale(g, loss, 1 / (float)w.c.readers);
     tn_output(g, "loss", plus(g, loss, w.c.nce, contrast(&w)));
     return tn_graph_status(g);
@@ -168,9 +167,11 @@ tn_status wire_build_task(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     return minimise(g, st, b, true, false);
 }
+/* Planned always, taken where loss.ae says so: where it does not, no larger plan is made for it. */
 tn_status wire_build_ae(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
-    return minimise(g, st, b, false, true);
+    const bool ae = tn_settings_float(st, "loss.ae") != 0;
+    return minimise(g, st, b, !ae, ae);
 }
 
 /* Places in the table of steps (wire.c): train, eval, task, ae. */
@@ -217,29 +218,30 @@ static tn_status read_all(work *w)
     tn_forward f;
     for (int64_t i = 0; i < w->c.readers; i++) {
         const wire_reader *r = &w->c.reader[i];
-        if (!asks(w, r)) continue;
         const wire_prefix p = wire_adapt(g, &w->c, r, w->z), rep = repeat_prefix(g, &p, w->c.questions);
         const tn_ref tokens = rows_of(g, wire_in(w->b, r, "tokens"));
-        TN_RETURN_IF(wire_read(g, &w->c, r, w->b->step, &rep, w->kind, tokens, NULL, &f));
+        TN_RETURN_IF(wire_read(g, r, w->b->step, &rep, w->kind, tokens, NULL, &f));
         const tn_ref nats = put_said(g, r, &f, said_labels(g, rows_of(g, wire_in(w->b, r, "labels"))));
         loss = plus(g, loss, 1, nats);
     }
-    if (!loss.id) loss = tn_fill(g, tn_shape(1), TN_F32, 0);
     tn_output(g, "loss", tn_scale(g, loss, 1 / (float)w->c.readers));
     return tn_graph_status(g);
 }
 
-/* x.text_said (B,m-1) */
-static tn_status read_texts(work *w)
+/* x.text_said (B,m-1); *loss: the mean of -log p over readers. */
+static tn_status read_texts(work *w, tn_ref *loss)
 {
     tn_graph *g = w->g;
     tn_forward f;
+    *loss = TN_NONE;
     const tn_ref kind = tn_fill(g, tn_shape(w->b->batch), TN_I32, WIRE_AE);
     for (int64_t i = 0; i < w->c.readers; i++) {
         const wire_reader *r = &w->c.reader[i];
         const wire_prefix p = wire_adapt(g, &w->c, r, w->z);
-        TN_RETURN_IF(wire_read(g, &w->c, r, w->b->step, &p, kind, wire_in(w->b, r, "text"), NULL, &f));
+        TN_RETURN_IF(wire_read(g, r, w->b->step, &p, kind, wire_in(w->b, r, "text"), NULL, &f));
         put(g, r, "text_said", said(g, &f));
+        const tn_ref nats = tn_linear_xent(g, f.hidden, f.head, said_labels(g, wire_in(w->b, r, "text_labels")));
+        *loss = plus(g, *loss, 1 / (double)w->c.readers, nats);
     }
     return tn_graph_status(g);
 }
@@ -249,8 +251,11 @@ tn_status wire_build_eval(tn_graph *g, const tn_settings *st, const tn_batch *b)
     work w;
     TN_RETURN_IF(begin(&w, g, st, b));
     TN_RETURN_IF(wire_encode(g, &w.c, b, &w.z));
-    TN_RETURN_IF(read_all(&w));
-    if (w.c.ae != 0) TN_RETURN_IF(read_texts(&w));
+    const bool asked = asks(&w);
+    tn_ref texts = TN_NONE;
+    if (asked) TN_RETURN_IF(read_all(&w));
+    if (!asked || w.c.ae != 0) TN_RETURN_IF(read_texts(&w, &texts));
+    if (!asked) tn_output(g, "loss", texts);
     tn_output(g, "z", tn_reshape(g, w.z, tn_shape(b->batch, w.c.slots * w.c.width)));
     return tn_graph_status(g);
 }

@@ -47,6 +47,13 @@ static bool has_reader(const tn_settings *st, char x)
     return tn_settings_text(st, key_of(x, "model", model))[0] || tn_settings_text(st, key_of(x, "shape", shape))[0];
 }
 
+/* Has one, and it reads: a sender need not. */
+static bool reads(const tn_settings *st, char x)
+{
+    const char *only = tn_settings_text(st, "readers");
+    return has_reader(st, x) && (!*only || strchr(only, x));
+}
+
 /* --- the hash ------------------------------------------------------------------------------------------------------------- */
 
 static const char *of_encoder(const void *ctx, const tn_entry *e)
@@ -54,8 +61,7 @@ static const char *of_encoder(const void *ctx, const tn_entry *e)
     const tn_wire_post *p = ctx;
     const char *name = e->name;
     if (!e->weight) return NULL;
-    if (strncmp(name, "encoder.", 8) == 0 || strncmp(name, "refiner.", 8) == 0 || strcmp(name, "constant") == 0)
-        return name;
+    if (strncmp(name, "encoder.", 8) == 0 || strcmp(name, "constant") == 0) return name;
     return p->sender && name[0] == p->sender && name[1] == '.' ? name : NULL;
 }
 
@@ -94,7 +100,7 @@ static tn_status describe(tn_wire_post *p)
         return tn_error(TN_USAGE, "the run has no encoder (encoder=free has a message for each training text alone): "
                                   "train with encoder=bytes or encoder=sender");
     if (strcmp(p->encoder, "sender") == 0) p->sender = tn_settings_text(st, "sender")[0];
-    for (char x = 'a'; x < 'a' + READERS; x++) a->readers += has_reader(st, x);
+    for (char x = 'a'; x < 'a' + READERS; x++) a->readers += reads(st, x);
     a->shared = tn_settings_int(st, "slots");
     a->private_slots = tn_settings_int(st, "private");
     a->slots = a->shared + a->readers * a->private_slots;
@@ -191,7 +197,7 @@ static tn_status open_post(tn_wire_post *p, const tn_wire_post_options *o)
     TN_RETURN_IF(tn_settings_clone(o->model->settings, &p->settings));
     TN_RETURN_IF(tn_graph_setup_here(p->settings, false));
     TN_RETURN_IF(describe(p));
-    if (o->reader && !has_reader(p->settings, o->reader))
+    if (o->reader && !reads(p->settings, o->reader))
         return tn_error(TN_USAGE, "the run has no reader %c: choose one whose %c.model is set", o->reader, o->reader);
     const char tokenizes = o->reader ? o->reader : p->sender;
     if (tokenizes) TN_RETURN_IF(open_tokenizer(p, o->user, tokenizes));

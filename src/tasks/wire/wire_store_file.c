@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { VERSION = 1, SECTIONS = 3 + 6 * TN_WIRE_READERS, COUNTS = 6, OF_READER = 6 };
+enum { VERSION = 2, SECTIONS = 3 + 6 * TN_WIRE_READERS, COUNTS = 6, OF_READER = 6 };
 static const char magic[8] = { 'T', 'N', 'W', 'I', 'R', 'E', 'S', 'T' };
 
 typedef struct header {
@@ -92,8 +92,9 @@ tn_status tn__wire_store_save(const tn_wire_store *store, const char *path)
     describe(store, &h);
     const size_t n = sections(&h, list);
     TN_TRY(tn_hash_begin(&hash));
+    for (size_t i = 0; i < n; i++) h.payload += bytes_of(&list[i]);
+    tn_hash_add(hash, &h, sizeof h); /* its own hash is still zeros */
     for (size_t i = 0; i < n; i++) {
-        h.payload += bytes_of(&list[i]);
         if (bytes_of(&list[i])) tn_hash_add(hash, data_of(store, list[i].place), bytes_of(&list[i]));
     }
     tn_hash_text(hash, h.hash);
@@ -127,13 +128,14 @@ static bool counts_fit(const header *h, uint64_t bytes)
     return true;
 }
 
-static tn_status check_header(const char *path, const header *h, size_t bytes, const char *key)
+static tn_status check_header(const char *path, const header *h, size_t bytes, const char *key, size_t readers)
 {
     section list[SECTIONS];
     uint64_t sum = 0;
     if (memcmp(h->magic, magic, sizeof magic) != 0) return damaged(path, "it is no file of tokens");
     if (h->version != VERSION) return damaged(path, "it is of another version");
-    if (h->readers > TN_WIRE_READERS || h->key[TN_HASH_BYTES - 1] || h->hash[TN_HASH_BYTES - 1])
+    if (h->readers != readers || h->readers > TN_WIRE_READERS || h->key[TN_HASH_BYTES - 1] ||
+        h->hash[TN_HASH_BYTES - 1])
         return damaged(path, "its header is damaged");
     if (strcmp(h->key, key) != 0) return damaged(path, "it has the tokens of other texts or models");
     if (!counts_fit(h, bytes)) return damaged(path, "its header has a count that is too large");
@@ -206,9 +208,12 @@ tn_status tn__wire_store_load(const char *path, const char key[TN_HASH_BYTES], t
     TN_TRY(tn_file_open(path, &f));
     if (f.bytes < sizeof h) TN_TRY(damaged(path, "it was cut"));
     TN_TRY(tn_file_read_at(&f, path, 0, &h, sizeof h));
-    TN_TRY(check_header(path, &h, f.bytes, key));
+    TN_TRY(check_header(path, &h, f.bytes, key, out->readers));
     take_counts(&h, out);
     TN_TRY(tn_hash_begin(&hash));
+    header unhashed = h;
+    memset(unhashed.hash, 0, sizeof unhashed.hash);
+    tn_hash_add(hash, &unhashed, sizeof unhashed);
     const size_t n = sections(&h, list);
     for (size_t i = 0; i < n; i++) {
         const size_t bytes = bytes_of(&list[i]);

@@ -196,6 +196,8 @@ static void refused(void **state)
         { "a count that is too large", 128 + 6, 9, 0 },
         { "it was cut, or its counts", 144 + 24, 4, 0 },
         { "a count that is too large", 144 + 38, 4, 0 },
+        { "not what was written", 144 + 8, 1, 0 }, /* what begins a text */
+        { "not what was written", 136, 1, 0 },     /* the kind of the questions */
         { "not what was written", 500, 1, 0 },
         { "not what was written", 100000, 1, 0 },
         { "it was cut", 0, 0, -1 },
@@ -253,7 +255,8 @@ static void forged(void **state)
         char *bad = tn_alloc(n + 1);
         memcpy(bad, good, n);
         bad[places[i]] = (char)(bad[places[i]] ^ 0x80);
-        tn_hash_memory(bad + PAYLOAD, n - PAYLOAD, hex);
+        memset(bad + HASH, 0, sizeof hex);
+        tn_hash_memory(bad, n, hex);
         memcpy(bad + HASH, hex, sizeof hex);
         tn_put_file(path, bad, n);
         assert_fails(tn_wire_store_open(w.texts, w.reader, 2, d.path, &s), TN_BAD_FILE,

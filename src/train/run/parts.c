@@ -225,10 +225,9 @@ static tn_status open_part(const tn_settings *st, const tn_model *m, const tn_pa
     tn_saved_model f = { .weights = "" };
     TN_RETURN_IF(find_file(st, m, row, &f));
     tn_status s = row->shape ? check_shape(st, row, &f) : TN_OK;
-    tn_weights_part p = { .path = tn_arena_strdup(arena, f.weights),
-                          .scope = row->scope,
-                          .but = row->shape ? row->rms : row->but,
-                          .own = !row->shape };
+    tn_weights_part p = {
+        .path = tn_arena_strdup(arena, f.weights), .scope = row->scope, .but = row->rms, .own = !row->shape
+    };
     tn_saved_model_free(&f);
     if (s == TN_OK && !p.path) s = tn_error(TN_MEMORY, "out of memory");
     if (s == TN_OK && !has_parameters(store, &p))
@@ -253,7 +252,7 @@ static tn_status set_rms(const tn_settings *st, const tn_model *m, const tn_part
     double sum = 0;
     snprintf(name, sizeof name, "%s.embed", row->scope);
     const tn_entry *to = tn_store_find(store, row->rms), *embed = tn_store_find(store, name);
-    if (!(to && embed) && !tn_settings_text(st, row->file)[0]) return TN_OK; /* no such part */
+    if (!(to && embed) && (row->optional || !tn_settings_text(st, row->file)[0])) return TN_OK; /* no such part */
     if (!to || !embed || tn_dims_count(to->dims) != 1 || !tn_dtype_is_float(to->dtype))
         return tn_error(TN_USAGE, "model %s, part %s: its root mean square needs %s, and %s of one number", m->name,
                         row->scope, name, row->rms);
@@ -271,9 +270,11 @@ tn_status tn_parts_load(const tn_settings *st, const tn_model *m, tn_store *stor
     char note[TN_CKPT_NOTE];
     if (!m->n_parts) return TN_OK;
     TN_TRY(check_rows(st, m));
-    for (size_t i = 0; i < m->n_parts; i++)
-        if (tn_settings_text(st, m->parts[i].file)[0])
-            TN_TRY(open_part(st, m, &m->parts[i], store, &arena, &part[n++]));
+    for (size_t i = 0; i < m->n_parts; i++) {
+        const tn_part_row *row = &m->parts[i];
+        const bool left_out = row->optional && !has_parameters(store, &(tn_weights_part){ .scope = row->scope });
+        if (tn_settings_text(st, row->file)[0] && !left_out) TN_TRY(open_part(st, m, row, store, &arena, &part[n++]));
+    }
     if (n) TN_TRY(tn_weights_load_parts(part, n, store, note));
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].rms) TN_TRY(set_rms(st, m, &m->parts[i], store));

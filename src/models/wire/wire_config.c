@@ -10,6 +10,7 @@
 #define READER(x, what)                                                                                                \
     TN_SETTING_TEXT(x ".model", "", "frozen language model of reader " x ": a run, file or folder" what),              \
         TN_SETTING_TEXT(x ".shape", "", "its shape as settings of gpt, key=value ... (empty: the file's)"),            \
+        TN_SETTING_TEXT(x ".tokenizer", "", "its tokenizer, where the file has none: a file, a folder or bytes"),      \
         TN_SETTING_TEXT(x ".hash", "", "of its weights (set when a run starts)"),                                      \
         TN_SETTING_AUTO_INT(x ".ids", "auto", TN_RANGE(2, 1e7), "tokens", "ids of its tokenizer are below this"),      \
         TN_SETTING_AUTO_INT(x ".length", "auto", TN_RANGE(2, 1e6), "tokens", "longest question and answer of " x),     \

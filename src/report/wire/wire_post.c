@@ -121,7 +121,8 @@ static tn_status open_tokenizer(tn_wire_post *p, const tn_user_args *user, char 
     if (!file[0])
         return tn_error(TN_USAGE, "the run has no reader %c with a tokenizer: choose one whose %c.model is set", x, x);
     TN_TRY(tn_saved_model_find(user, file, NULL, 0, "best", &m));
-    TN_TRY(tn_saved_model_tokenizer(&m, "", &p->tokenizer, &p->ends));
+    TN_TRY(tn_saved_model_tokenizer(&m, tn_settings_text(p->settings, key_of(x, "tokenizer", key)), &p->tokenizer,
+                                    &p->ends));
     TN_TRY(tn_saved_model_ends(p->tokenizer, &p->ends, file, &p->bos, &p->eos));
     const int64_t ids = tn_settings_int(p->settings, key_of(x, "ids", key));
     if (ids && tn_tokenizer_vocab(p->tokenizer) != ids)

@@ -221,7 +221,8 @@ static tn_status check_for_texts(const tn_model *model, const tn_settings *st)
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
         if (has(st, beside[i]) && tn_settings_text(st, beside[i])[0])
             return tn_error(TN_USAGE,
-                            "%s=%.200s: the task %s has task.data, and tokenizers come with a.model: remove it",
+                            "%s=%.200s: the task %s has task.data, and tokenizers come with a.model, or a.tokenizer "
+                            "names one: remove it",
                             beside[i], tn_settings_text(st, beside[i]), tn_settings_text(st, "task.name"));
     return TN_OK;
 }

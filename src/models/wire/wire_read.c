@@ -81,7 +81,7 @@ static void keys_of(tn_graph *g, const wire_reader *r, tn_ref p, wire_prefix *ou
 wire_prefix wire_adapt(tn_graph *g, const wire_config *c, const wire_reader *r, tn_ref z)
 {
     const tn_region scope = tn_region_begin(g, "to.%s", r->letter);
-    tn_frozen_begin(g); /* a weight: checkpoints hold it */
+    tn_frozen_begin(g); /* a weight, which checkpoints hold: whoever opens one does not see the readers' files */
     const tn_ref rho = tn_param(g, "rms", tn_shape(1), tn_constant(0.02f));
     tn_frozen_end(g);
     wire_prefix p = { .vectors = vectors(g, c, r, own_slots(g, c, r, z)) };

@@ -70,7 +70,10 @@ static inline tn_settings *settings_of(const sizes *is, const char *const *more)
     return st;
 }
 
-static inline bool of_reader(const tn_entry *e) { return strncmp(e->name, "a.", 2) == 0 || strncmp(e->name, "b.", 2) == 0; }
+static inline bool of_reader(const tn_entry *e)
+{
+    return strncmp(e->name, "a.", 2) == 0 || strncmp(e->name, "b.", 2) == 0;
+}
 
 /* First values of readers are small, and they would say nearly the same to everything. */
 static inline void enlarge(tn_store *st)

@@ -209,8 +209,7 @@ static void aligned(void **state)
     assert_true(fabs(x) > 1e-3 && term(&with, &without) == x);
     static const int64_t rows[] = { 0, 2, B * Q - 1 };
     for (size_t k = 0; k < 3; k++)
-        for (int t = asked(rows[k] / Q) + 1; t < row_of(rows[k] / Q); t++)
-            aligned_label(&with, &without, rows[k], t);
+        for (int t = asked(rows[k] / Q) + 1; t < row_of(rows[k] / Q); t++) aligned_label(&with, &without, rows[k], t);
     close_rig(&with);
     close_rig(&without);
 }
@@ -272,8 +271,7 @@ static void anchors(void **state)
     assert_true(same(train_loss(&r), loss));
     for (int k = 0; k < 2; k++) {
         look(&r, step[k], &after[k]);
-        for (int x = 0; x < 2; x++)
-            assert_true(tn_world_same(after[k].nll[x], before[k].nll[x], after[k].n, 1e-6));
+        for (int x = 0; x < 2; x++) assert_true(tn_world_same(after[k].nll[x], before[k].nll[x], after[k].n, 1e-6));
     }
     close_rig(&r);
 }
@@ -300,7 +298,8 @@ static double flops_of_gpt(int64_t n)
     assert_ok(tn_settings_resolve("gpt", set, 6, &st, &found));
     assert_ok(tn_settings_override(st, tn_test_device() == TN_CUDA ? "device=cuda" : "device=cpu"));
     assert_ok(tn_trainer_new(
-        &(tn_trainer_options){ .model = found, .settings = st, .batch = B * Q, .length = n, .forward_only = true }, &t));
+        &(tn_trainer_options){ .model = found, .settings = st, .batch = B * Q, .length = n, .forward_only = true },
+        &t));
     assert_ok(tn_trainer_eval(t, &loss));
     const double x = flops_of(tn_trainer_bound(t, false), "attention");
     tn_trainer_free(t);
@@ -357,7 +356,9 @@ static void saved(void **state)
     float x[1024], y[1024];
     tn_update_result done;
     tn_ckpt_state got;
-    const tn_ckpt_state is = { .step = 3, .tokens = 1, .batch = B, .length = 1, .seed = 1, .guard = { .lr_factor = 1 }, .scaling = { 1, 0 } };
+    const tn_ckpt_state is = {
+        .step = 3, .tokens = 1, .batch = B, .length = 1, .seed = 1, .guard = { .lr_factor = 1 }, .scaling = { 1, 0 }
+    };
     const char *other[10] = { "seed=99" };
     for (int i = 0; i < 8 && ((const char *const *)*state)[i]; i++) other[i + 1] = ((const char *const *)*state)[i];
     open_rig(&a, &usual, *state, true);
@@ -486,7 +487,8 @@ static void refiner(void **state)
 /* --- D14 ---------------------------------------------------------------------------------------------------------------------------- */
 
 #define PLAIN_DESCENT                                                                                                  \
-    "train.optimizer=sgd", "train.momentum=0", "train.decay=0", "train.warmup=0", "train.schedule=constant", "train.lr=1"
+    "train.optimizer=sgd", "train.momentum=0", "train.decay=0", "train.warmup=0", "train.schedule=constant",           \
+        "train.lr=1"
 
 /* The norm is that of all gradients, and clipping makes all of them smaller by the same factor: a step of plain descent says so. */
 static void clipped(void **state)

@@ -57,8 +57,7 @@ static double loss_of_best(const wire_run *w, const char *run)
     tn_session s = { 0 };
     double sum = 0, seen = 0;
     assert_ok(tn_session_open_with(
-        &(tn_session_options){
-            .settings = st, .model = tn_model_named("wire"), .needs_data = true, .evaluates = true },
+        &(tn_session_options){ .settings = st, .model = tn_model_named("wire"), .needs_data = true, .evaluates = true },
         &s));
     snprintf(path, sizeof path, "%s/%s", w->d.path, run);
     assert_ok(tn_ckpt_load_weights(path, tn_trainer_store(s.trainer), note));

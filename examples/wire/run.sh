@@ -46,8 +46,8 @@ tiny)
     documents=(documents=20000 task.pairs=8 task.fewer=on repeats=16)
     vocab_a=480 vocab_b=440
     common=(device=cpu train.lr=2e-3 train.decay=0.01 train.warmup=50 train.eval_every=500 loader.mode=pack conv=4 layers=2 heads=4)
-    shape_a=(dim=96 train.context=144 train.batch=8 train.steps=1500)
-    shape_b=(dim=112 qkv_bias=true tied=false rope_base=100000 train.context=176 train.batch=8 train.steps=1500)
+    shape_a=(dim=64 train.context=144 train.batch=8 train.steps=2500)
+    shape_b=(dim=96 qkv_bias=true tied=false rope_base=100000 train.context=176 train.batch=8 train.steps=1500)
     shape_c=(dim=64 train.context=320 train.batch=4 train.steps=1500)
     asked=(task.pairs=2 task.questions=2 task.size=100000 task.heldout=256)
     wire=(device=cpu slots=4 width=32 hidden=128 dim=96 ffn=192 heads=4 layers=1 train.batch=64 train.lr=1e-3 train.warmup=50

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One message for two frozen readers, learned from nothing by examples/wire/run.sh tiny: two readers learn recall, then free messages must
-# answer everything, learned ones must beat as many tokens of the text by 30 points on held-out texts, and another text's message must be
+# answer everything, learned ones must beat as many tokens of the text by 20 points on held-out texts, and another text's message must be
 # worth no more than one constant message. The script is killed at three moments on the way and goes on.
 # Ends with "N passed, N failed".
 set -u
@@ -37,7 +37,7 @@ for x in a b; do
     latent=$(value wire em $x latent)
     check "reader $x answers from the text" "$(value wire em $x text) >= 0.9"
     check "reader $x: free messages of 32 texts answer everything" "$(value free em $x latent) == 1"
-    check "reader $x: messages beat the best budget by 30 points" "$(value wire latent_minus_budget $x) >= 0.3"
+    check "reader $x: messages beat the best budget by 20 points" "$(value wire latent_minus_budget $x) >= 0.2"
     check "reader $x: the interval excludes 0" "$(value wire latent_minus_budget_low $x) > 0"
     check "reader $x: another text's message is worth one constant message" "abs($(value wire em $x shuffled) - $(value constant em $x latent)) <= 0.03"
     check "reader $x: 8 bits lose at most a point" "$latent - $(value wire em $x int8) <= 0.01"
@@ -46,10 +46,18 @@ done
 check "messages of different texts differ" "$(value wire cosine '') < 0.7"
 
 # Encoder and reader in two processes, over a pipe.
-printf 'gato: viro\nnema: sula\n' >"$out/text"
-"$tenon" wire encode "$out/wire-0" "$out/text" bits=8 out="$out/message" 2>/dev/null
-piped=$("$tenon" wire encode "$out/wire-0" - bits=8 2>/dev/null <"$out/text" | "$tenon" wire decode "$out/wire-0" --model=b --question='gato:' 2>/dev/null)
-filed=$("$tenon" wire decode "$out/wire-0" "$out/message" --model=b --question='gato:' 2>/dev/null)
+"$tenon" wire text task=recall task.keys=64 task.pairs=2 task.split_seed=9 documents=1 2>/dev/null >"$out/one.jsonl"
+python3 - "$out" <<'P'
+import json, sys
+document = json.loads(open(sys.argv[1] + "/one.jsonl").readline())["text"]
+context, asked = document.split("\n\n")
+open(sys.argv[1] + "/text", "w").write(context + "\n")
+open(sys.argv[1] + "/question", "w").write(asked.split(":")[0] + ":")
+P
+question=$(cat "$out/question")
+"$tenon" wire encode "$out/wire-0" "$out/text" bits=8 out="$out/message" >"$out/log" 2>&1 || tail -1 "$out/log"
+piped=$("$tenon" wire encode "$out/wire-0" - bits=8 2>/dev/null <"$out/text" | "$tenon" wire decode "$out/wire-0" --model=b --question="$question" 2>/dev/null)
+filed=$("$tenon" wire decode "$out/wire-0" "$out/message" --model=b --question="$question" 2>/dev/null)
 if [ -n "$piped" ] && [ "$piped" = "$filed" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED a pipe gives '$piped', a file '$filed'"; fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

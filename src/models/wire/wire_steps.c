@@ -48,12 +48,19 @@ static wire_prefix repeat_prefix(tn_graph *g, const wire_prefix *p, int64_t time
     return q;
 }
 
+/* 1 where a label counts: (N,n) i32 -> (N,n) f32 */
+static tn_ref counted(tn_graph *g, tn_ref labels)
+{
+    const int64_t N = tn_ref_dim(g, labels, 0), n = tn_ref_dim(g, labels, 1);
+    const tn_ref flat = tn_cast(g, tn_reshape(g, tn_copy(g, labels), tn_shape(N * n)), TN_F32);
+    return tn_reshape(g, tn_cast(g, tn_above(g, flat, -0.5f), TN_F32), tn_shape(N, n));
+}
+
 /* 1 where an answer begins: its label counts, and the one before does not. labels (N,n) i32 -> (N,n) f32 */
 static tn_ref first_of(tn_graph *g, tn_ref labels)
 {
     const int64_t N = tn_ref_dim(g, labels, 0), n = tn_ref_dim(g, labels, 1);
-    const tn_ref flat = tn_cast(g, tn_reshape(g, tn_copy(g, labels), tn_shape(N * n)), TN_F32);
-    const tn_ref counts = tn_reshape(g, tn_cast(g, tn_above(g, flat, -0.5f), TN_F32), tn_shape(N, n));
+    const tn_ref counts = counted(g, labels);
     const tn_ref part[] = { tn_fill(g, tn_shape(N, 1), TN_F32, 0), tn_slice(g, counts, 1, 0, n - 1) };
     return tn_mul(g, counts, tn_affine(g, tn_concat(g, part, 2, 1), -1, 1));
 }
@@ -77,10 +84,7 @@ static tn_status distil(work *w, const wire_reader *r, const tn_forward *student
                                   .temperature = c->kd_temperature));
     if (c->state == 0) return tn_graph_status(g);
     const int64_t n = c->states < r->shape.layers ? c->states : r->shape.layers;
-    const tn_ref flat =
-        tn_reshape(g, tn_copy(g, labels), tn_shape(tn_ref_dim(g, labels, 0) * tn_ref_dim(g, labels, 1)));
-    const tn_ref counts =
-        tn_reshape(g, tn_cast(g, tn_above(g, tn_cast(g, flat, TN_F32), -0.5f), TN_F32), tn_ref_dims(g, labels));
+    const tn_ref counts = counted(g, labels);
     for (int64_t l = r->shape.layers - n + 1; l <= r->shape.layers; l++)
         *loss = plus(g, *loss, c->state / (double)n,
                      tn_mse(g, tn_floats(g, states[l]), tn_floats(g, tn_stop_gradient(g, told[l])), .weights = counts));

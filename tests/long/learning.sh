@@ -25,6 +25,9 @@ result() { # $1: a test's exit status, then what it tested
     if [ "$rc" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $*"; fi
 }
 
+# $1: what --json wrote, $2: a name; prints its value. Lines for people are not read: how they write a number may change.
+value() { sed -n 's/.*"'"$2"'", *"value": *\([-+.0-9e]*\).*/\1/p' "$1"; }
+
 # $1: preset, $2: run, then more settings; prints the held-out bits per byte
 train() {
     local preset=$1 run=$2
@@ -44,8 +47,9 @@ gate() { # $1: preset, $2: most bits per byte
 
 digits() { # $1: kind of net, $2: least test accuracy
     local got
-    got=$("$tenon" train net kind="$1" task=digits task.data="$digits" train.epochs=20 train.lr=1e-2 seed=1 run="$work/$1" --json \
-        2>"$work/$1.log" | sed -n 's/.*"test_accuracy", *"value": *\([0-9.]*\).*/\1/p')
+    "$tenon" train net kind="$1" task=digits task.data="$digits" train.epochs=20 train.lr=1e-2 seed=1 run="$work/$1" --json \
+        >"$work/$1.json" 2>"$work/$1.log"
+    got=$(value "$work/$1.json" test_accuracy)
     echo "net kind=$1: ${got:-no} accuracy on digits, at least $2"
     [ -n "$got" ] || tail -n 3 "$work/$1.log"
     awk -v got="$got" -v least="$2" 'BEGIN { exit !(got != "" && got >= least) }'
@@ -54,12 +58,15 @@ digits() { # $1: kind of net, $2: least test accuracy
 
 # A lattice moves images of 14 x 14 pixels by one. 400 steps; a shift of one needs no growth to be found.
 route() { # $1: least PSNR in dB, $2: least share of ink that lands in its cell
+    local psnr landing
     "$tenon" train flow task=route task.images=mnist task.data="$mnist" task.pool=2 dim=32 layers=1 depth=8 train.batch=32 \
-        train.steps=400 train.warmup=40 train.lr=4e-3 train.eval_every=200 train.eval_batches=10 seed=1 run="$work/route" \
-        >"$work/route.out" 2>"$work/route.log"
-    sed -nE 's/.*, test loss [0-9.]+, (psnr [0-9.]+ dB, landing [0-9.]+).*/flow, route: \1/p' "$work/route.out"
-    sed -nE 's/.*, test loss [0-9.]+, psnr ([0-9.]+) dB, landing ([0-9.]+).*/\1 \2/p' "$work/route.out" |
-        awk -v least="$1" -v share="$2" '{ ok = $1 >= least && $2 >= share } END { exit !ok }'
+        train.steps=400 train.warmup=40 train.lr=4e-3 train.eval_every=200 train.eval_batches=10 seed=1 run="$work/route" --json \
+        >"$work/route.json" 2>"$work/route.log"
+    psnr=$(value "$work/route.json" test_psnr) landing=$(value "$work/route.json" test_landing)
+    echo "flow, route: ${psnr:-no} dB, at least $1; ${landing:-no} of the ink in its cell, at least $2"
+    [ -n "$psnr" ] || tail -n 3 "$work/route.log"
+    awk -v psnr="$psnr" -v landing="$landing" -v least="$1" -v share="$2" \
+        'BEGIN { exit !(psnr != "" && landing != "" && psnr + 0 >= least + 0 && landing + 0 >= share + 0) }'
     result $? "flow, route: below $1 dB, or less than $2 of the ink in its cell"
 }
 
@@ -83,12 +90,15 @@ same_twice() { # $1: preset
 
 # Sentences of SNLI through a small lattice, in 100 steps: found among 1,000, and told from those of other surfaces.
 sentences() { # $1: least recall_10, $2: least points of token accuracy above shuffled surfaces
+    local recall own other
     "$tenon" train flow_text task.data="$snli" task.length=32 dim=64 heads=4 ffn=128 decoder.dim=64 decoder.heads=4 \
         flow.dim=16 flow.layers=1 flow.depth=4 flow.field=0 train.epochs=0 train.steps=100 train.warmup=20 train.lr=4e-3 \
-        train.eval_every=100 train.test=off run="$work/text" >"$work/text.out" 2>"$work/text.log"
-    sed -nE 's/.*(recall_10 [0-9.]+, ).*(token_accuracy [0-9.]+), (token_accuracy_shuffled [0-9.]+).*/flow_text: \1\2, \3/p' "$work/text.out"
-    sed -nE 's/.*recall_10 ([0-9.]+),.*token_accuracy ([0-9.]+), token_accuracy_shuffled ([0-9.]+).*/\1 \2 \3/p' "$work/text.out" |
-        awk -v least="$1" -v above="$2" '{ ok = $1 >= least && $2 >= $3 + above } END { exit !ok }'
+        train.eval_every=100 train.test=off run="$work/text" --json >"$work/text.json" 2>"$work/text.log"
+    recall=$(value "$work/text.json" heldout_recall_10) own=$(value "$work/text.json" heldout_token_accuracy)
+    other=$(value "$work/text.json" heldout_token_accuracy_shuffled)
+    echo "flow_text: recall_10 ${recall:-no}, token accuracy ${own:-no}, with shuffled surfaces ${other:-no}"
+    awk -v recall="$recall" -v own="$own" -v other="$other" -v least="$1" -v above="$2" \
+        'BEGIN { exit !(recall != "" && own != "" && other != "" && recall + 0 >= least + 0 && own + 0 >= other + above) }'
     result $? "flow_text: recall_10 is below $1, or token_accuracy less than $2 above that of shuffled surfaces"
 }
 

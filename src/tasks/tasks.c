@@ -58,8 +58,8 @@ const tn_setting tn_task_settings[] = {
     TN_SETTING_INT("task.segment", "1", TN_RANGE(1, 4096), "tokens",
                    "first tokens that tokens_copy asks for at the end"),
     TN_SETTING_INT("task.heldout", "128", TN_RANGE(1, 1e6), "sequences",
-                   "held-out sequences of each kind that a probe evaluates on; contexts of recall, cont and ae "
-                   "for validation and as many for the test"),
+                   "held-out sequences of each kind that a probe evaluates on; contexts of recall, cont, ae, cls and "
+                   "squad for validation and as many for the test"),
     TN_SETTING_INT("task.questions", "4", TN_RANGE(0, 4096), "questions",
                    "recall, cls, squad: questions of a context in a batch, others in each step (0: all)"),
     TN_SETTING_BOOL("task.fewer", "off",

@@ -59,7 +59,7 @@ typedef struct wire_config {
 
 /* Opens the readers' parts too. b NULL: no lengths are checked. */
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c);
-enum { WIRE_SETTINGS = 53 };
+enum { WIRE_SETTINGS = 56 };
 extern const tn_setting wire_settings[WIRE_SETTINGS];
 
 /* Z (B,slots,width) f32 of the batch's contexts. */

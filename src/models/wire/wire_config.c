@@ -12,6 +12,7 @@
         TN_SETTING_TEXT(x ".shape", "", "its shape as settings of gpt, key=value ... (empty: the file's)"),            \
         TN_SETTING_TEXT(x ".tokenizer", "", "its tokenizer, where the file has none: a file, a folder or bytes"),      \
         TN_SETTING_TEXT(x ".hash", "", "of its weights (set when a run starts)"),                                      \
+        TN_SETTING_TEXT(x ".tokenizer_hash", "", "of its tokenizer (set when a run starts)"),                          \
         TN_SETTING_AUTO_INT(x ".ids", "auto", TN_RANGE(2, 1e7), "tokens", "ids of its tokenizer are below this"),      \
         TN_SETTING_AUTO_INT(x ".length", "auto", TN_RANGE(2, 1e6), "tokens", "longest question and answer of " x),     \
         TN_SETTING_AUTO_INT(x ".text", "auto", TN_RANGE(3, 1e6), "tokens", "longest context of " x),                   \

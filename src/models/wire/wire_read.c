@@ -103,9 +103,16 @@ static tn_ref table_of(tn_graph *g, const wire_reader *r)
 }
 
 /* Rows that the reader was never trained on so long are refused: what it said would be no measure of anything. */
-static tn_status forward(tn_graph *g, const wire_reader *r, const tn_batch *in, tn_ref *states, tn_forward *out)
+static tn_status forward(tn_graph *g, const wire_reader *r, const tn_batch *in, const char *what, tn_ref *states,
+                         tn_forward *out)
 {
     tn_decoder_shape checked;
+    const int64_t most = tn_settings_int(r->part.settings, "train.context");
+    if (in->length > most)
+        return tn_model_error("reader %s: %s of the longest example have %lld tokens, and it was trained on "
+                              "train.context=%lld: take shorter texts (task.length, task.pairs), or a reader that was "
+                              "trained on longer ones",
+                              r->letter, what, (long long)in->length, (long long)most);
     const tn_status s = tn_gpt_shape(g, r->part.settings, in, &checked);
     if (s != TN_OK) tn_error_prefix("reader %s", r->letter);
     return s == TN_OK ? tn_decoder_forward(g, &r->shape, in, states, out) : s;
@@ -133,7 +140,7 @@ tn_status wire_read(tn_graph *g, const wire_reader *r, const char *step, const w
     tn_batch_add(&in, "prefix", tn_concat(g, part, M ? 3 : 2, 1));
     tn_batch_add(&in, "tokens", tn_slice(g, tokens, 1, 1, n - 2)); /* the last one is said, not read */
     if (!M) tn_batch_add(&in, "prefix_keys", p->keys), tn_batch_add(&in, "prefix_values", p->values);
-    const tn_status s = forward(g, r, &in, states, out);
+    const tn_status s = forward(g, r, &in, "message, question and answer", states, out);
     tn_region_end(g, scope);
     tn_frozen_end(g);
     TN_RETURN_IF(s);
@@ -166,7 +173,7 @@ tn_status wire_read_told(tn_graph *g, const wire_reader *r, const char *step, tn
     tn_batch_add(&in, "reset", starts(g, tn_slice(g, document, 1, 0, t)));
     tn_frozen_begin(g);
     const tn_region scope = tn_region_begin(g, "%s", r->letter);
-    const tn_status s = forward(g, r, &in, states, out);
+    const tn_status s = forward(g, r, &in, "text, question and answer", states, out);
     tn_region_end(g, scope);
     tn_frozen_end(g);
     TN_RETURN_IF(s);

@@ -39,16 +39,17 @@ static tn_status read_cls(const tn_wire_texts *t, int split, int64_t i, tn_wire_
     return tn__wire_add_gold(e, "", answer, strlen(answer));
 }
 
-/* The lines of a split that count, at most `most`. */
+/* The lines of a split that count; of more than `most` that are held out, some that are spread over the file. */
 static tn_status list_lines(cls *d, int k, int64_t most, int64_t *count)
 {
     tn_snli_part *p = &d->part[k];
     tn_snli_row row;
     int64_t n = 0;
     if (!(d->line[k] = tn_alloc(p->n * sizeof *d->line[k]))) return TN_MEMORY;
-    for (size_t at = 0, here = 0; n < most && tn__snli_next(p, &at, &row); here = at)
+    for (size_t at = 0, here = 0; (k != TN_TRAIN || n < most) && tn__snli_next(p, &at, &row); here = at)
         if (*row.marks < TN_SNLI_UNKNOWN) d->line[k][n++] = here;
-    *count = n;
+    *count = n < most ? n : most;
+    for (int64_t i = 0; i < *count; i++) d->line[k][i] = d->line[k][tn__wire_spread(i, *count, n)];
     if (n) return TN_OK;
     return tn_error(TN_BAD_FILE, "%.640s has no labelled pair whose premise is in no later split: use another file",
                     p->path);
@@ -69,7 +70,8 @@ static tn_status open_cls(const tn_settings *st, tn_wire_texts **out)
                         .close = close_cls };
     const int64_t size = tn_settings_is_auto(st, "task.size") ? INT32_MAX : tn_settings_int(st, "task.size");
     TN_TRY(tn__snli_read(st, "cls", d->part, &d->left_out));
-    for (int k = 0; k < TN_SPLITS; k++) TN_TRY(list_lines(d, k, k == TN_TRAIN ? size : INT32_MAX, &t.count[k]));
+    const int64_t heldout = tn_settings_int(st, "task.heldout");
+    for (int k = 0; k < TN_SPLITS; k++) TN_TRY(list_lines(d, k, k == TN_TRAIN ? size : heldout, &t.count[k]));
     snprintf(t.about, sizeof t.about, "SNLI of %.60s, %lld lines left out whose premise another split has",
              tn_settings_text(st, "task.data"), (long long)d->left_out);
     TN_TRY(tn_hash_begin(&h));

@@ -33,9 +33,9 @@ static size_t border(const tn_text *t, size_t from, size_t at, bool forward)
 static tn_status read_piece(const tn_wire_texts *t, int split, int64_t i, tn_wire_example *e)
 {
     const pieces *d = t->data;
-    const size_t piece = (size_t)((double)i * (double)d->there[split] / (double)d->count[split]);
-    const size_t slot = d->begin[split] + piece * (d->length + d->answer), first = border(&d->text, 0, slot, true),
-                 middle = border(&d->text, first, slot + d->length, false),
+    const int64_t piece = tn__wire_spread(i, d->count[split], d->there[split]);
+    const size_t slot = d->begin[split] + (size_t)piece * (d->length + d->answer),
+                 first = border(&d->text, 0, slot, true), middle = border(&d->text, first, slot + d->length, false),
                  last = border(&d->text, middle, slot + d->length + d->answer, false);
     TN_RETURN_IF(tn__wire_add_context(e, d->text.data + first, middle - first));
     if (!d->answer) return TN_OK;

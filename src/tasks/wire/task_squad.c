@@ -34,6 +34,7 @@ typedef struct squad {
     size_t golds, gold_capacity;
     size_t length;
     int64_t first[TN_SPLITS];
+    int64_t there[TN_SPLITS], count[TN_SPLITS]; /* paragraphs of a split, and how many of them are used */
     int64_t cut, left_out;
 } squad;
 
@@ -218,7 +219,7 @@ static tn_status read_squad_file(const char *path, const tn_text *file, squad *d
 static tn_status read_squad(const tn_wire_texts *t, int split, int64_t i, tn_wire_example *e)
 {
     const squad *d = t->data;
-    const paragraph *p = &d->paragraph[d->first[split] + i];
+    const paragraph *p = &d->paragraph[d->first[split] + tn__wire_spread(i, d->count[split], d->there[split])];
     TN_RETURN_IF(tn__wire_add_context(e, d->text.data + p->context.at, p->context.bytes));
     for (size_t k = p->question; k < p->question + p->questions; k++) {
         const question *q = &d->question[k];
@@ -229,11 +230,13 @@ static tn_status read_squad(const tn_wire_texts *t, int split, int64_t i, tn_wir
     return TN_OK;
 }
 
-static tn_status divide(const tn_settings *st, squad *d, int64_t count[TN_SPLITS])
+static tn_status divide(const tn_settings *st, squad *d)
 {
     const double n = (double)d->paragraphs;
     const int64_t all = (int64_t)d->paragraphs, test = (int64_t)(n * tn_settings_float(st, "task.test_frac")),
                   valid = (int64_t)(n * tn_settings_float(st, "task.valid_frac")), train = all - test - valid;
+    const int64_t heldout = tn_settings_int(st, "task.heldout"),
+                  size = tn_settings_is_auto(st, "task.size") ? train : tn_settings_int(st, "task.size");
     if (train < 1)
         return tn_error(TN_USAGE,
                         "task.valid_frac and task.test_frac leave none of %lld paragraphs to train on: make "
@@ -241,11 +244,10 @@ static tn_status divide(const tn_settings *st, squad *d, int64_t count[TN_SPLITS
                         (long long)all);
     d->first[TN_VALID] = train;
     d->first[TN_TEST] = train + valid;
-    count[TN_TRAIN] = tn_settings_is_auto(st, "task.size") || tn_settings_int(st, "task.size") > train
-                          ? train
-                          : tn_settings_int(st, "task.size");
-    count[TN_VALID] = valid;
-    count[TN_TEST] = test;
+    d->count[TN_TRAIN] = d->there[TN_TRAIN] = size < train ? size : train; /* the first ones */
+    d->there[TN_VALID] = valid;
+    d->there[TN_TEST] = test;
+    for (int k = TN_VALID; k < TN_SPLITS; k++) d->count[k] = d->there[k] < heldout ? d->there[k] : heldout;
     return TN_OK;
 }
 
@@ -267,7 +269,8 @@ static tn_status open_squad(const tn_settings *st, tn_wire_texts **out)
                         .data = d,
                         .read = read_squad,
                         .close = close_squad };
-    TN_TRY(divide(st, d, t.count));
+    TN_TRY(divide(st, d));
+    memcpy(t.count, d->count, sizeof t.count);
     t.cut = d->cut;
     t.left_out = d->left_out;
     snprintf(t.about, sizeof t.about, "paragraphs of %.120s", path);

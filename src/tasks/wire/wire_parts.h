@@ -12,6 +12,12 @@ tn_status tn__wire_add_question(tn_wire_example *e, const char *before, const ch
 /* The answer is before, then text. */
 tn_status tn__wire_add_gold(tn_wire_example *e, const char *before, const char *text, size_t bytes);
 
+/* Example i of `count` that are spread over the `there` that a split has. */
+static inline int64_t tn__wire_spread(int64_t i, int64_t count, int64_t there)
+{
+    return (int64_t)((double)i * (double)there / (double)count);
+}
+
 /* A new one with these fields; data is closed also where it fails. */
 tn_status tn__wire_texts_new(const tn_wire_texts *like, tn_wire_texts **out);
 /* hash of n numbers and some bytes. */

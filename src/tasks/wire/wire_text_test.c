@@ -328,7 +328,7 @@ static void squad_as_published(void **state)
     tn_wire_example e = { 0 };
     const char *path = tn_test_data("qa/squad-v1.1-dev.rebuilt.json.gz");
     if (!path) skip();
-    snprintf(words, sizeof words, "task=squad task.length=4096 task.data=%s", path);
+    snprintf(words, sizeof words, "task=squad task.length=4096 task.heldout=10000 task.data=%s", path);
     tn_wire_texts *t = tn_wire_open(words);
     assert_true(t->count[0] + t->count[1] + t->count[2] == 2067 && t->cut == 0 && t->left_out == 0);
     for (int split = 0; split < TN_SPLITS; split++)

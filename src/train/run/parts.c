@@ -157,12 +157,34 @@ static tn_status fill_shape(tn_settings *st, const tn_model *m, const tn_part_ro
     snprintf(why, sizeof why, "%s", tn_error_text());
     if (shape_of_run(st, row, text, config) == TN_OK && text[0])
         return tn_settings_set(st, row->shape, text, "%s", config);
-    return tn_error(s, "%s; a run that was made from it goes on without it: name that run with run=RUN", why);
+    return tn_error(s,
+                    "%s; a run that was made from it has its weights: name that run with run=RUN, or say with %s=PATH "
+                    "where it is now",
+                    why, row->file);
+}
+
+/* Sizes of the model's own file that nobody has set here: those that were set are compared when it is loaded. */
+static tn_status take_sizes(tn_settings *st, const tn_model *m, const tn_part_row *row)
+{
+    tn_saved_model f = { .weights = "" };
+    struct stat info;
+    const char *path = tn_settings_text(st, row->file);
+    if (!path[0] || stat(path, &info) != 0) return TN_OK; /* a run that goes on has its weights */
+    tn_status s = tn_saved_model_find(NULL, path, NULL, 0, "best", &f);
+    if (s == TN_OK && strcmp(f.model->name, m->name) == 0)
+        for (const char *const *key = row->same; s == TN_OK && key && *key; key++)
+            if (strcmp(tn_settings_source(st, *key), "default") == 0)
+                s = tn_settings_set(st, *key, tn_settings_text(f.settings, *key), "%s", row->file);
+    if (s != TN_OK) tn_error_prefix("%s", row->file);
+    tn_saved_model_free(&f);
+    return s;
 }
 
 tn_status tn_parts_resolve(tn_settings *st, const tn_model *m)
 {
     TN_RETURN_IF(check_rows(st, m));
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (!m->parts[i].shape) TN_RETURN_IF(take_sizes(st, m, &m->parts[i]));
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].shape && tn_settings_text(st, m->parts[i].file)[0] &&
             !tn_settings_text(st, m->parts[i].shape)[0])

@@ -38,11 +38,21 @@ bool tn_settings_may_change(const char *key)
     return false;
 }
 
-/* What a run writes itself: the hash of a part's weights, which its checkpoints hold. */
+/* What a run writes itself: hashes of a part's weights, which its checkpoints hold, and of its tokenizer. */
 static bool is_hash(const char *key)
 {
     const char *dot = strrchr(key, '.');
-    return dot && strcmp(dot, ".hash") == 0;
+    return dot && (strcmp(dot, ".hash") == 0 || strcmp(dot, ".tokenizer_hash") == 0);
+}
+
+/* Where a part's file lies: it may be moved once the run has its weights. */
+static bool is_moved(const tn_settings *old, const char *key)
+{
+    char hash[128];
+    const char *dot = strrchr(key, '.');
+    if (!dot || (strcmp(dot, ".model") != 0 && strcmp(dot, ".tokenizer") != 0)) return false;
+    snprintf(hash, sizeof hash, "%.*s.hash", (int)(dot - key), key);
+    return tn_settings_find(old, hash) < tn_settings_count(old) && tn_settings_text(old, hash)[0];
 }
 
 static bool is_steps(const char *key) { return strcmp(key, "train.steps") == 0; }
@@ -128,7 +138,7 @@ tn_status tn_settings_may_continue(const tn_settings *now, const char *config, c
                    *is = tn_settings_text_at(now, i);
         if (strcmp(was, is) == 0 || is_hash(key)) continue;
         if (is_steps(key)) TN_TRY(check_steps(now, old));
-        else if (!tn_settings_may_change(key)) TN_TRY(refuse(key, was, is));
+        else if (!tn_settings_may_change(key) && !(is[0] && is_moved(old, key))) TN_TRY(refuse(key, was, is));
         list_change(key, was, is, changed, bytes);
     }
 done:

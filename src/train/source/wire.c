@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { BYTES, LENGTHS, SAMPLE, KIND, COUNT, SHARED };
 enum { TOKENS, LABELS, TEXT, TEXT_LABELS, TEXT_LENGTH, TOLD, TOLD_DOCUMENT, OF_READER };
@@ -34,16 +35,16 @@ static const tn_input_row shared_rows[SHARED] = {
 /* clang-format on */
 
 typedef struct letter {
-    const char *model, *tokenizer; /* its settings */
+    const char *model, *tokenizer, *hash; /* its settings */
     const char *ids, *length, *text, *told;
     tn_input_row rows[OF_READER];
 } letter;
 
 static const letter letters[TN_WIRE_READERS] = {
-    { "a.model", "a.tokenizer", "a.ids", "a.length", "a.text", "a.told", READER("a") },
-    { "b.model", "b.tokenizer", "b.ids", "b.length", "b.text", "b.told", READER("b") },
-    { "c.model", "c.tokenizer", "c.ids", "c.length", "c.text", "c.told", READER("c") },
-    { "d.model", "d.tokenizer", "d.ids", "d.length", "d.text", "d.told", READER("d") },
+    { "a.model", "a.tokenizer", "a.tokenizer_hash", "a.ids", "a.length", "a.text", "a.told", READER("a") },
+    { "b.model", "b.tokenizer", "b.tokenizer_hash", "b.ids", "b.length", "b.text", "b.told", READER("b") },
+    { "c.model", "c.tokenizer", "c.tokenizer_hash", "c.ids", "c.length", "c.text", "c.told", READER("c") },
+    { "d.model", "d.tokenizer", "d.tokenizer_hash", "d.ids", "d.length", "d.text", "d.told", READER("d") },
 };
 
 typedef struct wire {
@@ -199,6 +200,41 @@ static const char *text_of(const tn_settings *st, const char *key)
     return tn_settings_find(st, key) < tn_settings_count(st) ? tn_settings_text(st, key) : "";
 }
 
+/* A run knows its tokenizers: one that gives other tokens would make sense of nothing, in silence. */
+static tn_status check_tokens(tn_settings *st, const letter *x, const tn_tokenizer *t)
+{
+    char hash[20];
+    const char *was = text_of(st, x->hash);
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tn_tokenizer_hash(t));
+    if (was[0] && strcmp(was, hash) != 0)
+        return tn_error(TN_USAGE,
+                        "%.300s has another tokenizer than the one the run was trained with: name the model or the "
+                        "tokenizer of then with %s=PATH or %s=FILE",
+                        tn_settings_text(st, x->model), x->model, x->tokenizer);
+    if (was[0] || tn_settings_find(st, x->hash) == tn_settings_count(st)) return TN_OK;
+    return tn_settings_set(st, x->hash, hash, "%s", x->model);
+}
+
+/* Where the model is no longer: its weights are in the run's checkpoints, its tokenizer is not. */
+static tn_status tell_moved(const tn_source_open *o, const letter *x, tn_status s)
+{
+    struct stat info;
+    const char *path = tn_settings_text(o->settings, x->model);
+    if (!text_of(o->settings, x->hash)[0] || stat(path, &info) == 0) return s;
+    return tn_error(s, "%.300s is not there, and the reader's tokenizer is read from it: if it was moved, add %s=PATH",
+                    path, x->model);
+}
+
+static tn_status open_reader(const tn_source_open *o, const letter *x, tn_tokenizer **out, tn_wire_reader *r)
+{
+    const char *model = tn_settings_text(o->settings, x->model);
+    tn_status s = o->tokenizer(o->user, model, text_of(o->settings, x->tokenizer), out, &r->bos, &r->eos);
+    if (s != TN_OK) s = tell_moved(o, x, s);
+    if (s == TN_OK) s = check_tokens(o->settings, x, *out);
+    if (s != TN_OK) tn_error_prefix("%s", x->model);
+    return s;
+}
+
 static tn_status open_readers(const tn_source_open *o, wire *w)
 {
     if (!o->tokenizer) return tn_error(TN_INTERNAL, "nobody said how the tokenizers of readers are opened");
@@ -206,13 +242,7 @@ static tn_status open_readers(const tn_source_open *o, wire *w)
         const size_t r = w->readers;
         tn_wire_reader *x = &w->reader[r];
         if (!text_of(o->settings, letters[k].model)[0]) continue;
-        const tn_status s =
-            o->tokenizer(o->user, text_of(o->settings, letters[k].model), text_of(o->settings, letters[k].tokenizer),
-                         &w->tokenizer[r], &x->bos, &x->eos);
-        if (s != TN_OK) {
-            tn_error_prefix("%s", letters[k].model);
-            return s;
-        }
+        TN_RETURN_IF(open_reader(o, &letters[k], &w->tokenizer[r], x));
         x->letter = letters[k].model[0];
         x->tokenizer = w->tokenizer[r];
         w->letter[r] = &letters[k];

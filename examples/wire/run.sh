@@ -49,7 +49,7 @@ tiny)
     shape_a=(dim=64 train.context=144 train.batch=8 train.steps=2500)
     shape_b=(dim=96 qkv_bias=true tied=false rope_base=100000 train.context=176 train.batch=8 train.steps=1500)
     shape_c=(dim=64 train.context=320 train.batch=4 train.steps=1500)
-    asked=(task.pairs=2 task.questions=2 task.size=100000 task.heldout=256)
+    asked=(task.pairs=2 task.questions=2 task.size=100000 task.heldout=256 task.split_seed=7) # sizes were chosen on other texts
     wire=(device=cpu slots=4 width=32 hidden=128 dim=96 ffn=192 heads=4 layers=1 train.batch=64 train.lr=1e-3 train.warmup=50
         train.beta2=0.99 train.steps=2500 train.eval_every=500 train.eval_batches=2 loss.state=0.1 loss.states=1)
     free=(train.steps=500 train.lr=5e-3)

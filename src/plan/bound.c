@@ -567,3 +567,26 @@ size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t n, size_t m
     }
     return n;
 }
+
+static bool is_row(const tn_node_time *r, const tn_step *s, const char *region)
+{
+    return r->backward == s->backward && strcmp(r->op, s->node->op->name) == 0 && strcmp(r->region, region) == 0;
+}
+
+size_t tn_bound_node_times(const tn_bound *b, int64_t runs, tn_node_time *rows, size_t n, size_t most)
+{
+    for (size_t i = 0; i < b->plan->n_steps; i++) {
+        const tn_step *s = &b->plan->step[i];
+        const char *region = b->plan->graph->region[s->region];
+        size_t k = 0;
+        while (k < n && !is_row(&rows[k], s, region)) k++;
+        if (k == n && n == most) continue;
+        if (k == n) rows[n++] = (tn_node_time){ .op = s->node->op->name, .region = region, .backward = s->backward };
+        rows[k].varies |= s->varies;
+        rows[k].calls += (double)runs;
+        rows[k].ms += b->step_ms[i];
+        rows[k].flops += s->flops * (double)runs;
+        rows[k].bytes += s->bytes * (double)runs;
+    }
+    return n;
+}

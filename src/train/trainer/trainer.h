@@ -160,6 +160,7 @@ const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes
 void tn_trainer_timers(tn_trainer *t, bool on);
 size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most);
 size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most);
+size_t tn_trainer_node_times(const tn_trainer *t, tn_node_time *rows, size_t most);
 double tn_trainer_flops(const tn_trainer *t); /* of one batch; NaN: the numbers decide how many */
 
 /* Callbacks after every batch and update, while the outputs of plan b are valid (NULL for batches in chunks). */

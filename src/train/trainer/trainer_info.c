@@ -100,6 +100,15 @@ size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most)
     return n;
 }
 
+size_t tn_trainer_node_times(const tn_trainer *t, tn_node_time *rows, size_t most)
+{
+    int64_t runs;
+    size_t n = 0;
+    tn_bound *b;
+    for (int i = 0; (b = part_of(t, i, &runs)); i++) n = tn_bound_node_times(b, runs, rows, n, most);
+    return n;
+}
+
 double tn_trainer_flops(const tn_trainer *t)
 {
     int64_t runs;

@@ -1,0 +1,212 @@
+/* Measures a profile: a step as training runs it, then one with timers, in turn. */
+#include "report/profile/profile.h"
+
+#include "backend/backend.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "report/bench/timing.h"
+#include "train/trainer/inputs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { MOST_ROWS = 4096, MOST_STEPS = 32, LEAST_STEPS = 5, WARM_STEPS = 2 };
+
+/* Times of each step, by what they are of. */
+enum { STEP, TIMED, DATA, OPTIMIZER, HOST, CLOCKS };
+typedef struct taking {
+    tn_session *s;
+    tn_node_time *node; /* (MOST_ROWS) of the last timed step */
+    double *ms;         /* (MOST_ROWS,MOST_STEPS) */
+    size_t n;
+    double clock[CLOCKS][MOST_STEPS];
+    int steps;
+    int64_t next; /* the optimizer's */
+} taking;
+
+static tn_status fill(taking *t, double *waited)
+{
+    int64_t count;
+    const double start = tn_clock_s();
+    tn_status s = TN_OK;
+    if (t->s->source.ctx) s = tn_source_next(&t->s->source, t->next, t->s->trainer, &count);
+    *waited += tn_clock_s() - start;
+    return s;
+}
+
+/* Without data the batch stays as it is. */
+static void fill_once(tn_session *s)
+{
+    const tn_feed f = tn_trainer_feed(s->trainer);
+    if (!s->source.ctx) tn_feed_random(&f, (tn_rng){ .seed = 1, .stream = 1 });
+}
+
+/* As training runs it: queued, and its result collected. */
+static tn_status plain_step(taking *t, double *ms)
+{
+    tn_trainer *to = t->s->trainer;
+    const int64_t batches = tn_settings_int(t->s->settings, "train.accumulate");
+    tn_step_result x;
+    double waited = 0;
+    const double start = tn_clock_s();
+    for (int64_t i = 0; i < batches; i++) {
+        TN_RETURN_IF(fill(t, &waited));
+        TN_RETURN_IF(tn_trainer_queue_grad(to, t->next * batches + i, 1, false));
+    }
+    TN_RETURN_IF(tn_trainer_queue_apply(to, t->next++));
+    while (tn_trainer_queued(to)) TN_RETURN_IF(tn_trainer_collect(to, &x));
+    *ms = 1e3 * (tn_clock_s() - start);
+    return TN_OK;
+}
+
+/* With timers around every op: host is what the gradient took beyond its ops. */
+static tn_status timed_step(taking *t, int k)
+{
+    tn_trainer *to = t->s->trainer;
+    const int64_t batches = tn_settings_int(t->s->settings, "train.accumulate");
+    float loss = 0;
+    double waited = 0, graded = 0, ops = 0;
+    tn_update_result x;
+    tn_trainer_timers(to, true);
+    const double start = tn_clock_s();
+    for (int64_t i = 0; i < batches; i++) {
+        TN_RETURN_IF(fill(t, &waited));
+        const double before = tn_clock_s();
+        TN_RETURN_IF(tn_trainer_grad(to, t->next * batches + i, &loss));
+        graded += tn_clock_s() - before;
+    }
+    const double applying = tn_clock_s();
+    TN_RETURN_IF(tn_trainer_apply(to, t->next++, (float)batches, loss, &x));
+    const double end = tn_clock_s();
+    t->n = tn_trainer_node_times(to, t->node, MOST_ROWS);
+    tn_trainer_timers(to, false);
+    for (size_t i = 0; i < t->n; i++) ops += t->ms[i * MOST_STEPS + (size_t)k] = t->node[i].ms;
+    t->clock[TIMED][k] = 1e3 * (end - start);
+    t->clock[DATA][k] = 1e3 * waited;
+    t->clock[OPTIMIZER][k] = 1e3 * (end - applying);
+    t->clock[HOST][k] = fmax(1e3 * graded - ops, 0);
+    return TN_OK;
+}
+
+static tn_status run_steps(taking *t, double seconds)
+{
+    double ms;
+    for (int i = 0; i < WARM_STEPS; i++) TN_RETURN_IF(plain_step(t, &ms)); /* they touch the memory */
+    TN_RETURN_IF(timed_step(t, 0));
+    const double start = tn_clock_s();
+    for (int k = 0; k < MOST_STEPS && (k < LEAST_STEPS || tn_clock_s() - start < seconds); k++) {
+        TN_RETURN_IF(plain_step(t, &t->clock[STEP][k]));
+        TN_RETURN_IF(timed_step(t, k));
+        t->steps = k + 1;
+    }
+    return TN_OK;
+}
+
+/* --- what they say ----------------------------------------------------------------------------------------------------------- */
+
+static tn_status put_rows(const taking *t, tn_profile *p)
+{
+    p->row = tn_alloc(sizeof *p->row * (t->n + 1));
+    if (!p->row) return TN_MEMORY;
+    const double batches = (double)p->accumulate;
+    for (size_t i = 0; i < t->n; i++) {
+        const tn_node_time *x = &t->node[i];
+        tn_profile_row *r = &p->row[p->n++];
+        *r = (tn_profile_row){ .component = tn_component_of(x->op),
+                               .backward = x->backward,
+                               .varies = x->varies,
+                               .calls = batches * x->calls,
+                               .flops = batches * x->flops,
+                               .bytes = batches * x->bytes };
+        snprintf(r->op, sizeof r->op, "%s", x->op);
+        snprintf(r->region, sizeof r->region, "%s", x->region);
+        r->ms = tn_median(t->ms + i * MOST_STEPS, (size_t)t->steps, &r->spread_ms);
+    }
+    return TN_OK;
+}
+
+static double peak_of_process(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? 1024.0 * (double)u.ru_maxrss : NAN;
+}
+
+static double peak_of_device(tn_device d)
+{
+    size_t left, all;
+    const tn_backend *b = tn_backend_get(d);
+    return b && b->memory(&left, &all) == TN_OK ? (double)(all - left) : NAN;
+}
+
+static void put_clocks(taking *t, tn_profile *p)
+{
+    const size_t n = (size_t)t->steps;
+    p->steps = t->steps;
+    p->step_ms = tn_median(t->clock[STEP], n, &p->spread_ms);
+    p->timed_ms = tn_median(t->clock[TIMED], n, NULL);
+    p->data_ms = tn_median(t->clock[DATA], n, &p->data_spread_ms);
+    p->optimizer_ms = tn_median(t->clock[OPTIMIZER], n, &p->optimizer_spread_ms);
+    p->host_ms = tn_median(t->clock[HOST], n, &p->host_spread_ms);
+}
+
+static void describe(const tn_session *s, tn_profile *p)
+{
+    const tn_device device = tn_trainer_device(s->trainer);
+    const bool sequences = tn_model_reads_sequences(s->model);
+    p->compute = tn_settings_text(s->settings, "compute");
+    p->device = device;
+    p->threads = tn_trainer_threads(s->trainer);
+    p->batch = s->batch;
+    p->length = s->length;
+    p->accumulate = tn_settings_int(s->settings, "train.accumulate");
+    p->unit = sequences ? "tokens" : "samples";
+    p->items = (double)(p->accumulate * s->batch * (sequences ? s->length : 1));
+    p->memory = tn_trainer_memory(s->trainer);
+    /* The optimizer reads weights, gradients and moments, and writes them again. */
+    p->optimizer_bytes = 2.0 * (double)(p->memory.parameters + p->memory.gradients + p->memory.optimizer);
+    p->peak_bytes = device == TN_CPU ? peak_of_process() : peak_of_device(device);
+}
+
+static tn_status measure_ceilings(const tn_session *s, const tn_profile_options *o, tn_ceilings *out)
+{
+    if (o->ceilings) *out = *o->ceilings;
+    else if (tn_trainer_device(s->trainer) == TN_CPU) return tn_ceilings_measure(tn_trainer_threads(s->trainer), out);
+    else return tn_ceilings_gpu(out);
+    return TN_OK;
+}
+
+tn_status tn_profile_take(tn_session *s, const tn_profile_options *o, tn_profile **out)
+{
+    tn_status st = TN_OK;
+    taking t = { .s = s };
+    tn_profile *p = tn_alloc(sizeof *p);
+    t.node = tn_alloc(sizeof *t.node * MOST_ROWS);
+    t.ms = tn_alloc(sizeof *t.ms * MOST_ROWS * MOST_STEPS);
+    if (!p || !t.node || !t.ms) {
+        tn_free(p);
+        p = NULL;
+        st = TN_MEMORY;
+    }
+    if (st == TN_OK) st = measure_ceilings(s, o, &p->ceilings);
+    if (st == TN_OK) fill_once(s);
+    if (st == TN_OK) st = run_steps(&t, o->seconds > 0 ? o->seconds : 5);
+    if (st == TN_OK) {
+        describe(s, p);
+        put_clocks(&t, p);
+        st = put_rows(&t, p);
+    }
+    tn_free(t.node);
+    tn_free(t.ms);
+    if (st == TN_OK) *out = p;
+    else tn_profile_free(p);
+    return st;
+}
+
+void tn_profile_free(tn_profile *p)
+{
+    if (!p) return;
+    tn_free(p->row);
+    tn_free(p);
+}

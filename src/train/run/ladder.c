@@ -174,8 +174,7 @@ tn_status tn_ladder_keep(tn_settings *now, const tn_settings *run, bool *lowered
     if (!tn_ladder_on(now)) return TN_OK;
     if (tn_settings_int(run, "plan.microbatches") > tn_settings_int(now, "plan.microbatches") &&
         !typed(now, "plan.microbatches")) {
-        TN_RETURN_IF(
-            tn_settings_set(now, "plan.microbatches", tn_settings_text(run, "plan.microbatches"), "the run"));
+        TN_RETURN_IF(tn_settings_set(now, "plan.microbatches", tn_settings_text(run, "plan.microbatches"), "the run"));
         *lowered = true;
     }
     if (is(run, "plan.recompute", "layer") && is(now, "plan.recompute", "none") && !typed(now, "plan.recompute")) {

@@ -16,18 +16,18 @@ enum { TN_LADDER_LINES = 8, TN_LADDER_LINE = 200 };
 typedef struct tn_ladder {
     char line[TN_LADDER_LINES][TN_LADDER_LINE];
     size_t n;
-    size_t changed; /* the first line that is new since the run began, or since the last failure */
-    int64_t parts;  /* plan.microbatches before the first line about it, */
+    size_t changed;  /* the first line that is new since the run began, or since the last failure */
+    int64_t parts;   /* plan.microbatches before the first line about it, */
     size_t parts_at; /* which is that one; counted from 1, 0: there is none */
     char of[64];     /* its "38 GB of 24 GB: ", or "" */
 } tn_ladder;
 
 typedef struct tn_ladder_step {
     const tn_model *model;
-    int64_t batch;       /* rows of the run's batch */
-    bool whole_batch;    /* it cannot be cut: episodes of an environment */
-    bool gives_up;       /* rung 3 is allowed */
-    tn_refusal refusal;  /* why */
+    int64_t batch;      /* rows of the run's batch */
+    bool whole_batch;   /* it cannot be cut: episodes of an environment */
+    bool gives_up;      /* rung 3 is allowed */
+    tn_refusal refusal; /* why */
 } tn_ladder_step;
 
 bool tn_ladder_on(const tn_settings *st); /* train.memory=ladder */

@@ -17,9 +17,12 @@ enum { BATCH = 8, STEPS = 6 };
 static void order_of_rungs(void **state)
 {
     static const char *const lines[] = {
-        "micro-batch 12 -> 6, accumulate 2 -> 4",  "micro-batch 12 -> 3, accumulate 2 -> 8",
-        "micro-batch 12 -> 1, accumulate 2 -> 24", "plan.recompute none -> layer",
-        "loss.kd 0.5 -> 0",                        "loss.state 0.25 -> 0",
+        "micro-batch 12 -> 6, accumulate 2 -> 4",
+        "micro-batch 12 -> 3, accumulate 2 -> 8",
+        "micro-batch 12 -> 1, accumulate 2 -> 24",
+        "plan.recompute none -> layer",
+        "loss.kd 0.5 -> 0",
+        "loss.state 0.25 -> 0",
     };
     const tn_model *wire = tn_model_named("wire");
     tn_settings *st = wire_run_settings(wire, "train.accumulate=2 loss.kd=0.5 loss.state=0.25 loss.nce=0"), *again;
@@ -56,7 +59,8 @@ static void rungs_left_out(void **state)
     tn_ladder l = { .n = 0 };
     if (how.whole_batch) assert_ok(tn_settings_override(st, "loss.nce=0"));
     assert_ok(tn_ladder_lower(&l, &how, st));
-    assert_true(tn_settings_int(st, "plan.microbatches") == 1 && strcmp(l.line[0], "plan.recompute none -> layer") == 0);
+    assert_true(tn_settings_int(st, "plan.microbatches") == 1 &&
+                strcmp(l.line[0], "plan.recompute none -> layer") == 0);
     (void)tn_error(TN_MEMORY, "none");
     assert_fails(tn_ladder_lower(&l, &how, st), TN_MEMORY, "none (tried: plan.recompute none -> layer)");
     assert_true(tn_settings_float(st, "loss.kd") == 1);
@@ -128,8 +132,11 @@ static void begin(world *x)
 static tn_settings *settings_of(const world *x, const char *model, const char *run, const char *words)
 {
     char text[2600];
-    const int n = snprintf(text, sizeof text, "train.batch=%d train.steps=%d train.warmup=2 train.eval_every=3 train.lr=1e-2 log.every=1 ckpt.every=2 "
-                                              "run=%s/%s ", BATCH, STEPS, x->w.d.path, run);
+    const int n = snprintf(
+        text, sizeof text,
+        "train.batch=%d train.steps=%d train.warmup=2 train.eval_every=3 train.lr=1e-2 log.every=1 ckpt.every=2 "
+        "run=%s/%s ",
+        BATCH, STEPS, x->w.d.path, run);
     if (strcmp(model, "gpt") == 0)
         snprintf(text + n, sizeof text - (size_t)n,
                  "data=%s dim=16 layers=2 heads=2 train.context=24 train.eval_batches=1 %s", x->text, words);
@@ -151,10 +158,7 @@ static tn_status try_session(const world *x, const char *model, const char *run,
     return status;
 }
 
-static void take_parts(tn_session *s)
-{
-    assert_ok(tn_parts_load(s->settings, s->model, tn_trainer_store(s->trainer)));
-}
+static void take_parts(tn_session *s) { assert_ok(tn_parts_load(s->settings, s->model, tn_trainer_store(s->trainer))); }
 
 typedef struct same_case {
     const char *model, *words;
@@ -247,8 +251,7 @@ static bool config_says(const world *x, const char *run, const char *what)
 static void assert_near(const tn_progress_report *a, const tn_progress_report *b)
 {
     assert_true(a->step == STEPS && b->step == STEPS && a->tokens == b->tokens);
-    if (!(fabs(a->loss / b->loss - 1) < 1e-4))
-        fail_msg("the last loss is %.9g instead of %.9g", b->loss, a->loss);
+    if (!(fabs(a->loss / b->loss - 1) < 1e-4)) fail_msg("the last loss is %.9g instead of %.9g", b->loss, a->loss);
     if (!(fabs(tn_scores_first(&a->last) / tn_scores_first(&b->last) - 1) < 1e-4))
         fail_msg("the held-out loss is %.9g instead of %.9g", tn_scores_first(&b->last), tn_scores_first(&a->last));
 }
@@ -276,8 +279,8 @@ static void each_rung(void **state)
     const double rows = memory_of(&x, model, words);
     snprintf(words, sizeof words, "plan.microbatches=%d plan.recompute=layer %s", BATCH, usual);
     const double again = memory_of(&x, model, words);
-    const double least = wire ? memory_of(&x, model, "plan.microbatches=8 plan.recompute=layer loss.kd=0 loss.state=0")
-                              : again;
+    const double least =
+        wire ? memory_of(&x, model, "plan.microbatches=8 plan.recompute=layer loss.kd=0 loss.state=0") : again;
     assert_true(whole > rows && rows > again && again >= least);
     assert_ok(train(&x, model, "parts", limit(whole - 1e3, usual, text), -1, &last));
     assert_near(&all, &last);
@@ -291,8 +294,11 @@ static void each_rung(void **state)
         assert_ok(train(&x, model, "without", usual, -1, &last)); /* the same command: it is finished */
     }
     assert_fails(try_session(&x, model, "none", limit(least / 2, usual, text), &s), TN_MEMORY, "(tried: ");
-    assert_fails(try_session(&x, model, "none", limit(whole - 1e3, wire ? "train.memory=refuse loss.kd=1 loss.state=1" : "train.memory=refuse", text), &s), TN_MEMORY,
-                 "plan.memory_gb allows");
+    assert_fails(try_session(&x, model, "none",
+                             limit(whole - 1e3,
+                                   wire ? "train.memory=refuse loss.kd=1 loss.state=1" : "train.memory=refuse", text),
+                             &s),
+                 TN_MEMORY, "plan.memory_gb allows");
     wire_run_close(&x.w);
 }
 
@@ -356,8 +362,8 @@ static void every_allocation(void **state)
         assert_near(&all, &last);
     }
     if (given)
-        printf("%s: %llu allocations, %llu runs went on, %llu ended with TN_MEMORY\n", model,
-               (unsigned long long)count, (unsigned long long)went_on, (unsigned long long)ended);
+        printf("%s: %llu allocations, %llu runs went on, %llu ended with TN_MEMORY\n", model, (unsigned long long)count,
+               (unsigned long long)went_on, (unsigned long long)ended);
     assert_true(went_on > 0);
     wire_run_close(&x.w);
 }

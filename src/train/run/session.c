@@ -144,7 +144,7 @@ static tn_status lower(tn_session *s, const tn_refusal *refusal)
 /* What is known not to fit is refused where nobody saves a run: who measures wants what was asked for. */
 static bool may_lower(const tn_session *s, const tn_session_options *o, const tn_refusal *refusal)
 {
-    return !o->evaluates && tn_ladder_on(s->settings) && (s->runs || !refusal->refused);
+    return !o->evaluates && !refusal->fixed && tn_ladder_on(s->settings) && (s->runs || !refusal->refused);
 }
 
 static tn_status lower_until_it_fits(tn_session *s, const tn_session_options *o)

@@ -22,7 +22,7 @@ tn_status tn_split_next(tn_split *p, tn_split_next_batch *next, void *ctx, int64
 float tn_split_weight(const tn_split *p);
 int64_t tn_split_count(const tn_split *p);
 int64_t tn_split_row(const tn_split *p, int64_t row);
-void tn_split_forget(tn_split *p);                    /* the source was moved: the next part is the first of another batch */
+void tn_split_forget(tn_split *p); /* the source was moved: the next part is the first of another batch */
 const tn_source *tn_split_heldout(const tn_split *p); /* NULL: there is no held-out split */
 
 #endif

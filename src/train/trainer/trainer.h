@@ -21,6 +21,7 @@ typedef struct tn_trainer tn_trainer;
 /* A plan that needs more memory than there is: nothing was allocated. */
 typedef struct tn_refusal {
     bool refused;
+    bool fixed;         /* whatever the rows of a batch and the plan: parameters, or data in memory */
     double need, limit; /* bytes; need 0: not known */
 } tn_refusal;
 

@@ -47,6 +47,14 @@ tn_status tn__trainer_refuse(tn_refusal *refused, double need, double limit, tn_
     return s;
 }
 
+/* ... and that no other plan of the same model and data would change it. */
+static tn_status refuse_all(const tn_trainer *t, double need, double limit, tn_status s)
+{
+    (void)tn__trainer_refuse(t->refused, need, limit, s);
+    if (t->refused) t->refused->fixed = need > limit;
+    return s;
+}
+
 static double in_all(const tn_trainer *t, double limit)
 {
     return t->setup.device == TN_CPU && !is_allowed(t) ? limit / 0.9e9 : limit / 1e9;
@@ -76,12 +84,11 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
     char dims[128];
     const tn_gtensor *x = &g->tensor[at];
     if (store > limit)
-        return tn__trainer_refuse(
-            t->refused, store, limit,
-            tn_error(TN_MEMORY,
-                     "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
-                     "smaller model (dim, layers, vocab)",
-                     store / 1e9, where_text(t), in_all(t, limit)));
+        return refuse_all(t, store, limit,
+                          tn_error(TN_MEMORY,
+                                   "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
+                                   "smaller model (dim, layers, vocab)",
+                                   store / 1e9, where_text(t), in_all(t, limit)));
     if (largest > limit)
         return tn__trainer_refuse(
             t->refused, largest, limit,
@@ -99,11 +106,11 @@ tn_status tn__trainer_fits(const tn_trainer *t)
     const double need = (double)m.total, limit = t->memory_limit, data = (double)(m.data + m.host),
                  machine = 0.9 * tn_memory_limit();
     if (data > machine || (need > limit && data > need / 2))
-        return tn__trainer_refuse(t->refused, data, machine,
-                                  tn_error(TN_MEMORY,
-                                           "the plan needs %.4g GB for data and prefetched batches and the machine has "
-                                           "%.4g GB: use a smaller loader.prefetch, train.batch or train.context",
-                                           data / 1e9, machine / 0.9e9));
+        return refuse_all(t, data, data > machine ? machine : limit,
+                          tn_error(TN_MEMORY,
+                                   "the plan needs %.4g GB for data and prefetched batches and the machine has "
+                                   "%.4g GB: use a smaller loader.prefetch, train.batch or train.context",
+                                   data / 1e9, machine / 0.9e9));
     if (need <= limit) return TN_OK;
     const bool least = t->batch == 1 && strcmp(tn_settings_text(t->settings, "plan.recompute"), "none") != 0;
     return tn__trainer_refuse(t->refused, need, limit,

@@ -117,10 +117,12 @@ static double distance(const step *a, const step *b)
 typedef struct world {
     wire_run w; /* readers, and a folder */
     char text[TN_PATH_BYTES];
+    uint64_t fail_at; /* the allocation that fails, counted from where a session is opened; 0: none */
 } world;
 
 static void begin(world *x)
 {
+    x->fail_at = 0;
     wire_run_open(&x->w, "slots=3");
     assert_ok(tn_path_join(x->w.d.path, "text.txt", x->text, sizeof x->text));
     FILE *f = fopen(x->text, "w");
@@ -152,6 +154,7 @@ static tn_status try_session(const world *x, const char *model, const char *run,
 {
     tn_settings *st = settings_of(x, model, run, words);
     *s = (tn_session){ 0 };
+    tn_alloc_fail_at(x->fail_at);
     const tn_status status = tn_session_open_with(
         &(tn_session_options){ .settings = st, .model = tn_model_named(model), .needs_data = true, .runs = true }, s);
     tn_settings_free(st);
@@ -326,6 +329,27 @@ static void resumes(void **state)
     wire_run_close(&x.w);
 }
 
+/* train.batch=auto depends on the memory; a run that goes on elsewhere keeps the batch that it had. */
+static void resumes_auto(void **state)
+{
+    char text[200];
+    world x;
+    tn_progress_report all, last;
+    (void)state;
+    begin(&x);
+    const double few = memory_of(&x, "gpt", "");
+    limit(few, "train.batch=auto", text);
+    assert_ok(train(&x, "gpt", "all", text, -1, &all));
+    assert_true(all.tokens < 2 * STEPS * BATCH * 24);
+    assert_fails(train(&x, "gpt", "more", text, 3, &last), TN_INTERRUPTED, "");
+    assert_ok(train(&x, "gpt", "more", "train.batch=auto", -1, &last));
+    assert_near(&all, &last);
+    assert_fails(train(&x, "gpt", "less", text, 3, &last), TN_INTERRUPTED, "");
+    assert_ok(train(&x, "gpt", "less", limit(0.8 * few, "train.batch=auto", text), -1, &last));
+    assert_near(&all, &last);
+    wire_run_close(&x.w);
+}
+
 static void assert_whole(const world *x, const char *run)
 {
     char dir[TN_PATH_BYTES], path[TN_PATH_BYTES], why[512];
@@ -345,15 +369,14 @@ static void every_allocation(void **state)
     tn_progress_report all, last;
     uint64_t count = 0, went_on = 0, ended = 0;
     begin(&x);
-    tn_alloc_fail_at(0);
     assert_ok(train(&x, model, "all", "loader.workers=0", -1, &all));
     count = tn_alloc_count();
     for (uint64_t n = every; n <= count; n += every) {
         char run[32];
         snprintf(run, sizeof run, "n%llu", (unsigned long long)n);
-        tn_alloc_fail_at(n);
-        tn_status s = train(&x, model, run, "loader.workers=0", -1, &last);
-        tn_alloc_fail_at(0);
+        x.fail_at = n;
+        const tn_status s = train(&x, model, run, "loader.workers=0", -1, &last);
+        tn_alloc_fail_at(x.fail_at = 0);
         if (s != TN_OK && s != TN_MEMORY) fail_msg("allocation %llu: %s", (unsigned long long)n, tn_error_text());
         assert_whole(&x, run);
         went_on += s == TN_OK;
@@ -377,6 +400,7 @@ void tn_tests_ladder(tn_test_list *l)
         tn_test_add(l, same_gradient, &same_cases[i], "ladder: the same gradient in parts, %s %s", same_cases[i].model,
                     same_cases[i].words);
     static const char *const models[] = { "gpt", "wire" };
+    tn_test_add(l, resumes_auto, NULL, "ladder: resuming with an automatic batch");
     for (size_t i = 0; i < 2; i++) {
         void *model = (void *)(uintptr_t)models[i];
         tn_test_add(l, flat_memory, model, "ladder: memory and accumulation, %s", models[i]);

@@ -143,6 +143,11 @@ typedef struct tn_model {
     size_t n_reported;
     const tn_part_row *parts; /* those that come from files (at most TN_PARTS_MAX) */
     size_t n_parts;
+    /* "key=value", NULL at the end: settings that a run without the memory it needs may give up, and what they become, in this order. They
+     * change what is learned, so they come last. NULL: none. */
+    const char *const *gives_up;
+    /* Whether its loss compares the rows of a batch with each other: a batch is then not computed in parts. NULL: it does not. */
+    bool (*couples_rows)(const tn_settings *st);
 } tn_model;
 
 /* --- a model that is made of others --------------------------------------------------------------------------------------- */

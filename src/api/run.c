@@ -59,13 +59,13 @@ static void note(void *ctx, const char *text)
 
 static void warn(void *ctx, const char *text) { say(ctx, text, 1); }
 
-static void halved(void *ctx, const tn_session *on)
+static void describe_ladder(void *ctx, const tn_session *on)
 {
-    char text[128];
-    snprintf(text, sizeof text, "out of memory with train.batch=%lld: train.batch=%lld, with train.accumulate=%lld",
-             (long long)on->requested_batch, (long long)on->batch,
-             (long long)tn_settings_int(on->settings, "train.accumulate"));
-    note(ctx, text);
+    char text[32 + TN_LADDER_LINE];
+    for (size_t i = on->ladder.changed; i < on->ladder.n; i++) {
+        snprintf(text, sizeof text, "memory: %s", on->ladder.line[i]);
+        note(ctx, text);
+    }
 }
 
 static tn_status start_or_continue(watch *w, tn_session *on)
@@ -84,11 +84,12 @@ static tn_status start_or_continue(watch *w, tn_session *on)
                                 .once = true };
     TN_TRY(tn_run_load(w->run, on, &state, &from));
     note(w, w->run->note);
+    describe_ladder(w, on);
     TN_TRY(tn_metric_list_of(on->model, &on->source, &metrics));
     last = tn_training_report_at(on->settings, &metrics, from ? from : &(tn_ckpt_state){ .loss = NAN });
     report(w, &last);
     if (!from || !tn_training_finished(on->settings, from))
-        TN_TRY(tn_run_train(w->run, on, from, &calls, halved, &last));
+        TN_TRY(tn_run_train(w->run, on, from, &calls, describe_ladder, &last));
 done:
     tn_ckpt_state_free(&state);
     return s;
@@ -104,7 +105,7 @@ tenon_status tenon_train(const tenon_train_options *given)
     TN_TRY(tn__api_take(given, &o, sizeof o, "tenon_train_options"));
     const tn_user_args user = { .word = o.overrides, .n = o.n, .target = o.target, .to = "the call" };
     const tn_session_options how = {
-        .user = &user, .target = o.target, .overrides = o.overrides, .n = o.n, .needs_data = true
+        .user = &user, .target = o.target, .overrides = o.overrides, .n = o.n, .needs_data = true, .runs = true
     };
     TN_TRY(tn_session_open_with(&how, &on));
     TN_TRY(tn_run_open(on.settings, tn_settings_text(on.settings, "model"), o.fresh, &run));

@@ -51,16 +51,12 @@ void tn_session_describe(tn_session *s, FILE *f)
     else fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
     if (s->source.ctx) s->source.about(s->source.ctx, f);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
-    if (s->requested_batch) tn_session_describe_halving(s, f);
+    tn_session_describe_ladder(s, 0, f);
 }
 
-void tn_session_describe_halving(const tn_session *s, FILE *f)
+void tn_session_describe_ladder(const tn_session *s, size_t from, FILE *f)
 {
-    const long long n = (long long)tn_settings_int(s->settings, "train.accumulate");
-    fprintf(f,
-            "memory  not enough for a batch of %lld: accumulating %lld of %lld per step instead (to resume this run: "
-            "train.batch=%lld train.accumulate=%lld)\n",
-            (long long)s->requested_batch, n, (long long)s->batch, (long long)s->batch, n);
+    for (size_t i = from; i < s->ladder.n; i++) fprintf(f, "memory  %s\n", s->ladder.line[i]);
 }
 
 /* --- metrics ----------------------------------------------------------------------------------------------------------- */

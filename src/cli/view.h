@@ -11,7 +11,8 @@
 
 /* "device ...", "model ...", "memory ..." lines of the session. */
 void tn_session_describe(tn_session *s, FILE *f);
-void tn_session_describe_halving(const tn_session *s, FILE *f);
+/* The lines about the memory ladder from number `from` on. */
+void tn_session_describe_ladder(const tn_session *s, size_t from, FILE *f);
 /* Says what quantised matrices of a file become in memory; nothing where there are none. */
 void tn_cli_expanded(tn_cli *c, const char *file, const tn_matrices *m);
 /* "12.3 MB" */

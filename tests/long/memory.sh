@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The printed memory plan against the peak of the process: GPT-2 of 124 million parameters, and a TEN over 200,000
 # tokens, each with all activations kept and with layers recomputed; the TEN also in chunks of time. At most 5 % between
-# them, and recomputing must plan less; in chunks the plan may not grow by more than the tokens and states themselves. The check itself allows more (tiny models); here its percentage is read. Ends with "N passed, N failed".
+# them, and recomputing must plan less; in chunks the plan may not grow by more than the tokens and states themselves. The check itself allows more (tiny models); here its percentage is read.
+# Then runs in which an allocation fails. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 tenon=${TENON:-${BUILD:-build}/tenon} passed=0 failed=0
@@ -84,6 +85,16 @@ sampled() { # $1: dtype
 for dtype in f32 bf16 f16; do
     sampled $dtype
     result $? "tenon sample holds more than its $dtype weights"
+done
+
+# Runs whose n-th allocation fails, for every n (wire: every sixth): they go on with the same losses, or end with code 5 and a whole save.
+unit=${UNIT:-${BUILD:-build}/unit}
+for test in 'gpt 1' 'wire 6'; do
+    TENON_LADDER_EVERY=${test#* } "$unit" "ladder: an allocation fails, ${test% *}" >"$work/out" 2>&1
+    rc=$?
+    grep -E "^${test% *}: [0-9]+ allocations" "$work/out" || rc=1
+    [ $rc = 0 ] || tail -n 5 "$work/out"
+    result $rc "an allocation fails, ${test% *}"
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

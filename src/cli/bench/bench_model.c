@@ -67,7 +67,7 @@ static tn_status time_parts(tn_cli *c, tn_session *s, const tn_ceilings *m, doub
 
 static tn_status queue_step(tn_session *s, int64_t step)
 {
-    const int64_t batches = tn_settings_int(s->settings, "train.accumulate");
+    const int64_t batches = tn_trainer_batches(s->trainer);
     for (int64_t i = 0; i < batches; i++) TN_RETURN_IF(tn_trainer_queue_grad(s->trainer, step * batches + i, 1, false));
     return tn_trainer_queue_apply(s->trainer, step);
 }

@@ -222,11 +222,11 @@ static void describe_rise(tn_cli *c, const tn_run_dir *run, const tn_progress_re
     fputc('\n', c->err);
 }
 
-static void describe_halving(void *ctx, const tn_session *on)
+static void describe_ladder(void *ctx, const tn_session *on)
 {
     watcher *w = ctx;
     tn_progress_end(&w->view.progress);
-    tn_session_describe_halving(on, w->view.progress.term.f);
+    tn_session_describe_ladder(on, on->ladder.changed, w->view.progress.term.f);
 }
 
 static tn_status train(tn_cli *c, tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from,
@@ -242,7 +242,7 @@ static tn_status train(tn_cli *c, tn_session *on, const tn_run_dir *run, const t
                                 .peak = measure_peak,
                                 .sample = show_sample };
     tn_train_view_start(&w.view, c->err, "");
-    const tn_status s = tn_run_train(run, on, from, &calls, describe_halving, last);
+    const tn_status s = tn_run_train(run, on, from, &calls, describe_ladder, last);
     tn_train_view_end(&w.view);
     tn_train_view_free(&w.view);
     if (s == TN_OK && last->stopped)
@@ -326,9 +326,12 @@ static tn_status train_words(tn_cli *c, tn_arena *arena)
     const char *target;
     TN_RETURN_IF(read_words(c, arena, &target));
     TN_RETURN_IF(check_run(c));
-    const tn_session_options o = {
-        .user = &c->user, .target = target, .overrides = c->args.overrides, .n = c->args.overrides_n, .needs_data = true
-    };
+    const tn_session_options o = { .user = &c->user,
+                                   .target = target,
+                                   .overrides = c->args.overrides,
+                                   .n = c->args.overrides_n,
+                                   .needs_data = true,
+                                   .runs = true };
     TN_RETURN_IF(tn_session_open_with(&o, &s));
     tn_status st =
         tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);

@@ -301,6 +301,9 @@ static const tn_instrument_row reported[] = {
     { "-" LATTICE ".ms", .key = "text_bridge_time_ms" },
 };
 
+/* The loss is contrastive. */
+static bool couples_rows(const tn_settings *st) { return st != NULL; }
+
 static const char *const scalars[] = { "decoder.weight", NULL };
 
 const tn_model tn_model_bridge = {
@@ -315,6 +318,7 @@ const tn_model tn_model_bridge = {
     .exact = exact,
     .instruments = instruments,
     .scalars = scalars,
+    .couples_rows = couples_rows,
     .assumes = assumes,
     .n_assumes = sizeof assumes / sizeof *assumes,
     TN_INPUTS(inputs),

@@ -53,6 +53,12 @@ static const tn_part_row parts[] = {
     { "encoder", "encoder_from", .same = same },
 };
 
+/* Distillation, without which no teacher reads the text: a step is then less than half as large. */
+static const char *const gives_up[] = { "loss.kd=0", "loss.state=0", NULL };
+static const tn_loss_row losses[] = { { "loss", "a.labels" } };
+
+static bool couples_rows(const tn_settings *st) { return tn_settings_float(st, "loss.nce") != 0; }
+
 static const char *const defaults[] = { "train.lr=3e-4", "train.warmup=200", "train.decay=0.01", NULL };
 
 const tn_model tn_model_wire = {
@@ -66,6 +72,10 @@ const tn_model tn_model_wire = {
     .assumes = assumes,
     .n_assumes = sizeof assumes / sizeof *assumes,
     .choose = wire_choose,
+    .losses = losses,
+    .n_losses = 1,
+    .gives_up = gives_up,
+    .couples_rows = couples_rows,
     TN_INPUTS(inputs),
     TN_STEPS(steps),
     TN_PARTS(parts),

@@ -224,7 +224,8 @@ static tn_status take_name(const char *run, const char *temp, const char *path, 
 static tn_status read_back(const char *dir)
 {
     char why[1024];
-    if (tn_ckpt_verify(dir) == TN_OK) return TN_OK;
+    const tn_status s = tn_ckpt_verify(dir);
+    if (s == TN_OK || s == TN_MEMORY) return s;
     snprintf(why, sizeof why, "%s", tn_error_text());
     return tn_error(TN_DISK, "what was written cannot be read back: %.*s; check the disk", (int)strcspn(why, ";"), why);
 }

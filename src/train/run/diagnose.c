@@ -73,7 +73,7 @@ static int64_t row_of(const tn_training *t, const tn_finding *f)
 /* Batch by batch, to the first that has such a number. */
 static tn_status compute(const tn_training *t, int64_t step, tn_finding *f, tn_diagnosis *out)
 {
-    const int64_t n = tn_settings_int(t->settings, "train.accumulate");
+    const int64_t n = tn_trainer_batches(t->trainer);
     for (int64_t i = 0; i < n && !f->found; i++) {
         int64_t count;
         TN_RETURN_IF(tn_source_next(t->source, step, t->trainer, &count));

@@ -321,6 +321,12 @@ void tn_metrics_finish(const tn_metrics *m)
         tn_training_warn(m->t, "%zu lines of metrics.jsonl could not be written and are lost", b.waiting + b.lost);
 }
 
+static void write_ladder(const tn_metrics *m, tn_jsonl *w)
+{
+    char text[TN_LADDER_LINES * TN_LADDER_LINE];
+    if (m->t->ladder && m->t->ladder->n) tn_jsonl_text(w, "memory", tn_ladder_text(m->t->ladder, text, sizeof text));
+}
+
 tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double first_step_s)
 {
     tn_jsonl *w = m->t->metrics;
@@ -334,6 +340,7 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
     tn_jsonl_number(w, "loss", r->loss);
     if (r->evaluated) write_scores(w, r);
     tn_jsonl_number(w, "lr", r->lr);
+    if (!isnan(first_step_s)) write_ladder(m, w);
     if (m->level >= TN_LOG_TRAINING) {
         write_known(w, "first_step_s", first_step_s);
         tn_jsonl_number(w, "grad_norm", r->grad_norm);

@@ -2,7 +2,7 @@
  *
  *   info         step, epoch, loss, at evaluations every metric of the model (the loss as heldout, others as heldout_NAME or the key of their row,
  *                by groups heldout_NAME_GROUP), lr, loss_scale where there is one, step_ms,
- *                seconds, nonfinite where something was done about it (stopped, skipped, ...), and where the step was looked into
+ *                seconds, memory in a session's first line where the ladder was used (ladder.h), nonfinite where something was done about it (stopped, skipped, ...), and where the step was looked into
  *                nonfinite_tensor and nonfinite_batch (tn_diagnose)
  *   training     + first_step_s in a session's first line, grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, on a GPU
  *                gpu_utilization_percent, memory_used_gb and memory_utilization_percent (of the whole GPU, once a second), the model's instruments

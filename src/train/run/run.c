@@ -186,7 +186,7 @@ static tn_status find_checkpoint(tn_run_dir *r)
     return TN_OK;
 }
 
-static tn_status go_on(const tn_settings *st, tn_run_dir *r)
+static tn_status go_on(tn_settings *st, tn_run_dir *r)
 {
     char config[TN_RUN_PATH], changed[1024];
     TN_RETURN_IF(find_checkpoint(r));
@@ -201,6 +201,7 @@ static tn_status go_on(const tn_settings *st, tn_run_dir *r)
     }
     if (!r->checkpoint[0]) return TN_OK; /* nothing was trained that other settings could contradict */
     TN_RETURN_IF(tn_path_join(r->dir, "config.yaml", config, sizeof config));
+    TN_RETURN_IF(tn_settings_keep_rung(st, config, &r->lowered));
     TN_RETURN_IF(tn_settings_may_continue(st, config, changed, sizeof changed));
     const size_t n = strlen(r->note);
     if (changed[0]) snprintf(r->note + n, sizeof r->note - n, "%schanged: %s", n ? "\n" : "", changed);
@@ -326,7 +327,7 @@ static tn_status take_dir(const tn_settings *st, const char *model, bool fresh, 
     return r->found ? TN_OK : first_free(base, r);
 }
 
-tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_run_dir *out)
+tn_status tn_run_open(tn_settings *st, const char *model, bool fresh, tn_run_dir *out)
 {
     tn_status s = TN_OK;
     tn_run_dir r = { .lock = -1 };

@@ -17,13 +17,15 @@ typedef struct tn_run_dir {
     char checkpoint[TN_RUN_PATH]; /* to go on from; "" where there is none */
     char note[2048]; /* what a person should know: settings that changed, a checkpoint that is damaged; or "" */
     bool found;      /* runs/NAME-N that was there and is continued because the settings are the same */
+    bool lowered;    /* the settings are now on its rung of the memory ladder, and what was made from them is not */
     int lock;        /* descriptor of the directory, or -1 */
 } tn_run_dir;
 
 /* The setting `run`, or, where that is empty, the newest runs/NAME-N with the same settings that is not finished, or else the newest
- * that is and is younger than the files it was made from (nothing is left to do then), or else a new one. Removes what a killed process left (.tmp-*), writes config.yaml. `fresh` starts over: no automatic
+ * that is and is younger than the files it was made from (nothing is left to do then), or else a new one. A run that goes on keeps its rung
+ * of the memory ladder: st gets it. Removes what a killed process left (.tmp-*), writes config.yaml. `fresh` starts over: no automatic
  * search, and what a named run holds moves to RUN/old. */
-tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_run_dir *out);
+tn_status tn_run_open(tn_settings *st, const char *model, bool fresh, tn_run_dir *out);
 /* Whether `run` may be what it is: see run_place.c. */
 tn_status tn__run_check_path(const tn_settings *st);
 /* config.yaml again, where settings changed after it was opened. */

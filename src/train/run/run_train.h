@@ -6,12 +6,14 @@
 #include "train/run/run.h"
 #include "train/run/session.h"
 
-/* Fills the session from the run's checkpoint, where it has one: *from is then `state`, else NULL. Free the state in either case. */
-tn_status tn_run_load(const tn_run_dir *run, const tn_session *on, tn_ckpt_state *state, const tn_ckpt_state **from);
+/* Fills the session from the run's checkpoint, where it has one: *from is then `state`, else NULL. Free the state in either case. Trainer and
+ * source are made again where the run is on another rung of the memory ladder. */
+tn_status tn_run_load(const tn_run_dir *run, tn_session *on, tn_ckpt_state *state, const tn_ckpt_state **from);
 
-/* Trains to the end. calls: the functions of tn_training, their ctx, and how it ends; the rest is filled here. Memory that is asked for
- * in the first step (algorithms, recordings) may not be there: then half the batch, from the beginning, and halved() says so. */
+/* Trains to the end. calls: the functions of tn_training, their ctx, and how it ends; the rest is filled here. Where memory is not there
+ * that a step, an evaluation or a save asks for, the run takes the next rung of the ladder, lowered() says so, and it goes on from its
+ * newest save. TN_MEMORY: there is none left; what was saved is whole. */
 tn_status tn_run_train(const tn_run_dir *run, tn_session *on, const tn_ckpt_state *from, const tn_training *calls,
-                       void (*halved)(void *ctx, const tn_session *on), tn_progress_report *last);
+                       void (*lowered)(void *ctx, const tn_session *on), tn_progress_report *last);
 
 #endif

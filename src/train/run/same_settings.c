@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "io/yaml_settings.h"
+#include "train/run/ladder.h"
 #include "train/run/train_settings.h"
 
 #include <stdio.h>
@@ -25,6 +26,8 @@ static const char *const loose[] = {
     "train.eval_every",
     "train.stop_patience",
     "train.nonfinite",
+    "train.memory",
+    "train.dropped",
     "train.test",
     "train.epochs", /* as train.steps */
 };
@@ -127,12 +130,30 @@ static void list_change(const char *key, const char *was, const char *is, char *
     snprintf(changed + n, bytes - n, "%s%s %.60s -> %.60s", n ? ", " : "", key, was, is);
 }
 
-tn_status tn_settings_may_continue(const tn_settings *now, const char *config, char *changed, size_t bytes)
+/* Both as they were before anything was given up for want of memory. */
+static tn_status read_both(const tn_settings *here, const char *config, tn_settings **now, tn_settings **old)
+{
+    TN_RETURN_IF(tn_settings_clone(here, now));
+    TN_RETURN_IF(read_old(here, config, old));
+    TN_RETURN_IF(tn_ladder_undo(*now));
+    return tn_ladder_undo(*old);
+}
+
+tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowered)
+{
+    tn_settings *old;
+    TN_RETURN_IF(read_old(now, config, &old));
+    const tn_status s = tn_ladder_keep(now, old, lowered);
+    tn_settings_free(old);
+    return s;
+}
+
+tn_status tn_settings_may_continue(const tn_settings *here, const char *config, char *changed, size_t bytes)
 {
     tn_status s = TN_OK;
-    tn_settings *old = NULL;
+    tn_settings *old = NULL, *now = NULL;
     changed[0] = 0;
-    TN_TRY(read_old(now, config, &old));
+    TN_TRY(read_both(here, config, &now, &old));
     for (size_t i = 0; i < tn_settings_count(now); i++) {
         const char *key = tn_settings_row_at(now, i)->key, *was = tn_settings_text_at(old, i),
                    *is = tn_settings_text_at(now, i);
@@ -143,16 +164,18 @@ tn_status tn_settings_may_continue(const tn_settings *now, const char *config, c
     }
 done:
     tn_settings_free(old);
+    tn_settings_free(now);
     return s;
 }
 
-bool tn_settings_same_run(const tn_settings *now, const char *config)
+bool tn_settings_same_run(const tn_settings *here, const char *config)
 {
-    tn_settings *old;
+    tn_settings *old = NULL, *now = NULL;
     char a[TN_HASH_BYTES], b[TN_HASH_BYTES];
-    if (read_old(now, config, &old) != TN_OK) return false;
-    const bool same = tn_settings_same_hash(now, a) == TN_OK && tn_settings_same_hash(old, b) == TN_OK &&
-                      strcmp(a, b) == 0 && tn_settings_int(now, "train.steps") == tn_settings_int(old, "train.steps");
+    const bool same = read_both(here, config, &now, &old) == TN_OK && tn_settings_same_hash(now, a) == TN_OK &&
+                      tn_settings_same_hash(old, b) == TN_OK && strcmp(a, b) == 0 &&
+                      tn_settings_int(now, "train.steps") == tn_settings_int(old, "train.steps");
     tn_settings_free(old);
+    tn_settings_free(now);
     return same;
 }

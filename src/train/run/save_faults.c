@@ -1,4 +1,4 @@
-/* Warnings of a run about its disk. */
+/* Warnings of a run about its disk, and what a save that fails must know. */
 #include "train/run/training_internal.h"
 
 #include "base/clock.h"
@@ -43,4 +43,19 @@ bool tn_training_pause(const tn_training *t, double seconds)
         nanosleep(&piece, NULL);
     } while (tn_clock_s() < until);
     return true;
+}
+
+tn_status tn__training_sync(const tn_training *t)
+{
+    const tn_status s = t->metrics ? tn_jsonl_sync(t->metrics) : TN_OK;
+    if (s != TN_DISK || !t->warn) return s;
+    tn_training_warn(t, "%s; its lines since the last checkpoint may be lost", tn_error_text());
+    return TN_OK;
+}
+
+bool tn__has_states(const tn_store *st)
+{
+    for (size_t i = 0; i < tn_store_count(st); i++)
+        if (tn_store_at(st, i)->role == TN_ROLE_STATE) return true;
+    return false;
 }

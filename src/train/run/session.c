@@ -24,6 +24,7 @@ static tn_source_start start_of(const tn_session *s, tn_data_split heldout, bool
                               .batch = batch,
                               .length = s->length,
                               .accumulate = tn_settings_int(s->settings, "train.accumulate"),
+                              .microbatches = heldout_only ? 1 : tn_settings_int(s->settings, "plan.microbatches"),
                               .heldout = heldout,
                               .heldout_only = heldout_only };
 }
@@ -57,7 +58,17 @@ static int prefetch_of(const tn_session *s)
     return s->shared ? 0 : s->source.prefetch_depth;
 }
 
-static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused,
+static tn_status check_microbatches(const tn_session *s, int64_t batch, int64_t parts)
+{
+    if (parts > 1 && s->source.on_policy)
+        return tn_error(TN_USAGE, "plan.microbatches is not for environments: lower rl.episodes");
+    if (batch % parts == 0) return TN_OK;
+    return tn_error(TN_USAGE,
+                    "plan.microbatches=%lld does not divide train.batch=%lld: use a divisor of train.batch, or 1",
+                    (long long)parts, (long long)batch);
+}
+
+static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, tn_refusal *refused,
                               tn_trainer **out)
 {
     const tn_source *src = &s->source;
@@ -66,12 +77,14 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
     const tn_input_spec input_spec = tn_source_input_spec(src);
     const char *wants[TN_BATCH_WANTS + 1], *steps[TN_METRICS_MAX + TN_STEPS_MAX + 1];
     size_t reserved_bytes = 0;
+    TN_RETURN_IF(check_microbatches(s, batch, how.microbatches));
     list_needs(s, o->steps, wants, steps);
     if (src->ctx) TN_RETURN_IF(tn_source_bytes(src, s->model, s->settings, &how, prefetch_of(s), &reserved_bytes));
     const tn_trainer_options t = { .instruments = instruments,
                                    .model = s->model,
                                    .settings = s->settings,
-                                   .batch = batch,
+                                   .batch = batch / how.microbatches,
+                                   .microbatches = how.microbatches,
                                    .length = s->length,
                                    .input_spec = src->ctx ? &input_spec : NULL,
                                    .on_policy = src->on_policy,
@@ -100,54 +113,65 @@ static int64_t first_batch(const tn_session *s)
  * touched, so that trying costs time alone, and only where memory is short; one is alive at a time. */
 static tn_status find_batch(tn_session *s, const tn_session_options *o)
 {
-    int64_t fits = 0, fails = 0;
-    s->batch = first_batch(s);
+    const int64_t parts = o->evaluates ? 1 : tn_settings_int(s->settings, "plan.microbatches");
+    int64_t fits = 0, fails = 0, rows = first_batch(s) / parts > 0 ? first_batch(s) / parts : 1; /* of a part */
     do {
+        s->batch = rows * parts;
         const tn_status st = make_trainer(s, o, s->batch, NULL, &s->trainer);
-        if (st != TN_OK && (st != TN_MEMORY || s->batch == 1)) return st;
-        if (st != TN_OK) fails = s->batch;
-        else if (!fails || fails - s->batch <= 1 + s->batch / 8) return TN_OK;
-        else fits = s->batch;
+        if (st != TN_OK && (st != TN_MEMORY || rows == 1)) return st;
+        if (st != TN_OK) fails = rows;
+        else if (!fails || fails - rows <= 1 + rows / 8) return TN_OK;
+        else fits = rows;
         tn_trainer_free(s->trainer);
         s->trainer = NULL;
-        s->batch = fits ? (fits + fails) / 2 : fails / 2;
+        rows = fits ? (fits + fails) / 2 : fails / 2;
     } while (fails - fits > 1 + fits / 8);
-    s->batch = fits;
-    return make_trainer(s, o, fits, NULL, &s->trainer);
+    s->batch = fits * parts;
+    return make_trainer(s, o, s->batch, NULL, &s->trainer);
 }
 
-/* The settings of half the batch; false where there is none, or a step means something else (an environment's episodes). */
-static bool halve_settings(tn_session *s)
+/* The next rung; *refusal is why. */
+static tn_status lower(tn_session *s, const tn_refusal *refusal)
 {
-    char batch[32], times[32];
-    const int64_t n = tn_settings_int(s->settings, "train.accumulate");
-    if (s->batch < 2 || s->batch % 2 || s->source.on_policy || n > 500000) return false;
-    snprintf(batch, sizeof batch, "%lld", (long long)(s->batch / 2));
-    snprintf(times, sizeof times, "%lld", (long long)(2 * n));
-    if (tn_settings_set(s->settings, "train.batch", batch, "out of memory") != TN_OK) return false;
-    if (tn_settings_set(s->settings, "train.accumulate", times, "out of memory") != TN_OK) return false;
-    if (!s->requested_batch) s->requested_batch = s->batch;
-    s->batch /= 2;
-    return true;
+    const tn_ladder_step how = { .model = s->model,
+                                 .batch = s->batch,
+                                 .whole_batch = s->source.on_policy,
+                                 .gives_up = s->runs,
+                                 .refusal = *refusal };
+    return tn_ladder_lower(&s->ladder, &how, s->settings);
 }
 
-static tn_status halve_until_it_fits(tn_session *s, const tn_session_options *o)
+/* What is known not to fit is refused where nobody saves a run: who measures wants what was asked for. */
+static bool may_lower(const tn_session *s, const tn_session_options *o, const tn_refusal *refusal)
 {
-    char why[512];
+    return !o->evaluates && !refusal->fixed && tn_ladder_on(s->settings) && (s->runs || !refusal->refused);
+}
+
+static tn_status lower_until_it_fits(tn_session *s, const tn_session_options *o)
+{
     for (;;) {
-        bool refused = false;
-        const tn_status st = make_trainer(s, o, s->batch, &refused, &s->trainer);
-        if (st != TN_MEMORY || refused || o->evaluates) return st;
-        snprintf(why, sizeof why, "%s", tn_error_text());
-        if (!halve_settings(s)) return tn_error(TN_MEMORY, "%s", why);
+        tn_refusal refusal = { 0 };
+        const tn_status st = make_trainer(s, o, s->batch, &refusal, &s->trainer);
+        if (st != TN_MEMORY || !may_lower(s, o, &refusal)) return st;
+        TN_RETURN_IF(lower(s, &refusal));
+    }
+}
+
+/* An automatic batch is as large as fits; where not even one row does, the ladder begins below it. */
+static tn_status find_or_lower(tn_session *s, const tn_session_options *o)
+{
+    for (;;) {
+        const tn_status st = find_batch(s, o);
+        if (st != TN_MEMORY || !may_lower(s, o, &(tn_refusal){ .refused = true })) return st;
+        TN_RETURN_IF(lower(s, &(tn_refusal){ 0 }));
     }
 }
 
 static tn_status open_trainer(tn_session *s, const tn_session_options *o)
 {
-    if (tn_settings_is_auto(s->settings, "train.batch")) return find_batch(s, o);
+    if (tn_settings_is_auto(s->settings, "train.batch")) return find_or_lower(s, o);
     s->batch = tn_settings_int(s->settings, "train.batch");
-    const tn_status st = halve_until_it_fits(s, o);
+    const tn_status st = lower_until_it_fits(s, o);
     /* What is evaluated was perhaps trained on a larger machine, and its loss does not depend on how many rows are looked at together. */
     const bool typed = strcmp(tn_settings_source(s->settings, "train.batch"), "command line") == 0;
     return st == TN_MEMORY && o->evaluates && !s->source.on_policy && !typed ? find_batch(s, o) : st;
@@ -162,22 +186,34 @@ static tn_status start_source(tn_session *s, const tn_session_options *o)
     return st;
 }
 
-tn_status tn_session_halve_batch(tn_session *s)
+tn_status tn_session_refit(tn_session *s)
 {
-    const tn_session_options o = { 0 };
-    char why[512];
-    snprintf(why, sizeof why, "%s", tn_error_text());
-    if (!halve_settings(s)) return tn_error(TN_MEMORY, "%s", why);
+    const tn_session_options o = { .runs = s->runs };
     tn_source_stop(&s->source); /* who makes batches ahead asks the trainer for their widths */
     tn_trainer_free(s->trainer);
     s->trainer = NULL;
-    TN_RETURN_IF(halve_until_it_fits(s, &o));
-    return start_source(s, &o);
+    for (;;) {
+        TN_RETURN_IF(lower_until_it_fits(s, &o));
+        const tn_status st = start_source(s, &o);
+        if (st != TN_MEMORY || !may_lower(s, &o, &(tn_refusal){ 0 })) return st;
+        TN_RETURN_IF(lower(s, &(tn_refusal){ 0 }));
+        tn_source_stop(&s->source);
+        tn_trainer_free(s->trainer);
+        s->trainer = NULL;
+    }
+}
+
+tn_status tn_session_lower(tn_session *s)
+{
+    if (!tn_ladder_on(s->settings)) return TN_MEMORY;
+    s->ladder.changed = s->ladder.n;
+    TN_RETURN_IF(lower(s, &(tn_refusal){ 0 }));
+    return tn_session_refit(s);
 }
 
 tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out)
 {
-    const tn_source_start how = start_of(s, split, true, s->batch);
+    const tn_source_start how = start_of(s, split, true, s->batch / tn_trainer_microbatches(s->trainer));
     const tn_status st = s->source.open_heldout(s->source.ctx, &how, out);
     if (st != TN_OK) tn_error_prefix("%s", s->source.what);
     return st;
@@ -205,7 +241,7 @@ static tn_status find_source(tn_session *s, const tn_session_options *o)
 
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 {
-    tn_session s = { .shared = o->shared, .context_slot = o->context_slot };
+    tn_session s = { .shared = o->shared, .context_slot = o->context_slot, .runs = o->runs };
     const tn_settings_from from = { .user = o->user,
                                     .target = o->target,
                                     .file = o->file,
@@ -227,6 +263,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
                               tn_model_reads_sequences(s.model) && s.length > 8 ? 8 : s.length);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = start_source(&s, o);
+    if (st == TN_MEMORY && s.trainer && may_lower(&s, o, &(tn_refusal){ 0 })) st = tn_session_lower(&s);
     if (st == TN_OK && s.source.ctx) st = tn_metric_resolve(&s.source, s.trainer, s.settings);
     if (st != TN_OK) tn_session_close(&s);
     else *out = s;

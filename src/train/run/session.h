@@ -4,6 +4,7 @@
 #define TN_TRAIN_SESSION_H
 
 #include "models/models.h"
+#include "train/run/ladder.h"
 #include "train/trainer/shared.h"
 #include "train/source/source.h"
 #include "train/trainer/trainer.h"
@@ -19,11 +20,12 @@ typedef struct tn_session {
     const tn_model *model;
     tn_source source; /* empty without data */
     tn_trainer *trainer;
-    int64_t batch, length;         /* B, T */
+    int64_t batch, length;         /* B, T of a batch; the trainer has B / plan.microbatches rows at a time */
     tn_shared *shared;             /* of samples and plans, or NULL */
     tn_context_slot *context_slot; /* whose context it runs on, or NULL */
     tn_width width;                /* text is empty if no width was fitted */
-    int64_t requested_batch;       /* the batch for which memory could not be allocated, or 0 */
+    bool runs;                     /* as in the options */
+    tn_ladder ladder;              /* what was done for want of memory */
 } tn_session;
 
 typedef struct tn_session_options {
@@ -39,6 +41,7 @@ typedef struct tn_session_options {
     size_t n;
     bool needs_data;          /* or a task, by the model */
     bool evaluates;           /* no gradients, no training batches */
+    bool runs;                /* a run that is saved: without memory it goes down the whole ladder (ladder.h) */
     bool instruments;         /* of evaluations; without `evaluates`: as log.level says */
     bool frozen;              /* `evaluates`, and the caller loads the weights: none is drawn, none has a gradient */
     tn_dtype matrices;        /* type of frozen matrices */
@@ -54,15 +57,16 @@ typedef struct tn_session_options {
 } tn_session_options;
 
 /* Settings from a target and overrides, then data or task (which set sizes; see tn_source_find), batch size (auto: the largest
- * whose memory plan fits, at most TN_SESSION_TOKENS), trainer. A plan that does not fit is refused; if it fits but allocation
- * fails, the batch is halved (tn_session_halve_batch). */
+ * whose memory plan fits, at most TN_SESSION_TOKENS), trainer. Without the memory: a run takes the next rung of the ladder until it fits;
+ * others refuse a plan that does not fit, and take a rung that changes no result where an allocation fails. */
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out);
 tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out);
 void tn_session_close(tn_session *s);
 
-/* Halves the batch and doubles train.accumulate after a failed allocation; trainer and source are made again.
- * TN_MEMORY, with the earlier error: the batch cannot be halved. */
-tn_status tn_session_halve_batch(tn_session *s);
+/* The next rung after a failed allocation; trainer and source are made again. TN_MEMORY, with the earlier error: there is none. */
+tn_status tn_session_lower(tn_session *s);
+/* Trainer and source again, after a change of settings or of s->batch; further down the ladder where that does not fit. */
+tn_status tn_session_refit(tn_session *s);
 
 /* Size of a split in tokens, samples, records or sequences; 0 without data. */
 int64_t tn_session_count(const tn_session *s, tn_data_split split);

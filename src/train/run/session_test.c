@@ -1,5 +1,5 @@
-/* When memory is not given: the batch is halved and accumulated twice as often, until it fits or cannot be halved; a plan that is
- * known not to fit is refused instead. */
+/* When memory is not given: the batch is computed in twice as many parts, until it fits or has one row in each; a plan that is known not
+ * to fit is refused instead, but for runs (ladder_test.c). */
 #include "cli/view.h"
 #include "testlib.h"
 
@@ -54,14 +54,14 @@ static void halved(void **state)
     (void)state;
     assert_true(quarter < arena_of("train.batch=8"));
     assert_ok(open_below(quarter + quarter / 4, "train.batch=16", NULL, &s));
-    assert_true(s.batch == 4 && s.requested_batch == 16);
-    assert_int_equal(tn_settings_int(s.settings, "train.batch"), 4);
-    assert_int_equal(tn_settings_int(s.settings, "train.accumulate"), 12);
+    assert_true(s.batch == 16 && tn_trainer_microbatches(s.trainer) == 4 && tn_trainer_batches(s.trainer) == 12);
+    assert_int_equal(tn_settings_int(s.settings, "plan.microbatches"), 4);
+    assert_int_equal(tn_settings_int(s.settings, "train.accumulate"), 3);
     FILE *f = fmemopen(text, sizeof text, "w");
     assert_non_null(f);
-    tn_session_describe_halving(&s, f);
+    tn_session_describe_ladder(&s, 0, f);
     fclose(f);
-    assert_non_null(strstr(text, "not enough for a batch of 16: accumulating 12 of 4 per step instead"));
+    assert_string_equal(text, "memory  micro-batch 16 -> 4, accumulate 3 -> 12\n");
     tn_session_close(&s);
 }
 
@@ -85,11 +85,15 @@ static void halved_later(void **state)
     tn_session s;
     (void)state;
     assert_ok(open_batch("train.batch=6", NULL, &s));
-    assert_ok(tn_session_halve_batch(&s));
-    assert_true(s.batch == 3 && s.requested_batch == 6 && s.trainer);
-    assert_int_equal(tn_settings_int(s.settings, "train.accumulate"), 6);
+    for (int64_t parts = 2; parts <= 6; parts *= 3) {
+        assert_ok(tn_session_lower(&s));
+        assert_true(s.batch == 6 && tn_trainer_microbatches(s.trainer) == parts);
+        assert_int_equal(tn_trainer_feed(s.trainer).batch, 6 / parts);
+    }
+    assert_ok(tn_session_lower(&s));
+    assert_string_equal(tn_settings_text(s.settings, "plan.recompute"), "layer");
     (void)tn_error(TN_MEMORY, "none left");
-    assert_fails(tn_session_halve_batch(&s), TN_MEMORY, "none left");
+    assert_fails(tn_session_lower(&s), TN_MEMORY, "none left (tried: micro-batch 6 -> 1, accumulate 3 -> 18; plan.rec");
     assert_non_null(s.trainer);
     tn_session_close(&s);
 }
@@ -102,7 +106,7 @@ static void same_step(void **state)
     (void)state;
     assert_ok(open_batch("train.batch=4", "train.accumulate=1", &s[0]));
     assert_ok(open_batch("train.batch=4", "train.accumulate=1", &s[1]));
-    assert_ok(tn_session_halve_batch(&s[1]));
+    assert_ok(tn_session_lower(&s[1]));
     for (int k = 0; k < 2; k++) {
         const int64_t n = k + 1, each = 4 / n * T;
         for (int64_t i = 0; i < n; i++) {
@@ -161,10 +165,10 @@ static void asked(void **state)
 
 void tn_tests_session(tn_test_list *l)
 {
-    tn_test_add(l, halved, NULL, "session: memory not given, the batch is halved");
-    tn_test_add(l, not_for_ever, NULL, "session: a batch that cannot be halved");
+    tn_test_add(l, halved, NULL, "session: memory not given, the batch is computed in parts");
+    tn_test_add(l, not_for_ever, NULL, "session: a batch of which no row fits");
     tn_test_add(l, refused_instead, NULL, "session: a plan that does not fit is refused");
-    tn_test_add(l, halved_later, NULL, "session: halved when it is open");
+    tn_test_add(l, halved_later, NULL, "session: further down when it is open");
     tn_test_add(l, same_step, NULL, "session: half the batch twice is the same step");
     tn_test_add(l, asked, NULL, "session: outputs that metrics read, of a model without rows");
     tn_test_add(l, asked, (void *)(uintptr_t)asked_rows, "session: outputs that metrics read of another step");

@@ -76,6 +76,11 @@ const tn_setting tn_train_settings[] = {
         "train.test", "off",
         "at the end, evaluate the best checkpoint on the whole test split (default for tasks that have one: on; off "
         "skips it, and `tenon eval RUN split=test` does it later)"),
+    TN_SETTING_CHOICE("train.memory", "ladder", "ladder|refuse",
+                      "a run that needs more memory than there is: ladder: computes batches in parts, recomputes "
+                      "activations, gives up what the model allows; refuse: ends (exit code 5)"),
+    TN_SETTING_TEXT("train.dropped", "",
+                    "settings that were given up for want of memory, as they were (set by the run)"),
     TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
                    "stop after this many evaluations without improvement (0: never)"),
     TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "",
@@ -102,6 +107,10 @@ const tn_setting tn_train_settings[] = {
 
     TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
                       "activations recomputed to save memory: inside layers, or in chunks of time (recurrent models)"),
+    TN_SETTING_INT("plan.microbatches", "1", TN_RANGE(1, 1e6), "parts",
+                   "parts that a batch is computed in, one after the other: the same step in less memory"),
+    TN_SETTING_FLOAT("plan.memory_gb", "0", TN_RANGE_MIN(0), "GB",
+                     "memory that a run's plan may take (0: what the machine or the GPU has)"),
     TN_SETTING_AUTO_INT("plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
                         "length of a chunk (auto: equal chunks of at most 4096 tokens per batch; GPU: 16384)"),
 };

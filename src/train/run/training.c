@@ -30,7 +30,7 @@ typedef struct pending {
 
 /* Settings that every step reads. */
 typedef struct often {
-    int64_t accumulate, eval_every, ckpt_every, sample_every, keep_best;
+    int64_t batches, eval_every, eval_batches, ckpt_every, sample_every, keep_best;
     double ckpt_every_s;
 } often;
 
@@ -55,6 +55,7 @@ typedef struct loop {
     double begun, bests_s; /* clock at the start of this session; seconds spent saving new bests, */
     bool said_cost;        /* which was reported */
     int part;              /* batches of a step that failed before it was queued */
+    bool torn;             /* such batches are behind the data's cursor, and their gradients are nowhere */
     bool untidy;           /* after the last checkpoint metrics.csv or pruning failed */
     int failed;            /* tries since the last saved checkpoint */
 } loop;
@@ -75,12 +76,12 @@ static tn_status next_batch(loop *l, int64_t *count)
 
 static pending *pending_of(loop *l, int64_t step) { return &l->pending[step % TN_TRAINER_QUEUE_MAX]; }
 
-/* One optimizer step: train.accumulate batches, then apply. */
+/* One optimizer step: its batches, then apply. */
 static tn_status queue_step(loop *l)
 {
     const tn_training *t = l->t;
     const int64_t step = l->queued;
-    const int n = (int)l->often.accumulate;
+    const int n = (int)l->often.batches;
     pending *p = pending_of(l, step);
     *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
     tn_metrics_before(&l->m, p->line);
@@ -94,6 +95,7 @@ static tn_status queue_step(loop *l)
             l->at.tokens = tokens;
             return s;
         }
+        l->torn = true;
         TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? tn_source_weight(t->source, count) : 1,
                                            p->line && i == n - 1));
         p->flops += tn_trainer_flops(t->trainer);
@@ -103,6 +105,7 @@ static tn_status queue_step(loop *l)
     TN_RETURN_IF(tn_trainer_queue_apply(t->trainer, step));
     p->tokens = l->at.tokens;
     p->data_s = l->m.step_data_s;
+    l->torn = false;
     l->queued++;
     return TN_OK;
 }
@@ -135,15 +138,6 @@ static tn_status write_csv(const tn_training *t)
     TN_RETURN_IF(tn_path_join(t->dir, "metrics.jsonl", from, sizeof from));
     TN_RETURN_IF(tn_path_join(t->dir, "metrics.csv", to, sizeof to));
     return tn_metrics_csv(from, to);
-}
-
-/* Before a checkpoint that counts on these lines. Repeating a failed sync is useless: what it lost is lost. */
-static tn_status sync_metrics(const tn_training *t)
-{
-    const tn_status s = t->metrics ? tn_jsonl_sync(t->metrics) : TN_OK;
-    if (s != TN_DISK || !t->warn) return s;
-    tn_training_warn(t, "%s; its lines since the last checkpoint may be lost", tn_error_text());
-    return TN_OK;
 }
 
 static json_t *make_cursor(const tn_training *t)
@@ -184,7 +178,7 @@ static tn_status write_checkpoint(loop *l)
     const tn_training *t = l->t;
     l->saved_s = tn_clock_s();
     if (l->saved != l->at.step || l->unscored) {
-        TN_RETURN_IF(sync_metrics(t));
+        TN_RETURN_IF(tn__training_sync(t));
         TN_RETURN_IF(write_state(l));
         l->saved_s = tn_clock_s();
     }
@@ -325,8 +319,7 @@ static tn_status evaluate(loop *l)
 {
     tn_evaluation e;
     l->r.evaluated = false;
-    TN_RETURN_IF(
-        tn_evaluator_run(l->evaluator, l->t->source, tn_settings_int(l->t->settings, "train.eval_batches"), &e));
+    TN_RETURN_IF(tn_evaluator_run(l->evaluator, l->t->source, l->often.eval_batches, &e));
     l->r.evaluated = e.count > 0;
     if (!l->r.evaluated) return TN_OK;
     const bool best = tn_scores_better(&e.scores, &l->r.best, l->r.select->name, l->at.lower);
@@ -400,7 +393,7 @@ static tn_status evaluated(loop *l, bool line, tn_status s)
     tn_progress_report *r = &l->r;
     l->at.unevaluated = false;
     if (r->evaluated) s = evaluate(l);
-    l->at.unevaluated = s == TN_INTERRUPTED;
+    l->at.unevaluated = s == TN_INTERRUPTED || s == TN_MEMORY;
     r->stopped = r->evaluated && tn__out_of_patience(t->settings, &l->at);
     r->seconds = tn_clock_s() - l->start;
     if (!l->at.unevaluated) s = write_line(l, line, s);
@@ -503,12 +496,14 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->at.batch = l->t->batch;
     l->at.length = l->t->length;
     l->at.seed = tn_settings_int(st, "seed");
-    l->often = (often){ .accumulate = tn_settings_int(st, "train.accumulate"),
-                        .eval_every = tn_settings_int(st, "train.eval_every"),
-                        .ckpt_every = tn_settings_int(st, "ckpt.every"),
-                        .sample_every = tn_settings_int(st, "sample.every"),
-                        .keep_best = tn_settings_int(st, "ckpt.keep_best"),
-                        .ckpt_every_s = tn_settings_float(st, "ckpt.every_s") };
+    l->often =
+        (often){ .batches = tn_trainer_batches(l->t->trainer),
+                 .eval_every = tn_settings_int(st, "train.eval_every"),
+                 .eval_batches = tn_settings_int(st, "train.eval_batches") * tn_trainer_microbatches(l->t->trainer),
+                 .ckpt_every = tn_settings_int(st, "ckpt.every"),
+                 .sample_every = tn_settings_int(st, "sample.every"),
+                 .keep_best = tn_settings_int(st, "ckpt.keep_best"),
+                 .ckpt_every_s = tn_settings_float(st, "ckpt.every_s") };
     l->queued = l->from = l->at.step;
     l->first_step_s = NAN;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
@@ -543,25 +538,27 @@ static tn_status interrupted(loop *l)
                     saved && !l->t->once ? ": rerun this command to resume" : "");
 }
 
-static bool has_states(const tn_store *st)
-{
-    for (size_t i = 0; i < tn_store_count(st); i++)
-        if (tn_store_at(st, i)->role == TN_ROLE_STATE) return true;
-    return false;
-}
-
 /* The data cannot be read any more: save first, unless batches of an unfinished step have already changed states. */
 static tn_status data_failed(loop *l)
 {
     char text[1024];
     if (!l->t->dir || l->t->unsaved_end) return TN_BAD_FILE;
     snprintf(text, sizeof text, "%s", tn_error_text());
-    const bool moved = l->part > 0 && has_states(tn_trainer_store(l->t->trainer));
+    const bool moved = l->part > 0 && tn__has_states(tn_trainer_store(l->t->trainer));
     if (!moved && save_last(l, true) != TN_OK)
         return tn_error(TN_BAD_FILE, "%.480s; and not saved: %.480s", text, tn_error_text());
     if (l->saved <= 0) return tn_error(TN_BAD_FILE, "%s", text);
     if (l->t->once) return tn_error(TN_BAD_FILE, "%s; step %lld is saved", text, (long long)l->saved);
     return tn_error(TN_BAD_FILE, "%s; step %lld is saved: rerun this command to resume", text, (long long)l->saved);
+}
+
+/* Memory that a step, an evaluation or a save asked for is not there: what is whole is saved, so that a smaller run goes on from it. */
+static tn_status memory_failed(loop *l)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    if (l->t->dir && !l->t->unsaved_end && !l->torn && l->at.step == l->queued) (void)save(l);
+    return tn_error(TN_MEMORY, "%s", text);
 }
 
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)
@@ -585,6 +582,7 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     tn_trainer_schedule(t->trainer, 0);
     if (s == TN_OK && !t->unsaved_end) s = save_last(&l, false);
     if (begun && s == TN_BAD_FILE) s = data_failed(&l);
+    if (begun && s == TN_MEMORY) s = memory_failed(&l);
     for (tn_step_result x; tn_trainer_queued(t->trainer);)
         (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
     tn_metrics_finish(&l.m);

@@ -4,6 +4,7 @@
 #define TN_TRAIN_TRAINING_H
 
 #include "io/jsonl.h"
+#include "train/run/ladder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/metric_rows.h"
 #include "train/source/source.h"
@@ -59,6 +60,7 @@ typedef struct tn_training {
     bool undiagnosed;           /* no diagnosis of steps that are not finite */
     tn_jsonl *metrics;          /* or NULL */
     const char *dir;            /* of the run, for checkpoints; NULL: none */
+    const tn_ladder *ladder;    /* what was done for want of memory; or NULL */
     int64_t batch, length;
     /* > 0: the run ends when its steps have taken about so long, instead of at train.steps; the schedule's length is the
      * number of steps estimated from the speed so far */

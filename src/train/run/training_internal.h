@@ -13,6 +13,10 @@ bool tn__out_of_patience(const tn_settings *st, const tn_ckpt_state *state);
 void tn_training_warn(const tn_training *t, const char *fmt, ...) TN_PRINTF(2, 3);
 /* Warns where the disk has no room for two checkpoints: the new one is written before the old one is removed. */
 tn_status tn_warn_disk_space(const tn_training *t);
+/* The metrics, before a checkpoint that counts on their lines. Repeating a failed sync is useless: what it lost is lost. */
+tn_status tn__training_sync(const tn_training *t);
+/* Whether batches leave something behind beside gradients. */
+bool tn__has_states(const tn_store *st);
 /* Waits; false: the run was interrupted meanwhile. */
 bool tn_training_pause(const tn_training *t, double seconds);
 

@@ -25,6 +25,7 @@ typedef struct tn_source_start {
     tn_trainer *trainer;   /* borrowed: the policy, where batches depend on it; may be NULL for `bytes` */
     int64_t batch, length; /* B, T */
     int64_t accumulate;    /* batches of a step; 0: 1 */
+    int64_t microbatches;  /* equal parts of a batch that the trainer is given one after the other; 0: 1 */
     tn_data_split heldout; /* an empty one: no held-out batches */
     bool heldout_only;     /* no training batches */
 } tn_source_start;
@@ -78,6 +79,7 @@ struct tn_source {
     bool on_policy;                  /* batches depend on the parameters: no prefetching */
     int prefetch_depth;              /* batches to prefetch by default; 0: not useful */
     struct tn_prefetch *prefetch;    /* or NULL */
+    struct tn_split *split;          /* into microbatches, or NULL */
     int64_t width[TN_LOADER_WIDTHS]; /* (n_widths): row widths below T, ascending */
     int64_t n_widths;
     double train_tokens;       /* labels per epoch; NaN: endless */
@@ -127,8 +129,8 @@ tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int prefetch
 /* Memory of that; how->trainer may be NULL. */
 tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how,
                           int prefetch, size_t *out);
-void tn_source_stop(tn_source *s); /* ends prefetching, before its trainer is freed */
-/* The functions above for a run, with prefetching and tn_watch. */
+void tn_source_stop(tn_source *s); /* ends prefetching and microbatches, before its trainer is freed */
+/* The functions above for a run, with prefetching, microbatches and tn_watch. */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count);
 json_t *tn_source_save(const tn_source *s);
@@ -136,11 +138,8 @@ tn_status tn_source_load(const tn_source *s, const json_t *cursor);
 void tn_source_mark_here(const tn_source *s, tn_source_mark *out);
 tn_status tn_source_back(const tn_source *s, const tn_source_mark *to);
 void tn_source_describe(const tn_source *s, int64_t row, char *buf, size_t bytes);
-/* Weight of a batch with so many labels in its step. */
-static inline float tn_source_weight(const tn_source *s, int64_t count)
-{
-    return s->weigh_of > 0 ? (float)((double)count * s->weigh_by / s->weigh_of) : 1;
-}
+/* Weight in its step of the batch (or microbatch) handed out last, which counts so many labels. */
+float tn_source_weight(const tn_source *s, int64_t count);
 /* For a trainer: what it fills, while it stays where it is. */
 tn_input_spec tn_source_input_spec(const tn_source *s);
 void tn_source_add_number(tn_source *s, const char *name, double value); /* or says it anew */

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "train/source/prefetch.h"
+#include "train/source/split.h"
 #include "train/source/task_setup.h"
 
 #include <string.h>
@@ -33,7 +34,9 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out)
 
 void tn_source_stop(tn_source *s)
 {
+    tn_split_free(s->split);
     tn_prefetch_free(s->prefetch);
+    s->split = NULL;
     s->prefetch = NULL;
 }
 
@@ -62,7 +65,8 @@ tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int prefetch
 {
     tn_source_stop(s);
     TN_RETURN_IF(s->start(s, how));
-    return prefetch > 0 && can_prefetch(s, how) ? tn_prefetch_new(s, how, prefetch, &s->prefetch) : TN_OK;
+    if (prefetch > 0 && can_prefetch(s, how)) TN_RETURN_IF(tn_prefetch_new(s, how, prefetch, &s->prefetch));
+    return how->microbatches > 1 ? tn_split_new(s, how, &s->split) : TN_OK;
 }
 
 tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how,
@@ -70,21 +74,38 @@ tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_se
 {
     const tn_input_spec input_spec = tn_source_input_spec(s);
     tn_inputs in;
+    const bool ahead = prefetch > 0 && can_prefetch(s, how);
     *out = s->bytes ? s->bytes(s->ctx, how) : 0;
-    if (prefetch < 1 || !can_prefetch(s, how)) return TN_OK;
+    if (!ahead && how->microbatches < 2) return TN_OK;
     TN_RETURN_IF(tn_inputs_match(model, st, &input_spec, &in));
-    if (!tn_add_ok(*out, tn_prefetch_bytes(&in, how->batch, how->length, prefetch), out)) *out = SIZE_MAX;
+    if (!tn_add_ok(*out, ahead ? tn_prefetch_bytes(&in, how->batch, how->length, prefetch) : 0, out) ||
+        !tn_add_ok(*out, tn_split_bytes(&in, how), out))
+        *out = SIZE_MAX;
     return TN_OK;
+}
+
+static tn_status next_batch(void *source, int64_t step, const tn_feeder *to, int64_t *count)
+{
+    const tn_source *s = source;
+    return s->prefetch ? tn_prefetch_next(s->prefetch, step, to, count) : s->next(s->ctx, step, to, count);
 }
 
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count)
 {
     const double begun = tn_trainer_watch_clock(to);
     const tn_feeder feeder = tn_trainer_feeder(to);
-    TN_RETURN_IF(s->prefetch ? tn_prefetch_next(s->prefetch, step, &feeder, count)
-                             : s->next(s->ctx, step, &feeder, count));
+    void *own = (void *)(uintptr_t)s; /* which next_batch only reads */
+    TN_RETURN_IF(s->split ? tn_split_next(s->split, next_batch, own, step, &feeder, count)
+                          : next_batch(own, step, &feeder, count));
     tn_trainer_watch_data(to, begun);
     return TN_OK;
+}
+
+float tn_source_weight(const tn_source *s, int64_t count)
+{
+    const double of = s->split ? (double)tn_split_count(s->split) : (double)count;
+    const double whole = s->weigh_of > 0 ? of * s->weigh_by / s->weigh_of : 1;
+    return (float)(s->split ? whole * (double)tn_split_weight(s->split) : whole);
 }
 
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count)
@@ -93,6 +114,7 @@ tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64
     const tn_feeder feeder = tn_trainer_feeder(to);
     *count = 0;
     if (!s->heldout) return TN_OK;
+    if (s->split) return tn_source_heldout(tn_split_heldout(s->split), i, to, count);
     if (s->prefetch) tn_prefetch_pause(s->prefetch);
     const tn_status st = s->heldout(s->ctx, i, &feeder, count);
     if (s->prefetch) tn_prefetch_resume(s->prefetch);
@@ -107,6 +129,7 @@ json_t *tn_source_save(const tn_source *s)
 
 tn_status tn_source_load(const tn_source *s, const json_t *cursor)
 {
+    if (s->split) tn_split_forget(s->split);
     if (s->prefetch) TN_RETURN_IF(tn_prefetch_sync(s->prefetch, false));
     return s->load(s->ctx, cursor);
 }
@@ -119,6 +142,7 @@ void tn_source_mark_here(const tn_source *s, tn_source_mark *out)
 
 tn_status tn_source_back(const tn_source *s, const tn_source_mark *to)
 {
+    if (s->split) tn_split_forget(s->split);
     if (s->prefetch) TN_RETURN_IF(tn_prefetch_sync(s->prefetch, false));
     return s->back(s->ctx, to);
 }
@@ -126,6 +150,7 @@ tn_status tn_source_back(const tn_source *s, const tn_source_mark *to)
 void tn_source_describe(const tn_source *s, int64_t row, char *buf, size_t bytes)
 {
     buf[0] = 0;
+    if (s->split) row = tn_split_row(s->split, row);
     if (!s->prefetch || tn_prefetch_sync(s->prefetch, true) == TN_OK) s->describe(s->ctx, row, buf, bytes);
 }
 

@@ -108,12 +108,12 @@ static tn_status check_shape(const tn_trainer_options *o, const tn_inputs *in)
     if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
     if (!in->cut)
         return tn__trainer_refuse(
-            o->refused,
+            o->refused, 0, 0,
             tn_error(TN_MEMORY,
                      "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
                      (long long)o->batch, (long long)each));
     return tn__trainer_refuse(
-        o->refused,
+        o->refused, 0, 0,
         tn_error(TN_MEMORY,
                  "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
                  (long long)o->batch, (long long)o->length));
@@ -165,6 +165,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
                        .weight = 1,
                        .part = whole != NULL,
                        .refused = o->refused,
+                       .microbatches = o->microbatches > 0 ? o->microbatches : 1,
                        .reserved_bytes = whole ? 0 : o->reserved_bytes,
                        .store = whole ? whole->store : o->store };
     t->borrowed = t->store != NULL;
@@ -392,7 +393,7 @@ void tn_trainer_reread(tn_trainer *t)
                                    .momentum = (float)tn_settings_float(st, "train.momentum"),
                                    .decay = (float)tn_settings_float(st, "train.decay"),
                                    .clip = (float)tn_settings_float(st, "train.clip") };
-    t->accumulate = tn_settings_int(st, "train.accumulate");
+    t->accumulate = tn_settings_int(st, "train.accumulate") * t->microbatches;
     t->seed = tn_settings_int(st, "seed");
     t->last_step = t->rate.steps > 0 ? t->rate.steps - 1 : 0;
     if (t->narrower) tn_trainer_reread(t->narrower);

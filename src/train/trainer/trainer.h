@@ -18,10 +18,18 @@ struct tn_shared;
 struct tn_context_slot;
 typedef struct tn_trainer tn_trainer;
 
+/* A plan that needs more memory than there is: nothing was allocated. */
+typedef struct tn_refusal {
+    bool refused;
+    bool fixed;         /* whatever the rows of a batch and the plan: parameters, or data in memory */
+    double need, limit; /* bytes; need 0: not known */
+} tn_refusal;
+
 typedef struct tn_trainer_options {
     const tn_model *model;
     const tn_settings *settings;     /* borrowed */
     int64_t batch, length;           /* B, T */
+    int64_t microbatches;            /* batches of B rows that the source's batch is cut into; 0: 1 */
     const tn_input_spec *input_spec; /* of the source; NULL: the model's rows without optional ones */
     bool on_policy;                  /* batches depend on the parameters: one step at a time */
     const char *const *wants;        /* further outputs of evaluations, NULL-terminated; or NULL */
@@ -39,7 +47,7 @@ typedef struct tn_trainer_options {
     int64_t n_widths;
     int threads;              /* 0: as the settings say */
     size_t reserved_bytes;    /* of host memory for the caller (data, prefetched batches): part of the memory plan */
-    bool *refused;            /* set if a plan needs more memory than there is: nothing was allocated; or NULL */
+    tn_refusal *refused;      /* set if a plan needs more memory than there is; or NULL */
     int queue_depth;          /* steps queued before the oldest is collected; 0: by device */
     struct tn_shared *shared; /* borrowed: for shared plans (shared.h); or NULL */
     struct tn_context_slot *context_slot; /* borrowed, by one trainer at a time; NULL: its own context */
@@ -103,7 +111,7 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float los
 /* --- steps queued ahead ---------------------------------------------------------------------------------------------------
  * A device computes while the host prepares the next steps; results are collected later, in order.
  *
- *     tn_trainer_queue_grad (train.accumulate times) -> tn_trainer_queue_apply -> ... -> tn_trainer_collect
+ *     tn_trainer_queue_grad (tn_trainer_batches times) -> tn_trainer_queue_apply -> ... -> tn_trainer_collect
  *
  * The same step as above, bit for bit, at most tn_trainer_queue_depth of them not collected. */
 
@@ -143,6 +151,8 @@ const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training);
 int64_t tn_trainer_parameters(const tn_trainer *t);
 int tn_trainer_threads(const tn_trainer *t);
 tn_device tn_trainer_device(const tn_trainer *t);
+int64_t tn_trainer_microbatches(const tn_trainer *t);
+int64_t tn_trainer_batches(const tn_trainer *t); /* of a step: train.accumulate times microbatches */
 
 typedef struct tn_memory_plan {
     size_t parameters, gradients, optimizer, frozen, state, activations, workspace, other, data, total;

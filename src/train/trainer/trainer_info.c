@@ -10,6 +10,10 @@ const tn_model *tn_trainer_model(const tn_trainer *t) { return t->model; }
 
 const tn_settings *tn_trainer_settings(const tn_trainer *t) { return t->settings; }
 
+int64_t tn_trainer_microbatches(const tn_trainer *t) { return t->microbatches; }
+
+int64_t tn_trainer_batches(const tn_trainer *t) { return t->accumulate; }
+
 tn_memory_plan tn_trainer_memory(const tn_trainer *t)
 {
     tn_memory_plan m = { 0 };

@@ -36,7 +36,8 @@ struct tn_trainer {
     const tn_model *model;
     const tn_settings *settings;
     int64_t batch, length;
-    bool *refused;         /* the caller's, or NULL */
+    tn_refusal *refused; /* the caller's, or NULL */
+    int64_t microbatches;
     size_t reserved_bytes; /* bytes of the machine's memory that the caller needs beside it */
     double memory_limit;   /* bytes that all it needs may take */
     tn_inputs inputs;
@@ -88,8 +89,8 @@ struct tn_trainer {
 /* Plans (trainer_plans.c). */
 
 double tn__trainer_memory_limit(const tn_trainer *t); /* bytes that all it needs may take */
-/* Sets *refused: the caller is told that nothing was asked for. Returns s. */
-tn_status tn__trainer_refuse(bool *refused, tn_status s);
+/* Fills *refused: the caller is told that nothing was asked for. Returns s. */
+tn_status tn__trainer_refuse(tn_refusal *refused, double need, double limit, tn_status s);
 /* Before the arena is allocated. */
 tn_status tn__trainer_fits(const tn_trainer *t);
 tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o);

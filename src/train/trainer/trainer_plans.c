@@ -13,7 +13,7 @@ static bool is_sgd(const tn_trainer *t) { return strcmp(tn_settings_text(t->sett
 
 /* What all that a trainer needs may take. The last tenth is left to the system and to what is not planned; on a GPU, of what is
  * free and what a borrowed store, or a borrowed context, has of it already, a little to the workspaces and the code of kernels. */
-double tn__trainer_memory_limit(const tn_trainer *t)
+static double device_limit(const tn_trainer *t)
 {
     size_t left, all;
     if (t->setup.device == TN_CPU) return 0.9 * tn_memory_limit();
@@ -22,22 +22,42 @@ double tn__trainer_memory_limit(const tn_trainer *t)
     return 0.98 * (double)left - 3e8 + (double)m.total + (double)tn_context_bytes(t->context);
 }
 
+/* plan.memory_gb, or 0: as much as there is. */
+static double allowed(const tn_trainer *t) { return 1e9 * tn_settings_float(t->settings, "plan.memory_gb"); }
+
+double tn__trainer_memory_limit(const tn_trainer *t)
+{
+    const double has = device_limit(t), may = allowed(t);
+    return may > 0 && may < has ? may : has;
+}
+
+static bool is_allowed(const tn_trainer *t) { return t->memory_limit == allowed(t); }
+
 /* For messages: whose memory it is, and how much of it. */
 static const char *where_text(const tn_trainer *t)
 {
+    if (is_allowed(t)) return "plan.memory_gb allows";
     return t->setup.device == TN_CPU ? "the machine has" : "the GPU has";
 }
 
 /* The caller is told that nothing was asked for. */
-tn_status tn__trainer_refuse(bool *refused, tn_status s)
+tn_status tn__trainer_refuse(tn_refusal *refused, double need, double limit, tn_status s)
 {
-    if (refused) *refused = true;
+    if (refused) *refused = (tn_refusal){ .refused = true, .need = need, .limit = limit };
+    return s;
+}
+
+/* ... and that no other plan of the same model and data would change it. */
+static tn_status refuse_all(const tn_trainer *t, double need, double limit, tn_status s)
+{
+    (void)tn__trainer_refuse(t->refused, need, limit, s);
+    if (t->refused) t->refused->fixed = need > limit;
     return s;
 }
 
 static double in_all(const tn_trainer *t, double limit)
 {
-    return t->setup.device == TN_CPU ? limit / 0.9e9 : limit / 1e9;
+    return t->setup.device == TN_CPU && !is_allowed(t) ? limit / 0.9e9 : limit / 1e9;
 }
 
 /* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
@@ -64,14 +84,14 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
     char dims[128];
     const tn_gtensor *x = &g->tensor[at];
     if (store > limit)
-        return tn__trainer_refuse(
-            t->refused, tn_error(TN_MEMORY,
-                                 "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
-                                 "smaller model (dim, layers, vocab)",
-                                 store / 1e9, where_text(t), in_all(t, limit)));
+        return refuse_all(t, store, limit,
+                          tn_error(TN_MEMORY,
+                                   "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
+                                   "smaller model (dim, layers, vocab)",
+                                   store / 1e9, where_text(t), in_all(t, limit)));
     if (largest > limit)
         return tn__trainer_refuse(
-            t->refused,
+            t->refused, largest, limit,
             tn_error(TN_MEMORY,
                      "a step needs %.4g GB for one tensor %s and %s %.4g GB: use a smaller train.batch "
                      "or train.context, or a smaller model",
@@ -86,17 +106,19 @@ tn_status tn__trainer_fits(const tn_trainer *t)
     const double need = (double)m.total, limit = t->memory_limit, data = (double)(m.data + m.host),
                  machine = 0.9 * tn_memory_limit();
     if (data > machine || (need > limit && data > need / 2))
-        return tn__trainer_refuse(t->refused,
-                                  tn_error(TN_MEMORY,
-                                           "the plan needs %.4g GB for data and prefetched batches and the machine has "
-                                           "%.4g GB: use a smaller loader.prefetch, train.batch or train.context",
-                                           data / 1e9, machine / 0.9e9));
+        return refuse_all(t, data, data > machine ? machine : limit,
+                          tn_error(TN_MEMORY,
+                                   "the plan needs %.4g GB for data and prefetched batches and the machine has "
+                                   "%.4g GB: use a smaller loader.prefetch, train.batch or train.context",
+                                   data / 1e9, machine / 0.9e9));
     if (need <= limit) return TN_OK;
-    return tn__trainer_refuse(
-        t->refused, tn_error(TN_MEMORY,
-                             "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
-                             "plan.recompute=layer or chunk",
-                             need / 1e9, where_text(t), in_all(t, limit)));
+    const bool least = t->batch == 1 && strcmp(tn_settings_text(t->settings, "plan.recompute"), "none") != 0;
+    return tn__trainer_refuse(t->refused, need, limit,
+                              tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use %s", need / 1e9,
+                                       where_text(t), in_all(t, limit),
+                                       least ? "a smaller model or train.context"
+                                             : "a smaller train.batch or train.context, or plan.recompute=layer or "
+                                               "chunk"));
 }
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
@@ -128,7 +150,7 @@ static tn_status build_graph(tn_trainer *t, bool training, const char *step, tn_
                                    .instruments = t->instruments && !training,
                                    .inputs = &t->inputs };
     s = tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g);
-    if (s == TN_MEMORY) tn__trainer_refuse(t->refused, s); /* the model knows what fits */
+    if (s == TN_MEMORY) (void)tn__trainer_refuse(t->refused, 0, 0, s); /* the model knows what fits */
     TN_TRY(s);
     TN_TRY(check_graph_fits(t, g));
     TN_TRY(check_known(t, g, step));
@@ -158,7 +180,7 @@ static tn_status make_grad(void *user, tn_plan **out)
     TN_RETURN_IF(build_graph(t, true, m->step, &g));
     const tn_compile_options o = { .device = t->setup.device,
                                    .loss = tn_graph_output(g, "loss"),
-                                   .repeats = tn_settings_int(t->settings, "train.accumulate"),
+                                   .repeats = t->accumulate,
                                    .recompute = recomputes_layers(t) };
     return tn_graph_compile(g, &o, out);
 }
@@ -170,8 +192,7 @@ static tn_status make_eval(void *user, tn_plan **out)
     tn_graph *g;
     TN_RETURN_IF(build_graph(t, false, m->step, &g));
     /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
-    const bool packs =
-        (t->forward_only && !t->setup.options.frozen) || tn_settings_int(t->settings, "train.accumulate") > 1;
+    const bool packs = (t->forward_only && !t->setup.options.frozen) || t->accumulate > 1;
     const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
     const tn_ref loss = strcmp(m->step, "eval") == 0 ? tn_graph_setup_loss(g, t->want) : TN_NONE;
     const tn_compile_options o = { .device = t->setup.device,

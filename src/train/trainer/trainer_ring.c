@@ -37,10 +37,7 @@ static int64_t parts_of(const tn_trainer *t)
     return t->chunks ? tn_chunk_most_losses(t->model, t->settings, t->setup.device, t->batch, t->length) : 1;
 }
 
-int64_t tn__ring_losses(const tn_trainer *t)
-{
-    return t->setup.device == TN_CPU ? 1 : tn_settings_int(t->settings, "train.accumulate") * parts_of(t);
-}
+int64_t tn__ring_losses(const tn_trainer *t) { return t->setup.device == TN_CPU ? 1 : t->accumulate * parts_of(t); }
 
 /* Whether nothing a step finds out, but for its end, changes what is done next. */
 static bool steps_are_alike(const tn_trainer *t)
@@ -70,7 +67,7 @@ tn_status tn__ring_new(tn_trainer *t, int queue_depth, tn_ring **out)
     if (!r) return TN_MEMORY;
     *r = (tn_ring){ .backend = tn_context_backend(t->context),
                     .queue = tn_context_queue(t->context),
-                    .batches = tn_settings_int(t->settings, "train.accumulate"),
+                    .batches = t->accumulate,
                     .parts = parts_of(t) };
     r->queue_depth = queue_depth > 0 ? queue_depth : r->backend->host_memory ? 1 : TN_TRAINER_QUEUE_MAX;
     if (!steps_are_alike(t) || r->queue_depth < 1) r->queue_depth = 1;

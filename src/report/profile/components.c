@@ -87,7 +87,7 @@ size_t tn_profile_parts(const tn_profile *p, tn_profile_part parts[TN_PROFILE_PA
     }
     add(&s, find(&s, "optimizer", ""), 1, p->optimizer_ms, p->optimizer_spread_ms, 0, p->optimizer_bytes,
         least(p, 0, p->optimizer_bytes, 1));
-    add(&s, find(&s, "data", ""), (double)p->accumulate, p->data_ms, p->data_spread_ms, 0, 0, none);
+    add(&s, find(&s, "data", ""), (double)p->batches, p->data_ms, p->data_spread_ms, 0, 0, none);
     add(&s, find(&s, "host", ""), 0, p->host_ms, p->host_spread_ms, 0, 0, none);
     for (size_t i = 0; i < s.n; i++) all += parts[i].ms;
     add(&s, find(&s, "other", ""), 0, fmax(p->timed_ms - all, 0), 0, 0, 0, none);

@@ -27,13 +27,13 @@ typedef struct tn_profile {
     const char *compute; /* of the settings, which live as long as the session */
     tn_device device;
     int threads;
-    int64_t batch, length, accumulate;
-    const char *unit; /* of `items`: tokens or samples */
-    double items;     /* of a step */
+    int64_t batch, length, batches; /* batches of a step: train.accumulate times plan.microbatches */
+    const char *unit;               /* of `items`: tokens or samples */
+    double items;                   /* of a step */
     tn_ceilings ceilings;
-    int steps;                            /* of each kind */
-    double step_ms, spread_ms;            /* as training runs them */
-    double timed_ms;                      /* with timers */
+    int steps;                             /* of each kind */
+    double step_ms, spread_ms;             /* as training runs them */
+    double timed_ms;                       /* with timers */
     double data_ms, optimizer_ms, host_ms; /* parts of timed_ms beside the rows; host: between the ops */
     double data_spread_ms, optimizer_spread_ms, host_spread_ms;
     double optimizer_bytes;
@@ -64,8 +64,8 @@ typedef struct tn_profile_part {
     const char *name;
     const char *pass; /* forward, backward or "" */
     double calls, ms, spread_ms, flops, bytes;
-    double share;    /* of all parts */
-    double bound_ms; /* least time of its rows; 0: not known */
+    double share;      /* of all parts */
+    double bound_ms;   /* least time of its rows; 0: not known */
     const char *bound; /* what most of that time is bound by */
 } tn_profile_part;
 enum { TN_PROFILE_PARTS = 64 };

@@ -47,7 +47,7 @@ static void fill_once(tn_session *s)
 static tn_status plain_step(taking *t, double *ms)
 {
     tn_trainer *to = t->s->trainer;
-    const int64_t batches = tn_settings_int(t->s->settings, "train.accumulate");
+    const int64_t batches = tn_trainer_batches(to);
     tn_step_result x;
     double waited = 0;
     const double start = tn_clock_s();
@@ -65,7 +65,7 @@ static tn_status plain_step(taking *t, double *ms)
 static tn_status timed_step(taking *t, int k)
 {
     tn_trainer *to = t->s->trainer;
-    const int64_t batches = tn_settings_int(t->s->settings, "train.accumulate");
+    const int64_t batches = tn_trainer_batches(to);
     float loss = 0;
     double waited = 0, graded = 0, ops = 0;
     tn_update_result x;
@@ -110,7 +110,7 @@ static tn_status put_rows(const taking *t, tn_profile *p)
 {
     p->row = tn_alloc(sizeof *p->row * (t->n + 1));
     if (!p->row) return TN_MEMORY;
-    const double batches = (double)p->accumulate;
+    const double batches = (double)p->batches;
     for (size_t i = 0; i < t->n; i++) {
         const tn_node_time *x = &t->node[i];
         tn_profile_row *r = &p->row[p->n++];
@@ -160,9 +160,9 @@ static void describe(const tn_session *s, tn_profile *p)
     p->threads = tn_trainer_threads(s->trainer);
     p->batch = s->batch;
     p->length = s->length;
-    p->accumulate = tn_settings_int(s->settings, "train.accumulate");
+    p->batches = tn_trainer_batches(s->trainer);
     p->unit = sequences ? "tokens" : "samples";
-    p->items = (double)(p->accumulate * s->batch * (sequences ? s->length : 1));
+    p->items = (double)(tn_settings_int(s->settings, "train.accumulate") * s->batch * (sequences ? s->length : 1));
     p->memory = tn_trainer_memory(s->trainer);
     /* The optimizer reads weights, gradients and moments, and writes them again. */
     p->optimizer_bytes = 2.0 * (double)(p->memory.parameters + p->memory.gradients + p->memory.optimizer);

@@ -41,7 +41,7 @@ static void rows_and_parts(void **state)
     double flops = 0, share = 0, ms = 0, calls = 0;
     for (size_t i = 0; i < p->n; i++) flops += p->row[i].flops, calls += p->row[i].calls;
     const double batch = tn_trainer_flops(s.trainer);
-    if (!isnan(batch)) assert_true(fabs(flops - (double)p->accumulate * batch) <= 1e-9 * flops);
+    if (!isnan(batch)) assert_true(fabs(flops - (double)p->batches * batch) <= 1e-9 * flops);
     assert_true(p->n > 3 && calls >= (double)p->n && p->steps >= 5 && p->step_ms > 0);
     const size_t n = tn_profile_parts(p, part);
     for (size_t i = 0; i < n; i++) {

@@ -36,7 +36,9 @@ static void two_bytes_each(void **state)
     static const struct {
         const char *word;
         tn_dtype type;
-    } kinds[] = { { "frozen=auto", TN_F32 }, { "frozen=f32", TN_F32 }, { "frozen=bf16", TN_BF16 }, { "frozen=f16", TN_F16 } };
+    } kinds[] = {
+        { "frozen=auto", TN_F32 }, { "frozen=f32", TN_F32 }, { "frozen=bf16", TN_BF16 }, { "frozen=f16", TN_F16 }
+    };
     wire_run w;
     size_t whole = 0, numbers = 0;
     wire_run_open(&w, "slots=3");

@@ -18,6 +18,7 @@ static const tn_setting settings[] = {
     SIZE("bytes"),
     SIZE("questions"),
     SIZE("a.length"),
+    SIZE("a.before"),
     SIZE("a.text"),
     SIZE("a.told"),
     SIZE("c.length"),
@@ -259,6 +260,30 @@ static void batches(void **state)
     end(&w);
 }
 
+/* No answer begins behind a.before tokens; who says less is refused. */
+static void before_answers(void **state)
+{
+    (void)state;
+    world w;
+    tn_session s = { 0 };
+    int64_t count, most = 0;
+    begin(&w, "");
+    const int64_t n = size(&w, 'a', "length"), before = size(&w, 'a', "before");
+    for (int64_t batch = 0; batch < 8; batch++) {
+        assert_ok(tn_source_next(&w.s.source, batch, w.s.trainer, &count));
+        const int32_t *labels = input(&w, 'a', "labels");
+        for (int64_t row = 0; row < count * Q; row++) {
+            int64_t at = 0;
+            while (at < n && labels[row * n + at] < 0) at++;
+            most = at < n && at > most ? at : most;
+        }
+    }
+    assert_true(most > 1 && before == most);
+    end(&w);
+    assert_fails(try_session(&s, &reads, "task=recall " MODELS WORDS " a.before=2"), TN_USAGE,
+                 "a.before=2: a question has");
+}
+
 /* --- what an answer changes ----------------------------------------------------------------------------------------------------- */
 
 /* D8: an answer that is longer changes tokens and labels, and the end of what is told; nothing else. Contexts with the same text and question
@@ -451,6 +476,7 @@ static void sessions(void **state)
 void tn_tests_source_wire(tn_test_list *l)
 {
     tn_test_add(l, batches, NULL, "wire source: batches");
+    tn_test_add(l, before_answers, NULL, "wire source: where answers begin");
     tn_test_add(l, nothing_of_the_answer, NULL, "wire source: nothing of an answer's length (store)");
     tn_test_add(l, place_of_the_context, NULL, "wire source: nothing of an answer's length (batches)");
     tn_test_add(l, refused, NULL, "wire source: what is refused");

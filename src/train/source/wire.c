@@ -35,15 +35,15 @@ static const tn_input_row shared_rows[SHARED] = {
 
 typedef struct letter {
     const char *model, *tokenizer; /* its settings */
-    const char *ids, *length, *text, *told;
+    const char *ids, *length, *before, *text, *told;
     tn_input_row rows[OF_READER];
 } letter;
 
 static const letter letters[TN_WIRE_READERS] = {
-    { "a.model", "a.tokenizer", "a.ids", "a.length", "a.text", "a.told", READER("a") },
-    { "b.model", "b.tokenizer", "b.ids", "b.length", "b.text", "b.told", READER("b") },
-    { "c.model", "c.tokenizer", "c.ids", "c.length", "c.text", "c.told", READER("c") },
-    { "d.model", "d.tokenizer", "d.ids", "d.length", "d.text", "d.told", READER("d") },
+    { "a.model", "a.tokenizer", "a.ids", "a.length", "a.before", "a.text", "a.told", READER("a") },
+    { "b.model", "b.tokenizer", "b.ids", "b.length", "b.before", "b.text", "b.told", READER("b") },
+    { "c.model", "c.tokenizer", "c.ids", "c.length", "c.before", "c.text", "c.told", READER("c") },
+    { "d.model", "d.tokenizer", "d.ids", "d.length", "d.before", "d.text", "d.told", READER("d") },
 };
 
 typedef struct wire {
@@ -57,7 +57,7 @@ typedef struct wire {
     uint64_t seed;
     tn_input_row rows[ROWS];
     size_t n_rows;
-    tn_source_number numbers[3 + 4 * TN_WIRE_READERS];
+    tn_source_number numbers[3 + 5 * TN_WIRE_READERS];
     size_t n_numbers;
 } wire;
 
@@ -241,10 +241,24 @@ static void list_numbers(wire *w)
     for (size_t r = 0; r < w->readers; r++) {
         w->numbers[n++] = (tn_source_number){ w->letter[r]->ids, (double)tn_tokenizer_vocab(w->tokenizer[r]) };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->length, (double)s->reader[r].length };
+        w->numbers[n++] = (tn_source_number){ w->letter[r]->before, (double)s->reader[r].before };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->text, (double)s->reader[r].text };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->told, (double)s->reader[r].told };
     }
     w->n_numbers = n;
+}
+
+/* Rows are cut by it, so that a smaller one would leave answers out. */
+static tn_status check_before(const tn_settings *st, const wire *w)
+{
+    for (size_t r = 0; r < w->readers; r++) {
+        const char *key = w->letter[r]->before;
+        const long long has = (long long)w->store->reader[r].before;
+        if (tn_inputs_setting(st, key) && !tn_settings_is_auto(st, key) && tn_settings_int(st, key) < has)
+            return tn_error(TN_USAGE, "%s=%s: a question has %lld tokens with BOS: use %s=%lld, or auto", key,
+                            tn_settings_text(st, key), has, key, has);
+    }
+    return TN_OK;
 }
 
 static tn_status open_wire(const tn_source_open *o, wire *w)
@@ -261,6 +275,7 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
     if (w->questions > QUESTIONS_MOST)
         return tn_error(TN_USAGE, "a context has %lld questions: set task.questions to %d or less", (long long)most,
                         QUESTIONS_MOST);
+    TN_RETURN_IF(check_before(o->settings, w));
     list_rows(w);
     list_numbers(w);
     return tn_task_fit_texts(o->settings, w->numbers, w->n_numbers, w->store->count);

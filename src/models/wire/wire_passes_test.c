@@ -24,7 +24,9 @@ static const kind kinds[] = {
     { "cross-entropy alone", { "place=embeddings", "loss.k=3", "loss.k_ce=1", "a.before=3" }, false },
     { "no first tokens", { "place=embeddings", "loss.first=0.7", "loss.kd=0.8", "loss.state=0.3" }, false },
     { "in bf16", { "place=embeddings", "compute=bf16", "loss.k=3", TERMS, "a.before=3", "b.before=3" }, true },
-    { "of bf16 readers, keys", { "place=keys", "compute=bf16", "frozen=bf16", "loss.k=3", TERMS, "a.before=3", "b.before=3" }, true },
+    { "of bf16 readers, keys",
+      { "place=keys", "compute=bf16", "frozen=bf16", "loss.k=3", TERMS, "a.before=3", "b.before=3" },
+      true },
 };
 
 static void open_side(rig *r, const kind *k, bool one)
@@ -51,7 +53,8 @@ static double cosine(const rig *a, const rig *b)
         if (x->role != TN_ROLE_PARAM) continue;
         const int64_t n = tn_dims_count(x->dims);
         float *dx = tn_memory_floats(p, x->grad, n), *dy = tn_memory_floats(q, y->grad, n);
-        for (int64_t k = 0; k < n; k++) ab += (double)dx[k] * dy[k], aa += (double)dx[k] * dx[k], bb += (double)dy[k] * dy[k];
+        for (int64_t k = 0; k < n; k++)
+            ab += (double)dx[k] * dy[k], aa += (double)dx[k] * dx[k], bb += (double)dy[k] * dy[k];
         free(dx);
         free(dy);
     }
@@ -106,21 +109,24 @@ static void less_work(void **state)
 static void sees_k_tokens(void **state)
 {
     (void)state;
-    static const char *const words[] = { "place=embeddings", "loss.k=2", "loss.kd=1", "loss.state=1", "a.before=3", NULL };
+    static const char *const words[] = {
+        "place=embeddings", "loss.k=2", "loss.kd=1", "loss.state=1", "a.before=3", NULL
+    };
     rig r;
     float before, after;
     open_rig(&r, &usual, words, true);
     fill(&r, 0);
     assert_ok(tn_trainer_grad(r.trainer, 0, &before));
     for (int64_t row = 0; row < B * Q; row++) {
-        if (row == 3) continue; /* nothing is asked there */
+        if (row == 3) continue;                                           /* nothing is asked there */
         const int64_t c = row / Q, at = TOLD - LENGTH + asked(c) + 1 + 2; /* the third token of the answer, as text */
         int32_t *told = input(&r, "a", ".told") + row * TOLD;
         for (int64_t i = at; i < TOLD; i++) told[i] = 3 + (told[i] + 7) % (IDS - 3);
     }
     assert_ok(tn_trainer_grad(r.trainer, 0, &after));
     assert_true(same(after, before));
-    input(&r, "a", ".told")[TOLD - LENGTH + asked(0) + 1] ^= 1; /* the first one, which the second one's state has read */
+    input(&r, "a", ".told")[TOLD - LENGTH + asked(0) + 1] ^=
+        1; /* the first one, which the second one's state has read */
     assert_ok(tn_trainer_grad(r.trainer, 0, &after));
     assert_true(!near(after, before));
     close_rig(&r);

@@ -134,6 +134,33 @@ static void near_floats(void **state)
     wire_run_close(&w);
 }
 
+/* --- what is kept ------------------------------------------------------------------------------------------------------------ */
+
+/* Layers of the encoder are computed again, those of readers are not: the same bits, less memory, less work than all of them again. */
+static void trained_again(void **state)
+{
+    (void)state;
+    static const char *const how[] = { "plan.recompute=none", "plan.recompute=trained", "plan.recompute=layer" };
+    wire_run w;
+    tn_session s[3];
+    float loss[3];
+    size_t arena[3], steps[3];
+    wire_run_open(&w, "slots=3");
+    for (int i = 0; i < 3; i++) {
+        char words[64];
+        snprintf(words, sizeof words, "%s layers=4", how[i]);
+        open_run(&w, words, &s[i]);
+        loss[i] = first_batch(&s[i]);
+        arena[i] = tn_plan_memory(tn_trainer_plan(s[i].trainer, true)).arena;
+        steps[i] = tn_plan_steps(tn_trainer_plan(s[i].trainer, true));
+    }
+    assert_true(loss[0] == loss[1]);
+    assert_true(cosine(tn_trainer_store(s[0].trainer), tn_trainer_store(s[1].trainer)) > 0.99999999);
+    assert_true(arena[1] < arena[0] && steps[0] < steps[1] && steps[1] < steps[2]);
+    for (int i = 0; i < 3; i++) tn_session_close(&s[i]);
+    wire_run_close(&w);
+}
+
 /* --- checkpoints ------------------------------------------------------------------------------------------------------------- */
 
 static void run_piece(const wire_run *w, const char *run, int64_t stop_after)
@@ -251,6 +278,7 @@ void tn_tests_wire_frozen(tn_test_list *l)
     tn_test_add(l, two_bytes_each, NULL, "wire frozen: matrices of readers have two bytes a number");
     tn_test_add(l, near_floats, "bf16", "wire frozen: losses and gradients through bf16 are near those through f32");
     tn_test_add(l, near_floats, "f16", "wire frozen: losses and gradients through f16 are near those through f32");
+    tn_test_add(l, trained_again, NULL, "wire frozen: plan.recompute=trained leaves the layers of readers alone");
     tn_test_add(l, goes_on, NULL, "wire frozen: checkpoints hold halves and go on with the same bits");
     tn_test_add(l, hashes, NULL, "wire frozen: the hash is of the numbers that compute");
 }

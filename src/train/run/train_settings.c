@@ -103,8 +103,9 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_INT("sample.tokens", "64", TN_RANGE(1, 1e9), "tokens", "length of each sample"),
     TN_SETTING_TEXT("sample.prompt", "", "prompt of each sample"),
 
-    TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
-                      "activations recomputed to save memory: inside layers, or in chunks of time (recurrent models)"),
+    TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk|trained",
+                      "activations recomputed to save memory: inside layers, in chunks of time (recurrent models), or "
+                      "inside layers that are trained, not in those of frozen parts"),
     TN_SETTING_AUTO_INT("plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
                         "length of a chunk (auto: equal chunks of at most 4096 tokens per batch; GPU: 16384)"),
 };

@@ -515,7 +515,7 @@ static void made_up_readers(void **state)
     tn_session_close(&s);
     snprintf(words, sizeof words,
              "task=letters %s a.ids=30 bytes=12 questions=1 a.length=4 a.before=3 a.text=6 a.told=14", small);
-    assert_fails(try_session(&s, wire, words), TN_USAGE, "a.length says how long: set it to 5 or more");
+    assert_fails(try_session(&s, wire, words), TN_USAGE, "set a.length, to 5 or more");
     snprintf(words, sizeof words, "task=recall %s", small);
     assert_fails(try_session(&s, wire, words), TN_USAGE, "no language model reads the texts");
 }

@@ -306,8 +306,7 @@ static tn_status made_size(const tn_settings *st, const char *key, int64_t least
 {
     *out = tn_inputs_setting(st, key) ? tn_settings_int(st, key) : 0;
     if (*out >= least && *out < 1 << 24) return TN_OK;
-    return tn_error(TN_USAGE,
-                    "rows of a reader without a file are made up, and %s says how long: set it to %lld or more", key,
+    return tn_error(TN_USAGE, "rows of readers without a file are made up: set %s, to %lld or more", key,
                     (long long)least);
 }
 

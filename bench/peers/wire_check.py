@@ -19,7 +19,7 @@ LLAMA = "dim=16 layers=2 heads=4 kv_heads=2 ffn=24 vocab=31"
 QWEN3 = "dim=12 layers=2 heads=2 kv_heads=1 head_dim=8 vocab=27 qk_norm=true rope_pairs=interleaved norm_eps=1e-5"
 SIZES = "a.length=6 a.text=8 a.told=17 b.length=8 b.text=10 b.told=23 b.ids=31"
 
-# name: settings, and steps of training
+# name: settings, steps of training, and words of the command alone
 CASES = {
     "embeddings": ("place=embeddings", 0),
     "keys": ("place=keys", 0),
@@ -37,6 +37,11 @@ CASES = {
     "states of every layer": ("place=embeddings loss.state=1 loss.states=9", 0),
     "autoencoding alone at first": (f"place=embeddings loss.ae=0.5 ae.alone=2 ae.until=4 train.lr=0.003 train.eps=1e-6 {SIZES}", 6),
     "training, all terms, keys": (f"{TERMS} train.lr=0.003 train.eps=1e-6 train.clip=0.8 train.decay=0.1 {SIZES}", 6),
+    "first tokens": (f"place=embeddings loss.k=3 loss.k_ce=0.8 {SIZES}", 0),
+    "all terms of first tokens, keys": (f"{TERMS} loss.k=2 loss.k_ce=0.8 {SIZES}", 0),
+    "all terms of first tokens, each from its pass": (f"place=embeddings {TERMS} loss.k=2 loss.k_ce=0.8 {SIZES}", 0, "opt.one_pass=off"),
+    "each from its pass, keys, more tokens than answers have": (f"{TERMS} loss.k=9 loss.k_ce=0.8 {SIZES}", 0, "opt.one_pass=off"),
+    "training on first tokens": (f"place=embeddings {TERMS} loss.k=3 loss.k_ce=0.5 train.lr=0.003 train.eps=1e-6 {SIZES}", 6),
     "one reader": (f"a.shape='{LLAMA}' place=embeddings {TERMS}", 0),
     "qwen 3 beside llama, keys": (f"a.shape='{QWEN3}' b.shape='{LLAMA}' {TERMS}", 0),
     "no layers, one slot, one question": ("layers=0 slots=1 questions=1 place=embeddings loss.nce=1", 0),
@@ -44,9 +49,9 @@ CASES = {
 
 
 def run(name, path):
-    text, steps = CASES[name]
+    text, steps, *words = CASES[name]
     _, tensors = wire_twin.write(path, text, batch=4, steps=steps, seed=1 + list(CASES).index(name))
-    told = subprocess.run([TENON, "check", f"--against={path}", "--json"], capture_output=True, text=True)
+    told = subprocess.run([TENON, "check", f"--against={path}", "--json", *words], capture_output=True, text=True)
     rows = [json.loads(line) for line in told.stdout.splitlines() if line.startswith("{")]
     rows = [r for r in rows if "verdict" in r]
     wanted = [n for n in tensors if n.startswith(("grad.", "output."))]

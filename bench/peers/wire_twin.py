@@ -29,7 +29,7 @@ DEFAULTS = {
     **{f"{x}.{key}": value for x in "ab" for key, value in READER.items()},
     "slots": 5, "private": 0, "width": 8, "encoder": "bytes", "sender": "a", "sender_layer": "auto", "bytes": 11, "questions": 3,
     "contexts": 9, "dim": 12, "layers": 2, "heads": 3, "ffn": 20, "refiner": 0, "place": "keys", "hidden": 10,
-    "loss.first": 0.0, "loss.kd": 0.0, "loss.kd_temperature": 2.0, "loss.state": 0.0, "loss.states": 3, "loss.ae": 0.0,
+    "loss.first": 0.0, "loss.k": 0, "loss.k_ce": 0.0, "loss.kd": 0.0, "loss.kd_temperature": 2.0, "loss.state": 0.0, "loss.states": 3, "loss.ae": 0.0,
     "ae.alone": 0, "ae.until": 0, "loss.nce": 0.0, "loss.nce_temperature": 0.1,
 }
 # Of different shapes: one like Llama, one like Qwen 2.
@@ -244,7 +244,8 @@ class Wire(against.Net):
     def task(self, reader, given, contexts, keep):
         """Sums over all answers of the batch, each divided by what it is a mean of."""
         s, T = self.settings, self.settings["loss.kd_temperature"]
-        nll, first, kd, state = [], [], [], []
+        K = s["loss.k"]
+        nll, first, kd, state, head = [], [], [], [], [[] for _ in range(K)]  # head[t]: of token t of all answers that have so many
         for context, g in zip(contexts, given):
             for q in context["questions"]:
                 q = q and q[reader.letter]
@@ -257,17 +258,21 @@ class Wire(against.Net):
                 keep(said.detach(), begin)
                 nll += said[begin - 1:]
                 first.append(said[begin - 1])
+                for t, x in zip(range(K), said[begin - 1:]):
+                    head[t].append(x)
                 if not s["loss.kd"] and not s["loss.state"]:
                     continue
                 told, last = self.read_told(reader, q["told"], len(row))
-                student = ((hidden @ reader.head.T) / T).log_softmax(-1)[begin - 1:]
-                teacher = ((last @ reader.head.T) / T).log_softmax(-1)[begin - 1:]
+                seen = slice(begin - 1, begin - 1 + K if K else None)
+                student = ((hidden @ reader.head.T) / T).log_softmax(-1)[seen]
+                teacher = ((last @ reader.head.T) / T).log_softmax(-1)[seen]
                 kd += (teacher.exp() * (teacher - student)).sum(-1)
                 n = min(s["loss.states"], reader.s["layers"])
-                gaps = [(a - b)[begin - 1:].square().mean(-1) for a, b in zip(states[-n:], told[-n:])]
+                gaps = [(a - b)[seen].square().mean(-1) for a, b in zip(states[-n:], told[-n:])]
                 state += torch.stack(gaps).mean(0)
         mean = lambda x: torch.stack(x).mean() if x else 0.0
-        return (mean(nll) + s["loss.first"] * mean(first) + s["loss.kd"] * T * T * mean(kd) + s["loss.state"] * mean(state)), mean(nll)
+        k_ce = s["loss.k_ce"] / K * sum(mean(x) for x in head) if K else 0.0
+        return (mean(nll) + s["loss.first"] * mean(first) + k_ce + s["loss.kd"] * T * T * mean(kd) + s["loss.state"] * mean(state)), mean(nll)
 
     def autoencode(self, reader, given, contexts):
         nll = []

@@ -8,7 +8,7 @@
 static const struct {
     const char *name, *keys;
 } sections[] = {
-    { "run", "model preset run device compute threads seed " },
+    { "run", "model preset run device compute frozen threads seed " },
     { "data", "data tokenizer loader. train.holdout_frac train.test_frac " },
     { "training", "train.steps train.epochs train.batch train.context train.accumulate train.dropout train.nonfinite "
                   "train.memory train.dropped " },

@@ -149,6 +149,8 @@ void tn_pass_fuse(tn_graph *g, bool recompute);
 void tn_pass_absorb(tn_graph *g, bool recompute, const tn_seed *seeds, int n_seeds);
 void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n);
 void tn_pass_recompute(tn_graph *g, size_t n_forward);
+/* Before anything else: what has no trained parameter is no segment. */
+void tn_pass_keep_frozen(tn_graph *g);
 void tn_pass_assign(tn_graph *g);
 void tn_pass_late(tn_graph *g);
 void tn_pass_dead(tn_graph *g);

@@ -133,6 +133,7 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     p->device = o->device;
     p->portable = !tn_graph_switch(g, "opt.gemm_kernels");
     p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
+    if (o->recompute && o->trained_alone) tn_pass_keep_frozen(g);
     tn_pass_fuse(g, o->recompute);
     const tn_seed loss = { .y = o->loss };
     if (p->device == TN_CUDA)

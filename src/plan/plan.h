@@ -26,7 +26,8 @@ typedef struct tn_compile_options {
     int threads;          /* 0 = the graph's */
     int64_t repeats;      /* runs between two changes of the weights (0 = 1): whether packing them once pays */
     bool token;           /* one token of one sequence: CUDA runs neighbouring nodes in one kernel (opt.decode_fused) */
-    bool recompute;       /* drop and recompute the inside of every segment (tn_segment_begin) */
+    bool recompute;       /* drop and recompute the inside of every segment (tn_segment_begin), */
+    bool trained_alone;   /* ... or of those alone that have trained parameters */
     tn_ref loss;          /* scalar to differentiate, or none; seeded by the scalar "loss_scale" (1) */
     const tn_seed *seeds; /* or: outputs with given cotangents */
     int n_seeds;

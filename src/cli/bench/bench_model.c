@@ -73,8 +73,8 @@ static tn_status queue_step(tn_session *s, int64_t step)
 }
 
 /* Queued ahead as in training: a step's time is that from the end of the one before it to its own. Those behind the last one
- * that counts are finished too. */
-static tn_status time_steps(tn_session *s, double seconds, double *times, size_t *runs)
+ * that counts are finished too. *begun: the first. */
+static tn_status time_steps(tn_session *s, double seconds, double *times, size_t *runs, tn_step_result *begun)
 {
     tn_trainer *t = s->trainer;
     const double start = tn_clock_s();
@@ -85,6 +85,7 @@ static tn_status time_steps(tn_session *s, double seconds, double *times, size_t
         TN_RETURN_IF(queue_step(s, queued));
         if (tn_trainer_queued(t) < tn_trainer_queue_depth(t)) continue;
         TN_RETURN_IF(tn_trainer_collect(t, &x));
+        if (!*runs) *begun = x;
         const double now = tn_clock_s();
         times[(*runs)++] = now - last;
         last = now;
@@ -110,6 +111,7 @@ static tn_status run_steps(void *ctx, int64_t steps)
 static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ceilings *m, size_t idle)
 {
     double times[MOST_STEPS], seconds = 20;
+    tn_step_result begun;
     size_t runs;
     const bool gpu = tn_trainer_device(s->trainer) != TN_CPU;
     TN_RETURN_IF(tn_args_number(&c->args, "seconds", 0.001, 3600, &seconds));
@@ -117,7 +119,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     if (!m->threads)
         TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), m));
     fill_tokens(s);
-    TN_RETURN_IF(time_steps(s, seconds, times, &runs));
+    TN_RETURN_IF(time_steps(s, seconds, times, &runs, &begun));
     tn_bench_row r = { .group = "model", .name = name };
     r.ms = 1e3 * tn_median(times + 1, runs - 1, &r.spread_ms); /* the first touches the memory */
     r.spread_ms *= 1e3;
@@ -131,7 +133,8 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
         TN_RETURN_IF(tn_bench_print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
     else if (gpu)
         TN_RETURN_IF(tn_bench_print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
-    if (gpu && idle) TN_RETURN_IF(tn_bench_print_memory(c, name, s->trainer, idle));
+    if (idle || !gpu) TN_RETURN_IF(tn_bench_print_memory(c, name, s->trainer, gpu ? idle : 0));
+    TN_RETURN_IF(tn_bench_print_loss(c, name, &begun));
     TN_RETURN_IF(tn_bench_trace(c, name, tn_trainer_device(s->trainer), run_steps, s));
     return time_parts(c, s, m, peak);
 }

@@ -71,6 +71,16 @@ tn_status tn_bench_print_rate(tn_cli *c, const char *name, double rate, const ch
     return TN_OK;
 }
 
+tn_status tn_bench_print_loss(tn_cli *c, const char *name, const tn_step_result *begun)
+{
+    const double norm = (double)begun->update.grad_norm;
+    if (c->json)
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f}", "name", name, "group", "loss", "value",
+                                        begun->loss, "unit", "", "grad_norm", norm));
+    fprintf(c->out, "%-6s %-29s %9.5f in the first step, |g| %.4g\n", "loss", name, begun->loss, norm);
+    return TN_OK;
+}
+
 size_t tn_bench_gpu_taken(void)
 {
     size_t left, all;

@@ -25,6 +25,8 @@ tn_status tn_bench_trace(tn_cli *c, const char *name, tn_device device, tn_bench
 tn_status tn_bench_check_trace(const tn_cli *c, tn_device device);
 
 tn_status tn_bench_print_rate(tn_cli *c, const char *name, double rate, const char *unit);
+/* Of the first step: two ways of computing one thing show that they do. */
+tn_status tn_bench_print_loss(tn_cli *c, const char *name, const tn_step_result *begun);
 /* Bytes of the GPU's memory that are taken, by whomever; 0: there is none. */
 size_t tn_bench_gpu_taken(void);
 /* The plan, and what the run took of a GPU beyond `idle` (0: not known): the libraries' own scratch memory comes on top. */

@@ -59,6 +59,21 @@ static const tn_loss_row losses[] = { { "loss", "a.labels" } };
 
 static bool couples_rows(const tn_settings *st) { return tn_settings_float(st, "loss.nce") != 0; }
 
+#define VALUES(...) ((const char *const[]){ __VA_ARGS__, NULL })
+/* The workload that the first wire was measured at: a reader of Llama 3.1's shape with random weights, 64 texts of 1,280 bytes, 32 slots,
+ * the anchor and 2 tokens of a question, 23 of an answer (its end among them), K = 4. The pass over BOS ; P ; anchor ; question ; answer
+ * reads 58 places; the teacher's row ends with the answer, and its pass, which ends before token K + 1, reads 254. */
+static const tn_preset presets[] = {
+    { "wire_seed", "one frozen reader with 8.03 G random parameters, texts made up",
+      VALUES("a.shape=dim=4096 layers=32 heads=32 kv_heads=8 ffn=14336 vocab=128256 rope_base=500000 norm_eps=1e-5 "
+             "tied=false train.context=8192",
+             "task=letters", "a.ids=128256", "a.length=26", "a.before=3", "a.text=250", "a.told=274", "bytes=1280",
+             "questions=1", "contexts=4096", "slots=32", "width=256", "encoder=bytes", "dim=256", "layers=6", "heads=8",
+             "ffn=1024", "hidden=512", "place=embeddings", "loss.first=0.5", "loss.k=4", "loss.k_ce=0.5", "loss.kd=1",
+             "loss.kd_temperature=2", "train.batch=64", "plan.recompute=trained", "train.lr=1e-4", "train.eval_every=0",
+             "ckpt.every=0") },
+};
+
 static const char *const defaults[] = { "train.lr=3e-4", "train.warmup=200", "train.decay=0.01", NULL };
 
 const tn_model tn_model_wire = {
@@ -69,6 +84,8 @@ const tn_model tn_model_wire = {
     .n_settings = WIRE_SETTINGS,
     .build = wire_build_train,
     .defaults = defaults,
+    .presets = presets,
+    .n_presets = sizeof presets / sizeof *presets,
     .assumes = assumes,
     .n_assumes = sizeof assumes / sizeof *assumes,
     .choose = wire_choose,

@@ -32,7 +32,8 @@ typedef struct wire_reader {
     char letter[2]; /* its scope */
     tn_part part;
     tn_decoder_shape shape;
-    int64_t own; /* its place among the readers */
+    int64_t own;    /* its place among the readers */
+    int64_t before; /* no answer begins behind so many tokens, BOS among them; 0: not known */
 } wire_reader;
 
 typedef struct wire_config {
@@ -53,13 +54,14 @@ typedef struct wire_config {
     int64_t questions;
     float keep, dropout;
     float nce_temperature, kd_temperature;
-    double first, kd, state, ae, nce; /* weights in the loss */
-    int64_t states;                   /* layers whose states are compared */
+    double first, k_ce, kd, state, ae, nce; /* weights in the loss */
+    int64_t k;                              /* first tokens of an answer that k_ce and distillation see; 0: all */
+    int64_t states;                         /* layers whose states are compared */
 } wire_config;
 
 /* Opens the readers' parts too. b NULL: no lengths are checked. */
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c);
-enum { WIRE_SETTINGS = 56 };
+enum { WIRE_SETTINGS = 62 };
 extern const tn_setting wire_settings[WIRE_SETTINGS];
 
 /* Z (B,slots,width) f32 of the batch's contexts. */

@@ -15,6 +15,7 @@
         TN_SETTING_TEXT(x ".tokenizer_hash", "", "of its tokenizer (set when a run starts)"),                          \
         TN_SETTING_AUTO_INT(x ".ids", "auto", TN_RANGE(2, 1e7), "tokens", "ids of its tokenizer are below this"),      \
         TN_SETTING_AUTO_INT(x ".length", "auto", TN_RANGE(2, 1e6), "tokens", "longest question and answer of " x),     \
+        TN_SETTING_AUTO_INT(x ".before", "auto", TN_RANGE(1, 1e6), "tokens", "longest question of " x ", with BOS"),   \
         TN_SETTING_AUTO_INT(x ".text", "auto", TN_RANGE(3, 1e6), "tokens", "longest context of " x),                   \
         TN_SETTING_AUTO_INT(x ".told", "auto", TN_RANGE(3, 1e6), "tokens",                                             \
                             "longest context with question and answer of " x)
@@ -49,6 +50,11 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
                       "what a reader gets: vectors among its embeddings, or keys and values of every layer"),
     TN_SETTING_INT("hidden", "512", TN_RANGE(1, 65536), "", "width inside an adapter"),
     TN_SETTING_FLOAT("loss.first", "0", TN_RANGE(0, 1e3), "", "weight of an answer's first token, once more"),
+    TN_SETTING_INT("loss.k", "0", TN_RANGE(0, 64), "tokens",
+                   "first tokens of an answer that loss.k_ce and distillation see (0: distillation sees all)"),
+    TN_SETTING_FLOAT("loss.k_ce", "0", TN_RANGE(0, 1e3), "", "weight of an answer's first loss.k tokens, once more"),
+    TN_SETTING_SWITCH("opt.one_pass", "on",
+                      "wire: all terms of an answer from one pass over it (off: a pass for each term and token)"),
     TN_SETTING_FLOAT("loss.kd", "0", TN_RANGE(0, 1e3), "",
                      "weight of distillation from the reader with the text before it"),
     TN_SETTING_FLOAT("loss.kd_temperature", "2", TN_RANGE_LO_OPEN(0, 100), "", "its temperature"),
@@ -81,6 +87,8 @@ static wire_config read_settings(const tn_settings *st)
                           .keep = (float)tn_settings_float(st, "keep"),
                           .dropout = (float)tn_settings_float(st, "train.dropout"),
                           .first = tn_settings_float(st, "loss.first"),
+                          .k = tn_settings_int(st, "loss.k"),
+                          .k_ce = tn_settings_float(st, "loss.k_ce"),
                           .kd = tn_settings_float(st, "loss.kd"),
                           .kd_temperature = (float)tn_settings_float(st, "loss.kd_temperature"),
                           .state = tn_settings_float(st, "loss.state"),
@@ -97,6 +105,8 @@ static tn_status check(const wire_config *c)
         return tn_model_error("dim=%lld must be a multiple of heads=%lld", (long long)c->dim, (long long)c->heads);
     if (c->refine && c->width % 4)
         return tn_model_error("the refiner has 4 heads: width=%lld must be a multiple of 4", (long long)c->width);
+    if (c->k_ce != 0 && !c->k)
+        return tn_model_error("loss.k_ce weighs the first loss.k tokens of an answer: set loss.k=4");
     return TN_OK;
 }
 
@@ -115,10 +125,12 @@ static bool named(const tn_settings *st, char x)
 /* words NULL: those of the setting x.shape. */
 static tn_status open_reader(tn_graph *g, const tn_settings *st, char x, const char *const *words, wire_reader *r)
 {
-    char shape[16];
+    char shape[16], before[16];
     const int64_t own = r->own;
     *r = (wire_reader){ .letter = { x }, .own = own };
     snprintf(shape, sizeof shape, "%c.shape", x);
+    snprintf(before, sizeof before, "%c.before", x);
+    r->before = tn_settings_int(st, before);
     if (words) TN_RETURN_IF(tn_part_open(g, st, r->letter, "gpt", words, &r->part));
     else TN_RETURN_IF(tn_part_open_file(g, st, r->letter, shape, &r->part));
     TN_RETURN_IF(tn_gpt_shape(g, r->part.settings, NULL, &r->shape));

@@ -65,46 +65,211 @@ static tn_ref first_of(tn_graph *g, tn_ref labels)
     return tn_mul(g, counts, tn_affine(g, tn_concat(g, part, 2, 1), -1, 1));
 }
 
-/* The teacher is the reader itself with the text before it. Its states need no gradient: nothing of it is trained. */
+/* x (N,n) without its last columns. */
+static tn_ref but_last(tn_graph *g, tn_ref x, int64_t n)
+{
+    return n && tn_graph_status(g) == TN_OK ? tn_slice(g, x, 1, 0, tn_ref_dim(g, x, 1) - n) : x;
+}
+
+/* Layers whose states are compared. */
+static int64_t last_states(const wire_config *c, const wire_reader *r)
+{
+    return c->states < r->shape.layers ? c->states : r->shape.layers;
+}
+
+/* The teacher is the reader itself with the text before it. Its states need no gradient: nothing of it is trained. labels, and what the
+ * student says, are of the first tokens of a row; weights (as labels) or none: 1 each. */
 static tn_status distil(work *w, const wire_reader *r, const tn_forward *student, tn_ref *states, tn_ref labels,
-                        tn_ref *loss)
+                        tn_ref weights, tn_ref *loss)
 {
     tn_graph *g = w->g;
     const wire_config *c = &w->c;
     tn_ref told[MOST_LAYERS + 1];
     tn_forward teacher;
     if (c->kd == 0 && c->state == 0) return TN_OK;
-    const tn_ref rows = rows_of(g, wire_in(w->b, r, "told")), document = rows_of(g, wire_in(w->b, r, "told_document"));
+    const int64_t n = tn_ref_dim(g, labels, 1) + 1, behind = tn_ref_dim(g, wire_in(w->b, r, "tokens"), 2) - n;
+    const tn_ref rows = but_last(g, rows_of(g, wire_in(w->b, r, "told")), behind),
+                 document = but_last(g, rows_of(g, wire_in(w->b, r, "told_document")), behind);
     TN_RETURN_IF(tn_graph_status(g));
-    TN_RETURN_IF(wire_read_told(g, r, w->b->step, rows, document, tn_ref_dim(g, labels, 1) + 1, told, &teacher));
+    TN_RETURN_IF(wire_read_told(g, r, w->b->step, rows, document, n, told, &teacher));
     const tn_ref t = tn_stop_gradient(g, teacher.hidden);
     if (c->kd != 0)
         *loss = plus(g, *loss, c->kd,
-                     tn_linear_kl(g, student->hidden, t, student->head, .labels = labels,
+                     tn_linear_kl(g, student->hidden, t, student->head, .labels = labels, .weights = weights,
                                   .temperature = c->kd_temperature));
     if (c->state == 0) return tn_graph_status(g);
-    const int64_t n = c->states < r->shape.layers ? c->states : r->shape.layers;
-    const tn_ref counts = counted(g, labels);
-    for (int64_t l = r->shape.layers - n + 1; l <= r->shape.layers; l++)
-        *loss = plus(g, *loss, c->state / (double)n,
+    const int64_t layers = last_states(c, r);
+    const tn_ref counts = weights.id ? weights : counted(g, labels);
+    for (int64_t l = r->shape.layers - layers + 1; l <= r->shape.layers; l++)
+        *loss = plus(g, *loss, c->state / (double)layers,
                      tn_mse(g, tn_floats(g, states[l]), tn_floats(g, tn_stop_gradient(g, told[l])), .weights = counts));
     return tn_graph_status(g);
 }
 
-/* One pass over all answers of a reader: cross-entropy, the first token's, distillation. */
-static tn_status task_terms(work *w, const wire_reader *r, const wire_prefix *p, tn_ref *loss)
+/* --- the terms of answers ---------------------------------------------------------------------------------------------- */
+
+/* Rows of questions and answers, and where their answers are. */
+typedef struct answers {
+    wire_prefix prefix;
+    tn_ref tokens;        /* (N,n) */
+    tn_ref labels;        /* (N,n-1), and the next two */
+    tn_ref counts, first; /* 1 where a label counts, and where an answer begins */
+    int64_t k, reach;     /* loss.k; columns of labels that hold the first k tokens of every answer */
+} answers;
+
+static answers answers_of(work *w, const wire_reader *r, const wire_prefix *p)
 {
     tn_graph *g = w->g;
+    answers a = { .prefix = repeat_prefix(g, p, w->c.questions), .tokens = rows_of(g, wire_in(w->b, r, "tokens")) };
+    a.labels = said_labels(g, rows_of(g, wire_in(w->b, r, "labels")));
+    if (tn_graph_status(g) != TN_OK) return a;
+    const int64_t n = tn_ref_dim(g, a.labels, 1), reach = r->before ? r->before - 1 + w->c.k : n;
+    a.counts = counted(g, a.labels);
+    a.first = first_of(g, a.labels);
+    a.k = w->c.k < n ? w->c.k : n;
+    a.reach = !w->c.k || reach > n ? n : reach < 2 ? 2 : reach; /* wire_read reads a token at least */
+    return a;
+}
+
+/* x (N,n) moved by t columns to the right: what was at i is at i+t, and zeros before it. */
+static tn_ref moved(tn_graph *g, tn_ref x, int64_t t)
+{
+    const int64_t N = tn_ref_dim(g, x, 0), n = tn_ref_dim(g, x, 1);
+    if (t == 0) return x;
+    const tn_ref part[] = { tn_fill(g, tn_shape(N, t < n ? t : n), TN_F32, 0),
+                            tn_slice(g, x, 1, 0, t < n ? n - t : 1) };
+    return t < n ? tn_concat(g, part, 2, 1) : part[0];
+}
+
+/* 1 at token t = 1, 2, ... of each answer that has so many: answers are in one piece. */
+static tn_ref token_of(tn_graph *g, const answers *a, int64_t t)
+{
+    return t == 1 ? a->first : tn_mul(g, a->counts, moved(g, a->first, t - 1));
+}
+
+/* 1 at the first k tokens of answers. */
+static tn_ref head_of(tn_graph *g, const answers *a)
+{
+    return tn_mul(g, a->counts, tn_affine(g, moved(g, a->counts, a->k), -1, 1));
+}
+
+/* Of a mask, what makes a sum weight times the mean over it. */
+static tn_ref share(tn_graph *g, tn_ref mask, double weight)
+{
+    return tn_scale(g, tn_div(g, mask, tn_clamp_min(g, tn_sum_all(g, mask), 1)), (float)weight);
+}
+
+static tn_ref columns(tn_graph *g, tn_ref x, int64_t n) { return tn_slice(g, x, 1, 0, n); }
+
+/* All cross-entropies at once: the head is the most that is computed for them, and they share it. */
+static tn_ref cross_entropies(work *w, const answers *a, const tn_forward *f)
+{
+    tn_graph *g = w->g;
+    const wire_config *c = &w->c;
+    if (c->first == 0 && c->k_ce == 0) return tn_linear_xent(g, f->hidden, f->head, a->labels);
+    tn_ref weights = share(g, a->counts, 1);
+    if (c->first != 0) weights = tn_add(g, weights, share(g, a->first, c->first));
+    for (int64_t t = 1; t <= a->k && c->k_ce != 0; t++)
+        weights = tn_add(g, weights, share(g, token_of(g, a, t), c->k_ce / (double)c->k));
+    return tn_linear_xent(g, f->hidden, f->head, a->labels, .weights = weights, .sum = true);
+}
+
+/* Distillation of the first k tokens of answers, or of all, from states of all columns. */
+static tn_status distil_head(work *w, const wire_reader *r, const answers *a, tn_forward *f, tn_ref *states,
+                             tn_ref *loss)
+{
+    tn_graph *g = w->g;
+    if (!w->c.k || (w->c.kd == 0 && w->c.state == 0)) return distil(w, r, f, states, a->labels, TN_NONE, loss);
+    f->hidden = columns(g, f->hidden, a->reach);
+    for (int64_t l = r->shape.layers - last_states(&w->c, r) + 1; l <= r->shape.layers && w->c.state != 0; l++)
+        states[l] = columns(g, states[l], a->reach);
+    return distil(w, r, f, states, columns(g, a->labels, a->reach), columns(g, head_of(g, a), a->reach), loss);
+}
+
+/* One pass over all answers of a reader: cross-entropies and distillation. */
+static tn_status terms_of_one_pass(work *w, const wire_reader *r, const answers *a, tn_ref *loss)
+{
     tn_ref states[MOST_LAYERS + 1];
     tn_forward f;
-    const wire_prefix rep = repeat_prefix(g, p, w->c.questions);
-    const tn_ref tokens = rows_of(g, wire_in(w->b, r, "tokens"));
-    const tn_ref labels = said_labels(g, rows_of(g, wire_in(w->b, r, "labels")));
-    TN_RETURN_IF(wire_read(g, r, w->b->step, &rep, w->kind, tokens, states, &f));
-    *loss = plus(g, *loss, 1, tn_linear_xent(g, f.hidden, f.head, labels));
-    if (w->c.first != 0)
-        *loss = plus(g, *loss, w->c.first, tn_linear_xent(g, f.hidden, f.head, labels, .weights = first_of(g, labels)));
-    return distil(w, r, &f, states, labels, loss);
+    TN_RETURN_IF(wire_read(w->g, r, w->b->step, &a->prefix, w->kind, a->tokens, states, &f));
+    *loss = plus(w->g, *loss, 1, cross_entropies(w, a, &f));
+    return distil_head(w, r, a, &f, states, loss);
+}
+
+/* A pass over rows that end before token t of the answer whose question is the longest. *n: columns of what it says. */
+static tn_status pass_of_token(work *w, const wire_reader *r, const answers *a, int64_t t, tn_ref *states,
+                               tn_forward *f, int64_t *n)
+{
+    const int64_t all = tn_ref_dim(w->g, a->labels, 1), ends = r->before ? r->before - 1 + t : all;
+    *n = ends > all ? all : ends < 2 ? 2 : ends;
+    return wire_read(w->g, r, w->b->step, &a->prefix, w->kind, columns(w->g, a->tokens, *n + 1), states, f);
+}
+
+static tn_status add_token(work *w, const wire_reader *r, const answers *a, int64_t t, double weight, tn_ref *loss)
+{
+    tn_graph *g = w->g;
+    tn_forward f;
+    int64_t n;
+    TN_RETURN_IF(pass_of_token(w, r, a, t, NULL, &f, &n));
+    const tn_ref only = columns(g, token_of(g, a, t), n);
+    *loss = plus(g, *loss, weight, tn_linear_xent(g, f.hidden, f.head, columns(g, a->labels, n), .weights = only));
+    return tn_graph_status(g);
+}
+
+/* *sum (N,reach,d) += x (N,n,d) at the tokens t of answers. */
+static void add_at(tn_graph *g, const answers *a, int64_t t, tn_ref x, tn_ref *sum)
+{
+    const tn_dims d = tn_ref_dims(g, x);
+    const int64_t N = d.dim[0], n = d.dim[1] < a->reach ? d.dim[1] : a->reach;
+    const tn_ref only = tn_reshape(g, tn_copy(g, columns(g, token_of(g, a, t), n)), tn_shape(N, n, 1));
+    tn_ref y = tn_mul(g, columns(g, x, n), tn_cast(g, only, tn_ref_dtype(g, x)));
+    if (n < a->reach) {
+        const tn_ref part[] = { y, tn_fill(g, tn_shape(N, a->reach - n, d.dim[2]), tn_ref_dtype(g, x), 0) };
+        y = tn_concat(g, part, 2, 1);
+    }
+    *sum = sum->id ? tn_add(g, *sum, y) : y;
+}
+
+/* States at the first k tokens of answers, each from a pass of its own. */
+static tn_status distil_passes(work *w, const wire_reader *r, const answers *a, tn_ref *loss)
+{
+    tn_graph *g = w->g;
+    tn_ref states[MOST_LAYERS + 1], sum[MOST_LAYERS + 1] = { { 0 } };
+    tn_forward f = { .hidden = TN_NONE }, all;
+    int64_t n;
+    all = f;
+    for (int64_t t = 1; t <= a->k; t++) {
+        TN_RETURN_IF(pass_of_token(w, r, a, t, states, &f, &n));
+        all.head = f.head;
+        add_at(g, a, t, f.hidden, &all.hidden);
+        for (int64_t l = r->shape.layers - last_states(&w->c, r) + 1; l <= r->shape.layers && w->c.state != 0; l++)
+            add_at(g, a, t, states[l], &sum[l]);
+    }
+    return distil(w, r, &all, sum, columns(g, a->labels, a->reach), columns(g, head_of(g, a), a->reach), loss);
+}
+
+/* The same numbers in the way of the prototype: all answers, their first token, each of their first k tokens for the cross-entropy and once
+ * more for distillation, from passes of their own over what stands before them. */
+static tn_status terms_of_each_pass(work *w, const wire_reader *r, const answers *a, tn_ref *loss)
+{
+    const wire_config *c = &w->c;
+    tn_ref states[MOST_LAYERS + 1];
+    tn_forward f;
+    TN_RETURN_IF(wire_read(w->g, r, w->b->step, &a->prefix, w->kind, a->tokens, states, &f));
+    *loss = plus(w->g, *loss, 1, tn_linear_xent(w->g, f.hidden, f.head, a->labels));
+    if (c->first != 0) TN_RETURN_IF(add_token(w, r, a, 1, c->first, loss));
+    for (int64_t t = 1; t <= a->k && c->k_ce != 0; t++)
+        TN_RETURN_IF(add_token(w, r, a, t, c->k_ce / (double)c->k, loss));
+    if (!c->k) return distil(w, r, &f, states, a->labels, TN_NONE, loss);
+    return c->kd == 0 && c->state == 0 ? tn_graph_status(w->g) : distil_passes(w, r, a, loss);
+}
+
+static tn_status task_terms(work *w, const wire_reader *r, const wire_prefix *p, tn_ref *loss)
+{
+    const answers a = answers_of(w, r, p);
+    TN_RETURN_IF(tn_graph_status(w->g));
+    return tn_graph_switch(w->g, "opt.one_pass") ? terms_of_one_pass(w, r, &a, loss)
+                                                 : terms_of_each_pass(w, r, &a, loss);
 }
 
 /* The text itself, said from P behind the anchor AE. */

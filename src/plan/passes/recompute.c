@@ -140,3 +140,21 @@ void tn_pass_recompute(tn_graph *g, size_t n_forward)
     }
     tn_graph_take(g, &r.list);
 }
+
+void tn_pass_keep_frozen(tn_graph *g)
+{
+    uint8_t *trained = tn_arena_alloc(&g->memory, (size_t)g->n_segments + 1);
+    if (!trained) {
+        g->status = TN_MEMORY;
+        return;
+    }
+    memset(trained, 0, (size_t)g->n_segments + 1);
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->node[i].n_in; k++) {
+            const int32_t id = g->node[i].in[k];
+            if (g->node[i].segment >= 0 && id && g->tensor[g->tensor[id].base].role == TN_ROLE_PARAM)
+                trained[g->node[i].segment] = 1;
+        }
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->node[i].segment >= 0 && !trained[g->node[i].segment]) g->node[i].segment = -1;
+}

@@ -187,8 +187,11 @@ void tn__wire_store_measure(tn_wire_store *s)
     for (size_t r = 0; r < s->readers; r++) {
         tn_wire_ids *x = &s->reader[r];
         x->length = x->text = 2;
-        for (int64_t q = 0; q < s->questions; q++)
+        x->before = 1;
+        for (int64_t q = 0; q < s->questions; q++) {
             x->length = larger(x->length, 2 + x->asked_at[q + 1] - x->asked_at[q]);
+            x->before = larger(x->before, 1 + x->answer[q]);
+        }
         for (int64_t c = 0; c < s->contexts; c++)
             x->text = larger(x->text, 2 + x->context_at[c + 1] - x->context_at[c]);
         x->told = x->text - 1 + x->anchors + x->length - 1;

@@ -23,6 +23,7 @@ typedef struct tn_wire_ids {
     int64_t anchors;
     /* The longest of all splits: BOS, question, answer, EOS; BOS, context, EOS; BOS, context, anchor and the first of these but its BOS. */
     int64_t length, text, told;
+    int64_t before; /* the longest BOS and question: no answer begins behind that */
 } tn_wire_ids;
 
 typedef struct tn_wire_store {

@@ -96,6 +96,13 @@ static tn_status open_part(const char *dir, const char *which, const tn_store *s
     return tn_tensor_file_open(path, most_bytes(st, guard), f);
 }
 
+/* Frozen matrices have the type of the device that they are on (frozen=auto), and a run may go on elsewhere. */
+static bool is_converted(const tn_entry *e, const tn_file_tensor *t)
+{
+    return e->role == TN_ROLE_FROZEN && t->dtype != e->dtype && tn_dtype_is_float(t->dtype) &&
+           tn_dtype_is_float(e->dtype) && tn_dims_equal(t->dims, e->dims);
+}
+
 /* One tensor into `to` in the store (st NULL: the host's memory); with to = NULL it is only looked at. */
 static tn_status take(const tn_tensor_file *f, const tn_store *st, const char *lead, const char *name, tn_dtype dtype,
                       tn_dims dims, void *to)
@@ -117,11 +124,14 @@ static tn_status take(const tn_tensor_file *f, const tn_store *st, const char *l
 static tn_status take_params(const tn_tensor_file *f, const tn_store *st, bool copy)
 {
     size_t n = 0;
+    const tn_file_tensor *t;
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
         if (!e->weight) continue;
-        TN_RETURN_IF(take(f, st, "", e->name, e->dtype, e->dims, copy ? e->data : NULL));
         n++;
+        TN_RETURN_IF(tn_safetensors_find(f->tensors, e->name, &t));
+        if (!is_converted(e, t)) TN_RETURN_IF(take(f, st, "", e->name, e->dtype, e->dims, copy ? e->data : NULL));
+        else if (copy) TN_RETURN_IF(tn_store_take_floats(st, e, t));
     }
     if (n != tn_safetensors_count(f->tensors))
         return tn_error(TN_BAD_FILE, "the checkpoint has %zu parameters and the model %zu: it belongs to another model",

@@ -34,6 +34,9 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("compute", "auto", "auto|f32|tf32|bf16|f16|bf16x3",
                       "operands of matrix products (auto: f32, on a GPU bf16; sums are always f32; tf32: a GPU's f32 "
                       "operands rounded inside the product; bf16x3: f32's precision from bf16 instructions)"),
+    TN_SETTING_CHOICE("frozen", "auto", "auto|f32|bf16|f16",
+                      "type of matrices that are not trained, such as those of parts from files (auto: f32; with "
+                      "compute=bf16 on a GPU bf16; of a file that is only run its own)"),
 
     TN_SETTING_INT("train.steps", "2000", TN_RANGE(1, 1e12), "steps", "length of the run"),
     TN_SETTING_INT("train.epochs", "0", TN_RANGE(0, 1e9), "epochs",
@@ -105,8 +108,9 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_INT("sample.tokens", "64", TN_RANGE(1, 1e9), "tokens", "length of each sample"),
     TN_SETTING_TEXT("sample.prompt", "", "prompt of each sample"),
 
-    TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
-                      "activations recomputed to save memory: inside layers, or in chunks of time (recurrent models)"),
+    TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk|trained",
+                      "activations recomputed to save memory: inside layers, in chunks of time (recurrent models), or "
+                      "inside layers that are trained, not in those of frozen parts"),
     TN_SETTING_INT("plan.microbatches", "1", TN_RANGE(1, 1e6), "parts",
                    "parts that a batch is computed in, one after the other: the same step in less memory"),
     TN_SETTING_FLOAT("plan.memory_gb", "0", TN_RANGE_MIN(0), "GB",

@@ -7,6 +7,7 @@
 #include "train/run/train_settings.h"
 #include "train/run/training.h"
 #include "train/source/task_setup.h"
+#include "train/source/wire_made.h"
 
 enum { B = 8, TRAIN = 30, HELDOUT = 11, Q = 3, READERS = 2, STEPS = 6 };
 #define WORDS "task.size=30 task.heldout=11 task.pairs=5 task.keys=60 task.questions=3"
@@ -18,6 +19,7 @@ static const tn_setting settings[] = {
     SIZE("bytes"),
     SIZE("questions"),
     SIZE("a.length"),
+    SIZE("a.before"),
     SIZE("a.text"),
     SIZE("a.told"),
     SIZE("c.length"),
@@ -259,6 +261,30 @@ static void batches(void **state)
     end(&w);
 }
 
+/* No answer begins behind a.before tokens; who says less is refused. */
+static void before_answers(void **state)
+{
+    (void)state;
+    world w;
+    tn_session s = { 0 };
+    int64_t count, most = 0;
+    begin(&w, "");
+    const int64_t n = size(&w, 'a', "length"), before = size(&w, 'a', "before");
+    for (int64_t batch = 0; batch < 8; batch++) {
+        assert_ok(tn_source_next(&w.s.source, batch, w.s.trainer, &count));
+        const int32_t *labels = input(&w, 'a', "labels");
+        for (int64_t row = 0; row < count * Q; row++) {
+            int64_t at = 0;
+            while (at < n && labels[row * n + at] < 0) at++;
+            most = at < n && at > most ? at : most;
+        }
+    }
+    assert_true(most > 1 && before == most);
+    end(&w);
+    assert_fails(try_session(&s, &reads, "task=recall " MODELS WORDS " a.before=2"), TN_USAGE,
+                 "a.before=2: a question has");
+}
+
 /* --- what an answer changes ----------------------------------------------------------------------------------------------------- */
 
 /* D8: an answer that is longer changes tokens and labels, and the end of what is told; nothing else. Contexts with the same text and question
@@ -448,9 +474,58 @@ static void sessions(void **state)
     tn_tempdir_remove_all(&d);
 }
 
+/* Rows that are made up have the layout of real ones: every place counts, and the told row ends as the other one does. */
+static void made_up(void **state)
+{
+    (void)state;
+    static const tn_wire_made m = { .ids = 9, .length = 7, .before = 3, .text = 5, .told = 12 };
+    int32_t tokens[2][7], labels[7], told[12], document[12], text[5], text_labels[5];
+    tn_wire_made_question(&m, 4, 2, 0, tokens[0], labels, told, document);
+    tn_wire_made_question(&m, 4, 3, 0, tokens[1], NULL, NULL, NULL);
+    tn_wire_made_text(&m, 4, 2, text, text_labels);
+    assert_true(memcmp(tokens[0], tokens[1], sizeof tokens[0]) != 0);
+    for (int t = 0; t < 7; t++) {
+        assert_true(tokens[0][t] >= 1 && tokens[0][t] < 9);
+        assert_int_equal(labels[t], t < 3 ? -1 : tokens[0][t]);
+        if (t) assert_int_equal(told[12 - 7 + t], tokens[0][t]);
+    }
+    assert_true(tokens[0][0] == 1 && tokens[0][6] == 2 && told[0] == 1);
+    for (int t = 0; t < 12; t++) assert_int_equal(document[t], 1);
+    for (int t = 1; t < 4; t++) assert_true(told[t] == text[t] && text_labels[t] == text[t]); /* the same text */
+    assert_true(text[0] == 1 && text_labels[0] == -1 && text[4] == 2);
+}
+
+/* A reader of a shape alone is no reader of real texts, and of made-up ones where its lengths are set. */
+static void made_up_readers(void **state)
+{
+    (void)state;
+    const tn_model *wire = tn_model_named("wire");
+    tn_session s = { 0 };
+    int64_t count;
+    static const char small[] =
+        "a.shape=dim=16,layers=1,heads=2,vocab=30,train.context=64 slots=2 width=8 dim=16 heads=2 ffn=16 layers=1 "
+        "hidden=8 train.batch=3 task.size=7 task.heldout=4 ";
+    char words[600];
+    snprintf(words, sizeof words,
+             "task=letters %s a.ids=30 bytes=12 questions=1 a.length=7 a.before=3 a.text=6 a.told=14", small);
+    assert_ok(try_session(&s, wire, words));
+    assert_ok(tn_source_next(&s.source, 0, s.trainer, &count));
+    assert_int_equal(count, 3);
+    assert_true(((const int32_t *)tn_trainer_input(s.trainer, "lengths"))[0] == 12);
+    tn_session_close(&s);
+    snprintf(words, sizeof words,
+             "task=letters %s a.ids=30 bytes=12 questions=1 a.length=4 a.before=3 a.text=6 a.told=14", small);
+    assert_fails(try_session(&s, wire, words), TN_USAGE, "set a.length, to 5 or more");
+    snprintf(words, sizeof words, "task=recall %s", small);
+    assert_fails(try_session(&s, wire, words), TN_USAGE, "no language model reads the texts");
+}
+
 void tn_tests_source_wire(tn_test_list *l)
 {
+    tn_test_add(l, made_up, NULL, "wire source: rows that are made up");
+    tn_test_add(l, made_up_readers, NULL, "wire source: readers that are made up");
     tn_test_add(l, batches, NULL, "wire source: batches");
+    tn_test_add(l, before_answers, NULL, "wire source: where answers begin");
     tn_test_add(l, nothing_of_the_answer, NULL, "wire source: nothing of an answer's length (store)");
     tn_test_add(l, place_of_the_context, NULL, "wire source: nothing of an answer's length (batches)");
     tn_test_add(l, refused, NULL, "wire source: what is refused");

@@ -6,6 +6,7 @@
 #include "tasks/wire/wire_store.h"
 #include "train/source/records.h"
 #include "train/source/task_setup.h"
+#include "train/source/wire_made.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,16 +36,20 @@ static const tn_input_row shared_rows[SHARED] = {
 /* clang-format on */
 
 typedef struct letter {
-    const char *model, *tokenizer, *hash; /* its settings */
-    const char *ids, *length, *text, *told;
+    const char *model, *tokenizer, *hash, *shape; /* its settings */
+    const char *ids, *length, *before, *text, *told;
     tn_input_row rows[OF_READER];
 } letter;
 
 static const letter letters[TN_WIRE_READERS] = {
-    { "a.model", "a.tokenizer", "a.tokenizer_hash", "a.ids", "a.length", "a.text", "a.told", READER("a") },
-    { "b.model", "b.tokenizer", "b.tokenizer_hash", "b.ids", "b.length", "b.text", "b.told", READER("b") },
-    { "c.model", "c.tokenizer", "c.tokenizer_hash", "c.ids", "c.length", "c.text", "c.told", READER("c") },
-    { "d.model", "d.tokenizer", "d.tokenizer_hash", "d.ids", "d.length", "d.text", "d.told", READER("d") },
+    { "a.model", "a.tokenizer", "a.tokenizer_hash", "a.shape", "a.ids", "a.length", "a.before", "a.text", "a.told",
+      READER("a") },
+    { "b.model", "b.tokenizer", "b.tokenizer_hash", "b.shape", "b.ids", "b.length", "b.before", "b.text", "b.told",
+      READER("b") },
+    { "c.model", "c.tokenizer", "c.tokenizer_hash", "c.shape", "c.ids", "c.length", "c.before", "c.text", "c.told",
+      READER("c") },
+    { "d.model", "d.tokenizer", "d.tokenizer_hash", "d.shape", "d.ids", "d.length", "d.before", "d.text", "d.told",
+      READER("d") },
 };
 
 typedef struct wire {
@@ -54,11 +59,13 @@ typedef struct wire {
     tn_wire_reader reader[TN_WIRE_READERS];
     const letter *letter[TN_WIRE_READERS];
     size_t readers;
-    int64_t questions; /* of a row */
+    tn_wire_made made[TN_WIRE_READERS]; /* instead of a store: rows are made up */
+    int64_t made_bytes;                 /* of a text; 0: there is a store */
+    int64_t questions;                  /* of a row */
     uint64_t seed;
     tn_input_row rows[ROWS];
     size_t n_rows;
-    tn_source_number numbers[3 + 4 * TN_WIRE_READERS];
+    tn_source_number numbers[3 + 5 * TN_WIRE_READERS];
     size_t n_numbers;
 } wire;
 
@@ -155,6 +162,34 @@ static int64_t read_wire(const void *data, int split, int64_t i, int64_t step, v
     return 1;
 }
 
+/* --- rows that are made up --------------------------------------------------------------------------------------------------------- */
+
+static int64_t read_made(const void *data, int split, int64_t i, int64_t step, void *const *at)
+{
+    const wire *w = data;
+    const uint64_t seed = (uint64_t)split << 32 | (w->seed & 0xffffffff);
+    const tn_rng r = { seed, tn_rng_stream("wire.made.bytes") };
+    (void)step;
+    for (int64_t k = 0; at[BYTES] && k < w->made_bytes; k++)
+        ((int32_t *)at[BYTES])[k] = (int32_t)('a' + tn_rng_below(r, (uint64_t)(i << 24 | k), 26));
+    if (at[LENGTHS]) *(int32_t *)at[LENGTHS] = (int32_t)w->made_bytes;
+    if (at[SAMPLE]) *(int32_t *)at[SAMPLE] = split == TN_TRAIN ? (int32_t)i : 0;
+    if (at[KIND]) *(int32_t *)at[KIND] = w->texts->kind;
+    for (size_t x = 0; x < w->readers; x++) {
+        const tn_wire_made *m = &w->made[x];
+        int32_t *to[OF_READER];
+        for (int k = 0; k < OF_READER; k++) to[k] = at[SHARED + (int)x * OF_READER + k];
+        tn_wire_made_text(m, seed, i, to[TEXT], to[TEXT_LABELS]);
+        if (to[TEXT_LENGTH]) *to[TEXT_LENGTH] = (int32_t)m->text;
+        for (int64_t k = 0; k < w->questions; k++)
+            tn_wire_made_question(m, seed, i, k, to[TOKENS] ? to[TOKENS] + k * m->length : NULL,
+                                  to[LABELS] ? to[LABELS] + k * m->length : NULL,
+                                  to[TOLD] ? to[TOLD] + k * m->told : NULL,
+                                  to[TOLD_DOCUMENT] ? to[TOLD_DOCUMENT] + k * m->told : NULL);
+    }
+    return 1;
+}
+
 /* --- about them ----------------------------------------------------------------------------------------------------------------- */
 
 /* The key of the tokens, and how many are asked. */
@@ -162,7 +197,8 @@ static tn_status hash_wire(const void *data, char hash[TN_HASH_BYTES])
 {
     const wire *w = data;
     char text[2 * TN_HASH_BYTES];
-    const int n = snprintf(text, sizeof text, "%s %lld", w->store->key, (long long)w->questions);
+    const int n =
+        snprintf(text, sizeof text, "%s %lld", w->store ? w->store->key : w->texts->hash, (long long)w->questions);
     tn_hash_memory(text, (size_t)n, hash);
     return TN_OK;
 }
@@ -171,6 +207,11 @@ static void about(const void *data, FILE *f)
 {
     const wire *w = data;
     const tn_wire_store *s = w->store;
+    if (!s) {
+        fprintf(f, "task    %s, rows are made up: %lld contexts of %lld bytes\n", w->texts->task,
+                (long long)w->texts->count[TN_TRAIN], (long long)w->made_bytes);
+        return;
+    }
     fprintf(f, "task    %s, %lld contexts, %lld valid, %lld test, of at most %lld bytes, %lld questions; %s",
             w->texts->task, (long long)s->count[TN_TRAIN], (long long)s->count[TN_VALID], (long long)s->count[TN_TEST],
             (long long)s->most_bytes, (long long)s->questions, w->texts->about);
@@ -180,7 +221,11 @@ static void about(const void *data, FILE *f)
     fprintf(f, "\n");
 }
 
-static size_t bytes_of(const void *data) { return tn_wire_store_bytes(((const wire *)data)->store); }
+static size_t bytes_of(const void *data)
+{
+    const wire *w = data;
+    return w->store ? tn_wire_store_bytes(w->store) : 0;
+}
 
 static void close_wire(void *data)
 {
@@ -271,17 +316,84 @@ static void list_numbers(wire *w)
     for (size_t r = 0; r < w->readers; r++) {
         w->numbers[n++] = (tn_source_number){ w->letter[r]->ids, (double)tn_tokenizer_vocab(w->tokenizer[r]) };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->length, (double)s->reader[r].length };
+        w->numbers[n++] = (tn_source_number){ w->letter[r]->before, (double)s->reader[r].before };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->text, (double)s->reader[r].text };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->told, (double)s->reader[r].told };
     }
     w->n_numbers = n;
 }
 
+/* Rows are cut by it, so that a smaller one would leave answers out. */
+static tn_status check_before(const tn_settings *st, const wire *w)
+{
+    for (size_t r = 0; r < w->readers; r++) {
+        const char *key = w->letter[r]->before;
+        const long long has = (long long)w->store->reader[r].before;
+        if (tn_inputs_setting(st, key) && !tn_settings_is_auto(st, key) && tn_settings_int(st, key) < has)
+            return tn_error(TN_USAGE, "%s=%s: a question has %lld tokens with BOS: use %s=%lld, or auto", key,
+                            tn_settings_text(st, key), has, key, has);
+    }
+    return TN_OK;
+}
+
+static tn_status made_size(const tn_settings *st, const char *key, int64_t least, int64_t *out)
+{
+    *out = tn_inputs_setting(st, key) ? tn_settings_int(st, key) : 0;
+    if (*out >= least && *out < 1 << 24) return TN_OK;
+    return tn_error(TN_USAGE, "rows of readers without a file are made up: set %s, to %lld or more", key,
+                    (long long)least);
+}
+
+/* Readers that have a shape and no file. *any: there are such, and no others. */
+static tn_status open_made(const tn_source_open *o, wire *w, bool *any)
+{
+    const tn_settings *st = o->settings;
+    *any = strcmp(tn_settings_text(st, "task.name"), "letters") == 0;
+    for (size_t k = 0; k < TN_WIRE_READERS; k++) *any &= !text_of(st, letters[k].model)[0];
+    for (size_t k = 0; *any && k < TN_WIRE_READERS; k++) {
+        tn_wire_made *m = &w->made[w->readers];
+        if (!text_of(st, letters[k].shape)[0]) continue;
+        TN_RETURN_IF(made_size(st, letters[k].ids, TN_WIRE_MADE_LEAST, &m->ids));
+        TN_RETURN_IF(made_size(st, letters[k].before, 1, &m->before));
+        TN_RETURN_IF(made_size(st, letters[k].length, m->before + 2, &m->length));
+        TN_RETURN_IF(made_size(st, letters[k].text, 3, &m->text));
+        TN_RETURN_IF(made_size(st, letters[k].told, m->length + 1, &m->told));
+        w->letter[w->readers++] = &letters[k];
+    }
+    *any &= w->readers > 0;
+    if (!*any) return TN_OK;
+    TN_RETURN_IF(made_size(st, "bytes", 1, &w->made_bytes));
+    return made_size(st, "questions", 1, &w->questions);
+}
+
+static tn_status fit_made(tn_settings *st, wire *w)
+{
+    list_rows(w);
+    w->numbers[w->n_numbers++] = (tn_source_number){ "bytes", (double)w->made_bytes };
+    w->numbers[w->n_numbers++] = (tn_source_number){ "questions", (double)w->questions };
+    w->numbers[w->n_numbers++] = (tn_source_number){ "contexts", (double)w->texts->count[TN_TRAIN] };
+    for (size_t r = 0; r < w->readers; r++) {
+        const tn_source_number own[] = { { w->letter[r]->ids, (double)w->made[r].ids },
+                                         { w->letter[r]->length, (double)w->made[r].length },
+                                         { w->letter[r]->before, (double)w->made[r].before },
+                                         { w->letter[r]->text, (double)w->made[r].text },
+                                         { w->letter[r]->told, (double)w->made[r].told } };
+        for (size_t k = 0; k < sizeof own / sizeof *own; k++) w->numbers[w->n_numbers++] = own[k];
+    }
+    return tn_task_fit_texts(st, w->numbers, w->n_numbers, w->texts->count);
+}
+
 static tn_status open_wire(const tn_source_open *o, wire *w)
 {
     const tn_task *task = tn_task_named(tn_settings_text(o->settings, "task.name"));
     const int64_t asked = tn_settings_int(o->settings, "task.questions");
+    bool made;
     w->seed = (uint64_t)tn_settings_int(o->settings, "seed");
+    TN_RETURN_IF(open_made(o, w, &made));
+    if (made) {
+        TN_RETURN_IF(task->texts(o->settings, &w->texts));
+        return fit_made(o->settings, w);
+    }
     TN_RETURN_IF(open_readers(o, w));
     TN_RETURN_IF(task->texts(o->settings, &w->texts));
     TN_RETURN_IF(
@@ -291,6 +403,7 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
     if (w->questions > QUESTIONS_MOST)
         return tn_error(TN_USAGE, "a context has %lld questions: set task.questions to %d or less", (long long)most,
                         QUESTIONS_MOST);
+    TN_RETURN_IF(check_before(o->settings, w));
     list_rows(w);
     list_numbers(w);
     return tn_task_fit_texts(o->settings, w->numbers, w->n_numbers, w->store->count);
@@ -311,7 +424,7 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
         close_wire(w);
         return s;
     }
-    const int64_t *count = w->store->count;
+    const int64_t *count = w->store ? w->store->count : w->texts->count;
     const tn_record_set records = { .kind = "task",
                                     .noun = "context",
                                     .rows = w->rows,
@@ -321,7 +434,7 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
                                     .numbers = w->numbers,
                                     .n_numbers = w->n_numbers,
                                     .data = w,
-                                    .read = read_wire,
+                                    .read = w->store ? read_wire : read_made,
                                     .hash = hash_wire,
                                     .about = about,
                                     .bytes = bytes_of,

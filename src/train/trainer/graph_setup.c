@@ -54,6 +54,17 @@ tn_status tn_graph_setup_here(tn_settings *st, bool on_cpu)
     return wants && strcmp(wanted, "cuda") == 0 ? tn_settings_set(st, "device", "cpu", "no GPU here") : TN_OK;
 }
 
+/* A GPU's products take a weight in f32 (it is rounded, or read as tf32) or in the type of activations. */
+static tn_status read_frozen(const tn_settings *st, tn_graph_setup *out)
+{
+    static const tn_dtype types[] = { TN_DTYPES, TN_F32, TN_BF16, TN_F16 }; /* in the order of the choices */
+    const int64_t which = tn_settings_choice(st, "frozen");
+    out->frozen = types[which];
+    if (out->device == TN_CPU || which < 2 || out->frozen == out->options.activation) return TN_OK;
+    return tn_error(TN_USAGE, "frozen=%s on a GPU: use frozen=auto or f32%s", tn_settings_text(st, "frozen"),
+                    out->frozen == TN_BF16 ? ", or compute=bf16" : "; frozen=bf16 goes with compute=bf16");
+}
+
 tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, int threads, tn_graph_setup *out)
 {
     const char *compute = tn_settings_text(st, "compute");
@@ -77,11 +88,12 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
                                                                    : TN_F32,
                             .bf16x3 = strcmp(compute, "bf16x3") == 0,
                             .tf32 = tf32 };
-    return TN_OK;
+    return read_frozen(st, out);
 }
 
 tn_dtype tn_graph_setup_weights(const tn_graph_setup *setup, tn_dtype own)
 {
+    if (setup->frozen != TN_DTYPES) return setup->frozen;
     return setup->device == TN_CPU ? own : setup->options.activation;
 }
 

@@ -14,6 +14,7 @@ enum { TN_SWITCHES_MAX = 64 };
 typedef struct tn_graph_setup {
     tn_graph_options options;
     tn_device device;
+    tn_dtype frozen;                  /* type of frozen matrices as it is set (frozen=); TN_DTYPES: auto */
     const char *off[TN_SWITCHES_MAX]; /* switches that are off, NULL-terminated */
 } tn_graph_setup;
 
@@ -21,8 +22,8 @@ typedef struct tn_graph_setup {
  * where that is auto. The settings outlive the setup. */
 tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, int threads, tn_graph_setup *out);
 
-/* The type of frozen matrices whose numbers have the type `own`: that one; on a GPU, whose products take operands of one type, that of
- * activations. */
+/* The type of frozen matrices whose numbers have the type `own`: the one that is set; else their own; on a GPU, whose products take
+ * operands of one type, that of activations. */
 tn_dtype tn_graph_setup_weights(const tn_graph_setup *setup, tn_dtype own);
 
 /* For a model that was trained elsewhere and is only run here: where its files, not the command, name a GPU or what only a GPU computes

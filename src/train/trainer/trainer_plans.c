@@ -167,9 +167,14 @@ typedef struct making {
     const char *step; /* of the model's rows */
 } making;
 
+static bool recomputes_trained(const tn_trainer *t)
+{
+    return strcmp(tn_settings_text(t->settings, "plan.recompute"), "trained") == 0;
+}
+
 static bool recomputes_layers(const tn_trainer *t)
 {
-    return strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0;
+    return recomputes_trained(t) || strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0;
 }
 
 static tn_status make_grad(void *user, tn_plan **out)
@@ -181,7 +186,8 @@ static tn_status make_grad(void *user, tn_plan **out)
     const tn_compile_options o = { .device = t->setup.device,
                                    .loss = tn_graph_output(g, "loss"),
                                    .repeats = t->accumulate,
-                                   .recompute = recomputes_layers(t) };
+                                   .recompute = recomputes_layers(t),
+                                   .trained_alone = recomputes_trained(t) };
     return tn_graph_compile(g, &o, out);
 }
 

@@ -13,7 +13,10 @@
  *     kind (B)                         0 AE, 1 LM, 2 QA: the anchor of its questions
  *     x.tokens, x.labels (B,Q,n)       BOS, question, answer, EOS; labels are -1 but for answer and EOS
  *     x.text, x.text_labels (B,m), x.text_length (B)     BOS, context, EOS; labels are -1 at BOS and behind the end
- *     x.told, x.told_document (B,Q,t)  the same with the text in place of P, right-aligned: for the teacher, and for controls */
+ *     x.told, x.told_document (B,Q,t)  the same with the text in place of P, right-aligned: for the teacher, and for controls
+ * and of a teacher that is kept (loss.teacher=cached), at the places of labels, what it says there:
+ *     x.teach_ids, x.teach_logits (B,Q,n,K), x.teach_lse (B,Q,n)     its largest logits (linear_top)
+ *     x.teach_states (B,Q,n,states*d)                                its last states */
 #ifndef TN_MODELS_WIRE_H
 #define TN_MODELS_WIRE_H
 
@@ -55,11 +58,13 @@ typedef struct wire_config {
     float nce_temperature, kd_temperature;
     double first, kd, state, ae, nce; /* weights in the loss */
     int64_t states;                   /* layers whose states are compared */
+    bool cached;                      /* the teacher is kept */
+    int64_t kd_top;                   /* logits that are kept of it */
 } wire_config;
 
 /* Opens the readers' parts too. b NULL: no lengths are checked. */
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c);
-enum { WIRE_SETTINGS = 53 };
+enum { WIRE_SETTINGS = 55 };
 extern const tn_setting wire_settings[WIRE_SETTINGS];
 
 /* Z (B,slots,width) f32 of the batch's contexts. */
@@ -94,6 +99,7 @@ tn_status wire_build_eval(tn_graph *g, const tn_settings *st, const tn_batch *b)
 tn_status wire_build_encode(tn_graph *g, const tn_settings *st, const tn_batch *b);
 tn_status wire_build_read(tn_graph *g, const tn_settings *st, const tn_batch *b);
 tn_status wire_build_text(tn_graph *g, const tn_settings *st, const tn_batch *b);
+tn_status wire_build_teach(tn_graph *g, const tn_settings *st, const tn_batch *b); /* what a teacher says, to be kept */
 size_t wire_choose(const tn_settings *st, int64_t step);
 
 /* Metrics (wire_metrics.c). */

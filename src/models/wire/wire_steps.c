@@ -65,30 +65,96 @@ static tn_ref first_of(tn_graph *g, tn_ref labels)
     return tn_mul(g, counts, tn_affine(g, tn_concat(g, part, 2, 1), -1, 1));
 }
 
-/* The teacher is the reader itself with the text before it. Its states need no gradient: nothing of it is trained. */
-static tn_status distil(work *w, const wire_reader *r, const tn_forward *student, tn_ref *states, tn_ref labels,
-                        tn_ref *loss)
+/* Layers whose states are compared: the last n. */
+static int64_t last_states(const wire_config *c, const wire_reader *r)
+{
+    return c->states < r->shape.layers ? c->states : r->shape.layers;
+}
+
+/* The mean squared distance of the last states to those of a teacher, told[l] (N,n,d) by layer. */
+static void add_states(work *w, const wire_reader *r, const tn_ref *states, const tn_ref *told, tn_ref labels,
+                       tn_ref *loss)
+{
+    tn_graph *g = w->g;
+    const int64_t n = last_states(&w->c, r);
+    const tn_ref counts = counted(g, labels);
+    for (int64_t l = r->shape.layers - n + 1; l <= r->shape.layers; l++)
+        *loss = plus(g, *loss, w->c.state / (double)n,
+                     tn_mse(g, tn_floats(g, states[l]), tn_floats(g, tn_stop_gradient(g, told[l])), .weights = counts));
+}
+
+/* The reader itself with the text before it; its states by layer too. */
+static tn_status ask_teacher(work *w, const wire_reader *r, int64_t n, tn_ref *told, tn_forward *teacher)
+{
+    tn_graph *g = w->g;
+    const tn_ref rows = rows_of(g, wire_in(w->b, r, "told")), document = rows_of(g, wire_in(w->b, r, "told_document"));
+    TN_RETURN_IF(tn_graph_status(g));
+    return wire_read_told(g, r, w->b->step, rows, document, n, told, teacher);
+}
+
+/* Its states need no gradient: nothing of it is trained. */
+static tn_status distil_live(work *w, const wire_reader *r, const tn_forward *student, tn_ref *states, tn_ref labels,
+                             tn_ref *loss)
 {
     tn_graph *g = w->g;
     const wire_config *c = &w->c;
     tn_ref told[MOST_LAYERS + 1];
     tn_forward teacher;
-    if (c->kd == 0 && c->state == 0) return TN_OK;
-    const tn_ref rows = rows_of(g, wire_in(w->b, r, "told")), document = rows_of(g, wire_in(w->b, r, "told_document"));
-    TN_RETURN_IF(tn_graph_status(g));
-    TN_RETURN_IF(wire_read_told(g, r, w->b->step, rows, document, tn_ref_dim(g, labels, 1) + 1, told, &teacher));
-    const tn_ref t = tn_stop_gradient(g, teacher.hidden);
+    TN_RETURN_IF(ask_teacher(w, r, tn_ref_dim(g, labels, 1) + 1, told, &teacher));
     if (c->kd != 0)
         *loss = plus(g, *loss, c->kd,
-                     tn_linear_kl(g, student->hidden, t, student->head, .labels = labels,
-                                  .temperature = c->kd_temperature));
-    if (c->state == 0) return tn_graph_status(g);
-    const int64_t n = c->states < r->shape.layers ? c->states : r->shape.layers;
-    const tn_ref counts = counted(g, labels);
-    for (int64_t l = r->shape.layers - n + 1; l <= r->shape.layers; l++)
-        *loss = plus(g, *loss, c->state / (double)n,
-                     tn_mse(g, tn_floats(g, states[l]), tn_floats(g, tn_stop_gradient(g, told[l])), .weights = counts));
+                     tn_linear_kl(g, student->hidden, tn_stop_gradient(g, teacher.hidden), student->head,
+                                  .labels = labels, .temperature = c->kd_temperature));
+    if (c->state != 0) add_states(w, r, states, told, labels, loss);
     return tn_graph_status(g);
+}
+
+/* What is kept of a teacher for tokens 1 .. n-1: (B,Q,n,k) -> (N,n-1,k) */
+static tn_ref taught(work *w, const wire_reader *r, const char *name)
+{
+    tn_graph *g = w->g;
+    const tn_ref x = wire_in(w->b, r, name);
+    if (tn_graph_status(g) != TN_OK || !x.id) return x;
+    const tn_dims d = tn_ref_dims(g, x);
+    const tn_ref flat = tn_reshape(g, x, tn_shape(d.dim[0] * d.dim[1], d.dim[2], d.dim[3]));
+    return tn_slice(g, flat, 1, 1, d.dim[2] - 1);
+}
+
+/* The same from what was kept: no text is read here. */
+static tn_status distil_cached(work *w, const wire_reader *r, const tn_forward *student, tn_ref *states, tn_ref labels,
+                               tn_ref *loss)
+{
+    tn_graph *g = w->g;
+    const wire_config *c = &w->c;
+    const int64_t d = r->shape.dim, n = last_states(c, r);
+    tn_ref told[MOST_LAYERS + 1];
+    if (c->kd != 0) {
+        const tn_ref lse = said_labels(g, rows_of(g, wire_in(w->b, r, "teach_lse")));
+        *loss = plus(g, *loss, c->kd,
+                     tn_linear_kl_top(g, student->hidden, student->head, taught(w, r, "teach_ids"),
+                                      taught(w, r, "teach_logits"), lse, .labels = labels,
+                                      .temperature = c->kd_temperature));
+    }
+    if (c->state == 0) return tn_graph_status(g);
+    const tn_ref all = taught(w, r, "teach_states");
+    TN_RETURN_IF(tn_graph_status(g));
+    if (tn_ref_dim(g, all, 2) != n * d)
+        return tn_model_error("%s.teach_states has %lld numbers for a token: %lld layers of %lld have others",
+                              r->letter, (long long)tn_ref_dim(g, all, 2), (long long)n, (long long)d);
+    for (int64_t i = 0; i < n; i++) told[r->shape.layers - n + 1 + i] = tn_slice(g, all, 2, i * d, d);
+    add_states(w, r, states, told, labels, loss);
+    return tn_graph_status(g);
+}
+
+/* The teacher is the reader itself with the text before it, in this step or from what was kept. Without a source that has kept anything
+ * (checks, benchmarks) it is asked here. */
+static tn_status distil(work *w, const wire_reader *r, const tn_forward *student, tn_ref *states, tn_ref labels,
+                        tn_ref *loss)
+{
+    const wire_config *c = &w->c;
+    if (c->kd == 0 && c->state == 0) return TN_OK;
+    const bool kept = c->cached && wire_in(w->b, r, c->kd != 0 ? "teach_lse" : "teach_states").id;
+    return kept ? distil_cached(w, r, student, states, labels, loss) : distil_live(w, r, student, states, labels, loss);
 }
 
 /* One pass over all answers of a reader: cross-entropy, the first token's, distillation. */
@@ -300,5 +366,34 @@ tn_status wire_build_text(tn_graph *g, const tn_settings *st, const tn_batch *b)
     tn_output(g, "bytes_of_text",
               tn_copy(g, tn_in(b, "bytes"))); /* inputs that only those who cut and count texts look at */
     tn_output(g, "bytes_count", tn_copy(g, tn_in(b, "lengths")));
+    return tn_graph_status(g);
+}
+
+/* x.teach_ids, x.teach_logits (N,n-1,K), x.teach_lse (N,n-1): the largest logits of a teacher; x.teach_states (N,n-1,states*d): its last
+ * states, one layer behind the other. What the losses do not ask for is not made. */
+tn_status wire_build_teach(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    work w;
+    tn_ref told[MOST_LAYERS + 1], logits, lse;
+    tn_forward f;
+    TN_RETURN_IF(begin(&w, g, st, b));
+    for (int64_t i = 0; i < w.c.readers; i++) {
+        const wire_reader *r = &w.c.reader[i];
+        const int64_t layers = r->shape.layers, n = last_states(&w.c, r);
+        const tn_ref labels = said_labels(g, rows_of(g, wire_in(b, r, "labels")));
+        TN_RETURN_IF(tn_graph_status(g));
+        TN_RETURN_IF(ask_teacher(&w, r, tn_ref_dim(g, labels, 1) + 1, told, &f));
+        if (w.c.kd != 0 || w.c.state == 0) {
+            const int64_t K = w.c.kd_top < r->shape.vocab ? w.c.kd_top : r->shape.vocab;
+            put(g, r, "teach_ids",
+                tn_linear_top(g, f.hidden, f.head, K, .labels = labels, .temperature = w.c.kd_temperature,
+                              .logits = &logits, .lse = &lse));
+            put(g, r, "teach_logits", logits);
+            put(g, r, "teach_lse", lse);
+        }
+        if (w.c.state == 0) continue;
+        for (int64_t l = 0; l < n; l++) told[l] = tn_floats(g, told[layers - n + 1 + l]);
+        put(g, r, "teach_states", n > 1 ? tn_concat(g, told, (int)n, 2) : tn_copy(g, told[0]));
+    }
     return tn_graph_status(g);
 }

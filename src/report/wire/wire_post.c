@@ -165,13 +165,15 @@ static tn_status take_question(tn_wire_post *p, const tn_wire_post_options *o)
     return TN_OK;
 }
 
-/* Inputs of the readers that the run has. */
+/* Inputs of the readers that the run has; there is no teacher. */
 static void list_rows(tn_wire_post *p)
 {
     const tn_model *m = p->model->model;
-    for (size_t i = 0; i < m->n_inputs; i++)
-        if (m->inputs[i].name[1] != '.' || has_reader(p->settings, m->inputs[i].name[0]))
+    for (size_t i = 0; i < m->n_inputs; i++) {
+        const char *name = m->inputs[i].name;
+        if (name[1] != '.' || (has_reader(p->settings, name[0]) && strncmp(name + 2, "teach_", 6) != 0))
             p->rows[p->n_rows++] = m->inputs[i];
+    }
 }
 
 static tn_status open_trainer(tn_wire_post *p)

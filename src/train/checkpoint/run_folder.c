@@ -18,11 +18,20 @@ static bool is_one_of(const char *const *list, const char *name)
     return *list != NULL;
 }
 
+/* What a source keeps (teach-KEY.bin). */
+static bool is_kept(const char *name)
+{
+    static const char lead[] = "teach-", end[] = ".bin";
+    const size_t digits =
+        strspn(name + (strncmp(name, lead, sizeof lead - 1) == 0 ? sizeof lead - 1 : 0), "0123456789abcdef");
+    return strncmp(name, lead, sizeof lead - 1) == 0 && digits == 32 && strcmp(name + sizeof lead - 1 + 32, end) == 0;
+}
+
 static bool is_file(const char *name)
 {
     static const char *const files[] = { "config.yaml", "metrics.jsonl",  "metrics.csv",
                                          "memory.csv",  TN_RUN_TOKENIZER, NULL };
-    return is_one_of(files, name);
+    return is_one_of(files, name) || is_kept(name);
 }
 
 static bool is_link(const char *name)

@@ -24,6 +24,7 @@ static const tn_input_row inputs[] = {
     { "sample", TN_I32, .dims = { TN_B } },
     { "kind", TN_I32, .dims = { TN_B }, .below = "3" },
     { "count", TN_I32, { "1" }, .valid_rows = true },
+    { "features", TN_F32, { TN_B, "features.tokens", "features.width" }, .optional = true },
     READER_INPUTS("a", true),
     READER_INPUTS("b", true),
     READER_INPUTS("c", false),
@@ -36,8 +37,8 @@ static const tn_input_row inputs[] = {
         x ".states", 64                                                                                                \
     }
 static const tn_source_number assumes[] = {
-    { "bytes", 24 },         { "questions", 2 },      { "contexts", 64 },
-    ASSUMED("a", 6, 10, 16), ASSUMED("b", 7, 12, 19), ASSUMED("c", 6, 10, 16),
+    { "bytes", 24 },          { "questions", 2 },      { "contexts", 64 },      { "features.tokens", 10 },
+    { "features.width", 32 }, ASSUMED("a", 6, 10, 16), ASSUMED("b", 7, 12, 19), ASSUMED("c", 6, 10, 16),
 };
 
 static const tn_step_row steps[] = {

@@ -16,7 +16,9 @@
  *     x.told, x.told_document (B,Q,t)  the same with the text in place of P, right-aligned: for the teacher, and for controls
  * and of a teacher that is kept (loss.teacher=cached), at the places of labels, what it says there:
  *     x.teach_ids, x.teach_logits (B,Q,n,K), x.teach_lse (B,Q,n)     its largest logits (linear_top)
- *     x.teach_states (B,Q,n,states*d)                                its last states */
+ *     x.teach_states (B,Q,n,states*d)                                its last states
+ * and of a sender (sender_features=cached), for training steps:
+ *     features (B,m,d)                                               its states of x.text */
 #ifndef TN_MODELS_WIRE_H
 #define TN_MODELS_WIRE_H
 
@@ -51,6 +53,7 @@ typedef struct wire_config {
     wire_reader sender;              /* whose states the encoder reads; it need not read itself */
     bool given;                      /* the encoder is another run's, and frozen */
     int64_t sender_layer;
+    bool features; /* what it gives is kept */
     wire_place place;
     int64_t hidden; /* width inside an adapter */
     int64_t questions;
@@ -64,11 +67,14 @@ typedef struct wire_config {
 
 /* Opens the readers' parts too. b NULL: no lengths are checked. */
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c);
-enum { WIRE_SETTINGS = 55 };
+enum { WIRE_SETTINGS = 56 };
 extern const tn_setting wire_settings[WIRE_SETTINGS];
 
 /* Z (B,slots,width) f32 of the batch's contexts. */
 tn_status wire_encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref *z);
+
+/* What the sender gives the encoder: (B,m,d) of its tokens of the text. */
+tn_status wire_send(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref *x);
 
 /* What a reader is given: vectors (B,M,d), and where they go. */
 typedef struct wire_prefix {

@@ -34,6 +34,9 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
     TN_SETTING_CHOICE("sender", "a", "a|b|c", "the reader whose states encoder=sender takes"),
     TN_SETTING_AUTO_INT("sender_layer", "auto", TN_RANGE(1, 1024), "",
                         "its layer whose input is taken (auto: behind the last)"),
+    TN_SETTING_CHOICE("sender_features", "live", "live|cached",
+                      "its states of training texts: made in every step, or once before the first, into a file in "
+                      "task.cache or the run"),
     TN_SETTING_AUTO_INT("bytes", "auto", TN_RANGE(1, 1e6), "bytes", "longest text (auto: the data's)"),
     TN_SETTING_AUTO_INT("questions", "auto", TN_RANGE(1, 64), "", "questions on a text (auto: the data's)"),
     TN_SETTING_AUTO_INT("contexts", "auto", TN_RANGE(1, 1e9), "", "training texts (auto: the data's)"),
@@ -79,6 +82,7 @@ static wire_config read_settings(const tn_settings *st)
                           .refine = tn_settings_int(st, "refiner"),
                           .contexts = tn_settings_int(st, "contexts"),
                           .sender_layer = tn_settings_int(st, "sender_layer"),
+                          .features = strcmp(tn_settings_text(st, "sender_features"), "cached") == 0,
                           .place = (wire_place)tn_settings_choice(st, "place"),
                           .hidden = tn_settings_int(st, "hidden"),
                           .questions = tn_settings_int(st, "questions"),

@@ -370,30 +370,41 @@ tn_status wire_build_text(tn_graph *g, const tn_settings *st, const tn_batch *b)
 }
 
 /* x.teach_ids, x.teach_logits (N,n-1,K), x.teach_lse (N,n-1): the largest logits of a teacher; x.teach_states (N,n-1,states*d): its last
- * states, one layer behind the other. What the losses do not ask for is not made. */
+ * states, one layer behind the other. */
+static tn_status teach(work *w, const wire_reader *r)
+{
+    tn_graph *g = w->g;
+    const wire_config *c = &w->c;
+    const int64_t layers = r->shape.layers, n = last_states(c, r);
+    tn_ref told[MOST_LAYERS + 1], logits, lse;
+    tn_forward f;
+    const tn_ref labels = said_labels(g, rows_of(g, wire_in(w->b, r, "labels")));
+    TN_RETURN_IF(tn_graph_status(g));
+    TN_RETURN_IF(ask_teacher(w, r, tn_ref_dim(g, labels, 1) + 1, told, &f));
+    if (c->kd != 0 || c->state == 0) {
+        const int64_t K = c->kd_top < r->shape.vocab ? c->kd_top : r->shape.vocab;
+        put(g, r, "teach_ids",
+            tn_linear_top(g, f.hidden, f.head, K, .labels = labels, .temperature = c->kd_temperature, .logits = &logits,
+                          .lse = &lse));
+        put(g, r, "teach_logits", logits);
+        put(g, r, "teach_lse", lse);
+    }
+    if (c->state == 0) return tn_graph_status(g);
+    for (int64_t l = 0; l < n; l++) told[l] = tn_floats(g, told[layers - n + 1 + l]);
+    put(g, r, "teach_states", n > 1 ? tn_concat(g, told, (int)n, 2) : tn_copy(g, told[0]));
+    return tn_graph_status(g);
+}
+
+/* What is kept before a run: of readers as teachers, of the sender features (B,m,d). What nobody keeps is not made, but something is. */
 tn_status wire_build_teach(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     work w;
-    tn_ref told[MOST_LAYERS + 1], logits, lse;
-    tn_forward f;
     TN_RETURN_IF(begin(&w, g, st, b));
-    for (int64_t i = 0; i < w.c.readers; i++) {
-        const wire_reader *r = &w.c.reader[i];
-        const int64_t layers = r->shape.layers, n = last_states(&w.c, r);
-        const tn_ref labels = said_labels(g, rows_of(g, wire_in(b, r, "labels")));
-        TN_RETURN_IF(tn_graph_status(g));
-        TN_RETURN_IF(ask_teacher(&w, r, tn_ref_dim(g, labels, 1) + 1, told, &f));
-        if (w.c.kd != 0 || w.c.state == 0) {
-            const int64_t K = w.c.kd_top < r->shape.vocab ? w.c.kd_top : r->shape.vocab;
-            put(g, r, "teach_ids",
-                tn_linear_top(g, f.hidden, f.head, K, .labels = labels, .temperature = w.c.kd_temperature,
-                              .logits = &logits, .lse = &lse));
-            put(g, r, "teach_logits", logits);
-            put(g, r, "teach_lse", lse);
-        }
-        if (w.c.state == 0) continue;
-        for (int64_t l = 0; l < n; l++) told[l] = tn_floats(g, told[layers - n + 1 + l]);
-        put(g, r, "teach_states", n > 1 ? tn_concat(g, told, (int)n, 2) : tn_copy(g, told[0]));
-    }
+    const bool sends = w.c.encoder == WIRE_SENDER && w.c.features;
+    const bool asks = !sends || (w.c.cached && (w.c.kd != 0 || w.c.state != 0));
+    for (int64_t i = 0; i < w.c.readers && asks; i++) TN_RETURN_IF(teach(&w, &w.c.reader[i]));
+    tn_ref x = TN_NONE;
+    if (sends) TN_RETURN_IF(wire_send(g, &w.c, b, &x));
+    if (sends) tn_output(g, "features", tn_floats(g, x));
     return tn_graph_status(g);
 }

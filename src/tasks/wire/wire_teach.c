@@ -1,44 +1,26 @@
-/* The file of a lesson, little-endian as the machine is:
- *
- *   "TNTEACH1"  u64 payload bytes  key (33)  7 bytes of 0
- *   payload: by question, by reader: ids (n,top) i32, logits (n,top) f32, lse (n) f32, states (n,states)
- *   hash (33) of all before it
- *
- * Who has the key knows every size. The hash at the end is compared when the file is opened; later reads check what would be used
- * as an index. */
+/* The payload of a lesson's file (wire_kept.h): by question, by reader: ids (n,top) i32, logits (n,top) f32, lse (n) f32, states
+ * (n,states). What would be used as an index is checked when it is read. */
 #include "tasks/wire/wire_teach.h"
 
 #include "base/alloc.h"
-#include "base/fs.h"
+#include "tasks/wire/wire_kept.h"
 
-#include <stdio.h>
 #include <string.h>
 
-enum { FLUSH = 1 << 20 };
-static const char magic[8] = { 'T', 'N', 'T', 'E', 'A', 'C', 'H', '1' };
-
-typedef struct header {
-    char magic[8];
-    uint64_t payload;
-    char key[TN_HASH_BYTES], unused[7];
-} header;
+static const char format[8] = { 'T', 'N', 'T', 'E', 'A', 'C', 'H', '1' }; /* grows when numbers mean something else */
 
 struct tn_wire_teach_writer {
     const tn_wire_lesson *lesson;
-    tn_atomic_file file;
-    tn_hash *hash;
+    tn_wire_kept_writer *to;
     int64_t question; /* the next one, */
     size_t reader;    /* and whose numbers of it */
-    unsigned char *buffer;
-    size_t bytes, capacity;
 };
 
 struct tn_wire_teach {
     const tn_wire_lesson *lesson;
-    tn_file file;
-    char path[TN_PATH_BYTES];
+    tn_wire_kept from;
     int64_t first;
-    uint64_t *at; /* (questions, readers): where the numbers begin in the file */
+    uint64_t *at; /* (questions, readers): where the numbers begin in the payload */
 };
 
 /* --- sizes ---------------------------------------------------------------------------------------------------------------------- */
@@ -82,13 +64,13 @@ static uint64_t payload_bytes(const tn_wire_lesson *l)
     return sum;
 }
 
-uint64_t tn_wire_teach_bytes(const tn_wire_lesson *l) { return sizeof(header) + payload_bytes(l) + TN_HASH_BYTES; }
+uint64_t tn_wire_teach_bytes(const tn_wire_lesson *l) { return tn_wire_kept_bytes(payload_bytes(l)); }
 
 tn_status tn_wire_lesson_key(tn_wire_lesson *l, const char *const *about)
 {
     tn_hash *h;
     TN_RETURN_IF(tn_hash_begin(&h));
-    tn_hash_add(h, magic, sizeof magic);
+    tn_hash_add(h, format, sizeof format);
     tn_hash_add(h, l->store->key, sizeof l->store->key);
     for (size_t k = 0; k < l->readers; k++) {
         const tn_wire_taught *t = &l->taught[k];
@@ -101,142 +83,52 @@ tn_status tn_wire_lesson_key(tn_wire_lesson *l, const char *const *about)
     return TN_OK;
 }
 
-static header header_of(const tn_wire_lesson *l)
-{
-    header h = { .payload = payload_bytes(l) };
-    memcpy(h.magic, magic, sizeof magic);
-    memcpy(h.key, l->key, sizeof h.key);
-    return h;
-}
-
 /* --- writing -------------------------------------------------------------------------------------------------------------------- */
-
-static tn_status flush(tn_wire_teach_writer *w)
-{
-    if (!w->bytes) return TN_OK;
-    tn_hash_add(w->hash, w->buffer, w->bytes);
-    TN_RETURN_IF(tn_atomic_write(&w->file, w->buffer, w->bytes));
-    w->bytes = 0;
-    return TN_OK;
-}
 
 tn_status tn_wire_teach_begin(const tn_wire_lesson *l, const char *path, tn_wire_teach_writer **out)
 {
-    tn_status s = TN_OK;
     tn_wire_teach_writer *w = tn_alloc(sizeof *w);
     if (!w) return TN_MEMORY;
-    const header h = header_of(l);
     *w = (tn_wire_teach_writer){ .lesson = l };
     (void)tn_wire_lesson_questions(l, &w->question);
-    TN_TRY(tn_hash_begin(&w->hash));
-    TN_TRY(tn_atomic_open(path, &w->file));
-    tn_hash_add(w->hash, &h, sizeof h);
-    TN_TRY(tn_atomic_write(&w->file, &h, sizeof h));
-    *out = w;
-    w = NULL;
-done:
-    tn_wire_teach_abort(w);
+    const tn_status s = tn_wire_kept_begin(path, l->key, payload_bytes(l), &w->to);
+    if (s == TN_OK) *out = w;
+    else tn_wire_teach_abort(w);
     return s;
 }
 
-static void put(tn_wire_teach_writer *w, const void *from, tn_dtype to, int64_t n)
-{
-    tn_convert(w->buffer + w->bytes, to, from, to == TN_I32 ? TN_I32 : TN_F32, n);
-    w->bytes += (size_t)n * tn_dtype_bytes(to);
-}
-
-/* tn_convert writes numbers where they lie: a record of halves begins at any even byte, which is enough for them. */
 tn_status tn_wire_teach_add(tn_wire_teach_writer *w, const tn_wire_numbers *x)
 {
     const tn_wire_lesson *l = w->lesson;
     const tn_wire_taught *t = &l->taught[w->reader];
     const int64_t n = tn_wire_lesson_tokens(l, w->reader, w->question, NULL);
-    const size_t need = w->bytes + (size_t)record_bytes(l, w->reader, w->question) + 1;
-    void *p = w->buffer;
-    if (need > w->capacity) TN_RETURN_IF(tn_grow(&p, &w->capacity, need + FLUSH, 1));
-    w->buffer = p;
     if (t->top) {
-        put(w, x->ids, TN_I32, n * t->top);
-        put(w, x->logits, TN_F32, n * t->top);
-        put(w, x->lse, TN_F32, n);
+        TN_RETURN_IF(tn_wire_kept_add(w->to, x->ids, TN_I32, TN_I32, n * t->top));
+        TN_RETURN_IF(tn_wire_kept_add(w->to, x->logits, TN_F32, TN_F32, n * t->top));
+        TN_RETURN_IF(tn_wire_kept_add(w->to, x->lse, TN_F32, TN_F32, n));
     }
-    if (t->states) put(w, x->states, l->type, n * t->states);
+    if (t->states) TN_RETURN_IF(tn_wire_kept_add(w->to, x->states, TN_F32, l->type, n * t->states));
     w->reader = (w->reader + 1) % l->readers;
     w->question += w->reader == 0;
-    return w->bytes < FLUSH ? TN_OK : flush(w);
+    return TN_OK;
 }
 
-tn_status tn_wire_teach_finish(tn_wire_teach_writer *w)
-{
-    char hex[TN_HASH_BYTES];
-    int64_t first;
-    const int64_t n = tn_wire_lesson_questions(w->lesson, &first);
-    if (w->question != first + n || w->reader) return tn_error(TN_INTERNAL, "a lesson ends before its last question");
-    TN_RETURN_IF(flush(w));
-    tn_hash_text(w->hash, hex);
-    TN_RETURN_IF(tn_atomic_write(&w->file, hex, sizeof hex));
-    return tn_atomic_finish(&w->file);
-}
+tn_status tn_wire_teach_finish(tn_wire_teach_writer *w) { return tn_wire_kept_finish(w->to); }
 
 void tn_wire_teach_abort(tn_wire_teach_writer *w)
 {
     if (!w) return;
-    tn_atomic_abort(&w->file);
-    tn_hash_free(w->hash);
-    tn_free(w->buffer);
+    tn_wire_kept_abort(w->to);
     tn_free(w);
 }
 
 /* --- reading -------------------------------------------------------------------------------------------------------------------- */
 
-static tn_status damaged(const char *path, const char *what)
-{
-    return tn_error(TN_BAD_FILE, "%.640s: %s: remove the file, it is made again", path, what);
-}
-
-/* The whole file against the hash at its end. */
-static tn_status check_hash(const tn_file *f, const char *path)
-{
-    tn_status s = TN_OK;
-    tn_hash *h = NULL;
-    char hex[TN_HASH_BYTES], kept[TN_HASH_BYTES];
-    const uint64_t end = f->bytes - sizeof kept;
-    unsigned char *part = tn_alloc(FLUSH);
-    if (!part) return TN_MEMORY;
-    TN_TRY(tn_hash_begin(&h));
-    for (uint64_t at = 0; at < end; at += FLUSH) {
-        const size_t n = end - at < FLUSH ? (size_t)(end - at) : FLUSH;
-        TN_TRY(tn_file_read_at(f, path, at, part, n));
-        tn_hash_add(h, part, n);
-    }
-    tn_hash_text(h, hex);
-    TN_TRY(tn_file_read_at(f, path, end, kept, sizeof kept));
-    if (memcmp(hex, kept, sizeof hex) != 0) TN_TRY(damaged(path, "its contents are not what was written"));
-done:
-    tn_hash_free(h);
-    tn_free(part);
-    return s;
-}
-
-static tn_status check_file(const tn_wire_lesson *l, const tn_file *f, const char *path)
-{
-    header h;
-    const header want = header_of(l);
-    if (f->bytes < sizeof h + TN_HASH_BYTES) return damaged(path, "it was cut");
-    TN_RETURN_IF(tn_file_read_at(f, path, 0, &h, sizeof h));
-    if (memcmp(h.magic, want.magic, sizeof h.magic) != 0) return damaged(path, "it is no file of a teacher");
-    if (memcmp(h.key, want.key, sizeof h.key) != 0)
-        return damaged(path, "it has the answers of other readers, texts or settings");
-    if (h.payload != want.payload) return damaged(path, "its header is damaged");
-    if (f->bytes != sizeof h + want.payload + TN_HASH_BYTES) return damaged(path, "it was cut, or something was added");
-    return check_hash(f, path);
-}
-
 static tn_status find_records(tn_wire_teach *t)
 {
     const tn_wire_lesson *l = t->lesson;
     size_t count;
-    uint64_t at = sizeof(header);
+    uint64_t at = 0;
     const int64_t n = tn_wire_lesson_questions(l, &t->first);
     if (!tn_mul_ok((size_t)n, l->readers * sizeof *t->at, &count)) return tn_error(TN_MEMORY, "too many questions");
     t->at = tn_alloc(count + 1);
@@ -255,9 +147,7 @@ tn_status tn_wire_teach_open(const tn_wire_lesson *l, const char *path, tn_wire_
     tn_wire_teach *t = tn_alloc(sizeof *t);
     if (!t) return TN_MEMORY;
     *t = (tn_wire_teach){ .lesson = l };
-    snprintf(t->path, sizeof t->path, "%s", path);
-    TN_TRY(tn_file_open(path, &t->file));
-    TN_TRY(check_file(l, &t->file, path));
+    TN_TRY(tn_wire_kept_open(path, l->key, payload_bytes(l), &t->from));
     TN_TRY(find_records(t));
     *out = t;
     t = NULL;
@@ -269,24 +159,9 @@ done:
 void tn_wire_teach_close(tn_wire_teach *t)
 {
     if (!t) return;
-    tn_file_close(&t->file);
+    tn_wire_kept_close(&t->from);
     tn_free(t->at);
     tn_free(t);
-}
-
-/* n numbers of a type from *at on, as f32. */
-static tn_status read_states(const tn_wire_teach *t, uint64_t at, int64_t n, float *to)
-{
-    enum { PART = 2048 };
-    uint16_t part[PART];
-    if (t->lesson->type == TN_F32) return tn_file_read_at(&t->file, t->path, at, to, (size_t)n * sizeof *to);
-    for (int64_t i = 0; i < n; i += PART) {
-        const int64_t count = n - i < PART ? n - i : PART;
-        TN_RETURN_IF(tn_file_read_at(&t->file, t->path, at + (uint64_t)i * sizeof *part, part,
-                                     (size_t)count * sizeof *part));
-        tn_convert(to + i, TN_F32, part, t->lesson->type, count);
-    }
-    return TN_OK;
 }
 
 tn_status tn_wire_teach_read(const tn_wire_teach *t, size_t k, int64_t q, const tn_wire_numbers *to)
@@ -294,15 +169,16 @@ tn_status tn_wire_teach_read(const tn_wire_teach *t, size_t k, int64_t q, const 
     const tn_wire_lesson *l = t->lesson;
     const tn_wire_taught *x = &l->taught[k];
     const int64_t n = tn_wire_lesson_tokens(l, k, q, NULL), top = n * x->top;
-    const size_t each = sizeof(int32_t);
+    const uint64_t each = sizeof(int32_t);
     uint64_t at = t->at[(size_t)(q - t->first) * l->readers + k];
-    if (to->ids) TN_RETURN_IF(tn_file_read_at(&t->file, t->path, at, to->ids, (size_t)top * each));
+    if (to->ids) TN_RETURN_IF(tn_wire_kept_read(&t->from, at, TN_I32, top, to->ids));
     for (int64_t i = 0; to->ids && i < top; i++)
-        if (to->ids[i] < 0 || to->ids[i] >= x->vocab) return damaged(t->path, "it was changed after it was opened");
+        if (to->ids[i] < 0 || to->ids[i] >= x->vocab)
+            return tn_wire_kept_damaged(t->from.path, "it was changed after it was opened");
     at += (uint64_t)top * each;
-    if (to->logits) TN_RETURN_IF(tn_file_read_at(&t->file, t->path, at, to->logits, (size_t)top * each));
+    if (to->logits) TN_RETURN_IF(tn_wire_kept_read(&t->from, at, TN_F32, top, to->logits));
     at += (uint64_t)top * each;
-    if (to->lse) TN_RETURN_IF(tn_file_read_at(&t->file, t->path, at, to->lse, (size_t)n * each));
+    if (to->lse) TN_RETURN_IF(tn_wire_kept_read(&t->from, at, TN_F32, n, to->lse));
     at += x->top ? (uint64_t)n * each : 0;
-    return to->states ? read_states(t, at, n * x->states, to->states) : TN_OK;
+    return to->states ? tn_wire_kept_read(&t->from, at, l->type, n * x->states, to->states) : TN_OK;
 }

@@ -3,9 +3,7 @@
  *
  * The key is a hash of all that these numbers depend on: the ids (tn_wire_store.key), the reader's weights and shape, how many logits,
  * which temperature, how many numbers of states, and how it was computed. Ids and logits are i32 and f32: next to the states they are
- * small. States have the type in which they were computed, f32 or bf16, so that nothing is lost.
- *
- * Records are read with pread as they are needed (tn_file): the page cache holds what a machine has room for. */
+ * small. States have the type in which they were computed, f32 or bf16, so that nothing is lost. The file is one of wire_kept.h. */
 #ifndef TN_TASKS_WIRE_TEACH_H
 #define TN_TASKS_WIRE_TEACH_H
 
@@ -24,7 +22,7 @@ typedef struct tn_wire_lesson {
     const tn_wire_store *store;
     tn_wire_taught taught[TN_WIRE_READERS];
     size_t readers;
-    tn_dtype type;                   /* of states: TN_F32 or TN_BF16 */
+    tn_dtype type;           /* of states: TN_F32 or TN_BF16 */
     char key[TN_HASH_BYTES]; /* of all that the numbers depend on */
 } tn_wire_lesson;
 
@@ -37,9 +35,9 @@ int64_t tn_wire_lesson_questions(const tn_wire_lesson *l, int64_t *first);
 
 /* Numbers of one question and one reader, n of them for tn_wire_lesson_tokens; NULL where the lesson has none. */
 typedef struct tn_wire_numbers {
-    int32_t *ids;         /* (n,top) */
+    int32_t *ids;        /* (n,top) */
     float *logits, *lse; /* (n,top), (n) */
-    float *states;        /* (n,states) */
+    float *states;       /* (n,states) */
 } tn_wire_numbers;
 
 typedef struct tn_wire_teach_writer tn_wire_teach_writer;

@@ -150,7 +150,7 @@ static void whole_or_not_at_all(void **state)
     tn_wire_teach *t = NULL;
     begin(&w, TN_F32);
     assert_ok(write_until(&w, 30, &to));
-    assert_fails(tn_wire_teach_finish(to), TN_INTERNAL, "before its last question");
+    assert_fails(tn_wire_teach_finish(to), TN_INTERNAL, "before the last of it");
     tn_wire_teach_abort(to);
     assert_int_equal(tn_tempdir_entries(&w.d, false), 0);
     assert_fails(tn_wire_teach_open(&w.lesson, w.path, &t), TN_BAD_FILE, "teach.bin");
@@ -191,7 +191,7 @@ static void refused(void **state)
         long at; /* below 0: from the end */
         long grow;
     } rows[] = {
-        { "it is no file of a teacher", 0, 0 },
+        { "it is no file of what models gave", 0, 0 },
         { "its header is damaged", 8, 0 },
         { "its header is damaged", 15, 0 },
         { "of other readers, texts or settings", 20, 0 },

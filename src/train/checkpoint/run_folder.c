@@ -18,13 +18,17 @@ static bool is_one_of(const char *const *list, const char *name)
     return *list != NULL;
 }
 
-/* What a source keeps (teach-KEY.bin). */
+/* What a source keeps: NAME-KEY.bin. */
 static bool is_kept(const char *name)
 {
-    static const char lead[] = "teach-", end[] = ".bin";
-    const size_t digits =
-        strspn(name + (strncmp(name, lead, sizeof lead - 1) == 0 ? sizeof lead - 1 : 0), "0123456789abcdef");
-    return strncmp(name, lead, sizeof lead - 1) == 0 && digits == 32 && strcmp(name + sizeof lead - 1 + 32, end) == 0;
+    static const char *const names[] = { "teach-", "features-", NULL };
+    enum { DIGITS = 32 };
+    for (size_t i = 0; names[i]; i++) {
+        const size_t n = strlen(names[i]);
+        if (strncmp(name, names[i], n) == 0 && strspn(name + n, "0123456789abcdef") == DIGITS)
+            return strcmp(name + n + DIGITS, ".bin") == 0;
+    }
+    return false;
 }
 
 static bool is_file(const char *name)

@@ -320,8 +320,8 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
                                     .hash = hash_wire,
                                     .about = about,
                                     .bytes = bytes_of,
-                                    .prepare = w->teacher.lesson.readers ? prepare_wire : NULL,
-                                    .prepares = w->teacher.lesson.readers ? "teach" : NULL,
+                                    .prepare = w->teacher.n_rows ? prepare_wire : NULL,
+                                    .prepares = w->teacher.n_rows ? "teach" : NULL,
                                     .close = close_wire,
                                     .seed = w->seed };
     TN_RETURN_IF(tn_source_records_make(&records, out));

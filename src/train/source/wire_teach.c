@@ -13,17 +13,17 @@
 #include <sys/stat.h>
 
 enum { IDS, LOGITS, LSE, STATES, KINDS };
-enum { MOST_ASKED = 64 }; /* questions of a row: a model takes no more */
+enum { MOST_ASKED = 64 };       /* questions of a row: a model takes no more */
 static const double NOTE_S = 5; /* between two lines about how far it is */
 static const char STEP[] = "teach";
 
 typedef struct letter {
-    const char *shape, *hash, *top, *states; /* its settings, and numbers that its inputs have as sizes */
+    const char *shape, *top, *states; /* a setting, and numbers that its inputs have as sizes */
     tn_input_row rows[KINDS];
 } letter;
 
 /* clang-format off */
-#define LETTER(X) { X ".shape", X ".hash", X ".top", X ".states", {                                \
+#define LETTER(X) { X ".shape", X ".top", X ".states", {                                \
     [IDS] = { X ".teach_ids", TN_I32, .dims = { TN_B, "questions", X ".length", X ".top" } },        \
     [LOGITS] = { X ".teach_logits", TN_F32, .dims = { TN_B, "questions", X ".length", X ".top" } },  \
     [LSE] = { X ".teach_lse", TN_F32, .dims = { TN_B, "questions", X ".length" } },                  \
@@ -49,33 +49,6 @@ static bool wanted(const tn_source_open *o)
     return tn_settings_float(st, "loss.kd") != 0 || tn_settings_float(st, "loss.state") != 0;
 }
 
-/* The sizes of a reader, from its shape as settings of gpt. */
-static tn_status sizes_of(const tn_settings *st, const letter *x, int64_t *vocab, int64_t *dim, int64_t *layers)
-{
-    tn_status s = TN_OK;
-    tn_settings *shape = NULL;
-    tn_arena arena = { 0 };
-    const char *const *words;
-    const tn_model *gpt = tn_model_named("gpt");
-    TN_TRY(tn_settings_new(&shape));
-    TN_TRY(tn_settings_add(shape, gpt->settings, gpt->n_settings, gpt->name));
-    TN_TRY(tn_words_split(&arena, tn_settings_text(st, x->shape), &words));
-    for (; *words; words++) {
-        char key[128];
-        snprintf(key, sizeof key, "%.*s", (int)strcspn(*words, "="), *words);
-        if (has(shape, key) && strchr(*words, '='))
-            TN_TRY(tn_settings_set(shape, key, strchr(*words, '=') + 1, "%s", x->shape));
-    }
-    *vocab = tn_settings_int(shape, "vocab");
-    *dim = tn_settings_int(shape, "dim");
-    *layers = tn_settings_int(shape, "layers");
-    if (*vocab < 1) TN_FAIL(TN_USAGE, "%s names no vocab: leave it empty, and it is filled from the file", x->shape);
-done:
-    tn_settings_free(shape);
-    tn_arena_free(&arena);
-    return s;
-}
-
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static tn_status add_reader(const tn_settings *st, size_t reader, tn_wire_teacher *t)
@@ -85,7 +58,7 @@ static tn_status add_reader(const tn_settings *st, size_t reader, tn_wire_teache
     int64_t vocab, dim, layers;
     l->taught[k].reader = reader;
     const letter *x = letter_of(l, k);
-    TN_RETURN_IF(sizes_of(st, x, &vocab, &dim, &layers));
+    TN_RETURN_IF(tn_wire_sizes(st, x->shape, &vocab, &dim, &layers));
     l->taught[k].vocab = vocab;
     if (tn_settings_float(st, "loss.kd") != 0) l->taught[k].top = smaller(tn_settings_int(st, "loss.kd_top"), vocab);
     if (tn_settings_float(st, "loss.state") != 0)
@@ -101,9 +74,23 @@ static tn_status add_reader(const tn_settings *st, size_t reader, tn_wire_teache
     return TN_OK;
 }
 
+/* Its tokens are those of the sender's text. */
+static void add_features(tn_wire_teacher *t)
+{
+    static const tn_input_row row = { "features", TN_F32, .dims = { TN_B, "features.tokens", "features.width" } };
+    const tn_wire_features *f = &t->features;
+    t->features_row = f->width ? (int)t->n_rows : -1;
+    if (!f->width) return;
+    t->rows[t->n_rows++] = row;
+    t->numbers[t->n_numbers++] = (tn_source_number){ row.dims[1], (double)t->lesson.store->reader[f->sender].text };
+    t->numbers[t->n_numbers++] = (tn_source_number){ row.dims[2], (double)f->width };
+}
+
 tn_status tn_wire_teacher_open(const tn_source_open *o, const tn_wire_store *store, tn_wire_teacher *out)
 {
     *out = (tn_wire_teacher){ .lesson = { .store = store } };
+    TN_RETURN_IF(tn_wire_features_open(o, store, &out->features));
+    add_features(out);
     if (!wanted(o)) return TN_OK;
     const char *only = has(o->settings, "readers") ? tn_settings_text(o->settings, "readers") : "";
     for (size_t r = 0; r < store->readers; r++)
@@ -113,42 +100,61 @@ tn_status tn_wire_teacher_open(const tn_source_open *o, const tn_wire_store *sto
 
 void tn_wire_teacher_close(tn_wire_teacher *t)
 {
+    tn_wire_features_close(&t->features);
     tn_wire_teach_close(t->file);
     t->file = NULL;
+    t->ready = false;
 }
 
-/* --- making the file -------------------------------------------------------------------------------------------------------- */
+/* --- making the files -------------------------------------------------------------------------------------------------------- */
 
 typedef struct making {
-    const tn_wire_teacher *t;
+    tn_wire_teacher *t;
     const tn_wire_asking *ask;
     const tn_source_prepare *how;
-    tn_wire_teach_writer *to;
+    tn_wire_teach_writer *to; /* NULL: the lesson is there, or none is asked for */
+    bool sends;               /* features are made */
     tn_feed feed;
     tn_feed_map map;
     const void *out[TN_WIRE_READERS][KINDS]; /* of the step */
-    int64_t context, asked; /* next: the context, of all, and how many of its questions were asked */
-    int64_t done, all;      /* questions */
+    int64_t context, asked;                  /* next: the context, of all, and how many of its questions were asked */
+    bool begun_context;                      /* it had a row */
+    int64_t done, all;                       /* contexts */
     double begun, noted;
 } making;
 
 /* One row of a batch: these questions of this context. */
 typedef struct unit {
     int64_t context, from, n;
+    bool first; /* of the context */
 } unit;
 
 static bool next_unit(making *m, unit *u)
 {
     const tn_wire_store *s = m->t->lesson.store;
     const int64_t end = s->first[TN_TRAIN] + s->count[TN_TRAIN];
-    for (; m->context < end; m->context++, m->asked = 0) {
-        const int64_t left = s->question_at[m->context + 1] - s->question_at[m->context] - m->asked;
-        if (left <= 0) continue;
-        *u = (unit){ m->context, m->asked, smaller(smaller(left, MOST_ASKED), m->ask->questions) };
+    for (; m->context < end; m->context++, m->asked = 0, m->begun_context = false) {
+        const int64_t left = m->to ? s->question_at[m->context + 1] - s->question_at[m->context] - m->asked : 0;
+        if (left <= 0 && (m->begun_context || !m->sends)) continue;
+        *u = (unit){ m->context, m->asked, smaller(smaller(left, MOST_ASKED), m->ask->questions), !m->begun_context };
         m->asked += u->n;
+        m->begun_context = true;
         return true;
     }
     return false;
+}
+
+/* What the sender gives for the context in row b. */
+static tn_status keep_features(making *m, int64_t context, int64_t b)
+{
+    tn_wire_features *f = &m->t->features;
+    const int64_t each = m->t->lesson.store->reader[f->sender].text * f->width;
+    int64_t count;
+    tn_dtype type = TN_F32;
+    const float *x = tn_trainer_step_output(m->how->trainer, STEP, "features", &type, &count);
+    if (!x || type != TN_F32 || count != m->feed.batch * each)
+        return tn_error(TN_INTERNAL, "step %s: features has another shape", STEP);
+    return tn_wire_features_add(f, context, x + b * each);
 }
 
 static tn_status find_outputs(making *m)
@@ -196,14 +202,14 @@ static tn_status keep_answer(making *m, size_t k, int64_t q, int64_t row)
     return tn_wire_teach_add(m->to, &said);
 }
 
-/* "teacher: 40 % of 12000 questions, 35 s left" */
+/* "teacher: 40 % of 12000 texts, 35 s left" */
 static void tell(making *m)
 {
     char text[160];
     const double now = tn_clock_s(), part = (double)m->done / (double)(m->all ? m->all : 1);
     if (!m->how->note || now - m->noted < NOTE_S) return;
     m->noted = now;
-    snprintf(text, sizeof text, "teacher: %.0f %% of %lld questions, %.0f s left", 100 * part, (long long)m->all,
+    snprintf(text, sizeof text, "teacher: %.0f %% of %lld texts, %.0f s left", 100 * part, (long long)m->all,
              part > 0 ? (now - m->begun) / part * (1 - part) : 0);
     m->how->note(m->how->ctx, text);
 }
@@ -219,13 +225,16 @@ static tn_status make_batch(making *m, const unit *u, int64_t rows)
     }
     tn_feed_end(&m->feed, rows);
     TN_RETURN_IF(tn_trainer_run_step(m->how->trainer, STEP));
-    TN_RETURN_IF(find_outputs(m));
-    for (int64_t b = 0; b < rows; b++)
-        for (int64_t i = 0; i < u[b].n; i++, m->done++) {
+    if (m->to) TN_RETURN_IF(find_outputs(m));
+    for (int64_t b = 0; b < rows; b++) {
+        m->done += u[b].first;
+        if (m->sends && u[b].first) TN_RETURN_IF(keep_features(m, u[b].context, b));
+        for (int64_t i = 0; i < u[b].n; i++) {
             const int64_t q = m->t->lesson.store->question_at[u[b].context] + u[b].from + i;
             for (size_t k = 0; k < m->t->lesson.readers; k++)
                 TN_RETURN_IF(keep_answer(m, k, q, b * m->ask->questions + i));
         }
+    }
     return TN_OK;
 }
 
@@ -241,82 +250,94 @@ static tn_status make_all(making *m, unit *u)
         TN_RETURN_IF(make_batch(m, u, rows));
         tell(m);
     }
-    return tn_wire_teach_finish(m->to);
+    if (m->sends) TN_RETURN_IF(tn_wire_features_finish(&m->t->features));
+    return m->to ? tn_wire_teach_finish(m->to) : TN_OK;
 }
 
-static void tell_size(const making *m, const char *path)
+static void tell_size(const tn_source_prepare *how, const char *what, int64_t n, const char *path, uint64_t bytes)
 {
     char text[TN_PATH_BYTES + 160];
-    if (!m->how->note) return;
-    snprintf(text, sizeof text, "teacher: readers answer %lld questions once, kept in %s (%.1f MB)", (long long)m->all,
-             path, (double)tn_wire_teach_bytes(&m->t->lesson) / 1e6);
-    m->how->note(m->how->ctx, text);
+    if (!how->note) return;
+    snprintf(text, sizeof text, "teacher: %s %lld, kept in %s (%.1f MB)", what, (long long)n, path,
+             (double)bytes / 1e6);
+    how->note(how->ctx, text);
 }
 
-static tn_status make_file(const tn_wire_teacher *t, const tn_wire_asking *a, const tn_source_prepare *how,
-                           const char *path)
+/* lesson: the path of its file where that is missing, or NULL; sends: the features are. */
+static tn_status make_files(tn_wire_teacher *t, const tn_wire_asking *a, const tn_source_prepare *how,
+                            const char *lesson, bool sends)
 {
     tn_status s = TN_OK;
     int64_t first;
-    making m = { .t = t, .ask = a, .how = how, .feed = tn_trainer_feed(how->trainer), .begun = tn_clock_s() };
+    const tn_wire_store *store = t->lesson.store;
+    making m = { .t = t, .ask = a, .how = how, .feed = tn_trainer_feed(how->trainer), .sends = sends };
     unit *u = tn_alloc((size_t)m.feed.batch * sizeof *u);
     if (!u) return TN_MEMORY;
     m.map = tn_feed_map_of(tn_trainer_inputs(how->trainer), a->rows, a->n_rows);
-    m.context = t->lesson.store->first[TN_TRAIN];
-    m.all = tn_wire_lesson_questions(&t->lesson, &first);
-    m.noted = m.begun;
-    tell_size(&m, path);
-    TN_TRY(tn_wire_teach_begin(&t->lesson, path, &m.to));
+    m.context = store->first[TN_TRAIN];
+    m.all = store->count[TN_TRAIN];
+    m.begun = m.noted = tn_clock_s();
+    if (sends) {
+        tell_size(how, "the sender's states of texts, once:", m.all, t->features.path,
+                  tn_wire_features_bytes(&t->features));
+        TN_TRY(tn_wire_features_begin(&t->features));
+    }
+    if (lesson) {
+        tell_size(how, "the readers' answers to questions, once:", tn_wire_lesson_questions(&t->lesson, &first), lesson,
+                  tn_wire_teach_bytes(&t->lesson));
+        TN_TRY(tn_wire_teach_begin(&t->lesson, lesson, &m.to));
+    }
     TN_TRY(make_all(&m, u));
 done:
     tn_wire_teach_abort(m.to);
+    tn_wire_features_close(&t->features);
     tn_free(u);
     return s;
 }
 
-/* --- taking it ---------------------------------------------------------------------------------------------------------------- */
+/* --- taking them ---------------------------------------------------------------------------------------------------------------- */
 
-/* All that a reader's answers depend on besides the texts. */
-static tn_status find_key(tn_wire_teacher *t, const tn_source_prepare *how)
+/* Key and path of the lesson for the weights that are loaded now. */
+static tn_status find_lesson(tn_wire_teacher *t, const tn_settings *st, tn_dtype type, const char *folder,
+                             char path[TN_PATH_BYTES], bool *missing)
 {
-    const tn_settings *st = how->settings;
-    char hex[TN_WIRE_READERS][TN_HASH_BYTES], rest[64];
+    char hex[TN_WIRE_READERS][TN_HASH_BYTES], more[64], name[64];
     const char *about[TN_WIRE_READERS];
-    snprintf(rest, sizeof rest, "%.9g", tn_settings_float(st, "loss.kd_temperature"));
+    struct stat info;
+    snprintf(more, sizeof more, "%.9g", tn_settings_float(st, "loss.kd_temperature"));
     for (size_t k = 0; k < t->lesson.readers; k++) {
-        const letter *x = letter_of(&t->lesson, k);
-        const char *const words[] = { tn_settings_text(st, x->hash), tn_settings_text(st, x->shape), rest,
-                                      tn_settings_text(st, "compute") };
-        tn_hash *h;
-        TN_RETURN_IF(tn_hash_begin(&h));
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++) tn_hash_add(h, words[i], strlen(words[i]) + 1);
-        tn_hash_text(h, hex[k]);
-        tn_hash_free(h);
         about[k] = hex[k];
+        TN_RETURN_IF(tn_wire_model_key(st, letter_of(&t->lesson, k)->shape[0], more, hex[k]));
     }
-    t->lesson.type = tn_trainer_graph_options(how->trainer)->activation == TN_BF16 ? TN_BF16 : TN_F32;
-    return tn_wire_lesson_key(&t->lesson, about);
+    t->lesson.type = type;
+    TN_RETURN_IF(tn_wire_lesson_key(&t->lesson, about));
+    snprintf(name, sizeof name, "teach-%s.bin", t->lesson.key);
+    TN_RETURN_IF(tn_path_join(folder, name, path, TN_PATH_BYTES));
+    *missing = stat(path, &info) != 0;
+    return *missing && errno != ENOENT ? tn_fs_error(TN_BAD_FILE, errno, "open", path) : TN_OK;
 }
 
 tn_status tn_wire_teacher_prepare(tn_wire_teacher *t, const tn_wire_asking *a, const tn_source_prepare *how)
 {
-    const char *folder = tn_settings_text(how->settings, "task.cache");
-    char name[64], path[TN_PATH_BYTES];
-    struct stat st;
+    const tn_settings *st = how->settings;
+    const tn_dtype type = tn_trainer_graph_options(how->trainer)->activation == TN_BF16 ? TN_BF16 : TN_F32;
+    const char *folder = tn_settings_text(st, "task.cache");
+    const bool asks = t->lesson.readers, sends = t->features.width;
+    bool no_lesson = false, no_features = false;
+    char path[TN_PATH_BYTES];
     tn_wire_teacher_close(t);
     if (!folder[0]) folder = how->dir;
     if (!folder)
-        return tn_error(TN_USAGE, "loss.teacher=cached has no place for its file: set task.cache=FOLDER, or "
-                                  "loss.teacher=live");
-    TN_RETURN_IF(find_key(t, how));
+        return tn_error(TN_USAGE, "what is cached (loss.teacher, sender_features) has no place: set "
+                                  "task.cache=FOLDER, or both to live");
     TN_RETURN_IF(tn_dir_make(folder));
-    snprintf(name, sizeof name, "teach-%s.bin", t->lesson.key);
-    TN_RETURN_IF(tn_path_join(folder, name, path, sizeof path));
-    if (stat(path, &st) != 0) {
-        if (errno != ENOENT) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
-        TN_RETURN_IF(make_file(t, a, how, path));
-    }
-    return tn_wire_teach_open(&t->lesson, path, &t->file);
+    if (asks) TN_RETURN_IF(find_lesson(t, st, type, folder, path, &no_lesson));
+    if (sends) TN_RETURN_IF(tn_wire_features_find(&t->features, st, type, folder, &no_features));
+    if (no_lesson || no_features) TN_RETURN_IF(make_files(t, a, how, no_lesson ? path : NULL, no_features));
+    if (asks) TN_RETURN_IF(tn_wire_teach_open(&t->lesson, path, &t->file));
+    if (sends) TN_RETURN_IF(tn_wire_features_take(&t->features));
+    t->ready = true;
+    return TN_OK;
 }
 
 /* --- rows ----------------------------------------------------------------------------------------------------------------------- */
@@ -345,21 +366,32 @@ static bool read_reader(const tn_wire_teacher *t, size_t k, int64_t context, con
         int64_t first;
         const int64_t count = tn_wire_lesson_tokens(l, k, q, &first), place = i * length + first;
         const tn_wire_numbers said = { .ids = to[IDS] ? to[IDS] + place * x->top : NULL,
-                                    .logits = to[LOGITS] ? (float *)to[LOGITS] + place * x->top : NULL,
-                                    .lse = to[LSE] ? (float *)to[LSE] + place : NULL,
-                                    .states = to[STATES] ? (float *)to[STATES] + place * x->states : NULL };
+                                       .logits = to[LOGITS] ? (float *)to[LOGITS] + place * x->top : NULL,
+                                       .lse = to[LSE] ? (float *)to[LSE] + place : NULL,
+                                       .states = to[STATES] ? (float *)to[STATES] + place * x->states : NULL };
         if (!t->file) put_unknown(x, &said, count);
         else if (tn_wire_teach_read(t->file, k, q, &said) != TN_OK) return false;
     }
     return true;
 }
 
+static bool read_features(const tn_wire_teacher *t, int64_t context, float *to)
+{
+    const tn_wire_features *f = &t->features;
+    if (!to) return true;
+    if (t->ready) return tn_wire_features_read(f, context, to) == TN_OK;
+    memset(to, 0, (size_t)(t->lesson.store->reader[f->sender].text * f->width) * sizeof *to);
+    return true;
+}
+
 bool tn_wire_teacher_read(const tn_wire_teacher *t, int64_t context, const int32_t *picked, int64_t n,
                           int64_t questions, void *const *at)
 {
+    if (!t->n_rows) return true;
     for (size_t k = 0; k < t->lesson.readers; k++)
         if (!read_reader(t, k, context, picked, n, questions, at)) return false;
-    if (t->file || !t->lesson.readers) return true;
-    (void)tn_error(TN_INTERNAL, "nobody has prepared the teacher (loss.teacher=cached): use loss.teacher=live");
+    if (t->features_row >= 0 && !read_features(t, context, at[t->features_row])) return false;
+    if (t->ready) return true;
+    (void)tn_error(TN_INTERNAL, "nobody has prepared what is cached: use loss.teacher=live, sender_features=live");
     return false;
 }

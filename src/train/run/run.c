@@ -74,7 +74,7 @@ tn_status tn_run_prepare(const tn_training *t, bool starts)
                                     .note = t->note,
                                     .interrupted = t->interrupted };
     if (starts) TN_RETURN_IF(tn_run_begin_parts(t));
-    return t->source->prepare ? t->source->prepare(t->source->ctx, &how) : TN_OK;
+    return tn_source_make_ready(t->source, &how);
 }
 
 enum { WAIT_MS = 3000, WAIT_FOUND_MS = 500 }; /* a run that was only found may well belong to somebody */

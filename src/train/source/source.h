@@ -142,6 +142,7 @@ tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_se
                           int prefetch, size_t *out);
 void tn_source_stop(tn_source *s); /* ends prefetching, before its trainer is freed */
 /* The functions above for a run, with prefetching and tn_watch. */
+tn_status tn_source_make_ready(const tn_source *s, const tn_source_prepare *how); /* prepare, where there is one */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count);
 json_t *tn_source_save(const tn_source *s);

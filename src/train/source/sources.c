@@ -77,6 +77,13 @@ tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_se
     return TN_OK;
 }
 
+tn_status tn_source_make_ready(const tn_source *s, const tn_source_prepare *how)
+{
+    if (!s->prepare) return TN_OK;
+    if (s->prefetch) TN_RETURN_IF(tn_prefetch_sync(s->prefetch, false)); /* nobody reads what is made anew */
+    return s->prepare(s->ctx, how);
+}
+
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count)
 {
     const double begun = tn_trainer_watch_clock(to);

@@ -9,9 +9,9 @@
 
 typedef struct tn_wire_features {
     const tn_wire_store *store;
-    size_t sender;      /* which of the store's readers */
-    int64_t width;      /* numbers of a token; 0: nothing is kept */
-    tn_dtype type;      /* in the file */
+    size_t sender; /* which of the store's readers */
+    int64_t width; /* numbers of a token; 0: nothing is kept */
+    tn_dtype type; /* in the file */
     char path[TN_PATH_BYTES];
     char key[TN_HASH_BYTES];
     tn_wire_kept file;

@@ -64,7 +64,9 @@ const tn_setting tn_task_settings[] = {
                    "recall, cls, squad: questions of a context in a batch, others in each step (0: all)"),
     TN_SETTING_BOOL("task.fewer", "off",
                     "recall: training contexts have 1, 2, 4, ... or task.pairs pairs, held-out ones task.pairs"),
-    TN_SETTING_TEXT("task.cache", "", "folder for tokens of recall, cont, ae, cls and squad, made once (empty: none)"),
+    TN_SETTING_TEXT("task.cache", "",
+                    "folder for what is made once of recall, cont, ae, cls and squad: tokens (empty: not kept), a "
+                    "teacher's answers"),
     TN_SETTING_INT("task.vocab", "4096", TN_RANGE(257, 1e6), "tokens",
                    "vocabulary of the BPE that snli trains on its training sentences"),
     TN_SETTING_CHOICE("task.images", "mnist", "mnist|digits|strokes",

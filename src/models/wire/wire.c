@@ -10,6 +10,10 @@
         { x ".text_labels", TN_I32, { TN_B, x ".text" }, .pad = -1, .below = x ".ids", .optional = true, .assumed = yes }, \
         { x ".text_length", TN_I32, .dims = { TN_B }, .below = x ".text+1", .optional = true, .assumed = yes },            \
         { x ".told", TN_I32, { TN_B, "questions", x ".told" }, .below = x ".ids", .optional = true, .assumed = yes },      \
+        { x ".teach_ids", TN_I32, { TN_B, "questions", x ".length", x ".top" }, .optional = true },                        \
+        { x ".teach_logits", TN_F32, { TN_B, "questions", x ".length", x ".top" }, .optional = true },                     \
+        { x ".teach_lse", TN_F32, { TN_B, "questions", x ".length" }, .optional = true },                                  \
+        { x ".teach_states", TN_F32, { TN_B, "questions", x ".length", x ".states" }, .optional = true },                  \
     {                                                                                                                      \
         x ".told_document", TN_I32, { TN_B, "questions", x ".told" }, .below = "2", .optional = true, .assumed = yes       \
     }
@@ -20,6 +24,7 @@ static const tn_input_row inputs[] = {
     { "sample", TN_I32, .dims = { TN_B } },
     { "kind", TN_I32, .dims = { TN_B }, .below = "3" },
     { "count", TN_I32, { "1" }, .valid_rows = true },
+    { "features", TN_F32, { TN_B, "features.tokens", "features.width" }, .optional = true },
     READER_INPUTS("a", true),
     READER_INPUTS("b", true),
     READER_INPUTS("c", false),
@@ -27,10 +32,13 @@ static const tn_input_row inputs[] = {
 
 /* Without data there are two small readers (wire_config.c). */
 #define ASSUMED(x, length, text, told)                                                                                 \
-    { x ".ids", 97 }, { x ".length", length }, { x ".text", text }, { x ".told", told }
+    { x ".ids", 97 }, { x ".length", length }, { x ".text", text }, { x ".told", told }, { x ".top", 4 },              \
+    {                                                                                                                  \
+        x ".states", 64                                                                                                \
+    }
 static const tn_source_number assumes[] = {
-    { "bytes", 24 },         { "questions", 2 },      { "contexts", 64 },
-    ASSUMED("a", 6, 10, 16), ASSUMED("b", 7, 12, 19), ASSUMED("c", 6, 10, 16),
+    { "bytes", 24 },          { "questions", 2 },      { "contexts", 64 },      { "features.tokens", 10 },
+    { "features.width", 32 }, ASSUMED("a", 6, 10, 16), ASSUMED("b", 7, 12, 19), ASSUMED("c", 6, 10, 16),
 };
 
 static const tn_step_row steps[] = {
@@ -41,6 +49,7 @@ static const tn_step_row steps[] = {
     { "encode", wire_build_encode, false },
     { "read", wire_build_read, false },
     { "text", wire_build_text, false },
+    { "teach", wire_build_teach, false },
 };
 
 /* What an encoder's numbers mean depends on these. */

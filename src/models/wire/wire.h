@@ -13,7 +13,12 @@
  *     kind (B)                         0 AE, 1 LM, 2 QA: the anchor of its questions
  *     x.tokens, x.labels (B,Q,n)       BOS, question, answer, EOS; labels are -1 but for answer and EOS
  *     x.text, x.text_labels (B,m), x.text_length (B)     BOS, context, EOS; labels are -1 at BOS and behind the end
- *     x.told, x.told_document (B,Q,t)  the same with the text in place of P, right-aligned: for the teacher, and for controls */
+ *     x.told, x.told_document (B,Q,t)  the same with the text in place of P, right-aligned: for the teacher, and for controls
+ * and of a teacher that is kept (loss.teacher=cached), at the places of labels, what it says there:
+ *     x.teach_ids, x.teach_logits (B,Q,n,K), x.teach_lse (B,Q,n)     its largest logits (linear_top)
+ *     x.teach_states (B,Q,n,states*d)                                its last states
+ * and of a sender (sender_features=cached), for training steps:
+ *     features (B,m,d)                                               its states of x.text */
 #ifndef TN_MODELS_WIRE_H
 #define TN_MODELS_WIRE_H
 
@@ -49,6 +54,7 @@ typedef struct wire_config {
     wire_reader sender;              /* whose states the encoder reads; it need not read itself */
     bool given;                      /* the encoder is another run's, and frozen */
     int64_t sender_layer;
+    bool features; /* what it gives is kept */
     wire_place place;
     int64_t hidden; /* width inside an adapter */
     int64_t questions;
@@ -57,15 +63,20 @@ typedef struct wire_config {
     double first, k_ce, kd, state, ae, nce; /* weights in the loss */
     int64_t k;                              /* first tokens of an answer that k_ce and distillation see; 0: all */
     int64_t states;                         /* layers whose states are compared */
+    bool cached;                            /* the teacher is kept */
+    int64_t kd_top;                         /* logits that are kept of it */
 } wire_config;
 
 /* Opens the readers' parts too. b NULL: no lengths are checked. */
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c);
-enum { WIRE_SETTINGS = 62 };
+enum { WIRE_SETTINGS = 65 };
 extern const tn_setting wire_settings[WIRE_SETTINGS];
 
 /* Z (B,slots,width) f32 of the batch's contexts. */
 tn_status wire_encode(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref *z);
+
+/* What the sender gives the encoder: (B,m,d) of its tokens of the text. */
+tn_status wire_send(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref *x);
 
 /* What a reader is given: vectors (B,M,d), and where they go. */
 typedef struct wire_prefix {
@@ -96,6 +107,7 @@ tn_status wire_build_eval(tn_graph *g, const tn_settings *st, const tn_batch *b)
 tn_status wire_build_encode(tn_graph *g, const tn_settings *st, const tn_batch *b);
 tn_status wire_build_read(tn_graph *g, const tn_settings *st, const tn_batch *b);
 tn_status wire_build_text(tn_graph *g, const tn_settings *st, const tn_batch *b);
+tn_status wire_build_teach(tn_graph *g, const tn_settings *st, const tn_batch *b); /* what a teacher says, to be kept */
 size_t wire_choose(const tn_settings *st, int64_t step);
 
 /* Metrics (wire_metrics.c). */

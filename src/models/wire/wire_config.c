@@ -36,6 +36,9 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
     TN_SETTING_CHOICE("sender", "a", "a|b|c", "the reader whose states encoder=sender takes"),
     TN_SETTING_AUTO_INT("sender_layer", "auto", TN_RANGE(1, 1024), "",
                         "its layer whose input is taken (auto: behind the last)"),
+    TN_SETTING_CHOICE("sender_features", "live", "live|cached",
+                      "its states of training texts: made in every step, or once before the first, into a file in "
+                      "task.cache or the run"),
     TN_SETTING_AUTO_INT("bytes", "auto", TN_RANGE(1, 1e6), "bytes", "longest text (auto: the data's)"),
     TN_SETTING_AUTO_INT("questions", "auto", TN_RANGE(1, 64), "", "questions on a text (auto: the data's)"),
     TN_SETTING_AUTO_INT("contexts", "auto", TN_RANGE(1, 1e9), "", "training texts (auto: the data's)"),
@@ -60,6 +63,11 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
     TN_SETTING_FLOAT("loss.kd_temperature", "2", TN_RANGE_LO_OPEN(0, 100), "", "its temperature"),
     TN_SETTING_FLOAT("loss.state", "0", TN_RANGE(0, 1e3), "", "weight of the mean squared distance to its states"),
     TN_SETTING_INT("loss.states", "3", TN_RANGE(1, 1024), "", "last layers whose states are compared"),
+    TN_SETTING_CHOICE("loss.teacher", "live", "live|cached",
+                      "the reader with the text before it: runs in every step, or once for all questions before the "
+                      "first, into a file in task.cache or the run"),
+    TN_SETTING_INT("loss.kd_top", "64", TN_RANGE(1, 65536), "tokens",
+                   "cached: its most likely tokens that are kept; the others are one"),
     TN_SETTING_FLOAT("loss.ae", "0", TN_RANGE(0, 1e3), "", "weight of saying the text itself (autoencoding)"),
     TN_SETTING_INT("ae.alone", "0", TN_RANGE(0, 1e12), "steps", "first steps that are autoencoding alone"),
     TN_SETTING_INT("ae.until", "0", TN_RANGE(0, 1e12), "steps", "step from which there is none (0: it goes on)"),
@@ -81,6 +89,7 @@ static wire_config read_settings(const tn_settings *st)
                           .refine = tn_settings_int(st, "refiner"),
                           .contexts = tn_settings_int(st, "contexts"),
                           .sender_layer = tn_settings_int(st, "sender_layer"),
+                          .features = strcmp(tn_settings_text(st, "sender_features"), "cached") == 0,
                           .place = (wire_place)tn_settings_choice(st, "place"),
                           .hidden = tn_settings_int(st, "hidden"),
                           .questions = tn_settings_int(st, "questions"),
@@ -93,6 +102,8 @@ static wire_config read_settings(const tn_settings *st)
                           .kd_temperature = (float)tn_settings_float(st, "loss.kd_temperature"),
                           .state = tn_settings_float(st, "loss.state"),
                           .states = tn_settings_int(st, "loss.states"),
+                          .cached = strcmp(tn_settings_text(st, "loss.teacher"), "cached") == 0,
+                          .kd_top = tn_settings_int(st, "loss.kd_top"),
                           .ae = tn_settings_float(st, "loss.ae"),
                           .nce = tn_settings_float(st, "loss.nce"),
                           .nce_temperature = (float)tn_settings_float(st, "loss.nce_temperature") };

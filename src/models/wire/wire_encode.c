@@ -36,7 +36,7 @@ static features from_bytes(tn_graph *g, const wire_config *c, const tn_batch *b)
 }
 
 /* States of a frozen model over its own tokens of the text. They depend on nothing that is trained. */
-static tn_status from_sender(tn_graph *g, const wire_config *c, const tn_batch *b, features *out)
+tn_status wire_send(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref *x)
 {
     enum { MOST_LAYERS = 1024 };
     const wire_reader *r = &c->sender;
@@ -52,7 +52,22 @@ static tn_status from_sender(tn_graph *g, const wire_config *c, const tn_batch *
     tn_frozen_end(g);
     TN_RETURN_IF(s);
     const tn_ref h = c->sender_layer < r->shape.layers ? states[c->sender_layer] : f.hidden;
-    *out = (features){ tn_rmsnorm(g, tn_stop_gradient(g, h), TN_NONE), wire_in(b, r, "text_length") };
+    *x = tn_rmsnorm(g, tn_stop_gradient(g, h), TN_NONE);
+    return tn_graph_status(g);
+}
+
+/* What was kept of it is there for training texts alone: evaluations ask it. */
+static tn_status from_sender(tn_graph *g, const wire_config *c, const tn_batch *b, features *out)
+{
+    const tn_graph_options *o = tn_graph_get_options(g);
+    const wire_reader *r = &c->sender;
+    out->lengths = wire_in(b, r, "text_length");
+    const tn_ref kept = c->features && o->training ? tn_in(b, "features") : TN_NONE;
+    if (!kept.id) return wire_send(g, c, b, &out->x);
+    if (tn_ref_dim(g, kept, 2) != r->shape.dim)
+        return tn_model_error("features are %lld wide, and sender %s is %lld", (long long)tn_ref_dim(g, kept, 2),
+                              r->letter, (long long)r->shape.dim);
+    out->x = o->activation == TN_F32 ? kept : tn_cast(g, kept, o->activation);
     return tn_graph_status(g);
 }
 

@@ -71,39 +71,103 @@ static tn_ref but_last(tn_graph *g, tn_ref x, int64_t n)
     return n && tn_graph_status(g) == TN_OK ? tn_slice(g, x, 1, 0, tn_ref_dim(g, x, 1) - n) : x;
 }
 
-/* Layers whose states are compared. */
+/* Layers whose states are compared: the last n. */
 static int64_t last_states(const wire_config *c, const wire_reader *r)
 {
     return c->states < r->shape.layers ? c->states : r->shape.layers;
 }
 
-/* The teacher is the reader itself with the text before it. Its states need no gradient: nothing of it is trained. labels, and what the
- * student says, are of the first tokens of a row; weights (as labels) or none: 1 each. */
-static tn_status distil(work *w, const wire_reader *r, const tn_forward *student, tn_ref *states, tn_ref labels,
-                        tn_ref weights, tn_ref *loss)
+/* The mean squared distance of the last states to those of a teacher, told[l] (N,n,d) by layer. */
+static void add_states(work *w, const wire_reader *r, const tn_ref *states, const tn_ref *told, tn_ref counts,
+                       tn_ref *loss)
+{
+    tn_graph *g = w->g;
+    const int64_t n = last_states(&w->c, r);
+    for (int64_t l = r->shape.layers - n + 1; l <= r->shape.layers; l++)
+        *loss = plus(g, *loss, w->c.state / (double)n,
+                     tn_mse(g, tn_floats(g, states[l]), tn_floats(g, tn_stop_gradient(g, told[l])), .weights = counts));
+}
+
+/* The reader itself with the text before it, of the first n tokens of a row; its states by layer too. */
+static tn_status ask_teacher(work *w, const wire_reader *r, int64_t n, tn_ref *told, tn_forward *teacher)
+{
+    tn_graph *g = w->g;
+    const int64_t behind = tn_graph_status(g) == TN_OK ? tn_ref_dim(g, wire_in(w->b, r, "tokens"), 2) - n : 0;
+    const tn_ref rows = but_last(g, rows_of(g, wire_in(w->b, r, "told")), behind),
+                 document = but_last(g, rows_of(g, wire_in(w->b, r, "told_document")), behind);
+    TN_RETURN_IF(tn_graph_status(g));
+    return wire_read_told(g, r, w->b->step, rows, document, n, told, teacher);
+}
+
+/* What distillation compares: what the student says of the first tokens of rows, and which of it counts. */
+typedef struct said_of {
+    const tn_forward *student;
+    tn_ref *states;
+    tn_ref labels;  /* (N,n-1) */
+    tn_ref weights; /* as labels, or none: 1 each */
+} said_of;
+
+static tn_ref counts_of(tn_graph *g, const said_of *x) { return x->weights.id ? x->weights : counted(g, x->labels); }
+
+/* Its states need no gradient: nothing of it is trained. */
+static tn_status distil_live(work *w, const wire_reader *r, const said_of *x, tn_ref *loss)
 {
     tn_graph *g = w->g;
     const wire_config *c = &w->c;
     tn_ref told[MOST_LAYERS + 1];
     tn_forward teacher;
-    if (c->kd == 0 && c->state == 0) return TN_OK;
-    const int64_t n = tn_ref_dim(g, labels, 1) + 1, behind = tn_ref_dim(g, wire_in(w->b, r, "tokens"), 2) - n;
-    const tn_ref rows = but_last(g, rows_of(g, wire_in(w->b, r, "told")), behind),
-                 document = but_last(g, rows_of(g, wire_in(w->b, r, "told_document")), behind);
-    TN_RETURN_IF(tn_graph_status(g));
-    TN_RETURN_IF(wire_read_told(g, r, w->b->step, rows, document, n, told, &teacher));
-    const tn_ref t = tn_stop_gradient(g, teacher.hidden);
+    TN_RETURN_IF(ask_teacher(w, r, tn_ref_dim(g, x->labels, 1) + 1, told, &teacher));
     if (c->kd != 0)
         *loss = plus(g, *loss, c->kd,
-                     tn_linear_kl(g, student->hidden, t, student->head, .labels = labels, .weights = weights,
-                                  .temperature = c->kd_temperature));
-    if (c->state == 0) return tn_graph_status(g);
-    const int64_t layers = last_states(c, r);
-    const tn_ref counts = weights.id ? weights : counted(g, labels);
-    for (int64_t l = r->shape.layers - layers + 1; l <= r->shape.layers; l++)
-        *loss = plus(g, *loss, c->state / (double)layers,
-                     tn_mse(g, tn_floats(g, states[l]), tn_floats(g, tn_stop_gradient(g, told[l])), .weights = counts));
+                     tn_linear_kl(g, x->student->hidden, tn_stop_gradient(g, teacher.hidden), x->student->head,
+                                  .labels = x->labels, .weights = x->weights, .temperature = c->kd_temperature));
+    if (c->state != 0) add_states(w, r, x->states, told, counts_of(g, x), loss);
     return tn_graph_status(g);
+}
+
+/* What is kept of a teacher for tokens 1 .. n of rows: (B,Q,length,k) -> (N,n,k) */
+static tn_ref taught(work *w, const wire_reader *r, const char *name, int64_t n)
+{
+    tn_graph *g = w->g;
+    const tn_ref x = wire_in(w->b, r, name);
+    if (tn_graph_status(g) != TN_OK || !x.id) return x;
+    const tn_dims d = tn_ref_dims(g, x);
+    return tn_slice(g, tn_reshape(g, x, tn_shape(d.dim[0] * d.dim[1], d.dim[2], d.dim[3])), 1, 1, n);
+}
+
+/* The same from what was kept: no text is read here. */
+static tn_status distil_cached(work *w, const wire_reader *r, const said_of *x, tn_ref *loss)
+{
+    tn_graph *g = w->g;
+    const wire_config *c = &w->c;
+    const int64_t d = r->shape.dim, layers = last_states(c, r), n = tn_ref_dim(g, x->labels, 1);
+    tn_ref told[MOST_LAYERS + 1];
+    TN_RETURN_IF(tn_graph_status(g));
+    if (c->kd != 0)
+        *loss = plus(g, *loss, c->kd,
+                     tn_linear_kl_top(g, x->student->hidden, x->student->head, taught(w, r, "teach_ids", n),
+                                      taught(w, r, "teach_logits", n),
+                                      tn_slice(g, rows_of(g, wire_in(w->b, r, "teach_lse")), 1, 1, n),
+                                      .labels = x->labels, .weights = x->weights, .temperature = c->kd_temperature));
+    if (c->state == 0) return tn_graph_status(g);
+    const tn_ref all = taught(w, r, "teach_states", n);
+    TN_RETURN_IF(tn_graph_status(g));
+    if (tn_ref_dim(g, all, 2) != layers * d)
+        return tn_model_error("%s.teach_states has %lld numbers for a token: %lld layers of %lld have others",
+                              r->letter, (long long)tn_ref_dim(g, all, 2), (long long)layers, (long long)d);
+    for (int64_t i = 0; i < layers; i++) told[r->shape.layers - layers + 1 + i] = tn_slice(g, all, 2, i * d, d);
+    add_states(w, r, x->states, told, counts_of(g, x), loss);
+    return tn_graph_status(g);
+}
+
+/* The teacher is the reader itself with the text before it, in this step or from what was kept. Without a source that has kept anything
+ * (checks, benchmarks) it is asked here. */
+static tn_status distil(work *w, const wire_reader *r, const said_of *x, tn_ref *loss)
+{
+    const wire_config *c = &w->c;
+    if (c->kd == 0 && c->state == 0) return TN_OK;
+    const bool kept = c->cached && wire_in(w->b, r, c->kd != 0 ? "teach_lse" : "teach_states").id;
+    return kept ? distil_cached(w, r, x, loss) : distil_live(w, r, x, loss);
 }
 
 /* --- the terms of answers ---------------------------------------------------------------------------------------------- */
@@ -179,11 +243,13 @@ static tn_status distil_head(work *w, const wire_reader *r, const answers *a, tn
                              tn_ref *loss)
 {
     tn_graph *g = w->g;
-    if (!w->c.k || (w->c.kd == 0 && w->c.state == 0)) return distil(w, r, f, states, a->labels, TN_NONE, loss);
+    if (!w->c.k || (w->c.kd == 0 && w->c.state == 0))
+        return distil(w, r, &(said_of){ f, states, a->labels, TN_NONE }, loss);
     f->hidden = columns(g, f->hidden, a->reach);
     for (int64_t l = r->shape.layers - last_states(&w->c, r) + 1; l <= r->shape.layers && w->c.state != 0; l++)
         states[l] = columns(g, states[l], a->reach);
-    return distil(w, r, f, states, columns(g, a->labels, a->reach), columns(g, head_of(g, a), a->reach), loss);
+    const said_of heads = { f, states, columns(g, a->labels, a->reach), columns(g, head_of(g, a), a->reach) };
+    return distil(w, r, &heads, loss);
 }
 
 /* One pass over all answers of a reader: cross-entropies and distillation. */
@@ -245,7 +311,8 @@ static tn_status distil_passes(work *w, const wire_reader *r, const answers *a, 
         for (int64_t l = r->shape.layers - last_states(&w->c, r) + 1; l <= r->shape.layers && w->c.state != 0; l++)
             add_at(g, a, t, states[l], &sum[l]);
     }
-    return distil(w, r, &all, sum, columns(g, a->labels, a->reach), columns(g, head_of(g, a), a->reach), loss);
+    const said_of heads = { &all, sum, columns(g, a->labels, a->reach), columns(g, head_of(g, a), a->reach) };
+    return distil(w, r, &heads, loss);
 }
 
 /* The same numbers in the way of the prototype: all answers, their first token, each of their first k tokens for the cross-entropy and once
@@ -260,7 +327,7 @@ static tn_status terms_of_each_pass(work *w, const wire_reader *r, const answers
     if (c->first != 0) TN_RETURN_IF(add_token(w, r, a, 1, c->first, loss));
     for (int64_t t = 1; t <= a->k && c->k_ce != 0; t++)
         TN_RETURN_IF(add_token(w, r, a, t, c->k_ce / (double)c->k, loss));
-    if (!c->k) return distil(w, r, &f, states, a->labels, TN_NONE, loss);
+    if (!c->k) return distil(w, r, &(said_of){ &f, states, a->labels, TN_NONE }, loss);
     return c->kd == 0 && c->state == 0 ? tn_graph_status(w->g) : distil_passes(w, r, a, loss);
 }
 
@@ -465,5 +532,45 @@ tn_status wire_build_text(tn_graph *g, const tn_settings *st, const tn_batch *b)
     tn_output(g, "bytes_of_text",
               tn_copy(g, tn_in(b, "bytes"))); /* inputs that only those who cut and count texts look at */
     tn_output(g, "bytes_count", tn_copy(g, tn_in(b, "lengths")));
+    return tn_graph_status(g);
+}
+
+/* x.teach_ids, x.teach_logits (N,n-1,K), x.teach_lse (N,n-1): the largest logits of a teacher; x.teach_states (N,n-1,states*d): its last
+ * states, one layer behind the other. */
+static tn_status teach(work *w, const wire_reader *r)
+{
+    tn_graph *g = w->g;
+    const wire_config *c = &w->c;
+    const int64_t layers = r->shape.layers, n = last_states(c, r);
+    tn_ref told[MOST_LAYERS + 1], logits, lse;
+    tn_forward f;
+    const tn_ref labels = said_labels(g, rows_of(g, wire_in(w->b, r, "labels")));
+    TN_RETURN_IF(tn_graph_status(g));
+    TN_RETURN_IF(ask_teacher(w, r, tn_ref_dim(g, labels, 1) + 1, told, &f));
+    if (c->kd != 0 || c->state == 0) {
+        const int64_t K = c->kd_top < r->shape.vocab ? c->kd_top : r->shape.vocab;
+        put(g, r, "teach_ids",
+            tn_linear_top(g, f.hidden, f.head, K, .labels = labels, .temperature = c->kd_temperature, .logits = &logits,
+                          .lse = &lse));
+        put(g, r, "teach_logits", logits);
+        put(g, r, "teach_lse", lse);
+    }
+    if (c->state == 0) return tn_graph_status(g);
+    for (int64_t l = 0; l < n; l++) told[l] = tn_floats(g, told[layers - n + 1 + l]);
+    put(g, r, "teach_states", n > 1 ? tn_concat(g, told, (int)n, 2) : tn_copy(g, told[0]));
+    return tn_graph_status(g);
+}
+
+/* What is kept before a run: of readers as teachers, of the sender features (B,m,d). What nobody keeps is not made, but something is. */
+tn_status wire_build_teach(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    work w;
+    TN_RETURN_IF(begin(&w, g, st, b));
+    const bool sends = w.c.encoder == WIRE_SENDER && w.c.features;
+    const bool asks = !sends || (w.c.cached && (w.c.kd != 0 || w.c.state != 0));
+    for (int64_t i = 0; i < w.c.readers && asks; i++) TN_RETURN_IF(teach(&w, &w.c.reader[i]));
+    tn_ref x = TN_NONE;
+    if (sends) TN_RETURN_IF(wire_send(g, &w.c, b, &x));
+    if (sends) tn_output(g, "features", tn_floats(g, x));
     return tn_graph_status(g);
 }

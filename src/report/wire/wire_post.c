@@ -165,13 +165,17 @@ static tn_status take_question(tn_wire_post *p, const tn_wire_post_options *o)
     return TN_OK;
 }
 
+/* What training keeps of a teacher and a sender. */
+static bool is_kept(const char *name) { return strcmp(name, "features") == 0 || strncmp(name + 1, ".teach_", 7) == 0; }
+
 /* Inputs of the readers that the run has. */
 static void list_rows(tn_wire_post *p)
 {
     const tn_model *m = p->model->model;
-    for (size_t i = 0; i < m->n_inputs; i++)
-        if (m->inputs[i].name[1] != '.' || has_reader(p->settings, m->inputs[i].name[0]))
-            p->rows[p->n_rows++] = m->inputs[i];
+    for (size_t i = 0; i < m->n_inputs; i++) {
+        const char *name = m->inputs[i].name;
+        if (!is_kept(name) && (name[1] != '.' || has_reader(p->settings, name[0]))) p->rows[p->n_rows++] = m->inputs[i];
+    }
 }
 
 static tn_status open_trainer(tn_wire_post *p)

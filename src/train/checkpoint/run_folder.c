@@ -18,11 +18,24 @@ static bool is_one_of(const char *const *list, const char *name)
     return *list != NULL;
 }
 
+/* What a source keeps: NAME-KEY.bin. */
+static bool is_kept(const char *name)
+{
+    static const char *const names[] = { "teach-", "features-", NULL };
+    enum { DIGITS = 32 };
+    for (size_t i = 0; names[i]; i++) {
+        const size_t n = strlen(names[i]);
+        if (strncmp(name, names[i], n) == 0 && strspn(name + n, "0123456789abcdef") == DIGITS)
+            return strcmp(name + n + DIGITS, ".bin") == 0;
+    }
+    return false;
+}
+
 static bool is_file(const char *name)
 {
     static const char *const files[] = { "config.yaml", "metrics.jsonl",  "metrics.csv",
                                          "memory.csv",  TN_RUN_TOKENIZER, NULL };
-    return is_one_of(files, name);
+    return is_one_of(files, name) || is_kept(name);
 }
 
 static bool is_link(const char *name)

@@ -65,6 +65,18 @@ tn_status tn_run_begin_parts(const tn_training *t)
     return record_parts(t->dir, t, true);
 }
 
+tn_status tn_run_prepare(const tn_training *t, bool starts)
+{
+    const tn_source_prepare how = { .trainer = t->trainer,
+                                    .settings = t->settings,
+                                    .dir = t->dir,
+                                    .ctx = t->ctx,
+                                    .note = t->note,
+                                    .interrupted = t->interrupted };
+    if (starts) TN_RETURN_IF(tn_run_begin_parts(t));
+    return tn_source_make_ready(t->source, &how);
+}
+
 enum { WAIT_MS = 3000, WAIT_FOUND_MS = 500 }; /* a run that was only found may well belong to somebody */
 
 static bool lock_within(int fd, int wait_ms)

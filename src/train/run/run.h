@@ -33,6 +33,8 @@ tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st);
 /* What a run that starts takes from other files, and one that goes on from its checkpoint: the weights of parts (parts.h). Their hashes go into
  * the settings, and into the run's config.yaml where there is one. */
 tn_status tn_run_begin_parts(const tn_training *t);
+/* Before the first step of this process: that, where the run starts, and what its source makes with it (tn_source.prepare). */
+tn_status tn_run_prepare(const tn_training *t, bool starts);
 void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */
 
 /* Fills trainer and data from r->checkpoint, cuts lines of later steps off metrics.jsonl, and tidies. */

@@ -45,6 +45,7 @@ static void list_needs(const tn_session *s, const char *const *more, const char 
         if (m->reads && k == n && n < TN_BATCH_WANTS) wants[n++] = m->reads;
         if (m->runs && s->source.ctx && runs < TN_METRICS_MAX) steps[runs++] = m->runs;
     }
+    if (s->source.prepares && runs < TN_METRICS_MAX) steps[runs++] = s->source.prepares;
     for (k = 0; more && more[k] && k < TN_STEPS_MAX; k++) steps[runs++] = more[k];
     wants[n] = steps[runs] = NULL;
 }

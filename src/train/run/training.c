@@ -510,7 +510,7 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->saved = from ? from->step : -1;
     l->saved_s = l->begun = tn_clock_s();
     l->start = l->saved_s - l->at.seconds;
-    if (!from) TN_RETURN_IF(tn_run_begin_parts(l->t));
+    TN_RETURN_IF(tn_run_prepare(l->t, !from));
     TN_RETURN_IF(begin_metrics(l));
     l->r.bits = l->t->source->bits;
     l->r.counts = tn_metric_counts(l->t->source);

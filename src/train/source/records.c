@@ -39,18 +39,23 @@ static void shuffle(record_source *s)
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Row b of the inputs is record i. Returns what it counts. */
-static int64_t put(const tn_record_set *set, const tn_feed_map *m, const tn_feed *f, int64_t b, int split, int64_t i,
-                   int64_t step)
+void tn_records_row(const tn_feed_map *m, const tn_feed *f, int64_t b, size_t n, void **at)
 {
-    void *at[TN_INPUTS_MAX];
-    for (size_t k = 0; k < set->n_rows; k++) {
+    for (size_t k = 0; k < n; k++) {
         const int slot = m->slot[k];
         const tn_input_slot *s = slot < 0 ? NULL : &f->inputs->slot[slot];
         at[k] = s && f->at[slot] && s->each
                     ? (char *)f->at[slot] + sizeof(float) * (size_t)(b * s->each * (s->has_time ? f->length : 1))
                     : NULL;
     }
+}
+
+/* Row b of the inputs is record i. Returns what it counts. */
+static int64_t put(const tn_record_set *set, const tn_feed_map *m, const tn_feed *f, int64_t b, int split, int64_t i,
+                   int64_t step)
+{
+    void *at[TN_INPUTS_MAX];
+    tn_records_row(m, f, b, set->n_rows, at);
     return set->read(set->data, split, i, step, at);
 }
 
@@ -65,7 +70,11 @@ static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64
     }
     const int64_t n = smaller(s->at.batch, s->set.count[TN_TRAIN] - s->next);
     *count = 0;
-    for (int64_t b = 0; b < n; b++) *count += put(&s->set, &s->map, &f, b, TN_TRAIN, s->order[s->next + b], step);
+    for (int64_t b = 0; b < n; b++) {
+        const int64_t counts = put(&s->set, &s->map, &f, b, TN_TRAIN, s->order[s->next + b], step);
+        if (counts < 0) return TN_BAD_FILE;
+        *count += counts;
+    }
     tn_feed_end(&f, n);
     s->next += n;
     s->rows = n;
@@ -234,6 +243,12 @@ static void source_example(void *ctx, const tn_feed *f)
     tn_feed_end(f, f->batch);
 }
 
+static tn_status source_prepare(void *ctx, const tn_source_prepare *how)
+{
+    const tn_record_set *set = &((const record_source *)ctx)->set;
+    return set->prepare((void *)(uintptr_t)set->data, how);
+}
+
 static tn_status source_open_heldout(void *ctx, const tn_source_start *how, tn_source *out)
 {
     tn_record_set set = ((const record_source *)ctx)->set;
@@ -266,6 +281,8 @@ tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
                         .count = source_count,
                         .about = source_about,
                         .example = n > 0 ? source_example : NULL,
+                        .prepare = set->prepare ? source_prepare : NULL,
+                        .prepares = set->prepares,
                         .close = source_close,
                         .rows = set->rows,
                         .n_rows = set->n_rows,

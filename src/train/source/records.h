@@ -16,14 +16,20 @@ typedef struct tn_record_set {
     const tn_source_number *numbers; /* (n_numbers), as long as the data; "samples" is added to them */
     size_t n_numbers;
     const void *data;
-    int64_t (*read)(const void *data, int split, int64_t i, int64_t step, void *const *at); /* as tn_records.read */
+    /* as tn_records.read; below 0: it could not be read, and the error's text says why */
+    int64_t (*read)(const void *data, int split, int64_t i, int64_t step, void *const *at);
     int64_t (*place)(const void *data, int64_t i); /* of training record i, for people; NULL: i */
     tn_status (*hash)(const void *data, char hash[TN_HASH_BYTES]);
     void (*about)(const void *data, FILE *f);
-    size_t (*bytes)(const void *data); /* or NULL */
-    void (*close)(void *data);         /* the data go with the source; NULL: they are borrowed */
-    uint64_t seed;                     /* of the orders */
+    size_t (*bytes)(const void *data);                              /* or NULL */
+    tn_status (*prepare)(void *data, const tn_source_prepare *how); /* as tn_source.prepare, or NULL */
+    const char *prepares;
+    void (*close)(void *data); /* the data go with the source; NULL: they are borrowed */
+    uint64_t seed;             /* of the orders */
 } tn_record_set;
+
+/* Where row b of a feed has each of n rows, into at (n); NULL: nobody reads it. */
+void tn_records_row(const tn_feed_map *m, const tn_feed *f, int64_t b, size_t n, void **at);
 
 /* Not started. The data are closed also where it fails. */
 tn_status tn_source_records_make(const tn_record_set *set, tn_source *out);

@@ -36,6 +36,16 @@ typedef struct tn_source_play {
     double mean, deviation; /* of an episode's reward */
 } tn_source_play;
 
+/* Before the first step of a run, when the weights of its parts are there. */
+typedef struct tn_source_prepare {
+    tn_trainer *trainer;
+    const tn_settings *settings; /* with the hashes of parts */
+    const char *dir;             /* of the run, or NULL */
+    void *ctx;                   /* of the next two, which may be NULL */
+    void (*note)(void *ctx, const char *text);
+    bool (*interrupted)(void *ctx);
+} tn_source_prepare;
+
 typedef struct tn_source tn_source;
 struct tn_source {
     void *ctx;                /* NULL: there are no data */
@@ -71,6 +81,9 @@ struct tn_source {
     void (*about)(void *ctx, FILE *f);                /* one line of text */
     void (*example)(void *ctx, const tn_feed *f);     /* some training data, without start: for checks and benchmarks */
     tn_status (*play)(void *ctx, int64_t episodes, tn_source_play *out); /* greedy actions, fixed initial states */
+    /* Makes what training batches need and the model alone can give, with its step `prepares`. NULL: they need nothing. */
+    tn_status (*prepare)(void *ctx, const tn_source_prepare *how);
+    const char *prepares;
     void (*close)(void *ctx);
 
     const tn_dataset *text;          /* its data set of tokens, or NULL */
@@ -131,6 +144,7 @@ tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_se
                           int prefetch, size_t *out);
 void tn_source_stop(tn_source *s); /* ends prefetching and microbatches, before its trainer is freed */
 /* The functions above for a run, with prefetching, microbatches and tn_watch. */
+tn_status tn_source_make_ready(const tn_source *s, const tn_source_prepare *how); /* prepare, where there is one */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count);
 json_t *tn_source_save(const tn_source *s);

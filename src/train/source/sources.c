@@ -84,6 +84,13 @@ tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_se
     return TN_OK;
 }
 
+tn_status tn_source_make_ready(const tn_source *s, const tn_source_prepare *how)
+{
+    if (!s->prepare) return TN_OK;
+    if (s->prefetch) TN_RETURN_IF(tn_prefetch_sync(s->prefetch, false)); /* nobody reads what is made anew */
+    return s->prepare(s->ctx, how);
+}
+
 static tn_status next_batch(void *source, int64_t step, const tn_feeder *to, int64_t *count)
 {
     const tn_source *s = source;

@@ -7,6 +7,7 @@
 #include "train/source/records.h"
 #include "train/source/task_setup.h"
 #include "train/source/wire_made.h"
+#include "train/source/wire_teach.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 enum { BYTES, LENGTHS, SAMPLE, KIND, COUNT, SHARED };
 enum { TOKENS, LABELS, TEXT, TEXT_LABELS, TEXT_LENGTH, TOLD, TOLD_DOCUMENT, OF_READER };
-enum { ROWS = SHARED + TN_WIRE_READERS * OF_READER, QUESTIONS_MOST = 4096 };
+enum { ROWS = SHARED + TN_WIRE_READERS * OF_READER + TN_TEACHER_ROWS, QUESTIONS_MOST = 4096 };
 
 static const tn_input_row shared_rows[SHARED] = {
     { "bytes", TN_I32, { TN_B, "bytes" }, .below = "256" },
@@ -63,9 +64,10 @@ typedef struct wire {
     int64_t made_bytes;                 /* of a text; 0: there is a store */
     int64_t questions;                  /* of a row */
     uint64_t seed;
-    tn_input_row rows[ROWS];
+    tn_wire_teacher teacher;
+    tn_input_row rows[ROWS]; /* shared ones, readers', the teacher's */
     size_t n_rows;
-    tn_source_number numbers[3 + 5 * TN_WIRE_READERS];
+    tn_source_number numbers[3 + 5 * TN_WIRE_READERS + TN_TEACHER_NUMBERS];
     size_t n_numbers;
 } wire;
 
@@ -159,7 +161,25 @@ static int64_t read_wire(const void *data, int split, int64_t i, int64_t step, v
     if (at[SAMPLE]) *(int32_t *)at[SAMPLE] = split == TN_TRAIN ? (int32_t)i : 0;
     if (at[KIND]) *(int32_t *)at[KIND] = s->kind;
     for (size_t r = 0; r < w->readers; r++) put_reader(w, r, context, picked, n, at);
-    return 1;
+    const bool taught = split != TN_TRAIN || tn_wire_teacher_read(&w->teacher, context, picked, n, w->questions,
+                                                                  at + SHARED + w->readers * OF_READER);
+    return taught ? 1 : -1;
+}
+
+/* Rows for the teacher, which nobody learns from: readers alone. */
+static void put_asking(const void *data, int64_t context, const int32_t *picked, int64_t n, void *const *at)
+{
+    const wire *w = data;
+    for (size_t r = 0; r < w->readers; r++) put_reader(w, r, context, picked, n, at);
+}
+
+static tn_status prepare_wire(void *data, const tn_source_prepare *how)
+{
+    wire *w = data;
+    const tn_wire_asking ask = {
+        .source = w, .put = put_asking, .rows = w->rows, .n_rows = w->n_rows, .questions = w->questions
+    };
+    return tn_wire_teacher_prepare(&w->teacher, &ask, how);
 }
 
 /* --- rows that are made up --------------------------------------------------------------------------------------------------------- */
@@ -231,6 +251,7 @@ static void close_wire(void *data)
 {
     wire *w = data;
     if (!w) return;
+    tn_wire_teacher_close(&w->teacher);
     tn_wire_store_free(w->store);
     tn_wire_texts_free(w->texts);
     for (size_t r = 0; r < TN_WIRE_READERS; r++) tn_tokenizer_free(w->tokenizer[r]);
@@ -304,6 +325,8 @@ static void list_rows(wire *w)
     w->n_rows = SHARED;
     for (size_t r = 0; r < w->readers; r++, w->n_rows += OF_READER)
         memcpy(w->rows + w->n_rows, w->letter[r]->rows, sizeof w->letter[r]->rows);
+    memcpy(w->rows + w->n_rows, w->teacher.rows, w->teacher.n_rows * sizeof *w->rows);
+    w->n_rows += w->teacher.n_rows;
 }
 
 static void list_numbers(wire *w)
@@ -320,6 +343,7 @@ static void list_numbers(wire *w)
         w->numbers[n++] = (tn_source_number){ w->letter[r]->text, (double)s->reader[r].text };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->told, (double)s->reader[r].told };
     }
+    for (size_t i = 0; i < w->teacher.n_numbers; i++) w->numbers[n++] = w->teacher.numbers[i];
     w->n_numbers = n;
 }
 
@@ -404,6 +428,7 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
         return tn_error(TN_USAGE, "a context has %lld questions: set task.questions to %d or less", (long long)most,
                         QUESTIONS_MOST);
     TN_RETURN_IF(check_before(o->settings, w));
+    TN_RETURN_IF(tn_wire_teacher_open(o, w->store, &w->teacher));
     list_rows(w);
     list_numbers(w);
     return tn_task_fit_texts(o->settings, w->numbers, w->n_numbers, w->store->count);
@@ -438,6 +463,8 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
                                     .hash = hash_wire,
                                     .about = about,
                                     .bytes = bytes_of,
+                                    .prepare = w->teacher.n_rows ? prepare_wire : NULL,
+                                    .prepares = w->teacher.n_rows ? "teach" : NULL,
                                     .close = close_wire,
                                     .seed = w->seed };
     TN_RETURN_IF(tn_source_records_make(&records, out));

@@ -20,7 +20,8 @@ static tn_status open_words(const tn_user_args *user, const tn_settings *st, tn_
     if (!file[0])
         return tn_error(TN_USAGE, "the run has no reader %c with a tokenizer: choose one whose %c.model is set", x, x);
     TN_TRY(tn_saved_model_find(user, file, NULL, 0, "best", &m));
-    TN_TRY(tn_saved_model_tokenizer(&m, tn_settings_text(st, tn_wire_key(x, "tokenizer", key)), &w->tokenizer, &w->ends));
+    TN_TRY(
+        tn_saved_model_tokenizer(&m, tn_settings_text(st, tn_wire_key(x, "tokenizer", key)), &w->tokenizer, &w->ends));
     TN_TRY(tn_saved_model_ends(w->tokenizer, &w->ends, file, &w->bos, &w->eos));
     const int64_t ids = tn_settings_int(st, tn_wire_key(x, "ids", key));
     if (ids && tn_tokenizer_vocab(w->tokenizer) != ids)
@@ -68,7 +69,6 @@ tn_status tn_wire_words_spell(const tn_wire_words *w, tn_wire_said *s)
 {
     tn_token_stream d = { .n = 0 };
     s->text.n = 0;
-    for (size_t t = 0; t < s->ids.n; t++)
-        TN_RETURN_IF(tn_token_stream_put(w->tokenizer, &d, s->ids.ids[t], &s->text));
+    for (size_t t = 0; t < s->ids.n; t++) TN_RETURN_IF(tn_token_stream_put(w->tokenizer, &d, s->ids.ids[t], &s->text));
     return tn_token_stream_end(&d, &s->text);
 }

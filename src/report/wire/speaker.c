@@ -40,6 +40,8 @@ struct tn_wire_speaker {
     int64_t *position; /* (B) */
     int64_t *left;     /* (B) tokens of its row before the last one that are not read yet */
     bool *ended;       /* (B) */
+    float *kept;       /* (B, vocab), or NULL */
+    bool merged;       /* its logits are those in `kept` */
 };
 
 /* --- plans ---------------------------------------------------------------------------------------------------------------- */
@@ -160,11 +162,28 @@ void tn_wire_speaker_free(tn_wire_speaker *v)
     tn_free(v->position);
     tn_free(v->left);
     tn_free(v->ended);
+    tn_free(v->kept);
     tn_free(v);
 }
 
 int64_t tn_wire_speaker_vocab(const tn_wire_speaker *v) { return v->shape.vocab; }
 int64_t tn_wire_speaker_before(const tn_wire_speaker *v) { return v->shape.own + 1; }
+
+int64_t tn_wire_speaker_room(const tn_wire_speaker *v, const tn_wire_row *row, bool message)
+{
+    return v->o.longest - row->n - (message ? tn_wire_speaker_before(v) : 0) + 1;
+}
+
+tn_status tn_wire_speaker_positions(tn_trainer *t, char reader, int64_t *out)
+{
+    tn_graph *g = NULL;
+    wire_say shape;
+    TN_RETURN_IF(tn_graph_new(tn_trainer_graph_options(t), &g));
+    const tn_status s = wire_say_shape(g, tn_trainer_settings(t), reader, &shape);
+    tn_graph_free(g);
+    if (s == TN_OK) *out = shape.context;
+    return s;
+}
 
 /* --- reading -------------------------------------------------------------------------------------------------------------- */
 
@@ -177,8 +196,7 @@ static tn_status clear_states(tn_wire_speaker *v)
         const size_t n = strlen(e->name);
         if (e->role == TN_ROLE_CACHE && e->name[0] == v->o.reader && e->name[1] == '.' && n >= sizeof name - 1 &&
             strcmp(e->name + n - (sizeof name - 1), name) == 0)
-            TN_RETURN_IF(
-                tn_store_clear(v->store, e->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype)));
+            TN_RETURN_IF(tn_store_clear(v->store, e->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype)));
     }
     return TN_OK;
 }
@@ -199,7 +217,8 @@ static tn_status check_rows(const tn_wire_speaker *v, const tn_wire_row *row, in
             return tn_error(TN_INTERNAL, "a row of %lld tokens does not fit", (long long)row[i].n);
         for (int64_t t = 0; t < row[i].n; t++)
             if (row[i].ids[t] < 0 || row[i].ids[t] >= v->shape.vocab)
-                return tn_error(TN_USAGE, "token %d is outside the vocabulary of reader %c, %lld: is this its tokenizer?",
+                return tn_error(TN_USAGE,
+                                "token %d is outside the vocabulary of reader %c, %lld: is this its tokenizer?",
                                 (int)row[i].ids[t], v->o.reader, (long long)v->shape.vocab);
     }
     return TN_OK;
@@ -209,12 +228,11 @@ static tn_status check_rows(const tn_wire_speaker *v, const tn_wire_row *row, in
  * first, so that no number in them is odd. */
 static void fill(const tn_wire_speaker *v, piece *p, const tn_wire_row *row, int64_t n, const int64_t *at)
 {
-    int32_t *tokens = tn_bound_data(p->bound, "tokens");  /* (B,T) */
-    float *commit = tn_bound_data(p->bound, "commit");    /* (B) */
+    int32_t *tokens = tn_bound_data(p->bound, "tokens"); /* (B,T) */
+    float *commit = tn_bound_data(p->bound, "commit");   /* (B) */
     for (int64_t b = 0; b < v->o.batch; b++) {
         const tn_wire_row *r = &row[b < n ? b : 0];
-        for (int64_t t = 0; t < p->tokens; t++)
-            tokens[b * p->tokens + t] = at[b] + t < r->n ? r->ids[at[b] + t] : 0;
+        for (int64_t t = 0; t < p->tokens; t++) tokens[b * p->tokens + t] = at[b] + t < r->n ? r->ids[at[b] + t] : 0;
         if (commit) commit[b] = v->left[b] > 0 || p->opens;
     }
 }
@@ -266,10 +284,32 @@ static tn_status read_pieces(tn_wire_speaker *v, const tn_wire_row *row, int64_t
         fill(v, p, row, n, at);
         TN_RETURN_IF(run(v, p));
         for (int64_t b = 0; b < v->o.batch; b++) {
-            const int64_t own = v->left[b] < T ? v->left[b] : T;
+            const int64_t own = v->left[b] < 0 ? 0 : v->left[b] < T ? v->left[b] : T;
             v->position[b] += own, at[b] += own, v->left[b] -= own;
         }
     }
+    return TN_OK;
+}
+
+static tn_status keep_logits(tn_wire_speaker *v)
+{
+    const size_t bytes = (size_t)(v->o.batch * v->shape.vocab) * sizeof *v->kept;
+    const float *logits = tn_bound_data(v->last->bound, "logits");
+    if (!v->kept) v->kept = tn_alloc(bytes);
+    if (!logits || !v->kept) return tn_error(TN_MEMORY, "out of memory for logits");
+    memcpy(v->kept, logits, bytes);
+    return TN_OK;
+}
+
+/* Rows that had a last token take the logits behind it. */
+static tn_status merge_logits(tn_wire_speaker *v)
+{
+    const int64_t V = v->shape.vocab;
+    const float *logits = tn_bound_data(v->last->bound, "logits");
+    if (!logits) return tn_error(TN_MEMORY, "out of memory for logits");
+    for (int64_t b = 0; b < v->o.batch; b++)
+        if (v->left[b]) memcpy(v->kept + b * V, logits + b * V, sizeof *logits * (size_t)V);
+    v->merged = true;
     return TN_OK;
 }
 
@@ -277,6 +317,7 @@ static tn_status read_rows(tn_wire_speaker *v, const tn_wire_row *row, int64_t n
 {
     const int64_t B = v->o.batch;
     v->rows = n;
+    v->merged = false;
     int64_t least = INT64_MAX, most = 0;
     for (int64_t b = 0; b < B; b++) {
         const int64_t has = row[b < n ? b : 0].n;
@@ -286,14 +327,15 @@ static tn_status read_rows(tn_wire_speaker *v, const tn_wire_row *row, int64_t n
         v->left[b] = has - 1;
     }
     if (z && least == most) return open_rows(v, row, n, least, z, kind, at);
-    if (z && least == 1) return tn_error(TN_INTERNAL, "rows that ask nothing stand beside others");
-    if (z) TN_RETURN_IF(open_rows(v, row, n, least - 1, z, kind, at));
+    const bool apart = z && least == 1; /* rows of BOS alone are done when they are opened */
+    if (z) TN_RETURN_IF(open_rows(v, row, n, apart ? 1 : least - 1, z, kind, at));
+    if (apart) TN_RETURN_IF(keep_logits(v));
     TN_RETURN_IF(read_pieces(v, row, n, at));
-    for (int64_t b = 0; b < B; b++) v->left[b] = 1; /* the last token of each goes alone: its logits are asked for */
-    fill(v, &v->piece[0], row, n, at);
+    for (int64_t b = 0; b < B; b++) v->left[b] = at[b] < row[b < n ? b : 0].n;
+    fill(v, &v->piece[0], row, n, at); /* the last token of each goes alone: its logits are asked for */
     TN_RETURN_IF(run(v, &v->piece[0]));
-    for (int64_t b = 0; b < B; b++) v->position[b]++;
-    return TN_OK;
+    for (int64_t b = 0; b < B; b++) v->position[b] += v->left[b];
+    return apart ? merge_logits(v) : TN_OK;
 }
 
 tn_status tn_wire_speaker_read(tn_wire_speaker *v, const tn_wire_row *row, int64_t n, const float *z, int kind)
@@ -310,6 +352,7 @@ tn_status tn_wire_speaker_read(tn_wire_speaker *v, const tn_wire_row *row, int64
 tn_status tn_wire_speaker_feed(tn_wire_speaker *v, const int32_t *ids)
 {
     piece *p = &v->piece[0];
+    v->merged = false;
     int32_t *tokens = tn_bound_data(p->bound, "tokens"); /* (B,1) */
     float *commit = tn_bound_data(p->bound, "commit");   /* (B) */
     for (int64_t b = 0; b < v->o.batch; b++) {
@@ -325,4 +368,8 @@ tn_status tn_wire_speaker_feed(tn_wire_speaker *v, const int32_t *ids)
 }
 
 void tn_wire_speaker_end_row(tn_wire_speaker *v, int64_t row) { v->ended[row] = true; }
-const float *tn_wire_speaker_logits(tn_wire_speaker *v) { return tn_bound_data(v->last->bound, "logits"); }
+
+const float *tn_wire_speaker_logits(tn_wire_speaker *v)
+{
+    return v->merged ? v->kept : tn_bound_data(v->last->bound, "logits");
+}

@@ -20,14 +20,17 @@ typedef struct tn_wire_speaker tn_wire_speaker;
 typedef struct tn_wire_speaker_options {
     tn_trainer *trainer; /* borrowed, with weights */
     char reader;
-    int64_t batch;   /* rows side by side */
-    int64_t longest; /* positions of a row, slots of its message, tokens and answer: at most as many as the reader was trained on */
+    int64_t batch; /* rows side by side */
+    int64_t
+        longest; /* positions of a row, slots of its message, tokens and answer: at most as many as the reader was trained on */
 } tn_wire_speaker_options;
 
 /* TN_USAGE: the reader was never trained on rows so long. */
 tn_status tn_wire_speaker_new(const tn_wire_speaker_options *o, tn_wire_speaker **out);
 void tn_wire_speaker_free(tn_wire_speaker *v); /* takes NULL */
 int64_t tn_wire_speaker_vocab(const tn_wire_speaker *v);
+/* Positions that a reader was trained on: `longest` is at most so large. */
+tn_status tn_wire_speaker_positions(tn_trainer *t, char reader, int64_t *out);
 /* Positions that stand before what a message is asked: its slots and the anchor. */
 int64_t tn_wire_speaker_before(const tn_wire_speaker *v);
 
@@ -36,6 +39,9 @@ typedef struct tn_wire_row {
     const int32_t *ids;
     int64_t n; /* at least 1 */
 } tn_wire_row;
+
+/* Tokens that fit behind a row, of a message or of text, the last of which is said and not read. */
+int64_t tn_wire_speaker_room(const tn_wire_speaker *v, const tn_wire_row *row, bool message);
 
 /* Forgets all, and reads n rows (at most the batch). z (n, slots, width): their messages, with the anchor `kind` behind each; NULL: rows of
  * text. */

@@ -51,7 +51,8 @@ static tn_status choose(tn_wire_speaker *v, int64_t n, const tn_wire_say_options
         if (out[i].ended) continue;
         next[i] = tn_wire_likeliest(logits + i * V, V);
         if (next[i] < 0)
-            return tn_error(TN_DIVERGED, "a logit is NaN: the weights are damaged; check them with `tenon ckpt verify`");
+            return tn_error(TN_DIVERGED,
+                            "a logit is NaN: the weights are damaged; check them with `tenon ckpt verify`");
         out[i].nats += tn_wire_nats(logits + i * V, V, next[i]);
         if ((out[i].ended = how->ends(how->ends_ctx, next[i]))) {
             tn_wire_speaker_end_row(v, i);
@@ -115,7 +116,8 @@ tn_status tn_wire_speaker_score(tn_wire_speaker *v, const tn_wire_row *row, int6
     for (int64_t i = 0; i < n; i++)
         for (int64_t t = 0; t < answer[i].n; t++)
             if (answer[i].ids[t] < 0 || answer[i].ids[t] >= V)
-                return tn_error(TN_USAGE, "token %d is outside a vocabulary of %lld", (int)answer[i].ids[t], (long long)V);
+                return tn_error(TN_USAGE, "token %d is outside a vocabulary of %lld", (int)answer[i].ids[t],
+                                (long long)V);
     TN_RETURN_IF(tn_wire_speaker_read(v, row, n, z, kind));
     int32_t *next = tn_alloc((size_t)n * sizeof *next);
     if (!next) return TN_MEMORY;

@@ -57,7 +57,8 @@ static void assert_equal(const tn_wire_said *a, const tn_wire_said *b)
     if (a->ids.n) assert_memory_equal(a->ids.ids, b->ids.ids, a->ids.n * sizeof *a->ids.ids);
     assert_int_equal(a->text.n, b->text.n);
     assert_true(a->ended == b->ended && b->nats > 0);
-    if (!(fabs(a->nats - b->nats) < 1e-4 * (1 + b->nats))) fail_msg("%.9g nats with caches, %.9g without", a->nats, b->nats);
+    if (!(fabs(a->nats - b->nats) < 1e-4 * (1 + b->nats)))
+        fail_msg("%.9g nats with caches, %.9g without", a->nats, b->nats);
 }
 
 /* All token by token, -log p to 1e-4; a row beside others is what it is alone, and the second time what it was the first. */
@@ -126,14 +127,16 @@ static void ragged_rows(void **state)
                 assert_true(each <= 64);
                 for (int64_t i = 0; i < ROWS; i++) {
                     int64_t at = 1, last, first = 0;
-                    for (; labels[i * n + at] < 0; at++) {}
+                    for (; labels[i * n + at] < 0; at++) {
+                    }
                     at += i % 3; /* some of the answer is given, so that rows differ; the rest is scored */
                     for (last = at; last < n && labels[i * n + last] >= 0; last++)
                         whole[i] += nll[i * (n - 1) + last - 1];
                     assert_true(last > at);
                     const int32_t *ids = tokens + i * n;
                     if (text) {
-                        for (; !document[i * m + first]; first++) {}
+                        for (; !document[i * m + first]; first++) {
+                        }
                         ids = told + i * m + first;
                         at += m - (n - 1) - 1 - first, last += m - (n - 1) - 1 - first;
                     }
@@ -142,11 +145,9 @@ static void ragged_rows(void **state)
                     memcpy(z + i * each, x.c.z + i / Q * each, sizeof *z * (size_t)each);
                 }
                 tn_wire_speaker *v = NULL;
-                assert_ok(tn_wire_speaker_new(&(tn_wire_speaker_options){ .trainer = t,
-                                                                          .reader = (char)('a' + r),
-                                                                          .batch = 7,
-                                                                          .longest = 100 },
-                                              &v));
+                assert_ok(tn_wire_speaker_new(
+                    &(tn_wire_speaker_options){ .trainer = t, .reader = (char)('a' + r), .batch = 7, .longest = 100 },
+                    &v));
                 for (int round = 0; round < 2; round++) {
                     assert_ok(tn_wire_speaker_score(v, row, ROWS, text ? NULL : z, 2, answer, nats));
                     for (int i = 0; i < ROWS; i++)
@@ -160,6 +161,31 @@ static void ragged_rows(void **state)
     }
 }
 
+/* A row of BOS alone, which asks nothing, beside others: what it says and what they say is what each says alone. */
+static void rows_that_ask_nothing(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = { 0, 98, 97, 58, 32, 99, 100 };
+    for (int k = 0; k < RUNS; k++) {
+        world x;
+        begin(&x, k);
+        const int64_t each = x.c.slots * x.c.width;
+        const tn_wire_row row[] = { { ids, 1 }, { ids, 4 }, { ids, 2 } }, answer = { ids + 3, 4 },
+                          answers[] = { answer, answer, answer };
+        tn_wire_speaker *v = NULL;
+        assert_ok(tn_wire_speaker_new(
+            &(tn_wire_speaker_options){ .trainer = x.w.s.trainer, .reader = 'a', .batch = 3, .longest = 40 }, &v));
+        double together[3], alone;
+        assert_ok(tn_wire_speaker_score(v, row, 3, x.c.z, 1, answers, together));
+        for (int i = 0; i < 3; i++) {
+            assert_ok(tn_wire_speaker_score(v, row + i, 1, x.c.z + i * each, 1, answers, &alone));
+            assert_true(alone > 0 && fabs(together[i] - alone) < 1e-4 * alone);
+        }
+        tn_wire_speaker_free(v);
+        end(&x);
+    }
+}
+
 static void what_is_refused(void **state)
 {
     (void)state;
@@ -167,7 +193,8 @@ static void what_is_refused(void **state)
     tn_wire_speaker *v = NULL;
     begin(&x, 0);
     tn_wire_speaker_options o = { .trainer = x.w.s.trainer, .reader = 'a', .batch = 2, .longest = 129 };
-    assert_fails(tn_wire_speaker_new(&o, &v), TN_USAGE, "reader a: a sequence of 129 tokens is longer than train.context=128");
+    assert_fails(tn_wire_speaker_new(&o, &v), TN_USAGE,
+                 "reader a: a sequence of 129 tokens is longer than train.context=128");
     o.longest = 20, o.reader = 'c';
     assert_fails(tn_wire_speaker_new(&o, &v), TN_USAGE, "there is no reader c");
     o.reader = 'a';
@@ -198,5 +225,6 @@ void tn_tests_speaker(tn_test_list *l)
     tn_test_add(l, likely, NULL, "wire answers: the likeliest token and its nats");
     tn_test_add(l, cached_is_uncached, NULL, "wire answers: with caches as without");
     tn_test_add(l, ragged_rows, NULL, "wire answers: rows of different length with caches");
+    tn_test_add(l, rows_that_ask_nothing, NULL, "wire answers: rows that ask nothing beside others");
     tn_test_add(l, what_is_refused, NULL, "wire answers: rows that are refused");
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { DRAWS = 2000 };
+enum { DRAWS = 2000, PROBED = 4000 }; /* PROBED: training texts that a probe is fitted on */
 
 static const tn_setting rows[] = {
     TN_SETTING_CHOICE("split", "valid", "valid|test|train", "held-out texts, or those of the training"),
@@ -23,7 +23,7 @@ static tn_status watch(void *ctx)
 {
     tn_wire_evaluation *e = ctx;
     if (tn_interrupted(NULL)) return tn_error(TN_INTERRUPTED, "interrupted");
-    static const char *const what[] = { "encoding", "reading", "measuring", "decoding" };
+    static const char *const what[] = { "encoding", "reading", "measuring", "decoding", "probing" };
     const int64_t past = e->asked > e->batches, stage = (e->asked - past) / e->batches,
                   at = (e->asked - past) % e->batches;
     tn_progress_line(&e->line, tn_clock_s(), "%s  batch %lld of %lld", what[stage < 4 ? stage : 3], (long long)at + 1,
@@ -83,6 +83,7 @@ static tn_status measure(tn_wire_evaluation *e, const tn_settings *keys)
                                                             .stop = watch,
                                                             .ctx = e },
                                 &e->said);
+    if (s == TN_OK) s = tn_wire_probe_run(&e->s, &e->found, e->of, PROBED, watch, e, &e->probe);
     e->line.pending = e->line.pending && e->line.term.tty;
     tn_progress_end(&e->line);
     TN_RETURN_IF(s);

@@ -7,6 +7,7 @@
 #include "report/answers.h"
 #include "report/wire/decoded.h"
 #include "report/wire/texts.h"
+#include "report/wire/wire_probe.h"
 
 typedef struct tn_wire_evaluation {
     tn_cli *c;
@@ -15,6 +16,7 @@ typedef struct tn_wire_evaluation {
     tn_session s;
     tn_wire_controls found;
     tn_wire_decoded said; /* what was decoded; in_words false: nothing */
+    tn_wire_probe probe;
     tn_wire_sizes sizes;
     tn_progress line;
     int64_t batches, asked; /* asked: how often whether to stop, which is before every batch */

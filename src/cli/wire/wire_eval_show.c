@@ -75,12 +75,24 @@ static void print_joint(const tn_wire_evaluation *e)
     const tn_wire_joint *j = &e->said.joint;
     const int64_t n = e->said.questions;
     if (!j->em_of) return;
-    fprintf(e->c->out, "joint      EM %.4f, F1 %.4f; readers agree %.4f; the best of their answers EM %.4f, F1 %.4f; taken",
+    fprintf(e->c->out,
+            "joint      EM %.4f, F1 %.4f; readers agree %.4f; the best of their answers EM %.4f, F1 %.4f; taken",
             tn_wire_mean(j->em, n), tn_wire_mean(j->f1, n), tn_wire_mean(j->agree, n), tn_wire_mean(j->oracle_em, n),
             tn_wire_mean(j->oracle_f1, n));
     for (int k = 0; k < e->found.readers; k++)
         fprintf(e->c->out, " %c %.4f", e->found.reader[k], tn_wire_mean((double)j->taken[k], n));
     fprintf(e->c->out, "\n");
+}
+
+static void print_probe(const tn_wire_evaluation *e)
+{
+    const tn_wire_probe *p = &e->probe;
+    if (!p->done) return;
+    fprintf(e->c->out, "probe     ");
+    for (int i = 0; i < TN_PROBES; i++)
+        fprintf(e->c->out, " %s %.4f%s", tn_wire_probe_names[i], p->accuracy[i], i + 1 < TN_PROBES ? "," : "");
+    fprintf(e->c->out, "; the most frequent answer %.4f (linear, fitted on %lld training answers)\n", p->frequent,
+            (long long)p->fitted);
 }
 
 static void print_costs(const tn_wire_evaluation *e)
@@ -101,7 +113,8 @@ static void print_costs(const tn_wire_evaluation *e)
 
 /* --- JSON ------------------------------------------------------------------------------------------------------------------ */
 
-static tn_status emit_of(const tn_wire_evaluation *e, const char *name, int method, int k, double value, const char *unit)
+static tn_status emit_of(const tn_wire_evaluation *e, const char *name, int method, int k, double value,
+                         const char *unit)
 {
     json_t *row = json_pack("{s:s, s:s, s:o, s:s}", "name", name, "split", e->split, "value", tn_number_or_null(value),
                             "unit", unit);
@@ -182,6 +195,14 @@ static tn_status emit_joint(const tn_wire_evaluation *e)
     return TN_OK;
 }
 
+static tn_status emit_probe(const tn_wire_evaluation *e)
+{
+    static const char *const names[TN_PROBES] = { "probe_message", "probe_question", "probe_both" };
+    for (int i = 0; i < TN_PROBES && e->probe.done; i++)
+        TN_RETURN_IF(emit_of(e, names[i], -1, -1, e->probe.accuracy[i], ""));
+    return e->probe.done ? emit_of(e, "probe_frequent", -1, -1, e->probe.frequent, "") : TN_OK;
+}
+
 static tn_status emit_costs(const tn_wire_evaluation *e)
 {
     const tn_wire_controls *f = &e->found;
@@ -237,6 +258,7 @@ static tn_status print_all(const tn_wire_evaluation *e)
         TN_RETURN_IF(print_differences(e, k));
     }
     print_joint(e);
+    print_probe(e);
     print_costs(e);
     return TN_OK;
 }
@@ -248,6 +270,7 @@ tn_status tn_wire_eval_show(const tn_wire_evaluation *e)
         TN_RETURN_IF(emit_scores(e));
         for (int k = 0; k < e->found.readers; k++) TN_RETURN_IF(emit_reader(e, k));
         TN_RETURN_IF(emit_joint(e));
+        TN_RETURN_IF(emit_probe(e));
         TN_RETURN_IF(emit_costs(e));
     } else TN_RETURN_IF(print_all(e));
     return svg ? draw(e, svg) : TN_OK;

@@ -114,10 +114,9 @@ static tn_status say_rows(tn_decoder_work *w, tn_wire_method m, int k)
 {
     tn_decoded_reader *r = &w->reader[k];
     const int64_t Q = r->labels.q, each = w->c->slots * w->c->width;
-    const tn_wire_say_options how = { .max_tokens = w->out->max_tokens[k],
-                                      .ends = tn_wire_words_end,
-                                      .ends_ctx = &r->words,
-                                      .stop = NULL };
+    const tn_wire_say_options how = {
+        .max_tokens = w->out->max_tokens[k], .ends = tn_wire_words_end, .ends_ctx = &r->words, .stop = NULL
+    };
     tn_wire_row rows[TN_WIRE_TOGETHER];
     tn_wire_said said[TN_WIRE_TOGETHER];
     int64_t of[TN_WIRE_TOGETHER];
@@ -131,8 +130,8 @@ static tn_status say_rows(tn_decoder_work *w, tn_wire_method m, int k)
             rows[n] = w->row[at], said[n] = r->said[at], of[n++] = at;
         }
         if (!n) break;
-        const tn_status s = tn_wire_speaker_say(r->speaker, rows, n, tn_wire_is_text(m) ? NULL : w->z, TN_WIRE_QA, &how,
-                                                said);
+        const tn_status s =
+            tn_wire_speaker_say(r->speaker, rows, n, tn_wire_is_text(m) ? NULL : w->z, TN_WIRE_QA, &how, said);
         for (int64_t i = 0; i < n; i++) r->said[of[i]] = said[i]; /* their memory has moved along */
         TN_RETURN_IF(s);
         for (int64_t i = 0; i < n; i++) TN_RETURN_IF(tn_wire_words_spell(&r->words, &r->said[of[i]]));
@@ -209,18 +208,16 @@ static tn_status open_speaker(tn_decoder_work *w, int k)
     *most = w->o->max_tokens ? w->o->max_tokens : r->longest_gold + A_FEW;
     if (!w->o->max_tokens && r->longest_row + *most - 1 > positions) *most = positions + 1 - r->longest_row;
     if (*most < 1) *most = 1;
-    const tn_wire_speaker_options o = { .trainer = w->s->trainer,
-                                        .reader = w->c->reader[k],
-                                        .batch = w->together,
-                                        .longest = r->longest_row + *most - 1 };
+    const tn_wire_speaker_options o = {
+        .trainer = w->s->trainer, .reader = w->c->reader[k], .batch = w->together, .longest = r->longest_row + *most - 1
+    };
     return tn_wire_speaker_new(&o, &r->speaker);
 }
 
 static tn_status allocate(tn_decoder_work *w)
 {
     tn_wire_decoded *d = w->out;
-    const size_t contexts = (size_t)w->c->contexts, Q = (size_t)w->reader[0].labels.q,
-                 rows = (size_t)w->s->batch * Q;
+    const size_t contexts = (size_t)w->c->contexts, Q = (size_t)w->reader[0].labels.q, rows = (size_t)w->s->batch * Q;
     size_t told = 0;
     bool ok = true;
     for (int k = 0; k < w->c->readers; k++) {

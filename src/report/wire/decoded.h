@@ -17,18 +17,18 @@ typedef struct tn_wire_decoded_score {
 /* One answer of several: each reader's is scored by all readers, in nats per byte (its end counts as one more byte), and the least one is
  * taken. */
 typedef struct tn_wire_joint {
-    double em, f1;               /* of the answer that is taken: sums over questions */
-    double oracle_em, oracle_f1; /* of the best one */
-    double agree;                /* questions whose answers are all equal after normalising */
+    double em, f1;                     /* of the answer that is taken: sums over questions */
+    double oracle_em, oracle_f1;       /* of the best one */
+    double agree;                      /* questions whose answers are all equal after normalising */
     int64_t taken[TN_CONTROL_READERS]; /* whose answer it is, so many times */
-    float *em_of;                /* (contexts); NULL: there is one reader */
+    float *em_of;                      /* (contexts); NULL: there is one reader */
 } tn_wire_joint;
 
 typedef struct tn_wire_decoded {
-    bool in_words;   /* answers were decoded: the task asks questions */
-    bool continues;  /* its answers continue the texts */
+    bool in_words;  /* answers were decoded: the task asks questions */
+    bool continues; /* its answers continue the texts */
     int64_t questions;
-    double bytes;    /* of the answers that are trained on, all questions */
+    double bytes; /* of the answers that are trained on, all questions */
     int64_t max_tokens[TN_CONTROL_READERS];
     tn_wire_decoded_score score[TN_WIRE_METHODS][TN_CONTROL_READERS];
     tn_wire_joint joint;

@@ -18,8 +18,9 @@ static void begin(world *x, const char *words, int64_t max_tokens)
 {
     wire_run_open(&x->w, words);
     assert_ok(tn_wire_controls_run(&x->w.s, 7, NULL, NULL, &x->c));
-    assert_ok(tn_wire_decoded_run(
-        &x->w.s, &x->c, &(tn_wire_decoded_options){ .split = TN_VALID, .seed = 7, .max_tokens = max_tokens }, &x->d));
+    assert_ok(tn_wire_decoded_run(&x->w.s, &x->c,
+                                  &(tn_wire_decoded_options){ .split = TN_VALID, .seed = 7, .max_tokens = max_tokens },
+                                  &x->d));
     x->m = (tn_saved_model){ .weights = "" };
     assert_ok(tn_saved_model_find(NULL, x->w.file, NULL, 0, "best", &x->m));
 }
@@ -64,7 +65,8 @@ static void as_decoded_one_by_one(void **state)
                                                                      .max_tokens = x.d.max_tokens[k] },
                                             &p));
                 assert_ok(tn_wire_post_answer(p, x.c.z + i * x.c.slots * x.c.width, 1, NULL, NULL, &said));
-                assert_ok(tn_answer_score_of((tn_answer){ said.text.data ? said.text.data : "", said.text.n }, gold, 1, &s));
+                assert_ok(
+                    tn_answer_score_of((tn_answer){ said.text.data ? said.text.data : "", said.text.n }, gold, 1, &s));
                 em[k] += s.exact, f1[k] += s.f1;
                 words += said.text.n > 0;
                 tn_wire_said_free(&said);
@@ -96,7 +98,8 @@ static void agrees_with_teacher_forcing(void **state)
         int64_t count, n_said;
         char key[32];
         assert_ok(tn_source_heldout(&y.s.source, 0, t, &count));
-        const tn_wire_input labels = tn_wire_input_of(&y.s, reader, "labels"), tokens = tn_wire_input_of(&y.s, reader, "tokens");
+        const tn_wire_input labels = tn_wire_input_of(&y.s, reader, "labels"),
+                            tokens = tn_wire_input_of(&y.s, reader, "tokens");
         const int64_t n = labels.n;
         tn_wire_speaker *v = NULL;
         tn_wire_words words = { .letter = 0 };
@@ -105,8 +108,9 @@ static void agrees_with_teacher_forcing(void **state)
         float z[16 * 64];
         assert_true(R <= 16 && each <= 64);
         assert_ok(tn_wire_words_open(NULL, y.s.settings, reader, &words));
-        assert_ok(tn_wire_speaker_new(
-            &(tn_wire_speaker_options){ .trainer = t, .reader = reader, .batch = R, .longest = 40 }, &v));
+        assert_ok(
+            tn_wire_speaker_new(&(tn_wire_speaker_options){ .trainer = t, .reader = reader, .batch = R, .longest = 40 },
+                                &v));
         for (int64_t i = 0; i < R; i++) {
             int64_t at = 1;
             while (labels.at[i * n + at] < 0) at++;
@@ -193,7 +197,9 @@ static void one_of_several(void **state)
     begin(&x, "slots=4", 0);
     wire_run_open(&y, "slots=4");
     for (int k = 0; k < 2; k++) {
-        const tn_wire_speaker_options o = { .trainer = y.s.trainer, .reader = (char)('a' + k), .batch = 1, .longest = 60 };
+        const tn_wire_speaker_options o = {
+            .trainer = y.s.trainer, .reader = (char)('a' + k), .batch = 1, .longest = 60
+        };
         assert_ok(tn_wire_speaker_new(&o, &v[k]));
         assert_ok(tn_wire_words_open(NULL, y.s.settings, (char)('a' + k), &words[k]));
     }
@@ -210,7 +216,9 @@ static void one_of_several(void **state)
             for (size_t j = 0; j < question.bytes; j++) ids[1 + j] = (unsigned char)question.text[j];
             const tn_wire_row row = { ids, 1 + (int64_t)question.bytes };
             for (int k = 0; k < 2; k++) {
-                const tn_wire_say_options how = { .max_tokens = x.d.max_tokens[k], .ends = tn_wire_words_end, .ends_ctx = &words[k] };
+                const tn_wire_say_options how = { .max_tokens = x.d.max_tokens[k],
+                                                  .ends = tn_wire_words_end,
+                                                  .ends_ctx = &words[k] };
                 assert_ok(tn_wire_speaker_say(v[k], &row, 1, z, 2, &how, &said[k]));
                 assert_ok(tn_wire_words_spell(&words[k], &said[k]));
             }
@@ -268,7 +276,8 @@ static void recovered(void **state)
     c.score[TN_WIRE_LATENT][0] = (tn_wire_score){ .nll = 8, .end_nll = 1, .far_nll = 3.5, .far = 2 };
     assert_true(tn_wire_recovered(&c, TN_WIRE_LATENT, 0, false) == 0.75);
     assert_true(tn_wire_recovered(&c, TN_WIRE_LATENT, 0, true) == 0.25);
-    assert_true(tn_wire_recovered(&c, TN_WIRE_TEXT, 0, false) == 1 && tn_wire_recovered(&c, TN_WIRE_NONE, 0, false) == 0);
+    assert_true(tn_wire_recovered(&c, TN_WIRE_TEXT, 0, false) == 1 &&
+                tn_wire_recovered(&c, TN_WIRE_NONE, 0, false) == 0);
     c.score[TN_WIRE_NONE][0].nll = 8; /* the text gains nothing */
     assert_true(isnan(tn_wire_recovered(&c, TN_WIRE_LATENT, 0, false)));
     c.score[TN_WIRE_TEXT][0].far = 0;

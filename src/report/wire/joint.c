@@ -17,12 +17,15 @@ typedef struct candidate {
 
 typedef struct scoring {
     tn_decoder_work *w;
-    candidate *x;        /* (together) */
+    candidate *x; /* (together) */
     tn_wire_tokens work;
-    double *nats;        /* (B Q, candidates): sums over readers, per byte */
+    double *nats; /* (B Q, candidates): sums over readers, per byte */
 } scoring;
 
-static const tn_text *said_by(const tn_decoder_work *w, int reader, int64_t row) { return &w->reader[reader].first[row].text; }
+static const tn_text *said_by(const tn_decoder_work *w, int reader, int64_t row)
+{
+    return &w->reader[reader].first[row].text;
+}
 
 /* Candidate `of` of a row as reader k reads it. */
 static tn_status lay(scoring *x, int k, int of, int64_t row, candidate *to)
@@ -31,10 +34,9 @@ static tn_status lay(scoring *x, int k, int of, int64_t row, candidate *to)
     const tn_wire_reader words = tn_wire_words_reader(&r->words);
     const tn_text *text = said_by(x->w, of, row);
     const tn_answer question = tn_wire_golds_question(&x->w->golds, row % r->labels.q);
-    const tn_wire_parts parts = { .question = question.text,
-                                  .question_bytes = question.bytes,
-                                  .answer = text->data,
-                                  .answer_bytes = text->n };
+    const tn_wire_parts parts = {
+        .question = question.text, .question_bytes = question.bytes, .answer = text->data, .answer_bytes = text->n
+    };
     return tn_wire_lay_out(&words, r->words.scratch, &parts, &x->work, &to->ids, &to->answer);
 }
 
@@ -48,8 +50,10 @@ static tn_status score_some(scoring *x, int k, int of, const int64_t *rows, int6
     for (int64_t i = 0; i < n; i++) {
         const candidate *c = &x->x[i];
         row[i] = (tn_wire_row){ c->ids.ids, (int64_t)c->answer };
-        const int64_t room = tn_wire_speaker_room(w->reader[k].speaker, &row[i], true), all = (int64_t)(c->ids.n - c->answer);
-        answer[i] = (tn_wire_row){ c->ids.ids + c->answer, all < room ? all : room }; /* more than it could say itself */
+        const int64_t room = tn_wire_speaker_room(w->reader[k].speaker, &row[i], true),
+                      all = (int64_t)(c->ids.n - c->answer);
+        answer[i] =
+            (tn_wire_row){ c->ids.ids + c->answer, all < room ? all : room }; /* more than it could say itself */
         memcpy(w->z + i * each, w->given.z + (w->before + rows[i] / Q) * each, sizeof *w->z * (size_t)each);
     }
     TN_RETURN_IF(tn_wire_speaker_score(w->reader[k].speaker, row, n, w->z, TN_WIRE_QA, answer, nats));

@@ -71,7 +71,7 @@ void tn_wire_give_tokens(const tn_wire_given *x, tn_wire_method m, int64_t conte
 }
 
 void tn_wire_cut_row(const int32_t *told, const int32_t *document, int64_t n, int64_t context, const bool *keep,
-                    int32_t *to, int32_t *to_document)
+                     int32_t *to, int32_t *to_document)
 {
     int64_t at = 0, out = n;
     while (at < n && !document[at]) at++;

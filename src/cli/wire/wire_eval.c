@@ -23,16 +23,18 @@ static tn_status watch(void *ctx)
 {
     tn_wire_evaluation *e = ctx;
     if (tn_interrupted(NULL)) return tn_error(TN_INTERRUPTED, "interrupted");
-    static const char *const what[] = { "encoding", "reading", "measuring", "decoding", "probing" };
-    const int64_t past = e->asked > e->batches, stage = (e->asked - past) / e->batches,
-                  at = (e->asked - past) % e->batches;
-    tn_progress_line(&e->line, tn_clock_s(), "%s  batch %lld of %lld", what[stage < 4 ? stage : 3], (long long)at + 1,
-                     (long long)e->batches);
-    e->asked++; /* once more where encoding ends */
+    const bool later = e->what != NULL, encodes = e->asked <= e->batches; /* asked once more where encoding ends */
+    const int64_t at = later || encodes ? e->asked : e->asked - e->batches - 1, n = at % e->batches + 1;
+    tn_progress_line(&e->line, tn_clock_s(), "%s  batch %lld of %lld",
+                     later     ? e->what
+                     : encodes ? "encoding"
+                               : "reading",
+                     (long long)n, (long long)e->batches);
+    e->asked++;
     return TN_OK;
 }
 
-static tn_status open_session(tn_wire_evaluation *e, tn_saved_model *m, const tn_settings *keys)
+tn_status tn_wire_eval_open(tn_wire_evaluation *e, tn_saved_model *m, const tn_settings *keys)
 {
     static const tn_data_split splits[] = { TN_VALID, TN_TEST, TN_TRAIN };
     const tn_data_split split = e->of = splits[tn_settings_choice(keys, "split")];
@@ -71,6 +73,7 @@ static tn_status measure(tn_wire_evaluation *e, const tn_settings *keys)
     e->line.drawn = !e->line.term.tty;
     tn_trainer_steady(e->s.trainer, true);
     tn_status s = tn_wire_controls_run(&e->s, seed, watch, e, &e->found);
+    e->what = "decoding", e->asked = 0;
     if (s == TN_OK)
         s = tn_wire_decoded_run(&e->s, &e->found,
                                 &(tn_wire_decoded_options){ .user = &e->c->user,
@@ -83,6 +86,7 @@ static tn_status measure(tn_wire_evaluation *e, const tn_settings *keys)
                                                             .stop = watch,
                                                             .ctx = e },
                                 &e->said);
+    e->what = "probing", e->asked = 0;
     if (s == TN_OK) s = tn_wire_probe_run(&e->s, &e->found, e->of, PROBED, watch, e, &e->probe);
     e->line.pending = e->line.pending && e->line.term.tty;
     tn_progress_end(&e->line);
@@ -132,9 +136,12 @@ tn_status tn_cmd_wire_eval(tn_cli *c)
     TN_TRY(tn_wire_keys(rows, sizeof rows / sizeof *rows, &keys));
     TN_TRY(tn_wire_find(c, keys, &m));
     e.split = tn_settings_text(keys, "split");
-    TN_TRY(open_session(&e, &m, keys));
-    TN_TRY(measure(&e, keys));
-    TN_TRY(tn_wire_eval_show(&e));
+    if (tn_args_flag(&c->args, "latency")) TN_TRY(tn_wire_eval_latency(&e, &m, keys));
+    else {
+        TN_TRY(tn_wire_eval_open(&e, &m, keys));
+        TN_TRY(measure(&e, keys));
+        TN_TRY(tn_wire_eval_show(&e));
+    }
 done:
     tn_wire_decoded_free(&e.said);
     tn_wire_controls_free(&e.found);

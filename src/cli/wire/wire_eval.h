@@ -19,6 +19,7 @@ typedef struct tn_wire_evaluation {
     tn_wire_probe probe;
     tn_wire_sizes sizes;
     tn_progress line;
+    const char *what;       /* is at work, behind the controls; or NULL */
     int64_t batches, asked; /* asked: how often whether to stop, which is before every batch */
 } tn_wire_evaluation;
 
@@ -30,6 +31,11 @@ typedef struct tn_wire_difference {
 
 typedef enum tn_wire_by { TN_WIRE_BY_TOKENS, TN_WIRE_BY_EM, TN_WIRE_BY_F1 } tn_wire_by;
 tn_status tn_wire_eval_compare(const tn_wire_evaluation *e, int k, tn_wire_by by, tn_wire_difference *out);
+
+/* The session of e on the split that keys name, with weights. */
+tn_status tn_wire_eval_open(tn_wire_evaluation *e, tn_saved_model *m, const tn_settings *keys);
+/* --latency: times instead of scores. */
+tn_status tn_wire_eval_latency(tn_wire_evaluation *e, tn_saved_model *m, const tn_settings *keys);
 
 /* Tables, or with --json lines; --svg. */
 tn_status tn_wire_eval_show(const tn_wire_evaluation *e);

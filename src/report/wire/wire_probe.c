@@ -56,7 +56,8 @@ static void products(const float *x, const int32_t *y, int64_t n, int64_t d, dou
     }
 }
 
-tn_status tn_ridge_fit(const float *x, const int32_t *y, int64_t n, int64_t d, int64_t classes, double shrink, double *w)
+tn_status tn_ridge_fit(const float *x, const int32_t *y, int64_t n, int64_t d, int64_t classes, double shrink,
+                       double *w)
 {
     const int64_t D = d + 1;
     double trace = 0, *a = tn_alloc(sizeof *a * (size_t)(D * D));
@@ -142,7 +143,8 @@ static void see_products(const probing *p, const float *z, const float *q, float
 {
     const tn_rng r = { 1, tn_rng_stream("wire.probe") };
     for (int64_t i = 0; i < PRODUCTS; i++)
-        x[i] = z[tn_rng_below(r, (uint64_t)(2 * i), (uint64_t)p->numbers)] * q[tn_rng_below(r, (uint64_t)(2 * i + 1), WORDS)];
+        x[i] = z[tn_rng_below(r, (uint64_t)(2 * i), (uint64_t)p->numbers)] *
+               q[tn_rng_below(r, (uint64_t)(2 * i + 1), WORDS)];
 }
 
 static tn_status class_of(probing *p, tn_answer gold, int32_t *out)

@@ -11,7 +11,8 @@ enum { TN_PROBE_CLASSES = 32 };
 
 /* Ridge regression of indicators of the classes on x (n, d), with a constant that is not shrunk: w (classes, d + 1), the constant last.
  * `shrink` is in units of the mean square of a column of x. */
-tn_status tn_ridge_fit(const float *x, const int32_t *y, int64_t n, int64_t d, int64_t classes, double shrink, double *w);
+tn_status tn_ridge_fit(const float *x, const int32_t *y, int64_t n, int64_t d, int64_t classes, double shrink,
+                       double *w);
 /* The class with the largest value, of one row (d). */
 int32_t tn_ridge_class(const double *w, const float *x, int64_t d, int64_t classes);
 

@@ -38,6 +38,16 @@ static void print_reader(const tn_wire_evaluation *e, int k)
     }
 }
 
+/* It has words alone. */
+static void print_relay(const tn_wire_evaluation *e, int k)
+{
+    const tn_wire_decoded *d = &e->said;
+    if (!d->in_words) return;
+    fprintf(e->c->out, "%-9s  %6.4f  %6.4f  reader %c says %.1f tokens of a text\n", "relay",
+            tn_wire_mean(d->relay[k].em_sum, d->questions), tn_wire_mean(d->relay[k].f1_sum, d->questions),
+            e->found.reader[0], tn_wire_mean(d->relay_tokens, e->found.contexts));
+}
+
 static void print_difference(const tn_wire_evaluation *e, const char *what, const tn_wire_difference *d)
 {
     fprintf(e->c->out, "%-9s  latent - %s %+.4f, 95 %% %+.4f to %+.4f\n", what, tn_wire_method_names[d->budget],
@@ -141,6 +151,18 @@ static tn_status emit_scores(const tn_wire_evaluation *e)
         if (e->found.bytes[m]) TN_RETURN_IF(emit_of(e, "message_bytes", m, -1, (double)e->found.bytes[m], "bytes"));
     }
     return TN_OK;
+}
+
+static tn_status emit_relay(const tn_wire_evaluation *e)
+{
+    static const char *const names[] = { "relay_em", "relay_f1" };
+    const tn_wire_decoded *d = &e->said;
+    for (int k = 0; k < e->found.readers && d->in_words; k++) {
+        TN_RETURN_IF(emit_of(e, names[0], -1, k, tn_wire_mean(d->relay[k].em_sum, d->questions), ""));
+        TN_RETURN_IF(emit_of(e, names[1], -1, k, tn_wire_mean(d->relay[k].f1_sum, d->questions), ""));
+    }
+    return d->in_words ? emit_of(e, "relay_tokens", -1, -1, tn_wire_mean(d->relay_tokens, e->found.contexts), "tokens")
+                       : TN_OK;
 }
 
 static tn_status emit_difference(const tn_wire_evaluation *e, int k, tn_wire_by by, const char *name)
@@ -255,6 +277,7 @@ static tn_status print_all(const tn_wire_evaluation *e)
             (long long)e->found.score[TN_WIRE_LATENT][0].questions);
     for (int k = 0; k < e->found.readers; k++) {
         print_reader(e, k);
+        print_relay(e, k);
         TN_RETURN_IF(print_differences(e, k));
     }
     print_joint(e);
@@ -270,6 +293,7 @@ tn_status tn_wire_eval_show(const tn_wire_evaluation *e)
         TN_RETURN_IF(emit_scores(e));
         for (int k = 0; k < e->found.readers; k++) TN_RETURN_IF(emit_reader(e, k));
         TN_RETURN_IF(emit_joint(e));
+        TN_RETURN_IF(emit_relay(e));
         TN_RETURN_IF(emit_probe(e));
         TN_RETURN_IF(emit_costs(e));
     } else TN_RETURN_IF(print_all(e));

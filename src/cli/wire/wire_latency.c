@@ -13,8 +13,8 @@ static tn_status watch(void *ctx)
     return tn_interrupted(NULL) ? tn_error(TN_INTERRUPTED, "interrupted") : TN_OK;
 }
 
-static tn_status emit(const tn_wire_evaluation *e, const tn_wire_latency *l, const char *name, int k, const char *method,
-                      double value, const char *unit)
+static tn_status emit(const tn_wire_evaluation *e, const tn_wire_latency *l, const char *name, int k,
+                      const char *method, double value, const char *unit)
 {
     json_t *row = json_pack("{s:s, s:I, s:I, s:o, s:s}", "name", name, "batch", (json_int_t)l->batch, "tokens",
                             (json_int_t)l->tokens, "value", tn_number_or_null(value), "unit", unit);

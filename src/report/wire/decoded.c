@@ -109,8 +109,7 @@ static void lay_rows(tn_decoder_work *w, tn_wire_method m, int k)
     }
 }
 
-/* What reader k says to them, so many at a time; a speaker takes no rows that ask nothing. */
-static tn_status say_rows(tn_decoder_work *w, tn_wire_method m, int k)
+tn_status tn__wire_say_rows(tn_decoder_work *w, tn_wire_method m, int k)
 {
     tn_decoded_reader *r = &w->reader[k];
     const int64_t Q = r->labels.q, each = w->c->slots * w->c->width;
@@ -124,6 +123,8 @@ static tn_status say_rows(tn_decoder_work *w, tn_wire_method m, int k)
         int64_t n = 0;
         size_t bytes;
         for (; at < w->valid * Q && n < w->together; at++) {
+            r->said[at].text.n = r->said[at].ids.n = 0;
+            r->said[at].nats = 0;
             if (!w->row[at].n) continue;
             if (!tn_wire_is_text(m))
                 TN_RETURN_IF(tn_wire_give_message(&w->given, m, w->before + at / Q, w->z + n * each, &bytes));
@@ -147,7 +148,7 @@ tn_status tn__wire_score_said(const tn_wire_golds *g, int64_t q, const tn_text *
                               n < TN_WIRE_MOST_GOLDS ? n : TN_WIRE_MOST_GOLDS, out);
 }
 
-static tn_status score_rows(tn_decoder_work *w, int k, tn_wire_decoded_score *to)
+tn_status tn__wire_score_rows(tn_decoder_work *w, int k, tn_wire_decoded_score *to)
 {
     const tn_decoded_reader *r = &w->reader[k];
     for (int64_t i = 0; i < w->valid; i++) {
@@ -157,6 +158,7 @@ static tn_status score_rows(tn_decoder_work *w, int k, tn_wire_decoded_score *to
             tn_answer_score x;
             TN_RETURN_IF(tn__wire_score_said(&w->golds, q, &r->said[i * r->labels.q + q].text, &x));
             em += x.exact, f1 += x.f1;
+            to->nats += r->said[i * r->labels.q + q].nats;
         }
         to->em_sum += em, to->f1_sum += f1;
         to->em[w->before + i] = w->golds.n ? (float)(em / (double)w->golds.n) : NAN;
@@ -171,13 +173,14 @@ static tn_status decode_batch(tn_decoder_work *w)
         for (int k = 0; k < w->c->readers && tn_wire_decodes[m]; k++) {
             tn_decoded_reader *r = &w->reader[k];
             lay_rows(w, (tn_wire_method)m, k);
-            TN_RETURN_IF(say_rows(w, (tn_wire_method)m, k));
-            TN_RETURN_IF(score_rows(w, k, &w->out->score[m][k]));
+            TN_RETURN_IF(tn__wire_say_rows(w, (tn_wire_method)m, k));
+            TN_RETURN_IF(tn__wire_score_rows(w, k, &w->out->score[m][k]));
             if (m == TN_WIRE_LATENT) { /* kept for the joint answer */
                 tn_wire_said *x = r->said;
                 r->said = r->first, r->first = x;
             }
         }
+    TN_RETURN_IF(tn__wire_relay_batch(w));
     return w->c->readers > 1 ? tn__wire_joint_batch(w) : TN_OK;
 }
 
@@ -225,6 +228,8 @@ static tn_status allocate(tn_decoder_work *w)
         told = (size_t)r->told.n > told ? (size_t)r->told.n : told;
         ok = ok && (r->said = tn_alloc(rows * sizeof *r->said)) && (r->first = tn_alloc(rows * sizeof *r->first));
         for (size_t i = 0; ok && i < rows; i++) r->said[i] = r->first[i] = (tn_wire_said){ 0 };
+        ok = ok && (d->relay[k].em = tn_alloc(contexts * sizeof(float))) &&
+             (d->relay[k].f1 = tn_alloc(contexts * sizeof(float)));
         for (int m = 0; m < TN_WIRE_METHODS && ok; m++)
             if (tn_wire_decodes[m])
                 ok = (d->score[m][k].em = tn_alloc(contexts * sizeof(float))) &&
@@ -289,6 +294,7 @@ void tn_wire_decoded_free(tn_wire_decoded *d)
 {
     for (int m = 0; m < TN_WIRE_METHODS; m++)
         for (int k = 0; k < TN_CONTROL_READERS; k++) tn_free(d->score[m][k].em), tn_free(d->score[m][k].f1);
+    for (int k = 0; k < TN_CONTROL_READERS; k++) tn_free(d->relay[k].em), tn_free(d->relay[k].f1);
     tn_free(d->joint.em_of);
     *d = (tn_wire_decoded){ 0 };
 }

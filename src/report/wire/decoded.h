@@ -12,6 +12,7 @@
 typedef struct tn_wire_decoded_score {
     float *em, *f1;        /* (contexts): means over its questions; NaN: it has none. NULL: not decoded */
     double em_sum, f1_sum; /* over all questions */
+    double nats;           /* -log p of what was said, all answers */
 } tn_wire_decoded_score;
 
 /* One answer of several: each reader's is scored by all readers, in nats per byte (its end counts as one more byte), and the least one is
@@ -32,6 +33,8 @@ typedef struct tn_wire_decoded {
     int64_t max_tokens[TN_CONTROL_READERS];
     tn_wire_decoded_score score[TN_WIRE_METHODS][TN_CONTROL_READERS];
     tn_wire_joint joint;
+    tn_wire_decoded_score relay[TN_CONTROL_READERS]; /* from what the first reader says of the text (relay.c) */
+    double relay_tokens;                             /* of that, all texts */
 } tn_wire_decoded;
 
 typedef struct tn_wire_decoded_options {

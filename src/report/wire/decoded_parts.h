@@ -39,7 +39,13 @@ typedef struct tn_decoder_work {
 
 /* The answers of all readers in `first`, weighed against each other. */
 tn_status tn__wire_joint_batch(tn_decoder_work *w);
-/* As given + sums of a score, for question q of the context that golds has read. */
+/* What readers answer from what the first of them says of the texts. */
+tn_status tn__wire_relay_batch(tn_decoder_work *w);
+/* What reader k says to w->row, into its `said`, those that ask nothing left out; and their scores. m: whether they are rows of text, or of which
+ * messages. */
+tn_status tn__wire_say_rows(tn_decoder_work *w, tn_wire_method m, int k);
+tn_status tn__wire_score_rows(tn_decoder_work *w, int k, tn_wire_decoded_score *to);
+/* Score of an answer to question q of the context that golds has read. */
 tn_status tn__wire_score_said(const tn_wire_golds *g, int64_t q, const tn_text *text, tn_answer_score *out);
 
 #endif

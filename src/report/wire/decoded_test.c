@@ -39,7 +39,7 @@ static void as_decoded_one_by_one(void **state)
     (void)state;
     world x;
     tn_wire_golds g = { .n = 0 };
-    double em[2] = { 0 }, f1[2] = { 0 };
+    double em[2] = { 0 }, f1[2] = { 0 }, nats[2] = { 0 };
     int64_t asked = 0, words = 0;
     begin(&x, "slots=4 place=embeddings", 0);
     assert_true(x.d.in_words);
@@ -67,7 +67,7 @@ static void as_decoded_one_by_one(void **state)
                 assert_ok(tn_wire_post_answer(p, x.c.z + i * x.c.slots * x.c.width, 1, NULL, NULL, &said));
                 assert_ok(
                     tn_answer_score_of((tn_answer){ said.text.data ? said.text.data : "", said.text.n }, gold, 1, &s));
-                em[k] += s.exact, f1[k] += s.f1;
+                em[k] += s.exact, f1[k] += s.f1, nats[k] += said.nats;
                 words += said.text.n > 0;
                 tn_wire_said_free(&said);
                 tn_wire_post_close(p);
@@ -78,6 +78,7 @@ static void as_decoded_one_by_one(void **state)
     for (int k = 0; k < 2; k++) {
         assert_true(x.d.score[TN_WIRE_LATENT][k].em_sum == em[k]);
         assert_true(fabs(x.d.score[TN_WIRE_LATENT][k].f1_sum - f1[k]) < 1e-9);
+        assert_true(fabs(x.d.score[TN_WIRE_LATENT][k].nats - nats[k]) < 1e-4 * nats[k]);
     }
     tn_wire_golds_free(&g);
     end(&x);
@@ -252,6 +253,65 @@ static void one_of_several(void **state)
     end(&x);
 }
 
+/* What the first reader says of a text, read by each of them, row by row on another session with the same weights. */
+static void relay(void **state)
+{
+    (void)state;
+    world x;
+    wire_run y;
+    tn_wire_golds g = { .n = 0 };
+    tn_wire_speaker *v[2] = { NULL };
+    tn_wire_words words[2] = { { .letter = 0 } };
+    double nats[2] = { 0 };
+    int64_t tokens = 0;
+    begin(&x, "slots=9", 5);
+    wire_run_open(&y, "slots=9");
+    for (int k = 0; k < 2; k++) {
+        const tn_wire_speaker_options o = {
+            .trainer = y.s.trainer, .reader = (char)('a' + k), .batch = 1, .longest = 100
+        };
+        assert_ok(tn_wire_speaker_new(&o, &v[k]));
+        assert_ok(tn_wire_words_open(NULL, y.s.settings, (char)('a' + k), &words[k]));
+    }
+    assert_ok(tn_wire_golds_open(&x.w.s, TN_VALID, &g));
+    for (int64_t i = 0; i < 5; i++) {
+        int32_t ids[128] = { 0 };
+        tn_wire_said note = { .nats = 0 }, said = { .nats = 0 };
+        assert_ok(tn_wire_golds_read(&g, i));
+        const char *text = tn_wire_at(&g.example, g.example.context);
+        const size_t n = g.example.context.bytes;
+        for (size_t j = 0; j < n; j++) ids[1 + j] = (unsigned char)text[j];
+        const tn_wire_say_options note_how = { .max_tokens = 9, .ends = tn_wire_words_end, .ends_ctx = &words[0] };
+        assert_ok(tn_wire_speaker_say(v[0], &(tn_wire_row){ ids, 1 + (int64_t)n }, 1, NULL, 2, &note_how, &note));
+        assert_ok(tn_wire_words_spell(&words[0], &note)); /* bytes that are no UTF-8 are others as text */
+        tokens += (int64_t)note.ids.n;
+        for (int64_t q = 0; q < g.n; q++)
+            for (int k = 0; k < 2; k++) {
+                const tn_answer question = tn_wire_golds_question(&g, q);
+                const tn_wire_say_options how = { .max_tokens = 5, .ends = tn_wire_words_end, .ends_ctx = &words[k] };
+                int32_t row[128] = { 0 };
+                int64_t at = 1;
+                for (size_t j = 0; j < note.text.n; j++) row[at++] = (unsigned char)note.text.data[j];
+                row[at++] = '\n';
+                for (size_t j = 0; j < question.bytes; j++) row[at++] = (unsigned char)question.text[j];
+                assert_ok(tn_wire_speaker_say(v[k], &(tn_wire_row){ row, at }, 1, NULL, 2, &how, &said));
+                nats[k] += said.nats;
+            }
+        tn_wire_said_free(&note);
+        tn_wire_said_free(&said);
+    }
+    assert_true(tokens > 0 && x.d.relay_tokens == (double)tokens);
+    for (int k = 0; k < 2; k++) {
+        assert_true(fabs(x.d.relay[k].nats - nats[k]) < 1e-4 * nats[k]);
+        assert_true(fabs(x.d.relay[k].nats - x.d.score[TN_WIRE_TEXT][k].nats) > 1e-3);
+        tn_wire_speaker_free(v[k]);
+        tn_wire_words_free(&words[k]);
+    }
+    tn_wire_golds_free(&g);
+    wire_run_close(&y);
+    end(&x);
+}
+
 /* Copies from afar: by hand. */
 static void far_copies(void **state)
 {
@@ -290,6 +350,7 @@ void tn_tests_decoded(tn_test_list *l)
     tn_test_add(l, agrees_with_teacher_forcing, NULL, "wire answers: decoding agrees with teacher forcing");
     tn_test_add(l, lengths, NULL, "wire answers: as long as the longest, whatever the question");
     tn_test_add(l, one_of_several, NULL, "wire answers: one of several readers");
+    tn_test_add(l, relay, NULL, "wire answers: from what another reader says of the text");
     tn_test_add(l, far_copies, NULL, "wire controls: copies from afar");
     tn_test_add(l, recovered, NULL, "wire controls: the recovered gain");
 }

@@ -18,9 +18,9 @@ typedef struct timing {
     tn_wire_stop *stop;
     void *ctx;
     int64_t rows, kind;
-    float *z;          /* (B, slots, width) */
-    tn_wire_row *row;  /* (B) */
-    int32_t *next;     /* (B) */
+    float *z;         /* (B, slots, width) */
+    tn_wire_row *row; /* (B) */
+    int32_t *next;    /* (B) */
     double each[3][MOST_REPEATS];
 } timing;
 
@@ -51,7 +51,8 @@ static tn_status encode(timing *t)
         if (i >= 0) continue;
         if (!(t->z = tn_alloc((size_t)n * sizeof *z))) return TN_MEMORY;
         const int64_t each = n / t->s->batch;
-        for (int64_t b = 0; b < t->s->batch; b++) memcpy(t->z + b * each, z + b % t->rows * each, (size_t)each * sizeof *z);
+        for (int64_t b = 0; b < t->s->batch; b++)
+            memcpy(t->z + b * each, z + b % t->rows * each, (size_t)each * sizeof *z);
     }
     t->out->encode_ms = median_ms(t->each[0], repeats);
     return TN_OK;
@@ -67,7 +68,8 @@ static tn_status lay(timing *t, char x, bool text, double *positions, int64_t ow
         const int64_t i = b % t->rows * labels.q;
         int64_t at = 1, first = 0;
         while (at < labels.n && labels.at[i * labels.n + at] < 0) at++;
-        if (at == labels.n) return tn_error(TN_USAGE, "a text has no question: there is no answer whose time could be taken");
+        if (at == labels.n)
+            return tn_error(TN_USAGE, "a text has no question: there is no answer whose time could be taken");
         while (first < told.n && !document.at[i * told.n + first]) first++;
         t->row[b] = text ? (tn_wire_row){ told.at + i * told.n + first, told.n - (labels.n - 1) + at - 1 - first }
                          : (tn_wire_row){ tokens.at + i * labels.n, at };

@@ -50,14 +50,18 @@ static inline void wire_run_reader(wire_run *w, int k, const char *words)
     tn_settings_free(st);
 }
 
-static inline void wire_run_open(wire_run *w, const char *words)
+/* reader: further words of both readers. */
+static inline void wire_run_open_with(wire_run *w, const char *reader, const char *words)
 {
     char text[2600];
     const tn_model *wire = tn_model_named("wire");
     *w = (wire_run){ .file = "" };
     tn_tempdir_make_quick(&w->d);
-    wire_run_reader(w, 0, "dim=16 layers=2 heads=2 vocab=256 train.context=128 seed=1");
-    wire_run_reader(w, 1, "dim=24 layers=1 heads=2 kv_heads=1 vocab=256 train.context=128 seed=2");
+    for (int k = 0; k < 2; k++) {
+        snprintf(text, sizeof text, "%s vocab=256 train.context=128 %s",
+                 k ? "dim=24 layers=1 heads=2 kv_heads=1 seed=2" : "dim=16 layers=2 heads=2 seed=1", reader);
+        wire_run_reader(w, k, text);
+    }
     snprintf(text, sizeof text,
              "a.model=%s b.model=%s task=recall task.keys=50 task.pairs=3 task.questions=0 task.heldout=5 task.size=8 "
              "train.batch=2 width=8 dim=16 heads=2 ffn=24 layers=1 hidden=12 %s",
@@ -72,6 +76,8 @@ static inline void wire_run_open(wire_run *w, const char *words)
     assert_ok(tn_weights_save(w->file, wire, w->s.settings, tn_trainer_store(w->s.trainer)));
     tn_settings_free(st);
 }
+
+static inline void wire_run_open(wire_run *w, const char *words) { wire_run_open_with(w, "", words); }
 
 static inline void wire_run_close(wire_run *w)
 {

@@ -39,6 +39,10 @@ for x in a b; do
     check "reader $x: free messages of 32 texts answer everything" "$(value free em $x latent) == 1"
     check "reader $x: messages beat the best budget by 20 points" "$(value wire latent_minus_budget $x) >= 0.2"
     check "reader $x: the interval excludes 0" "$(value wire latent_minus_budget_low $x) > 0"
+    for method in text latent int4; do # words made of syllables have no normal form but their own
+        check "reader $x, $method: decoding agrees with teacher forcing" "abs($(value wire answer_em $x $method) - $(value wire em $x $method)) <= 0.005"
+    done
+    check "reader $x: the joint answer is as good as its own" "$(value wire joint_em '') >= $(value wire answer_em $x latent) - 0.01"
     check "reader $x: another text's message is worth one constant message" "abs($(value wire em $x shuffled) - $(value constant em $x latent)) <= 0.03"
     check "reader $x: 8 bits lose at most a point" "$latent - $(value wire em $x int8) <= 0.01"
     check "reader $x: 4 bits lose at most five points" "$latent - $(value wire em $x int4) <= 0.05"

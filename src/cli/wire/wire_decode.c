@@ -63,7 +63,7 @@ static tn_status open_messages(decoding *d)
     return tn_wire_stream_open(input ? STDIN_FILENO : d->fd, input ? "standard input" : path, &limits, &d->reader);
 }
 
-/* Up to a batch of messages; *n is 0 at the end. */
+/* Up to a batch of messages; *n is 0 at the end, and how many are good where the next one is bad. */
 static tn_status read_messages(decoding *d, int64_t *n)
 {
     const tn_wire_about *a = tn_wire_post_about(d->post);
@@ -96,15 +96,24 @@ static tn_status show(decoding *d, const tn_wire_said *s)
     return tn_text_write(d->c, "\n", 1);
 }
 
+static tn_status answer_batch(decoding *d, int64_t n)
+{
+    if (!n) return TN_OK;
+    TN_RETURN_IF(tn_wire_post_answer(d->post, d->z, n, ask_stop, NULL, d->said));
+    for (int64_t i = 0; i < n; i++) TN_RETURN_IF(show(d, &d->said[i]));
+    return TN_OK;
+}
+
+/* Messages before a bad one are answered; then its error is the command's. */
 static tn_status answer_all(decoding *d)
 {
-    for (;;) {
-        int64_t n;
+    for (int64_t n = 1; n;) {
+        char error[1024];
         TN_RETURN_IF(ask_stop(NULL));
-        TN_RETURN_IF(read_messages(d, &n));
-        if (!n) break;
-        TN_RETURN_IF(tn_wire_post_answer(d->post, d->z, n, ask_stop, NULL, d->said));
-        for (int64_t i = 0; i < n; i++) TN_RETURN_IF(show(d, &d->said[i]));
+        const tn_status bad = read_messages(d, &n);
+        snprintf(error, sizeof error, "%s", bad == TN_OK ? "" : tn_error_text());
+        TN_RETURN_IF(answer_batch(d, n));
+        if (bad != TN_OK) return tn_error(bad, "%s", error);
     }
     return d->answered ? TN_OK : tn_error(TN_BAD_FILE, "there is no message: `tenon wire encode` writes them");
 }
@@ -116,6 +125,7 @@ static tn_status run(decoding *d)
     TN_RETURN_IF(tn_wire_keys(rows, sizeof rows / sizeof *rows, &d->keys));
     TN_RETURN_IF(tn_wire_find(d->c, d->keys, &d->model));
     o.max_tokens = tn_settings_int(d->keys, "max_tokens");
+    o.no_cache = tn_args_flag(&d->c->args, "no-cache");
     o.batch = d->batch = tn_settings_int(d->keys, "batch");
     TN_RETURN_IF(tn_wire_post_open(&o, &d->post));
     const tn_wire_about *a = tn_wire_post_about(d->post);

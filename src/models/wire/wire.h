@@ -110,6 +110,15 @@ tn_status wire_build_text(tn_graph *g, const tn_settings *st, const tn_batch *b)
 tn_status wire_build_teach(tn_graph *g, const tn_settings *st, const tn_batch *b); /* what a teacher says, to be kept */
 size_t wire_choose(const tn_settings *st, int64_t step);
 
+/* A reader that goes on token by token (wire_say.c): puts out "logits" (B,1,vocab) of the batch's last token. The batch is cached. */
+typedef struct wire_say {
+    int64_t slots, own, width; /* of a message, of these those that the reader reads, numbers of a slot */
+    int64_t vocab, context;    /* context: positions that it was trained on */
+    bool keys;                 /* P is keys: a message takes no token's place in a batch, but positions */
+} wire_say;
+tn_status wire_say_shape(tn_graph *g, const tn_settings *st, char letter, wire_say *out);
+tn_status wire_build_say(tn_graph *g, const tn_settings *st, const tn_batch *b, char letter);
+
 /* Metrics (wire_metrics.c). */
 enum { WIRE_METRICS = 11 };
 extern const tn_metric_row wire_metrics[WIRE_METRICS];

@@ -11,31 +11,17 @@
 #ifndef TN_REPORT_WIRE_CONTROLS_H
 #define TN_REPORT_WIRE_CONTROLS_H
 
+#include "report/wire/methods.h"
 #include "train/run/session.h"
-
-typedef enum tn_wire_method {
-    TN_WIRE_TEXT,
-    TN_WIRE_NONE,
-    TN_WIRE_FIRST,
-    TN_WIRE_LAST,
-    TN_WIRE_RANDOM,
-    TN_WIRE_LATENT,
-    TN_WIRE_FP16,
-    TN_WIRE_INT8,
-    TN_WIRE_INT6,
-    TN_WIRE_INT4,
-    TN_WIRE_SHUFFLED,
-    TN_WIRE_MEAN,
-    TN_WIRE_ZERO,
-    TN_WIRE_METHODS
-} tn_wire_method;
 
 enum { TN_CONTROL_READERS = 3 };
 
 typedef struct tn_wire_score {
     float *em;                /* (contexts): of its questions, the part that is answered exactly; NaN: it has none */
     double right, first, nll; /* answers, answers' first tokens, -log p: sums over all questions */
-    int64_t questions, tokens;
+    double end_nll;           /* the part of nll that is of ends */
+    double far_nll;           /* the part that is of copies from afar (tn_wire_far) */
+    int64_t questions, tokens, far;
 } tn_wire_score;
 
 typedef struct tn_wire_controls {
@@ -48,9 +34,8 @@ typedef struct tn_wire_controls {
     size_t bytes[TN_WIRE_METHODS];   /* of a message, header and checksum included; 0: it is none */
     double seconds[TN_WIRE_METHODS]; /* of reading, all readers */
     double encode_seconds;
+    float *mean; /* (slots, width): message */
 } tn_wire_controls;
-
-extern const char *const tn_wire_method_names[TN_WIRE_METHODS];
 
 /* Steps that the session's trainer must have planned (tn_session_options.steps). */
 extern const char *const tn_wire_control_steps[];
@@ -62,6 +47,18 @@ tn_status tn_wire_controls_run(tn_session *s, uint64_t seed, tn_wire_stop *stop,
 void tn_wire_controls_free(tn_wire_controls *c); /* takes a zeroed one */
 
 static inline double tn_wire_em(const tn_wire_score *s) { return s->questions ? s->right / (double)s->questions : 0; }
+/* What its methods give, for others who ask the same. It points into c. */
+tn_wire_given tn_wire_given_of(const tn_wire_controls *c, const tn_settings *st, uint64_t seed);
+
+/* Which tokens of a continuation are copies from afar: the token, behind the one before it, stands in the context before its last M tokens,
+ * and nowhere nearer, in the rest of the context or the continuation itself. row (n): BOS ; context (so many) ; ... ; the answer from
+ * `answer` on, `answers` tokens. far (answers). Returns how many. */
+int64_t tn_wire_far(const int32_t *row, int64_t context, int64_t M, int64_t answer, int64_t answers, bool *far);
+
+/* The part of what the text gains, in nats of answers without their ends, that a method gains: (none - m) / (none - text). far: of copies from
+ * afar alone. NaN: the text gains nothing, or there are no such tokens. */
+double tn_wire_recovered(const tn_wire_controls *c, tn_wire_method m, int k, bool far);
+
 /* Of first, last and random the one with the best EM, of reader k. */
 tn_wire_method tn_wire_best_budget(const tn_wire_controls *c, int k);
 

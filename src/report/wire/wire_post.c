@@ -1,50 +1,21 @@
 /* A trainer without data for the steps encode and read of wire. */
-#include "report/wire/wire_post.h"
+#include "report/wire/wire_post_parts.h"
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "tasks/wire/wire_layout.h"
 #include "train/run/weights_hash.h"
 #include "train/trainer/graph_setup.h"
-#include "train/trainer/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { READERS = 3, KEY = 32 };
-
-struct tn_wire_post {
-    tn_saved_model *model;
-    tn_settings *settings; /* with rows as long as they are needed */
-    tn_trainer *trainer;
-    tn_wire_about about;
-    int64_t batch;
-    char encoder[16], sender; /* sender: of encoder=sender, else 0 */
-    tn_input_row rows[TN_INPUTS_MAX];
-    size_t n_rows;
-    /* Who tokenises: the sender, or the reader that answers. */
-    tn_tokenizer *tokenizer;
-    tn_model_tokens ends;
-    tn_tokenizer_scratch *scratch;
-    tn_wire_tokens work;
-    tn_tokens laid;
-    int32_t bos, eos;
-    /* Of answers. */
-    char reader;
-    int kind;
-    int64_t questions, max_tokens, length; /* questions: tokens of the question; length: of a row */
-};
-
-static const char *key_of(char x, const char *name, char buf[KEY])
-{
-    snprintf(buf, KEY, "%c.%s", x, name);
-    return buf;
-}
+enum { READERS = 3, KEY = TN_WIRE_KEY };
 
 static bool has_reader(const tn_settings *st, char x)
 {
     char model[KEY], shape[KEY];
-    return tn_settings_text(st, key_of(x, "model", model))[0] || tn_settings_text(st, key_of(x, "shape", shape))[0];
+    return tn_settings_text(st, tn_wire_key(x, "model", model))[0] ||
+           tn_settings_text(st, tn_wire_key(x, "shape", shape))[0];
 }
 
 /* Has one, and it reads: a sender need not. */
@@ -77,7 +48,7 @@ static tn_status hash_encoder(tn_wire_post *p)
     TN_TRY(tn_weights_hash_add(tn_trainer_store(p->trainer), of_encoder, p, h, NULL));
     for (size_t i = 0; i < sizeof keys / sizeof *keys + (p->sender ? 3 : 0); i++) {
         const size_t own = sizeof keys / sizeof *keys;
-        const char *key = i < own ? keys[i] : i < own + 2 ? sends[i - own] : key_of(p->sender, "shape", shape);
+        const char *key = i < own ? keys[i] : i < own + 2 ? sends[i - own] : tn_wire_key(p->sender, "shape", shape);
         const char *value = tn_settings_text(p->settings, key);
         tn_hash_add(h, key, strlen(key) + 1);
         tn_hash_add(h, value, strlen(value) + 1);
@@ -106,33 +77,10 @@ static tn_status describe(tn_wire_post *p)
     a->slots = a->shared + a->readers * a->private_slots;
     a->width = tn_settings_int(st, "width");
     a->tokens = p->sender != 0;
-    a->most = tn_settings_int(st, p->sender ? key_of(p->sender, "text", key) : "bytes");
+    a->most = tn_settings_int(st, p->sender ? tn_wire_key(p->sender, "text", key) : "bytes");
     if (!a->readers || a->most < 1)
         return tn_error(TN_USAGE, "the run does not say how long its texts are: it was not trained on data");
     return TN_OK;
-}
-
-static tn_status open_tokenizer(tn_wire_post *p, const tn_user_args *user, char x)
-{
-    tn_status s = TN_OK;
-    tn_saved_model m = { .weights = "" };
-    char key[KEY];
-    const char *file = tn_settings_text(p->settings, key_of(x, "model", key));
-    if (!file[0])
-        return tn_error(TN_USAGE, "the run has no reader %c with a tokenizer: choose one whose %c.model is set", x, x);
-    TN_TRY(tn_saved_model_find(user, file, NULL, 0, "best", &m));
-    TN_TRY(tn_saved_model_tokenizer(&m, tn_settings_text(p->settings, key_of(x, "tokenizer", key)), &p->tokenizer,
-                                    &p->ends));
-    TN_TRY(tn_saved_model_ends(p->tokenizer, &p->ends, file, &p->bos, &p->eos));
-    const int64_t ids = tn_settings_int(p->settings, key_of(x, "ids", key));
-    if (ids && tn_tokenizer_vocab(p->tokenizer) != ids)
-        TN_FAIL(TN_USAGE, "%.300s: its tokenizer has %lld tokens, and had %lld when the run was trained", file,
-                (long long)tn_tokenizer_vocab(p->tokenizer), (long long)ids);
-    TN_TRY(tn_tokenizer_scratch_new(&p->scratch));
-done:
-    if (s != TN_OK) tn_error_prefix("%c.model", x);
-    tn_saved_model_free(&m);
-    return s;
 }
 
 static tn_status set_number(tn_settings *st, const char *key, int64_t value)
@@ -142,23 +90,24 @@ static tn_status set_number(tn_settings *st, const char *key, int64_t value)
     return tn_settings_set(st, key, text, "the question");
 }
 
-/* Rows are as long as question and answer need, those of the other readers as short as can be. */
-static tn_status set_lengths(tn_wire_post *p)
+/* Rows are as long as question and answer need where they are read as a whole, others as short as can be. */
+static tn_status set_lengths(tn_wire_post *p, bool whole)
 {
     char key[KEY];
     TN_RETURN_IF(set_number(p->settings, "questions", 1));
     for (char x = 'a'; x < 'a' + READERS; x++)
         if (has_reader(p->settings, x))
-            TN_RETURN_IF(set_number(p->settings, key_of(x, "length", key), x == p->reader ? p->length : 3));
+            TN_RETURN_IF(
+                set_number(p->settings, tn_wire_key(x, "length", key), x == p->reader && whole ? p->length : 3));
     return TN_OK;
 }
 
 static tn_status take_question(tn_wire_post *p, const tn_wire_post_options *o)
 {
-    const tn_wire_reader r = { p->reader, p->tokenizer, p->bos, p->eos };
+    const tn_wire_reader r = tn_wire_words_reader(&p->words);
     const tn_wire_parts parts = { .question = o->question, .question_bytes = o->question ? strlen(o->question) : 0 };
     size_t answer;
-    TN_RETURN_IF(tn_wire_lay_out(&r, p->scratch, &parts, &p->work, &p->laid, &answer));
+    TN_RETURN_IF(tn_wire_lay_out(&r, p->words.scratch, &parts, &p->work, &p->laid, &answer));
     p->questions = (int64_t)p->laid.n - 2;
     p->length = 1 + p->questions + p->max_tokens;
     if (p->length < 3) p->length = 3;
@@ -178,9 +127,9 @@ static void list_rows(tn_wire_post *p)
     }
 }
 
-static tn_status open_trainer(tn_wire_post *p)
+static tn_status open_trainer(tn_wire_post *p, bool whole)
 {
-    const char *const steps[] = { p->reader ? "read" : "encode", NULL };
+    const char *const steps[] = { !p->reader ? "encode" : whole ? "read" : NULL, NULL };
     list_rows(p);
     const tn_input_spec spec = { .rows = p->rows, .n_rows = p->n_rows };
     TN_RETURN_IF(tn_trainer_new(&(tn_trainer_options){ .model = p->model->model,
@@ -205,22 +154,26 @@ static tn_status open_post(tn_wire_post *p, const tn_wire_post_options *o)
     if (o->reader && !reads(p->settings, o->reader))
         return tn_error(TN_USAGE, "the run has no reader %c: choose one whose %c.model is set", o->reader, o->reader);
     const char tokenizes = o->reader ? o->reader : p->sender;
-    if (tokenizes) TN_RETURN_IF(open_tokenizer(p, o->user, tokenizes));
+    if (tokenizes) TN_RETURN_IF(tn_wire_words_open(o->user, p->settings, tokenizes, &p->words));
     if (o->reader) TN_RETURN_IF(take_question(p, o));
-    TN_RETURN_IF(set_lengths(p));
-    return open_trainer(p);
+    TN_RETURN_IF(set_lengths(p, o->no_cache));
+    TN_RETURN_IF(open_trainer(p, o->no_cache));
+    if (!o->reader || o->no_cache) return TN_OK;
+    return tn_wire_speaker_new(&(tn_wire_speaker_options){ .trainer = p->trainer,
+                                                           .reader = o->reader,
+                                                           .batch = p->batch,
+                                                           .longest =
+                                                               p->about.shared + p->about.private_slots + p->length },
+                               &p->speaker);
 }
 
 tn_status tn_wire_post_open(const tn_wire_post_options *o, tn_wire_post **out)
 {
     tn_wire_post *p = tn_alloc(sizeof *p);
     if (!p) return TN_MEMORY;
-    *p = (tn_wire_post){ .model = o->model,
-                         .batch = o->batch,
-                         .reader = o->reader,
-                         .kind = o->kind,
-                         .max_tokens = o->max_tokens,
-                         .ends = { .start = -1 } };
+    *p = (tn_wire_post){
+        .model = o->model, .batch = o->batch, .reader = o->reader, .kind = o->kind, .max_tokens = o->max_tokens
+    };
     const tn_status s = open_post(p, o);
     if (s == TN_OK) *out = p;
     else tn_wire_post_close(p);
@@ -230,11 +183,10 @@ tn_status tn_wire_post_open(const tn_wire_post_options *o, tn_wire_post **out)
 void tn_wire_post_close(tn_wire_post *p)
 {
     if (!p) return;
+    tn_wire_speaker_free(p->speaker);
     tn_trainer_free(p->trainer);
     tn_settings_free(p->settings);
-    tn_tokenizer_free(p->tokenizer);
-    tn_model_tokens_free(&p->ends);
-    tn_tokenizer_scratch_free(p->scratch);
+    tn_wire_words_free(&p->words);
     tn_wire_tokens_free(&p->work);
     tn_tokens_free(&p->laid);
     tn_free(p);
@@ -244,8 +196,7 @@ const tn_wire_about *tn_wire_post_about(const tn_wire_post *p) { return &p->abou
 
 /* --- texts to messages ---------------------------------------------------------------------------------------------------- */
 
-/* All inputs of all rows as padding, of which the first n count. */
-static tn_status begin_batch(tn_wire_post *p, int64_t n, tn_feed *f)
+tn_status tn__wire_post_begin(tn_wire_post *p, int64_t n, tn_feed *f)
 {
     if (n < 1 || n > p->batch) return tn_error(TN_INTERNAL, "%lld rows do not fit a batch", (long long)n);
     *f = tn_trainer_feed(p->trainer);
@@ -260,7 +211,7 @@ static tn_status too_long(const tn_wire_post *p, const tn_wire_line *t, size_t h
     return tn_error(TN_USAGE,
                     "%.300s has %zu %s, and the run takes texts of at most %lld (%s): shorten it, or give --cut",
                     t->name, has, p->sender ? "tokens" : "bytes", (long long)p->about.most,
-                    p->sender ? key_of(p->sender, "text", key) : "bytes");
+                    p->sender ? tn_wire_key(p->sender, "text", key) : "bytes");
 }
 
 static tn_status put_bytes(const tn_wire_post *p, const tn_wire_line *t, bool cut, int32_t *bytes, int32_t *length)
@@ -277,14 +228,14 @@ static tn_status put_bytes(const tn_wire_post *p, const tn_wire_line *t, bool cu
 
 static tn_status put_tokens(tn_wire_post *p, const tn_wire_line *t, bool cut, int32_t *ids, int32_t *length)
 {
-    const tn_wire_reader r = { p->sender, p->tokenizer, p->bos, p->eos };
+    const tn_wire_reader r = tn_wire_words_reader(&p->words);
     const tn_wire_parts parts = { .context = t->text, .context_bytes = t->bytes };
     size_t answer;
-    TN_RETURN_IF(tn_wire_lay_out(&r, p->scratch, &parts, &p->work, &p->laid, &answer));
+    TN_RETURN_IF(tn_wire_lay_out(&r, p->words.scratch, &parts, &p->work, &p->laid, &answer));
     size_t n = p->laid.n;
     const size_t most = (size_t)p->about.most;
     if (n > most && !cut) return too_long(p, t, n);
-    if (n > most) p->laid.ids[(n = most) - 1] = p->eos;
+    if (n > most) p->laid.ids[(n = most) - 1] = p->words.eos;
     if (ids) memcpy(ids, p->laid.ids, n * sizeof *ids);
     if (length) *length = (int32_t)n;
     return TN_OK;
@@ -297,9 +248,9 @@ tn_status tn_wire_post_encode(tn_wire_post *p, const tn_wire_line *text, int64_t
     tn_dtype type;
     int64_t count;
     const int64_t each = p->about.slots * p->about.width, most = p->about.most;
-    TN_RETURN_IF(begin_batch(p, n, &f));
-    int32_t *rows = tn_feed_at(&f, p->sender ? key_of(p->sender, "text", key[0]) : "bytes"),
-            *lengths = tn_feed_at(&f, p->sender ? key_of(p->sender, "text_length", key[1]) : "lengths");
+    TN_RETURN_IF(tn__wire_post_begin(p, n, &f));
+    int32_t *rows = tn_feed_at(&f, p->sender ? tn_wire_key(p->sender, "text", key[0]) : "bytes"),
+            *lengths = tn_feed_at(&f, p->sender ? tn_wire_key(p->sender, "text_length", key[1]) : "lengths");
     for (int64_t i = 0; i < n; i++) {
         if (!text[i].bytes) return tn_error(TN_USAGE, "%.300s is empty: a message needs a text", text[i].name);
         int32_t *row = rows ? rows + i * most : NULL, *length = lengths ? lengths + i : NULL;
@@ -311,124 +262,4 @@ tn_status tn_wire_post_encode(tn_wire_post *p, const tn_wire_line *text, int64_t
         return tn_error(TN_INTERNAL, "step encode: z has another shape");
     memcpy(z, made, sizeof *z * (size_t)(n * each));
     return TN_OK;
-}
-
-/* --- messages to answers -------------------------------------------------------------------------------------------------- */
-
-void tn_wire_said_free(tn_wire_said *s)
-{
-    tn_text_free(&s->text);
-    tn_tokens_free(&s->ids);
-    *s = (tn_wire_said){ 0 };
-}
-
-static bool ends(const tn_wire_post *p, int32_t id)
-{
-    if (id == p->eos || id >= tn_tokenizer_vocab(p->tokenizer)) return true;
-    for (size_t i = 0; i < p->ends.n_end; i++)
-        if (p->ends.end[i] == id) return true;
-    return false;
-}
-
-static tn_status put_messages(tn_wire_post *p, const float *z, int64_t n)
-{
-    const tn_store *store = tn_trainer_store(p->trainer);
-    const tn_entry *e = tn_store_find(store, "message");
-    const size_t each = sizeof *z * (size_t)(p->about.slots * p->about.width);
-    if (!e || tn_dims_count(e->dims) != p->batch * p->about.slots * p->about.width)
-        return tn_error(TN_INTERNAL, "step read: the message has another shape");
-    float *all = tn_alloc(each * (size_t)p->batch);
-    if (!all) return TN_MEMORY;
-    memset(all, 0, each * (size_t)p->batch);
-    memcpy(all, z, each * (size_t)n);
-    const tn_status s = tn_store_write(store, e->data, all, each * (size_t)p->batch);
-    tn_free(all);
-    return s;
-}
-
-/* Output NAME (batch, length - 1) of the step that has run. */
-static tn_status output_of(tn_wire_post *p, const char *name, const float **out)
-{
-    char key[KEY];
-    tn_dtype type;
-    int64_t count;
-    *out = tn_trainer_step_output(p->trainer, "read", key_of(p->reader, name, key), &type, &count);
-    if (*out && type == TN_F32 && count == p->batch * (p->length - 1)) return TN_OK;
-    return tn_error(TN_INTERNAL, "step read: %s has another shape", key);
-}
-
-typedef struct answer_rows {
-    int32_t *tokens, *labels; /* (batch, length) */
-    int64_t n;
-} answer_rows;
-
-static tn_status begin_answers(tn_wire_post *p, int64_t n, answer_rows *r)
-{
-    char key[2][KEY];
-    tn_feed f;
-    TN_RETURN_IF(begin_batch(p, n, &f));
-    *r = (answer_rows){ tn_feed_at(&f, key_of(p->reader, "tokens", key[0])),
-                        tn_feed_at(&f, key_of(p->reader, "labels", key[1])), n };
-    int32_t *kind = tn_feed_at(&f, "kind");
-    if (!r->tokens || !r->labels || !kind) return tn_error(TN_INTERNAL, "step read has other inputs");
-    for (int64_t i = 0; i < n; i++) {
-        kind[i] = p->kind;
-        memcpy(r->tokens + i * p->length, p->laid.ids, sizeof *r->tokens * (size_t)(1 + p->questions));
-    }
-    return TN_OK;
-}
-
-/* The next token of every row that goes on. Returns how many do after it. */
-static tn_status say_next(tn_wire_post *p, const answer_rows *r, int64_t at, tn_wire_said *out, int64_t *going)
-{
-    const float *said;
-    *going = 0;
-    TN_RETURN_IF(output_of(p, "said", &said));
-    for (int64_t i = 0; i < r->n; i++) {
-        tn_tokens *ids = &out[i].ids;
-        if (out[i].ended) continue;
-        const int32_t id = (int32_t)said[i * (p->length - 1) + at - 1];
-        r->tokens[i * p->length + at] = r->labels[i * p->length + at] = id;
-        if ((out[i].ended = ends(p, id))) continue;
-        TN_RETURN_IF(tn_grow((void **)&ids->ids, &ids->capacity, ids->n + 1, sizeof *ids->ids));
-        ids->ids[ids->n++] = id;
-        ++*going;
-    }
-    return TN_OK;
-}
-
-static tn_status finish_answers(tn_wire_post *p, const answer_rows *r, tn_wire_said *out)
-{
-    const float *nll;
-    TN_RETURN_IF(tn_trainer_run_step(p->trainer, "read"));
-    TN_RETURN_IF(output_of(p, "nll", &nll));
-    for (int64_t i = 0; i < r->n; i++) {
-        for (int64_t t = 1; t < p->length; t++)
-            if (r->labels[i * p->length + t] >= 0) out[i].nats += nll[i * (p->length - 1) + t - 1];
-        tn_token_stream d = { .n = 0 };
-        for (size_t t = 0; t < out[i].ids.n; t++)
-            TN_RETURN_IF(tn_token_stream_put(p->tokenizer, &d, out[i].ids.ids[t], &out[i].text));
-        TN_RETURN_IF(tn_token_stream_end(&d, &out[i].text));
-    }
-    return TN_OK;
-}
-
-tn_status tn_wire_post_answer(tn_wire_post *p, const float *z, int64_t n, tn_status (*stop)(void *ctx), void *ctx,
-                              tn_wire_said *out)
-{
-    answer_rows r;
-    TN_RETURN_IF(begin_answers(p, n, &r));
-    TN_RETURN_IF(put_messages(p, z, n));
-    for (int64_t i = 0; i < n; i++) {
-        out[i].text.n = out[i].ids.n = 0;
-        out[i].nats = 0;
-        out[i].ended = false;
-    }
-    int64_t going = n;
-    for (int64_t t = 0; t < p->max_tokens && going; t++) {
-        if (stop) TN_RETURN_IF(stop(ctx));
-        TN_RETURN_IF(tn_trainer_run_step(p->trainer, "read"));
-        TN_RETURN_IF(say_next(p, &r, 1 + p->questions + t, out, &going));
-    }
-    return finish_answers(p, &r, out);
 }

@@ -11,6 +11,7 @@
 #ifndef TN_REPORT_WIRE_POST_H
 #define TN_REPORT_WIRE_POST_H
 
+#include "report/wire/speaker.h" /* tn_wire_said */
 #include "train/run/saved_model.h"
 
 typedef struct tn_wire_post tn_wire_post;
@@ -23,6 +24,7 @@ typedef struct tn_wire_post_options {
     int kind;              /* of the anchor: 0 AE, 1 LM, 2 QA */
     const char *question;  /* may be empty or NULL */
     int64_t max_tokens;    /* of an answer */
+    bool no_cache;         /* each token runs the whole row again: what answers with caches are compared with */
 } tn_wire_post_options;
 
 /* What the header of its messages says. */
@@ -47,15 +49,6 @@ typedef struct tn_wire_line {
 /* Z of n texts (at most the batch) into z (n, slots, width). A text longer than `most` is cut, at the end of a character, or refused
  * (TN_USAGE). So is an empty one. */
 tn_status tn_wire_post_encode(tn_wire_post *p, const tn_wire_line *text, int64_t n, bool cut, float *z);
-
-/* Zeroed before the first use; its memory is used again. */
-typedef struct tn_wire_said {
-    tn_text text;  /* UTF-8 */
-    tn_tokens ids; /* without what ended it */
-    double nats;   /* -log p of all tokens, and of the end */
-    bool ended;    /* by an end token, not by max_tokens */
-} tn_wire_said;
-void tn_wire_said_free(tn_wire_said *s);
 
 /* What the reader says, each time the most likely token, to n messages (at most the batch) z (n, slots, width). stop NULL, or asked before
  * every token: its error ends all. */

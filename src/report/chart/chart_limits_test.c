@@ -45,8 +45,10 @@ static double value_of(int way, size_t i, uint64_t *state)
 
 static void make(material *m, size_t n, int way)
 {
-    static const char *const words[] = { "plain", "<script>alert(1)</script> & \"more\"", "\xff\x01]]>", "",
-                                         "a name that is far too long for any place that a chart could have for it, & <so on>" };
+    static const char *const words[] = {
+        "plain", "<script>alert(1)</script> & \"more\"", "\xff\x01]]>", "",
+        "a name that is far too long for any place that a chart could have for it, & <so on>"
+    };
     uint64_t seed = 7;
     *m = (material){ .n = n };
     m->a = test_malloc(4 * n * sizeof *m->a), m->b = m->a + n, m->c = m->b + n, m->d = m->c + n;
@@ -56,7 +58,8 @@ static void make(material *m, size_t n, int way)
     m->names = test_malloc(n * sizeof *m->names);
     for (size_t i = 0; i < n; i++) {
         m->a[i] = value_of(way, i, &seed), m->b[i] = value_of(way, i, &seed);
-        m->c[i] = m->a[i] + fabs(value_of(way, i, &seed)) * 0.1, m->d[i] = m->b[i] + fabs(value_of(way, i, &seed)) * 0.1;
+        m->c[i] = m->a[i] + fabs(value_of(way, i, &seed)) * 0.1,
+        m->d[i] = m->b[i] + fabs(value_of(way, i, &seed)) * 0.1;
         m->group[i] = (int)(i % GROUPS), m->some[i] = i % 3 == 0;
         m->names[i] = words[i % 5];
     }
@@ -74,9 +77,12 @@ static tn_status draw_lines(const material *m, FILE *out)
     tn_series s[GROUPS];
     for (size_t k = 0; k < GROUPS; k++)
         s[k] = (tn_series){ .name = m->groups[k], .x = m->a, .y = m->many + k * m->n, .n = m->n, .points = k % 2 };
-    const tn_plot p = {
-        .title = m->groups[1], .x_label = m->groups[1], .y_label = m->groups[1], .series = s, .count = GROUPS, .log_y = true
-    };
+    const tn_plot p = { .title = m->groups[1],
+                        .x_label = m->groups[1],
+                        .y_label = m->groups[1],
+                        .series = s,
+                        .count = GROUPS,
+                        .log_y = true };
     return tn_plot_svg(&p, out);
 }
 
@@ -91,8 +97,15 @@ static tn_status draw_many_lines(const material *m, FILE *out)
 
 static tn_status draw_scatter(const material *m, FILE *out)
 {
-    const tn_scatter c = { .title = m->groups[1], .groups = m->groups, .n_groups = GROUPS, .n = m->n, .x = m->a, .y = m->b,
-                           .group = m->group, .front = m->some, .log_x = true };
+    const tn_scatter c = { .title = m->groups[1],
+                           .groups = m->groups,
+                           .n_groups = GROUPS,
+                           .n = m->n,
+                           .x = m->a,
+                           .y = m->b,
+                           .group = m->group,
+                           .front = m->some,
+                           .log_x = true };
     return tn_chart_scatter(&c, out);
 }
 
@@ -104,16 +117,31 @@ static tn_status draw_published(const material *m, FILE *out)
 
 static tn_status draw_roofline(const material *m, FILE *out)
 {
-    const tn_roofline c = { .title = m->groups[1], .peak = 9.9e14, .bandwidth = 4.8e12, .peak_name = m->groups[1],
-                            .bandwidth_name = m->groups[1], .n = m->n, .x = m->a, .y = m->b, .names = m->names,
-                            .weight = m->d, .groups = m->groups, .n_groups = GROUPS, .group = m->group };
+    const tn_roofline c = { .title = m->groups[1],
+                            .peak = 9.9e14,
+                            .bandwidth = 4.8e12,
+                            .peak_name = m->groups[1],
+                            .bandwidth_name = m->groups[1],
+                            .n = m->n,
+                            .x = m->a,
+                            .y = m->b,
+                            .names = m->names,
+                            .weight = m->d,
+                            .groups = m->groups,
+                            .n_groups = GROUPS,
+                            .group = m->group };
     return tn_chart_roofline(&c, out);
 }
 
 static tn_status draw_bars(const material *m, FILE *out)
 {
-    const tn_bars c = { .title = m->groups[1], .names = m->names, .groups = m->groups, .n = m->n, .n_groups = GROUPS,
-                        .value = m->many, .spread = m->many };
+    const tn_bars c = { .title = m->groups[1],
+                        .names = m->names,
+                        .groups = m->groups,
+                        .n = m->n,
+                        .n_groups = GROUPS,
+                        .value = m->many,
+                        .spread = m->many };
     return tn_chart_bars(&c, out);
 }
 
@@ -125,23 +153,46 @@ static tn_status draw_shares(const material *m, FILE *out)
 
 static tn_status draw_area(const material *m, FILE *out)
 {
-    const tn_area c = { .title = m->groups[1], .names = m->groups, .n_layers = GROUPS, .n = m->n, .x = m->a, .y = m->many,
-                        .limit = 3, .limit_name = m->groups[1] };
+    const tn_area c = { .title = m->groups[1],
+                        .names = m->groups,
+                        .n_layers = GROUPS,
+                        .n = m->n,
+                        .x = m->a,
+                        .y = m->many,
+                        .limit = 3,
+                        .limit_name = m->groups[1] };
     return tn_chart_area(&c, out);
 }
 
 static tn_status draw_timeline(const material *m, FILE *out)
 {
-    const tn_timeline c = { .title = m->groups[1], .states = m->groups, .lanes = m->groups, .n_states = GROUPS,
-                            .n_lanes = GROUPS, .n = m->n, .begin = m->a, .end = m->c, .lane = m->group, .state = m->group,
+    const tn_timeline c = { .title = m->groups[1],
+                            .states = m->groups,
+                            .lanes = m->groups,
+                            .n_states = GROUPS,
+                            .n_lanes = GROUPS,
+                            .n = m->n,
+                            .begin = m->a,
+                            .end = m->c,
+                            .lane = m->group,
+                            .state = m->group,
                             .names = m->names };
     return tn_chart_timeline(&c, out);
 }
 
 static tn_status draw_memory(const material *m, FILE *out)
 {
-    const tn_memory_map c = { .title = m->groups[1], .kinds = m->groups, .n_kinds = GROUPS, .n = m->n, .begin = m->a,
-                              .end = m->c, .low = m->b, .high = m->d, .kind = m->group, .names = m->names, .limit = 3,
+    const tn_memory_map c = { .title = m->groups[1],
+                              .kinds = m->groups,
+                              .n_kinds = GROUPS,
+                              .n = m->n,
+                              .begin = m->a,
+                              .end = m->c,
+                              .low = m->b,
+                              .high = m->d,
+                              .kind = m->group,
+                              .names = m->names,
+                              .limit = 3,
                               .limit_name = m->groups[1] };
     return tn_chart_memory(&c, out);
 }
@@ -152,7 +203,9 @@ static tn_status draw_parallel(const material *m, FILE *out)
     for (size_t k = 0; k < GROUPS; k++)
         axes[k] = (tn_parallel_axis){ .name = m->groups[k], .low = m->groups[k], .high = m->groups[1] };
     axes[3] = (tn_parallel_axis){ .name = "choice", .choices = m->groups, .n_choices = GROUPS };
-    const tn_parallel c = { .title = m->groups[1], .axes = axes, .n_axes = GROUPS, .n = m->n, .place = m->many, .rank = m->a };
+    const tn_parallel c = {
+        .title = m->groups[1], .axes = axes, .n_axes = GROUPS, .n = m->n, .place = m->many, .rank = m->a
+    };
     return tn_chart_parallel(&c, out);
 }
 
@@ -160,9 +213,12 @@ static const struct {
     const char *name;
     tn_status (*draw)(const material *, FILE *);
 } charts[] = {
-    { "lines", draw_lines },       { "many lines", draw_many_lines }, { "scatter", draw_scatter }, { "published", draw_published },
-    { "roofline", draw_roofline }, { "bars", draw_bars },             { "shares", draw_shares },   { "area", draw_area },
-    { "timeline", draw_timeline }, { "memory", draw_memory },         { "parallel", draw_parallel },
+    { "lines", draw_lines },       { "many lines", draw_many_lines },
+    { "scatter", draw_scatter },   { "published", draw_published },
+    { "roofline", draw_roofline }, { "bars", draw_bars },
+    { "shares", draw_shares },     { "area", draw_area },
+    { "timeline", draw_timeline }, { "memory", draw_memory },
+    { "parallel", draw_parallel },
 };
 
 /* Draws all charts of these numbers; returns how many have been drawn. */
@@ -178,8 +234,7 @@ static size_t draw_all(const material *m, int way)
         assert_int_equal(fclose(out), 0);
         assert_true(s == TN_OK || s == TN_USAGE); /* nothing to draw */
         if (s == TN_OK) {
-            if (bytes > TN_SVG_BYTES)
-                fail_msg("%s of %zu, way %d: %zu bytes", charts[i].name, m->n, way, bytes);
+            if (bytes > TN_SVG_BYTES) fail_msg("%s of %zu, way %d: %zu bytes", charts[i].name, m->n, way, bytes);
             assert_null(strstr(text, "<script"));
             assert_null(strstr(text, "nan"));
             assert_xml(text);

@@ -6,7 +6,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WIDTH = 720, HEIGHT = 460, POINTS_MOST = 700, LABELS_MOST = 60, NAME_WIDTH = 190, LABEL_HEIGHT = 14, SLOPE_BOXES = 8 };
+enum {
+    WIDTH = 720,
+    HEIGHT = 460,
+    POINTS_MOST = 700,
+    LABELS_MOST = 60,
+    NAME_WIDTH = 190,
+    LABEL_HEIGHT = 14,
+    SLOPE_BOXES = 8
+};
 
 typedef struct box {
     double x1, y1, x2, y2; /* pixels */
@@ -70,8 +78,7 @@ static bool crosses(const box *b, double x1, double y1, double x2, double y2)
     if (fmax(x1, x2) < b->x1 || fmin(x1, x2) > b->x2 || fmax(y1, y2) < b->y1 || fmin(y1, y2) > b->y2) return false;
     const double corner[4][2] = { { b->x1, b->y1 }, { b->x2, b->y1 }, { b->x1, b->y2 }, { b->x2, b->y2 } };
     int above = 0;
-    for (int i = 0; i < 4; i++)
-        above += (x2 - x1) * (corner[i][1] - y1) - (y2 - y1) * (corner[i][0] - x1) > 0;
+    for (int i = 0; i < 4; i++) above += (x2 - x1) * (corner[i][1] - y1) - (y2 - y1) * (corner[i][0] - x1) > 0;
     return above != 0 && above != 4;
 }
 
@@ -104,7 +111,8 @@ static bool is_clear(const picture *p, double x1, double y1, double x2, double y
 /* Right of the dot, left, above, below, and at its corners: the first that is free; else farther away, with a line to it. */
 static void put_label(picture *p, size_t k)
 {
-    static const double side[][2] = { { 1, 0 }, { -1, 0 }, { 0, -1 }, { 0, 1 }, { 1, -1 }, { 1, 1 }, { -1, -1 }, { -1, 1 } };
+    static const double side[][2] = { { 1, 0 },  { -1, 0 }, { 0, -1 },  { 0, 1 },
+                                      { 1, -1 }, { 1, 1 },  { -1, -1 }, { -1, 1 } };
     static const double beyond[] = { 0, 14, 30, 50 };
     enum { SIDES = sizeof side / sizeof *side, TRIES = SIDES * (sizeof beyond / sizeof *beyond) };
     const tn_spot *s = &p->spot[k];
@@ -113,7 +121,8 @@ static void put_label(picture *p, size_t k)
     const double width = fmin(tn__svg_width(name), NAME_WIDTH);
     for (size_t i = 0; i < TRIES; i++) {
         const double *to = side[i % SIDES], far = beyond[i / SIDES], diagonal = to[0] != 0 && to[1] != 0 ? 0.75 : 1;
-        const double away = (p->radius[k] + 3 + far) * diagonal, end_x = s->x + to[0] * away, end_y = s->y + to[1] * away;
+        const double away = (p->radius[k] + 3 + far) * diagonal, end_x = s->x + to[0] * away,
+                     end_y = s->y + to[1] * away;
         const double x = end_x + to[0] * width / 2, y = end_y + to[1] * LABEL_HEIGHT / 2.0;
         const box b = { x - width / 2, y - LABEL_HEIGHT / 2.0, x + width / 2, y + LABEL_HEIGHT / 2.0 };
         if (!is_free(p, &b, k) || (far > 0 && !is_clear(p, s->x, s->y, end_x, end_y))) continue;
@@ -199,9 +208,8 @@ tn_status tn_chart_roofline(const tn_roofline *c, FILE *out)
         return tn_error(TN_USAGE, "a roofline needs points, a peak and a bandwidth above 0");
     const double names = c->n_groups > 1 ? tn__names_height(c->groups, c->n_groups, WIDTH) : 0;
     picture p = { .c = c };
-    p.f = (tn_frame){
-        .out = out, .width = WIDTH, .right = WIDTH - 26, .top = 70 + names, .bottom = HEIGHT + names - 52
-    };
+    p.f =
+        (tn_frame){ .out = out, .width = WIDTH, .right = WIDTH - 26, .top = 70 + names, .bottom = HEIGHT + names - 52 };
     p.spot = tn_alloc(sizeof *p.spot * c->n);
     p.radius = tn_alloc(sizeof *p.radius * POINTS_MOST);
     p.taken = tn_alloc(sizeof *p.taken * (POINTS_MOST + LABELS_MOST + SLOPE_BOXES + 1));

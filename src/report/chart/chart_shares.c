@@ -77,8 +77,7 @@ tn_status tn_chart_shares(const tn_shares *c, FILE *out)
     if (!v) return TN_MEMORY;
     const size_t n = take_rows(c, v, others, &whole);
     if (!n) TN_FAIL(TN_USAGE, "shares need values that are not negative");
-    for (size_t i = 0; i < n; i++)
-        widest = fmax(widest, tn__svg_width(v[i].name)), largest = fmax(largest, v[i].value);
+    for (size_t i = 0; i < n; i++) widest = fmax(widest, tn__svg_width(v[i].name)), largest = fmax(largest, v[i].value);
     const int top = c->title ? 48 : 16, height = top + (int)n * ROW + 16;
     const tn_frame f = { .out = out,
                          .width = WIDTH,

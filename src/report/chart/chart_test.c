@@ -76,6 +76,10 @@ static void many_points(void **state)
     const tn_scatter c = { .groups = sides, .n_groups = 1, .n = N, .x = x, .y = y };
     DRAW(tn_chart_scatter(&c, out), t);
     assert_true(strlen(t) < 300000 && count_of(t, "h0") > 5000);
+    double low = INFINITY, high = -INFINITY, y_px;
+    for (const char *s = strstr(t, "style=\"stroke-width"); (s = strchr(s, 'M')); s++)
+        if (sscanf(s, "M%*f %lfh0", &y_px) == 1) low = fmin(low, y_px), high = fmax(high, y_px);
+    assert_true(high - low > 0.88 * (368 - 70)); /* thinned everywhere alike: all of the field but its padding */
     free(t);
     free(x);
 }

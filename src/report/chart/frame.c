@@ -15,10 +15,11 @@ void tn__frame_ticks(tn_frame *f, bool y_ticks)
         f->left = MARGIN + 8 + TN_SVG_LETTER * (double)tn__plot_label_columns(&f->y);
     }
     const double beyond = fmin(f->left, f->width - f->right) - 6;
-    tn__plot_ticks(
-        &f->x,
-        &(tn_plot_room){
-            .length = f->right - f->left, .letter = TN_SVG_LETTER, .gap = LABEL_GAP, .over = fmax(beyond, 0), .most = 9 });
+    tn__plot_ticks(&f->x, &(tn_plot_room){ .length = f->right - f->left,
+                                           .letter = TN_SVG_LETTER,
+                                           .gap = LABEL_GAP,
+                                           .over = fmax(beyond, 0),
+                                           .most = 9 });
 }
 
 static void put_line(const tn_frame *f, const char *class, double x1, double y1, double x2, double y2)

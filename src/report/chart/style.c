@@ -39,7 +39,8 @@ void tn__svg_rules(FILE *out, size_t groups)
           ".h{font-size:15px;font-weight:600}.e{text-anchor:end}.c{text-anchor:middle}"
           "path{fill:none;stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}line{stroke-width:1}.k{stroke-"
           "width:2}.p{stroke-width:1;opacity:.4}.w{stroke:#fff;stroke-width:.5}\n"
-          ".b{fill:#fff}.t{fill:#1f2328}.m{fill:#656d76}.i{fill:#fff}.o{stroke:#1f2328}.g{stroke:#e4e8ec}.a{stroke:#9aa4ae}",
+          ".b{fill:#fff}.t{fill:#1f2328}.m{fill:#656d76}.i{fill:#fff}.o{stroke:#1f2328}.g{stroke:#e4e8ec}.a{stroke:#"
+          "9aa4ae}",
           out);
     put_colours(out, light, used);
     fputs("\n@media(prefers-color-scheme:dark){.p{opacity:.6}.b{fill:#0d1117}.t{fill:#e6edf3}.m{fill:#9198a1}"

@@ -90,7 +90,8 @@ static void check(const tn_plot_axis *a, const tn_plot_room *r, double lo, doubl
         const double before = a->label_at[i - 1] * r->length + r->letter * (double)strlen(a->label[i - 1]) / 2;
         if (!(a->at[i] > a->at[i - 1])) fail_msg("%.17g to %.17g: %s does not ascend", lo, hi, label);
         if (strcmp(label, a->label[i - 1]) == 0) fail_msg("%.17g to %.17g: two ticks %s", lo, hi, label);
-        if (middle - width / 2 - before < r->gap - 1e-3) fail_msg("%.17g to %.17g: %s touches %s", lo, hi, a->label[i - 1], label);
+        if (middle - width / 2 - before < r->gap - 1e-3)
+            fail_msg("%.17g to %.17g: %s touches %s", lo, hi, a->label[i - 1], label);
     }
 }
 
@@ -99,7 +100,8 @@ static void check_regular(const tn_plot_axis *a, double lo, double hi)
 {
     for (int i = 2; i < a->ticks; i++)
         if (fabs(a->at[i] - 2 * a->at[i - 1] + a->at[i - 2]) > 1e-6)
-            fail_msg("%.17g to %.17g: %s %s %s are not evenly apart", lo, hi, a->label[i - 2], a->label[i - 1], a->label[i]);
+            fail_msg("%.17g to %.17g: %s %s %s are not evenly apart", lo, hi, a->label[i - 2], a->label[i - 1],
+                     a->label[i]);
 }
 
 static double uniform(uint64_t *state, double lo, double hi)
@@ -137,8 +139,10 @@ static void random_ranges(void **state)
 static void hard_ranges(void **state)
 {
     (void)state;
-    static const double rows[][2] = { { -1.7e308, 1.7e308 }, { 1e-320, 2e-320 }, { 1e15, 1e15 + 2 },  { 5, 5 },
-                                      { -7e-5, -7e-5 },      { 1e300, 1e308 },   { -1e-308, 1e-308 }, { 1, 1 + 1e-15 } };
+    static const double rows[][2] = {
+        { -1.7e308, 1.7e308 }, { 1e-320, 2e-320 }, { 1e15, 1e15 + 2 },  { 5, 5 },
+        { -7e-5, -7e-5 },      { 1e300, 1e308 },   { -1e-308, 1e-308 }, { 1, 1 + 1e-15 }
+    };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int log = 0; log < 2; log++) {
             tn_plot_axis a;

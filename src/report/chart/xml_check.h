@@ -25,7 +25,8 @@ static inline const char *xml_attribute(const char *s)
     while (isalnum((unsigned char)*s) || *s == '-' || *s == ':') s++;
     if (s == from || s[0] != '=' || s[1] != '"') fail_msg("no attribute at \"%.40s\"", from);
     for (s += 2; *s && *s != '"'; s = xml_text(s))
-        if (*s == '<' || strncmp(s, "nan", 3) == 0 || strncmp(s, "inf", 3) == 0) fail_msg("in an attribute: \"%.40s\"", from);
+        if (*s == '<' || strncmp(s, "nan", 3) == 0 || strncmp(s, "inf", 3) == 0)
+            fail_msg("in an attribute: \"%.40s\"", from);
     if (!*s) fail_msg("an attribute does not end: \"%.40s\"", from);
     return s + 1;
 }

@@ -1,4 +1,4 @@
-/* Parallel coordinates: good trials in colour and on top, the others pale. Of many trials only the best MOST are
+/* Parallel coordinates: good trials in colour and on top, the others pale. Of many trials only the best are
  * drawn: more would be a grey area and megabytes. */
 #include "base/alloc.h"
 #include "report/chart/chart.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { AXIS_GAP = 110, HEIGHT = 400, MOST = 2000 };
+enum { AXIS_GAP = 110, HEIGHT = 400, MOST = 2000, CHOICES_MOST = 18, POINT_BYTES = 13 };
 
 typedef struct line {
     double rank;
@@ -32,7 +32,7 @@ static void put_axis(const tn_frame *f, const tn_parallel *c, size_t k)
     const double x = x_of(f, c, k);
     fprintf(f->out, "<line class=\"a\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.0f\" y2=\"%.0f\"/>\n", x, x, f->top, f->bottom);
     tn__svg_label(f->out, "t c", x, f->top - 12, a->name, 16);
-    for (size_t i = 0; a->choices && i < a->n_choices; i++)
+    for (size_t i = 0; a->choices && i < a->n_choices && i < CHOICES_MOST; i++)
         tn__svg_label(f->out, "m", x + 5, tn__frame_y(f, ((double)i + 0.5) / (double)a->n_choices) + 4, a->choices[i],
                       12);
     if (a->choices) return;
@@ -66,7 +66,9 @@ tn_status tn_chart_parallel(const tn_parallel *c, FILE *out)
         if (isfinite(c->rank[i])) v[n++] = (line){ c->rank[i], i };
     qsort(v, n, sizeof *v, worst_first);
     tn__svg_begin(out, width, HEIGHT, c->title, "parallel coordinates", 2);
-    for (size_t i = n > MOST ? n - MOST : 0; i < n; i++) put_trial(&f, c, &v[i]);
+    const size_t room = (size_t)(TN_SVG_BYTES * 3 / 4) / (POINT_BYTES * c->n_axes + 30),
+                 most = room < MOST ? room : MOST;
+    for (size_t i = n > most ? n - most : 0; i < n; i++) put_trial(&f, c, &v[i]);
     for (size_t k = 0; k < c->n_axes; k++) put_axis(&f, c, k);
     tn_free(v);
     return tn__frame_done(&f);

@@ -1,6 +1,7 @@
 /* Charts: every point that can be drawn is, none that cannot; files stay small; names from files cannot break out;
  * what is refused. */
 #include "report/chart/chart.h"
+#include "report/chart/xml_check.h"
 #include "testlib.h"
 
 #include <math.h>
@@ -46,7 +47,7 @@ static void scatter(void **state)
     DRAW(tn_chart_scatter(&c, out), t);
     assert_int_equal(count_of(t, "h0"), 1);          /* the one beside the fronts */
     assert_int_equal(count_of(t, "r=\"4\""), 3 + 2); /* three of fronts, two of names; NaN and infinity are nowhere */
-    assert_int_equal(count_of(t, "<path"), 2 + 2);   /* others and front of each group */
+    assert_int_equal(count_of(t, "<path"), 1 + 2);   /* others of the second, front of each group */
     assert_int_equal(count_of(t, "seconds (log scale)"), 1);
     assert_true(strstr(t, "a &amp; b") && strstr(t, "b&lt;p") && !strstr(t, "b<p"));
     assert_true(!strstr(t, "nan") && !strstr(t, "inf"));
@@ -74,7 +75,11 @@ static void many_points(void **state)
     char *t;
     const tn_scatter c = { .groups = sides, .n_groups = 1, .n = N, .x = x, .y = y };
     DRAW(tn_chart_scatter(&c, out), t);
-    assert_true(strlen(t) < 800000 && count_of(t, "h0") > 10000);
+    assert_true(strlen(t) < 300000 && count_of(t, "h0") > 5000);
+    double low = INFINITY, high = -INFINITY, y_px;
+    for (const char *s = strstr(t, "style=\"stroke-width"); (s = strchr(s, 'M')); s++)
+        if (sscanf(s, "M%*f %lfh0", &y_px) == 1) low = fmin(low, y_px), high = fmax(high, y_px);
+    assert_true(high - low > 0.88 * (368 - 70)); /* thinned everywhere alike: all of the field but its padding */
     free(t);
     free(x);
 }
@@ -137,6 +142,138 @@ static void timeline(void **state)
     free(t);
 }
 
+/* The largest first, each with its part of the whole; what no part accounts for comes last. */
+static void shares(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "copy", "mat<mul>", "broken", "tiny" };
+    const double value[] = { 10, 60, NAN, 0.01 };
+    char *t;
+    const tn_shares c = { .title = "time", .unit = "ms", .n = 4, .names = names, .value = value, .whole = 100 };
+    DRAW(tn_chart_shares(&c, out), t);
+    assert_xml(t);
+    const char *const first = strstr(t, ">mat&lt;mul&gt;</text>"), *const second = strstr(t, ">copy</text>"),
+                      *const third = strstr(t, ">tiny</text>"), *const last = strstr(t, ">rest</text>");
+    assert_true(first && first < second && second < third && third < last);
+    assert_true(strstr(t, ">60 % · 60.0 ms<") && strstr(t, ">10 % · 10.0 ms<") &&
+                strstr(t, ">&lt;0.1 % · 0.0100 ms<") && strstr(t, ">30 % · 30.0 ms<"));
+    assert_null(strstr(t, "broken"));
+    free(t);
+    double many[50];
+    const char *all[50];
+    for (int i = 0; i < 50; i++) many[i] = 1, all[i] = "x";
+    DRAW(tn_chart_shares(&(tn_shares){ .n = 50, .names = all, .value = many }, out), t);
+    assert_true(strstr(t, ">21 others</text>") && strstr(t, ">42 % · 21.0 <"));
+    free(t);
+}
+
+/* Ceilings are straight where they must be, and no two labels share a place. */
+static void roofline(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    static char names[N][16];
+    const char *name[N];
+    double x[N], y[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = pow(10, 0.9 + sin(i)), y[i] = 1e12 * pow(10, 0.8 * cos(1.7 * i));
+        snprintf(names[i], sizeof names[i], "kernel %d", i), name[i] = names[i];
+    }
+    char *t;
+    const tn_roofline c = { .peak = 1e15, .bandwidth = 4e12, .n = N, .x = x, .y = y, .names = name };
+    DRAW(tn_chart_roofline(&c, out), t);
+    assert_xml(t);
+    assert_int_equal(count_of(t, "<circle"), N);
+    double at[N][2];
+    size_t labels = 0;
+    for (const char *s = t; (s = strstr(s, "<text class=\"t c\"")) && labels < N; s++, labels++)
+        assert_int_equal(sscanf(s, "<text class=\"t c\" x=\"%lf\" y=\"%lf\"", &at[labels][0], &at[labels][1]), 2);
+    if (labels < 15) fail_msg("%zu labels", labels);
+    for (size_t i = 0; i < labels; i++)
+        for (size_t k = 0; k < i; k++) /* letters of "kernel 1" are about 50 pixels */
+            if (fabs(at[i][1] - at[k][1]) < 13 && fabs(at[i][0] - at[k][0]) < 45) fail_msg("labels %zu and %zu", i, k);
+    double foot[2], ridge[2], right;
+    const char *const roof = strstr(t, "stroke-width:2\" d=\"M");
+    assert_int_equal(sscanf(roof, "stroke-width:2\" d=\"M%lf %lfL%lf %lfH%lf", &foot[0], &foot[1], &ridge[0], &ridge[1],
+                            &right),
+                     5);
+    assert_true(foot[0] < ridge[0] && foot[1] > ridge[1] && ridge[0] < right);
+    free(t);
+}
+
+/* Layers stand on each other, and the one high sample among many stays. */
+static void area(void **state)
+{
+    (void)state;
+    enum { N = 50000 };
+    static const char *const names[] = { "low", "high" };
+    double *x = calloc(3 * N, sizeof *x), *y = x + N;
+    assert_non_null(x);
+    for (int i = 0; i < N; i++) x[i] = i, y[i] = 1, y[N + i] = 2;
+    y[N + 20000] = 7; /* 8 with the one below: the axis ends at 8.32, the field reaches from 88 to 386 */
+    char *t;
+    const tn_area c = { .names = names, .n_layers = 2, .n = N, .x = x, .y = y, .limit = 5, .limit_name = "limit" };
+    DRAW(tn_chart_area(&c, out), t);
+    assert_xml(t);
+    const char *const high = strstr(t, "<path class=\"n1\""), *const low = strstr(t, "<path class=\"n0\"");
+    assert_true(high && high < low); /* the lower is drawn over it */
+    const char *const peak = strstr(high, " 99.5L");
+    assert_true(peak && peak < low);
+    assert_non_null(strstr(t, ">limit</text>"));
+    free(t), free(x);
+}
+
+/* Names of tracks and spans; a name that does not fit is a hint only. */
+static void tracks(void **state)
+{
+    (void)state;
+    static const char *const states[] = { "a" }, *const lanes[] = { "stream <0>" },
+                             *const names[] = { "long one", "short" };
+    const double begin[] = { 0, 90 }, end[] = { 90, 91 };
+    const int zero[] = { 0, 0 };
+    char *t;
+    const tn_timeline c = { .states = states,
+                            .lanes = lanes,
+                            .n_states = 1,
+                            .n_lanes = 1,
+                            .n = 2,
+                            .begin = begin,
+                            .end = end,
+                            .lane = zero,
+                            .state = zero,
+                            .names = names };
+    DRAW(tn_chart_timeline(&c, out), t);
+    assert_xml(t);
+    assert_true(strstr(t, ">stream &lt;0&gt;</text>") && strstr(t, ">long one</text>") &&
+                strstr(t, "<title>short</title>"));
+    assert_null(strstr(t, ">short</text>"));
+    free(t);
+}
+
+/* A block's sides are its times and addresses; of too many the largest are drawn. */
+static void memory(void **state)
+{
+    (void)state;
+    enum { N = 10000 };
+    double *begin = calloc(4 * N, sizeof *begin), *end = begin + N, *low = end + N, *high = low + N;
+    assert_non_null(begin);
+    for (int i = 0; i < N; i++) begin[i] = i % 100, end[i] = begin[i] + 0.01, low[i] = i / 100, high[i] = low[i] + 0.01;
+    begin[5] = 0, end[5] = 100, low[5] = 0, high[5] = 50;
+    char *t;
+    const tn_memory_map c = { .n = N, .begin = begin, .end = end, .low = low, .high = high };
+    DRAW(tn_chart_memory(&c, out), t);
+    assert_xml(t);
+    double w, h;
+    const char *const first = strstr(t, "<rect class=\"n0 w\"");
+    assert_non_null(first);
+    assert_int_equal(sscanf(strstr(first, "width="), "width=\"%lf\" height=\"%lf\"", &w, &h), 2);
+    /* all of the time; 50 of the 99 addresses, of a field that is 338 high with 4 % above */
+    assert_true(w > 600 && fabs(h - 338 * 50 / (99.01 * 1.04)) < 1);
+    assert_int_equal(count_of(t, "<rect class=\"n0"), 2200);
+    assert_non_null(strstr(t, "the largest 2200 of 10000 blocks"));
+    free(t), free(begin);
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -146,6 +283,10 @@ static void refused(void **state)
     assert_fails(tn_chart_parallel(&(tn_parallel){ .n = 0 }, out), TN_USAGE, "need trials");
     assert_fails(tn_chart_bars(&(tn_bars){ .n = 0 }, out), TN_USAGE, "needs rows");
     assert_fails(tn_chart_timeline(&(tn_timeline){ .n = 0 }, out), TN_USAGE, "have started");
+    assert_fails(tn_chart_shares(&(tn_shares){ .n = 0 }, out), TN_USAGE, "shares need");
+    assert_fails(tn_chart_area(&(tn_area){ .n = 0 }, out), TN_USAGE, "needs layers");
+    assert_fails(tn_chart_memory(&(tn_memory_map){ .n = 0 }, out), TN_USAGE, "needs blocks");
+    assert_fails(tn_chart_roofline(&(tn_roofline){ .n = 1, .peak = NAN, .bandwidth = 1 }, out), TN_USAGE, "a peak and");
     fclose(out);
     FILE *full = fopen("/dev/full", "w");
     const double one[] = { 1 };
@@ -163,5 +304,10 @@ void tn_tests_chart(tn_test_list *l)
     tn_test_add(l, parallel, NULL, "chart: parallel coordinates");
     tn_test_add(l, bars, NULL, "chart: bars");
     tn_test_add(l, timeline, NULL, "chart: timeline");
+    tn_test_add(l, shares, NULL, "chart: shares");
+    tn_test_add(l, roofline, NULL, "chart: roofline");
+    tn_test_add(l, area, NULL, "chart: stacked area");
+    tn_test_add(l, tracks, NULL, "chart: timeline with names");
+    tn_test_add(l, memory, NULL, "chart: memory map");
     tn_test_add(l, refused, NULL, "chart: refused");
 }

@@ -1,4 +1,4 @@
-/* Shared by the two writers of plots: axes with ticks, and text safe to print. Private to this folder. */
+/* Shared by the writers of plots and charts: axes with ticks, and text safe to print. Private to this folder. */
 #ifndef TN_REPORT_PLOT_AXIS_H
 #define TN_REPORT_PLOT_AXIS_H
 
@@ -11,17 +11,31 @@ typedef struct tn_plot_axis {
     bool log;
     bool empty; /* no finite value at all; lo and hi are then a stand-in */
     int ticks;
-    double at[TN_PLOT_TICKS]; /* (ticks) place between the ends, 0..1, ascending */
+    double at[TN_PLOT_TICKS];       /* (ticks) place between the ends, 0..1, ascending */
+    double label_at[TN_PLOT_TICKS]; /* (ticks) place of the label's middle: that of the tick, or moved into the room */
     char label[TN_PLOT_TICKS][24];
     int minors; /* log axes: ticks between them without a number */
     double minor[TN_PLOT_MINORS];
 } tn_plot_axis;
 
-/* The axes of a plot, each with about so many ticks at most (2 .. TN_PLOT_TICKS): labels as long as an axis divided by
- * that number do not overlap. */
-void tn__plot_axes(const tn_plot *p, int x_ticks, int y_ticks, tn_plot_axis *x, tn_plot_axis *y);
-/* One axis over n values; `pad`: room beyond the smallest and largest, as a part of their distance. */
-void tn__plot_axis_of(const double *value, size_t n, bool log, double pad, int ticks, tn_plot_axis *out);
+/* Where the labels of an axis go. Lengths are pixels, or characters of a text. */
+typedef struct tn_plot_room {
+    double length; /* of the axis */
+    double letter; /* width of a character along the axis; 0: labels stand above each other */
+    double gap;    /* least distance of two labels, or of their lines where they stand above each other */
+    double over;   /* a label may reach so far beyond either end */
+    int most;      /* ticks */
+} tn_plot_room;
+
+/* The range of an axis, without ticks: of n values, or of both axes of a plot. `pad`: room beyond the smallest and
+ * largest, as a part of their distance. Values that differ by less than doubles can show are one value. */
+void tn__plot_range(const double *value, size_t n, bool log, double pad, tn_plot_axis *out);
+void tn__plot_ranges(const tn_plot *p, tn_plot_axis *x, tn_plot_axis *y);
+/* Ticks at round numbers whose labels do not overlap, three at least where the room lets them. */
+void tn__plot_ticks(tn_plot_axis *a, const tn_plot_room *room);
+/* How many characters the longest label has. */
+size_t tn__plot_label_columns(const tn_plot_axis *a);
+
 /* Place of a value on its axis, 0..1; NaN when it has none. */
 double tn__plot_place(const tn_plot_axis *a, double value);
 /* Place of point i of a series on both axes; false for a gap. */

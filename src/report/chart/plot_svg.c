@@ -1,7 +1,8 @@
 /* A plot as an SVG file: self-contained, small, and right on light and on dark pages (it brings both sets of colours).
  *
- * Names stand beside the ends of their lines, outside the field, each with a sample of its line. A series of any length costs at most one upright
- * stroke per pixel column, from its lowest to its highest value, which draws the same picture. */
+ * Names stand beside the ends of their lines, outside the field, each with a sample of its line; the picture grows with
+ * their number. A series of any length costs at most one upright stroke per pixel column, from its lowest to its highest
+ * value, which draws the same picture; columns get wider where series are so many that the file would be too large. */
 #include "base/alloc.h"
 #include "report/chart/plot_axis.h"
 #include "report/chart/svg.h"
@@ -11,7 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 720, HEIGHT = 400, NAME_MAX_COLUMNS = 26, SAMPLE = 22, POINTS_MOST = 60 };
+enum {
+    WIDTH = 720,
+    HEIGHT = 400, /* with up to about twenty names */
+    NAME_WIDTH = 200,
+    NAMES_MOST = 60,
+    SAMPLE = 22,
+    POINTS_MOST = 60,  /* dots of a series */
+    DOTTED_MOST = 40,  /* series with dots */
+    SERIES_MOST = 300, /* lines: more are a grey area */
+    COLUMN_BYTES = 16  /* of a stroke */
+};
 
 typedef struct ending { /* where the name of a series goes */
     size_t series;
@@ -48,10 +59,17 @@ typedef struct point {
     size_t i; /* its place in the series */
 } point;
 
-/* The points of one pixel column on their way out. */
+/* How points are put together to columns: by pixels where x ascends, else so many that follow each other. */
+typedef struct grid {
+    double pixels;
+    size_t points; /* 0: by pixels */
+} grid;
+
+/* The points of one column on their way out. */
 typedef struct column {
-    bool open, pen_down;
-    long pixel;
+    bool open, pen_down, gap;
+    long key;
+    double x;
     size_t points;
     point first, low, high, last;
     size_t written; /* points of the current line */
@@ -65,7 +83,7 @@ static void put_point(const tn_frame *f, column *c, double x, double y)
     c->pen_down = true;
 }
 
-static void flush_column(const tn_frame *f, column *c)
+static void flush_column(const tn_frame *f, const grid *g, column *c)
 {
     if (!c->open) return;
     c->open = false;
@@ -74,48 +92,87 @@ static void flush_column(const tn_frame *f, column *c)
         if (c->points == 2) put_point(f, c, c->last.x, c->last.y);
         return;
     }
-    const bool low_first = c->low.i < c->high.i;
-    put_point(f, c, (double)c->pixel, low_first ? c->low.y : c->high.y);
-    tn__svg_number(f->out, 'V', low_first ? c->high.y : c->low.y);
+    const point *a = c->low.i < c->high.i ? &c->low : &c->high, *b = a == &c->low ? &c->high : &c->low;
+    if (g->points) {
+        put_point(f, c, a->x, a->y);
+        put_point(f, c, b->x, b->y);
+        return;
+    }
+    put_point(f, c, c->x, a->y);
+    tn__svg_number(f->out, 'V', b->y);
     c->written = 1; /* after V the next point needs its letter again */
 }
 
-static void end_line(const tn_frame *f, column *c)
+static void end_line(const tn_frame *f, const grid *g, column *c)
 {
-    flush_column(f, c);
+    flush_column(f, g, c);
     if (c->pen_down && c->written == 1 && c->points == 1)
         fputs("h0", f->out); /* a lone point: its cap makes it a dot */
-    c->pen_down = false;
+    c->pen_down = c->gap = false;
 }
 
-static bool put_path(const tn_plot *p, const tn_frame *f, size_t k, ending *e)
+static void add_point(const tn_frame *f, const grid *g, column *c, point here)
+{
+    const long key = g->points ? (long)(here.i / g->points) : lround(here.x / g->pixels);
+    if (c->open && c->key != key) {
+        if (c->gap) end_line(f, g, c);
+        else flush_column(f, g, c);
+    }
+    c->gap = false; /* one within a column cannot be seen */
+    if (!c->open) {
+        c->open = true, c->key = key, c->points = 0;
+        c->x = (double)key * g->pixels;
+        c->first = c->low = c->high = here;
+    }
+    if (here.y > c->low.y) c->low = here;
+    if (here.y < c->high.y) c->high = here;
+    c->last = here;
+    c->points++;
+}
+
+static bool is_ascending(const tn_series *s)
+{
+    double last = -INFINITY;
+    for (size_t i = 0; i < s->n; i++) {
+        if (!isfinite(s->x[i])) continue;
+        if (s->x[i] < last) return false;
+        last = s->x[i];
+    }
+    return true;
+}
+
+static bool put_path(const tn_plot *p, const tn_frame *f, size_t k, double pixels, ending *e)
 {
     const tn_series *s = &p->series[k];
+    const size_t columns = (size_t)((f->right - f->left) / pixels);
+    const grid g = { pixels, is_ascending(s) ? 0 : s->n / (columns / 2 + 1) + 1 };
     column c = { .open = false };
     bool any = false;
     for (size_t i = 0; i < s->n; i++) {
         double u, v;
         if (!tn__plot_point(&f->x, &f->y, s, i, &u, &v)) {
-            end_line(f, &c);
+            c.gap = true;
             continue;
         }
         const double x = tn__frame_x(f, u), y = tn__frame_y(f, v);
-        const long pixel = lround(x);
-        if (c.open && c.pixel != pixel) flush_column(f, &c);
-        const point here = { x, y, i };
-        if (!c.open) {
-            c.open = true, c.pixel = pixel, c.points = 0;
-            c.first = c.low = c.high = here;
-        }
-        if (y > c.low.y) c.low = here;
-        if (y < c.high.y) c.high = here;
-        c.last = here;
-        c.points++;
+        add_point(f, &g, &c, (point){ x, y, i });
         any = true;
         *e = (ending){ k, x, y, y };
     }
-    end_line(f, &c);
+    end_line(f, &g, &c);
     return any;
+}
+
+/* The width of columns with which all lines go into a file of the size that charts may have. */
+static double column_pixels(const tn_plot *p, const tn_frame *f, size_t count)
+{
+    const double room = TN_SVG_BYTES * 0.6;
+    for (double pixels = 1;; pixels++) {
+        double bytes = 0;
+        for (size_t k = 0; k < count; k++)
+            bytes += COLUMN_BYTES * fmin((double)p->series[k].n, (f->right - f->left) / pixels + 1);
+        if (bytes < room || pixels > WIDTH / 8) return pixels;
+    }
 }
 
 static int by_height(const void *a, const void *b)
@@ -125,21 +182,24 @@ static int by_height(const void *a, const void *b)
     return x->series < y->series ? -1 : 1;
 }
 
-/* Moves names apart, each pair by the same amount, and back into the field; a few rounds settle any number of them. */
+/* Moves names apart, as little as possible: of names that would touch, the middle stays where it was. Less i gaps, places must not
+ * descend, and the nearest such places are means of those that do (isotonic regression). */
 static void spread_labels(const tn_frame *f, ending *v, size_t n)
 {
+    double mean[NAMES_MOST], weight[NAMES_MOST];
+    size_t groups = 0, i = 0;
     qsort(v, n, sizeof *v, by_height);
-    const double room = f->bottom - f->top, most = n > 1 ? room / (double)(n - 1) : room;
-    const double gap = most < TN_SVG_LABEL_GAP ? most : TN_SVG_LABEL_GAP;
-    for (int round = 0; round < 100; round++) {
-        for (size_t i = 1; i < n; i++) {
-            const double overlap = gap - (v[i].label - v[i - 1].label);
-            if (overlap <= 0) continue;
-            v[i - 1].label -= overlap / 2;
-            v[i].label += overlap / 2;
+    for (size_t k = 0; k < n; k++) {
+        mean[groups] = v[k].y - (double)k * TN_SVG_LABEL_GAP, weight[groups] = 1;
+        for (groups++; groups > 1 && mean[groups - 2] > mean[groups - 1]; groups--) {
+            double *m = &mean[groups - 2], *w = &weight[groups - 2];
+            m[0] = (m[0] * w[0] + m[1] * w[1]) / (w[0] + w[1]), w[0] += w[1];
         }
-        for (size_t i = 0; i < n; i++) v[i].label = fmin(fmax(v[i].label, f->top), f->bottom);
     }
+    const double last = f->bottom - TN_SVG_LABEL_GAP * ((double)n - 1);
+    for (size_t g = 0; g < groups; g++)
+        for (double w = 0; w < weight[g]; w++, i++)
+            v[i].label = fmax(fmin(mean[g], last), f->top) + (double)i * TN_SVG_LABEL_GAP;
 }
 
 /* A dot at each value: a line of no length with a round end, so that a series' dots are one path. */
@@ -164,60 +224,71 @@ static void put_name(const tn_plot *p, const tn_frame *f, const ending *e, size_
     fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/><line", style % TN_SVG_STYLES, e->x, e->y);
     put_style(f->out, style, " k");
     fprintf(f->out, " x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>", f->right + 10, y, f->right + 10 + SAMPLE, y);
-    tn__svg_label(f->out, "t", f->right + 16 + SAMPLE, y + 4, p->series[e->series].name, NAME_MAX_COLUMNS);
+    tn__svg_label(f->out, "t", f->right + 16 + SAMPLE, y + 4, p->series[e->series].name,
+                  tn__svg_fit(p->series[e->series].name, NAME_WIDTH));
 }
 
-static void put_series(const tn_plot *p, const tn_frame *f, const size_t *style, ending *v)
+static void put_series(const tn_plot *p, const tn_frame *f, size_t count, const size_t *style, ending *v)
 {
-    size_t n = 0;
-    bool any = false;
-    for (size_t k = 0; k < p->count; k++) {
+    const double pixels = column_pixels(p, f, count);
+    size_t n = 0, names = 0;
+    for (size_t k = 0; k < count; k++) {
         const tn_series *s = &p->series[k];
         fputs("<path", f->out);
         put_style(f->out, style[k], s->faint ? " p" : "");
         fputs(" d=\"", f->out);
         ending e;
-        const bool drawn = put_path(p, f, k, &e);
-        any = any || drawn;
-        if (drawn && !s->faint) v[n++] = e;
+        const bool drawn = put_path(p, f, k, pixels, &e);
+        n += drawn;
+        if (drawn && !s->faint && names < NAMES_MOST) v[names++] = e;
         fputs("\"><title>", f->out);
-        tn__svg_text(f->out, s->name, 200);
+        tn__svg_text(f->out, s->name, count > DOTTED_MOST ? 40 : 200);
         fputs("</title></path>\n", f->out);
-        if (drawn && s->points && s->n <= POINTS_MOST) put_dots(p, f, k, style[k]);
+        if (drawn && s->points && s->n <= POINTS_MOST && count <= DOTTED_MOST) put_dots(p, f, k, style[k]);
     }
-    spread_labels(f, v, n);
-    for (size_t i = 0; i < n; i++) put_name(p, f, &v[i], style[v[i].series]);
-    if (!any)
+    spread_labels(f, v, names);
+    for (size_t i = 0; i < names; i++) put_name(p, f, &v[i], style[v[i].series]);
+    if (!n)
         fprintf(f->out, "<text class=\"m c\" x=\"%.0f\" y=\"%.0f\">no finite values</text>\n", (f->left + f->right) / 2,
                 (f->top + f->bottom) / 2);
+}
+
+/* The first names get a place, and the first series a line; a note says how many have none. */
+static void put_rest(const tn_plot *p, const tn_frame *f, size_t names, size_t count)
+{
+    char text[96] = "";
+    if (p->count > count) snprintf(text, sizeof text, "%zu of %zu lines are drawn", count, p->count);
+    else if (names > NAMES_MOST) snprintf(text, sizeof text, "%d of %zu names are shown", NAMES_MOST, names);
+    if (*text) tn__frame_note(f, text);
 }
 
 tn_status tn_plot_svg(const tn_plot *p, FILE *out)
 {
     tn_status s = TN_OK;
     ending *endings = NULL;
-    size_t *style = NULL;
-    tn_frame f = { .out = out, .bottom = HEIGHT - (p->x_label ? 52 : 36) };
-    size_t longest = 0, labels = 0;
+    size_t *style = NULL, names = 0;
+    double widest = 0;
     TN_TRY(tn__plot_check(p));
     endings = tn_alloc(p->count * sizeof *endings);
     style = tn_alloc(p->count * sizeof *style);
     if (!endings || !style) TN_TRY(TN_MEMORY);
     choose_styles(p, style);
-    tn__plot_axes(p, 9, 8, &f.x, &f.y);
     for (size_t k = 0; k < p->count; k++) {
-        const size_t n = p->series[k].faint ? 0 : tn__plot_columns(p->series[k].name);
-        if (n > longest) longest = n;
+        if (p->series[k].faint) continue;
+        widest = fmax(widest, tn__svg_width(p->series[k].name));
+        names++;
     }
-    if (longest > NAME_MAX_COLUMNS) longest = NAME_MAX_COLUMNS;
-    for (int i = 0; i < f.y.ticks; i++)
-        if (strlen(f.y.label[i]) > labels) labels = strlen(f.y.label[i]);
-    f.top = 20 + (p->title ? 24 : 0) + (p->y_label ? 26 : 0);
-    f.left = 28 + 7.4 * (double)labels;
-    f.right = WIDTH - 36 - SAMPLE - 7.4 * (double)longest;
-    tn__svg_begin(out, WIDTH, HEIGHT, p->title, p->series[0].name, p->count);
+    const size_t count = p->count < SERIES_MOST ? p->count : SERIES_MOST;
+    const double shown = (double)(names < NAMES_MOST ? names : NAMES_MOST), below = p->x_label ? 52 : 36;
+    tn_frame f = { .out = out, .width = WIDTH, .top = 20 + (p->title ? 24 : 0) + (p->y_label ? 26 : 0) };
+    f.bottom = fmax(HEIGHT - below, f.top + TN_SVG_LABEL_GAP * shown);
+    f.right = WIDTH - 36 - SAMPLE - fmin(widest, NAME_WIDTH);
+    tn__plot_ranges(p, &f.x, &f.y);
+    tn__frame_ticks(&f, true);
+    tn__svg_begin(out, WIDTH, (int)(f.bottom + below), p->title, p->series[0].name, p->count);
     tn__frame_axes(&f, p->x_label, p->y_label, true);
-    put_series(p, &f, style, endings);
+    put_series(p, &f, count, style, endings);
+    put_rest(p, &f, names, count);
     TN_TRY(tn__frame_done(&f));
 done:
     tn_free(endings);

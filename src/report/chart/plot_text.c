@@ -144,7 +144,7 @@ static void put_x_axis(const canvas *c)
     int at = 0; /* columns written in this row */
     const int left = c->label_width + 2;
     for (int i = 0; i < c->x.ticks && !c->x.empty; i++) {
-        const int n = (int)strlen(c->x.label[i]), middle = left + dot_column(c, c->x.at[i]) / c->dots_x;
+        const int n = (int)strlen(c->x.label[i]), middle = left + dot_column(c, c->x.label_at[i]) / c->dots_x;
         int start = middle - n / 2;
         if (start + n > c->width) start = c->width - n;
         if (start < at + (at ? 2 : 0)) continue; /* no room: the tick alone */
@@ -222,10 +222,12 @@ static tn_status make_canvas(canvas *c)
     const bool fine = !p->ascii && (p->count == 1 || (p->colour && p->count <= STYLES));
     c->dots_x = fine ? 2 : 1;
     c->dots_y = fine ? 4 : 1;
-    tn__plot_axes(p, c->width < 48 ? 3 : c->width / 12, c->rows < 9 ? 3 : c->rows / 3, &c->x, &c->y);
-    for (int i = 0; i < c->y.ticks; i++)
-        if ((int)strlen(c->y.label[i]) > c->label_width) c->label_width = (int)strlen(c->y.label[i]);
+    tn__plot_ranges(p, &c->x, &c->y);
+    tn__plot_ticks(&c->y, &(tn_plot_room){ .length = c->rows - 1, .gap = c->rows < 9 ? 1 : 2, .most = c->rows / 3 });
+    c->label_width = (int)tn__plot_label_columns(&c->y);
     c->columns = c->width - c->label_width - 2;
+    tn__plot_ticks(&c->x, &(tn_plot_room){
+                              .length = c->columns - 1, .letter = 1, .gap = 2, .over = 1, .most = c->width / 12 });
     const size_t cells = (size_t)c->rows * (size_t)c->columns;
     c->dots = tn_alloc(cells);
     c->owner = tn_alloc(cells * sizeof *c->owner);

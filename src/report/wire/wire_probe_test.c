@@ -64,7 +64,7 @@ static void probes(void **state)
         put_lines(&d, "snli_train.tsv", 0, 160, by);
         put_lines(&d, "snli_dev.tsv", 1000, 40, by);
         put_lines(&d, "snli_test.tsv", 2000, 8, by);
-        snprintf(words, sizeof words, "slots=4 task=cls task.data=%s task.size=160", d.path);
+        snprintf(words, sizeof words, "slots=4 task=cls task.data=%s task.size=160 task.heldout=40", d.path);
         wire_run_open(&w, words);
         assert_ok(tn_wire_controls_run(&w.s, 7, NULL, NULL, &c));
         assert_ok(tn_wire_probe_run(&w.s, &c, TN_VALID, 1000, NULL, NULL, &p));

@@ -50,12 +50,13 @@ static tn_status measure(reporting *r)
     r->report.profile = r->profile;
     r->report.plan = tn_trainer_plan(r->session.trainer, true);
     r->report.machine =
-        m->gpu ? tn_arena_printf(&r->arena, "GPU: %.4g GFLOP/s bf16, %.4g tf32, %.4g fp32, memory %.4g GB/s; measured now",
-                                 m->bf16_gflops, m->tf32_gflops, m->fma_gflops, m->copy_gbs)
-               : tn_arena_printf(&r->arena,
-                                 "%d thread%s: %.4g GFLOP/s fp32, %.4g bf16, memory %.4g GB/s, cache %.4g GB/s; measured now",
-                                 m->threads, m->threads > 1 ? "s" : "", m->fma_gflops, m->bf16_gflops, m->copy_gbs,
-                                 m->cache_gbs);
+        m->gpu
+            ? tn_arena_printf(&r->arena, "GPU: %.4g GFLOP/s bf16, %.4g tf32, %.4g fp32, memory %.4g GB/s; measured now",
+                              m->bf16_gflops, m->tf32_gflops, m->fma_gflops, m->copy_gbs)
+            : tn_arena_printf(
+                  &r->arena,
+                  "%d thread%s: %.4g GFLOP/s fp32, %.4g bf16, memory %.4g GB/s, cache %.4g GB/s; measured now",
+                  m->threads, m->threads > 1 ? "s" : "", m->fma_gflops, m->bf16_gflops, m->copy_gbs, m->cache_gbs);
     return r->report.machine ? TN_OK : TN_MEMORY;
 }
 
@@ -63,20 +64,21 @@ static tn_status measure(reporting *r)
 
 static tn_status emit_part(tn_cli *c, const tn_profile_part *x)
 {
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:f, s:s, s:f, s:f, s:o, s:f, s:f, s:s}", "group", "component", "name",
-                                    x->name, "pass", x->pass, "value", x->ms, "unit", "ms", "spread", x->spread_ms,
-                                    "share", x->share, "flops", tn_number_or_null(x->flops), "bytes", x->bytes,
-                                    "bound_ms", x->bound_ms, "bound", x->bound));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:f, s:s, s:f, s:f, s:o, s:f, s:f, s:s}", "group", "component",
+                                    "name", x->name, "pass", x->pass, "value", x->ms, "unit", "ms", "spread",
+                                    x->spread_ms, "share", x->share, "flops", tn_number_or_null(x->flops), "bytes",
+                                    x->bytes, "bound_ms", x->bound_ms, "bound", x->bound));
 }
 
 static tn_status emit_row(tn_cli *c, const tn_profile *p, const tn_profile_row *x)
 {
     const tn_bound_by b = tn_profile_bound(p, x);
-    return tn_cli_emit(
-        c, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:s, s:f, s:f, s:o, s:f, s:f, s:s}", "group", "op", "name", x->op,
-                     "region", x->region, "component", x->component, "pass", x->backward ? "backward" : "forward", "value",
-                     x->ms, "unit", "ms", "spread", x->spread_ms, "calls", x->calls, "flops",
-                     tn_number_or_null(x->varies ? NAN : x->flops), "bytes", x->bytes, "bound_ms", b.ms, "bound", b.what));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:s, s:f, s:f, s:o, s:f, s:f, s:s}", "group", "op",
+                                    "name", x->op, "region", x->region, "component", x->component, "pass",
+                                    x->backward ? "backward" : "forward", "value", x->ms, "unit", "ms", "spread",
+                                    x->spread_ms, "calls", x->calls, "flops",
+                                    tn_number_or_null(x->varies ? NAN : x->flops), "bytes", x->bytes, "bound_ms", b.ms,
+                                    "bound", b.what));
 }
 
 static tn_status emit(tn_cli *c, const tn_profile *p)

@@ -7,11 +7,11 @@
 #include "report/profile/profile.h"
 
 typedef struct tn_report {
-    const char *title;         /* the run or configuration */
-    const char *machine;       /* in words */
+    const char *title;   /* the run or configuration */
+    const char *machine; /* in words */
     const tn_profile *profile;
-    const tn_plan *plan;       /* of the training step, whose memory is drawn; or NULL */
-    const tn_curves *curves;   /* of the run, or NULL */
+    const tn_plan *plan;     /* of the training step, whose memory is drawn; or NULL */
+    const tn_curves *curves; /* of the run, or NULL */
 } tn_report;
 
 tn_status tn_report_text(const tn_report *r, FILE *out); /* TN_DISK */

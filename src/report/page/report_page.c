@@ -26,8 +26,8 @@ static tn_status draw_shares(tn_arena *a, const tn_profile *p, FILE *out)
     double ms[TN_PROFILE_PARTS];
     const size_t n = tn_profile_parts(p, part);
     for (size_t i = 0; i < n; i++) names[i] = label(a, part[i].name, part[i].pass), ms[i] = part[i].ms;
-    return tn_chart_shares(&(tn_shares){ .title = "Where a step's time goes", .unit = "ms", .n = n, .names = names, .value = ms },
-                           out);
+    return tn_chart_shares(
+        &(tn_shares){ .title = "Where a step's time goes", .unit = "ms", .n = n, .names = names, .value = ms }, out);
 }
 
 /* Parts whose FLOPs and bytes are known, below the ceilings of this run. */
@@ -155,7 +155,8 @@ static void put_parts(const tn_profile *p, FILE *out)
 {
     tn_profile_part part[TN_PROFILE_PARTS];
     const size_t n = tn_profile_parts(p, part);
-    fputs("<h2>Components of a step</h2>\n<table><tr><th>component</th><th>pass</th><th>ms</th><th>&plusmn;</th><th>share</th>"
+    fputs("<h2>Components of a "
+          "step</h2>\n<table><tr><th>component</th><th>pass</th><th>ms</th><th>&plusmn;</th><th>share</th>"
           "<th>GFLOP/s</th><th>bound by</th><th>reached</th></tr>\n",
           out);
     for (size_t i = 0; i < n; i++) {

@@ -103,27 +103,34 @@ static const float *scores_of(const tn_wire_evaluation *e, tn_wire_by by, tn_wir
     return by == TN_WIRE_BY_TOKENS ? e->found.score[m][k].em : by == TN_WIRE_BY_EM ? d->em : d->f1;
 }
 
-tn_status tn_wire_eval_compare(const tn_wire_evaluation *e, int k, tn_wire_by by, tn_wire_difference *out)
+tn_status tn_wire_eval_against(const tn_wire_evaluation *e, int k, tn_wire_by by, tn_wire_method other, tn_paired *out)
 {
     tn_status s = TN_OK;
-    double best, mean;
+    double mean;
     const int64_t contexts = e->found.contexts;
-    tn_wire_difference d = { .budget = TN_WIRE_FIRST, .latent = { NAN, NAN, NAN } };
-    const float *x = scores_of(e, by, TN_WIRE_LATENT, k, &mean), *y = scores_of(e, by, TN_WIRE_FIRST, k, &best);
-    for (tn_wire_method m = TN_WIRE_LAST; m <= TN_WIRE_RANDOM; m++) {
-        const float *other = scores_of(e, by, m, k, &mean);
-        if (mean > best) best = mean, y = other, d.budget = m;
-    }
+    const float *x = scores_of(e, by, TN_WIRE_LATENT, k, &mean), *y = scores_of(e, by, other, k, &mean);
+    *out = (tn_paired){ NAN, NAN, NAN };
     double *a = tn_alloc(2 * sizeof *a * (size_t)contexts), *b = a ? a + contexts : NULL;
     int64_t n = 0;
     if (!a) return TN_MEMORY;
     for (int64_t i = 0; i < contexts; i++)
         if (!isnan(x[i])) a[n] = x[i], b[n++] = y[i];
-    if (n) TN_TRY(tn_paired_bootstrap(a, b, n, DRAWS, (uint64_t)tn_settings_int(e->s.settings, "seed"), &d.latent));
-    *out = d;
+    if (n) TN_TRY(tn_paired_bootstrap(a, b, n, DRAWS, (uint64_t)tn_settings_int(e->s.settings, "seed"), out));
 done:
     tn_free(a);
     return s;
+}
+
+tn_status tn_wire_eval_compare(const tn_wire_evaluation *e, int k, tn_wire_by by, tn_wire_difference *out)
+{
+    double best, mean;
+    out->budget = TN_WIRE_FIRST;
+    (void)scores_of(e, by, TN_WIRE_FIRST, k, &best);
+    for (tn_wire_method m = TN_WIRE_LAST; m <= TN_WIRE_RANDOM; m++) {
+        (void)scores_of(e, by, m, k, &mean);
+        if (mean > best) best = mean, out->budget = m;
+    }
+    return tn_wire_eval_against(e, k, by, out->budget, &out->latent);
 }
 
 tn_status tn_cmd_wire_eval(tn_cli *c)

@@ -30,6 +30,8 @@ typedef struct tn_wire_difference {
 } tn_wire_difference;
 
 typedef enum tn_wire_by { TN_WIRE_BY_TOKENS, TN_WIRE_BY_EM, TN_WIRE_BY_F1 } tn_wire_by;
+/* Latent minus another method. */
+tn_status tn_wire_eval_against(const tn_wire_evaluation *e, int k, tn_wire_by by, tn_wire_method other, tn_paired *out);
 tn_status tn_wire_eval_compare(const tn_wire_evaluation *e, int k, tn_wire_by by, tn_wire_difference *out);
 
 /* The session of e on the split that keys name, with weights. */

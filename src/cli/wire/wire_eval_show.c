@@ -48,10 +48,26 @@ static void print_relay(const tn_wire_evaluation *e, int k)
             e->found.reader[0], tn_wire_mean(d->relay_tokens, e->found.contexts));
 }
 
-static void print_difference(const tn_wire_evaluation *e, const char *what, const tn_wire_difference *d)
+static void print_difference(const tn_wire_evaluation *e, const char *what, tn_wire_method other, const tn_paired *d)
 {
-    fprintf(e->c->out, "%-9s  latent - %s %+.4f, 95 %% %+.4f to %+.4f\n", what, tn_wire_method_names[d->budget],
-            d->latent.difference, d->latent.low, d->latent.high);
+    fprintf(e->c->out, "%-9s  latent - %s %+.4f, 95 %% %+.4f to %+.4f\n", what, tn_wire_method_names[other],
+            d->difference, d->low, d->high);
+}
+
+/* What exact answers say in words. A budget that a reader cannot use is beaten by anything: whether the message counts is whether another
+ * text's would do as well. */
+static const char *verdict(const tn_wire_evaluation *e, int k, const tn_paired *budget, const tn_paired *shuffled)
+{
+    const tn_wire_score *text = &e->found.score[TN_WIRE_TEXT][k], *none = &e->found.score[TN_WIRE_NONE][k];
+    if (isnan(budget->difference)) return "no questions";
+    if (tn_wire_em(text) <= tn_wire_em(none))
+        return "the reader answers no better with the text than without: it does not know the task, and messages "
+               "cannot be "
+               "judged";
+    if (!(shuffled->low > 0)) return "another text's message does as well: it tells the reader nothing of its text";
+    if (budget->low > 0) return "the message is worth more than as many tokens of the text";
+    if (budget->high < 0) return "the message tells of its text, but less than as many tokens of it";
+    return "the message tells of its text, and about as much as as many tokens of it";
 }
 
 static double shuffled_minus_mean(const tn_wire_controls *f, int k)
@@ -64,9 +80,16 @@ static tn_status print_differences(const tn_wire_evaluation *e, int k)
     static const char *const names[] = { "exact", "EM", "F1" };
     const tn_wire_controls *f = &e->found;
     tn_wire_difference d;
+    tn_paired shuffled;
+    const char *says = "";
     for (int by = 0; by < (e->said.in_words ? 3 : 1); by++) {
         TN_RETURN_IF(tn_wire_eval_compare(e, k, (tn_wire_by)by, &d));
-        print_difference(e, names[by], &d);
+        print_difference(e, names[by], d.budget, &d.latent);
+        if (by == TN_WIRE_BY_TOKENS) {
+            TN_RETURN_IF(tn_wire_eval_against(e, k, TN_WIRE_BY_TOKENS, TN_WIRE_SHUFFLED, &shuffled));
+            print_difference(e, names[by], TN_WIRE_SHUFFLED, &shuffled);
+            says = verdict(e, k, &d.latent, &shuffled);
+        }
     }
     fprintf(e->c->out, "exact      shuffled - mean %+.4f; int4 - fp16 %+.4f\n", shuffled_minus_mean(f, k),
             tn_wire_em(&f->score[TN_WIRE_INT4][k]) - tn_wire_em(&f->score[TN_WIRE_FP16][k]));
@@ -77,6 +100,7 @@ static tn_status print_differences(const tn_wire_evaluation *e, int k)
                 tn_wire_recovered(f, TN_WIRE_LATENT, k, false), tn_wire_recovered(f, TN_WIRE_LAST, k, false),
                 (long long)f->score[TN_WIRE_LATENT][k].far, tn_wire_recovered(f, TN_WIRE_LATENT, k, true),
                 tn_wire_recovered(f, TN_WIRE_LAST, k, true));
+    fprintf(e->c->out, "verdict    %s\n", says);
     return TN_OK;
 }
 
@@ -165,16 +189,22 @@ static tn_status emit_relay(const tn_wire_evaluation *e)
                        : TN_OK;
 }
 
+static tn_status emit_paired(const tn_wire_evaluation *e, int k, const char *name, tn_wire_method other,
+                             const tn_paired *d)
+{
+    char part[64];
+    TN_RETURN_IF(emit_of(e, name, (int)other, k, d->difference, ""));
+    snprintf(part, sizeof part, "%s_low", name);
+    TN_RETURN_IF(emit_of(e, part, (int)other, k, d->low, ""));
+    snprintf(part, sizeof part, "%s_high", name);
+    return emit_of(e, part, (int)other, k, d->high, "");
+}
+
 static tn_status emit_difference(const tn_wire_evaluation *e, int k, tn_wire_by by, const char *name)
 {
     tn_wire_difference d;
-    char part[64];
     TN_RETURN_IF(tn_wire_eval_compare(e, k, by, &d));
-    TN_RETURN_IF(emit_of(e, name, (int)d.budget, k, d.latent.difference, ""));
-    snprintf(part, sizeof part, "%s_low", name);
-    TN_RETURN_IF(emit_of(e, part, (int)d.budget, k, d.latent.low, ""));
-    snprintf(part, sizeof part, "%s_high", name);
-    return emit_of(e, part, (int)d.budget, k, d.latent.high, "");
+    return emit_paired(e, k, name, d.budget, &d.latent);
 }
 
 static tn_status emit_recovered(const tn_wire_evaluation *e, int k)
@@ -192,7 +222,10 @@ static tn_status emit_reader(const tn_wire_evaluation *e, int k)
 {
     const tn_wire_method best = tn_wire_best_budget(&e->found, k);
     TN_RETURN_IF(emit_of(e, "best_budget", (int)best, k, tn_wire_em(&e->found.score[best][k]), ""));
+    tn_paired shuffled;
     TN_RETURN_IF(emit_difference(e, k, TN_WIRE_BY_TOKENS, "latent_minus_budget"));
+    TN_RETURN_IF(tn_wire_eval_against(e, k, TN_WIRE_BY_TOKENS, TN_WIRE_SHUFFLED, &shuffled));
+    TN_RETURN_IF(emit_paired(e, k, "latent_minus_shuffled", TN_WIRE_SHUFFLED, &shuffled));
     if (e->said.in_words) {
         TN_RETURN_IF(emit_difference(e, k, TN_WIRE_BY_EM, "answer_em_minus_budget"));
         TN_RETURN_IF(emit_difference(e, k, TN_WIRE_BY_F1, "answer_f1_minus_budget"));

@@ -41,9 +41,11 @@ static tn_status ask(tn_wire_document *d, int64_t i, int64_t draw, tn_wire_span 
     return add_span(d, e->gold[q->gold], answer);
 }
 
+/* A text with a single question is not asked it before: a reader would learn to copy the line above. */
 static tn_status repeat(tn_wire_document *d, int64_t i, int64_t repeats)
 {
     const size_t from = d->text.n;
+    if (d->example.questions < 2) repeats = 0;
     if (repeats && from && d->text.data[from - 1] != '\n') TN_RETURN_IF(add(d, "\n", 1, NULL));
     for (int64_t k = 0; k < repeats; k++) {
         TN_RETURN_IF(ask(d, i, k + 1, NULL, NULL));

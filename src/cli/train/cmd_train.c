@@ -260,8 +260,11 @@ static void say_next(const tn_cli *c, const tn_session *on, const tn_run_dir *ru
     const char *name = tn_settings_text(on->settings, "model");
     const bool object = strstr(name, ".so") != NULL; /* which only the command line can name */
     tn_shell_word(run->dir, dir, sizeof dir);
-    tn_next(c, "%s %s%s%s", on->source.text ? "sample" : "eval", dir, object ? " model=" : "",
-            object ? tn_shell_word(name, model, sizeof model) : "");
+    tn_next(c, "%s %s%s%s",
+            on->source.verb   ? on->source.verb
+            : on->source.text ? "sample"
+                              : "eval",
+            dir, object ? " model=" : "", object ? tn_shell_word(name, model, sizeof model) : "");
     tn_next(c, "plot %s", dir);
 }
 

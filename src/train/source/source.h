@@ -89,6 +89,7 @@ struct tn_source {
     const tn_dataset *text;          /* its data set of tokens, or NULL */
     const tn_tokenizer *tokenizer;   /* trained on its data: it goes into the run's folder; or NULL */
     tn_loader_mode mode;             /* and how its rows are filled */
+    const char *verb;                /* of the command, that shows what was learned; NULL: sample for text, else eval */
     bool on_policy;                  /* batches depend on the parameters: no prefetching */
     int prefetch_depth;              /* batches to prefetch by default; 0: not useful */
     struct tn_prefetch *prefetch;    /* or NULL */

@@ -238,6 +238,10 @@ static void about(const void *data, FILE *f)
     if (w->texts->cut) fprintf(f, "; %lld contexts were cut at task.length", (long long)w->texts->cut);
     if (w->texts->left_out)
         fprintf(f, "; %lld questions left out whose answer is not in the context", (long long)w->texts->left_out);
+    fprintf(f, "\nrows    at most, in tokens:");
+    for (size_t r = 0; r < w->readers; r++)
+        fprintf(f, "%s %c %lld, with the text before it %lld", r ? ";" : "", s->reader[r].letter,
+                (long long)s->reader[r].length, (long long)s->reader[r].told);
     fprintf(f, "\n");
 }
 
@@ -296,6 +300,11 @@ static tn_status open_reader(const tn_source_open *o, const letter *x, tn_tokeni
     const char *model = tn_settings_text(o->settings, x->model);
     tn_status s = o->tokenizer(o->user, model, text_of(o->settings, x->tokenizer), out, &r->bos, &r->eos);
     if (s != TN_OK) s = tell_moved(o, x, s);
+    if (s == TN_USAGE && strstr(tn_error_text(), "tokenizer=FILE")) { /* the key of other verbs */
+        char why[1024];
+        snprintf(why, sizeof why, "%s", tn_error_text());
+        s = tn_error(s, "%s (here %s=FILE)", why, x->tokenizer);
+    }
     if (s == TN_OK) s = check_tokens(o->settings, x, *out);
     if (s != TN_OK) tn_error_prefix("%s", x->model);
     return s;
@@ -469,5 +478,6 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
                                     .seed = w->seed };
     TN_RETURN_IF(tn_source_records_make(&records, out));
     out->prefetch_depth = 2;
+    out->verb = "wire eval";
     return TN_OK;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The seed's workload of wire (preset wire_seed) on a GPU: one pass against a pass for each term and token (opt.one_pass), with and without a
-# live teacher, bf16 against tf32; losses of the first step, and how often the host waits.
+# The seed's workload of wire (preset wire_seed) on a GPU: one pass against a pass for each term and token (opt.one_pass), with a live teacher,
+# a cached one and none, bf16 against tf32; losses of the first step, and how often the host waits.
 #
 #   tests/cuda/wire.sh [cpu] [ARM ...]     cpu: the same script at a tiny shape on the processor, in seconds. An ARM is PASSES-TEACHER-COMPUTE,
 #                                          as one-live-bf16; without any, all that fit. TRACE=0 leaves out the trace (100 steps)
@@ -26,22 +26,22 @@ if [ "$device" = cpu ]; then
     small=("a.shape=dim=64 layers=3 heads=4 kv_heads=2 ffn=160 vocab=512 tied=false train.context=512" a.ids=512 bytes=64 a.text=40 a.told=64
         slots=8 width=16 dim=32 layers=1 heads=2 ffn=64 hidden=32 train.batch=4)
     trace=0 seconds=0.3
-    [ ${#arms[@]} -gt 0 ] || arms=(one-live-f32 each-live-f32 one-none-f32 each-none-f32 one-live-bf16 each-live-bf16)
+    [ ${#arms[@]} -gt 0 ] || arms=(one-live-f32 each-live-f32 one-cached-f32 each-cached-f32 one-none-f32 each-none-f32 one-live-bf16 each-live-bf16)
 fi
-[ ${#arms[@]} -gt 0 ] || arms=(one-live-bf16 each-live-bf16 one-none-bf16 each-none-bf16 one-live-tf32 one-none-tf32)
+[ ${#arms[@]} -gt 0 ] || arms=(one-live-bf16 each-live-bf16 one-cached-bf16 each-cached-bf16 one-none-bf16 one-live-tf32 one-cached-tf32)
 
-# A name as one-live-bf16 to settings; a cached teacher would be a line here.
+# A name as one-live-bf16 to settings. cached: what is kept of a teacher is an input; here it is one that knows nothing.
 settings_of() {
     local passes=${1%%-*} teacher=${1#*-}
     teacher=${teacher%-*}
     case $passes in one) echo opt.one_pass=on ;; each) echo opt.one_pass=off ;; *) return 1 ;; esac
-    case $teacher in live) ;; none) echo loss.kd=0 ;; *) return 1 ;; esac
+    case $teacher in live) ;; cached) echo loss.teacher=cached ;; none) echo loss.kd=0 ;; *) return 1 ;; esac
     echo "compute=${1##*-}"
 }
 
 failed=0
 for arm in "${arms[@]}"; do
-    mapfile -t words < <(settings_of "$arm") && [ ${#words[@]} -gt 1 ] || { echo "error: $arm is no arm: one|each-live|none-COMPUTE" >&2; exit 2; }
+    mapfile -t words < <(settings_of "$arm") && [ ${#words[@]} -gt 1 ] || { echo "error: $arm is no arm: one|each-live|cached|none-COMPUTE" >&2; exit 2; }
     flags=()
     [ "$trace" = 1 ] && [[ $arm == one-*-bf16 ]] && flags=(--trace)
     if ! "$build/tenon" bench wire_seed "${small[@]}" "${words[@]}" device=$device --seconds=$seconds --json "${flags[@]}" > "$work/$arm" 2> "$work/err"

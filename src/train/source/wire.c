@@ -61,6 +61,7 @@ typedef struct wire {
     const letter *letter[TN_WIRE_READERS];
     size_t readers;
     tn_wire_made made[TN_WIRE_READERS]; /* instead of a store: rows are made up */
+    tn_wire_store made_of;              /* letters and lengths of these readers, and nothing else */
     int64_t made_bytes;                 /* of a text; 0: there is a store */
     int64_t questions;                  /* of a row */
     uint64_t seed;
@@ -207,6 +208,7 @@ static int64_t read_made(const void *data, int split, int64_t i, int64_t step, v
                                   to[TOLD] ? to[TOLD] + k * m->told : NULL,
                                   to[TOLD_DOCUMENT] ? to[TOLD_DOCUMENT] + k * m->told : NULL);
     }
+    if (split == TN_TRAIN) tn_wire_teacher_unknown(&w->teacher, w->questions, at + SHARED + w->readers * OF_READER);
     return 1;
 }
 
@@ -391,7 +393,10 @@ static tn_status open_made(const tn_source_open *o, wire *w, bool *any)
         TN_RETURN_IF(made_size(st, letters[k].length, m->before + 2, &m->length));
         TN_RETURN_IF(made_size(st, letters[k].text, 3, &m->text));
         TN_RETURN_IF(made_size(st, letters[k].told, m->length + 1, &m->told));
+        w->made_of.reader[w->readers].letter = letters[k].model[0];
+        w->made_of.reader[w->readers].length = m->length;
         w->letter[w->readers++] = &letters[k];
+        w->made_of.readers = w->readers;
     }
     *any &= w->readers > 0;
     if (!*any) return TN_OK;
@@ -413,6 +418,7 @@ static tn_status fit_made(tn_settings *st, wire *w)
                                          { w->letter[r]->told, (double)w->made[r].told } };
         for (size_t k = 0; k < sizeof own / sizeof *own; k++) w->numbers[w->n_numbers++] = own[k];
     }
+    for (size_t i = 0; i < w->teacher.n_numbers; i++) w->numbers[w->n_numbers++] = w->teacher.numbers[i];
     return tn_task_fit_texts(st, w->numbers, w->n_numbers, w->texts->count);
 }
 
@@ -425,6 +431,10 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
     TN_RETURN_IF(open_made(o, w, &made));
     if (made) {
         TN_RETURN_IF(task->texts(o->settings, &w->texts));
+        if (strcmp(text_of(o->settings, "sender_features"), "cached") == 0)
+            return tn_error(TN_USAGE,
+                            "rows are made up, and nothing is kept of their sender: use sender_features=live");
+        TN_RETURN_IF(tn_wire_teacher_open(o, &w->made_of, &w->teacher));
         return fit_made(o->settings, w);
     }
     TN_RETURN_IF(open_readers(o, w));
@@ -472,8 +482,8 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
                                     .hash = hash_wire,
                                     .about = about,
                                     .bytes = bytes_of,
-                                    .prepare = w->teacher.n_rows ? prepare_wire : NULL,
-                                    .prepares = w->teacher.n_rows ? "teach" : NULL,
+                                    .prepare = w->store && w->teacher.n_rows ? prepare_wire : NULL,
+                                    .prepares = w->store && w->teacher.n_rows ? "teach" : NULL,
                                     .close = close_wire,
                                     .seed = w->seed };
     TN_RETURN_IF(tn_source_records_make(&records, out));

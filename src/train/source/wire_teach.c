@@ -349,6 +349,20 @@ static void put_unknown(const tn_wire_taught *x, const tn_wire_numbers *to, int6
     for (int64_t i = 0; to->lse && i < n; i++) to->lse[i] = logf((float)x->vocab);
 }
 
+void tn_wire_teacher_unknown(const tn_wire_teacher *t, int64_t questions, void *const *at)
+{
+    for (size_t k = 0; k < t->lesson.readers; k++) {
+        const tn_wire_taught *x = &t->lesson.taught[k];
+        const int64_t rows = questions * t->lesson.store->reader[x->reader].length;
+        const int *row = t->row[k];
+        const tn_wire_numbers to = { .ids = row[IDS] < 0 ? NULL : at[row[IDS]],
+                                     .lse = row[LSE] < 0 ? NULL : at[row[LSE]] };
+        if (row[LOGITS] >= 0 && at[row[LOGITS]]) memset(at[row[LOGITS]], 0, (size_t)(rows * x->top) * sizeof(float));
+        if (row[STATES] >= 0 && at[row[STATES]]) memset(at[row[STATES]], 0, (size_t)(rows * x->states) * sizeof(float));
+        put_unknown(x, &to, rows);
+    }
+}
+
 static bool read_reader(const tn_wire_teacher *t, size_t k, int64_t context, const int32_t *picked, int64_t n,
                         int64_t questions, void *const *at)
 {

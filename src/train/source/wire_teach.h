@@ -27,6 +27,9 @@ typedef struct tn_wire_teacher {
 tn_status tn_wire_teacher_open(const tn_source_open *o, const tn_wire_store *store, tn_wire_teacher *out);
 void tn_wire_teacher_close(tn_wire_teacher *t);
 
+/* A row of a batch from a teacher that knows nothing: for rows that are made up, which have no other. */
+void tn_wire_teacher_unknown(const tn_wire_teacher *t, int64_t questions, void *const *at);
+
 /* How the source fills a row of a batch with n <= questions of the context's, counted from its first. */
 typedef struct tn_wire_asking {
     const void *source;

@@ -118,12 +118,27 @@ static tn_status answer_all(decoding *d)
     return d->answered ? TN_OK : tn_error(TN_BAD_FILE, "there is no message: `tenon wire encode` writes them");
 }
 
+/* An anchor that nobody was trained on is a random vector: what a reader says behind it means nothing. */
+static void say_untrained(const decoding *d, const tn_wire_post_options *o)
+{
+    static const char *const trained[] = { "task=ae or loss.ae", "task=cont", "task=recall, cls or squad" };
+    const tn_settings *st = d->model.settings;
+    const char *task = tn_settings_text(st, "task.name");
+    const bool ae = strcmp(task, "ae") == 0, lm = strcmp(task, "cont") == 0;
+    const bool knows = o->kind == 0 ? ae || tn_settings_float(st, "loss.ae") != 0 : o->kind == 1 ? lm : !ae && !lm;
+    if (task[0] && !knows)
+        fprintf(d->c->err,
+                "warning: the run was trained with task=%s, not for --kind=%s (%s): the answer means nothing\n", task,
+                kinds[o->kind], trained[o->kind]);
+}
+
 static tn_status run(decoding *d)
 {
     tn_wire_post_options o = { .user = &d->c->user, .model = &d->model };
     TN_RETURN_IF(read_flags(d->c, &o));
     TN_RETURN_IF(tn_wire_keys(rows, sizeof rows / sizeof *rows, &d->keys));
     TN_RETURN_IF(tn_wire_find(d->c, d->keys, &d->model));
+    say_untrained(d, &o);
     o.max_tokens = tn_settings_int(d->keys, "max_tokens");
     o.no_cache = tn_args_flag(&d->c->args, "no-cache");
     o.batch = d->batch = tn_settings_int(d->keys, "batch");

@@ -172,7 +172,7 @@ static void roofline(void **state)
 {
     (void)state;
     enum { N = 40 };
-    static char names[N][16];
+    static char names[N][24];
     const char *name[N];
     double x[N], y[N];
     for (int i = 0; i < N; i++) {

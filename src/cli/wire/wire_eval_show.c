@@ -54,6 +54,19 @@ static void print_difference(const tn_wire_evaluation *e, const char *what, tn_w
             d->difference, d->low, d->high);
 }
 
+/* Of continuations nobody says all tokens: bits decide. */
+static const char *verdict_of_gain(const tn_wire_controls *f, int k)
+{
+    const double latent = tn_wire_recovered(f, TN_WIRE_LATENT, k, false),
+                 last = tn_wire_recovered(f, TN_WIRE_LAST, k, false);
+    if (isnan(latent) || nats_of(&f->score[TN_WIRE_TEXT][k]) >= nats_of(&f->score[TN_WIRE_NONE][k]))
+        return "the reader continues no better with the text than without: messages cannot be judged";
+    if (nats_of(&f->score[TN_WIRE_LATENT][k]) >= nats_of(&f->score[TN_WIRE_SHUFFLED][k]))
+        return "another text's message does as well: it tells the reader nothing of its text";
+    return latent > last ? "the message recovers more of the text's gain than as many last tokens of it"
+                         : "the message tells of its text, but less than as many last tokens of it";
+}
+
 /* What exact answers say in words. A budget that a reader cannot use is beaten by anything: whether the message counts is whether another
  * text's would do as well. */
 static const char *verdict(const tn_wire_evaluation *e, int k, const tn_paired *budget, const tn_paired *shuffled)
@@ -100,7 +113,7 @@ static tn_status print_differences(const tn_wire_evaluation *e, int k)
                 tn_wire_recovered(f, TN_WIRE_LATENT, k, false), tn_wire_recovered(f, TN_WIRE_LAST, k, false),
                 (long long)f->score[TN_WIRE_LATENT][k].far, tn_wire_recovered(f, TN_WIRE_LATENT, k, true),
                 tn_wire_recovered(f, TN_WIRE_LAST, k, true));
-    fprintf(e->c->out, "verdict    %s\n", says);
+    fprintf(e->c->out, "verdict    %s\n", e->said.continues ? verdict_of_gain(f, k) : says);
     return TN_OK;
 }
 

@@ -24,12 +24,13 @@ static tn_status emit(const tn_wire_evaluation *e, const tn_wire_latency *l, con
     return tn_cli_emit(e->c, row);
 }
 
+/* encode_ms: of what the method needs before it can be read. */
 static tn_status emit_path(const tn_wire_evaluation *e, const tn_wire_latency *l, int k, const char *method,
-                           const tn_wire_path_times *t)
+                           const tn_wire_path_times *t, double encode_ms)
 {
     TN_RETURN_IF(emit(e, l, "prefill_ms", k, method, t->prefill_ms, "ms"));
     TN_RETURN_IF(emit(e, l, "decode_ms", k, method, t->decode_ms, "ms"));
-    TN_RETURN_IF(emit(e, l, "answer_ms", k, method, t->prefill_ms + t->decode_ms, "ms"));
+    TN_RETURN_IF(emit(e, l, "answer_ms", k, method, encode_ms + t->prefill_ms + t->decode_ms, "ms"));
     return emit(e, l, "positions", k, method, t->positions, "positions");
 }
 
@@ -39,8 +40,8 @@ static tn_status show(const tn_wire_evaluation *e, const tn_wire_latency *l, boo
     if (e->c->json) {
         TN_RETURN_IF(emit(e, l, "encode_ms", -1, NULL, l->encode_ms, "ms"));
         for (int k = 0; k < l->readers; k++) {
-            TN_RETURN_IF(emit_path(e, l, k, "text", &l->text[k]));
-            TN_RETURN_IF(emit_path(e, l, k, "latent", &l->message[k]));
+            TN_RETURN_IF(emit_path(e, l, k, "text", &l->text[k], 0));
+            TN_RETURN_IF(emit_path(e, l, k, "latent", &l->message[k], l->encode_ms));
         }
         return TN_OK;
     }

@@ -276,6 +276,7 @@ tn_status tn_wire_probe_run(tn_session *session, const tn_wire_controls *c, int 
     p.numbers = all <= MOST_FLAT ? all : c->width < MOST_NUMBERS ? c->width : MOST_NUMBERS;
     p.d = p.numbers + WORDS + PRODUCTS;
     *out = (tn_wire_probe){ .done = false };
+    if (split == TN_TRAIN) return TN_OK; /* it is fitted there */
     TN_TRY(tn_wire_golds_open(session, split, &p.golds));
     if (strcmp(p.golds.texts->task, "cls") != 0) goto done;
     TN_TRY(add_training(&p, most, stop, ctx));

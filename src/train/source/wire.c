@@ -230,8 +230,9 @@ static void about(const void *data, FILE *f)
     const wire *w = data;
     const tn_wire_store *s = w->store;
     if (!s) {
-        fprintf(f, "task    %s, rows are made up: %lld contexts of %lld bytes\n", w->texts->task,
-                (long long)w->texts->count[TN_TRAIN], (long long)w->made_bytes);
+        fprintf(f, "task    %s, rows are made up: %lld contexts of %lld bytes%s\n", w->texts->task,
+                (long long)w->texts->count[TN_TRAIN], (long long)w->made_bytes,
+                w->teacher.n_rows ? "; the cached teacher knows nothing: for measuring alone" : "");
         return;
     }
     fprintf(f, "task    %s, %lld contexts, %lld valid, %lld test, of at most %lld bytes, %lld questions; %s",
@@ -488,6 +489,6 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
                                     .seed = w->seed };
     TN_RETURN_IF(tn_source_records_make(&records, out));
     out->prefetch_depth = 2;
-    out->verb = "wire eval";
+    if (w->store && w->store->kind != TN_WIRE_AE) out->verb = "wire eval"; /* which asks questions */
     return TN_OK;
 }

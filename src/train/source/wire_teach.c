@@ -120,6 +120,8 @@ typedef struct making {
     int64_t context, asked;                  /* next: the context, of all, and how many of its questions were asked */
     bool begun_context;                      /* it had a row */
     int64_t done, all;                       /* contexts */
+    double held;                             /* probability that the kept logits have, summed over tokens */
+    int64_t tokens;
     double begun, noted;
 } making;
 
@@ -145,6 +147,13 @@ static bool next_unit(making *m, unit *u)
 }
 
 /* What the sender gives for the context in row b. */
+static bool all_finite(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
 static tn_status keep_features(making *m, int64_t context, int64_t b)
 {
     tn_wire_features *f = &m->t->features;
@@ -154,6 +163,11 @@ static tn_status keep_features(making *m, int64_t context, int64_t b)
     const float *x = tn_trainer_step_output(m->how->trainer, STEP, "features", &type, &count);
     if (!x || type != TN_F32 || count != m->feed.batch * each)
         return tn_error(TN_INTERNAL, "step %s: features has another shape", STEP);
+    if (!all_finite(x + b * each, each))
+        return tn_error(TN_BAD_FILE,
+                        "the sender's states of training text %lld are not finite: check its model, or use "
+                        "compute=f32",
+                        (long long)context);
     return tn_wire_features_add(f, context, x + b * each);
 }
 
@@ -178,6 +192,15 @@ static tn_status find_outputs(making *m)
 }
 
 /* What the reader says to question q, which is number `row` of the batch. */
+/* Logits are kept minus the largest, and so is lse: exp(l / t - lse) is a token's probability. */
+static void count_held(making *m, const tn_wire_taught *x, const tn_wire_numbers *said, int64_t n)
+{
+    const double t = tn_settings_float(m->how->settings, "loss.kd_temperature");
+    for (int64_t i = 0; said->lse && i < n * x->top; i++)
+        m->held += exp((double)said->logits[i] / t - (double)said->lse[i / x->top]);
+    m->tokens += said->lse ? n : 0;
+}
+
 static tn_status keep_answer(making *m, size_t k, int64_t q, int64_t row)
 {
     const tn_wire_lesson *l = &m->t->lesson;
@@ -193,12 +216,11 @@ static tn_status keep_answer(making *m, size_t k, int64_t q, int64_t row)
         said.lse = (float *)(uintptr_t)out[LSE] + at;
     }
     if (x->states) said.states = (float *)(uintptr_t)out[STATES] + at * x->states;
-    for (int64_t i = 0; i < n; i++)
-        if ((said.lse && !isfinite(said.lse[i])) || (said.states && !isfinite(said.states[i * x->states])))
-            return tn_error(TN_BAD_FILE,
-                            "reader %c says NaN to question %lld of the training texts: check %c.model, or use "
-                            "compute=f32",
-                            l->store->reader[x->reader].letter, (long long)q, l->store->reader[x->reader].letter);
+    if ((said.lse && !all_finite(said.lse, n)) || (said.states && !all_finite(said.states, n * x->states)))
+        return tn_error(TN_BAD_FILE,
+                        "reader %c says NaN to question %lld of the training texts: check %c.model, or use compute=f32",
+                        l->store->reader[x->reader].letter, (long long)q, l->store->reader[x->reader].letter);
+    count_held(m, x, &said, n);
     return tn_wire_teach_add(m->to, &said);
 }
 
@@ -263,6 +285,17 @@ static void tell_size(const tn_source_prepare *how, const char *what, int64_t n,
     how->note(how->ctx, text);
 }
 
+/* What is not held is one bucket: where that is much, the divergence is a smaller one. */
+static void tell_held(const making *m)
+{
+    char text[160];
+    if (!m->tokens || !m->how->note) return;
+    const double part = m->held / (double)m->tokens;
+    snprintf(text, sizeof text, "teacher: the kept tokens hold %.2f %% of what it says%s", 100 * part,
+             part < 0.99 ? "; more with a larger loss.kd_top, or a smaller loss.kd_temperature" : "");
+    m->how->note(m->how->ctx, text);
+}
+
 /* lesson: the path of its file where that is missing, or NULL; sends: the features are. */
 static tn_status make_files(tn_wire_teacher *t, const tn_wire_asking *a, const tn_source_prepare *how,
                             const char *lesson, bool sends)
@@ -288,6 +321,7 @@ static tn_status make_files(tn_wire_teacher *t, const tn_wire_asking *a, const t
         TN_TRY(tn_wire_teach_begin(&t->lesson, lesson, &m.to));
     }
     TN_TRY(make_all(&m, u));
+    tell_held(&m);
 done:
     tn_wire_teach_abort(m.to);
     tn_wire_features_close(&t->features);

@@ -40,6 +40,7 @@ typedef struct tn_graph_options {
     bool frozen;      /* all parameters are, as between tn_frozen_begin and tn_frozen_end */
     tn_dtype weights; /* type of frozen matrices (tn_matrix): TN_F32 (default), TN_BF16 or TN_F16 */
     bool instruments; /* a model may also put out what its instruments ask for, under names that begin with "look." */
+    tn_dtype parts;   /* where `frozen` is set: type of matrices that are frozen in training too; TN_F32: as weights */
 } tn_graph_options;
 
 tn_status tn_graph_new(const tn_graph_options *o, tn_graph **out);

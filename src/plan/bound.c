@@ -573,8 +573,9 @@ static bool is_row(const tn_node_time *r, const tn_step *s, const char *region)
     return r->backward == s->backward && strcmp(r->op, s->node->op->name) == 0 && strcmp(r->region, region) == 0;
 }
 
-size_t tn_bound_node_times(const tn_bound *b, int64_t runs, tn_node_time *rows, size_t n, size_t most)
+size_t tn_bound_node_times(const tn_bound *b, tn_node_time *rows, size_t n, size_t most)
 {
+    const double runs = (double)b->runs;
     for (size_t i = 0; i < b->plan->n_steps; i++) {
         const tn_step *s = &b->plan->step[i];
         const char *region = b->plan->graph->region[s->region];
@@ -583,10 +584,10 @@ size_t tn_bound_node_times(const tn_bound *b, int64_t runs, tn_node_time *rows, 
         if (k == n && n == most) continue;
         if (k == n) rows[n++] = (tn_node_time){ .op = s->node->op->name, .region = region, .backward = s->backward };
         rows[k].varies |= s->varies;
-        rows[k].calls += (double)runs;
+        rows[k].calls += runs;
         rows[k].ms += b->step_ms[i];
-        rows[k].flops += s->flops * (double)runs;
-        rows[k].bytes += s->bytes * (double)runs;
+        rows[k].flops += s->flops * runs;
+        rows[k].bytes += s->bytes * runs;
     }
     return n;
 }

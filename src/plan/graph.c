@@ -252,7 +252,8 @@ tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_d
 
 tn_ref tn_matrix_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_init init)
 {
-    const tn_dtype dtype = g->frozen ? g->options.weights : TN_F32;
+    const bool part = g->options.frozen && g->frozen > 1 && g->options.parts != TN_F32;
+    const tn_dtype dtype = part ? g->options.parts : g->frozen ? g->options.weights : TN_F32;
     return weight(g, file, line, name, dims, dtype, init, (tn_param_options){ 0 });
 }
 

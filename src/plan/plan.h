@@ -170,14 +170,12 @@ typedef struct tn_node_time {
     const char *op, *region;
     bool backward;
     bool varies;         /* flops are the most there can be: the numbers decide how many are done */
-    double calls;        /* of one run */
-    double ms;           /* since the timers were turned on */
-    double flops, bytes; /* of one run, as tn_op_time has them */
+    double calls, ms;    /* since the timers were turned on, and the next two */
+    double flops, bytes; /* as tn_op_time has them */
 } tn_node_time;
 
-/* In the order of the plan, added to the n rows there are, with calls, FLOPs and bytes of `runs` runs; of more than `most` the later ones
- * are left out. Returns the rows. */
-size_t tn_bound_node_times(const tn_bound *b, int64_t runs, tn_node_time *rows, size_t n, size_t most);
+/* In the order of the plan, added to the n rows there are; of more than `most` the later ones are left out. Returns the rows. */
+size_t tn_bound_node_times(const tn_bound *b, tn_node_time *rows, size_t n, size_t most);
 
 /* --- plans by key ------------------------------------------------------------------------------------------------------------
  * A plan is made once for a model, its settings and a shape, and then shared. The key is text that names everything the plan depends

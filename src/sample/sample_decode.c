@@ -190,7 +190,7 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     const bool half = is_on(o->settings, "opt.decode_half");
     if (device != TN_CPU && !half) d->setup.options.activation = d->setup.options.round = TN_F32;
     d->setup.options.frozen = o->frozen;
-    d->setup.options.weights = tn_graph_setup_weights(&d->setup, o->weights);
+    tn_graph_setup_freeze(&d->setup, o->weights);
     if (o->frozen && !o->drawn) tn_store_loads_weights(o->store);
     d->ahead = o->greedy && device != TN_CPU && is_on(o->settings, "opt.decode_ahead");
     d->chooses = o->greedy && (device == TN_CPU || d->ahead);

@@ -124,7 +124,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     r.ms = 1e3 * tn_median(times + 1, runs - 1, &r.spread_ms); /* the first touches the memory */
     r.spread_ms *= 1e3;
     const double batches = (double)tn_settings_int(s->settings, "train.accumulate");
-    const double flops = batches * tn_trainer_flops(s->trainer),
+    const double flops = (double)tn_trainer_batches(s->trainer) * tn_trainer_flops(s->trainer),
                  peak = tn_ceilings_of_compute(m, tn_settings_text(s->settings, "compute"));
     if (!isnan(flops)) r.gflops = flops / r.ms * 1e-6;
     r.of_ceiling = r.gflops / peak;

@@ -75,8 +75,9 @@ tn_status tn_bench_print_loss(tn_cli *c, const char *name, const tn_step_result 
 {
     const double norm = (double)begun->update.grad_norm;
     if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f}", "name", name, "group", "loss", "value",
-                                        begun->loss, "unit", "", "grad_norm", norm));
+        return tn_cli_emit(c,
+                           json_pack("{s:s, s:s, s:o, s:s, s:o}", "name", name, "group", "loss", "value",
+                                     tn_number_or_null(begun->loss), "unit", "", "grad_norm", tn_number_or_null(norm)));
     fprintf(c->out, "%-6s %-29s %9.5f in the first step, |g| %.4g\n", "loss", name, begun->loss, norm);
     return TN_OK;
 }

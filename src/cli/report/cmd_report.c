@@ -25,6 +25,7 @@ static tn_status open_session(reporting *r)
 {
     const char *target = r->target;
     const bool run = tn_is_run(target);
+    bool changed;
     if (run && !(target = tn_arena_printf(&r->arena, "%s/config.yaml", target))) return TN_MEMORY;
     TN_RETURN_IF(tn_session_open_with(&(tn_session_options){ .user = &r->c->user,
                                                              .target = target,
@@ -32,6 +33,11 @@ static tn_status open_session(reporting *r)
                                                              .n = r->c->args.overrides_n },
                                       &r->session));
     TN_RETURN_IF(tn_parts_load(r->session.settings, r->session.model, tn_trainer_store(r->session.trainer)));
+    TN_RETURN_IF(
+        tn_parts_hash(r->session.settings, r->session.model, tn_trainer_store(r->session.trainer), false, &changed));
+    TN_RETURN_IF(tn_source_make_ready(&r->session.source, &(tn_source_prepare){ .trainer = r->session.trainer,
+                                                                                .settings = r->session.settings,
+                                                                                .dir = run ? r->target : NULL }));
     if (!run) return TN_OK;
     const tn_status s = tn_curves_read(&r->target, 1, NULL, &r->arena, &r->curves);
     if (s == TN_OK) r->report.curves = &r->curves;
@@ -115,7 +121,9 @@ static tn_status report(reporting *r)
     else TN_RETURN_IF(tn_report_text(&r->report, r->c->out));
     TN_RETURN_IF(write_file(r, "md", tn_report_text));
     TN_RETURN_IF(write_file(r, "html", tn_report_page));
-    if (!tn_args_value(&r->c->args, "html")) tn_next(r->c, "report %s --html=report.html", r->target);
+    char word[TN_PATH_BYTES];
+    if (!tn_args_value(&r->c->args, "html") && !r->c->args.overrides_n)
+        tn_next(r->c, "report %s --html=report.html", tn_shell_word(r->target, word, sizeof word));
     return TN_OK;
 }
 

@@ -28,7 +28,7 @@ static tn_plan *plan_of(const char *const *words, tn_settings **st)
     assert_ok(tn_source_find(&(tn_source_open){ .model = model, .settings = *st, .needed = true }, &source));
     const tn_input_spec spec = tn_source_input_spec(&source);
     assert_ok(tn_graph_setup_read(*st, &gpu, 1, &setup));
-    setup.options.weights = tn_graph_setup_weights(&setup, TN_F32);
+    tn_graph_setup_freeze(&setup, TN_F32);
     const tn_graph_shape shape = {
         .batch = tn_settings_int(*st, "train.batch"), .length = 1, .training = true, .step = "task", .input_spec = &spec
     };

@@ -139,15 +139,16 @@ static tn_status draw_curve(tn_arena *a, const tn_curves *c, FILE *out)
 
 /* --- tables ------------------------------------------------------------------------------------------------------------------ */
 
+/* Nothing where it is 0 or no number: a part that takes no time has no rate. */
 static void put_number(FILE *out, double v)
 {
-    if (v > 0) fprintf(out, "<td>%.4g</td>", v);
+    if (v > 0 && isfinite(v)) fprintf(out, "<td>%.4g</td>", v);
     else fputs("<td></td>", out);
 }
 
 static void put_percent(FILE *out, double v)
 {
-    if (v > 0) fprintf(out, "<td>%.1f %%</td>", 100 * v);
+    if (v > 0 && isfinite(v)) fprintf(out, "<td>%.1f %%</td>", 100 * v);
     else fputs("<td></td>", out);
 }
 

@@ -14,12 +14,15 @@
 
 enum { MOST_ROWS = 4096, MOST_STEPS = 32, LEAST_STEPS = 5, WARM_STEPS = 2 };
 
-/* Times of each step, by what they are of. */
+/* Times of each step, by what they are of; counts of all timed ones together: rows of other widths are other work. */
 enum { STEP, TIMED, DATA, OPTIMIZER, HOST, CLOCKS };
 typedef struct taking {
     tn_session *s;
     tn_node_time *node; /* (MOST_ROWS) of the last timed step */
     double *ms;         /* (MOST_ROWS,MOST_STEPS) */
+    tn_node_time *sum;  /* (MOST_ROWS): calls, FLOPs and bytes of all timed steps */
+    double items;       /* that the source counted in plain steps */
+    int plain;          /* steps */
     size_t n;
     double clock[CLOCKS][MOST_STEPS];
     int steps;
@@ -31,7 +34,10 @@ static tn_status fill(taking *t, double *waited)
     int64_t count;
     const double start = tn_clock_s();
     tn_status s = TN_OK;
-    if (t->s->source.ctx) s = tn_source_next(&t->s->source, t->next, t->s->trainer, &count);
+    if (t->s->source.ctx) {
+        s = tn_source_next(&t->s->source, t->next, t->s->trainer, &count);
+        if (s == TN_OK) t->items += (double)count;
+    }
     *waited += tn_clock_s() - start;
     return s;
 }
@@ -43,21 +49,24 @@ static void fill_once(tn_session *s)
     if (!s->source.ctx) tn_feed_random(&f, (tn_rng){ .seed = 1, .stream = 1 });
 }
 
-/* As training runs it: queued, and its result collected. */
-static tn_status plain_step(taking *t, double *ms)
+/* As training runs them: as many as it queues ahead, then their results; the time of one. */
+static tn_status plain_steps(taking *t, double *ms)
 {
     tn_trainer *to = t->s->trainer;
     const int64_t batches = tn_trainer_batches(to);
+    const int depth = tn_trainer_queue_depth(to);
     tn_step_result x;
     double waited = 0;
     const double start = tn_clock_s();
-    for (int64_t i = 0; i < batches; i++) {
-        TN_RETURN_IF(fill(t, &waited));
-        TN_RETURN_IF(tn_trainer_queue_grad(to, t->next * batches + i, 1, false));
+    for (int k = 0; k < depth; k++, t->plain++) {
+        for (int64_t i = 0; i < batches; i++) {
+            TN_RETURN_IF(fill(t, &waited));
+            TN_RETURN_IF(tn_trainer_queue_grad(to, t->next * batches + i, 1, false));
+        }
+        TN_RETURN_IF(tn_trainer_queue_apply(to, t->next++));
     }
-    TN_RETURN_IF(tn_trainer_queue_apply(to, t->next++));
     while (tn_trainer_queued(to)) TN_RETURN_IF(tn_trainer_collect(to, &x));
-    *ms = 1e3 * (tn_clock_s() - start);
+    *ms = 1e3 * (tn_clock_s() - start) / depth;
     return TN_OK;
 }
 
@@ -68,6 +77,7 @@ static tn_status timed_step(taking *t, int k)
     const int64_t batches = tn_trainer_batches(to);
     float loss = 0;
     double waited = 0, graded = 0, ops = 0;
+    const double counted = t->items; /* of plain steps */
     tn_update_result x;
     tn_trainer_timers(to, true);
     const double start = tn_clock_s();
@@ -80,9 +90,16 @@ static tn_status timed_step(taking *t, int k)
     const double applying = tn_clock_s();
     TN_RETURN_IF(tn_trainer_apply(to, t->next++, (float)batches, loss, &x));
     const double end = tn_clock_s();
+    memset(t->node, 0, sizeof *t->node * MOST_ROWS);
     t->n = tn_trainer_node_times(to, t->node, MOST_ROWS);
     tn_trainer_timers(to, false);
-    for (size_t i = 0; i < t->n; i++) ops += t->ms[i * MOST_STEPS + (size_t)k] = t->node[i].ms;
+    t->items = counted;
+    for (size_t i = 0; i < t->n; i++) {
+        ops += t->ms[i * MOST_STEPS + (size_t)k] = t->node[i].ms;
+        t->sum[i].calls += t->node[i].calls;
+        t->sum[i].flops += t->node[i].flops;
+        t->sum[i].bytes += t->node[i].bytes;
+    }
     t->clock[TIMED][k] = 1e3 * (end - start);
     t->clock[DATA][k] = 1e3 * waited;
     t->clock[OPTIMIZER][k] = 1e3 * (end - applying);
@@ -93,11 +110,14 @@ static tn_status timed_step(taking *t, int k)
 static tn_status run_steps(taking *t, double seconds)
 {
     double ms;
-    for (int i = 0; i < WARM_STEPS; i++) TN_RETURN_IF(plain_step(t, &ms)); /* they touch the memory */
+    tn_trainer_steady(t->s->trainer, true);
+    for (int i = 0; i < WARM_STEPS; i++) TN_RETURN_IF(plain_steps(t, &ms)); /* they touch the memory */
     TN_RETURN_IF(timed_step(t, 0));
+    memset(t->sum, 0, sizeof *t->sum * MOST_ROWS);
+    t->items = t->plain = 0;
     const double start = tn_clock_s();
     for (int k = 0; k < MOST_STEPS && (k < LEAST_STEPS || tn_clock_s() - start < seconds); k++) {
-        TN_RETURN_IF(plain_step(t, &t->clock[STEP][k]));
+        TN_RETURN_IF(plain_steps(t, &t->clock[STEP][k]));
         TN_RETURN_IF(timed_step(t, k));
         t->steps = k + 1;
     }
@@ -110,16 +130,16 @@ static tn_status put_rows(const taking *t, tn_profile *p)
 {
     p->row = tn_alloc(sizeof *p->row * (t->n + 1));
     if (!p->row) return TN_MEMORY;
-    const double batches = (double)p->batches;
+    const double steps = (double)t->steps;
     for (size_t i = 0; i < t->n; i++) {
         const tn_node_time *x = &t->node[i];
         tn_profile_row *r = &p->row[p->n++];
         *r = (tn_profile_row){ .component = tn_component_of(x->op),
                                .backward = x->backward,
                                .varies = x->varies,
-                               .calls = batches * x->calls,
-                               .flops = batches * x->flops,
-                               .bytes = batches * x->bytes };
+                               .calls = t->sum[i].calls / steps,
+                               .flops = t->sum[i].flops / steps,
+                               .bytes = t->sum[i].bytes / steps };
         snprintf(r->op, sizeof r->op, "%s", x->op);
         snprintf(r->region, sizeof r->region, "%s", x->region);
         r->ms = tn_median(t->ms + i * MOST_STEPS, (size_t)t->steps, &r->spread_ms);
@@ -151,8 +171,9 @@ static void put_clocks(taking *t, tn_profile *p)
     p->host_ms = tn_median(t->clock[HOST], n, &p->host_spread_ms);
 }
 
-static void describe(const tn_session *s, tn_profile *p)
+static void describe(const taking *t, tn_profile *p)
 {
+    const tn_session *s = t->s;
     const tn_device device = tn_trainer_device(s->trainer);
     const bool sequences = tn_model_reads_sequences(s->model);
     p->compute = tn_settings_text(s->settings, "compute");
@@ -162,7 +183,10 @@ static void describe(const tn_session *s, tn_profile *p)
     p->length = s->length;
     p->batches = tn_trainer_batches(s->trainer);
     p->unit = sequences ? "tokens" : "samples";
-    p->items = (double)(tn_settings_int(s->settings, "train.accumulate") * s->batch * (sequences ? s->length : 1));
+    p->items =
+        s->source.ctx && t->plain
+            ? t->items / t->plain
+            : (double)(tn_settings_int(s->settings, "train.accumulate") * s->batch * (sequences ? s->length : 1));
     p->memory = tn_trainer_memory(s->trainer);
     /* The optimizer reads weights, gradients and moments, and writes them again. */
     p->optimizer_bytes = 2.0 * (double)(p->memory.parameters + p->memory.gradients + p->memory.optimizer);
@@ -184,7 +208,8 @@ tn_status tn_profile_take(tn_session *s, const tn_profile_options *o, tn_profile
     tn_profile *p = tn_alloc(sizeof *p);
     t.node = tn_alloc(sizeof *t.node * MOST_ROWS);
     t.ms = tn_alloc(sizeof *t.ms * MOST_ROWS * MOST_STEPS);
-    if (!p || !t.node || !t.ms) {
+    t.sum = tn_alloc(sizeof *t.sum * MOST_ROWS);
+    if (!p || !t.node || !t.ms || !t.sum) {
         tn_free(p);
         p = NULL;
         st = TN_MEMORY;
@@ -193,12 +218,13 @@ tn_status tn_profile_take(tn_session *s, const tn_profile_options *o, tn_profile
     if (st == TN_OK) fill_once(s);
     if (st == TN_OK) st = run_steps(&t, o->seconds > 0 ? o->seconds : 5);
     if (st == TN_OK) {
-        describe(s, p);
+        describe(&t, p);
         put_clocks(&t, p);
         st = put_rows(&t, p);
     }
     tn_free(t.node);
     tn_free(t.ms);
+    tn_free(t.sum);
     if (st == TN_OK) *out = p;
     else tn_profile_free(p);
     return st;

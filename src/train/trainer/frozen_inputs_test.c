@@ -162,7 +162,7 @@ static void large_models_fit(void **state)
     assert_ok(tn_settings_resolve(s->preset, words, 2, &st, &model));
     assert_ok(tn_graph_setup_read(st, &gpu, 1, &setup));
     setup.options.frozen = true;
-    setup.options.weights = tn_graph_setup_weights(&setup, TN_F32);
+    tn_graph_setup_freeze(&setup, TN_F32);
     const tn_input_spec spec = tn_input_spec_with(model, "embeddings", rows);
     const tn_graph_shape shape = { .batch = 16, .length = 512, .wants = wants, .input_spec = &spec };
     assert_ok(tn_graph_setup_build(&setup, model, st, &shape, &g));

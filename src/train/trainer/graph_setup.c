@@ -91,10 +91,13 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
     return read_frozen(st, out);
 }
 
-tn_dtype tn_graph_setup_weights(const tn_graph_setup *setup, tn_dtype own)
+void tn_graph_setup_freeze(tn_graph_setup *setup, tn_dtype own)
 {
-    if (setup->frozen != TN_DTYPES) return setup->frozen;
-    return setup->device == TN_CPU ? own : setup->options.activation;
+    tn_graph_options *o = &setup->options;
+    const tn_dtype usual = setup->device == TN_CPU ? own : o->activation,
+                   set = setup->frozen != TN_DTYPES ? setup->frozen : usual;
+    o->weights = o->frozen ? usual : set;
+    o->parts = o->frozen ? set : TN_F32;
 }
 
 /* The op that makes the loss knows it label by label, whatever the model. */

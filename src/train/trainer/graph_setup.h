@@ -22,9 +22,10 @@ typedef struct tn_graph_setup {
  * where that is auto. The settings outlive the setup. */
 tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, int threads, tn_graph_setup *out);
 
-/* The type of frozen matrices whose numbers have the type `own`: the one that is set; else their own; on a GPU, whose products take
- * operands of one type, that of activations. */
-tn_dtype tn_graph_setup_weights(const tn_graph_setup *setup, tn_dtype own);
+/* Types of frozen matrices, after options.frozen is set. Those that a model freezes have the type that is set (frozen=), those that are
+ * frozen because nothing is trained here their own; where none is set all have their own. On a GPU, whose products take operands of
+ * one type, that is the type of activations. */
+void tn_graph_setup_freeze(tn_graph_setup *setup, tn_dtype own);
 
 /* For a model that was trained elsewhere and is only run here: where its files, not the command, name a GPU or what only a GPU computes
  * with, and none is there (or on_cpu: none will be used), it runs on the processor. */

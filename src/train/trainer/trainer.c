@@ -180,7 +180,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     TN_TRY(tn_graph_setup_read(o->settings, t->store ? &where : NULL, o->threads, &t->setup));
     t->threads = t->setup.options.threads;
     t->setup.options.frozen = o->frozen;
-    t->setup.options.weights = tn_graph_setup_weights(&t->setup, o->weights);
+    tn_graph_setup_freeze(&t->setup, o->weights);
     if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
     if (o->frozen && !o->drawn) tn_store_loads_weights(t->store);
     TN_TRY(settle(t, o, whole));

@@ -109,7 +109,7 @@ size_t tn_trainer_node_times(const tn_trainer *t, tn_node_time *rows, size_t mos
     int64_t runs;
     size_t n = 0;
     tn_bound *b;
-    for (int i = 0; (b = part_of(t, i, &runs)); i++) n = tn_bound_node_times(b, runs, rows, n, most);
+    for (int i = 0; (b = part_of(t, i, &runs)); i++) n = tn_bound_node_times(b, rows, n, most);
     return n;
 }
 

@@ -230,9 +230,9 @@ static tn_status get_plan(tn_trainer *t, const char *what, const char *step, tn_
     }
     char inputs[TN_HASH_BYTES];
     TN_RETURN_IF(tn_inputs_hash(&t->inputs, t->want, inputs));
-    snprintf(key, sizeof key, "%s %s %s %lld %lld %s %d%d%d%d%d %d %d", t->key, what, step, (long long)t->batch,
+    snprintf(key, sizeof key, "%s %s %s %lld %lld %s %d%d%d%d%d%d %d %d", t->key, what, step, (long long)t->batch,
              (long long)t->length, inputs, t->nll, t->instruments, t->forward_only, t->setup.options.frozen,
-             (int)t->setup.options.weights, t->threads, (int)t->setup.device);
+             (int)t->setup.options.weights, (int)t->setup.options.parts, t->threads, (int)t->setup.device);
     return tn_shared_plan(t->shared, key, make, &m, out);
 }
 

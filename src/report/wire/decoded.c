@@ -54,6 +54,9 @@ static tn_status measure_context(tn_decoder_work *w, int64_t i)
                           message = asked + r->own + 1;
             if (text > r->longest_row) r->longest_row = text;
             if (message > r->longest_row) r->longest_row = message;
+            const int64_t context = r->length.at[i] - 1, note = text - (context - 1) + w->c->slots;
+            if (context > r->longest_context) r->longest_context = context;
+            if (note > r->longest_note) r->longest_note = note;
             for (size_t k2 = 0; k2 < golds && k2 < TN_WIRE_MOST_GOLDS; k2++) {
                 const tn_wire_parts parts = { .question = question.text,
                                               .question_bytes = question.bytes,
@@ -202,6 +205,18 @@ static tn_status open_reader(tn_decoder_work *w, int k)
     return w->out->in_words ? tn_wire_words_open(w->o->user, st, x, &r->words) : TN_OK;
 }
 
+/* Positions of a speaker: as many as its rows and answers need, and where the reader has them those of the relay, whose first reader says as
+ * many tokens behind a text as a message has slots. */
+static int64_t positions_of(const tn_decoder_work *w, int k, int64_t most, int64_t positions)
+{
+    const tn_decoded_reader *r = &w->reader[k];
+    const int64_t needed = r->longest_row + most - 1, said = k ? 0 : r->longest_context + w->c->slots - 1;
+    int64_t wanted = r->longest_note + most - 1;
+    if (said > wanted) wanted = said;
+    if (wanted > positions) wanted = positions;
+    return wanted > needed ? wanted : needed;
+}
+
 /* After all rows are measured. What a reader was never trained on so long ends earlier, where nobody asked for a number. */
 static tn_status open_speaker(tn_decoder_work *w, int k)
 {
@@ -211,9 +226,10 @@ static tn_status open_speaker(tn_decoder_work *w, int k)
     *most = w->o->max_tokens ? w->o->max_tokens : r->longest_gold + A_FEW;
     if (!w->o->max_tokens && r->longest_row + *most - 1 > positions) *most = positions + 1 - r->longest_row;
     if (*most < 1) *most = 1;
-    const tn_wire_speaker_options o = {
-        .trainer = w->s->trainer, .reader = w->c->reader[k], .batch = w->together, .longest = r->longest_row + *most - 1
-    };
+    const tn_wire_speaker_options o = { .trainer = w->s->trainer,
+                                        .reader = w->c->reader[k],
+                                        .batch = w->together,
+                                        .longest = positions_of(w, k, *most, positions) };
     return tn_wire_speaker_new(&o, &r->speaker);
 }
 

@@ -116,9 +116,11 @@ tn_status tn__wire_say_rows(tn_decoder_work *w, tn_wire_method m, int k)
 {
     tn_decoded_reader *r = &w->reader[k];
     const int64_t Q = r->labels.q, each = w->c->slots * w->c->width;
-    const tn_wire_say_options how = {
-        .max_tokens = w->out->max_tokens[k], .ends = tn_wire_words_end, .ends_ctx = &r->words, .stop = NULL
-    };
+    const tn_wire_say_options how = { .max_tokens = w->out->max_tokens[k],
+                                      .ends = tn_wire_words_end,
+                                      .ends_ctx = &r->words,
+                                      .stop = w->o->stop,
+                                      .ctx = w->o->ctx };
     tn_wire_row rows[TN_WIRE_TOGETHER];
     tn_wire_said said[TN_WIRE_TOGETHER];
     int64_t of[TN_WIRE_TOGETHER];
@@ -206,13 +208,14 @@ static tn_status open_reader(tn_decoder_work *w, int k)
 }
 
 /* Positions of a speaker: as many as its rows and answers need, and where the reader has them those of the relay, whose first reader says as
- * many tokens behind a text as a message has slots. */
+ * many tokens behind a text as a message has slots, and of the end of an answer, which other readers score. */
 static int64_t positions_of(const tn_decoder_work *w, int k, int64_t most, int64_t positions)
 {
     const tn_decoded_reader *r = &w->reader[k];
     const int64_t needed = r->longest_row + most - 1, said = k ? 0 : r->longest_context + w->c->slots - 1;
     int64_t wanted = r->longest_note + most - 1;
     if (said > wanted) wanted = said;
+    if (w->c->readers > 1 && needed + 1 > wanted) wanted = needed + 1;
     if (wanted > positions) wanted = positions;
     return wanted > needed ? wanted : needed;
 }

@@ -16,7 +16,7 @@ typedef struct tn_wire_decoded_score {
 } tn_wire_decoded_score;
 
 /* One answer of several: each reader's is scored by all readers, in nats per byte (its end counts as one more byte), and the least one is
- * taken. */
+ * taken; of those that do not fit all readers none, unless none fits. */
 typedef struct tn_wire_joint {
     double em, f1;                     /* of the answer that is taken: sums over questions */
     double oracle_em, oracle_f1;       /* of the best one */
@@ -43,7 +43,7 @@ typedef struct tn_wire_decoded_options {
     uint64_t seed;      /* as of the controls */
     bool only_bytes;    /* nothing is decoded */
     int64_t max_tokens; /* 0: the longest right answer of the split and a few more */
-    tn_wire_stop *stop; /* NULL, or asked before each batch */
+    tn_wire_stop *stop; /* NULL, or asked before each batch and each token */
     void *ctx;
 } tn_wire_decoded_options;
 

@@ -32,7 +32,9 @@ static tn_status send(tn_decoder_work *w, tn_wire_said *said)
     const tn_wire_say_options how = { .max_tokens = w->c->slots,
                                       .most = most, /* a text that leaves little room is no limit of the others */
                                       .ends = tn_wire_words_end,
-                                      .ends_ctx = &r->words };
+                                      .ends_ctx = &r->words,
+                                      .stop = w->o->stop,
+                                      .ctx = w->o->ctx };
     for (int64_t at = 0; at < w->valid;) {
         int64_t n = 0;
         for (; at < w->valid && n < w->together; at++) {

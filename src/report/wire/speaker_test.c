@@ -161,7 +161,8 @@ static void ragged_rows(void **state)
     }
 }
 
-/* A row of BOS alone, which asks nothing, beside others: what it says and what they say is what each says alone. */
+/* A row of BOS alone, which asks nothing, beside others: what it says and what they say is what each says alone, where rows are of one length
+ * and read in one pass. Of a text too. */
 static void rows_that_ask_nothing(void **state)
 {
     (void)state;
@@ -176,10 +177,12 @@ static void rows_that_ask_nothing(void **state)
         assert_ok(tn_wire_speaker_new(
             &(tn_wire_speaker_options){ .trainer = x.w.s.trainer, .reader = 'a', .batch = 3, .longest = 40 }, &v));
         double together[3], alone;
-        assert_ok(tn_wire_speaker_score(v, row, 3, x.c.z, 1, answers, together));
-        for (int i = 0; i < 3; i++) {
-            assert_ok(tn_wire_speaker_score(v, row + i, 1, x.c.z + i * each, 1, answers, &alone));
-            assert_true(alone > 0 && fabs(together[i] - alone) < 1e-4 * alone);
+        for (int text = 0; text < 2; text++) {
+            assert_ok(tn_wire_speaker_score(v, row, 3, text ? NULL : x.c.z, 1, answers, together));
+            for (int i = 0; i < 3; i++) {
+                assert_ok(tn_wire_speaker_score(v, row + i, 1, text ? NULL : x.c.z + i * each, 1, answers, &alone));
+                assert_true(alone > 0 && fabs(together[i] - alone) < 1e-4 * alone);
+            }
         }
         tn_wire_speaker_free(v);
         end(&x);

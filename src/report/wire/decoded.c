@@ -166,6 +166,7 @@ tn_status tn__wire_score_rows(tn_decoder_work *w, int k, tn_wire_decoded_score *
             to->nats += r->said[i * r->labels.q + q].nats;
         }
         to->em_sum += em, to->f1_sum += f1;
+        if (!to->em) continue;
         to->em[w->before + i] = w->golds.n ? (float)(em / (double)w->golds.n) : NAN;
         to->f1[w->before + i] = w->golds.n ? (float)(f1 / (double)w->golds.n) : NAN;
     }
@@ -247,8 +248,6 @@ static tn_status allocate(tn_decoder_work *w)
         told = (size_t)r->told.n > told ? (size_t)r->told.n : told;
         ok = ok && (r->said = tn_alloc(rows * sizeof *r->said)) && (r->first = tn_alloc(rows * sizeof *r->first));
         for (size_t i = 0; ok && i < rows; i++) r->said[i] = r->first[i] = (tn_wire_said){ 0 };
-        ok = ok && (d->relay[k].em = tn_alloc(contexts * sizeof(float))) &&
-             (d->relay[k].f1 = tn_alloc(contexts * sizeof(float)));
         for (int m = 0; m < TN_WIRE_METHODS && ok; m++)
             if (tn_wire_decodes[m])
                 ok = (d->score[m][k].em = tn_alloc(contexts * sizeof(float))) &&
@@ -313,7 +312,6 @@ void tn_wire_decoded_free(tn_wire_decoded *d)
 {
     for (int m = 0; m < TN_WIRE_METHODS; m++)
         for (int k = 0; k < TN_CONTROL_READERS; k++) tn_free(d->score[m][k].em), tn_free(d->score[m][k].f1);
-    for (int k = 0; k < TN_CONTROL_READERS; k++) tn_free(d->relay[k].em), tn_free(d->relay[k].f1);
     tn_free(d->joint.em_of);
     *d = (tn_wire_decoded){ 0 };
 }

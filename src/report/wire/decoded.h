@@ -10,7 +10,7 @@
 #include "train/run/saved_model.h"
 
 typedef struct tn_wire_decoded_score {
-    float *em, *f1;        /* (contexts): means over its questions; NaN: it has none. NULL: not decoded */
+    float *em, *f1; /* (contexts): means over its questions; NaN: it has none. NULL: not decoded, or sums alone */
     double em_sum, f1_sum; /* over all questions */
     double nats;           /* -log p of what was said, all answers */
 } tn_wire_decoded_score;
@@ -33,7 +33,7 @@ typedef struct tn_wire_decoded {
     int64_t max_tokens[TN_CONTROL_READERS];
     tn_wire_decoded_score score[TN_WIRE_METHODS][TN_CONTROL_READERS];
     tn_wire_joint joint;
-    tn_wire_decoded_score relay[TN_CONTROL_READERS]; /* from what the first reader says of the text (relay.c) */
+    tn_wire_decoded_score relay[TN_CONTROL_READERS]; /* from what the first reader says of the text (relay.c): sums */
     double relay_tokens;                             /* of that, all texts */
 } tn_wire_decoded;
 

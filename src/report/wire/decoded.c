@@ -54,6 +54,9 @@ static tn_status measure_context(tn_decoder_work *w, int64_t i)
                           message = asked + r->own + 1;
             if (text > r->longest_row) r->longest_row = text;
             if (message > r->longest_row) r->longest_row = message;
+            const int64_t context = r->length.at[i] - 1, note = text - (context - 1) + w->c->slots;
+            if (context > r->longest_context) r->longest_context = context;
+            if (note > r->longest_note) r->longest_note = note;
             for (size_t k2 = 0; k2 < golds && k2 < TN_WIRE_MOST_GOLDS; k2++) {
                 const tn_wire_parts parts = { .question = question.text,
                                               .question_bytes = question.bytes,
@@ -113,9 +116,11 @@ tn_status tn__wire_say_rows(tn_decoder_work *w, tn_wire_method m, int k)
 {
     tn_decoded_reader *r = &w->reader[k];
     const int64_t Q = r->labels.q, each = w->c->slots * w->c->width;
-    const tn_wire_say_options how = {
-        .max_tokens = w->out->max_tokens[k], .ends = tn_wire_words_end, .ends_ctx = &r->words, .stop = NULL
-    };
+    const tn_wire_say_options how = { .max_tokens = w->out->max_tokens[k],
+                                      .ends = tn_wire_words_end,
+                                      .ends_ctx = &r->words,
+                                      .stop = w->o->stop,
+                                      .ctx = w->o->ctx };
     tn_wire_row rows[TN_WIRE_TOGETHER];
     tn_wire_said said[TN_WIRE_TOGETHER];
     int64_t of[TN_WIRE_TOGETHER];
@@ -161,6 +166,7 @@ tn_status tn__wire_score_rows(tn_decoder_work *w, int k, tn_wire_decoded_score *
             to->nats += r->said[i * r->labels.q + q].nats;
         }
         to->em_sum += em, to->f1_sum += f1;
+        if (!to->em) continue;
         to->em[w->before + i] = w->golds.n ? (float)(em / (double)w->golds.n) : NAN;
         to->f1[w->before + i] = w->golds.n ? (float)(f1 / (double)w->golds.n) : NAN;
     }
@@ -202,6 +208,19 @@ static tn_status open_reader(tn_decoder_work *w, int k)
     return w->out->in_words ? tn_wire_words_open(w->o->user, st, x, &r->words) : TN_OK;
 }
 
+/* Positions of a speaker: as many as its rows and answers need, and where the reader has them those of the relay, whose first reader says as
+ * many tokens behind a text as a message has slots, and of the end of an answer, which other readers score. */
+static int64_t positions_of(const tn_decoder_work *w, int k, int64_t most, int64_t positions)
+{
+    const tn_decoded_reader *r = &w->reader[k];
+    const int64_t needed = r->longest_row + most - 1, said = k ? 0 : r->longest_context + w->c->slots - 1;
+    int64_t wanted = r->longest_note + most - 1;
+    if (said > wanted) wanted = said;
+    if (w->c->readers > 1 && needed + 1 > wanted) wanted = needed + 1;
+    if (wanted > positions) wanted = positions;
+    return wanted > needed ? wanted : needed;
+}
+
 /* After all rows are measured. What a reader was never trained on so long ends earlier, where nobody asked for a number. */
 static tn_status open_speaker(tn_decoder_work *w, int k)
 {
@@ -211,9 +230,10 @@ static tn_status open_speaker(tn_decoder_work *w, int k)
     *most = w->o->max_tokens ? w->o->max_tokens : r->longest_gold + A_FEW;
     if (!w->o->max_tokens && r->longest_row + *most - 1 > positions) *most = positions + 1 - r->longest_row;
     if (*most < 1) *most = 1;
-    const tn_wire_speaker_options o = {
-        .trainer = w->s->trainer, .reader = w->c->reader[k], .batch = w->together, .longest = r->longest_row + *most - 1
-    };
+    const tn_wire_speaker_options o = { .trainer = w->s->trainer,
+                                        .reader = w->c->reader[k],
+                                        .batch = w->together,
+                                        .longest = positions_of(w, k, *most, positions) };
     return tn_wire_speaker_new(&o, &r->speaker);
 }
 
@@ -228,8 +248,6 @@ static tn_status allocate(tn_decoder_work *w)
         told = (size_t)r->told.n > told ? (size_t)r->told.n : told;
         ok = ok && (r->said = tn_alloc(rows * sizeof *r->said)) && (r->first = tn_alloc(rows * sizeof *r->first));
         for (size_t i = 0; ok && i < rows; i++) r->said[i] = r->first[i] = (tn_wire_said){ 0 };
-        ok = ok && (d->relay[k].em = tn_alloc(contexts * sizeof(float))) &&
-             (d->relay[k].f1 = tn_alloc(contexts * sizeof(float)));
         for (int m = 0; m < TN_WIRE_METHODS && ok; m++)
             if (tn_wire_decodes[m])
                 ok = (d->score[m][k].em = tn_alloc(contexts * sizeof(float))) &&
@@ -294,7 +312,6 @@ void tn_wire_decoded_free(tn_wire_decoded *d)
 {
     for (int m = 0; m < TN_WIRE_METHODS; m++)
         for (int k = 0; k < TN_CONTROL_READERS; k++) tn_free(d->score[m][k].em), tn_free(d->score[m][k].f1);
-    for (int k = 0; k < TN_CONTROL_READERS; k++) tn_free(d->relay[k].em), tn_free(d->relay[k].f1);
     tn_free(d->joint.em_of);
     *d = (tn_wire_decoded){ 0 };
 }

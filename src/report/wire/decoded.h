@@ -10,13 +10,13 @@
 #include "train/run/saved_model.h"
 
 typedef struct tn_wire_decoded_score {
-    float *em, *f1;        /* (contexts): means over its questions; NaN: it has none. NULL: not decoded */
+    float *em, *f1; /* (contexts): means over its questions; NaN: it has none. NULL: not decoded, or sums alone */
     double em_sum, f1_sum; /* over all questions */
     double nats;           /* -log p of what was said, all answers */
 } tn_wire_decoded_score;
 
 /* One answer of several: each reader's is scored by all readers, in nats per byte (its end counts as one more byte), and the least one is
- * taken. */
+ * taken; of those that do not fit all readers none, unless none fits. */
 typedef struct tn_wire_joint {
     double em, f1;                     /* of the answer that is taken: sums over questions */
     double oracle_em, oracle_f1;       /* of the best one */
@@ -33,7 +33,7 @@ typedef struct tn_wire_decoded {
     int64_t max_tokens[TN_CONTROL_READERS];
     tn_wire_decoded_score score[TN_WIRE_METHODS][TN_CONTROL_READERS];
     tn_wire_joint joint;
-    tn_wire_decoded_score relay[TN_CONTROL_READERS]; /* from what the first reader says of the text (relay.c) */
+    tn_wire_decoded_score relay[TN_CONTROL_READERS]; /* from what the first reader says of the text (relay.c): sums */
     double relay_tokens;                             /* of that, all texts */
 } tn_wire_decoded;
 
@@ -43,7 +43,7 @@ typedef struct tn_wire_decoded_options {
     uint64_t seed;      /* as of the controls */
     bool only_bytes;    /* nothing is decoded */
     int64_t max_tokens; /* 0: the longest right answer of the split and a few more */
-    tn_wire_stop *stop; /* NULL, or asked before each batch */
+    tn_wire_stop *stop; /* NULL, or asked before each batch and each token */
     void *ctx;
 } tn_wire_decoded_options;
 

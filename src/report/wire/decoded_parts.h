@@ -14,9 +14,11 @@ typedef struct tn_decoded_reader {
     tn_wire_words words;
     tn_wire_speaker *speaker;
     int64_t longest_row, longest_gold;
-    int64_t own;         /* slots that it reads */
-    tn_wire_said *said;  /* (B Q): of the method at work */
-    tn_wire_said *first; /* (B Q): of the message as it is, for the joint answer */
+    int64_t longest_context; /* BOS ; context */
+    int64_t longest_note;    /* a row of text whose context has as many tokens as a message has slots */
+    int64_t own;             /* slots that it reads */
+    tn_wire_said *said;      /* (B Q): of the method at work */
+    tn_wire_said *first;     /* (B Q): of the message as it is, for the joint answer */
 } tn_decoded_reader;
 
 /* The batch at work. */

@@ -14,9 +14,9 @@ typedef struct world {
     tn_wire_decoded d;
 } world;
 
-static void begin(world *x, const char *words, int64_t max_tokens)
+static void begin_with(world *x, const char *reader, const char *words, int64_t max_tokens)
 {
-    wire_run_open(&x->w, words);
+    wire_run_open_with(&x->w, reader, words);
     assert_ok(tn_wire_controls_run(&x->w.s, 7, NULL, NULL, &x->c));
     assert_ok(tn_wire_decoded_run(&x->w.s, &x->c,
                                   &(tn_wire_decoded_options){ .split = TN_VALID, .seed = 7, .max_tokens = max_tokens },
@@ -24,6 +24,8 @@ static void begin(world *x, const char *words, int64_t max_tokens)
     x->m = (tn_saved_model){ .weights = "" };
     assert_ok(tn_saved_model_find(NULL, x->w.file, NULL, 0, "best", &x->m));
 }
+
+static void begin(world *x, const char *words, int64_t max_tokens) { begin_with(x, "", words, max_tokens); }
 
 static void end(world *x)
 {
@@ -185,21 +187,21 @@ static void lengths(void **state)
     end(&x);
 }
 
-/* Which answer is taken, against candidates and scores that are made one by one on another session with the same weights. */
-static void one_of_several(void **state)
+/* Which answer is taken, against candidates and scores that are made one by one on another session with the same weights, by speakers with as
+ * many positions: a candidate that has no room is not taken. */
+static void one_of_several_of(const char *reader, const char *task, int64_t max_tokens, const int64_t *longest)
 {
-    (void)state;
     world x;
     wire_run y;
     tn_wire_golds g = { .n = 0 };
     tn_wire_speaker *v[2] = { NULL };
     tn_wire_words words[2] = { { .letter = 0 } };
     int64_t taken[2] = { 0 }, equal = 0;
-    begin(&x, "slots=4", 0);
-    wire_run_open(&y, "slots=4");
+    begin_with(&x, reader, task, max_tokens);
+    wire_run_open_with(&y, reader, task);
     for (int k = 0; k < 2; k++) {
         const tn_wire_speaker_options o = {
-            .trainer = y.s.trainer, .reader = (char)('a' + k), .batch = 1, .longest = 60
+            .trainer = y.s.trainer, .reader = (char)('a' + k), .batch = 1, .longest = longest[k]
         };
         assert_ok(tn_wire_speaker_new(&o, &v[k]));
         assert_ok(tn_wire_words_open(NULL, y.s.settings, (char)('a' + k), &words[k]));
@@ -229,6 +231,10 @@ static void one_of_several(void **state)
                     int32_t answer[64] = { 0 };
                     for (size_t j = 0; j < said[of].text.n; j++) answer[j] = (unsigned char)said[of].text.data[j];
                     const tn_wire_row a = { answer, (int64_t)said[of].text.n + 1 };
+                    if (a.n > tn_wire_speaker_room(v[k], &row, true)) {
+                        score[of] = INFINITY;
+                        continue;
+                    }
                     assert_ok(tn_wire_speaker_score(v[k], &row, 1, z, 2, &a, &nats));
                     score[of] += nats / (double)a.n;
                 }
@@ -253,10 +259,20 @@ static void one_of_several(void **state)
     end(&x);
 }
 
-/* What the first reader says of a text, read by each of them, row by row on another session with the same weights. */
-static void relay(void **state)
+static void one_of_several(void **state)
 {
     (void)state;
+    /* Of 60 slots, the anchor, BOS and 5 bytes, an answer of 3 bytes and its end fit reader b, and no bytes that were no UTF-8. */
+    one_of_several_of("", "slots=4", 0, (int64_t[]){ 128, 128 });
+    one_of_several_of("", "slots=60", 3, (int64_t[]){ 93, 70 });
+}
+
+/* What the first reader says of a text, read by each of them, row by row on another session with the same weights: so many tokens as a message
+ * has slots, however few an answer has, or as many as there are positions behind that text. Answers are compared where no
+ * note is cut: bytes that are no UTF-8 make it longer. */
+static bool relay_of(const char *reader, int64_t slots, int64_t max_tokens, int64_t positions)
+{
+    char words_of[32];
     world x;
     wire_run y;
     tn_wire_golds g = { .n = 0 };
@@ -264,11 +280,13 @@ static void relay(void **state)
     tn_wire_words words[2] = { { .letter = 0 } };
     double nats[2] = { 0 };
     int64_t tokens = 0;
-    begin(&x, "slots=9", 5);
-    wire_run_open(&y, "slots=9");
+    bool whole = true;
+    snprintf(words_of, sizeof words_of, "slots=%d", (int)slots);
+    begin_with(&x, reader, words_of, max_tokens);
+    wire_run_open_with(&y, reader, words_of);
     for (int k = 0; k < 2; k++) {
         const tn_wire_speaker_options o = {
-            .trainer = y.s.trainer, .reader = (char)('a' + k), .batch = 1, .longest = 100
+            .trainer = y.s.trainer, .reader = (char)('a' + k), .batch = 1, .longest = positions
         };
         assert_ok(tn_wire_speaker_new(&o, &v[k]));
         assert_ok(tn_wire_words_open(NULL, y.s.settings, (char)('a' + k), &words[k]));
@@ -281,14 +299,21 @@ static void relay(void **state)
         const char *text = tn_wire_at(&g.example, g.example.context);
         const size_t n = g.example.context.bytes;
         for (size_t j = 0; j < n; j++) ids[1 + j] = (unsigned char)text[j];
-        const tn_wire_say_options note_how = { .max_tokens = 9, .ends = tn_wire_words_end, .ends_ctx = &words[0] };
+        const int64_t room = positions - (int64_t)n;
+        const tn_wire_say_options note_how = { .max_tokens = room < slots ? room : slots,
+                                               .ends = tn_wire_words_end,
+                                               .ends_ctx = &words[0] };
         assert_ok(tn_wire_speaker_say(v[0], &(tn_wire_row){ ids, 1 + (int64_t)n }, 1, NULL, 2, &note_how, &note));
         assert_ok(tn_wire_words_spell(&words[0], &note)); /* bytes that are no UTF-8 are others as text */
+        assert_true(note.ended || (int64_t)note.ids.n == note_how.max_tokens);
         tokens += (int64_t)note.ids.n;
-        for (int64_t q = 0; q < g.n; q++)
+        whole = whole && note.text.n <= n;
+        for (int64_t q = 0; q < g.n && whole; q++)
             for (int k = 0; k < 2; k++) {
                 const tn_answer question = tn_wire_golds_question(&g, q);
-                const tn_wire_say_options how = { .max_tokens = 5, .ends = tn_wire_words_end, .ends_ctx = &words[k] };
+                const tn_wire_say_options how = { .max_tokens = max_tokens,
+                                                  .ends = tn_wire_words_end,
+                                                  .ends_ctx = &words[k] };
                 int32_t row[128] = { 0 };
                 int64_t at = 1;
                 for (size_t j = 0; j < note.text.n; j++) row[at++] = (unsigned char)note.text.data[j];
@@ -302,7 +327,7 @@ static void relay(void **state)
     }
     assert_true(tokens > 0 && x.d.relay_tokens == (double)tokens);
     for (int k = 0; k < 2; k++) {
-        assert_true(fabs(x.d.relay[k].nats - nats[k]) < 1e-4 * nats[k]);
+        assert_true(!whole || fabs(x.d.relay[k].nats - nats[k]) < 1e-4 * nats[k]);
         assert_true(fabs(x.d.relay[k].nats - x.d.score[TN_WIRE_TEXT][k].nats) > 1e-3);
         tn_wire_speaker_free(v[k]);
         tn_wire_words_free(&words[k]);
@@ -310,6 +335,46 @@ static void relay(void **state)
     tn_wire_golds_free(&g);
     wire_run_close(&y);
     end(&x);
+    return whole;
+}
+
+static void relay(void **state)
+{
+    (void)state;
+    assert_true(relay_of("", 9, 5, 128));
+    relay_of("", 24, 1, 128);
+    relay_of("train.context=48", 24, 1, 48);
+}
+
+static tn_status stop_at(void *ctx)
+{
+    int64_t *left = ctx;
+    return (*left)-- > 0 ? TN_OK : tn_error(TN_INTERRUPTED, "enough");
+}
+
+/* An interrupt is heard within a batch, wherever it comes: of 3 batches, read twice, there are many tokens. */
+static void interrupted(void **state)
+{
+    (void)state;
+    wire_run w;
+    tn_wire_controls c;
+    tn_wire_decoded d;
+    int64_t all = 1 << 20, asked;
+    tn_wire_decoded_options o = { .split = TN_VALID, .seed = 7, .max_tokens = 2, .stop = stop_at, .ctx = &all };
+    wire_run_open(&w, "slots=3");
+    assert_ok(tn_wire_controls_run(&w.s, 7, NULL, NULL, &c));
+    assert_ok(tn_wire_decoded_run(&w.s, &c, &o, &d));
+    asked = (1 << 20) - all;
+    tn_wire_decoded_free(&d);
+    /* Of 3 batches: 8 methods and the relay, two readers, a row and 2 tokens of each; the note; 4 scores. */
+    assert_int_equal(asked, 3 + 3 * (1 + 9 * 2 * 3 + 4 + 4));
+    for (int64_t at = 0; at < asked; at += 5) {
+        int64_t left = at;
+        o.ctx = &left;
+        assert_fails(tn_wire_decoded_run(&w.s, &c, &o, &d), TN_INTERRUPTED, "enough");
+    }
+    tn_wire_controls_free(&c);
+    wire_run_close(&w);
 }
 
 /* Copies from afar: by hand. */
@@ -351,6 +416,7 @@ void tn_tests_decoded(tn_test_list *l)
     tn_test_add(l, lengths, NULL, "wire answers: as long as the longest, whatever the question");
     tn_test_add(l, one_of_several, NULL, "wire answers: one of several readers");
     tn_test_add(l, relay, NULL, "wire answers: from what another reader says of the text");
+    tn_test_add(l, interrupted, NULL, "wire answers: an interrupt is heard at each token");
     tn_test_add(l, far_copies, NULL, "wire controls: copies from afar");
     tn_test_add(l, recovered, NULL, "wire controls: the recovered gain");
 }

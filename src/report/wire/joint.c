@@ -40,7 +40,9 @@ static tn_status lay(scoring *x, int k, int of, int64_t row, candidate *to)
     return tn_wire_lay_out(&words, r->words.scratch, &parts, &x->work, &to->ids, &to->answer);
 }
 
-/* Rows that were laid out, n of them from `first` on, by reader k. */
+/* Rows that were laid out, n of them, by reader k. A candidate that does not fit it, which another tokenizer makes long, or whose end is beyond
+ * its positions, counts as impossible: its first tokens alone would be too few nats for all its bytes, so that answers that run on would
+ * win, and which bytes these tokens spell is not known where one ends within a character. */
 static tn_status score_some(scoring *x, int k, int of, const int64_t *rows, int64_t n)
 {
     tn_decoder_work *w = x->w;
@@ -52,13 +54,14 @@ static tn_status score_some(scoring *x, int k, int of, const int64_t *rows, int6
         row[i] = (tn_wire_row){ c->ids.ids, (int64_t)c->answer };
         const int64_t room = tn_wire_speaker_room(w->reader[k].speaker, &row[i], true),
                       all = (int64_t)(c->ids.n - c->answer);
-        answer[i] =
-            (tn_wire_row){ c->ids.ids + c->answer, all < room ? all : room }; /* more than it could say itself */
+        answer[i] = (tn_wire_row){ c->ids.ids + c->answer, all <= room ? all : 0 };
         memcpy(w->z + i * each, w->given.z + (w->before + rows[i] / Q) * each, sizeof *w->z * (size_t)each);
     }
+    if (w->o->stop) TN_RETURN_IF(w->o->stop(w->o->ctx));
     TN_RETURN_IF(tn_wire_speaker_score(w->reader[k].speaker, row, n, w->z, TN_WIRE_QA, answer, nats));
     for (int64_t i = 0; i < n; i++)
-        x->nats[rows[i] * READERS + of] += nats[i] / (double)(said_by(w, of, rows[i])->n + 1);
+        x->nats[rows[i] * READERS + of] +=
+            answer[i].n ? nats[i] / (double)(said_by(w, of, rows[i])->n + 1) : (double)INFINITY;
     return TN_OK;
 }
 

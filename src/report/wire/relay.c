@@ -28,19 +28,23 @@ static tn_status send(tn_decoder_work *w, tn_wire_said *said)
     const tn_decoded_reader *r = &w->reader[0];
     tn_wire_row rows[TN_WIRE_TOGETHER] = { { NULL, 0 } };
     tn_wire_said some[TN_WIRE_TOGETHER];
-    int64_t of[TN_WIRE_TOGETHER];
+    int64_t of[TN_WIRE_TOGETHER], most[TN_WIRE_TOGETHER];
+    const tn_wire_say_options how = { .max_tokens = w->c->slots,
+                                      .most = most, /* a text that leaves little room is no limit of the others */
+                                      .ends = tn_wire_words_end,
+                                      .ends_ctx = &r->words,
+                                      .stop = w->o->stop,
+                                      .ctx = w->o->ctx };
     for (int64_t at = 0; at < w->valid;) {
-        int64_t n = 0, room = w->c->slots;
+        int64_t n = 0;
         for (; at < w->valid && n < w->together; at++) {
             const tn_wire_row row = context_row(r, at);
             said[at].text.n = said[at].ids.n = 0;
-            if (!row.n) continue;
-            const int64_t fits = tn_wire_speaker_room(r->speaker, &row, false);
-            room = fits < room ? fits : room;
-            rows[n] = row, some[n] = said[at], of[n++] = at;
+            const int64_t room = tn_wire_speaker_room(r->speaker, &row, false);
+            if (!row.n || room < 1) continue;
+            most[n] = room, rows[n] = row, some[n] = said[at], of[n++] = at;
         }
-        const tn_wire_say_options how = { .max_tokens = room, .ends = tn_wire_words_end, .ends_ctx = &r->words };
-        if (!n || room < 1) continue;
+        if (!n) break;
         const tn_status s = tn_wire_speaker_say(r->speaker, rows, n, NULL, TN_WIRE_QA, &how, some);
         for (int64_t i = 0; i < n; i++) said[of[i]] = some[i]; /* their memory has moved along */
         TN_RETURN_IF(s);
@@ -49,7 +53,8 @@ static tn_status send(tn_decoder_work *w, tn_wire_said *said)
     return TN_OK;
 }
 
-/* Rows of reader k, behind each other in ids, and their places in w->row. A note that another tokenizer makes longer than any text is cut. */
+/* Rows of reader k, behind each other in ids, and their places in w->row. A note that another tokenizer makes too long for
+ * the reader's speaker is cut. */
 static tn_status lay_rows(tn_decoder_work *w, int k, const tn_wire_said *said, tn_tokens *ids, tn_wire_tokens *work)
 {
     tn_decoded_reader *r = &w->reader[k];
@@ -69,9 +74,10 @@ static tn_status lay_rows(tn_decoder_work *w, int k, const tn_wire_said *said, t
                                           .question = question.text,
                                           .question_bytes = question.bytes };
             TN_RETURN_IF(tn_wire_tokenize(&words, r->words.scratch, &parts, work));
-            const size_t behind = 1 + work->anchor.n + work->asked.n, most = (size_t)r->longest_row;
-            if (behind > most) continue; /* its tokens are not those of its rows: it says nothing */
-            if (behind + work->context.n > most) work->context.n = most - behind;
+            const tn_wire_row behind = { NULL, 1 + (int64_t)(work->anchor.n + work->asked.n) };
+            const int64_t room = tn_wire_speaker_room(r->speaker, &behind, false) - w->out->max_tokens[k];
+            if (room < 0) continue; /* its tokens are not those of its rows: it says nothing */
+            if ((int64_t)work->context.n > room) work->context.n = (size_t)room;
             const tn_wire_sequence s = { .bos = words.bos,
                                          .eos = words.eos,
                                          .context = work->context.ids,

@@ -1,6 +1,8 @@
 /* The plans of a speaker, made when they are first needed, and running them in turn: one that opens rows with a message, pieces of rows, and
  * single tokens. All of them put out the logits of their last token.
  *
+ * Rows of one length are read in one pass.
+ *
  * Rows of different length: where a reader keeps keys and values alone, a piece is as long as the longest row, and what lies behind a
  * row's end is never looked at, or written over. A short convolution keeps a state, which every token changes: pieces are then no longer than
  * what all rows that go on have left, and "commit" leaves the states of the others alone. */
@@ -16,7 +18,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PIECES = 16, ROUND = 16, LONGEST_PIECE = 512, MANY = 1 << 20, SMALL_BYTES = 32000000 };
+enum {
+    PIECES = 16,
+    ROUND = 16,
+    LONGEST_PIECE = 512,
+    AT_ONCE = 64 * LONGEST_PIECE,
+    MANY = 1 << 20,
+    SMALL_BYTES = 32000000
+};
 
 typedef struct piece {
     bool opens;
@@ -313,6 +322,18 @@ static tn_status merge_logits(tn_wire_speaker *v)
     return TN_OK;
 }
 
+/* Rows of text of one length, in one pass, as messages are read: times of both are compared. */
+static tn_status read_at_once(tn_wire_speaker *v, const tn_wire_row *row, int64_t n, int64_t tokens, int64_t *at)
+{
+    piece *p;
+    TN_RETURN_IF(find_piece(v, false, tokens, &p));
+    for (int64_t b = 0; b < v->o.batch; b++) v->left[b] = tokens; /* the last one too */
+    fill(v, p, row, n, at);
+    TN_RETURN_IF(run(v, p));
+    for (int64_t b = 0; b < v->o.batch; b++) v->position[b] = at[b] = tokens, v->left[b] = 0;
+    return TN_OK;
+}
+
 static tn_status read_rows(tn_wire_speaker *v, const tn_wire_row *row, int64_t n, const float *z, int kind, int64_t *at)
 {
     const int64_t B = v->o.batch;
@@ -326,7 +347,8 @@ static tn_status read_rows(tn_wire_speaker *v, const tn_wire_row *row, int64_t n
         v->ended[b] = false;
         v->left[b] = has - 1;
     }
-    if (z && least == most) return open_rows(v, row, n, least, z, kind, at);
+    if (least == most && z) return open_rows(v, row, n, least, z, kind, at);
+    if (least == most && B * least <= AT_ONCE) return read_at_once(v, row, n, least, at);
     const bool apart = z && least == 1; /* rows of BOS alone are done when they are opened */
     if (z) TN_RETURN_IF(open_rows(v, row, n, apart ? 1 : least - 1, z, kind, at));
     if (apart) TN_RETURN_IF(keep_logits(v));

@@ -61,12 +61,13 @@ typedef struct tn_wire_said {
     tn_text text;  /* UTF-8, where somebody decodes it */
     tn_tokens ids; /* without what ended it */
     double nats;   /* -log p of all tokens, and of the end */
-    bool ended;    /* by an end token, not by max_tokens */
+    bool ended;    /* by an end token, not by max_tokens or most */
 } tn_wire_said;
 void tn_wire_said_free(tn_wire_said *s);
 
 typedef struct tn_wire_say_options {
     int64_t max_tokens;
+    const int64_t *most; /* (n) of each row, at least 1, or NULL: max_tokens alone */
     bool (*ends)(const void *ends_ctx, int32_t id);
     const void *ends_ctx;
     tn_status (*stop)(void *ctx); /* NULL, or asked before every token: its error ends all */

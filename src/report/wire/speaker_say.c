@@ -39,6 +39,11 @@ static tn_status append(tn_tokens *to, int32_t id)
     return TN_OK;
 }
 
+static bool is_full(const tn_wire_say_options *how, const tn_wire_said *said, int64_t row)
+{
+    return how->most && (int64_t)said->ids.n >= how->most[row];
+}
+
 /* The most likely token of every row that goes on, into next; *going: how many do after it. */
 static tn_status choose(tn_wire_speaker *v, int64_t n, const tn_wire_say_options *how, tn_wire_said *out, int32_t *next,
                         int64_t *going)
@@ -48,7 +53,7 @@ static tn_status choose(tn_wire_speaker *v, int64_t n, const tn_wire_say_options
     if (!logits) return tn_error(TN_INTERNAL, "the logits of a token are not there");
     *going = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (out[i].ended) continue;
+        if (out[i].ended || is_full(how, &out[i], i)) continue;
         next[i] = tn_wire_likeliest(logits + i * V, V);
         if (next[i] < 0)
             return tn_error(TN_DIVERGED,
@@ -59,7 +64,8 @@ static tn_status choose(tn_wire_speaker *v, int64_t n, const tn_wire_say_options
             continue;
         }
         TN_RETURN_IF(append(&out[i].ids, next[i]));
-        ++*going;
+        if (is_full(how, &out[i], i)) tn_wire_speaker_end_row(v, i);
+        else ++*going;
     }
     return TN_OK;
 }

@@ -161,7 +161,8 @@ static void ragged_rows(void **state)
     }
 }
 
-/* A row of BOS alone, which asks nothing, beside others: what it says and what they say is what each says alone. */
+/* A row of BOS alone, which asks nothing, beside others: what it says and what they say is what each says alone, where rows are of one length
+ * and read in one pass. Of a text too. */
 static void rows_that_ask_nothing(void **state)
 {
     (void)state;
@@ -176,11 +177,51 @@ static void rows_that_ask_nothing(void **state)
         assert_ok(tn_wire_speaker_new(
             &(tn_wire_speaker_options){ .trainer = x.w.s.trainer, .reader = 'a', .batch = 3, .longest = 40 }, &v));
         double together[3], alone;
-        assert_ok(tn_wire_speaker_score(v, row, 3, x.c.z, 1, answers, together));
-        for (int i = 0; i < 3; i++) {
-            assert_ok(tn_wire_speaker_score(v, row + i, 1, x.c.z + i * each, 1, answers, &alone));
-            assert_true(alone > 0 && fabs(together[i] - alone) < 1e-4 * alone);
+        for (int text = 0; text < 2; text++) {
+            assert_ok(tn_wire_speaker_score(v, row, 3, text ? NULL : x.c.z, 1, answers, together));
+            for (int i = 0; i < 3; i++) {
+                assert_ok(tn_wire_speaker_score(v, row + i, 1, text ? NULL : x.c.z + i * each, 1, answers, &alone));
+                assert_true(alone > 0 && fabs(together[i] - alone) < 1e-4 * alone);
+            }
         }
+        tn_wire_speaker_free(v);
+        end(&x);
+    }
+}
+
+static bool never(const void *ctx, int32_t id)
+{
+    (void)ctx;
+    return id < 0;
+}
+
+/* A row that may say less than those beside it says the same tokens, and fewer; the others go on, to the last position. */
+static void rows_with_limits(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = { 0, 98, 97, 58, 32, 99, 100 };
+    for (int k = 0; k < RUNS; k++) {
+        world x;
+        begin(&x, k);
+        const tn_wire_row row[] = { { ids, 7 }, { ids, 2 }, { ids, 4 } };
+        tn_wire_said said[3] = { { .nats = 0 } }, alone = { .nats = 0 };
+        tn_wire_speaker *v = NULL;
+        int64_t most[3];
+        assert_ok(tn_wire_speaker_new(
+            &(tn_wire_speaker_options){ .trainer = x.w.s.trainer, .reader = 'a', .batch = 3, .longest = 10 }, &v));
+        for (int i = 0; i < 3; i++) most[i] = tn_wire_speaker_room(v, &row[i], false);
+        const tn_wire_say_options how = { .max_tokens = 8, .most = most, .ends = never };
+        assert_ok(tn_wire_speaker_say(v, row, 3, NULL, 2, &how, said));
+        for (int i = 0; i < 3; i++) {
+            const tn_wire_say_options one = { .max_tokens = most[i] < 8 ? most[i] : 8, .ends = never };
+            assert_int_equal(said[i].ids.n, i == 0 ? 4 : i == 1 ? 8 : 7);
+            assert_ok(tn_wire_speaker_say(v, row + i, 1, NULL, 2, &one, &alone));
+            assert_int_equal(alone.ids.n, said[i].ids.n);
+            assert_memory_equal(alone.ids.ids, said[i].ids.ids, alone.ids.n * sizeof *alone.ids.ids);
+            assert_true(!said[i].ended && fabs(alone.nats - said[i].nats) < 1e-4 * (1 + alone.nats));
+            tn_wire_said_free(&said[i]);
+        }
+        tn_wire_said_free(&alone);
         tn_wire_speaker_free(v);
         end(&x);
     }
@@ -226,5 +267,6 @@ void tn_tests_speaker(tn_test_list *l)
     tn_test_add(l, cached_is_uncached, NULL, "wire answers: with caches as without");
     tn_test_add(l, ragged_rows, NULL, "wire answers: rows of different length with caches");
     tn_test_add(l, rows_that_ask_nothing, NULL, "wire answers: rows that ask nothing beside others");
+    tn_test_add(l, rows_with_limits, NULL, "wire answers: rows that may say less than others");
     tn_test_add(l, what_is_refused, NULL, "wire answers: rows that are refused");
 }

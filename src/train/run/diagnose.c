@@ -77,7 +77,9 @@ static tn_status compute(const tn_training *t, int64_t step, tn_finding *f, tn_d
     for (int64_t i = 0; i < n && !f->found; i++) {
         int64_t count;
         TN_RETURN_IF(tn_source_next(t->source, step, t->trainer, &count));
-        tn_trainer_weigh(t->trainer, n > 1 ? tn_source_weight(t->source, count) : 1);
+        const float weight = n > 1 ? tn_source_weight(t->source, count) : 1;
+        if (weight == 0) continue; /* as in the step */
+        tn_trainer_weigh(t->trainer, weight);
         tn_trainer_steady(t->trainer, true); /* packed anew, from the parameters as they are */
         TN_RETURN_IF(tn__trainer_run_grad(t->trainer, step * n + i));
         if (f->found || n == 1)

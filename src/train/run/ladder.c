@@ -82,11 +82,19 @@ static tn_status more_parts(tn_ladder *l, const tn_ladder_step *how, tn_settings
     return TN_OK;
 }
 
+/* More activations are kept than with `layer`. */
+static bool keeps_layers(const tn_settings *st)
+{
+    return is(st, "plan.recompute", "none") || is(st, "plan.recompute", "trained");
+}
+
 static tn_status recompute(tn_ladder *l, const tn_ladder_step *how, tn_settings *st, bool *done)
 {
-    if (!is(st, "plan.recompute", "none")) return TN_OK;
+    char text[TN_LADDER_LINE];
+    if (!keeps_layers(st)) return TN_OK;
+    snprintf(text, sizeof text, "plan.recompute %s -> layer", tn_settings_text(st, "plan.recompute"));
     TN_RETURN_IF(tn_settings_set(st, "plan.recompute", "layer", "%s", WHY));
-    say(l, &how->refusal, "plan.recompute none -> layer");
+    say(l, &how->refusal, text);
     *done = true;
     return TN_OK;
 }
@@ -177,7 +185,7 @@ tn_status tn_ladder_keep(tn_settings *now, const tn_settings *run, bool *lowered
         TN_RETURN_IF(tn_settings_set(now, "plan.microbatches", tn_settings_text(run, "plan.microbatches"), "the run"));
         *lowered = true;
     }
-    if (is(run, "plan.recompute", "layer") && is(now, "plan.recompute", "none") && !typed(now, "plan.recompute")) {
+    if (is(run, "plan.recompute", "layer") && keeps_layers(now) && !typed(now, "plan.recompute")) {
         TN_RETURN_IF(tn_settings_set(now, "plan.recompute", "layer", "the run"));
         *lowered = true;
     }

@@ -1,6 +1,6 @@
 /* What a run does without the memory it needs, one rung after the other (train.memory=ladder):
  *
- *   1. batches in more parts (plan.microbatches), down to parts of one row: the same rows, the same step up to rounding
+ *   1. batches in more parts (plan.microbatches), down to parts of one row: the same rows, the same step up to rounding (wire: nearly)
  *   2. activations are computed again (plan.recompute=layer): bit-identical
  *   3. what the model gives up (tn_model.gives_up), in its order: another loss; the old values are kept in train.dropped
  *

@@ -50,6 +50,25 @@ static void order_of_rungs(void **state)
     tn_settings_free(st);
 }
 
+/* What is trained alone was computed again, and the rest is before anything is given up. */
+static void frozen_layers_too(void **state)
+{
+    const tn_model *wire = tn_model_named("wire");
+    tn_settings *st = wire_run_settings(wire, "plan.recompute=trained loss.kd=1 loss.nce=0"),
+                *again = wire_run_settings(wire, "loss.kd=1 loss.nce=0");
+    const tn_ladder_step how = { .model = wire, .batch = 1, .gives_up = true };
+    tn_ladder l = { .n = 0 };
+    bool lowered = false;
+    (void)state;
+    assert_ok(tn_ladder_lower(&l, &how, st));
+    assert_string_equal(l.line[0], "plan.recompute trained -> layer");
+    assert_ok(tn_settings_set(again, "plan.recompute", "trained", "a preset"));
+    assert_ok(tn_ladder_keep(again, st, &lowered));
+    assert_true(lowered && strcmp(tn_settings_text(again, "plan.recompute"), "layer") == 0);
+    tn_settings_free(again);
+    tn_settings_free(st);
+}
+
 /* Episodes, and losses that compare rows, are not cut; who measures gives nothing up. */
 static void rungs_left_out(void **state)
 {
@@ -139,7 +158,9 @@ static tn_settings *settings_of(const world *x, const char *model, const char *r
         "train.batch=%d train.steps=%d train.warmup=2 train.eval_every=3 train.lr=1e-2 log.every=1 ckpt.every=2 "
         "run=%s/%s ",
         BATCH, STEPS, x->w.d.path, run);
-    if (strcmp(model, "gpt") == 0)
+    if (strcmp(model, "tep") == 0) /* 20 samples: the last batch of an epoch has 4 of 8 rows */
+        snprintf(text + n, sizeof text - (size_t)n, "task=strokes task.size=20 %s", words);
+    else if (strcmp(model, "gpt") == 0)
         snprintf(text + n, sizeof text - (size_t)n,
                  "data=%s dim=16 layers=2 heads=2 train.context=24 train.eval_batches=1 %s", x->text, words);
     else
@@ -199,6 +220,18 @@ static void same_gradient(void **state)
         tn_session_close(&s);
     }
     free(whole.grad);
+    wire_run_close(&x.w);
+}
+
+/* Such a loss is not that of the batch: whoever asks for parts hears so. */
+static void coupled_rows(void **state)
+{
+    world x;
+    tn_session s;
+    (void)state;
+    begin(&x);
+    assert_fails(try_session(&x, "wire", "c", "loss.nce=1 plan.microbatches=2", &s), TN_USAGE,
+                 "plan.microbatches=2: this loss of wire compares the rows");
     wire_run_close(&x.w);
 }
 
@@ -305,6 +338,72 @@ static void each_rung(void **state)
     wire_run_close(&x.w);
 }
 
+/* Parts without rows are not run: their weight would be a divisor, and states that are kept would move twice. */
+static void short_batches(void **state)
+{
+    world x;
+    tn_progress_report all, last;
+    (void)state;
+    begin(&x);
+    assert_ok(train(&x, "tep", "all", "", -1, &all));
+    for (int parts = 2; parts <= BATCH; parts *= 2) {
+        char run[32], words[64];
+        snprintf(run, sizeof run, "parts-%d", parts);
+        snprintf(words, sizeof words, "plan.microbatches=%d", parts);
+        assert_ok(train(&x, "tep", run, words, -1, &last));
+        assert_near(&all, &last);
+    }
+    wire_run_close(&x.w);
+}
+
+/* Resumes a run with these words; its note. Trains to the end. */
+static void note_of(const world *x, const char *run, const char *words, char *note, size_t bytes)
+{
+    tn_session s;
+    tn_run_dir r = { .lock = -1 };
+    tn_ckpt_state state = { 0 };
+    const tn_ckpt_state *from;
+    tn_progress_report last;
+    assert_ok(try_session(x, "wire", run, words, &s));
+    assert_ok(tn_run_open(s.settings, "wire", false, &r));
+    snprintf(note, bytes, "%s", r.note);
+    assert_ok(tn_run_load(&r, &s, &state, &from));
+    assert_ok(tn_run_train(&r, &s, from, &(tn_training){ 0 }, NULL, &last));
+    assert_int_equal(last.step, STEPS);
+    tn_ckpt_state_free(&state);
+    tn_run_close(&r);
+    tn_session_close(&s);
+}
+
+/* The source has a teacher's rows; without what they are for it is opened again, also where the run that goes on had given them up. */
+static void gives_up_teacher(void **state)
+{
+    static const char *const usual = "loss.kd=1 loss.state=0.5 loss.teacher=cached train.schedule=constant",
+                             *const runs[] = { "keep", "refuse" };
+    char words[160], text[200], note[2048];
+    world x;
+    tn_progress_report last;
+    (void)state;
+    begin(&x);
+    snprintf(words, sizeof words, "plan.microbatches=%d plan.recompute=layer %s", BATCH, usual);
+    const double least = memory_of(&x, "wire", words);
+    snprintf(words, sizeof words, "train.steps=3 %s", usual);
+    limit(least - 1e3, words, text);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(train(&x, "wire", runs[i], text, -1, &last));
+        assert_true(last.step == 3 && config_says(&x, runs[i], "dropped: \"loss.kd=1"));
+    }
+    note_of(&x, "keep", usual, note, sizeof note);
+    if (!strstr(note, "stays without loss.kd=1")) fail_msg("the note is \"%s\"", note);
+    assert_non_null(strstr(note, "(train.dropped)"));
+    assert_true(config_says(&x, "keep", "dropped: \"loss.kd=1"));
+    snprintf(words, sizeof words, "train.memory=refuse %s", usual);
+    note_of(&x, "refuse", words, note, sizeof note);
+    assert_non_null(strstr(note, "loss.kd 0 -> 1"));
+    assert_null(strstr(note, "stays without"));
+    wire_run_close(&x.w);
+}
+
 /* A run goes on where it was, on its rung; on a machine with less memory further down. */
 static void resumes(void **state)
 {
@@ -394,12 +493,16 @@ static void every_allocation(void **state)
 void tn_tests_ladder(tn_test_list *l)
 {
     tn_test_add(l, order_of_rungs, NULL, "ladder: rungs in their order, and back");
+    tn_test_add(l, frozen_layers_too, NULL, "ladder: plan.recompute=trained, then layer");
     tn_test_add(l, rungs_left_out, NULL, "ladder: a loss that compares rows is not cut");
     tn_test_add(l, rungs_left_out, (void *)(uintptr_t)l, "ladder: an environment's batch is not cut");
     for (size_t i = 0; i < sizeof same_cases / sizeof *same_cases; i++)
         tn_test_add(l, same_gradient, &same_cases[i], "ladder: the same gradient in parts, %s %s", same_cases[i].model,
                     same_cases[i].words);
+    tn_test_add(l, coupled_rows, NULL, "ladder: parts of a loss that compares rows are refused");
+    tn_test_add(l, gives_up_teacher, NULL, "ladder: a cached teacher is given up, and stays so");
     static const char *const models[] = { "gpt", "wire" };
+    tn_test_add(l, short_batches, NULL, "ladder: a short batch in parts, tep");
     tn_test_add(l, resumes_auto, NULL, "ladder: resuming with an automatic batch");
     for (size_t i = 0; i < 2; i++) {
         void *model = (void *)(uintptr_t)models[i];

@@ -198,9 +198,15 @@ static tn_status find_checkpoint(tn_run_dir *r)
     return TN_OK;
 }
 
+static void add_note(tn_run_dir *r, const char *what, const char *text)
+{
+    const size_t n = strlen(r->note);
+    snprintf(r->note + n, sizeof r->note - n, "%s%s%s", n ? "\n" : "", what, text);
+}
+
 static tn_status go_on(tn_settings *st, tn_run_dir *r)
 {
-    char config[TN_RUN_PATH], changed[1024];
+    char config[TN_RUN_PATH], changed[1024], kept[600];
     TN_RETURN_IF(find_checkpoint(r));
     if (!exists(r->dir, "config.yaml")) {
         if (!r->checkpoint[0] && !exists(r->dir, "metrics.jsonl"))
@@ -213,10 +219,10 @@ static tn_status go_on(tn_settings *st, tn_run_dir *r)
     }
     if (!r->checkpoint[0]) return TN_OK; /* nothing was trained that other settings could contradict */
     TN_RETURN_IF(tn_path_join(r->dir, "config.yaml", config, sizeof config));
-    TN_RETURN_IF(tn_settings_keep_rung(st, config, &r->lowered));
+    TN_RETURN_IF(tn_settings_keep_rung(st, config, &r->lowered, kept, sizeof kept));
     TN_RETURN_IF(tn_settings_may_continue(st, config, changed, sizeof changed));
-    const size_t n = strlen(r->note);
-    if (changed[0]) snprintf(r->note + n, sizeof r->note - n, "%schanged: %s", n ? "\n" : "", changed);
+    if (changed[0]) add_note(r, "changed: ", changed);
+    if (kept[0]) add_note(r, "", kept);
     return TN_OK;
 }
 

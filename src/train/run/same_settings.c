@@ -126,24 +126,42 @@ static tn_status check_steps(const tn_settings *now, const tn_settings *old)
 static void list_change(const char *key, const char *was, const char *is, char *changed, size_t bytes)
 {
     const size_t n = strlen(changed);
+    if (strcmp(was, is) == 0 || is_hash(key)) return;
     if (strcmp(key, "run") == 0 || strcmp(key, "preset") == 0) return; /* names */
+    if (strcmp(key, "train.dropped") == 0) return;                     /* what it names is listed */
     snprintf(changed + n, bytes - n, "%s%s %.60s -> %.60s", n ? ", " : "", key, was, is);
 }
 
-/* Both as they were before anything was given up for want of memory. */
-static tn_status read_both(const tn_settings *here, const char *config, tn_settings **now, tn_settings **old)
+/* As they were before anything was given up for want of memory. */
+static tn_status undone(const tn_settings *st, tn_settings **out)
 {
-    TN_RETURN_IF(tn_settings_clone(here, now));
-    TN_RETURN_IF(read_old(here, config, old));
-    TN_RETURN_IF(tn_ladder_undo(*now));
-    return tn_ladder_undo(*old);
+    TN_RETURN_IF(tn_settings_clone(st, out));
+    return tn_ladder_undo(*out);
 }
 
-tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowered)
+/* What the run goes on without although the command asks for it: "loss.kd=1, loss.state=0.5". */
+static void list_dropped(const tn_settings *now, const char *before, char *kept, size_t bytes)
+{
+    const char *dropped = tn_settings_text(now, "train.dropped");
+    if (strcmp(dropped, before) == 0) return;
+    dropped += strncmp(dropped, before, strlen(before)) == 0 ? strlen(before) : 0;
+    size_t n = (size_t)snprintf(kept, bytes, "stays without ");
+    for (dropped += strspn(dropped, " "); *dropped && n + 2 < bytes; dropped++) {
+        if (*dropped == ' ') kept[n++] = ',';
+        kept[n++] = *dropped;
+    }
+    snprintf(kept + n, bytes - n, " (train.dropped)");
+}
+
+tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowered, char *kept, size_t bytes)
 {
     tn_settings *old;
+    char before[512];
+    kept[0] = 0;
+    snprintf(before, sizeof before, "%s", tn_settings_text(now, "train.dropped"));
     TN_RETURN_IF(read_old(now, config, &old));
     const tn_status s = tn_ladder_keep(now, old, lowered);
+    if (s == TN_OK) list_dropped(now, before, kept, bytes);
     tn_settings_free(old);
     return s;
 }
@@ -151,18 +169,21 @@ tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowe
 tn_status tn_settings_may_continue(const tn_settings *here, const char *config, char *changed, size_t bytes)
 {
     tn_status s = TN_OK;
-    tn_settings *old = NULL, *now = NULL;
+    tn_settings *there = NULL, *old = NULL, *now = NULL;
     changed[0] = 0;
-    TN_TRY(read_both(here, config, &now, &old));
+    TN_TRY(read_old(here, config, &there));
+    TN_TRY(undone(here, &now));
+    TN_TRY(undone(there, &old));
     for (size_t i = 0; i < tn_settings_count(now); i++) {
         const char *key = tn_settings_row_at(now, i)->key, *was = tn_settings_text_at(old, i),
                    *is = tn_settings_text_at(now, i);
-        if (strcmp(was, is) == 0 || is_hash(key)) continue;
-        if (is_steps(key)) TN_TRY(check_steps(now, old));
-        else if (!tn_settings_may_change(key) && !(is[0] && is_moved(old, key))) TN_TRY(refuse(key, was, is));
-        list_change(key, was, is, changed, bytes);
+        const bool same = strcmp(was, is) == 0 || is_hash(key);
+        if (!same && is_steps(key)) TN_TRY(check_steps(now, old));
+        else if (!same && !tn_settings_may_change(key) && !(is[0] && is_moved(old, key))) TN_TRY(refuse(key, was, is));
+        list_change(key, tn_settings_text_at(there, i), tn_settings_text_at(here, i), changed, bytes);
     }
 done:
+    tn_settings_free(there);
     tn_settings_free(old);
     tn_settings_free(now);
     return s;
@@ -170,11 +191,13 @@ done:
 
 bool tn_settings_same_run(const tn_settings *here, const char *config)
 {
-    tn_settings *old = NULL, *now = NULL;
+    tn_settings *there = NULL, *old = NULL, *now = NULL;
     char a[TN_HASH_BYTES], b[TN_HASH_BYTES];
-    const bool same = read_both(here, config, &now, &old) == TN_OK && tn_settings_same_hash(now, a) == TN_OK &&
+    const bool same = read_old(here, config, &there) == TN_OK && undone(here, &now) == TN_OK &&
+                      undone(there, &old) == TN_OK && tn_settings_same_hash(now, a) == TN_OK &&
                       tn_settings_same_hash(old, b) == TN_OK && strcmp(a, b) == 0 &&
                       tn_settings_int(now, "train.steps") == tn_settings_int(old, "train.steps");
+    tn_settings_free(there);
     tn_settings_free(old);
     tn_settings_free(now);
     return same;

@@ -63,6 +63,11 @@ static tn_status check_microbatches(const tn_session *s, int64_t batch, int64_t 
 {
     if (parts > 1 && s->source.on_policy)
         return tn_error(TN_USAGE, "plan.microbatches is not for environments: lower rl.episodes");
+    if (parts > 1 && s->model->couples_rows && s->model->couples_rows(s->settings))
+        return tn_error(TN_USAGE,
+                        "plan.microbatches=%lld: this loss of %s compares the rows of a batch, and parts have another: "
+                        "use plan.microbatches=1 and a smaller train.batch",
+                        (long long)parts, s->model->name);
     if (batch % parts == 0) return TN_OK;
     return tn_error(TN_USAGE,
                     "plan.microbatches=%lld does not divide train.batch=%lld: use a divisor of train.batch, or 1",
@@ -131,6 +136,30 @@ static tn_status find_batch(tn_session *s, const tn_session_options *o)
     return make_trainer(s, o, s->batch, NULL, &s->trainer);
 }
 
+static tn_status find_source(tn_session *s, bool evaluates, bool whole)
+{
+    const tn_source_open how = { .model = s->model,
+                                 .settings = s->settings,
+                                 .needed = s->needs_data,
+                                 .trains = !evaluates,
+                                 .whole = whole,
+                                 .shared = s->shared,
+                                 .tokenizer = tn_saved_model_reader,
+                                 .user = s->user };
+    snprintf(s->dropped, sizeof s->dropped, "%s", tn_settings_text(s->settings, "train.dropped"));
+    TN_RETURN_IF(tn_source_find(&how, &s->source));
+    s->length = tn_inputs_length(s->model, s->settings); /* which the data may have set */
+    return TN_OK;
+}
+
+/* What is given up may be what the source has rows for: a teacher's. */
+static tn_status find_source_again(tn_session *s)
+{
+    if (!s->source.ctx || strcmp(s->dropped, tn_settings_text(s->settings, "train.dropped")) == 0) return TN_OK;
+    tn_source_close(&s->source);
+    return find_source(s, false, false);
+}
+
 /* The next rung; *refusal is why. */
 static tn_status lower(tn_session *s, const tn_refusal *refusal)
 {
@@ -139,7 +168,8 @@ static tn_status lower(tn_session *s, const tn_refusal *refusal)
                                  .whole_batch = s->source.on_policy,
                                  .gives_up = s->runs,
                                  .refusal = *refusal };
-    return tn_ladder_lower(&s->ladder, &how, s->settings);
+    TN_RETURN_IF(tn_ladder_lower(&s->ladder, &how, s->settings));
+    return s->trainer ? TN_OK : find_source_again(s); /* else the one that is there is freed first */
 }
 
 /* What is known not to fit is refused where nobody saves a run: who measures wants what was asked for. */
@@ -190,17 +220,15 @@ static tn_status start_source(tn_session *s, const tn_session_options *o)
 tn_status tn_session_refit(tn_session *s)
 {
     const tn_session_options o = { .runs = s->runs };
-    tn_source_stop(&s->source); /* who makes batches ahead asks the trainer for their widths */
-    tn_trainer_free(s->trainer);
-    s->trainer = NULL;
     for (;;) {
+        tn_source_stop(&s->source); /* who makes batches ahead asks the trainer for their widths */
+        tn_trainer_free(s->trainer);
+        s->trainer = NULL;
+        TN_RETURN_IF(find_source_again(s));
         TN_RETURN_IF(lower_until_it_fits(s, &o));
         const tn_status st = start_source(s, &o);
         if (st != TN_MEMORY || !may_lower(s, &o, &(tn_refusal){ 0 })) return st;
         TN_RETURN_IF(lower(s, &(tn_refusal){ 0 }));
-        tn_source_stop(&s->source);
-        tn_trainer_free(s->trainer);
-        s->trainer = NULL;
     }
 }
 
@@ -225,24 +253,13 @@ int64_t tn_session_count(const tn_session *s, tn_data_split split)
     return s->source.ctx ? s->source.count(s->source.ctx, split) : 0;
 }
 
-static tn_status find_source(tn_session *s, const tn_session_options *o)
-{
-    const tn_source_open how = { .model = s->model,
-                                 .settings = s->settings,
-                                 .needed = o->needs_data,
-                                 .trains = !o->evaluates,
-                                 .whole = o->whole,
-                                 .shared = s->shared,
-                                 .tokenizer = tn_saved_model_reader,
-                                 .user = o->user };
-    TN_RETURN_IF(tn_source_find(&how, &s->source));
-    s->length = tn_inputs_length(s->model, s->settings); /* which the data may have set */
-    return TN_OK;
-}
-
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 {
-    tn_session s = { .shared = o->shared, .context_slot = o->context_slot, .runs = o->runs };
+    tn_session s = { .shared = o->shared,
+                     .context_slot = o->context_slot,
+                     .runs = o->runs,
+                     .needs_data = o->needs_data,
+                     .user = o->user };
     const tn_settings_from from = { .user = o->user,
                                     .target = o->target,
                                     .file = o->file,
@@ -255,7 +272,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     if (o->settings) s.model = o->model;
     if (st == TN_OK) st = tn_parts_resolve(s.settings, s.model);
     if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
-    if (st == TN_OK) st = find_source(&s, o);
+    if (st == TN_OK) st = find_source(&s, o->evaluates, o->whole);
     const tn_input_spec input_spec = tn_source_input_spec(&s.source);
     if (st == TN_OK && o->parameters)
         st = tn_width_fit(s.model, s.settings, s.source.ctx ? &input_spec : NULL, o->width, o->parameters, &s.width);

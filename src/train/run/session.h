@@ -24,7 +24,9 @@ typedef struct tn_session {
     tn_shared *shared;             /* of samples and plans, or NULL */
     tn_context_slot *context_slot; /* whose context it runs on, or NULL */
     tn_width width;                /* text is empty if no width was fitted */
-    bool runs;                     /* as in the options */
+    bool runs, needs_data;         /* as in the options */
+    const tn_user_args *user;      /* the same */
+    char dropped[512];             /* train.dropped when the source was opened */
     tn_ladder ladder;              /* what was done for want of memory */
 } tn_session;
 

@@ -100,7 +100,8 @@ tn_status tn_split_next(tn_split *p, tn_split_next_batch *next, void *ctx, int64
     }
     const int64_t first = p->part * p->part_rows, n = counted(p, first, first + p->part_rows);
     const tn_feed feed = tn_feed_for(to, p->feed.length);
-    copy(p, n ? first : 0, &feed); /* one without rows has those of the first, whose mean is a number, and no weight */
+    copy(p, n ? first : 0,
+         &feed); /* one that counts nothing has no weight and is not run; who looks nevertheless sees rows */
     p->weight = p->all ? (float)((double)n * (double)p->parts / (double)p->all) : 1;
     *count = -(p->all ? p->before * p->count / p->all : 0);
     p->before += n;

@@ -121,7 +121,7 @@ enum { TN_TRAINER_QUEUE_MAX = 4 };
  * environment. With train.nonfinite=stop the steps queued behind a bad one are discarded. */
 int tn_trainer_queue_depth(const tn_trainer *t);
 int tn_trainer_queued(const tn_trainer *t); /* steps that are not collected */
-/* keep: keeps outputs of this batch for instruments, which waits for the device. */
+/* weight 0: the batch is not run. keep: keeps outputs of this batch for instruments, which waits for the device. */
 tn_status tn_trainer_queue_grad(tn_trainer *t, int64_t step, float weight, bool keep);
 tn_status tn_trainer_queue_apply(tn_trainer *t, int64_t step);
 

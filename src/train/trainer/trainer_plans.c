@@ -99,6 +99,11 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
     return TN_OK;
 }
 
+static bool recomputes_trained(const tn_trainer *t)
+{
+    return strcmp(tn_settings_text(t->settings, "plan.recompute"), "trained") == 0;
+}
+
 /* Before the arena is allocated. */
 tn_status tn__trainer_fits(const tn_trainer *t)
 {
@@ -112,7 +117,8 @@ tn_status tn__trainer_fits(const tn_trainer *t)
                                    "%.4g GB: use a smaller loader.prefetch, train.batch or train.context",
                                    data / 1e9, machine / 0.9e9));
     if (need <= limit) return TN_OK;
-    const bool least = t->batch == 1 && strcmp(tn_settings_text(t->settings, "plan.recompute"), "none") != 0;
+    const bool least =
+        t->batch == 1 && !recomputes_trained(t) && strcmp(tn_settings_text(t->settings, "plan.recompute"), "none") != 0;
     return tn__trainer_refuse(t->refused, need, limit,
                               tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use %s", need / 1e9,
                                        where_text(t), in_all(t, limit),
@@ -166,11 +172,6 @@ typedef struct making {
     tn_trainer *t;
     const char *step; /* of the model's rows */
 } making;
-
-static bool recomputes_trained(const tn_trainer *t)
-{
-    return strcmp(tn_settings_text(t->settings, "plan.recompute"), "trained") == 0;
-}
 
 static bool recomputes_layers(const tn_trainer *t)
 {

@@ -122,6 +122,15 @@ static tn_status queue_loss(tn_trainer *t, const place *p)
     return r->backend->reply_add(r->queue, p->reply, sizeof(float) * at, loss, sizeof(float) * n);
 }
 
+/* A batch without weight: its gradient is 0, and states must not move for it. */
+static tn_status queue_nothing(const tn_ring *r, const place *p)
+{
+    const size_t parts = (size_t)r->parts, at = parts * (size_t)p->n;
+    p->loss[p->n] = 0;
+    for (size_t i = 0; i < parts; i++) p->factor[at + i] = 0;
+    return p->known ? TN_OK : r->backend->zero(r->queue, r->losses + at, sizeof(float) * parts);
+}
+
 tn_status tn_trainer_queue_grad(tn_trainer *t, int64_t step, float weight, bool keep)
 {
     tn_ring *r = t->ring;
@@ -131,7 +140,10 @@ tn_status tn_trainer_queue_grad(tn_trainer *t, int64_t step, float weight, bool 
     p->known = r->backend->host_memory;
     p->weight[p->n] = weight;
     tn_trainer_weigh(t, weight);
-    if (p->known) TN_RETURN_IF(tn_trainer_grad(t, step, &p->loss[p->n]));
+    if (weight == 0) {
+        TN_RETURN_IF(queue_nothing(r, p));
+        if (keep && !p->known) tn__trainer_keep(t); /* of the batch before */
+    } else if (p->known) TN_RETURN_IF(tn_trainer_grad(t, step, &p->loss[p->n]));
     else {
         TN_RETURN_IF(tn__trainer_run_grad(t, step));
         TN_RETURN_IF(queue_loss(t, p));

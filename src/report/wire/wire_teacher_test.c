@@ -245,7 +245,7 @@ static void shared_folder(void **state)
     static const int files[] = { 1, 1, 2, 3, 4, 5 };
     wire_run_open(&w, "slots=3");
     for (int i = 0; i < 6; i++) {
-        char run[8];
+        char run[16];
         snprintf(run, sizeof run, "r%d", i);
         snprintf(words, sizeof words, KEPT "train.steps=1 task.cache=%s/cache %s", w.d.path, more[i]);
         assert_ok(piece(&w, run, words, -1, &last));

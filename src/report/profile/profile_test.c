@@ -14,7 +14,7 @@ static const example examples[] = {
     { "ten_tiny", { "vocab=256", "train.context=32" }, { "recurrence", "linear layers", "loss" } },
     { "gpt_tiny", { "vocab=256", "train.context=32", "train.accumulate=3" }, { "attention", "linear layers", "loss" } },
     { "tep", { "task=xor" }, { "solve", "loss" } },
-    { "flow_debug", { NULL }, { "lattice" } },
+    { "flow_debug", { "inputs=36", "width=6", "height=6", "depth=4" }, { "lattice" } },
 };
 
 static const char *const small[] = { "threads=1", "dim=16", "layers=1", "train.batch=4" };

@@ -115,10 +115,10 @@ static void set_schedules(const tn_decoder *d, tn_bound *b)
     }
 }
 
-/* Compiles what a model built and adopts its tensors; takes the graph, also where it fails. */
-static tn_status make_plan(tn_decoder *d, tn_graph *g, const tn_compile_options *how, piece *p)
+tn_status tn__decoder_make_plan(tn_decoder *d, tn_graph *g, const tn_compile_options *how, piece *p)
 {
-    tn_status s = check_memory(d, g);
+    tn_status s = tn_graph_status(g);
+    if (s == TN_OK) s = check_memory(d, g);
     if (s == TN_OK) s = tn_store_adopt(d->o.store, g);
     if (s != TN_OK) {
         tn_graph_free(g);
@@ -148,15 +148,19 @@ static tn_status make_piece(tn_decoder *d, int i)
     TN_TRY(tn_graph_new(&d->setup.options, &g));
     tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(d->o.batch, length_of(d, i)), TN_I32));
     tn_decode_cache_inputs(g, &p.batch, d->o.capacity);
+    tn_decode_cache_slides(g, &p.batch);
     if (d->commits) tn_batch_add(&p.batch, "commit", tn_input(g, "commit", tn_shape(d->o.batch), TN_F32));
     TN_TRY(tn_model_build(d->o.model, g, d->o.settings, &p.batch));
     TN_TRY(tn_graph_status(g));
     if (i == LAST) TN_TRY(check_graph(d, g));
+    d->window = tn_decode_cache_window(g);
     d->keeps = g->n_assigns > 0;
     if (i == LAST && d->chooses) tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));
     const int64_t repeats = i == LAST ? repeats_of(d, g) : 1;
     const bool token = i == LAST && d->o.batch == 1;
-    s = make_plan(d, g, &(tn_compile_options){ .device = d->setup.device, .repeats = repeats, .token = token }, &p);
+    s = tn__decoder_make_plan(d, g,
+                              &(tn_compile_options){ .device = d->setup.device, .repeats = repeats, .token = token },
+                              &p);
     g = NULL;
     if (s == TN_OK) d->piece[i] = p;
 done:
@@ -183,8 +187,9 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     if (!d) TN_TRY(TN_MEMORY);
     d->o = *o;
     d->position = tn_alloc(sizeof *d->position * (size_t)o->batch);
+    d->slot = tn_alloc(sizeof *d->slot * (size_t)o->batch);
     d->ended = tn_alloc(sizeof *d->ended * (size_t)o->batch);
-    if (!d->position || !d->ended) TN_TRY(TN_MEMORY);
+    if (!d->position || !d->slot || !d->ended) TN_TRY(TN_MEMORY);
     const tn_device device = tn_store_device(o->store);
     TN_TRY(tn_graph_setup_read(o->settings, &device, o->threads, &d->setup));
     const bool half = is_on(o->settings, "opt.decode_half");
@@ -196,7 +201,7 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     d->chooses = o->greedy && (device == TN_CPU || d->ahead);
     TN_TRY(tn_context_new(device, d->setup.options.threads, &d->context));
     TN_TRY(make_piece(d, LAST));
-    d->attends = tn_bound_data(d->piece[LAST].bound, "cache.keys") != NULL;
+    d->attends = d->window || tn_bound_data(d->piece[LAST].bound, "cache.keys");
     d->pads = device != TN_CPU && d->attends && !d->keeps;
     *out = d;
     d = NULL;
@@ -210,10 +215,12 @@ void tn_decoder_free(tn_decoder *d)
     if (!d) return;
     for (int i = 0; i < PLANS; i++) free_piece(&d->piece[i]);
     free_piece(&d->reply);
+    free_piece(&d->move);
     if (d->history) tn_context_backend(d->context)->free(d->history);
     tn_context_free(d->context);
     tn_store_drop_caches(d->o.store);
     tn_free(d->position);
+    tn_free(d->slot);
     tn_free(d->ended);
     tn_free(d);
 }
@@ -230,13 +237,22 @@ static int64_t longest_row(const tn_decoder *d)
 
 static void put_rows_at(tn_decoder *d, int64_t position)
 {
-    for (int64_t b = 0; b < d->o.batch; b++) d->position[b] = position;
+    for (int64_t b = 0; b < d->o.batch; b++) {
+        d->position[b] = position;
+        tn__decoder_put_slot(d, b, position);
+    }
     memset(d->ended, 0, sizeof *d->ended * (size_t)d->o.batch);
+}
+
+static void move_row(tn_decoder *d, int64_t row, int64_t further)
+{
+    d->position[row] += further;
+    d->slot[row] += further;
 }
 
 void tn__decoder_move(tn_decoder *d, int64_t further)
 {
-    for (int64_t b = 0; b < d->o.batch && !d->stays; b++) d->position[b] += d->ended[b] ? 0 : further;
+    for (int64_t b = 0; b < d->o.batch && !d->stays; b++) move_row(d, b, d->ended[b] ? 0 : further);
 }
 
 int64_t tn_decoder_tokens_left(const tn_decoder *d) { return d->attends ? d->o.capacity - longest_row(d) : INT64_MAX; }
@@ -249,7 +265,7 @@ int64_t tn_decoder_row_left(const tn_decoder *d, int64_t row)
 void tn_decoder_end_row(tn_decoder *d, int64_t row)
 {
     d->ended[row] = true;
-    d->position[row] = 0; /* where attention has the least to read */
+    d->position[row] = d->slot[row] = 0; /* where attention has the least to read */
 }
 
 void tn_decoder_clear(tn_decoder *d)
@@ -282,7 +298,9 @@ tn_status tn__decoder_check(const tn_decoder *d, const int32_t *tokens, int64_t 
 static tn_status run_here(tn_decoder *d, int i)
 {
     piece *p = &d->piece[i];
+    TN_RETURN_IF(tn__decoder_make_room(d, p->batch.length));
     tn_decode_cache_positions(p->bound, &p->batch, d->position);
+    tn_decode_cache_slots(p->bound, &p->batch, d->slot);
     TN_RETURN_IF(i == LAST && d->warm ? tn_run_again(p->bound) : tn_run(p->bound));
     d->warm = true;
     return TN_OK;
@@ -338,6 +356,7 @@ static bool is_for(const tn_decoder *d, int i, int64_t own)
 {
     const int64_t T = length_of(d, i), context = tn_settings_int(d->o.settings, "train.context");
     if (T == 0 || T > context || T * d->o.batch > MOST_AT_ONCE || (lengths[i].padded && !d->pads)) return false;
+    if (d->window && T > tn_decode_window_room(d->window)) return false;
     return T <= own || (d->pads && 4 * own > 3 * T && T <= tn_decoder_tokens_left(d));
 }
 
@@ -419,7 +438,7 @@ static tn_status run_ragged(tn_decoder *d, int i, const int32_t *tokens, int64_t
     TN_RETURN_IF(run_here(d, i));
     for (int64_t b = 0; b < d->o.batch; b++) {
         const int64_t left = own[b] > at ? own[b] - at : 0;
-        d->position[b] += left < T ? left : T;
+        move_row(d, b, left < T ? left : T);
     }
     return TN_OK;
 }
@@ -487,7 +506,7 @@ static tn_status make_reply(tn_decoder *d, int64_t n)
     TN_TRY(tn_graph_status(g));
     if (!find_output(g, "logits") || !find_output(g, "position") || !find_output(g, "capacity"))
         TN_FAIL(TN_USAGE, "model %s, step reply: it must output logits, position and capacity", d->o.model->name);
-    s = make_plan(d, g, &(tn_compile_options){ .device = d->setup.device, .repeats = 1 }, &p);
+    s = tn__decoder_make_plan(d, g, &(tn_compile_options){ .device = d->setup.device, .repeats = 1 }, &p);
     g = NULL;
     if (s != TN_OK) goto done;
     free_piece(&d->reply);

@@ -1,6 +1,6 @@
 /* Decoding: tokens in, logits of the next one out, with the state carried from call to call (models/decode_cache.h). A prompt goes
  * through in pieces of many tokens whose logits nobody needs; its last token, and every one after it, goes alone.
- * Recurrent layers cost the same at every position; attention looks back on a cache of `capacity` tokens.
+ * Recurrent layers cost the same at every position; attention looks back on a cache of `capacity` tokens, or of its window.
  *
  * The decoder puts its caches into the store and takes them out again: one decoder at a time on a store. */
 #ifndef TN_TRAIN_SAMPLE_DECODE_H
@@ -66,7 +66,7 @@ tn_status tn_decoder_greedy(tn_decoder *d, const int32_t *tokens, int64_t n, int
 /* --- for measuring ---------------------------------------------------------------------------------------------------- */
 
 /* As if `position` tokens had been fed: caches and states get random numbers. From then on every token stands at this position,
- * however many are fed. TN_USAGE: they do not fit. */
+ * however many are fed, and rows of caches of a window do not move. TN_USAGE: they do not fit. */
 tn_status tn_decoder_fill_to(tn_decoder *d, int64_t position, uint64_t seed);
 const tn_plan *tn_decoder_plan(const tn_decoder *d); /* of a single token */
 

@@ -61,16 +61,18 @@ static tn_status keep_history(tn_decoder *d, int64_t n)
     return TN_OK;
 }
 
-/* The device's "next" is the next run's tokens, and is put aside; a NaN is seen at the end. */
+/* The device's "next" is the next run's tokens, and is put aside; a NaN is seen at the end. There is room for n tokens. */
 static tn_status queue_ahead(tn_decoder *d, int64_t n)
 {
     tn_decoder_piece *p = &d->piece[LAST];
     const tn_chain chain = { .input = "tokens",
                              .output = "next",
-                             .counter = { "cache.position", "cache.keys", "cache.positions" },
+                             .counter = { "cache.position", "cache.keys", "cache.positions", "cache.slot",
+                                          "cache.slot_keys" },
                              .step = !d->stays,
                              .log = d->history };
     tn_decode_cache_positions(p->bound, &p->batch, d->position);
+    tn_decode_cache_slots(p->bound, &p->batch, d->slot);
     TN_RETURN_IF(tn_bound_chain(p->bound, &chain));
     TN_RETURN_IF(d->warm ? tn_run_again(p->bound) : tn_run(p->bound));
     d->warm = true;
@@ -79,21 +81,36 @@ static tn_status queue_ahead(tn_decoder *d, int64_t n)
     return TN_OK;
 }
 
+/* Tokens [at, at + m) of n, which are then in their places, and the last of them in the place of the next one's input. */
+static tn_status greedy_part(tn_decoder *d, int64_t at, int64_t m, int64_t n, int32_t *host, int32_t *out)
+{
+    const int64_t B = d->o.batch;
+    tn_bound *bound = d->piece[LAST].bound;
+    const tn_status s = queue_ahead(d, m);
+    (void)tn_bound_chain(bound, NULL);
+    TN_RETURN_IF(s);
+    TN_RETURN_IF(tn_context_backend(d->context)
+                     ->download(tn_context_queue(d->context), host, d->history + 1, sizeof *host * (size_t)(m * B)));
+    int32_t *in = tn_bound_data(bound, "tokens"); /* (B,1) */
+    for (int64_t i = 0; i < m * B; i++) {
+        if (host[i] < 0) return not_a_number();
+        in[i % B] = out[i % B * n + at + i / B] = host[i];
+    }
+    return TN_OK;
+}
+
+/* In one go, or where caches of a window are full in several: their rows move between them. */
 static tn_status greedy_ahead(tn_decoder *d, int64_t n, int32_t *out)
 {
     tn_status s = TN_OK;
-    const int64_t B = d->o.batch;
-    int32_t *host = tn_alloc(sizeof *host * (size_t)(n * B)); /* (n,B) */
+    int32_t *host = tn_alloc(sizeof *host * (size_t)(n * d->o.batch)); /* (n,B) */
     if (!host) TN_TRY(TN_MEMORY);
     TN_TRY(keep_history(d, n));
-    s = queue_ahead(d, n);
-    (void)tn_bound_chain(d->piece[LAST].bound, NULL);
-    if (s != TN_OK) goto done;
-    TN_TRY(tn_context_backend(d->context)
-               ->download(tn_context_queue(d->context), host, d->history + 1, sizeof *host * (size_t)(n * B)));
-    for (int64_t i = 0; i < n * B; i++) {
-        if (host[i] < 0) TN_TRY(not_a_number());
-        out[i % B * n + i / B] = host[i];
+    for (int64_t at = 0, m; at < n; at += m) {
+        TN_TRY(tn__decoder_make_room(d, 1));
+        const int64_t left = n - at, room = d->stays ? left : tn__decoder_room(d);
+        m = left < room ? left : room;
+        TN_TRY(greedy_part(d, at, m, n, host, out));
     }
 done:
     tn_free(host);

@@ -1,23 +1,11 @@
 /* Decoding against the whole sequence, on the device of TENON_TEST_DEVICE: at batch 64, and at contexts of several tiles of
  * keys; greedy decoding; half precision; caches that do not fit; a context that is only pretended. */
-#include "sample/sample_decode_parts.h"
-
 #include "base/alloc.h"
-
-#include "device_memory.h"
-#include "train/run/train_settings.h"
-#include "world.h"
+#include "decode_stage.h"
 
 #include <stdio.h>
 
-enum { V = 37, STEPS = 6, MOST = 16 };
-
-typedef struct pupil {
-    const char *model, *more[5];
-    int64_t batch, length;
-    bool exact; /* a row's bits do not depend on what stands beside it: attention and products, in f32 */
-    bool half;  /* compute=bf16 */
-} pupil;
+enum { STEPS = 6 };
 
 /* Heads of 64 and 32 numbers, alone and in groups of 2 and 3: each takes another kernel where a cache is read as it lies. */
 static const pupil pupils[] = {
@@ -34,103 +22,12 @@ static const pupil pupils[] = {
     { "gpt", { "dim=128", "heads=2", "compute=bf16" }, 2, 300, false, true },
     { "gpt", { "dim=128", "heads=2", "compute=bf16" }, 64, 70, false, true },
     { "ten", { "dim=32", "compute=bf16" }, 2, 100, false, true },
+    /* several times what caches of the window have */
+    { "ten", { "dim=32", "pattern=W", "window=70" }, 3, 1000, true, false },
+    { "ten", { "dim=32", "pattern=OOOW", "layers=4", "window=70" }, 1, 1000, false, false },
+    { "ten", { "dim=32", "pattern=W", "window=300", "train.context=1024" }, 2, 1500, true, false },
+    { "ten", { "dim=32", "pattern=DW", "window=30", "compute=bf16" }, 2, 900, false, true },
 };
-
-typedef struct stage {
-    tn_world w;
-    const tn_model *model;
-    tn_settings *st;
-    int32_t *tokens; /* (B,T) */
-    float *logits;   /* (B,T,V) of the whole sequence */
-} stage;
-
-static void resolve(stage *s, const pupil *p)
-{
-    const char *list[MOST] = { "layers=2", "vocab=37", "train.context=512", "threads=2", "compute=f32" };
-    size_t n = 5;
-    for (int i = 0; i < 5 && p->more[i]; i++) list[n++] = p->more[i];
-    assert_ok(tn_settings_resolve(p->model, list, n, &s->st, &s->model));
-}
-
-/* First values are small: larger ones make a lost state visible. */
-static void enlarge(tn_store *st)
-{
-    for (size_t i = 0; i < tn_store_count(st); i++) {
-        const tn_entry *e = tn_store_at(st, i);
-        const int64_t n = tn_dims_count(e->dims);
-        if (e->role != TN_ROLE_PARAM || e->dims.rank != 2) continue;
-        float *x = tn_memory_floats(st, e->data, n);
-        const bool small = fabsf(x[0]) < 0.2f && fabsf(x[1]) < 0.2f;
-        for (int64_t k = 0; small && k < n; k++) x[k] *= 4;
-        tn_memory_put(st, e->data, x, sizeof *x * (size_t)n);
-        free(x);
-    }
-}
-
-static void open_stage(stage *s, const pupil *p)
-{
-    const int64_t B = p->batch, T = p->length;
-    resolve(s, p);
-    const tn_dtype type = p->half ? TN_BF16 : TN_F32;
-    const tn_device device = tn_test_device();
-    s->w = tn_world_open_on(device, 3, 2);
-    tn_graph *g =
-        tn_world_graph_on(device, &(tn_graph_options){
-                                      .threads = 2, .round = type, .activation = device == TN_CPU ? TN_F32 : type });
-    tn_batch b = { .size = sizeof b, .batch = B, .length = T, .want = { "logits" }, .n_wants = 1 };
-    tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(B, T), TN_I32));
-    assert_ok(s->model->build(g, s->st, &b));
-    tn_bound *whole = tn_world_add(&s->w, g, NULL);
-    enlarge(s->w.store);
-    s->tokens = calloc((size_t)(B * T), sizeof *s->tokens);
-    s->logits = calloc((size_t)(B * T * V), sizeof *s->logits);
-    assert_true(s->tokens && s->logits);
-    uint32_t x = 7;
-    for (int64_t i = 0; i < B * T; i++) s->tokens[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % V;
-    memcpy(tn_world_data(whole, "tokens"), s->tokens, sizeof *s->tokens * (size_t)(B * T));
-    assert_ok(tn_run(whole));
-    memcpy(s->logits, tn_world_data(whole, "logits"), sizeof *s->logits * (size_t)(B * T * V));
-}
-
-static void close_stage(stage *s)
-{
-    free(s->tokens);
-    free(s->logits);
-    tn_world_close(&s->w);
-    tn_settings_free(s->st);
-}
-
-static tn_decoder *open_decoder(const stage *s, int64_t batch, int64_t capacity, int threads)
-{
-    tn_decoder *d;
-    assert_ok(tn_decoder_new(&(tn_decoder_options){ .model = s->model,
-                                                    .settings = s->st,
-                                                    .store = s->w.store,
-                                                    .batch = batch,
-                                                    .capacity = capacity,
-                                                    .threads = threads,
-                                                    .greedy = true },
-                             &d));
-    return d;
-}
-
-/* Tokens [first, first + n) of every row in a row of n. */
-static void gather(const stage *s, const pupil *p, int64_t first, int64_t n, int32_t *out)
-{
-    for (int64_t b = 0; b < p->batch; b++)
-        memcpy(out + b * n, s->tokens + b * p->length + first, sizeof *out * (size_t)n);
-}
-
-static void check_logits(const stage *s, const pupil *p, int64_t t, const float *got)
-{
-    for (int64_t b = 0; b < p->batch; b++) {
-        const float *want = s->logits + (b * p->length + t) * V;
-        const double off = tn_world_distance(got + b * V, want, V);
-        const bool cpu = tn_test_device() == TN_CPU; /* a GPU's activations are halves too, and bits depend on shapes */
-        if (!(off <= (p->half ? cpu ? 2e-2 : 6e-2 : cpu && p->exact ? 0 : 2e-4)))
-            fail_msg("row %d at position %d is off by %g", (int)b, (int)t, off);
-    }
-}
 
 static void equals_whole(void **state)
 {
@@ -159,17 +56,22 @@ static void equals_whole(void **state)
 
 /* On the device of TENON_TEST_DEVICE: prompts of different length side by side give the logits that each gives alone, at once and in
  * the tokens after, and a second prompt behind them too. */
-enum { RAGGED = 5, RAGGED_MOST = 75 };
+enum { RAGGED = 5, RAGGED_MOST = 75, TIMES = 12 };
 
 typedef struct ragged_row {
     const char *model, *more[4];
-    bool exact; /* on the CPU */
+    bool exact;    /* on the CPU */
+    int64_t times; /* the prompts are so many times as long as they are below */
 } ragged_row;
 
 static const ragged_row ragged_rows[] = {
-    { "gpt", { "heads=4", "kv_heads=2" }, true },    { "gpt", { "shape=gpt2", "heads=2" }, true },
-    { "gpt_conv_gate", { "heads=4" }, true },        { "ten", { "pattern=DW", "window=10" }, false },
-    { "ten", { "pattern=DOE", "hten=1,2" }, false },
+    { "gpt", { "heads=4", "kv_heads=2" }, true, 1 },
+    { "gpt", { "shape=gpt2", "heads=2" }, true, 1 },
+    { "gpt_conv_gate", { "heads=4" }, true, 1 },
+    { "ten", { "pattern=DW", "window=10" }, false, 1 },
+    { "ten", { "pattern=DOE", "hten=1,2" }, false, 1 },
+    { "ten", { "pattern=W", "window=10", "train.context=900" }, true, TIMES },
+    { "ten", { "pattern=OOOW", "layers=4", "window=40", "train.context=900" }, false, TIMES },
 };
 
 static const int64_t ragged_length[2][RAGGED] = { { 40, 1, 7, 33, 2 }, { 3, 20, 1, 8, 30 } };
@@ -177,17 +79,20 @@ static const int64_t ragged_length[2][RAGGED] = { { 40, 1, 7, 33, 2 }, { 3, 20, 
 static int32_t ragged_token(int64_t row, int64_t t) { return (int32_t)((row * 31 + t * t * 7 + t) % V); }
 
 /* Two prompts and then three tokens of rows [row, row + batch): logits after each of the five. */
-static void feed_ragged(tn_decoder *d, int64_t row, int64_t batch, float *out)
+static void feed_ragged(tn_decoder *d, const ragged_row *r, int64_t row, int64_t batch, float *out)
 {
+    enum { MOST_TOKENS = RAGGED_MOST * TIMES };
+    static int32_t tokens[RAGGED * MOST_TOKENS];
     int64_t at[RAGGED] = { 0 };
     const float *logits;
     for (int k = 0; k < 5; k++) {
-        static const int64_t one[RAGGED] = { 1, 1, 1, 1, 1 };
-        const int64_t *length = (k < 2 ? ragged_length[k] : one) + row;
-        int32_t tokens[RAGGED * RAGGED_MOST] = { 0 };
-        for (int64_t b = 0; b < batch; b++)
-            for (int64_t t = 0; t < length[b]; t++) tokens[b * RAGGED_MOST + t] = ragged_token(row + b, at[b]++);
-        assert_ok(tn_decoder_feed_rows(d, tokens, RAGGED_MOST, length, &logits));
+        int64_t length[RAGGED];
+        memset(tokens, 0, sizeof tokens);
+        for (int64_t b = 0; b < batch; b++) {
+            length[b] = k < 2 ? r->times * ragged_length[k][row + b] : 1;
+            for (int64_t t = 0; t < length[b]; t++) tokens[b * MOST_TOKENS + t] = ragged_token(row + b, at[b]++);
+        }
+        assert_ok(tn_decoder_feed_rows(d, tokens, MOST_TOKENS, length, &logits));
         memcpy(out + k * batch * V, logits, sizeof *out * (size_t)(batch * V));
     }
 }
@@ -201,13 +106,14 @@ static void ragged_is_alone(void **state)
     for (int i = 0; i < 4 && r->more[i]; i++) list[n++] = r->more[i];
     stage s = { .w = tn_world_open_on(tn_test_device(), 3, 2) };
     assert_ok(tn_settings_resolve(r->model, list, n, &s.st, &s.model));
-    tn_decoder *d = open_decoder(&s, RAGGED, RAGGED_MOST, 2);
-    feed_ragged(d, 0, RAGGED, together);
+    tn_decoder *d = open_decoder(&s, RAGGED, r->times * RAGGED_MOST, 2);
+    feed_ragged(d, r, 0, RAGGED, together);
+    if (r->times > 1) assert_true(d->window && d->slot[0] < d->position[0]);
     tn_decoder_free(d);
     const double most = tn_test_device() != TN_CPU ? 2e-2 : r->exact ? 0 : 2e-5;
     for (int b = 0; b < RAGGED; b++) {
-        d = open_decoder(&s, 1, RAGGED_MOST, 2);
-        feed_ragged(d, b, 1, alone);
+        d = open_decoder(&s, 1, r->times * RAGGED_MOST, 2);
+        feed_ragged(d, r, b, 1, alone);
         tn_decoder_free(d);
         for (int k = 0; k < 5; k++) {
             const double off = tn_world_distance(together + (k * RAGGED + b) * V, alone + k * V, V);
@@ -244,14 +150,6 @@ static void ragged_is_checked(void **state)
 }
 
 /* --- greedy ----------------------------------------------------------------------------------------------------------- */
-
-static int32_t largest(const float *x)
-{
-    int at = 0;
-    for (int i = 1; i < V; i++)
-        if (x[i] > x[at]) at = i;
-    return at;
-}
 
 /* What greedy gives in one go is what feeding back the largest logit gives, whatever the threads. */
 static void greedy_is_feeding(void **state)
@@ -324,33 +222,35 @@ static void ahead_chooses_alike(void **state)
 typedef struct fused_row {
     const char *model, *more[4];
     int vocab;
+    int64_t context; /* 0: FUSED_CONTEXT; a longer one has caches of windows */
 } fused_row;
 
 static const fused_row fused_rows[] = {
-    { "ten", { "pattern=DO" }, 1000 },
-    { "ten", { "pattern=DOEW", "window=16" }, 1000 },
-    { "ten", { "dim=512", "heads=8" }, 1000 },
-    { "ten_b", { NULL }, 1000 },
-    { "ten_static", { NULL }, 1000 },
-    { "ten_hybrid", { NULL }, 1000 },
-    { "gpt", { "heads=2" }, 1000 },
-    { "gpt", { "heads=4", "kv_heads=2" }, 1000 },
-    { "gpt", { "heads=2", "shape=gpt2" }, 1000 },
-    { "gpt_conv_gate", { "heads=2" }, 1000 },
-    { "ten", { "dim=72", "heads=3", "k=20" }, 1000 },
+    { "ten", { "pattern=DO" }, 1000, 0 },
+    { "ten", { "pattern=DOEW", "window=16" }, 1000, 0 },
+    { "ten", { "dim=512", "heads=8" }, 1000, 0 },
+    { "ten_b", { NULL }, 1000, 0 },
+    { "ten_static", { NULL }, 1000, 0 },
+    { "ten_hybrid", { NULL }, 1000, 0 },
+    { "ten_hybrid", { "window=40" }, 1000, 3000 },
+    { "gpt", { "heads=2" }, 1000, 0 },
+    { "gpt", { "heads=4", "kv_heads=2" }, 1000, 0 },
+    { "gpt", { "heads=2", "shape=gpt2" }, 1000, 0 },
+    { "gpt_conv_gate", { "heads=2" }, 1000, 0 },
+    { "ten", { "dim=72", "heads=3", "k=20" }, 1000, 0 },
     /* rows that a warp makes four at a time, the last of them fewer; vectors of two pairs a thread, and longer ones */
-    { "ten", { "dim=512", "heads=8" }, 9001 },
-    { "gpt", { "dim=1024", "heads=8", "layers=2" }, 9001 },
-    { "gpt", { "dim=1088", "heads=8", "layers=2" }, 1000 },
+    { "ten", { "dim=512", "heads=8" }, 9001, 0 },
+    { "gpt", { "dim=1024", "heads=8", "layers=2" }, 9001, 0 },
+    { "gpt", { "dim=1088", "heads=8", "layers=2" }, 1000, 0 },
     /* rows that are cut into pieces, the last of them shorter; a gate of more numbers than are fetched otherwise */
-    { "gpt", { "ffn=3000", "heads=2" }, 1000 },
-    { "gpt", { "dim=1536", "heads=12", "layers=1", "ffn=8192" }, 1000 },
-    { "gpt", { "heads=2", "rope_stretch=8", "rope_stretch_context=16" }, 1000 },
-    { "gpt", { "heads=2", "rope_scaling=yarn", "rope_stretch=4", "rope_stretch_context=16" }, 1000 },
-    { "gpt", { "heads=2", "rope_scaling=linear", "rope_stretch=4" }, 1000 },
+    { "gpt", { "ffn=3000", "heads=2" }, 1000, 0 },
+    { "gpt", { "dim=1536", "heads=12", "layers=1", "ffn=8192" }, 1000, 0 },
+    { "gpt", { "heads=2", "rope_stretch=8", "rope_stretch_context=16" }, 1000, 0 },
+    { "gpt", { "heads=2", "rope_scaling=yarn", "rope_stretch=4", "rope_stretch_context=16" }, 1000, 0 },
+    { "gpt", { "heads=2", "rope_scaling=linear", "rope_stretch=4" }, 1000, 0 },
 };
 
-enum { FUSED_TOKENS = 7, FUSED_MOST = 9001 };
+enum { FUSED_TOKENS = 7, FUSED_MOST = 9001, FUSED_CONTEXT = 40 };
 
 static void fused_logits(const fused_row *r, bool half, bool on, float *out)
 {
@@ -365,8 +265,10 @@ static void fused_logits(const fused_row *r, bool half, bool on, float *out)
     list[n++] = on ? "opt.decode_fused=on" : "opt.decode_fused=off";
     stage s = { .w = tn_world_open_on(tn_test_device(), 3, 2) };
     assert_ok(tn_settings_resolve(r->model, list, n, &s.st, &s.model));
-    tn_decoder *d = open_decoder(&s, 1, 40, 2);
-    assert_ok(tn_decoder_fill_to(d, 21, 5));
+    const int64_t context = r->context ? r->context : FUSED_CONTEXT;
+    tn_decoder *d = open_decoder(&s, 1, context, 2);
+    assert_ok(tn_decoder_fill_to(d, context / 2 + 1, 5));
+    assert_true((d->window > 0) == (r->context > 0));
     for (int32_t i = 0; i < FUSED_TOKENS; i++) { /* queued, recorded, replayed */
         const float *logits;
         const int32_t token = 31 * i % words;

@@ -12,24 +12,27 @@
 
 #include <tenon/ops.h>
 
-enum { V = 301, CAPACITY = 24, POSITION = 7, TOKEN = 123, MORE = 4, MESSAGE = 1 << 14 };
+/* SLOT: where the token stands in caches of a window */
+enum { V = 301, CAPACITY = 24, POSITION = 7, SLOT = 301, TOKEN = 123, MORE = 4, MESSAGE = 1 << 14 };
 
 typedef struct token_row {
     const char *model, *more[MORE];
+    int64_t capacity; /* 0: CAPACITY, in which no cache is shorter */
 } token_row;
 
 static const token_row rows[] = {
-    { "ten", { "pattern=D" } },
-    { "ten", { "pattern=O" } },
-    { "ten", { "pattern=DO" } },
-    { "ten", { "pattern=DOEW", "window=16" } },
-    { "ten", { "dim=72", "heads=3", "k=20" } },
-    { "ten_b", { NULL } },
-    { "ten_static", { NULL } },
-    { "gpt", { "heads=2" } },
-    { "gpt", { "heads=4", "kv_heads=2" } },
-    { "gpt_conv_gate", { "heads=2" } },
-    { "gpt", { "shape=gpt2", "heads=2" } },
+    { "ten", { "pattern=D" }, 0 },
+    { "ten", { "pattern=O" }, 0 },
+    { "ten", { "pattern=DO" }, 0 },
+    { "ten", { "pattern=DOEW", "window=16" }, 0 },
+    { "ten", { "pattern=OOOW", "window=40" }, 3000 },
+    { "ten", { "dim=72", "heads=3", "k=20" }, 0 },
+    { "ten_b", { NULL }, 0 },
+    { "ten_static", { NULL }, 0 },
+    { "gpt", { "heads=2" }, 0 },
+    { "gpt", { "heads=4", "kv_heads=2" }, 0 },
+    { "gpt_conv_gate", { "heads=2" }, 0 },
+    { "gpt", { "shape=gpt2", "heads=2" }, 0 },
 };
 
 /* A plan with memory of its own: what lies in it before the token, and after it ran call by call. */
@@ -60,14 +63,16 @@ static void *copy_of(const void *from, size_t bytes)
 
 /* --- the desk --------------------------------------------------------------------------------------------------------------- */
 
-static tn_graph *build_token(const tn_model *model, const tn_settings *st, bool inplace)
+static tn_graph *build_token(const tn_model *model, const tn_settings *st, int64_t capacity, bool inplace)
 {
     const char *const off[] = { "opt.pack_weights", inplace ? NULL : "opt.inplace", NULL };
     tn_batch b = { .size = sizeof b, .batch = 1, .length = 1, .want = { "logits" }, .n_wants = 1 };
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 1, .off = off });
     tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(1, 1), TN_I32));
-    tn_decode_cache_inputs(g, &b, CAPACITY);
+    tn_decode_cache_inputs(g, &b, capacity ? capacity : CAPACITY);
+    tn_decode_cache_slides(g, &b);
     assert_ok(model->build(g, st, &b));
+    assert_true((tn_decode_cache_window(g) > 0) == (capacity > 0));
     tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));
     assert_ok(tn_graph_status(g));
     return g;
@@ -81,9 +86,11 @@ static void fill_outside(const tn_gtensor *t, const tn_store *store, void *to)
     float *x = to;
     if (t->role == TN_ROLE_INPUT) {
         assert_int_equal(n, 1);
-        *(int32_t *)to = strcmp(t->name, "tokens") == 0       ? TOKEN
-                         : strcmp(t->name, "cache.keys") == 0 ? POSITION + 1
-                                                              : POSITION;
+        *(int32_t *)to = strcmp(t->name, "tokens") == 0            ? TOKEN
+                         : strcmp(t->name, "cache.keys") == 0      ? POSITION + 1
+                         : strcmp(t->name, "cache.slot") == 0      ? SLOT
+                         : strcmp(t->name, "cache.slot_keys") == 0 ? SLOT + 1
+                                                                   : POSITION;
         return;
     }
     assert_int_equal(t->dtype, TN_F32);
@@ -139,7 +146,7 @@ static desk *open_desk(const token_row *r, memory how)
     for (int i = 0; i < MORE && r->more[i]; i++) list[n++] = r->more[i];
     assert_ok(tn_settings_resolve(r->model, list, n, &st, &model));
     assert_ok(tn_store_new(TN_CPU, 3, &store));
-    tn_graph *g = build_token(model, st, how == IN_PLACE);
+    tn_graph *g = build_token(model, st, r->capacity, how == IN_PLACE);
     assert_ok(tn_store_adopt(store, g));
     assert_ok(tn_graph_compile(g, &(tn_compile_options){ .threads = 1 }, &d->plan));
     assert_int_equal(d->plan->prologue, 0);

@@ -382,7 +382,8 @@ static void refusals(void **state)
                  "b.model: cannot open gone: ");
 
     assert_load_fails(&p, "b.shape=" SHAPE_B " tied=false", TN_BAD_FILE, "tensor head is missing", "");
-    assert_load_fails(&p, "b.shape=" SHAPE_B " ffn=12", TN_BAD_FILE, "(32,8) in the file", "(12,8) in the model");
+    /* The weight or its bias: which of two arguments of a call is made first is the compiler's choice. */
+    assert_load_fails(&p, "b.shape=" SHAPE_B " ffn=12", TN_BAD_FILE, "in the file and (12", ".ffn.");
     assert_load_fails(&p, "b.shape=" SHAPE_B " layers=1", TN_USAGE, "b.shape has layers=1", "has layers=2");
     assert_load_fails(&p, "b.shape=" SHAPE_B " heads=2", TN_USAGE, "b.shape has heads=2", "has heads=1");
 

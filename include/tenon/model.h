@@ -29,8 +29,9 @@ typedef struct tn_batch {
     /* Decoding and chunks: the layers start from what the last step left in the store (caches under their scopes) and leave
      * theirs there, so that a prompt in pieces and then token by token gives what the whole sequence would. A mark in "reset"
      * starts a document afresh; attention, whose past is a cache by position, starts afresh at position 0. Inputs are then also
-     * "position" i32 (1), of the first token; "keys" i32 (1), position + length; "positions" i32 (B,T); and where states change only for
-     * some rows "commit" f32 (B,1), 1 where they do. */
+     * "position" i32 (B), of the first token; "keys" i32 (B), position + length; "positions" i32 (B,T); where states change only for
+     * some rows "commit" f32 (B,1), 1 where they do; and where caches of a window may be shorter than the capacity "slot" i32 (B), the row of
+     * the first token in those, and "slot_keys" i32 (B), slot + length. */
     bool cached;
     int64_t capacity; /* tokens that attention can look back on */
     int64_t chunk;    /* the pieces before this one had so many tokens each; 0: any number */

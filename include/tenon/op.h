@@ -45,7 +45,7 @@ typedef struct tn_uses {
 
 typedef struct tn_cost {
     double flops, flops_backward; /* multiply-add = 2; backward with all gradients wanted */
-    bool varies;                  /* these are the most there can be: how many it takes, the numbers decide */
+    bool varies; /* these are the most there can be: how many it takes, the numbers decide (tn_op.spent) */
 } tn_cost;
 
 /* One tensor as a kernel sees it. data is NULL when it is absent, not wanted, or (dout) zero. */
@@ -86,7 +86,9 @@ typedef enum tn_op_flags {
     TN_OP_OPTIONAL_OUT = 16, /* any output nobody reads has data NULL and is not computed */
     TN_OP_WRITES_IN0 = 32, /* output 0 is input 0, a state or cache that the kernel changes in its own type and strides;
                              such a node is never dropped or repeated, and runs at its place in the order of nodes */
-    TN_OP_FULL = 64        /* kernels take no half precision on any device: the planner converts */
+    TN_OP_FULL = 64,       /* kernels take no half precision on any device: the planner converts */
+    TN_OP_COSTLY =
+        128 /* takes long for what its outputs hold: layers that are recomputed keep them (opt.keep_costly) */
 } tn_op_flags;
 
 /* What the planner leaves as it is; other tensors are copied first. */
@@ -151,6 +153,9 @@ typedef struct tn_op {
         late_out; /* not 0: the backward kernel can make the outputs on its way, if it reads none of them but these;
                           where nobody needs them earlier, the forward kernel is then not called (makes_out) */
     int aux_from; /* not 0: outputs from this one on carry no gradient, and may hold anything where nothing reads them */
+    /* Where tn_cost.varies: the FLOPs of a call that has just run, from the counts that it left; NaN: it left none. For profiles, whose data
+       the host can read; NULL: nobody knows. */
+    double (*spent)(const tn_call *c, bool backward);
     tn_fusion fusion;
 } tn_op;
 

@@ -166,6 +166,7 @@ typedef struct tn_instrument_row {
     /* a further key of it in metrics.jsonl, or NULL. name may then also be samples_per_s, or PART.ms: a part of the model, forward and
      * backward together (log.level=performance); -PART.ms: all but that part */
     const char *key;
+    const char *rate; /* of a number per sample: the key of it per second, or NULL */
 } tn_instrument_row;
 
 /* --- data of the model's own ------------------------------------------------------------------------------------------- */

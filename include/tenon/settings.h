@@ -32,14 +32,15 @@ extern "C" {
 #endif
 
 typedef enum tn_setting_type {
-    TN_TYPE_INT = 0,      /* 64, 1e6, 64k, 1.5M: must be whole and fit 64 bits */
-    TN_TYPE_FLOAT = 1,    /* finite decimal number */
-    TN_TYPE_BOOL = 2,     /* true or false */
-    TN_TYPE_SWITCH = 3,   /* on or off: the opt.* kind */
-    TN_TYPE_TEXT = 4,     /* any UTF-8 */
-    TN_TYPE_CHOICE = 5,   /* one of `choices` */
-    TN_TYPE_AUTO_INT = 6, /* an integer, or "auto", or the word in `choices` ("off"), which is 0 */
-    TN_TYPES = 7
+    TN_TYPE_INT = 0,        /* 64, 1e6, 64k, 1.5M: must be whole and fit 64 bits */
+    TN_TYPE_FLOAT = 1,      /* finite decimal number */
+    TN_TYPE_BOOL = 2,       /* true or false */
+    TN_TYPE_SWITCH = 3,     /* on or off: the opt.* kind */
+    TN_TYPE_TEXT = 4,       /* any UTF-8 */
+    TN_TYPE_CHOICE = 5,     /* one of `choices` */
+    TN_TYPE_AUTO_INT = 6,   /* an integer, or "auto", or the word in `choices` ("off"), which is 0 */
+    TN_TYPE_AUTO_FLOAT = 7, /* a number, or "auto" */
+    TN_TYPES = 8
 } tn_setting_type;
 
 typedef struct tn_setting {
@@ -67,6 +68,7 @@ typedef struct tn_setting {
 #define TN_SETTING_AUTO_INT(key, value, range, unit, help) { key, TN_TYPE_AUTO_INT, value, range, NULL, unit, help }
 #define TN_SETTING_AUTO_INT_OFF(key, value, range, unit, help) { key, TN_TYPE_AUTO_INT, value, range, "off", unit, help }
 #define TN_SETTING_FLOAT(key, value, range, unit, help)    { key, TN_TYPE_FLOAT, value, range, NULL, unit, help }
+#define TN_SETTING_AUTO_FLOAT(key, value, range, unit, help) { key, TN_TYPE_AUTO_FLOAT, value, range, NULL, unit, help }
 #define TN_SETTING_BOOL(key, value, help)            { key, TN_TYPE_BOOL, value, TN_RANGE_ANY, NULL, "", help }
 #define TN_SETTING_SWITCH(key, value, help)          { key, TN_TYPE_SWITCH, value, TN_RANGE_ANY, NULL, "", help }
 #define TN_SETTING_TEXT(key, value, help)            { key, TN_TYPE_TEXT, value, TN_RANGE_ANY, NULL, "", help }
@@ -97,7 +99,8 @@ tn_status tn_settings_override(tn_settings *st, const char *key_value);
 #define tn_settings_int(st, key)                                                                                       \
     tn_settings_int_((st), __FILE__, __LINE__, (key)) /* INT, AUTO_INT; 0 while it is auto */
 #define tn_settings_is_auto(st, key) tn_settings_is_auto_((st), __FILE__, __LINE__, (key))
-#define tn_settings_float(st, key) tn_settings_float_((st), __FILE__, __LINE__, (key))
+#define tn_settings_float(st, key)                                                                                     \
+    tn_settings_float_((st), __FILE__, __LINE__, (key)) /* FLOAT, AUTO_FLOAT; 0 while it is auto */
 #define tn_settings_on(st, key) tn_settings_on_((st), __FILE__, __LINE__, (key)) /* SWITCH, BOOL */
 #define tn_settings_choice(st, key)                                                                                    \
     tn_settings_choice_((st), __FILE__, __LINE__, (key)) /* CHOICE: its place among them, from 0 */

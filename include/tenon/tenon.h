@@ -348,6 +348,8 @@ typedef struct tenon_plot_options {
     int width, height;
     void (*write)(void *user, const char *bytes, size_t n); /* takes the whole of it */
     void *user;
+    const size_t *ring;    /* (count) 1 + the point that is marked with a ring; 0: none. May be NULL */
+    const char *ring_name; /* what a ring means, or NULL */
 } tenon_plot_options;
 
 void tenon_plot_init(tenon_plot_options *o);

@@ -7,21 +7,28 @@
 
 #include <tenon/op.h>
 
-/* A piece of what a device, or the host for it, did: nanoseconds of one clock. */
+struct tn_tracer;
+
+/* A piece of what a device, or the host for it, did: nanoseconds of the host's monotonic clock. */
 typedef enum tn_span_kind {
     TN_SPAN_KERNEL,
     TN_SPAN_COPY,       /* or clearing memory */
     TN_SPAN_WAIT,       /* the host stood still for all that was queued */
     TN_SPAN_EVENT_WAIT, /* ... for one piece of it */
+    TN_SPAN_CALL,       /* the host called the device's runtime */
 } tn_span_kind;
 
 typedef struct tn_span {
     uint64_t begin, end;
     tn_span_kind kind;
-    const char *name; /* of a kernel, as the compiler spells it; lives as long as the process */
+    const char *name; /* of a kernel, as the compiler spells it, or of a call; lives as long as the process */
+    uint32_t stream;
+    uint32_t correlation; /* a call and what it started have the same; 0: none */
+    uint64_t bytes;       /* of a copy */
+    uint64_t mark;        /* what trace_mark said when it was queued or captured; 0: nothing */
 } tn_span;
 
-enum { TN_CHAIN_COUNTERS = 3 };
+enum { TN_CHAIN_COUNTERS = 5 };
 
 /* What happens between two runs that follow one another without the host: to (n) = from (n), which is also put behind what earlier updates
  * put there, and counters go on. */
@@ -76,9 +83,14 @@ typedef struct tn_backend {
     /* Marks in the queue, numbered from 0, and the time between marks i and i + 1 once all work is done. */
     tn_status (*mark)(void *queue, size_t i);
     tn_status (*between)(void *queue, size_t i, double *ms);
+    /* The queue's own threads tell this tracer what they do (NULL: no longer); NULL where it has none. */
+    void (*trace_threads)(void *queue, struct tn_tracer *to);
     /* A trace of all queues; NULL where there is none to take. The spans are the caller's (tn_free). */
     tn_status (*trace_begin)(void);
     tn_status (*trace_end)(tn_span **spans, size_t *n);
+    /* What is captured from now on has this mark in the trace whenever it is replayed (0: none). NULL where there are no traces; does
+     * nothing while none is taken. */
+    void (*trace_mark)(uint64_t mark);
 } tn_backend;
 
 extern const tn_backend tn_backend_cpu;

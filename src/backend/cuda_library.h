@@ -15,6 +15,7 @@ struct tn_cuda_kernels;
 struct tn_decode_builder;
 struct tn_decode_program;
 struct tn_decode_space;
+struct tn_span_marks;
 
 #define TN_HOST(type, name, parameters, arguments) type name parameters;
 #include "backend/host.def"

@@ -5,11 +5,13 @@
 #include "base/alloc.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
 enum { PERIOD_MS = 1000, PCI_BYTES = 32 };
+enum { BUSY, CLOCK, POWER, MEANS };
 
 struct tn_gpu_usage {
     tn_nvml nvml;
@@ -19,8 +21,8 @@ struct tn_gpu_usage {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool stop;
-    double sum; /* of the samples since the last read */
-    int64_t since;
+    double sum[MEANS]; /* of the samples since the last read */
+    int64_t since[MEANS];
     tn_gpu_sample last;
 };
 
@@ -38,15 +40,18 @@ static bool find_functions(void *library, tn_nvml *out)
     struct {
         const char *name;
         void *to;
-    } wanted[] = { { "nvmlInit_v2", &out->init },
-                   { "nvmlShutdown", &out->shutdown },
-                   { "nvmlDeviceGetHandleByIndex_v2", &out->by_index },
-                   { "nvmlDeviceGetHandleByPciBusId_v2", &out->by_pci },
-                   { "nvmlDeviceGetUtilizationRates", &out->rates },
-                   { "nvmlDeviceGetMemoryInfo", &out->memory } };
+        bool optional;
+    } wanted[] = { { "nvmlInit_v2", &out->init, false },
+                   { "nvmlShutdown", &out->shutdown, false },
+                   { "nvmlDeviceGetHandleByIndex_v2", &out->by_index, false },
+                   { "nvmlDeviceGetHandleByPciBusId_v2", &out->by_pci, false },
+                   { "nvmlDeviceGetUtilizationRates", &out->rates, false },
+                   { "nvmlDeviceGetMemoryInfo", &out->memory, false },
+                   { "nvmlDeviceGetClockInfo", &out->clock, true },
+                   { "nvmlDeviceGetPowerUsage", &out->power, true } };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         void *f = dlsym(library, wanted[i].name);
-        if (!f) return false;
+        if (!f && !wanted[i].optional) return false;
         *(void **)wanted[i].to = f;
     }
     return true;
@@ -67,11 +72,20 @@ static void ask(tn_gpu_usage *u)
 {
     tn_nvml_rates rates;
     tn_nvml_memory memory;
+    unsigned mhz, milliwatts;
     if (u->nvml.rates(u->device, &rates) != 0 || u->nvml.memory(u->device, &memory) != 0) return;
+    const bool has_clock = u->nvml.clock && u->nvml.clock(u->device, TN_NVML_CLOCK_SM, &mhz) == 0,
+               has_power = u->nvml.power && u->nvml.power(u->device, &milliwatts) == 0;
+    const double now[MEANS] = { rates.gpu, has_clock ? mhz : NAN, has_power ? 1e-3 * milliwatts : NAN };
     pthread_mutex_lock(&u->lock);
-    u->sum += rates.gpu;
-    u->since++;
-    u->last = (tn_gpu_sample){ rates.gpu, (double)memory.used, (double)memory.total, u->last.heard + 1 };
+    for (int i = 0; i < MEANS; i++)
+        if (!isnan(now[i])) u->sum[i] += now[i], u->since[i]++;
+    u->last = (tn_gpu_sample){ .busy = now[BUSY],
+                               .clock_mhz = now[CLOCK],
+                               .watt = now[POWER],
+                               .used = (double)memory.used,
+                               .all = (double)memory.total,
+                               .heard = u->last.heard + 1 };
     pthread_mutex_unlock(&u->lock);
 }
 
@@ -120,8 +134,20 @@ bool tn_gpu_usage_read(tn_gpu_usage *u, tn_gpu_sample *out)
     if (!u) return false;
     pthread_mutex_lock(&u->lock);
     *out = u->last;
-    if (u->since) out->busy = u->sum / (double)u->since;
-    u->sum = 0, u->since = 0;
+    double *const mean[MEANS] = { &out->busy, &out->clock_mhz, &out->watt };
+    for (int i = 0; i < MEANS; i++) {
+        if (u->since[i]) *mean[i] = u->sum[i] / (double)u->since[i];
+        u->sum[i] = 0, u->since[i] = 0;
+    }
+    pthread_mutex_unlock(&u->lock);
+    return out->heard > 0;
+}
+
+bool tn_gpu_usage_last(tn_gpu_usage *u, tn_gpu_sample *out)
+{
+    if (!u) return false;
+    pthread_mutex_lock(&u->lock);
+    *out = u->last;
     pthread_mutex_unlock(&u->lock);
     return out->heard > 0;
 }

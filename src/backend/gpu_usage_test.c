@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "testlib.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,16 @@ static int memory(void *device, tn_nvml_memory *out)
     return device == &asked ? 0 : 1;
 }
 
-static const tn_nvml working = { fine, count_shutdown, device_0, by_pci, rates, memory };
+static int clock_of(void *device, int kind, unsigned *mhz)
+{
+    *mhz = 1500;
+    return device == &asked && kind == TN_NVML_CLOCK_SM ? 0 : 1;
+}
+
+static int power_of(void *device, unsigned *milliwatts) { return *milliwatts = 250500, device == &asked ? 0 : 1; }
+static int not_supported(void *device, unsigned *milliwatts) { return (void)device, *milliwatts = 7, 3; }
+
+static const tn_nvml working = { fine, count_shutdown, device_0, by_pci, rates, memory, clock_of, power_of };
 
 static void wait_for(int n)
 {
@@ -52,6 +62,7 @@ static void samples_once_a_second(void **state)
     while (tn_gpu_usage_read(u, &now) && now.heard < 2) nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
     assert_true(now.heard >= 2 && now.used == 25 && now.all == 100);
     assert_true(now.busy >= 40 && now.busy <= 60);
+    assert_true(now.clock_mhz == 1500 && now.watt == 250.5);
     const double before = now.busy;
     assert_true(tn_gpu_usage_read(u, &now) && (now.busy == 40 || now.busy == 60 || now.busy == before));
     const int heard = atomic_load(&asked);
@@ -75,6 +86,22 @@ static void absent(void **state)
     tn_gpu_usage_stop(NULL);
 }
 
+/* An old driver without the clock, a GPU that does not say its power: the rest is heard. */
+static void optional(void **state)
+{
+    (void)state;
+    tn_gpu_sample now;
+    tn_nvml old = working;
+    old.clock = NULL, old.power = not_supported;
+    atomic_store(&asked, 0);
+    tn_gpu_usage *u = tn_gpu_usage_start(&old);
+    assert_non_null(u);
+    wait_for(1);
+    while (!tn_gpu_usage_read(u, &now)) nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+    assert_true(now.busy == 40 && now.used == 25 && isnan(now.clock_mhz) && isnan(now.watt));
+    tn_gpu_usage_stop(u);
+}
+
 /* A library that is none, and one that is not NVML. */
 static void other_libraries(void **state)
 {
@@ -91,5 +118,6 @@ void tn_tests_gpu_usage(tn_test_list *l)
 {
     tn_test_add(l, samples_once_a_second, NULL, "gpu usage: once a second, off the caller's thread");
     tn_test_add(l, absent, NULL, "gpu usage: no GPU, no answer");
+    tn_test_add(l, optional, NULL, "gpu usage: without clock and power");
     tn_test_add(l, other_libraries, NULL, "gpu usage: a library that is not NVML");
 }

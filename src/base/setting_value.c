@@ -150,7 +150,7 @@ static bool flip_exponent(const tn_setting *row, const char *text, char *buf, si
     const int used =
         snprintf(buf, bytes, "%.*s%s%s", (int)(n.exponent - text), text, *n.exponent == '-' ? "" : "-", digits);
     if (used < 0 || (size_t)used >= bytes) return false;
-    if (row->type == TN_TYPE_FLOAT) {
+    if (row->type == TN_TYPE_FLOAT || row->type == TN_TYPE_AUTO_FLOAT) {
         double f;
         return float_parse(buf, &f) && in_range(row, f);
     }
@@ -169,6 +169,13 @@ static tn_status outside(const tn_setting *row, const char *text, const char *so
     return tn_error(TN_USAGE, "%s=%s is outside %s  (%s)", row->key, quoted, range, source);
 }
 
+static bool takes_auto(const tn_setting *row, const char *text, tn_setting_value *v)
+{
+    v->is_auto = (row->type == TN_TYPE_AUTO_INT || row->type == TN_TYPE_AUTO_FLOAT) && strcmp(text, "auto") == 0;
+    if (v->is_auto) snprintf(v->canonical, sizeof v->canonical, "auto");
+    return v->is_auto;
+}
+
 static tn_status parse_int(const tn_setting *row, const char *text, const char *source, tn_setting_value *v)
 {
     static const char *const wrong[] = {
@@ -177,11 +184,7 @@ static tn_status parse_int(const tn_setting *row, const char *text, const char *
         [INT_OVERFLOW] = "does not fit 64 bits",
     };
     char quoted[QUOTE_BYTES];
-    if (row->type == TN_TYPE_AUTO_INT && strcmp(text, "auto") == 0) {
-        v->is_auto = true;
-        snprintf(v->canonical, sizeof v->canonical, "auto");
-        return TN_OK;
-    }
+    if (takes_auto(row, text, v)) return TN_OK;
     if (row->choices && strcmp(text, row->choices) == 0) {
         snprintf(v->canonical, sizeof v->canonical, "%s", text);
         return TN_OK;
@@ -200,9 +203,11 @@ static tn_status parse_int(const tn_setting *row, const char *text, const char *
 static tn_status parse_float(const tn_setting *row, const char *text, const char *source, tn_setting_value *v)
 {
     char quoted[QUOTE_BYTES];
+    if (takes_auto(row, text, v)) return TN_OK;
     if (!float_parse(text, &v->f))
-        return tn_error(TN_USAGE, "%s=%s is not a number: write 0.5 or 3e-4  (%s)", row->key,
-                        tn_text_quote(text, quoted, sizeof quoted), source);
+        return tn_error(TN_USAGE, "%s=%s is not a number: write 0.5 or 3e-4%s  (%s)", row->key,
+                        tn_text_quote(text, quoted, sizeof quoted), row->type == TN_TYPE_AUTO_FLOAT ? ", or auto" : "",
+                        source);
     if (isinf(v->f))
         return tn_error(TN_USAGE, "%s=%s is too large for a number  (%s)", row->key,
                         tn_text_quote(text, quoted, sizeof quoted), source);
@@ -275,7 +280,7 @@ static const struct {
     [TN_TYPE_INT] = { "int", parse_int },           [TN_TYPE_FLOAT] = { "float", parse_float },
     [TN_TYPE_BOOL] = { "bool", parse_switch },      [TN_TYPE_SWITCH] = { "switch", parse_switch },
     [TN_TYPE_TEXT] = { "text", parse_text },        [TN_TYPE_CHOICE] = { "choice", parse_choice },
-    [TN_TYPE_AUTO_INT] = { "auto_int", parse_int },
+    [TN_TYPE_AUTO_INT] = { "auto_int", parse_int }, [TN_TYPE_AUTO_FLOAT] = { "auto_float", parse_float },
 };
 
 tn_status tn_setting_parse(const tn_setting *row, const char *text, const char *source, tn_setting_value *out)

@@ -284,11 +284,17 @@ static const entry *entry_of(const tn_settings *st, const asked *a)
     return i < st->count ? &st->entries[i] : NULL;
 }
 
-/* An entry of one of two types, for getters of numbers and switches. */
-static const entry *entry_typed(const tn_settings *st, const asked *a, tn_setting_type one, tn_setting_type other)
+enum {
+    INTS = 1 << TN_TYPE_INT | 1 << TN_TYPE_AUTO_INT,
+    FLOATS = 1 << TN_TYPE_FLOAT | 1 << TN_TYPE_AUTO_FLOAT,
+    SWITCHES = 1 << TN_TYPE_SWITCH | 1 << TN_TYPE_BOOL
+};
+
+/* An entry of one of several types, for getters of numbers and switches. `one` stands for all of them in the message. */
+static const entry *entry_typed(const tn_settings *st, const asked *a, tn_setting_type one, unsigned types)
 {
     const entry *e = entry_of(st, a);
-    const bool fits = e && (e->row->type == one || e->row->type == other);
+    const bool fits = e && (types >> e->row->type & 1);
     if (e && !fits && st->watch->on && !st->watch->mistake[0])
         snprintf(st->watch->mistake, sizeof st->watch->mistake,
                  "the model asks for the setting %s as %s, and it is declared as %s  (%s:%d)", e->row->key,
@@ -299,25 +305,25 @@ static const entry *entry_typed(const tn_settings *st, const asked *a, tn_settin
 
 int64_t tn_settings_int_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_INT, TN_TYPE_AUTO_INT);
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_INT, INTS);
     return e ? e->value.i : 0;
 }
 
 bool tn_settings_is_auto_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_AUTO_INT, TN_TYPE_INT);
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_AUTO_INT, INTS | FLOATS);
     return e && e->value.is_auto;
 }
 
 double tn_settings_float_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_FLOAT, TN_TYPE_FLOAT);
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_FLOAT, FLOATS);
     return e ? e->value.f : 0;
 }
 
 bool tn_settings_on_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_SWITCH, TN_TYPE_BOOL);
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_SWITCH, SWITCHES);
     return e && e->value.on;
 }
 
@@ -325,7 +331,7 @@ static const char *entry_text(const entry *e) { return *e->value.canonical ? e->
 
 int tn_settings_choice_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_CHOICE, TN_TYPE_CHOICE);
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_CHOICE, 1u << TN_TYPE_CHOICE);
     const char *text = e ? entry_text(e) : "", *p = e ? e->row->choices : NULL;
     const size_t n = strlen(text);
     for (int i = 0; p; i++) {

@@ -1,7 +1,8 @@
-/* Edit distance, UTF-8 decoding and quoting. Pure functions over NUL-terminated text of any bytes.
+/* Edit distance, UTF-8 decoding, quoting, and counts in words. Pure functions over NUL-terminated text of any bytes.
  * Invariant: what tn_text_quote returns is one line of valid UTF-8. */
 #include "base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { WORD_BYTES = 64 };
@@ -104,4 +105,12 @@ void tn_text_clean(char *s)
         else if (*p < 0x20 || *p == 0x7f) *p = '?';
         else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) *p = p[1] = '?';
     }
+}
+
+const char *tn_count_text(double n, char buf[16])
+{
+    const char *unit = n >= 1e9 ? " G" : n >= 1e6 ? " M" : n >= 1e3 ? " k" : "";
+    const double x = n >= 1e9 ? n / 1e9 : n >= 1e6 ? n / 1e6 : n >= 1e3 ? n / 1e3 : n;
+    snprintf(buf, 16, "%.*f%s", *unit && x < 100 ? 1 : 0, x, unit);
+    return buf;
 }

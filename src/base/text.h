@@ -28,4 +28,7 @@ const char *tn_text_quote(const char *s, char *buf, size_t bytes);
  * breaks and tabs become blanks. */
 void tn_text_clean(char *s);
 
+/* "8.4 M" */
+const char *tn_count_text(double n, char buf[16]);
+
 #endif

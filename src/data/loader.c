@@ -4,6 +4,7 @@
 #include "data/loader_parts.h"
 
 #include "base/clock.h"
+#include "base/tracer.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -23,6 +24,8 @@ struct tn_loader {
     tn_walk walk;
     pthread_mutex_t lock;
     pthread_cond_t not_full, ready;
+    bool rests;                        /* workers begin no batch */
+    int filling;                       /* workers that are at one */
     bool stop, ended;                  /* ended: the plan has come to its end or failed; no more batches are planned */
     uint64_t planned, taken, released; /* batch numbers */
     bool holds;                        /* the caller has batch taken - 1 */
@@ -33,6 +36,8 @@ struct tn_loader {
     pthread_t *thread;
     slot *slots; /* (depth) */
     tn_loader_stats stats;
+    tn_tracer *tracer; /* or NULL */
+    int numbered;      /* workers that have begun, each with its number */
 };
 
 static slot *slot_of(tn_loader *l, uint64_t number) { return &l->slots[number % (uint64_t)l->depth]; }
@@ -72,17 +77,24 @@ static void *worker_main(void *arg)
     tn_loader *l = arg;
     tn_status st;
     pthread_mutex_lock(&l->lock);
+    const int number = l->numbered++;
     while (!l->stop) {
-        if (l->ended || l->planned - l->released >= (uint64_t)l->depth) {
+        if (l->rests || l->ended || l->planned - l->released >= (uint64_t)l->depth) {
             pthread_cond_wait(&l->not_full, &l->lock);
             continue;
         }
         slot *s = plan_next(l);
+        const int64_t batch = (int64_t)l->planned;
+        tn_tracer *to = l->tracer;
+        l->filling++;
         pthread_mutex_unlock(&l->lock);
+        const uint64_t begun = tn_tracer_clock(to);
         fill(l, s, &st);
+        tn_tracer_add_batch(to, number, begun, batch);
         pthread_mutex_lock(&l->lock);
         if (st != TN_OK) fail(l, s, st);
         s->ready = true;
+        l->filling--;
         pthread_cond_signal(&l->ready);
     }
     pthread_mutex_unlock(&l->lock);
@@ -327,9 +339,9 @@ tn_status tn_loader_next(tn_loader *l, const tn_loader_batch **out)
 {
     tn_status st = TN_OK;
     pthread_mutex_lock(&l->lock);
-    if (l->holds) {
-        l->released++;
-        l->holds = false;
+    if (l->holds || l->rests) {
+        l->released += l->holds;
+        l->holds = l->rests = false;
         pthread_cond_broadcast(&l->not_full);
     }
     slot *s = wait_for(l);
@@ -363,5 +375,20 @@ tn_status tn_loader_row(tn_loader *l, int64_t row, uint64_t *document, uint64_t 
 }
 
 tn_loader_cursor tn_loader_position(const tn_loader *l) { return l->position; }
+
+void tn_loader_trace(tn_loader *l, tn_tracer *to)
+{
+    pthread_mutex_lock(&l->lock);
+    l->tracer = to;
+    pthread_mutex_unlock(&l->lock);
+}
+
+void tn_loader_rest(tn_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->rests = true;
+    while (l->filling) pthread_cond_wait(&l->ready, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+}
 
 tn_loader_stats tn_loader_measure(const tn_loader *l) { return l->stats; }

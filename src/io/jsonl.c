@@ -1,5 +1,6 @@
 /* Writes and reads JSON Lines. The writer formats its own text because jansson would allocate on every line; the reader
  * is jansson's, bounded (io/json_read.h). Invariant: between calls the file ends with a newline or is empty. */
+#define _GNU_SOURCE 1 /* memmem */
 #include "io/jsonl.h"
 
 #include "base/alloc.h"
@@ -277,10 +278,13 @@ tn_status tn_jsonl_close(tn_jsonl *w)
 
 struct tn_jsonl_reader {
     int fd;
-    bool at_end, cut; /* at_end: no more bytes in the file */
-    char *buffer;     /* (capacity); the bytes not yet taken are begin..end */
+    bool at_end, cut, forgives; /* at_end: no more bytes in the file */
+    char *buffer;               /* (capacity); the bytes not yet taken are begin..end */
     size_t capacity, begin, end;
     int64_t line;
+    int64_t damaged, first_damaged; /* lines passed over */
+    int64_t every, most;            /* thinned: 0: not */
+    const char *keeps;
     json_t *object; /* handed out last */
     char path[TN_PATH_BYTES];
 };
@@ -348,33 +352,71 @@ static bool is_blank(const char *text, size_t bytes)
     return true;
 }
 
+void tn_jsonl_reader_thin(tn_jsonl_reader *r, int64_t every, const char *text, int64_t most)
+{
+    r->every = every;
+    r->keeps = text;
+    r->most = most;
+}
+
+void tn_jsonl_reader_forgive(tn_jsonl_reader *r) { r->forgives = true; }
+
+tn_status tn_jsonl_reader_tail(tn_jsonl_reader *r, size_t bytes)
+{
+    const char *text;
+    bool whole;
+    const off_t end = lseek(r->fd, 0, SEEK_END), from = end - (off_t)bytes - 1; /* 1: a newline there begins a line */
+    if (end < 0 || lseek(r->fd, from > 0 ? from : 0, SEEK_SET) < 0)
+        return tn_fs_error(TN_BAD_FILE, errno, "read", r->path);
+    if (from <= 0) return TN_OK;
+    TN_RETURN_IF(next_line(r, &text, &bytes, &whole));
+    r->line = 0;
+    return TN_OK;
+}
+
+static bool passes_over(tn_jsonl_reader *r, const char *text, size_t bytes)
+{
+    if (r->every < 2 || r->line % r->every == 0) return false;
+    return !(r->most > 0 && memmem(text, bytes, r->keeps, strlen(r->keeps)) && r->most--);
+}
+
+/* A line into r->object, NULL where it is none but may be passed over. */
+static tn_status parse(tn_jsonl_reader *r, const char *text, size_t bytes, bool whole)
+{
+    json_error_t err;
+    r->object = tn_json_tree(text, bytes, JSON_REJECT_DUPLICATES, &err);
+    if (json_is_object(r->object)) return TN_OK;
+    for (char *p = err.text; !r->object && *p; p++)
+        if (*p < ' ' || *p > '~') *p = '?'; /* it quotes the file, which must not reach a terminal raw */
+    if (whole && !r->forgives)
+        return tn_error(TN_BAD_FILE, "%.640s:%lld: %s; each line must be one JSON object", r->path, (long long)r->line,
+                        r->object ? "not an object" : err.text);
+    json_decref(r->object);
+    r->object = NULL;
+    if (!whole) r->cut = true;
+    else if (r->damaged++ == 0) r->first_damaged = r->line;
+    return TN_OK;
+}
+
 tn_status tn_jsonl_reader_next(tn_jsonl_reader *r, json_t **object)
 {
     const char *text;
     size_t bytes = 0;
     bool whole;
-    json_error_t err;
     json_decref(r->object);
     r->object = NULL;
     do {
         TN_RETURN_IF(next_line(r, &text, &bytes, &whole));
-    } while (text && is_blank(text, bytes));
-    if (text) {
-        r->object = tn_json_tree(text, bytes, JSON_REJECT_DUPLICATES, &err);
-        const bool is_object = json_is_object(r->object);
-        for (char *p = err.text; !r->object && *p; p++)
-            if (*p < ' ' || *p > '~') *p = '?'; /* it quotes the file, which must not reach a terminal raw */
-        if (!is_object && whole)
-            return tn_error(TN_BAD_FILE, "%.640s:%lld: %s; each line must be one JSON object", r->path,
-                            (long long)r->line, r->object ? "not an object" : err.text);
-        if (!is_object) {
-            r->cut = true;
-            json_decref(r->object);
-            r->object = NULL;
-        }
-    }
+        if (text && !is_blank(text, bytes) && !passes_over(r, text, bytes)) TN_RETURN_IF(parse(r, text, bytes, whole));
+    } while (text && !r->object);
     *object = r->object;
     return TN_OK;
+}
+
+int64_t tn_jsonl_reader_damaged(const tn_jsonl_reader *r, int64_t *first)
+{
+    *first = r->first_damaged;
+    return r->damaged;
 }
 
 int64_t tn_jsonl_reader_line(const tn_jsonl_reader *r) { return r->line; }

@@ -48,6 +48,13 @@ tn_status tn_jsonl_reader_open(const char *path, tn_jsonl_reader **out);
 /* The next object, borrowed until the next call, or NULL at the end. Blank lines are skipped. Anything else that is
  * not an object is an error that names file and line, except a last line without a newline: that one was cut. */
 tn_status tn_jsonl_reader_next(tn_jsonl_reader *r, json_t **object);
+/* From here on every `every`-th line is read and the others are passed over, but for the first `most` that contain `text`. */
+void tn_jsonl_reader_thin(tn_jsonl_reader *r, int64_t every, const char *text, int64_t most);
+/* From here on lines that are no object are passed over, and counted. */
+void tn_jsonl_reader_forgive(tn_jsonl_reader *r);
+int64_t tn_jsonl_reader_damaged(const tn_jsonl_reader *r, int64_t *first); /* how many were; the number of the first */
+/* Before the first line: only the lines that begin within the last so many bytes are read; they are counted from 1. */
+tn_status tn_jsonl_reader_tail(tn_jsonl_reader *r, size_t bytes);
 int64_t tn_jsonl_reader_line(const tn_jsonl_reader *r); /* number of the last line read, from 1 */
 bool tn_jsonl_reader_cut(const tn_jsonl_reader *r);     /* the end was reached and its last line was cut */
 void tn_jsonl_reader_close(tn_jsonl_reader *r);         /* takes NULL */

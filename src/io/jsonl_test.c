@@ -367,6 +367,90 @@ static void reader_buffers(void **state)
     tn_tempdir_remove(&d);
 }
 
+/* Every 10th line, and the first three that have the text. */
+static void reader_thinned(void **state)
+{
+    static const int expected[] = { 4, 8, 10, 12, 20, 30, 40 };
+    (void)state;
+    tn_tempdir d;
+    tn_jsonl_reader *r;
+    json_t *o;
+    tn_tempdir_make_quick(&d);
+    const char *path = tn_tempdir_file(&d, "m.jsonl");
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    for (int n = 1; n <= 41; n++) fprintf(out, "{\"n\":%d%s}\n", n, n % 4 == 0 ? ",\"keep\":1" : "");
+    fclose(out);
+    assert_ok(tn_jsonl_reader_open(path, &r));
+    tn_jsonl_reader_thin(r, 10, "\"keep\"", 3);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        assert_ok(tn_jsonl_reader_next(r, &o));
+        assert_int_equal(json_integer_value(json_object_get(o, "n")), expected[i]);
+    }
+    assert_ok(tn_jsonl_reader_next(r, &o));
+    assert_null(o);
+    tn_jsonl_reader_close(r);
+    tn_tempdir_remove(&d);
+}
+
+/* Lines that are no objects are passed over and counted, a cut one at the end is still only cut. */
+static void reader_forgiving(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"n\":1}\n{\"n\":NaN}\n\n[2]\n{\"n\":3}\n{\"n\"";
+    tn_tempdir d;
+    tn_jsonl_reader *r;
+    json_t *o;
+    int64_t first;
+    tn_tempdir_make_quick(&d);
+    const char *path = tn_tempdir_file(&d, "m.jsonl");
+    assert_ok(tn_file_write_atomic(path, text, strlen(text)));
+    assert_ok(tn_jsonl_reader_open(path, &r));
+    tn_jsonl_reader_forgive(r);
+    for (int n = 1; n <= 3; n += 2) {
+        assert_ok(tn_jsonl_reader_next(r, &o));
+        assert_int_equal(json_integer_value(json_object_get(o, "n")), n);
+    }
+    assert_ok(tn_jsonl_reader_next(r, &o));
+    assert_null(o);
+    assert_int_equal(tn_jsonl_reader_damaged(r, &first), 2);
+    assert_int_equal(first, 2);
+    assert_true(tn_jsonl_reader_cut(r));
+    tn_jsonl_reader_close(r);
+    tn_tempdir_remove(&d);
+}
+
+/* Lines that begin within the last bytes: the last two have 8 and 9 of them; and all of a short file. */
+static void reader_tail(void **state)
+{
+    static const struct {
+        size_t bytes;
+        int first;
+    } rows[] = { { 16, 10 }, { 17, 9 }, { 18, 9 }, { 1 << 20, 1 } };
+    (void)state;
+    tn_tempdir d;
+    tn_jsonl_reader *r;
+    json_t *o;
+    tn_tempdir_make_quick(&d);
+    const char *path = tn_tempdir_file(&d, "m.jsonl");
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    for (int n = 1; n <= 10; n++) fprintf(out, "{\"n\":%d}\n", n);
+    fclose(out);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_ok(tn_jsonl_reader_open(path, &r));
+        assert_ok(tn_jsonl_reader_tail(r, rows[i].bytes));
+        for (int n = rows[i].first; n <= 10; n++) {
+            assert_ok(tn_jsonl_reader_next(r, &o));
+            assert_int_equal(json_integer_value(json_object_get(o, "n")), n);
+        }
+        assert_ok(tn_jsonl_reader_next(r, &o));
+        assert_null(o);
+        tn_jsonl_reader_close(r);
+    }
+    tn_tempdir_remove(&d);
+}
+
 static void no_memory(void **state)
 {
     (void)state;
@@ -401,5 +485,8 @@ void tn_tests_jsonl(tn_test_list *l)
     tn_test_add(l, lines_wait, NULL, "jsonl: lines wait for a full disk");
     tn_test_add(l, reader_rows, NULL, "jsonl: reader");
     tn_test_add(l, reader_buffers, NULL, "jsonl: reader's buffer");
+    tn_test_add(l, reader_tail, NULL, "jsonl: reader, the last lines");
+    tn_test_add(l, reader_thinned, NULL, "jsonl: reader, thinned");
+    tn_test_add(l, reader_forgiving, NULL, "jsonl: damaged lines passed over");
     tn_test_add(l, no_memory, NULL, "jsonl: out of memory");
 }

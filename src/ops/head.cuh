@@ -54,6 +54,31 @@ static inline tn_status tn_head_loss(const tn_call *c, const double *term, const
     return TN_OK;
 }
 
+/* A divergence: dloss/dw_r = (T^2 KL_r - loss) / sum w */
+static __global__ void tn_head_kl_grad_weights(tn_arg d, tn_head_tokens t, const double *scale, const float *dy,
+                                               const float *kl, const float *loss, double square, bool add)
+{
+    const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i >= t.n) return;
+    const double g =
+        tn_head_counts(t, i) ? *scale * (double)(dy ? *dy : 0.f) * (square * (double)kl[i] - (double)*loss) : 0;
+    tn_put(d.data, d.dtype, i, (float)g, add);
+}
+
+/* Into or onto din[slot], from out[0] (the loss) and out[1] (KL). */
+static inline tn_status tn_head_kl_weights(const tn_call *c, int slot, const tn_head_tokens *t, const double *scale,
+                                           float temperature)
+{
+    if (t->n == 0) return TN_OK;
+    tn_head_kl_grad_weights<<<(unsigned)((t->n + TN_HEAD_THREADS - 1) / TN_HEAD_THREADS), TN_HEAD_THREADS, 0,
+                              tn_cuda_stream(c)>>>(c->din[slot], *t, scale, (const float *)c->dout[0].data,
+                                                   (const float *)c->out[1].data, (const float *)c->out[0].data,
+                                                   (double)temperature * (double)temperature,
+                                                   c->accumulate >> slot & 1);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
 /* --- the head ----------------------------------------------------------------------------------------------------------- */
 
 struct tn_head {

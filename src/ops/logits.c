@@ -1,5 +1,5 @@
-/* Pieces of logits: the three products. Labels and weights of losses: checks, sums, and the gradient by the weights; serial, a few
- * numbers per token. */
+/* Pieces of logits: the three products, and tiles of rows. Labels and weights of losses: checks, sums, and the gradient by the weights;
+ * serial, a few numbers per token. */
 #include "ops/logits.h"
 
 #include "backend/cpu/gemm.h"
@@ -91,6 +91,98 @@ tn_status tn_labels_infer(const tn_type *x, const tn_type *labels, const tn_type
                         tn_dims_text(weights->dims, a, sizeof a), tn_dims_text(tokens, b, sizeof b));
     return TN_OK;
 }
+
+size_t tn_logits_work(int64_t tile, int64_t block, int64_t d, bool backward, int threads)
+{
+    const size_t logits = tn_gemm_work_most(tile, block, threads), dx = tn_gemm_work_most(tile, d, threads),
+                 dw = tn_gemm_work_most(block, d, threads);
+    size_t most = logits;
+    if (backward && dx > most) most = dx;
+    if (backward && dw > most) most = dw;
+    return most;
+}
+
+int64_t tn_logits_tile(int64_t asked, int64_t classes, int64_t kept)
+{
+    enum { TILE = 256, LEAST = 32 };
+    const int64_t most = kept && classes ? kept / (int64_t)sizeof(float) / classes : TILE;
+    return asked ? asked : tn_least(most < LEAST ? LEAST : most, TILE);
+}
+
+int64_t tn_labels_gather(const tn_labels *l, const tn_arg *x, int64_t d, int64_t most, int64_t *at, float *to,
+                         int64_t *index)
+{
+    const int64_t row = d * (int64_t)tn_dtype_bytes(x->dtype);
+    int64_t n = 0;
+    for (; *at < l->n && n < most; ++*at) {
+        if (!tn_label_counts(l, *at)) continue;
+        tn_convert(to + n * d, TN_F32, (const char *)x->data + *at * row, x->dtype, d);
+        index[n++] = *at;
+    }
+    return n;
+}
+
+void tn_rows_scatter(float *dx, const float *from, const int64_t *index, int64_t rows, int64_t d)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        const float *restrict x = from + r * d;
+        float *restrict to = dx + index[r] * d;
+        for (int64_t i = 0; i < d; i++) to[i] += x[i];
+    }
+}
+
+/* --- divergences -------------------------------------------------------------------------------------------------- */
+
+tn_status tn_kl_infer(float temperature, const tn_type *x, const tn_type *labels, const tn_type *weights, tn_dims *rows)
+{
+    tn_type l = *labels;
+    if (!(temperature > 0) || isinf(temperature))
+        return tn_error(TN_USAGE, "temperature %g: it must be positive and finite", (double)temperature);
+    if (labels->absent) l = (tn_type){ .dtype = TN_I32, .dims = x->dims };
+    if (labels->absent && l.dims.rank > 0) l.dims.rank--;
+    *rows = l.dims;
+    return tn_labels_infer(x, &l, weights);
+}
+
+tn_status tn_kl_head_infer(const tn_type *x, const tn_type *w, const char *name, const char *of)
+{
+    const int64_t d = tn_last_dim(x->dims);
+    if (w->dims.rank != 2 || w->dims.dim[0] < 1 || w->dims.dim[1] != d || !tn_dtype_is_float(w->dtype))
+        return tn_error(TN_USAGE, "%s must be floats of shape (V,%lld): one row per class, as long as a row of %s",
+                        name, (long long)d, of);
+    return TN_OK;
+}
+
+void tn_kl_outputs(tn_sig *s, tn_dims rows)
+{
+    s->n_out = 3;
+    for (int i = 0; i < 3; i++) s->out[i].dtype = TN_F32;
+    s->out[0].dims = (tn_dims){ 0 };
+    s->out[1].dims = s->out[2].dims = rows;
+    s->out[2].dims.dim[s->out[2].dims.rank++] = 2;
+}
+
+void tn_kl_loss(const tn_call *c, const tn_labels *l, float temperature, double sum)
+{
+    const double scale = tn_labels_scale(l, false) * (double)temperature * (double)temperature;
+    if (c->out[0].data) *(float *)c->out[0].data = scale == 0 ? 0.f : (float)(sum * scale);
+}
+
+void tn_kl_weights(const tn_call *c, const tn_labels *l, float temperature, double dy, int slot)
+{
+    const double scale = tn_labels_scale(l, false) * dy, loss = (double)*(const float *)c->out[0].data;
+    const double square = (double)temperature * (double)temperature;
+    const float *kl = c->out[1].data;
+    const bool add = c->accumulate >> slot & 1;
+    float *d = c->din[slot].data;
+    for (int64_t i = 0; i < l->n; i++) {
+        const float g = tn_label_counts(l, i) ? (float)(scale * (square * (double)kl[i] - loss)) : 0.f;
+        d[i] = add ? d[i] + g : g;
+    }
+    if (!add) tn_zero_from(&c->din[slot], l->n);
+}
+
+/* --- labels ------------------------------------------------------------------------------------------------------- */
 
 tn_status tn_labels_check(const tn_labels *l)
 {

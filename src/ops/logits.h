@@ -17,6 +17,15 @@ enum { TN_LANES = 16, TN_LOGIT_BLOCK = 2048 }; /* both are part of the numerical
 
 static inline int64_t tn_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+static inline int64_t tn_last_dim(tn_dims d) { return d.dim[d.rank - 1]; }
+
+/* Rows of x (...,d). */
+static inline int64_t tn_row_count(tn_dims d)
+{
+    d.rank--;
+    return tn_dims_count(d);
+}
+
 /* --- exp ---------------------------------------------------------------------------------------------------------- */
 
 /* e^x within 2 ulp for x <= 88: softmax never asks for more, and so this is a third faster than tn_v_exp. 0 below -87.3
@@ -106,6 +115,10 @@ typedef struct tn_logits {
 void tn_logits_make(const tn_call *c, const tn_logits *l);
 void tn_logits_dx(const tn_call *c, const tn_logits *l, float *dx, bool add); /* (rows,d) (+)= at w */
 void tn_logits_dw(const tn_call *c, const tn_logits *l, float *dw, bool add); /* (columns,d) (+)= at^T x */
+/* Workspace of these products, for pieces of at most tile rows and block classes. */
+size_t tn_logits_work(int64_t tile, int64_t block, int64_t d, bool backward, int threads);
+/* Rows of a tile: `asked`, or (0) as many as have their logits in `kept` bytes, from 32 to 256. kept 0: only a block's logits exist. */
+int64_t tn_logits_tile(int64_t asked, int64_t classes, int64_t kept);
 
 /* --- labels ------------------------------------------------------------------------------------------------------- */
 
@@ -127,9 +140,29 @@ tn_status tn_labels_infer(const tn_type *x, const tn_type *labels, const tn_type
 tn_status tn_labels_check(const tn_labels *l);
 /* What the sum over tokens is multiplied by: 1, or 1 / (sum of the weights that count); 0 when none counts. */
 double tn_labels_scale(const tn_labels *l, bool sum);
+/* Gathers the next rows of x (...,d) that count, from *at on, as f32 into to (most,d); index (most): which they are. Returns how
+ * many, 0 behind the last. */
+int64_t tn_labels_gather(const tn_labels *l, const tn_arg *x, int64_t d, int64_t most, int64_t *at, float *to,
+                         int64_t *index);
+/* dx[index[r]] += from[r] for rows (rows,d). */
+void tn_rows_scatter(float *dx, const float *from, const int64_t *index, int64_t rows, int64_t d);
 /* Gradient of the loss by the weights, into (or onto) d (n). nll, lse (n): what the forward pass left; dy: incoming. */
 void tn_labels_backward(const tn_labels *l, bool sum, double z, const float *nll, const float *lse, float loss,
                         float dy, float *d, bool add);
+
+/* --- divergences: loss = T^2 mean by weight of KL ------------------------------------------------------------------ */
+
+/* Temperature, labels and weights of rows of x; labels that are absent: all count. *rows: the axes of labels. */
+tn_status tn_kl_infer(float temperature, const tn_type *x, const tn_type *labels, const tn_type *weights,
+                      tn_dims *rows);
+/* w: a head for rows of x; name, of: for errors. */
+tn_status tn_kl_head_infer(const tn_type *x, const tn_type *w, const char *name, const char *of);
+/* Of a loss with KL and two logsumexps of each row. */
+void tn_kl_outputs(tn_sig *s, tn_dims rows);
+/* out[0] from the sum of weight KL. */
+void tn_kl_loss(const tn_call *c, const tn_labels *l, float temperature, double sum);
+/* dloss/dw_r = (T^2 KL_r - loss) / sum w, into or onto din[slot], from out[0] and out[1]. */
+void tn_kl_weights(const tn_call *c, const tn_labels *l, float temperature, double dy, int slot);
 
 /* --- small things shared by the losses ---------------------------------------------------------------------------- */
 

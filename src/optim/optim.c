@@ -4,6 +4,7 @@
 
 #include "ops/adamw/adamw.h"
 #include "ops/clipnorm/clipnorm.h"
+#include "ops/fill/fill.h"
 #include "ops/segments.h"
 #include "ops/sgd/sgd.h"
 #include "ops/sumsq/sumsq.h"
@@ -62,10 +63,9 @@ static void put_flats(tn_graph *g, const tn_store *st, int bucket, int32_t *in, 
     for (int i = 0; i < flats; i++) in[i] = flat(g, st, bucket, what[i]);
 }
 
-static void emit_adamw(tn_graph *g, const tn_store *st, int bucket, const shared *x, bool decay_all)
+static void emit_adamw(tn_graph *g, const tn_store *st, int bucket, const shared *x, const tn_optim_options *o)
 {
-    const tn_segments s = segments_of(g, st, bucket, decay_all);
-    const tn_adamw_attr a = { .segment = s.at, .n = s.n };
+    const tn_segments s = segments_of(g, st, bucket, o->decay_all);
     int32_t in[TN_ADAMW_INPUTS] = { 0,
                                     0,
                                     0,
@@ -79,7 +79,13 @@ static void emit_adamw(tn_graph *g, const tn_store *st, int bucket, const shared
                                     x->clip.coefficient.id,
                                     x->clip.ok.id };
     put_flats(g, st, bucket, in, TN_ADAMW_FLATS);
-    emit_in_place(g, &tn_op_adamw, &a, in, TN_ADAMW_INPUTS, TN_ADAMW_FLATS);
+    const int64_t each = o->apart ? 1 : s.n;
+    for (int64_t i = 0; i < s.n && g->status == TN_OK; i += each) {
+        const tn_adamw_attr a = { .segment = s.at + i, .n = each, .keeps_grad = o->apart };
+        emit_in_place(g, &tn_op_adamw, &a, in, TN_ADAMW_INPUTS, TN_ADAMW_FLATS);
+    }
+    const tn_fill_attr zero = { .dtype = TN_F32, .dims = tn_shape(tn_store_bucket(st, bucket)->count) };
+    if (o->apart && g->status == TN_OK) tn_graph_emit(g, &tn_op_fill, &zero, NULL, 0, &in[1], 1);
 }
 
 static void emit_sgd(tn_graph *g, const tn_store *st, int bucket, const shared *x, const tn_optim_options *o)
@@ -121,7 +127,7 @@ static void build(tn_graph *g, const tn_store *st, const tn_optim_options *o)
     }
     for (int i = 0; i < tn_store_buckets(st); i++) {
         if (o->kind == TN_SGD) emit_sgd(g, st, i, &x, o);
-        else emit_adamw(g, st, i, &x, o->decay_all);
+        else emit_adamw(g, st, i, &x, o);
     }
     tn_output(g, "grad_norm", x.clip.norm);
     tn_output(g, "ok", x.clip.ok);

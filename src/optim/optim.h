@@ -19,6 +19,7 @@ typedef struct tn_optim_options {
     tn_optim_kind kind;
     bool nesterov;  /* sgd */
     bool decay_all; /* weight decay on every tensor, not only where the model says so */
+    bool apart;     /* adamw: a node for each tensor, then a pass that clears the gradients (opt.fused_optimizer=off) */
     int64_t losses; /* how many are looked at, all of which must be finite; 0: 1 */
 } tn_optim_options;
 

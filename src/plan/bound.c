@@ -4,58 +4,11 @@
  * On a GPU inputs and scalars exist twice: the host writes its copy, and each run uploads all of it at once, except
  * inputs that only the device writes. Outputs are downloaded when asked for. The first run queues kernel by kernel, the
  * second is captured, later ones are replayed. */
-#include "backend/backend.h"
-#include "base/clock.h"
-#include "plan/plan_internal.h"
+#include "plan/bound_internal.h"
 
-#include <math.h>
 #include <string.h>
 
-struct tn_context {
-    const tn_backend *backend;
-    tn_device device;
-    int threads;
-    void *queue;
-    void *arena;
-    size_t arena_bytes;
-    const struct tn_bound *last; /* whose numbers lie in the arena, or NULL */
-    uint64_t generation;         /* grows when the arena moves: bound plans then resolve their pointers again */
-};
-
-/* A whole run, one without its prologue, each with a chain's update behind it, and many of the last. */
-enum { WHOLE, AGAIN, CHAINED, CHAINED_AGAIN, CHAINED_MANY, RECORDINGS };
 enum { MANY = 8 };
-
-struct tn_bound {
-    const tn_plan *plan;
-    tn_context *context;
-    tn_store *store;
-    void **externs;
-    unsigned char *own;  /* inputs and scalars, gradients of inputs, inputs by copy: device memory */
-    unsigned char *host; /* the first two for the host: own itself where it can read that */
-    size_t input_bytes;  /* the first part of own, uploaded by every run */
-    size_t own_bytes;    /* the first two */
-    const void *taken;   /* device memory of the input that is not the host's, or NULL */
-    void *taken_to;      /* in own */
-    size_t taken_bytes;
-    bool held, uploaded;  /* inputs stay as they are (tn_bound_hold), and are there */
-    bool gave_gradients;  /* the host may have written gradients of inputs that are added to */
-    unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
-    bool chained;         /* runs follow one another (tn_bound_chain) */
-    tn_chain chain;
-    tn_chain_update update; /* of the chain, as its tensors lie now */
-    bool update_known;      /* it is known: a run of this chain has looked for it */
-    void *recording[RECORDINGS];
-    bool queued[RECORDINGS]; /* ran once, kernel by kernel */
-    bool replays;            /* the device can, and opt.replay is on */
-    bool attached;           /* the store knows of the queue */
-    void *frame;
-    uint64_t generation;
-    tn_finding *finding; /* where runs say what is not finite, or NULL */
-    bool timers;
-    double *step_ms; /* (n_steps), since the timers were turned on */
-    uint64_t runs;
-};
 
 /* --- contexts --------------------------------------------------------------------------------------------------------- */
 
@@ -93,6 +46,12 @@ tn_status tn_context_share(tn_context *c) { return c->backend->share ? c->backen
 const tn_backend *tn_context_backend(const tn_context *c) { return c->backend; }
 
 void *tn_context_queue(const tn_context *c) { return c->queue; }
+
+void tn_context_trace(tn_context *c, tn_tracer *to)
+{
+    c->tracer = to;
+    if (c->backend->trace_threads) c->backend->trace_threads(c->queue, to);
+}
 
 /* Where there is not so much, what there was is there again, for the plans that it was enough for. */
 static tn_status reserve(tn_context *c, size_t bytes)
@@ -194,7 +153,8 @@ tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out)
     b->externs = tn_alloc(sizeof *b->externs * (size_t)(tn_plan_externs(p) + 1));
     b->frame = tn_alloc(tn_plan_frame_bytes(p));
     b->step_ms = tn_alloc(sizeof *b->step_ms * (p->n_steps + 1));
-    if (!b->externs || !b->frame || !b->step_ms) TN_TRY(TN_MEMORY);
+    b->spent = tn_alloc(sizeof *b->spent * (p->n_steps + 1));
+    if (!b->externs || !b->frame || !b->step_ms || !b->spent) TN_TRY(TN_MEMORY);
     TN_TRY(resolve_externs(b));
     TN_TRY(reserve(c, p->place.arena_bytes));
     *out = b;
@@ -227,6 +187,7 @@ void tn_bound_free(tn_bound *b)
     tn_free(b->seen);
     tn_free(b->frame);
     tn_free(b->step_ms);
+    tn_free(b->spent);
     tn_free(b);
 }
 
@@ -284,46 +245,24 @@ static tn_status update(const tn_bound *b)
     return b->chained ? b->context->backend->chain_update(b->context->queue, &b->update) : TN_OK;
 }
 
-static tn_status run_timed(tn_bound *b, bool again)
-{
-    const tn_plan *p = b->plan;
-    const tn_frame f = tn_frame_parts(p, b->frame);
-    double t = 1e3 * tn_clock_s();
-    for (size_t i = again ? p->prologue : 0; i < p->n_steps; i++) {
-        TN_RETURN_IF(p->step[i].kernel(&f.call[i]));
-        const double u = 1e3 * tn_clock_s();
-        b->step_ms[i] += u - t;
-        t = u;
-    }
-    b->runs++;
-    return TN_OK;
-}
-
-/* The device's own clock: the host only queues. */
-static tn_status run_marked(tn_bound *b, bool again)
+/* Step by step, each with its mark: for a trace of the device. */
+static tn_status queue_marked(tn_bound *b, bool again)
 {
     const tn_plan *p = b->plan;
     const tn_backend *backend = b->context->backend;
-    void *queue = b->context->queue;
     const tn_frame f = tn_frame_parts(p, b->frame);
-    const size_t first = again ? p->prologue : 0;
-    TN_RETURN_IF(backend->mark(queue, first));
-    for (size_t i = first; i < p->n_steps; i++) {
-        TN_RETURN_IF(p->step[i].kernel(&f.call[i]));
-        TN_RETURN_IF(backend->mark(queue, i + 1));
+    tn_status s = TN_OK;
+    for (size_t i = again ? p->prologue : 0; i < p->n_steps && s == TN_OK; i++) {
+        backend->trace_mark(b->first_mark + i);
+        s = p->step[i].kernel(&f.call[i]);
     }
-    TN_RETURN_IF(backend->wait(queue));
-    for (size_t i = first; i < p->n_steps; i++) {
-        double ms;
-        TN_RETURN_IF(backend->between(queue, i, &ms));
-        b->step_ms[i] += ms;
-    }
-    b->runs++;
-    return TN_OK;
+    backend->trace_mark(0);
+    return s == TN_OK ? update(b) : s;
 }
 
 static tn_status queue_all(tn_bound *b, bool again)
 {
+    if (b->first_mark) return queue_marked(b, again);
     TN_RETURN_IF(again ? tn_frame_run_again(b->plan, b->frame) : tn_frame_run(b->plan, b->frame));
     return update(b);
 }
@@ -369,6 +308,7 @@ static tn_status upload_own(tn_bound *b)
 static tn_status run(tn_bound *b, bool again)
 {
     const tn_backend *backend = b->context->backend;
+    const uint64_t begun = backend->host_memory ? 0 : tn_tracer_clock(b->context->tracer);
     TN_RETURN_IF(refresh(b));
     b->context->last = NULL;
     TN_RETURN_IF(upload_own(b));
@@ -376,14 +316,24 @@ static tn_status run(tn_bound *b, bool again)
     if (b->chained && !b->update_known) TN_RETURN_IF(find_update(b));
     if (b->finding) {
         TN_RETURN_IF(tn__run_checked(b->plan, b->frame, b->externs, backend, b->context->queue, b->finding));
-    } else if (b->timers) {
-        TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
+    } else if (tn__bound_is_timed(b)) {
+        TN_RETURN_IF(backend->host_memory ? tn__bound_run_timed(b, again) : tn__bound_run_marked(b, again));
         TN_RETURN_IF(update(b));
     } else
         TN_RETURN_IF(b->replays ? run_recorded(b, (again ? AGAIN : WHOLE) + (b->chained ? CHAINED : WHOLE))
                                 : queue_all(b, again));
+    if (begun) tn__bound_trace_queued(b, begun);
     b->context->last = b;
     return TN_OK;
+}
+
+void tn_bound_mark(tn_bound *b, uint64_t first)
+{
+    const tn_backend *backend = b->context->backend;
+    if (!backend->trace_mark || !b->replays) return;
+    (void)backend->wait(b->context->queue);
+    forget_recordings(b, WHOLE);
+    b->first_mark = first;
 }
 
 tn_status tn_run(tn_bound *b) { return run(b, false); }
@@ -391,6 +341,8 @@ tn_status tn_run(tn_bound *b) { return run(b, false); }
 tn_status tn_run_again(tn_bound *b) { return run(b, b->context->last == b && b->generation == b->context->generation); }
 
 const tn_plan *tn_bound_plan(const tn_bound *b) { return b->plan; }
+
+void tn_bound_label(tn_bound *b, const char *label) { b->label = label; }
 
 /* --- runs that follow one another ------------------------------------------------------------------------------------------- */
 
@@ -518,76 +470,3 @@ void tn_bound_hold(tn_bound *b, bool held)
 }
 
 void tn_bound_check(tn_bound *b, tn_finding *f) { b->finding = f; }
-
-/* --- time ---------------------------------------------------------------------------------------------------------------- */
-
-void tn_bound_timers(tn_bound *b, bool on)
-{
-    memset(b->step_ms, 0, sizeof *b->step_ms * b->plan->n_steps);
-    b->runs = 0;
-    b->timers = on;
-}
-
-static double flops_of(const tn_step *s) { return s->varies ? NAN : s->flops; }
-
-size_t tn_bound_times(const tn_bound *b, tn_region_time *rows, size_t most)
-{
-    const tn_graph *g = b->plan->graph;
-    for (size_t i = 0; i < g->n_regions && i < most; i++)
-        rows[i] = (tn_region_time){ .region = g->region[i], .runs = b->runs };
-    tn_bound_times_add(b, 1, rows, most);
-    return g->n_regions;
-}
-
-void tn_bound_times_add(const tn_bound *b, int64_t runs, tn_region_time *rows, size_t most)
-{
-    const tn_graph *g = b->plan->graph;
-    for (size_t i = 0; i < b->plan->n_steps; i++) {
-        const tn_step *s = &b->plan->step[i];
-        if ((size_t)s->region >= most || strcmp(rows[s->region].region, g->region[s->region]) != 0) continue;
-        tn_region_time *r = &rows[s->region];
-        *(s->backward ? &r->backward_ms : &r->forward_ms) += b->step_ms[i];
-        r->flops += flops_of(s) * (double)runs;
-    }
-}
-
-size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t n, size_t most)
-{
-    for (size_t i = 0; i < b->plan->n_steps; i++) {
-        const tn_step *s = &b->plan->step[i];
-        size_t k = 0;
-        while (k < n && strcmp(rows[k].op, s->node->op->name) != 0) k++;
-        if (k == n && n == most) continue;
-        if (k == n) rows[n++] = (tn_op_time){ .op = s->node->op->name, .runs = b->runs };
-        *(s->backward ? &rows[k].backward_ms : &rows[k].forward_ms) += b->step_ms[i];
-        rows[k].flops += flops_of(s);
-        rows[k].bytes += s->bytes;
-        if (s->backward) rows[k].backward_flops += flops_of(s);
-        if (s->backward) rows[k].backward_bytes += s->bytes;
-    }
-    return n;
-}
-
-static bool is_row(const tn_node_time *r, const tn_step *s, const char *region)
-{
-    return r->backward == s->backward && strcmp(r->op, s->node->op->name) == 0 && strcmp(r->region, region) == 0;
-}
-
-size_t tn_bound_node_times(const tn_bound *b, tn_node_time *rows, size_t n, size_t most)
-{
-    const double runs = (double)b->runs;
-    for (size_t i = 0; i < b->plan->n_steps; i++) {
-        const tn_step *s = &b->plan->step[i];
-        const char *region = b->plan->graph->region[s->region];
-        size_t k = 0;
-        while (k < n && !is_row(&rows[k], s, region)) k++;
-        if (k == n && n == most) continue;
-        if (k == n) rows[n++] = (tn_node_time){ .op = s->node->op->name, .region = region, .backward = s->backward };
-        rows[k].varies |= s->varies;
-        rows[k].calls += runs;
-        rows[k].ms += b->step_ms[i];
-        rows[k].flops += s->flops * runs;
-        rows[k].bytes += s->bytes * runs;
-    }
-    return n;
-}

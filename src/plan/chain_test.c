@@ -43,9 +43,11 @@ static void follow_one_another(void **state)
     tn_world w = tn_world_open(1, 1);
     tn_bound *b = add_walk(&w);
     int32_t found[RUNS][B], log[1 + RUNS * B];
-    const tn_chain chain = {
-        .input = "tokens", .output = "next", .counter = { "step", "not there" }, .step = 1, .log = log
-    };
+    const tn_chain chain = { .input = "tokens",
+                             .output = "next",
+                             .counter = { "not there", "not there", "not there", "not there", "step" },
+                             .step = 1,
+                             .log = log };
     by_hand(b, found);
     for (int again = 0; again < 2; again++) { /* the second begins anew, and is timed */
         tn_bound_timers(b, again);

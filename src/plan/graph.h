@@ -41,6 +41,8 @@ typedef struct tn_gtensor {
     bool constant;    /* an input that is the same in all iterations of a loop */
     bool by_copy;     /* an input the host does not write (tn_input_by_copy) */
     bool output;
+    int64_t
+        window; /* a cache whose rows move (models/decode_cache.h): so many tokens are seen of it; 0: another tensor */
     tn_init init;
     tn_param_options options;
     float initial;  /* scalars */

@@ -2,21 +2,21 @@
  * (TN_INIT_CALL) fills a whole tensor. */
 #include "plan/store.h"
 
-enum { TILE = 1 << 15 }; /* numbers at a time: a multiple of what one block of random words gives */
+enum {
+    TILE = 1 << 13
+}; /* numbers at a time: a multiple of what one block of random words gives, and little on a stack */
 
 typedef struct job {
-    float *x;
-    int64_t n;
+    void *out;
+    tn_dtype dtype;
+    int64_t first, n; /* of the tensor's numbers */
     const tn_init *init;
     tn_rng r;
 } job;
 
-static void fill_tile(void *arg, int64_t tile)
+static void draw(const job *j, int64_t from, float *x, int64_t n)
 {
-    const job *j = arg;
-    const int64_t from = tile * TILE, n = j->n - from < TILE ? j->n - from : TILE;
     const float a = j->init->a, b = j->init->b;
-    float *x = j->x + from;
     switch (j->init->kind) {
     case TN_INIT_CONSTANT:
         for (int64_t i = 0; i < n; i++) x[i] = a;
@@ -31,11 +31,24 @@ static void fill_tile(void *arg, int64_t tile)
     }
 }
 
+static void fill_tile(void *arg, int64_t tile)
+{
+    const job *j = arg;
+    float x[TILE];
+    const int64_t at = tile * TILE, n = j->n - at < TILE ? j->n - at : TILE;
+    draw(j, j->first + at, x, n);
+    tn_convert((char *)j->out + (size_t)at * tn_dtype_bytes(j->dtype), j->dtype, x, TN_F32, n);
+}
+
+void tn_initial_part(tn_pool *pool, void *out, tn_dtype dtype, int64_t first, int64_t n, const tn_init *init, tn_rng r)
+{
+    job j = { out, dtype, first, n, init, r };
+    tn_pool_run(pool, (n + TILE - 1) / TILE, fill_tile, &j);
+}
+
 static float draw_uniform(const void *ctx, uint64_t i) { return tn_rng_uniform(*(const tn_rng *)ctx, i); }
 
-void tn_initial_fill(tn_pool *pool, float *x, tn_dims dims, const tn_init *init, tn_rng r)
+void tn_initial_whole(float *x, tn_dims dims, const tn_init *init, tn_rng r)
 {
-    job j = { x, tn_dims_count(dims), init, r };
-    if (init->kind == TN_INIT_CALL) init->fill(x, dims, draw_uniform, &r, init->p);
-    else tn_pool_run(pool, (j.n + TILE - 1) / TILE, fill_tile, &j);
+    init->fill(x, dims, draw_uniform, &r, init->p);
 }

@@ -1,6 +1,8 @@
 /* The layout of a plan's arena for reports: slots with the names of the ops that write them. */
+#include "base/alloc.h"
 #include "plan/plan_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int largest_first(const void *pa, const void *pb)
@@ -36,4 +38,26 @@ size_t tn_plan_layout(const tn_plan *p, tn_layout_row *rows)
     }
     if (rows) qsort(rows, n, sizeof *rows, largest_first);
     return n;
+}
+
+double tn_plan_holes(const tn_plan *p)
+{
+    const size_t steps = p ? p->graph->n_nodes + 2 : 0;
+    double *change = p ? tn_alloc(steps * sizeof *change) : NULL, now = 0, most = 0;
+    size_t end = 0;
+    if (!change) return NAN;
+    for (int i = 0; i < p->place.n_slots; i++) {
+        const tn_slot *s = &p->place.slot[i];
+        if (s->ext >= 0) continue;
+        const size_t last = (size_t)s->last < steps - 2 ? (size_t)s->last : steps - 2;
+        change[s->first] += (double)s->bytes;
+        change[last + 1] -= (double)s->bytes;
+        end = s->offset + s->bytes > end ? s->offset + s->bytes : end;
+    }
+    for (size_t i = 0; i < steps; i++) {
+        now += change[i];
+        most = now > most ? now : most;
+    }
+    tn_free(change);
+    return end ? 1 - most / (double)end : NAN;
 }

@@ -3,6 +3,7 @@
 #include "backend/cpu/gemm.h"
 #include "plan/plan_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 /* --- steps ------------------------------------------------------------------------------------------------------------ */
@@ -31,6 +32,26 @@ static int add_args(tn_plan *p, const int32_t *ids, int n, uint64_t used)
     const int at = p->n_args;
     for (int i = 0; i < n; i++) p->arg[p->n_args++] = arg_of(p, ids[i], used >> i & 1);
     return at;
+}
+
+static double arg_bytes(const tn_plan *p, int i)
+{
+    const tn_arg *a = &p->arg[i].arg;
+    return p->arg[i].slot < 0 ? 0 : (double)tn_dims_count(a->dims) * (double)tn_dtype_bytes(a->dtype);
+}
+
+/* Of all arguments, each once. Of an input that is looked up, and of a gradient that is added to, as many rows as output 0 has. */
+static double step_bytes(const tn_plan *p, const tn_node *n, const tn_step *s)
+{
+    double bytes = 0, rows = 0;
+    for (int i = s->in; i < p->n_args; i++) bytes += arg_bytes(p, i);
+    if (n->n_out) rows = (double)tn_dims_count(n->out_type[0].dims) * (double)tn_dtype_bytes(n->out_type[0].dtype);
+    for (int i = 0; i < n->n_in; i++) {
+        if (!(n->op->fusion.some_rows >> i & 1)) continue;
+        bytes -= fmax(arg_bytes(p, s->in + i) - rows, 0);
+        if (n->backward && n->accumulate >> i & 1) bytes -= fmax(arg_bytes(p, s->din + i) - rows, 0);
+    }
+    return bytes;
 }
 
 static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
@@ -65,9 +86,7 @@ static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
     else if (n->n_out) c.flops = c.flops_backward = (double)tn_dims_count(n->out_type[0].dims);
     s->flops = n->backward ? c.flops_backward : c.flops;
     s->varies = c.varies;
-    for (int i = s->in; i < p->n_args; i++)
-        if (p->arg[i].slot >= 0)
-            s->bytes += (double)tn_dims_count(p->arg[i].arg.dims) * (double)tn_dtype_bytes(p->arg[i].arg.dtype);
+    s->bytes = step_bytes(p, n, s);
     p->flops += s->flops;
     p->varies = p->varies || c.varies;
     return TN_OK;

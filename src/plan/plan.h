@@ -66,6 +66,9 @@ typedef struct tn_layout_row {
 
 /* The arena's layout, largest first; returns how many rows there are. rows: as many, or NULL. */
 size_t tn_plan_layout(const tn_plan *p, tn_layout_row *rows);
+/* The part of the arena that no block needs when it is fullest: what placing blocks among others costs. NaN: no plan, no arena, or no
+ * memory to count in. */
+double tn_plan_holes(const tn_plan *p);
 
 /* Outside tensors of a plan, in a fixed order (see body.h for finding them and for frames). */
 const tn_gtensor *tn_plan_extern(const tn_plan *p, int i);
@@ -84,6 +87,8 @@ tn_status tn_context_share(tn_context *c);
 /* What it runs on, for who moves bytes beside its plans, and the queue these are moved in. */
 const struct tn_backend *tn_context_backend(const tn_context *c);
 void *tn_context_queue(const tn_context *c);
+/* What its plans run goes to this tracer, on the main thread's track (NULL: no longer). Between runs. */
+void tn_context_trace(tn_context *c, struct tn_tracer *to);
 
 /* --- bound plans --------------------------------------------------------------------------------------------------------- */
 
@@ -91,6 +96,8 @@ void *tn_context_queue(const tn_context *c);
 tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out);
 void tn_bound_free(tn_bound *b);
 const tn_plan *tn_bound_plan(const tn_bound *b);
+/* In traces its runs are this ("optimizer"; static text) instead of forward and backward. */
+void tn_bound_label(tn_bound *b, const char *label);
 tn_status tn_run(tn_bound *b);
 /* The same for a caller who has changed no parameter and no frozen tensor since b ran last: weights that were packed are
  * not packed again, unless another plan has run on the context since. */
@@ -168,14 +175,25 @@ size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t n, size_t m
 /* One direction of one op in one region: the rows of which both tables above are sums. */
 typedef struct tn_node_time {
     const char *op, *region;
+    const char *phase; /* of a solve (ops/phase.h), or NULL */
     bool backward;
-    bool varies;         /* flops are the most there can be: the numbers decide how many are done */
+    bool varies;         /* flops are the most there can be: the numbers decide how many are done, and nobody counted */
     double calls, ms;    /* since the timers were turned on, and the next two */
     double flops, bytes; /* as tn_op_time has them */
 } tn_node_time;
 
 /* In the order of the plan, added to the n rows there are; of more than `most` the later ones are left out. Returns the rows. */
 size_t tn_bound_node_times(const tn_bound *b, tn_node_time *rows, size_t n, size_t most);
+
+/* Op, region and direction of step i of a plan; false: it has fewer. */
+bool tn_plan_node_at(const tn_plan *p, size_t i, tn_node_time *out);
+
+/* Times of what is replayed, from a trace of the device (tn_backend.trace_begin .. trace_end): from now on what step i queues has the
+ * mark first + i. The plan is captured again for it, in the next run but one. first 0: no longer. */
+void tn_bound_mark(tn_bound *b, uint64_t first);
+/* Kernels and copies of the trace that have marks of this plan, as the times of so many runs, for the tables above. How many there
+ * were. */
+size_t tn_bound_take_spans(tn_bound *b, uint64_t first, const tn_span *spans, size_t n, uint64_t runs);
 
 /* --- plans by key ------------------------------------------------------------------------------------------------------------
  * A plan is made once for a model, its settings and a shape, and then shared. The key is text that names everything the plan depends

@@ -8,6 +8,8 @@
 
 #include <tenon/ops.h>
 
+#include <math.h>
+
 static void decay_body(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
@@ -180,13 +182,19 @@ static void layout(void **state)
                         r[k].offset + r[k].bytes <= r[i].offset);
     }
     assert_true(end == tn_plan_memory(p).arena);
-    size_t peak = 0;
+    size_t peak = 0, fullest = 0;
     for (size_t s = 0; s <= steps; s++) {
-        size_t alive = 0;
-        for (size_t i = 0; i < n; i++) alive += !r[i].workspace && r[i].first <= s && s <= r[i].last ? r[i].bytes : 0;
+        size_t alive = 0, all = 0;
+        for (size_t i = 0; i < n; i++) {
+            const size_t bytes = r[i].first <= s && s <= r[i].last ? r[i].bytes : 0;
+            alive += r[i].workspace ? 0 : bytes;
+            all += bytes;
+        }
         peak = alive > peak ? alive : peak;
+        fullest = all > fullest ? all : fullest;
     }
     assert_true(peak == tn_plan_memory(p).activations);
+    assert_true(fabs(tn_plan_holes(p) - (1 - (double)fullest / (double)end)) < 1e-12 && isnan(tn_plan_holes(NULL)));
     tn_free(r);
     discard(&a);
 }

@@ -213,6 +213,50 @@ static void recompute_is_stated(void **state)
     same_numbers(keep, again);
 }
 
+/* Rows of WIDTH numbers as queries, keys and values of two heads. */
+static tn_ref attending(tn_graph *g, tn_ref x)
+{
+    enum { B = 4, T = ROWS / B, H = 2, D = WIDTH / H };
+    for (int i = 0; i < 3; i++) {
+        const tn_region r = tn_segment_begin(g, "layer%d", i);
+        tn_ref part[3];
+        for (int k = 0; k < 3; k++) {
+            const tn_ref w = tn_param(g, k == 0 ? "q" : k == 1 ? "k" : "v", tn_shape(WIDTH, WIDTH), tn_normal(0.3f));
+            part[k] = tn_reshape(g, tn_linear(g, x, w), tn_shape(B, T, H, D));
+        }
+        const tn_ref y =
+            tn_reshape(g, tn_attention(g, part[0], part[1], part[2], .causal = true), tn_shape(ROWS, WIDTH));
+        x = tn_add(g, x, tn_tanh(g, tn_linear(g, y, tn_param(g, "o", tn_shape(WIDTH, WIDTH), tn_normal(0.3f)))));
+        tn_region_end(g, r);
+    }
+    return tn_mean_all(g, tn_square(g, x));
+}
+
+static int attentions(const char *const *off)
+{
+    tn_world w = tn_world_open(1, 1);
+    tn_graph *g = tn_world_graph(&(tn_graph_options){ .training = true, .off = off });
+    const tn_ref loss = attending(g, tn_input(g, "x", tn_shape(ROWS, WIDTH), TN_F32));
+    tn_bound *b = tn_world_add(&w, g, &(tn_compile_options){ .loss = loss, .recompute = true });
+    const int n = count_nodes(b, &w, &tn_op_attention, 0);
+    tn_world_close(&w);
+    return n;
+}
+
+static void recompute_keeps_attention(void **state)
+{
+    (void)state;
+    const char *const none[] = { "opt.keep_costly", NULL };
+    const net_result keep = run_net(attending, NULL, false), again = run_net(attending, NULL, true),
+                     all = run_net(attending, none, true);
+    assert_true(again.activations < keep.activations && all.activations <= again.activations);
+    assert_int_equal(attentions(NULL), 3);
+    assert_int_equal(attentions(none), 6);
+    assert_memory_equal(again.grad, all.grad, sizeof *all.grad * all.n);
+    test_free(all.grad);
+    same_numbers(keep, again);
+}
+
 /* --- gradients through views and repeated tensors ----------------------------------------------------------------------------- */
 
 /* dL/dx of a graph of one input x (rows, columns) at x = 1, 2, 3, ...; also how many fills the plan has. */
@@ -500,6 +544,7 @@ void tn_tests_plan(tn_test_list *l)
     tn_test_add(l, frozen_costs_nothing, NULL, "plan: a frozen tensor costs no gradient, and no input is kept for it");
     tn_test_add(l, in_place_sharing, NULL, "plan: sharing memory changes no bit and saves some");
     tn_test_add(l, recompute, NULL, "plan: recomputed layers give the same gradients in less memory");
+    tn_test_add(l, recompute_keeps_attention, NULL, "plan: recomputed layers keep what attention gave");
     tn_test_add(l, recompute_is_stated, NULL,
                 "plan: a segment is what the model says, whatever its name and where it stands");
     tn_test_add(l, split, NULL, "plan: parts of a projection need no zeroing");

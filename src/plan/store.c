@@ -95,23 +95,51 @@ static tn_status wait_for_all(const tn_store *s)
 
 /* --- initial values ----------------------------------------------------------------------------------------------------- */
 
-/* Draws on the host and uploads; the only copy of the numbers is freed again. */
-static tn_status initialise(tn_store *s, tn_pool *pool, tn_entry *e, const tn_init *init)
+/* What is drawn on the host travels in pieces through one buffer: a model of 16 GB takes no more of the host than that. */
+enum { PIECE = 1 << 25 }; /* bytes */
+
+typedef struct drawing {
+    tn_pool *pool;
+    void *piece; /* PIECE bytes, from the first tensor that needs them on */
+} drawing;
+
+static tn_status upload_parts(tn_store *s, drawing *d, const tn_entry *e, const tn_init *init, tn_rng r)
 {
-    tn_status st = TN_OK;
-    const int64_t n = tn_dims_count(e->dims);
-    if (!tn_dtype_is_float(e->dtype) || (init->kind == TN_INIT_CONSTANT && init->a == 0.f)) return TN_OK;
-    const bool direct = s->backend == &tn_backend_cpu && e->dtype == TN_F32, converts = e->dtype != TN_F32;
-    const size_t bytes = (size_t)n * tn_dtype_bytes(e->dtype);
-    float *x = direct ? e->data : tn_alloc(sizeof *x * (size_t)n + (converts ? bytes : 0) + 64);
-    if (!x) return TN_MEMORY;
-    tn_initial_fill(pool, x, e->dims, init, (tn_rng){ .seed = s->seed, .stream = tn_rng_stream(e->name) });
-    if (converts) tn_convert(x + n, e->dtype, x, TN_F32, n);
-    if (!direct) {
-        st = s->backend->upload(NULL, e->data, converts ? x + n : x, bytes);
-        tn_free(x);
+    const int64_t n = tn_dims_count(e->dims), item = (int64_t)tn_dtype_bytes(e->dtype), most = PIECE / item;
+    if (!d->piece && !(d->piece = tn_alloc(PIECE))) return TN_MEMORY;
+    for (int64_t at = 0, many; at < n; at += many) {
+        many = n - at < most ? n - at : most;
+        tn_initial_part(d->pool, d->piece, e->dtype, at, many, init, r);
+        TN_RETURN_IF(s->backend->upload(NULL, (char *)e->data + at * item, d->piece, (size_t)(many * item)));
     }
+    return TN_OK;
+}
+
+/* A model's own function sees its whole tensor, in f32. */
+static tn_status upload_whole(tn_store *s, const tn_entry *e, const tn_init *init, tn_rng r)
+{
+    const int64_t n = tn_dims_count(e->dims);
+    const size_t bytes = (size_t)n * tn_dtype_bytes(e->dtype);
+    const bool converts = e->dtype != TN_F32;
+    float *x = tn_alloc(sizeof *x * (size_t)n + (converts ? bytes : 0) + 64);
+    if (!x) return TN_MEMORY;
+    tn_initial_whole(x, e->dims, init, r);
+    if (converts) tn_convert(x + n, e->dtype, x, TN_F32, n);
+    const tn_status st = s->backend->upload(NULL, e->data, converts ? x + n : x, bytes);
+    tn_free(x);
     return st;
+}
+
+static tn_status initialise(tn_store *s, drawing *d, const tn_entry *e, const tn_init *init)
+{
+    const tn_rng r = { .seed = s->seed, .stream = tn_rng_stream(e->name) };
+    const bool here = s->backend == &tn_backend_cpu, own = init->kind == TN_INIT_CALL;
+    if (!tn_dtype_is_float(e->dtype) || (init->kind == TN_INIT_CONSTANT && init->a == 0.f)) return TN_OK;
+    if (own && !(here && e->dtype == TN_F32)) return upload_whole(s, e, init, r);
+    if (!here) return upload_parts(s, d, e, init, r);
+    if (own) tn_initial_whole(e->data, e->dims, init, r);
+    else tn_initial_part(d->pool, e->data, e->dtype, 0, tn_dims_count(e->dims), init, r);
+    return TN_OK;
 }
 
 static bool is_loaded(const tn_store *s, const tn_entry *e) { return s->loads_weights && e->weight; }
@@ -122,16 +150,17 @@ static tn_status initialise_all(tn_store *s, const tn_graph *g, size_t first)
 {
     enum { WORTH_THREADS = 1 << 18 };
     tn_status st = TN_OK;
-    tn_pool *pool = NULL;
+    drawing d = { 0 };
     int64_t numbers = 0;
     for (size_t i = first; i < s->n; i++)
         if (!is_loaded(s, &s->entry[i]->e)) numbers += tn_dims_count(s->entry[i]->e.dims);
-    if (numbers >= WORTH_THREADS && g->options.threads > 1) st = tn_pool_new(g->options.threads, &pool);
+    if (numbers >= WORTH_THREADS && g->options.threads > 1) st = tn_pool_new(g->options.threads, &d.pool);
     for (size_t i = first; i < s->n && st == TN_OK; i++) {
         tn_entry *e = &s->entry[i]->e;
-        if (!is_loaded(s, e)) st = initialise(s, pool, e, &g->tensor[tn_graph_find(g, e->name)].init);
+        if (!is_loaded(s, e)) st = initialise(s, &d, e, &g->tensor[tn_graph_find(g, e->name)].init);
     }
-    tn_pool_free(pool);
+    tn_pool_free(d.pool);
+    tn_free(d.piece);
     return st;
 }
 

@@ -80,7 +80,9 @@ void tn__store_detach(tn_store *s, void *queue);
 /* Whole arrays by name for the optimizer's plan: "bucket<i>.param|grad|m|v"; NULL when there is none of this size. */
 void *tn_store_flat(const tn_store *s, const char *name, int64_t count);
 
-/* The first values of a tensor (initial.c): as many as dims say, the same on any number of threads; pool NULL: the caller alone. */
-void tn_initial_fill(tn_pool *pool, float *x, tn_dims dims, const tn_init *init, tn_rng r);
+/* The first values of a tensor (initial.c): its numbers first .. first+n-1 as dtype (first: a multiple of 4), the same in any parts and on
+ * any number of threads; pool NULL: the caller alone. A model's own function (TN_INIT_CALL) fills the whole instead. */
+void tn_initial_part(tn_pool *pool, void *out, tn_dtype dtype, int64_t first, int64_t n, const tn_init *init, tn_rng r);
+void tn_initial_whole(float *x, tn_dims dims, const tn_init *init, tn_rng r);
 
 #endif

@@ -1,4 +1,4 @@
-/* Switches of the planner. */
+/* Switches of the planner, the optimizer and the blocks that models share. */
 #include "plan/plan.h"
 
 const tn_setting tn_plan_switches[] = {
@@ -44,6 +44,17 @@ const tn_setting tn_plan_switches[] = {
         "CUDA: greedy decoding picks tokens on the device and queues them ahead (off: logits go to the host)"),
     TN_SETTING_SWITCH("opt.decode_fused", "on",
                       "CUDA: decode one sequence in one fused kernel per token (off: a kernel for each op)"),
+    TN_SETTING_SWITCH(
+        "opt.keep_costly", "on",
+        "layers that are recomputed (plan.recompute) keep what attention gave (off: attention again too)"),
+    TN_SETTING_SWITCH(
+        "opt.fused_optimizer", "on",
+        "AdamW over all tensors in one op that clears the gradients it reads (off: an op for each tensor, "
+        "then a pass that clears)"),
+    TN_SETTING_SWITCH("opt.joint_projections", "on",
+                      "one product for all matrices that read a layer's input (off: a product for each)"),
+    TN_SETTING_SWITCH("opt.views", "on",
+                      "ops read and write parts of a tensor where they lie (off: through contiguous copies)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
 };
 const size_t tn_plan_switches_n = sizeof tn_plan_switches / sizeof *tn_plan_switches;

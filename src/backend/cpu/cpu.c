@@ -13,6 +13,8 @@ static tn_status cpu_open(int threads, void **queue)
     return TN_OK;
 }
 
+static void cpu_trace(void *queue, struct tn_tracer *to) { tn_pool_trace(queue, to); }
+
 static void cpu_close(void *queue) { tn_pool_free(queue); }
 
 static tn_status cpu_copy_in(void *queue, void *device, const void *host, size_t bytes)
@@ -85,6 +87,7 @@ const tn_backend tn_backend_cpu = {
     .host_memory = true,
     .open = cpu_open,
     .close = cpu_close,
+    .trace_threads = cpu_trace,
     .alloc = tn_alloc,
     .free = tn_free,
     .upload = cpu_copy_in,

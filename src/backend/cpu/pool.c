@@ -7,6 +7,7 @@
 #include "backend/cpu/pool.h"
 
 #include "base/alloc.h"
+#include "base/tracer.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -29,16 +30,23 @@ enum { SPINS = 10000 };
 static inline void pause_cpu(void) { __asm__ volatile("" ::: "memory"); }
 #endif
 
+typedef struct worker {
+    tn_pool *pool;
+    int number; /* from 1 */
+    pthread_t thread;
+} worker;
+
 struct tn_pool {
-    int threads; /* with the caller */
-    int started; /* workers that exist */
-    pthread_t *worker;
+    int threads;    /* with the caller */
+    int started;    /* workers that exist */
+    worker *worker; /* (threads - 1) */
     pthread_mutex_t lock;
     pthread_cond_t work, left; /* a loop opened or the pool ends; the last worker left a closed loop */
 
     void (*fn)(void *, int64_t);
     void *arg;
     int64_t tiles;
+    tn_tracer *tracer; /* or NULL */
 
     _Alignas(64) _Atomic int64_t next; /* the first tile not taken */
     _Alignas(64) _Atomic uint64_t gate;
@@ -83,20 +91,31 @@ static void leave(tn_pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-static void take_tiles(tn_pool *p)
+/* How many. */
+static int64_t take_tiles(tn_pool *p)
 {
     const int64_t tiles = p->tiles;
-    for (int64_t t; (t = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < tiles;) p->fn(p->arg, t);
+    int64_t n = 0;
+    for (int64_t t; (t = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < tiles; n++) p->fn(p->arg, t);
+    return n;
+}
+
+static void work(tn_pool *p, int number)
+{
+    const uint64_t begun = p->tracer ? tn_tracer_clock(p->tracer) : 0;
+    const int64_t n = take_tiles(p);
+    if (begun) tn_tracer_add_pieces(p->tracer, number, begun, n);
 }
 
 static void *worker_main(void *arg)
 {
-    tn_pool *p = arg;
+    const worker *w = arg;
+    tn_pool *p = w->pool;
     for (uint32_t seen = 0;;) {
         wait_for_news(p, seen);
         if (atomic_load(&p->stop)) return NULL;
         if (!join(p, &seen)) continue;
-        take_tiles(p);
+        work(p, w->number);
         leave(p);
     }
 }
@@ -126,6 +145,15 @@ static void wait_until_empty(tn_pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
+static void wait_for_workers(tn_pool *p)
+{
+    const uint64_t begun = p->tracer ? tn_tracer_clock(p->tracer) : 0;
+    wait_until_empty(p);
+    if (begun)
+        tn_tracer_add(p->tracer, TN_TRACK_MAIN,
+                      &(tn_event){ .begin = begun, .name = "wait for workers", .kind = TN_TRACED_WAIT });
+}
+
 void tn_pool_run(tn_pool *p, int64_t tiles, void (*fn)(void *arg, int64_t tile), void *arg)
 {
     if (!p || p->threads == 1 || tiles <= 1 || atomic_exchange(&p->busy, true)) {
@@ -139,20 +167,24 @@ void tn_pool_run(tn_pool *p, int64_t tiles, void (*fn)(void *arg, int64_t tile),
     const uint32_t epoch = epoch_of(atomic_load_explicit(&p->gate, memory_order_relaxed)) + 1;
     atomic_store(&p->gate, (uint64_t)epoch << GATE_EPOCH_SHIFT | GATE_OPEN);
     wake_workers(p, tiles - 1);
-    take_tiles(p);
-    if ((atomic_fetch_and(&p->gate, ~GATE_OPEN) & GATE_INSIDE) != 0) wait_until_empty(p);
+    (void)take_tiles(p);
+    if ((atomic_fetch_and(&p->gate, ~GATE_OPEN) & GATE_INSIDE) != 0) wait_for_workers(p);
     atomic_store(&p->busy, false);
 }
 
 int tn_pool_threads(const tn_pool *p) { return p ? p->threads : 1; }
 
+void tn_pool_trace(tn_pool *p, tn_tracer *to) { p->tracer = to; }
+
 /* Signals belong to the thread that asked for them, never to a worker in the middle of a tile. */
 static int start_worker(tn_pool *p)
 {
+    worker *w = &p->worker[p->started];
     sigset_t all, old;
+    *w = (worker){ .pool = p, .number = p->started + 1 };
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int error = pthread_create(&p->worker[p->started], NULL, worker_main, p);
+    const int error = pthread_create(&w->thread, NULL, worker_main, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     p->started += error == 0;
     return error;
@@ -192,7 +224,7 @@ void tn_pool_free(tn_pool *p)
     atomic_store(&p->stop, true);
     pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
-    for (int i = 0; i < p->started; i++) pthread_join(p->worker[i], NULL);
+    for (int i = 0; i < p->started; i++) pthread_join(p->worker[i].thread, NULL);
     pthread_cond_destroy(&p->left);
     pthread_cond_destroy(&p->work);
     pthread_mutex_destroy(&p->lock);

@@ -13,11 +13,14 @@
 enum { TN_POOL_MAX_THREADS = 1024 };
 
 typedef struct tn_pool tn_pool;
+struct tn_tracer;
 
 /* `threads` counts the caller: 1 creates no thread at all. Workers block every signal. */
 tn_status tn_pool_new(int threads, tn_pool **out);
 void tn_pool_free(tn_pool *p);         /* takes NULL; no run may be under way */
 int tn_pool_threads(const tn_pool *p); /* 1 for NULL */
+/* What its workers compute, and how long the caller waits for them, goes to this tracer (NULL: no longer). Between runs. */
+void tn_pool_trace(tn_pool *p, struct tn_tracer *to);
 
 /* Runs fn(arg, 0 .. tiles-1), each once, and returns when all are done; the caller works too. Allocates nothing and
  * cannot fail. A call that finds the pool at work (from inside a tile, or from another thread) runs its tiles itself,

@@ -369,7 +369,9 @@ static tn_status cuda_reply_wait(void *r, const void **host)
 
 static tn_status cuda_record(void *queue)
 {
-    TN_CUDA_TRY(cudaStreamBeginCapture(((tn_cuda_queue *)queue)->stream, cudaStreamCaptureModeThreadLocal));
+    tn_cuda_queue *q = queue;
+    TN_CUDA_TRY(cudaStreamBeginCapture(q->stream, cudaStreamCaptureModeThreadLocal));
+    tn_cuda_trace_capture(q->stream);
     return TN_OK;
 }
 
@@ -377,6 +379,7 @@ static tn_status cuda_recorded(void *queue, void **recording)
 {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
+    tn_cuda_trace_capture(NULL);
     TN_CUDA_TRY(cudaStreamEndCapture(((tn_cuda_queue *)queue)->stream, &graph));
     const cudaError_t e = cudaGraphInstantiate(&exec, graph, 0);
     cudaGraphDestroy(graph);
@@ -443,4 +446,5 @@ const tn_backend tn_backend_cuda = {
     .between = cuda_between,
     .trace_begin = tn_cuda_trace_begin,
     .trace_end = tn_cuda_trace_end,
+    .trace_mark = tn_cuda_trace_mark,
 };

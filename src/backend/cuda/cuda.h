@@ -73,6 +73,9 @@ tn_status tn_cuda_chain_update(void *queue, const tn_chain_update *t);
 tn_status tn_cuda_trace_begin(void);
 /* All that was queued since is done. The spans are the caller's (tn_free). */
 tn_status tn_cuda_trace_end(tn_span **spans, size_t *n);
+void tn_cuda_trace_mark(uint64_t mark);
+/* What this stream captures has marks, until it is NULL. */
+void tn_cuda_trace_capture(cudaStream_t stream);
 
 /* Lets launches of `kernel` ask for `bytes` of dynamic shared memory. The limit is kept with the function, not with a launch: one
  * lane that set a smaller one would make another's launch fail. So it is always set to the most that the device can give, which is

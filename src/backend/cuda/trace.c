@@ -3,10 +3,13 @@
  * began it ends it, and CUPTI has stopped before `now` goes. */
 #include "backend/cuda/cuda.h"
 
+#include "backend/span_marks.h"
 #include "base/alloc.h"
+#include "base/tracer.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +21,12 @@ enum { BUFFER = 4 << 20, ALIGNMENT = 8 };
 #define TN_CUPTI_FUNCTIONS(F)                                                                                          \
     F(ActivityEnable)                                                                                                  \
     F(ActivityDisable)                                                                                                 \
-    F(ActivityRegisterCallbacks) F(ActivityFlushAll) F(ActivityGetNextRecord) F(ActivityGetNumDroppedRecords)
+    F(ActivityRegisterCallbacks)                                                                                       \
+    F(ActivityFlushAll)                                                                                                \
+    F(ActivityGetNextRecord)                                                                                           \
+    F(ActivityGetNumDroppedRecords)                                                                                    \
+    F(GetTimestamp)                                                                                                    \
+    F(GetCallbackName) F(GetGraphNodeId) F(Subscribe) F(Unsubscribe) F(EnableCallback)
 
 typedef struct collector {
     void *library;
@@ -29,13 +37,31 @@ typedef struct collector {
     tn_span *span;
     size_t n, capacity;
     size_t dropped;
-    bool failed; /* no memory for a record */
+    bool failed;   /* no memory for a record */
+    int64_t later; /* nanoseconds by which the host's monotonic clock is ahead of CUPTI's */
+    CUpti_SubscriberHandle subscriber;
+    bool subscribed;
+    tn_span_marks marks; /* of nodes; `mark` is that of nodes that are captured now */
+    uint64_t mark;
+    cudaStream_t capture; /* the stream that captures, or NULL */
 } collector;
 
 static collector *now;
 
 static const CUpti_ActivityKind kinds[] = { CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-                                            CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION };
+                                            CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
+                                            CUPTI_ACTIVITY_KIND_RUNTIME };
+
+/* Later versions of a record only add fields at the end: those that are read lie where they always did. */
+#define SAME_PLACE(a, b, field) _Static_assert(offsetof(a, field) == offsetof(b, field), #field)
+SAME_PLACE(CUpti_ActivityKernel5, CUpti_ActivityKernel9, start);
+SAME_PLACE(CUpti_ActivityKernel5, CUpti_ActivityKernel9, streamId);
+SAME_PLACE(CUpti_ActivityKernel5, CUpti_ActivityKernel9, name);
+SAME_PLACE(CUpti_ActivityKernel5, CUpti_ActivityKernel9, graphNodeId);
+SAME_PLACE(CUpti_ActivityMemcpy3, CUpti_ActivityMemcpy5, bytes);
+SAME_PLACE(CUpti_ActivityMemcpy3, CUpti_ActivityMemcpy5, graphNodeId);
+SAME_PLACE(CUpti_ActivityMemset2, CUpti_ActivityMemset4, bytes);
+SAME_PLACE(CUpti_ActivityMemset2, CUpti_ActivityMemset4, graphNodeId);
 
 static void give_buffer(uint8_t **buffer, size_t *size, size_t *most)
 {
@@ -45,23 +71,37 @@ static void give_buffer(uint8_t **buffer, size_t *size, size_t *most)
     *buffer = p;
 }
 
+static const char *call_name(CUpti_CallbackId id)
+{
+    const char *name = NULL;
+    return now->GetCallbackName(CUPTI_CB_DOMAIN_RUNTIME_API, id, &name) == CUPTI_SUCCESS ? name : NULL;
+}
+
+/* mark: the node's number at first. */
 static bool read_record(const CUpti_Activity *a, tn_span *out)
 {
+#define TIMES(x) .begin = (x)->start, .end = (x)->end
+#define WORK(x) TIMES(x), .stream = (x)->streamId, .correlation = (x)->correlationId, .mark = (x)->graphNodeId
     switch (a->kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: { /* later versions only add fields at the end */
-        const CUpti_ActivityKernel4 *k = (const CUpti_ActivityKernel4 *)a;
-        *out = (tn_span){ k->start, k->end, TN_SPAN_KERNEL, k->name };
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
+        const CUpti_ActivityKernel5 *k = (const CUpti_ActivityKernel5 *)a;
+        *out = (tn_span){ WORK(k), .kind = TN_SPAN_KERNEL, .name = k->name };
         return true;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
-        const CUpti_ActivityMemcpy *m = (const CUpti_ActivityMemcpy *)a;
-        *out = (tn_span){ m->start, m->end, TN_SPAN_COPY, NULL };
+        const CUpti_ActivityMemcpy3 *m = (const CUpti_ActivityMemcpy3 *)a;
+        *out = (tn_span){ WORK(m), .kind = TN_SPAN_COPY, .bytes = m->bytes };
         return true;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
-        const CUpti_ActivityMemset *m = (const CUpti_ActivityMemset *)a;
-        *out = (tn_span){ m->start, m->end, TN_SPAN_COPY, NULL };
+        const CUpti_ActivityMemset2 *m = (const CUpti_ActivityMemset2 *)a;
+        *out = (tn_span){ WORK(m), .kind = TN_SPAN_COPY, .bytes = m->bytes, .name = "Memset" };
+        return true;
+    }
+    case CUPTI_ACTIVITY_KIND_RUNTIME: {
+        const CUpti_ActivityAPI *c = (const CUpti_ActivityAPI *)a;
+        *out = (tn_span){ TIMES(c), .kind = TN_SPAN_CALL, .name = call_name(c->cbid), .correlation = c->correlationId };
         return true;
     }
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
@@ -69,11 +109,14 @@ static bool read_record(const CUpti_Activity *a, tn_span *out)
         const bool event = s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE;
         const bool all = s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE ||
                          s->type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE;
-        *out = (tn_span){ s->start, s->end, event ? TN_SPAN_EVENT_WAIT : TN_SPAN_WAIT, NULL };
+        *out =
+            (tn_span){ TIMES(s), .kind = event ? TN_SPAN_EVENT_WAIT : TN_SPAN_WAIT, .correlation = s->correlationId };
         return event || all;
     }
     default: return false;
     }
+#undef TIMES
+#undef WORK
 }
 
 static void take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
@@ -128,6 +171,8 @@ static tn_status open_library(collector *c)
 static void drop(collector *c)
 {
     now = NULL;
+    if (c->subscribed) (void)c->Unsubscribe(c->subscriber);
+    tn_span_marks_free(&c->marks);
     tn_free(c->span);
     pthread_mutex_destroy(&c->lock); /* the library stays loaded: CUPTI does not survive being unloaded */
     tn_free(c);
@@ -140,12 +185,104 @@ static tn_status checked(CUptiResult e, const char *what)
                : tn_error(TN_USAGE, "--trace: CUPTI refuses %s (code %d): is another profiler attached?", what, (int)e);
 }
 
+/* Nodes that a capture makes have the mark of now, and those of the executable graph the mark of what they are copies of. */
+static void CUPTIAPI node_made(void *unused, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
+{
+    const CUpti_ResourceData *resource = data;
+    const CUpti_GraphData *g = resource->resourceDescriptor;
+    uint64_t node = 0, original = 0;
+    (void)unused, (void)domain;
+    if (!now || now->GetGraphNodeId(g->node, &node) != CUPTI_SUCCESS) return;
+    tn_status s = TN_OK;
+    pthread_mutex_lock(&now->lock);
+    if (id == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) s = tn_span_marks_add(&now->marks, node, now->mark);
+    else if (now->GetGraphNodeId(g->originalNode, &original) == CUPTI_SUCCESS)
+        s = tn_span_marks_copy(&now->marks, node, original);
+    if (s != TN_OK) now->failed = true;
+    pthread_mutex_unlock(&now->lock);
+}
+
+/* Without them, where somebody else has subscribed, there are no marks. */
+static void subscribe(collector *c)
+{
+    static const CUpti_CallbackId ids[] = { CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+                                            CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED };
+    c->subscribed = c->Subscribe(&c->subscriber, node_made, NULL) == CUPTI_SUCCESS;
+    for (size_t i = 0; c->subscribed && i < sizeof ids / sizeof *ids; i++)
+        (void)c->EnableCallback(1, c->subscriber, CUPTI_CB_DOMAIN_RESOURCE, ids[i]);
+}
+
+/* The two clocks run alike: what counts is how far they are apart. */
+static tn_status compare_clocks(collector *c)
+{
+    uint64_t theirs = 0;
+    const uint64_t before = tn_tracer_now();
+    TN_RETURN_IF(checked(c->GetTimestamp(&theirs), "its clock"));
+    const uint64_t after = tn_tracer_now();
+    c->later = (int64_t)(before + (after - before) / 2 - theirs);
+    return TN_OK;
+}
+
 static tn_status enable(collector *c)
 {
     TN_RETURN_IF(checked(c->ActivityRegisterCallbacks(give_buffer, take_buffer), "its buffers"));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         TN_RETURN_IF(checked(c->ActivityEnable(kinds[i]), "an activity"));
-    return TN_OK;
+    subscribe(c);
+    return compare_clocks(c);
+}
+
+static size_t captured_nodes(cudaStream_t stream, cudaGraphNode_t **out)
+{
+    enum cudaStreamCaptureStatus status;
+    cudaGraph_t graph = NULL;
+    size_t n = 0;
+#if CUDART_VERSION >= 13000
+    const cudaError_t e = cudaStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL, NULL);
+#else
+    const cudaError_t e = cudaStreamGetCaptureInfo_v2(stream, &status, NULL, &graph, NULL, NULL);
+#endif
+    *out = NULL;
+    if (e != cudaSuccess || status != cudaStreamCaptureStatusActive ||
+        cudaGraphGetNodes(graph, NULL, &n) != cudaSuccess)
+        return 0;
+    *out = n ? tn_alloc(n * sizeof **out) : NULL;
+    return *out && cudaGraphGetNodes(graph, *out, &n) == cudaSuccess ? n : 0;
+}
+
+/* Nodes that no step has, because CUPTI did not say that they were made, are of the step that was captured last. */
+static void find_nodes(collector *c)
+{
+    cudaGraphNode_t *node;
+    uint64_t id;
+    const size_t n = captured_nodes(c->capture, &node);
+    for (size_t i = 0; i < n; i++)
+        if (c->GetGraphNodeId(node[i], &id) == CUPTI_SUCCESS && !tn_span_marks_find(&c->marks, id) &&
+            tn_span_marks_add(&c->marks, id, c->mark) != TN_OK)
+            c->failed = true;
+    tn_free(node);
+}
+
+void tn_cuda_trace_mark(uint64_t mark)
+{
+    if (!now) return;
+    if (now->capture && now->mark) find_nodes(now);
+    now->mark = mark;
+}
+
+void tn_cuda_trace_capture(cudaStream_t stream)
+{
+    if (now) now->capture = stream;
+}
+
+static void settle(collector *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        tn_span *s = &c->span[i];
+        s->begin += (uint64_t)c->later;
+        s->end += (uint64_t)c->later;
+        s->mark = tn_span_marks_find(&c->marks, s->mark);
+    }
 }
 
 tn_status tn_cuda_trace_begin(void)
@@ -168,6 +305,7 @@ tn_status tn_cuda_trace_end(tn_span **spans, size_t *n)
     (void)c->ActivityFlushAll(0);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) (void)c->ActivityDisable(kinds[i]);
     (void)c->ActivityFlushAll(1);
+    settle(c);
     tn_status s = TN_OK;
     if (c->failed) s = tn_error(TN_MEMORY, "no memory for the records of the trace");
     else if (c->dropped) s = tn_error(TN_INTERNAL, "CUPTI dropped %zu records: trace fewer steps", c->dropped);
@@ -181,6 +319,10 @@ tn_status tn_cuda_trace_end(tn_span **spans, size_t *n)
 }
 
 #else
+
+void tn_cuda_trace_mark(uint64_t mark) { (void)mark; }
+
+void tn_cuda_trace_capture(cudaStream_t stream) { (void)stream; }
 
 tn_status tn_cuda_trace_begin(void)
 {

@@ -5,7 +5,7 @@
  * below counts as 1).
  *     in   param, grad, m, v (n) | lr, beta1, beta2, eps, decay, opt_step, coefficient (1) | ok i32 (1)
  *     out  param, grad, m, v: the same memory as the inputs
- * ok = 0: param, m and v keep their bits and only g = 0 happens. What lies outside the segments is not touched.
+ * ok = 0: param, m and v keep their bits and only g = 0 happens. keeps_grad: g stays as it is. What lies outside the segments is not touched.
  * NaN in g with ok = 1 reaches p. There is no call for models: tn_optim_plan adds the node. No gradient. */
 #ifndef TN_OPS_ADAMW_H
 #define TN_OPS_ADAMW_H
@@ -17,6 +17,7 @@ struct tn_segment;
 typedef struct tn_adamw_attr {
     const struct tn_segment *segment; /* (n); lives as long as the graph. See ops/segments.h */
     int64_t n;
+    bool keeps_grad;
 } tn_adamw_attr;
 
 extern const tn_op tn_op_adamw;

@@ -12,22 +12,17 @@ tn_kernel tn_adamw_forward_cpu;
 
 typedef struct job {
     float *param, *grad, *m, *v; /* (n) */
-    bool ok;
+    bool ok, keeps_grad;
     float coefficient, beta1, beta2, eps;
     double lr, decay;
     double correct_m; /* 1 / (1 - beta1^t) */
     float correct_v;  /* 1 / sqrt(1 - beta2^t) */
 } job;
 
-static void update(const void *arg, const tn_segment *s, int64_t first, int64_t n)
+static inline void move(const job *j, const tn_segment *s, int64_t first, int64_t n, bool clears)
 {
-    const job *j = arg;
     float *restrict p = j->param + first, *restrict g = j->grad + first;
     float *restrict m = j->m + first, *restrict v = j->v + first;
-    if (!j->ok) {
-        memset(g, 0, sizeof *g * (size_t)n);
-        return;
-    }
     const double lr = j->lr * (double)s->lr;
     const float rate = (float)(lr * j->correct_m), shrink = s->decay ? (float)(lr * j->decay) : 0.f;
     const float c = j->coefficient, b1 = j->beta1, b2 = j->beta2, a1 = 1 - b1, a2 = 1 - b2;
@@ -39,8 +34,16 @@ static void update(const void *arg, const tn_segment *s, int64_t first, int64_t 
         m[i] = mi;
         v[i] = vi;
         p[i] -= shrink * p[i] + rate * mi / (sqrtf(vi) * root + eps);
-        g[i] = 0;
+        if (clears) g[i] = 0;
     }
+}
+
+static void update(const void *arg, const tn_segment *s, int64_t first, int64_t n)
+{
+    const job *j = arg;
+    if (j->ok && j->keeps_grad) move(j, s, first, n, false);
+    else if (j->ok) move(j, s, first, n, true);
+    else if (!j->keeps_grad) memset(j->grad + first, 0, sizeof(float) * (size_t)n);
 }
 
 TN_LEVELED_KERNEL(tn_adamw_forward_cpu)
@@ -57,7 +60,8 @@ TN_LEVELED_KERNEL(tn_adamw_forward_cpu)
               .eps = tn_arg_scalar(&c->in[7], 0),
               .decay = (double)tn_arg_scalar(&c->in[8], 0),
               .coefficient = tn_arg_scalar(&c->in[10], 0),
-              .ok = *(const int32_t *)c->in[11].data != 0 };
+              .ok = *(const int32_t *)c->in[11].data != 0,
+              .keeps_grad = a->keeps_grad };
     const double t = fmax((double)tn_arg_scalar(&c->in[9], 0), 1);
     j.correct_m = 1 / (1 - pow((double)j.beta1, t));
     j.correct_v = (float)(1 / sqrt(1 - pow((double)j.beta2, t)));

@@ -31,6 +31,7 @@ static __global__ void prepare(scalars s, numbers *to)
 struct adamw_rule {
     float *param, *grad, *m, *v; /* (n) */
     const numbers *numbers_;
+    bool keeps_grad;
     numbers n;
     float rate, shrink;
 
@@ -52,7 +53,7 @@ struct adamw_rule {
     __device__ __forceinline__ void one(int64_t i) const
     {
         if (n.ok) update(&param[i], grad[i], &m[i], &v[i]);
-        grad[i] = 0;
+        if (!keeps_grad) grad[i] = 0;
     }
 
     __device__ __forceinline__ void four(int64_t i) const
@@ -68,7 +69,7 @@ struct adamw_rule {
             update(&p.w, g.w, &a.w, &b.w);
             *pp = p, *pm = a, *pv = b;
         }
-        *pg = make_float4(0, 0, 0, 0);
+        if (!keeps_grad) *pg = make_float4(0, 0, 0, 0);
     }
 };
 
@@ -90,6 +91,6 @@ extern "C" tn_status tn_adamw_forward_cuda(const tn_call *c)
     adamw_rule r = {};
     r.param = (float *)c->out[0].data, r.grad = (float *)c->out[1].data;
     r.m = (float *)c->out[2].data, r.v = (float *)c->out[3].data;
-    r.numbers_ = (const numbers *)c->work;
+    r.numbers_ = (const numbers *)c->work, r.keeps_grad = a->keeps_grad;
     return tn_sweep_all(c, { a->segment, a->n }, r);
 }

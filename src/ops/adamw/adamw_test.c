@@ -2,11 +2,13 @@
 #include "apply.h"
 #include "device_memory.h"
 
+#include "ops/adamw/adamw.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const tn_optim_options options = { .kind = TN_ADAMW };
+static const tn_optim_options options = { .kind = TN_ADAMW }, apart = { .kind = TN_ADAMW, .apart = true };
 static const tn_optim_scalars usual = {
     .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .clip = 1, .scale = 0.25f, .opt_step = 1
 };
@@ -48,9 +50,8 @@ static double step_reference(reference *r, const tn_optim_scalars *s)
 /* 24 steps of gradients of very different sizes: some are clipped, some are not. */
 static void follows_reference(void **state)
 {
-    (void)state;
     tn_apply a;
-    tn_apply_open(&a, &options, 2);
+    tn_apply_open(&a, *state, 2);
     reference r = reference_of(&a);
     int clipped = 0;
     for (int step = 1; step <= 24; step++) {
@@ -73,16 +74,34 @@ static void follows_reference(void **state)
     tn_apply_close(&a);
 }
 
-static void refused(void **state)
-{
-    (void)state;
-    tn_apply_check_refused(&options, &usual);
-}
+static void refused(void **state) { tn_apply_check_refused(*state, &usual); }
 
-static void threads(void **state)
+static void threads(void **state) { tn_apply_check_threads(*state, &usual); }
+
+/* Nodes and clearing apart: more of them, the same numbers. */
+static void same_bits(void **state)
 {
     (void)state;
-    tn_apply_check_threads(&options, &usual);
+    tn_apply one, each;
+    int nodes[2] = { 0 };
+    tn_apply_open(&one, &options, 2);
+    tn_apply_open(&each, &apart, 2);
+    for (int i = 0; i < 2; i++) {
+        const tn_graph *g = tn_plan_graph(i ? each.plan : one.plan);
+        for (size_t k = 0; k < g->n_nodes; k++) nodes[i] += g->node[k].op == &tn_op_adamw;
+    }
+    assert_int_equal(nodes[0], 2); /* buckets */
+    assert_int_equal(nodes[1], 7); /* tensors */
+    for (int step = 1; step <= 3; step++) {
+        tn_optim_scalars s = usual;
+        s.opt_step = step;
+        tn_apply_draw(&one, step, 1);
+        tn_apply_draw(&each, step, 1);
+        assert_true(tn_apply_run(&one, &s, 1) && tn_apply_run(&each, &s, 1));
+        assert_true(tn_apply_same(&each, tn_apply_save(&one)) && tn_apply_grads_zero(&each));
+    }
+    tn_apply_close(&one);
+    tn_apply_close(&each);
 }
 
 /* Without a gradient only decay moves a parameter, by exactly its own lr factor, and only where it applies. */
@@ -146,9 +165,13 @@ static void padding(void **state)
 
 void tn_tests_adamw(tn_test_list *l)
 {
-    tn_test_add(l, follows_reference, NULL, "adamw: 24 steps follow the reference");
-    tn_test_add(l, refused, NULL, "adamw: NaN and Inf change no bit and leave zero gradients");
-    tn_test_add(l, threads, NULL, "adamw: 1 thread = 2 threads, no allocation");
+    tn_test_add(l, follows_reference, &options, "adamw: 24 steps follow the reference");
+    tn_test_add(l, refused, &options, "adamw: NaN and Inf change no bit and leave zero gradients");
+    tn_test_add(l, threads, &options, "adamw: 1 thread = 2 threads, no allocation");
+    tn_test_add(l, follows_reference, &apart, "adamw: 24 steps follow the reference, opt.fused_optimizer=off");
+    tn_test_add(l, refused, &apart, "adamw: NaN and Inf change no bit, opt.fused_optimizer=off");
+    tn_test_add(l, threads, &apart, "adamw: 1 thread = 2 threads, opt.fused_optimizer=off");
+    tn_test_add(l, same_bits, NULL, "adamw: opt.fused_optimizer=off has the same bits from a node for each tensor");
     tn_test_add(l, groups, NULL, "adamw: factors and decay by tensor");
     tn_test_add(l, first_step, NULL, "adamw: the first step has the size of lr");
     tn_test_add(l, padding, NULL, "adamw: padding is not touched");

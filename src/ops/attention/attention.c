@@ -109,13 +109,20 @@ static void plain_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     u->out = 1 << 1;
 }
 
-/* Pairs that a causal mask hides are not counted. */
+/* Pairs that shapes and options hide are not counted; those that lengths and documents hide are. */
 static void attention_cost(const tn_sig *s, tn_cost *c)
 {
     const tn_attention_attr *a = s->attr;
     const tn_dims q = s->in[TN_ATT_Q].dims;
-    const double T = (double)q.dim[1], S = (double)s->in[TN_ATT_K].dims.dim[1];
-    const double pairs = a->causal && T <= S ? T * S - T * (T - 1) / 2 : T * S;
+    const tn_attention_mask m = {
+        .T = q.dim[1], .S = s->in[TN_ATT_K].dims.dim[1], .window = a->window, .causal = a->causal
+    };
+    double pairs = 0;
+    for (int64_t t = 0; t < m.T; t++) {
+        int64_t first, end;
+        tn_attention_range(&m, 0, t, &first, &end);
+        pairs += (double)(end - first);
+    }
     c->flops = 4 * pairs * (double)(q.dim[0] * q.dim[2] * q.dim[3]);
     c->flops_backward = 2.5 * c->flops;
 }
@@ -129,7 +136,7 @@ static tn_status attention_as_plain(tn_graph *g, const void *attr, const tn_ref 
 const tn_op tn_op_attention = {
     .name = "attention",
     .attr_bytes = sizeof(tn_attention_attr),
-    .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_AUX_FROM_1,
+    .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_AUX_FROM_1 | TN_OP_COSTLY,
     .half_in = 1 << TN_ATT_Q | 1 << TN_ATT_K | 1 << TN_ATT_V,
     .infer = attention_infer,
     .grad = attention_grad,
@@ -147,7 +154,7 @@ const tn_op tn_op_attention = {
 const tn_op tn_op_attention_plain = {
     .name = "attention_plain",
     .attr_bytes = sizeof(tn_attention_attr),
-    .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_AUX_FROM_1,
+    .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_AUX_FROM_1 | TN_OP_COSTLY,
     .half_in = 1 << TN_ATT_Q | 1 << TN_ATT_K | 1 << TN_ATT_V,
     .infer = plain_infer,
     .grad = plain_grad,

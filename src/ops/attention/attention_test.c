@@ -3,6 +3,7 @@
 #include "backend/cpu/vmath.h"
 #include "optest.h"
 #include "plan/plan.h"
+#include "world.h"
 
 #include <tenon/ops.h>
 
@@ -331,6 +332,32 @@ static void switch_builds_the_twin(void)
     tn_graph_free(g);
 }
 
+/* Pairs of a query and a key that it sees, as the forward FLOPs of a plan have them. */
+static double pairs_of(int64_t T, int64_t S, bool causal, int64_t window)
+{
+    enum { H = 2, D = 4 };
+    tn_graph *g = tn_world_graph(NULL);
+    tn_plan *p;
+    const tn_ref q = tn_input(g, "q", tn_shape(1, T, H, D), TN_F32), k = tn_input(g, "k", tn_shape(1, S, H, D), TN_F32);
+    tn_output(g, "y", tn_attention(g, q, k, k, .causal = causal, .window = window));
+    assert_ok(tn_graph_compile(g, &(tn_compile_options){ .threads = 1 }, &p));
+    const double pairs = tn_plan_flops(p) / (4 * H * D);
+    tn_plan_free(p);
+    return pairs;
+}
+
+static void hidden_pairs_cost_nothing(void)
+{
+    assert_true(pairs_of(16, 16, false, 0) == 256);
+    assert_true(pairs_of(16, 16, true, 0) == 136);
+    assert_true(pairs_of(16, 16, true, 4) == 1 + 2 + 3 + 13 * 4);
+    assert_true(pairs_of(16, 16, false, 4) == 2 * (4 + 5 + 6) + 10 * 7);
+    assert_true(pairs_of(16, 16, true, 99) == 136);
+    assert_true(pairs_of(4, 16, true, 0) == 13 + 14 + 15 + 16); /* the last query is beside the last key */
+    assert_true(pairs_of(4, 16, true, 5) == 20);
+    assert_true(pairs_of(4, 2, true, 0) == 1 + 2); /* the first two see nothing */
+}
+
 static const tn_property properties[] = {
     { "the future never reaches the past", future_never_reaches_the_past },
     { "prefill and steps equal the whole pass", cached_steps_equal_the_whole },
@@ -339,6 +366,7 @@ static const tn_property properties[] = {
     { "NaN stays where it is seen", nan_stays_where_it_is_seen },
     { "weights are exponentials", weights_are_exponentials },
     { "opt.flash=off builds the twin", switch_builds_the_twin },
+    { "hidden pairs cost nothing", hidden_pairs_cost_nothing },
 };
 
 static const tn_op_test test = { .op = "attention",

@@ -24,41 +24,23 @@ enum {
 };
 enum { KL_LSE = 0, KL_DIVERGENCE = 2 }; /* what the op kl leaves of a row: two logsumexps, then KL */
 
-static tn_status head_infer(const tn_type *x, const tn_type *w, const char *name, const char *rows)
-{
-    const int64_t d = x->dims.dim[x->dims.rank - 1];
-    if (w->dims.rank != 2 || w->dims.dim[0] < 1 || w->dims.dim[1] != d || !tn_dtype_is_float(w->dtype))
-        return tn_error(TN_USAGE, "%s must be floats of shape (V,%lld): one row per class, as long as a row of %s",
-                        name, (long long)d, rows);
-    return TN_OK;
-}
-
 static tn_status linear_kl_infer(tn_sig *s)
 {
     const tn_linear_kl_attr *a = s->attr;
     const tn_type *x = &s->in[X], *t = &s->in[TEACHER], *u = &s->in[TEACHER_W];
-    tn_type labels = s->in[LABELS];
-    if (!(a->temperature > 0) || isinf(a->temperature))
-        return tn_error(TN_USAGE, "temperature %g: it must be positive and finite", (double)a->temperature);
-    if (labels.absent) labels = (tn_type){ .dtype = TN_I32, .dims = x->dims };
-    if (s->in[LABELS].absent && labels.dims.rank > 0) labels.dims.rank--;
-    TN_RETURN_IF(tn_labels_infer(x, &labels, &s->in[WEIGHTS]));
-    tn_dims rows = t->dims;
-    if (rows.rank > 0) rows.rank--;
-    if (t->dims.rank < 1 || !tn_dims_equal(rows, labels.dims) || !tn_dtype_is_float(t->dtype))
+    tn_dims rows, of_teacher = t->dims;
+    TN_RETURN_IF(tn_kl_infer(a->temperature, x, &s->in[LABELS], &s->in[WEIGHTS], &rows));
+    if (of_teacher.rank > 0) of_teacher.rank--;
+    if (t->dims.rank < 1 || !tn_dims_equal(of_teacher, rows) || !tn_dtype_is_float(t->dtype))
         return tn_error(TN_USAGE, "the teacher must be floats with a row for each row of x");
-    TN_RETURN_IF(head_infer(x, &s->in[W], "w", "x"));
-    if (u->absent) TN_RETURN_IF(head_infer(t, &s->in[W], "the shared head", "the teacher"));
-    else TN_RETURN_IF(head_infer(t, u, "the teacher's head", "the teacher"));
+    TN_RETURN_IF(tn_kl_head_infer(x, &s->in[W], "w", "x"));
+    if (u->absent) TN_RETURN_IF(tn_kl_head_infer(t, &s->in[W], "the shared head", "the teacher"));
+    else TN_RETURN_IF(tn_kl_head_infer(t, u, "the teacher's head", "the teacher"));
     if (!u->absent && u->dims.dim[0] != s->in[W].dims.dim[0])
         return tn_error(TN_USAGE, "the teacher's head has %lld classes, the student's %lld: they must be the same",
                         (long long)u->dims.dim[0], (long long)s->in[W].dims.dim[0]);
     if (a->tile < 0) return tn_error(TN_USAGE, "a tile of %lld rows: take 0 for the default", (long long)a->tile);
-    s->n_out = 3;
-    for (int i = 0; i < 3; i++) s->out[i].dtype = TN_F32;
-    s->out[0].dims = (tn_dims){ 0 };
-    s->out[1].dims = s->out[2].dims = labels.dims;
-    s->out[2].dims.dim[s->out[2].dims.rank++] = 2;
+    tn_kl_outputs(s, rows);
     return TN_OK;
 }
 

@@ -26,9 +26,9 @@ enum {
 };
 enum { S, T, SIDES };  /* student, teacher */
 enum { LSE_T, LSE_S }; /* order of the output */
-enum { TILE = 256, BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4 };
+enum { BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4 };
 /* Logits kept of both sides for a tile that makes its loss in the backward pass: fewer rows where the vocabulary is larger. */
-enum { KEPT_BYTES = 64 << 20, KEPT_TILE = 32 };
+enum { KEPT_BYTES = 64 << 20 };
 
 /* A row's sums so far. */
 typedef struct sums {
@@ -62,17 +62,12 @@ typedef struct job {
 
 /* --- workspace ---------------------------------------------------------------------------------------------------- */
 
-static int64_t tile_size(const tn_linear_kl_attr *a, int64_t V, bool keeps)
-{
-    const int64_t most = keeps ? KEPT_BYTES / SIDES / (int64_t)sizeof(float) / V : TILE;
-    return a->tile ? a->tile : tn_least(most < KEPT_TILE ? KEPT_TILE : most, TILE);
-}
-
 /* keeps: the logits of a tile, for all of the vocabulary. base NULL: only measures. */
 static space make_space(const tn_linear_kl_attr *a, int64_t rows, int64_t V, const int64_t *d, bool backward,
                         bool keeps, void *base)
 {
-    space s = { .tile = tn_least(tile_size(a, V, keeps), rows), .block = tn_least(V, BLOCK) };
+    space s = { .tile = tn_least(tn_logits_tile(a->tile, V, keeps ? KEPT_BYTES / SIDES : 0), rows),
+                .block = tn_least(V, BLOCK) };
     const size_t n = (size_t)s.tile, f = sizeof(float);
     s.row = keeps ? (V + 15) / 16 * 16 : s.block;
     for (int i = 0; i < SIDES; i++) {
@@ -88,24 +83,11 @@ static space make_space(const tn_linear_kl_attr *a, int64_t rows, int64_t V, con
     return s;
 }
 
-static int64_t last_dim(tn_dims d) { return d.dim[d.rank - 1]; }
-
-static int64_t row_count(tn_dims d)
-{
-    d.rank--;
-    return tn_dims_count(d);
-}
-
 size_t tn_linear_kl_work_cpu(const tn_sig *s, bool backward)
 {
-    const int64_t V = s->in[W].dims.dim[0], d[SIDES] = { last_dim(s->in[X].dims), last_dim(s->in[TEACHER].dims) };
-    const space p = make_space(s->attr, row_count(s->in[X].dims), V, d, backward, s->makes_out, NULL);
-    const size_t logits = tn_gemm_work_most(p.tile, p.block, s->threads);
-    const size_t dx = tn_gemm_work_most(p.tile, d[S], s->threads), dw = tn_gemm_work_most(p.block, d[S], s->threads);
-    size_t gemm = logits;
-    if (backward && dx > gemm) gemm = dx;
-    if (backward && dw > gemm) gemm = dw;
-    return p.bytes + gemm;
+    const int64_t V = s->in[W].dims.dim[0], d[SIDES] = { tn_last_dim(s->in[X].dims), tn_last_dim(s->in[TEACHER].dims) };
+    const space p = make_space(s->attr, tn_row_count(s->in[X].dims), V, d, backward, s->makes_out, NULL);
+    return p.bytes + tn_logits_work(p.tile, p.block, d[S], backward, s->threads);
 }
 
 static job make_job(const tn_call *c, bool backward)
@@ -116,14 +98,14 @@ static job make_job(const tn_call *c, bool backward)
               .inverse = 1 / a->temperature,
               .x = { x, t },
               .w = { &c->in[W], c->in[TEACHER_W].data ? &c->in[TEACHER_W] : &c->in[W] },
-              .d = { last_dim(x->dims), last_dim(t->dims) } };
+              .d = { tn_last_dim(x->dims), tn_last_dim(t->dims) } };
     j.labels = (tn_labels){ .label = labels->data,
                             .weight = c->in[WEIGHTS].data,
                             .n = tn_least(tn_arg_rows(x), tn_arg_rows(t)),
                             .classes = c->in[W].dims.dim[0],
                             .ignore = a->ignore };
     if (labels->data) j.labels.n = tn_least(j.labels.n, tn_arg_count(labels));
-    j.s = make_space(a, row_count(x->dims), j.labels.classes, j.d, backward, c->makes_out, c->work);
+    j.s = make_space(a, tn_row_count(x->dims), j.labels.classes, j.d, backward, c->makes_out, c->work);
     return j;
 }
 
@@ -132,15 +114,10 @@ static job make_job(const tn_call *c, bool backward)
 /* Gathers the next rows that count, from *at on, as f32. Returns false when there are none. */
 static bool next_tile(job *j, int64_t *at)
 {
-    j->rows = 0;
-    for (; *at < j->labels.n && j->rows < j->s.tile; ++*at) {
-        if (!tn_label_counts(&j->labels, *at)) continue;
-        for (int i = 0; i < SIDES; i++) {
-            const tn_arg *x = j->x[i];
-            tn_convert(j->s.x[i] + j->rows * j->d[i], TN_F32,
-                       (const char *)x->data + *at * j->d[i] * (int64_t)tn_dtype_bytes(x->dtype), x->dtype, j->d[i]);
-        }
-        j->s.index[j->rows++] = *at;
+    const int64_t from = *at;
+    for (int i = 0; i < SIDES; i++) {
+        *at = from;
+        j->rows = tn_labels_gather(&j->labels, j->x[i], j->d[i], j->s.tile, at, j->s.x[i], j->s.index);
     }
     return j->rows > 0;
 }
@@ -262,12 +239,6 @@ static double finish_tile(const job *j, float *kl, float *lse)
     return sum;
 }
 
-static void give_loss(const tn_call *c, const job *j, double sum)
-{
-    const double scale = tn_labels_scale(&j->labels, false) * (double)j->temperature * (double)j->temperature;
-    if (c->out[0].data) *(float *)c->out[0].data = scale == 0 ? 0.f : (float)(sum * scale);
-}
-
 static void zero_outputs(const tn_call *c)
 {
     for (int i = 1; i < 3; i++)
@@ -283,7 +254,7 @@ tn_status tn_linear_kl_forward_cpu(const tn_call *c)
         forward_tile(&j, c);
         sum += finish_tile(&j, c->out[1].data, c->out[2].data);
     }
-    give_loss(c, &j, sum);
+    tn_kl_loss(c, &j.labels, j.temperature, sum);
     return TN_OK;
 }
 
@@ -304,16 +275,6 @@ static void differentiate_rows(void *arg, int64_t n)
     }
 }
 
-static void scatter_dx(const job *j, float *restrict dx)
-{
-    const int64_t d = j->d[S];
-    for (int64_t r = 0; r < j->rows; r++) {
-        const float *restrict from = j->s.dx + r * d;
-        float *restrict to = dx + j->s.index[r] * d;
-        for (int64_t i = 0; i < d; i++) to[i] += from[i];
-    }
-}
-
 /* The logsumexps of the tile's rows are known. scale: dloss T / sum of weights. */
 static void backward_tile(job *j, const tn_call *c, double scale, bool first)
 {
@@ -328,22 +289,7 @@ static void backward_tile(job *j, const tn_call *c, double scale, bool first)
         if (c->din[W].data)
             tn_logits_dw(c, &l, (float *)c->din[W].data + v0 * j->d[S], !first || (c->accumulate >> W & 1));
     }
-    if (c->din[X].data) scatter_dx(j, c->din[X].data);
-}
-
-/* dloss/dw_r = (T^2 KL_r - loss) / sum w */
-static void weights_backward(const job *j, const tn_call *c, double dy)
-{
-    const double scale = tn_labels_scale(&j->labels, false) * dy, loss = (double)*(const float *)c->out[0].data;
-    const double square = (double)j->temperature * (double)j->temperature;
-    const float *kl = c->out[1].data;
-    const bool add = c->accumulate >> WEIGHTS & 1;
-    float *d = c->din[WEIGHTS].data;
-    for (int64_t i = 0; i < j->labels.n; i++) {
-        const float g = tn_label_counts(&j->labels, i) ? (float)(scale * (square * (double)kl[i] - loss)) : 0.f;
-        d[i] = add ? d[i] + g : g;
-    }
-    if (!add) tn_zero_from(&c->din[WEIGHTS], j->labels.n);
+    if (c->din[X].data) tn_rows_scatter(c->din[X].data, j->s.dx, j->s.index, j->rows, j->d[S]);
 }
 
 tn_status tn_linear_kl_backward_cpu(const tn_call *c)
@@ -352,7 +298,7 @@ tn_status tn_linear_kl_backward_cpu(const tn_call *c)
     const double dy = c->dout[0].data ? (double)*(const float *)c->dout[0].data : 0;
     const float *lse = c->makes_out ? NULL : c->out[2].data;
     if (c->makes_out) zero_outputs(c);
-    if (c->din[WEIGHTS].data) weights_backward(&j, c, dy);
+    if (c->din[WEIGHTS].data) tn_kl_weights(c, &j.labels, j.temperature, dy, WEIGHTS);
     if (!c->makes_out && !c->din[X].data && !c->din[W].data) return TN_OK;
     if (c->din[X].data && !(c->accumulate >> X & 1)) tn_zero_from(&c->din[X], 0); /* rows that do not count stay so */
     const double scale = tn_labels_scale(&j.labels, false) * dy * (double)j.temperature;
@@ -369,7 +315,7 @@ tn_status tn_linear_kl_backward_cpu(const tn_call *c)
         }
         backward_tile(&j, c, scale, first);
     }
-    if (c->makes_out) give_loss(c, &j, sum);
+    if (c->makes_out) tn_kl_loss(c, &j.labels, j.temperature, sum);
     if (first && c->din[W].data && !(c->accumulate >> W & 1)) tn_zero_from(&c->din[W], 0);
     return TN_OK;
 }

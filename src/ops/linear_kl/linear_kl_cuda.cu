@@ -15,7 +15,6 @@ enum {
     WEIGHTS = TN_LINEAR_KL_WEIGHTS
 };
 enum { S = TN_KL_STUDENT, T = TN_KL_TEACHER, SIDES = TN_KL_SIDES };
-enum { THREADS = 256 };
 
 /* Logits of a chunk, of both sides. dw is read and written once per chunk; without it, half as much does. */
 static const int64_t CHUNK_BYTES = (int64_t)2 << 30, CHUNK_BYTES_DX = (int64_t)1 << 30;
@@ -162,28 +161,6 @@ extern "C" tn_status tn_linear_kl_forward_cuda(const tn_call *c)
 
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
 
-/* dloss/dw_r = (T^2 KL_r - loss) / sum w */
-static __global__ void grad_weights(tn_arg d, tn_head_tokens t, const double *scale, const float *dy, const float *kl,
-                                    const float *loss, double square, bool add)
-{
-    const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    if (i >= t.n) return;
-    const double g =
-        tn_head_counts(t, i) ? *scale * (double)(dy ? *dy : 0.f) * (square * (double)kl[i] - (double)*loss) : 0;
-    tn_put(d.data, d.dtype, i, (float)g, add);
-}
-
-static tn_status add_weights(const pass *p)
-{
-    const tn_call *c = p->c;
-    if (p->t.n == 0) return TN_OK;
-    grad_weights<<<(unsigned)((p->t.n + THREADS - 1) / THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
-        c->din[WEIGHTS], p->t, p->s.scale, (const float *)c->dout[0].data, (const float *)c->out[1].data,
-        (const float *)c->out[0].data, (double)p->temperature * (double)p->temperature, c->accumulate >> WEIGHTS & 1);
-    TN_CUDA_LAUNCHED();
-    return TN_OK;
-}
-
 extern "C" tn_status tn_linear_kl_backward_cuda(const tn_call *c)
 {
     pass p;
@@ -192,7 +169,7 @@ extern "C" tn_status tn_linear_kl_backward_cuda(const tn_call *c)
     const tn_head *h = &p.s.head[S];
     const float *dlogits = p.s.logits[S];
     const int64_t apart = p.s.row * (int64_t)(sizeof(float) / tn_dtype_bytes(h->type)); /* rows stay where they were */
-    if (c->din[WEIGHTS].data) TN_RETURN_IF(add_weights(&p));
+    if (c->din[WEIGHTS].data) TN_RETURN_IF(tn_head_kl_weights(c, WEIGHTS, &p.t, p.s.scale, p.temperature));
     if (!gradient || p.t.n == 0) {
         TN_RETURN_IF(tn_clear_gradient(c, &c->din[X], c->accumulate >> X & 1));
         TN_RETURN_IF(tn_clear_gradient(c, &c->din[W], c->accumulate >> W & 1));

@@ -40,24 +40,13 @@ static tn_status teacher_infer(const tn_sig *s, tn_dims rows)
 static tn_status linear_kl_top_infer(tn_sig *s)
 {
     const tn_linear_kl_top_attr *a = s->attr;
-    const tn_type *x = &s->in[X], *w = &s->in[W];
-    tn_type labels = s->in[LABELS];
-    if (!(a->temperature > 0) || isinf(a->temperature))
-        return tn_error(TN_USAGE, "temperature %g: it must be positive and finite", (double)a->temperature);
-    if (labels.absent) labels = (tn_type){ .dtype = TN_I32, .dims = x->dims };
-    if (s->in[LABELS].absent && labels.dims.rank > 0) labels.dims.rank--;
-    TN_RETURN_IF(tn_labels_infer(x, &labels, &s->in[WEIGHTS]));
-    const int64_t d = x->dims.dim[x->dims.rank - 1];
-    if (w->dims.rank != 2 || w->dims.dim[0] < 1 || w->dims.dim[1] != d || !tn_dtype_is_float(w->dtype))
-        return tn_error(TN_USAGE, "w must be floats of shape (V,%lld): one row per class, as long as a row of x",
-                        (long long)d);
-    TN_RETURN_IF(teacher_infer(s, labels.dims));
+    const tn_type *x = &s->in[X];
+    tn_dims rows;
+    TN_RETURN_IF(tn_kl_infer(a->temperature, x, &s->in[LABELS], &s->in[WEIGHTS], &rows));
+    TN_RETURN_IF(tn_kl_head_infer(x, &s->in[W], "w", "x"));
+    TN_RETURN_IF(teacher_infer(s, rows));
     if (a->tile < 0) return tn_error(TN_USAGE, "a tile of %lld rows: take 0 for the default", (long long)a->tile);
-    s->n_out = 3;
-    for (int i = 0; i < 3; i++) s->out[i].dtype = TN_F32;
-    s->out[0].dims = (tn_dims){ 0 };
-    s->out[1].dims = s->out[2].dims = labels.dims;
-    s->out[2].dims.dim[s->out[2].dims.rank++] = 2;
+    tn_kl_outputs(s, rows);
     return TN_OK;
 }
 

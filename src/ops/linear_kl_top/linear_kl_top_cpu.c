@@ -26,9 +26,9 @@ enum {
     WEIGHTS = TN_LINEAR_KL_TOP_WEIGHTS
 };
 enum { ALL, TAIL }; /* logsumexps */
-enum { TILE = 256, BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4 };
+enum { BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4 };
 /* Logits kept for a tile that makes its loss in the backward pass: fewer rows where the vocabulary is larger. */
-enum { KEPT_BYTES = 32 << 20, KEPT_TILE = 32 };
+enum { KEPT_BYTES = 32 << 20 };
 
 /* Sizes, and the workspace they ask for. */
 typedef struct space {
@@ -57,17 +57,12 @@ typedef struct job {
 
 /* --- workspace ---------------------------------------------------------------------------------------------------- */
 
-static int64_t tile_size(const tn_linear_kl_top_attr *a, int64_t V, bool keeps)
-{
-    const int64_t most = keeps ? KEPT_BYTES / (int64_t)sizeof(float) / V : TILE;
-    return a->tile ? a->tile : tn_least(most < KEPT_TILE ? KEPT_TILE : most, TILE);
-}
-
 /* keeps: the logits of a tile, for all of the vocabulary. base NULL: only measures. */
 static space make_space(const tn_linear_kl_top_attr *a, int64_t rows, int64_t V, int64_t d, int64_t K, bool backward,
                         bool keeps, void *base)
 {
-    space s = { .tile = tn_least(tile_size(a, V, keeps), rows), .block = tn_least(V, BLOCK) };
+    space s = { .tile = tn_least(tn_logits_tile(a->tile, V, keeps ? KEPT_BYTES : 0), rows),
+                .block = tn_least(V, BLOCK) };
     const size_t n = (size_t)s.tile, f = sizeof(float);
     s.row = keeps ? (V + 15) / 16 * 16 : s.block;
     s.logits = tn_carve(base, &s.bytes, n * (size_t)s.row * f);
@@ -82,24 +77,11 @@ static space make_space(const tn_linear_kl_top_attr *a, int64_t rows, int64_t V,
     return s;
 }
 
-static int64_t last_dim(tn_dims d) { return d.dim[d.rank - 1]; }
-
-static int64_t row_count(tn_dims d)
-{
-    d.rank--;
-    return tn_dims_count(d);
-}
-
 size_t tn_linear_kl_top_work_cpu(const tn_sig *s, bool backward)
 {
-    const int64_t V = s->in[W].dims.dim[0], d = last_dim(s->in[X].dims), K = last_dim(s->in[IDS].dims);
-    const space p = make_space(s->attr, row_count(s->in[X].dims), V, d, K, backward, s->makes_out, NULL);
-    const size_t logits = tn_gemm_work_most(p.tile, p.block, s->threads);
-    const size_t dx = tn_gemm_work_most(p.tile, d, s->threads), dw = tn_gemm_work_most(p.block, d, s->threads);
-    size_t gemm = logits;
-    if (backward && dx > gemm) gemm = dx;
-    if (backward && dw > gemm) gemm = dw;
-    return p.bytes + gemm;
+    const int64_t V = s->in[W].dims.dim[0], d = tn_last_dim(s->in[X].dims), K = tn_last_dim(s->in[IDS].dims);
+    const space p = make_space(s->attr, tn_row_count(s->in[X].dims), V, d, K, backward, s->makes_out, NULL);
+    return p.bytes + tn_logits_work(p.tile, p.block, d, backward, s->threads);
 }
 
 static job make_job(const tn_call *c, bool backward)
@@ -109,15 +91,15 @@ static job make_job(const tn_call *c, bool backward)
     job j = { .c = c,
               .temperature = a->temperature,
               .inverse = 1 / a->temperature,
-              .d = last_dim(x->dims),
-              .K = last_dim(c->in[IDS].dims) };
+              .d = tn_last_dim(x->dims),
+              .K = tn_last_dim(c->in[IDS].dims) };
     j.labels = (tn_labels){ .label = labels->data,
                             .weight = c->in[WEIGHTS].data,
                             .n = tn_arg_rows(x),
                             .classes = c->in[W].dims.dim[0],
                             .ignore = -1 };
     if (labels->data) j.labels.n = tn_least(j.labels.n, tn_arg_count(labels));
-    j.s = make_space(a, row_count(x->dims), j.labels.classes, j.d, j.K, backward, c->makes_out, c->work);
+    j.s = make_space(a, tn_row_count(x->dims), j.labels.classes, j.d, j.K, backward, c->makes_out, c->work);
     return j;
 }
 
@@ -140,14 +122,7 @@ static tn_status check_ids(const job *j)
 /* Gathers the next rows that count, from *at on, as f32. Returns false when there are none. */
 static bool next_tile(job *j, int64_t *at)
 {
-    const tn_arg *x = &j->c->in[X];
-    j->rows = 0;
-    for (; *at < j->labels.n && j->rows < j->s.tile; ++*at) {
-        if (!tn_label_counts(&j->labels, *at)) continue;
-        tn_convert(j->s.x + j->rows * j->d, TN_F32,
-                   (const char *)x->data + *at * j->d * (int64_t)tn_dtype_bytes(x->dtype), x->dtype, j->d);
-        j->s.index[j->rows++] = *at;
-    }
+    j->rows = tn_labels_gather(&j->labels, &j->c->in[X], j->d, j->s.tile, at, j->s.x, j->s.index);
     return j->rows > 0;
 }
 
@@ -284,12 +259,6 @@ static double finish_tile(const job *j, float *kl, float *lse)
     return sum;
 }
 
-static void give_loss(const job *j, double sum)
-{
-    const double scale = tn_labels_scale(&j->labels, false) * (double)j->temperature * (double)j->temperature;
-    if (j->c->out[0].data) *(float *)j->c->out[0].data = scale == 0 ? 0.f : (float)(sum * scale);
-}
-
 static void zero_outputs(const tn_call *c)
 {
     for (int i = 1; i < 3; i++)
@@ -306,7 +275,7 @@ tn_status tn_linear_kl_top_forward_cpu(const tn_call *c)
         forward_tile(&j);
         sum += finish_tile(&j, c->out[1].data, c->out[2].data);
     }
-    give_loss(&j, sum);
+    tn_kl_loss(c, &j.labels, j.temperature, sum);
     return TN_OK;
 }
 
@@ -341,15 +310,6 @@ static void differentiate_rows(void *arg, int64_t n)
     for (int64_t r = n * ROWS_EACH; r < end; r++) differentiate_row(j, r);
 }
 
-static void scatter_dx(const job *j, float *restrict dx)
-{
-    for (int64_t r = 0; r < j->rows; r++) {
-        const float *restrict from = j->s.dx + r * j->d;
-        float *restrict to = dx + j->s.index[r] * j->d;
-        for (int64_t i = 0; i < j->d; i++) to[i] += from[i];
-    }
-}
-
 /* The logsumexps of the tile's rows are known. scale: dloss T / sum of weights. */
 static void backward_tile(job *j, double scale, bool first)
 {
@@ -365,23 +325,7 @@ static void backward_tile(job *j, double scale, bool first)
         if (c->din[W].data)
             tn_logits_dw(c, &l, (float *)c->din[W].data + v0 * j->d, !first || (c->accumulate >> W & 1));
     }
-    if (c->din[X].data) scatter_dx(j, c->din[X].data);
-}
-
-/* dloss/dw_r = (T^2 KL_r - loss) / sum w */
-static void weights_backward(const job *j, double dy)
-{
-    const tn_call *c = j->c;
-    const double scale = tn_labels_scale(&j->labels, false) * dy, loss = (double)*(const float *)c->out[0].data;
-    const double square = (double)j->temperature * (double)j->temperature;
-    const float *kl = c->out[1].data;
-    const bool add = c->accumulate >> WEIGHTS & 1;
-    float *d = c->din[WEIGHTS].data;
-    for (int64_t i = 0; i < j->labels.n; i++) {
-        const float g = tn_label_counts(&j->labels, i) ? (float)(scale * (square * (double)kl[i] - loss)) : 0.f;
-        d[i] = add ? d[i] + g : g;
-    }
-    if (!add) tn_zero_from(&c->din[WEIGHTS], j->labels.n);
+    if (c->din[X].data) tn_rows_scatter(c->din[X].data, j->s.dx, j->s.index, j->rows, j->d);
 }
 
 tn_status tn_linear_kl_top_backward_cpu(const tn_call *c)
@@ -390,7 +334,7 @@ tn_status tn_linear_kl_top_backward_cpu(const tn_call *c)
     const double dy = c->dout[0].data ? (double)*(const float *)c->dout[0].data : 0;
     const float *lse = c->makes_out ? NULL : c->out[2].data;
     if (c->makes_out) zero_outputs(c);
-    if (c->din[WEIGHTS].data) weights_backward(&j, dy);
+    if (c->din[WEIGHTS].data) tn_kl_weights(c, &j.labels, j.temperature, dy, WEIGHTS);
     if (!c->makes_out && !c->din[X].data && !c->din[W].data) return TN_OK;
     TN_RETURN_IF(check_ids(&j));
     if (c->din[X].data && !(c->accumulate >> X & 1)) tn_zero_from(&c->din[X], 0); /* rows that do not count stay so */
@@ -406,7 +350,7 @@ tn_status tn_linear_kl_top_backward_cpu(const tn_call *c)
             for (int i = 0; i < 2; i++) j.s.lse[i][r] = lse[2 * j.s.index[r] + i];
         backward_tile(&j, scale, first);
     }
-    if (c->makes_out) give_loss(&j, sum);
+    if (c->makes_out) tn_kl_loss(c, &j.labels, j.temperature, sum);
     if (first && c->din[W].data && !(c->accumulate >> W & 1)) tn_zero_from(&c->din[W], 0);
     return TN_OK;
 }

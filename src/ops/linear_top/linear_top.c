@@ -13,21 +13,14 @@ static tn_status linear_top_infer(tn_sig *s)
 {
     const tn_linear_top_attr *a = s->attr;
     const tn_type *x = &s->in[X], *w = &s->in[W];
-    tn_type labels = s->in[LABELS];
-    if (!(a->temperature > 0) || isinf(a->temperature))
-        return tn_error(TN_USAGE, "temperature %g: it must be positive and finite", (double)a->temperature);
-    if (labels.absent) labels = (tn_type){ .dtype = TN_I32, .dims = x->dims };
-    if (s->in[LABELS].absent && labels.dims.rank > 0) labels.dims.rank--;
-    TN_RETURN_IF(tn_labels_infer(x, &labels, &(tn_type){ .absent = true }));
-    const int64_t d = x->dims.dim[x->dims.rank - 1];
-    if (w->dims.rank != 2 || w->dims.dim[0] < 1 || w->dims.dim[1] != d || !tn_dtype_is_float(w->dtype))
-        return tn_error(TN_USAGE, "w must be floats of shape (V,%lld): one row per class, as long as a row of x",
-                        (long long)d);
+    tn_dims rows;
+    TN_RETURN_IF(tn_kl_infer(a->temperature, x, &s->in[LABELS], &(tn_type){ .absent = true }, &rows));
+    TN_RETURN_IF(tn_kl_head_infer(x, w, "w", "x"));
     if (a->k < 1 || a->k > w->dims.dim[0])
         return tn_error(TN_USAGE, "the %lld largest of %lld classes: take 1 to %lld", (long long)a->k,
                         (long long)w->dims.dim[0], (long long)w->dims.dim[0]);
     s->n_out = 3;
-    for (int i = 0; i < 3; i++) s->out[i] = (tn_type){ .dtype = i ? TN_F32 : TN_I32, .dims = labels.dims };
+    for (int i = 0; i < 3; i++) s->out[i] = (tn_type){ .dtype = i ? TN_F32 : TN_I32, .dims = rows };
     for (int i = 0; i < 2; i++) s->out[i].dims.dim[s->out[i].dims.rank++] = a->k;
     return TN_OK;
 }

@@ -53,19 +53,13 @@ static space make_space(int64_t rows, int64_t V, int64_t d, int64_t k, void *bas
     return s;
 }
 
-static int64_t row_count(tn_dims d)
-{
-    d.rank--;
-    return tn_dims_count(d);
-}
-
 size_t tn_linear_top_work_cpu(const tn_sig *s, bool backward)
 {
     const tn_linear_top_attr *a = s->attr;
     const tn_dims *w = &s->in[W].dims;
-    const space p = make_space(row_count(s->in[X].dims), w->dim[0], w->dim[1], a->k, NULL);
+    const space p = make_space(tn_row_count(s->in[X].dims), w->dim[0], w->dim[1], a->k, NULL);
     (void)backward;
-    return p.bytes + tn_gemm_work_most(p.tile, p.block, s->threads);
+    return p.bytes + tn_logits_work(p.tile, p.block, w->dim[1], false, s->threads);
 }
 
 /* --- the K best ----------------------------------------------------------------------------------------------------- */
@@ -113,15 +107,8 @@ static void sort(item *heap, int64_t k)
 
 static bool next_tile(job *j, int64_t *at)
 {
-    const tn_arg *x = &j->c->in[X];
-    j->rows = 0;
-    for (; *at < j->labels.n && j->rows < j->s.tile; ++*at) {
-        if (!tn_label_counts(&j->labels, *at)) continue;
-        tn_convert(j->s.x + j->rows * j->d, TN_F32,
-                   (const char *)x->data + *at * j->d * (int64_t)tn_dtype_bytes(x->dtype), x->dtype, j->d);
-        j->s.lse[j->rows] = (tn_lse){ -INFINITY, 0 };
-        j->s.index[j->rows++] = *at;
-    }
+    j->rows = tn_labels_gather(&j->labels, &j->c->in[X], j->d, j->s.tile, at, j->s.x, j->s.index);
+    for (int64_t r = 0; r < j->rows; r++) j->s.lse[r] = (tn_lse){ -INFINITY, 0 };
     return j->rows > 0;
 }
 
@@ -180,7 +167,7 @@ tn_status tn_linear_top_forward_cpu(const tn_call *c)
     job j = { .c = c, .d = c->in[W].dims.dim[1], .k = a->k, .inverse = 1 / a->temperature };
     j.labels = (tn_labels){ .label = labels->data, .n = tn_arg_rows(x), .classes = V, .ignore = IGNORE };
     if (labels->data) j.labels.n = tn_least(j.labels.n, tn_arg_count(labels));
-    j.s = make_space(row_count(x->dims), V, j.d, j.k, c->work);
+    j.s = make_space(tn_row_count(x->dims), V, j.d, j.k, c->work);
     for (int i = 0; i < 3; i++) tn_zero_from(&c->out[i], 0);
     for (int64_t at = 0; next_tile(&j, &at);) {
         for (j.v0 = 0; j.v0 < V; j.v0 += BLOCK) {

@@ -22,9 +22,9 @@ enum {
 };
 /* 256 tokens fill the matrix product's own tile, so that packing a block of w is paid once per 256 rows. Rows and
  * columns of a piece of logits are handed to threads in the shares below. */
-enum { TILE = 256, BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4, COLUMNS_EACH = 256 };
+enum { BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4, COLUMNS_EACH = 256 };
 /* Logits kept for a tile that makes its loss in the backward pass: fewer tokens where the vocabulary is larger. */
-enum { KEPT_BYTES = 64 << 20, KEPT_TILE = 32 };
+enum { KEPT_BYTES = 64 << 20 };
 
 /* Sizes, and the workspace they ask for. */
 typedef struct space {
@@ -53,17 +53,12 @@ typedef struct job {
 
 /* --- workspace ---------------------------------------------------------------------------------------------------- */
 
-static int64_t tile_size(const tn_linear_xent_attr *a, int64_t V, bool keeps)
-{
-    const int64_t most = keeps && V ? KEPT_BYTES / (int64_t)sizeof(float) / V : TILE;
-    return a->tile ? a->tile : tn_least(most < KEPT_TILE ? KEPT_TILE : most, TILE);
-}
-
 /* keeps: the logits of a tile, for all of the vocabulary. base NULL: only measures. */
 static space make_space(const tn_linear_xent_attr *a, int64_t tokens, int64_t V, int64_t d, bool backward, bool keeps,
                         void *base)
 {
-    space s = { .tile = tn_least(tile_size(a, V, keeps), tokens), .block = tn_least(V, BLOCK) };
+    space s = { .tile = tn_least(tn_logits_tile(a->tile, V, keeps ? KEPT_BYTES : 0), tokens),
+                .block = tn_least(V, BLOCK) };
     const size_t n = (size_t)s.tile, f = sizeof(float);
     s.row = keeps ? (V + 15) / 16 * 16 : s.block;
     s.logits = tn_carve(base, &s.bytes, n * (size_t)s.row * f);
@@ -82,12 +77,7 @@ size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward)
 {
     const int64_t V = s->in[W].dims.dim[0], d = s->in[W].dims.dim[1];
     const space p = make_space(s->attr, tn_dims_count(s->in[LABELS].dims), V, d, backward, s->makes_out, NULL);
-    const size_t logits = tn_gemm_work_most(p.tile, p.block, s->threads);
-    const size_t dx = tn_gemm_work_most(p.tile, d, s->threads), dw = tn_gemm_work_most(p.block, d, s->threads);
-    size_t gemm = logits;
-    if (backward && dx > gemm) gemm = dx;
-    if (backward && dw > gemm) gemm = dw;
-    return p.bytes + gemm;
+    return p.bytes + tn_logits_work(p.tile, p.block, d, backward, s->threads);
 }
 
 static job make_job(const tn_call *c, bool backward)
@@ -110,14 +100,7 @@ static job make_job(const tn_call *c, bool backward)
 /* Gathers the next tokens that count, from *at on, as f32 rows. Returns false when there are none. */
 static bool next_tile(job *j, const tn_arg *x, int64_t *at)
 {
-    const size_t width = tn_dtype_bytes(x->dtype);
-    j->rows = 0;
-    for (; *at < j->labels.n && j->rows < j->s.tile; ++*at) {
-        if (!tn_label_counts(&j->labels, *at)) continue;
-        tn_convert(j->s.x + j->rows * j->d, TN_F32, (const char *)x->data + *at * j->d * (int64_t)width, x->dtype,
-                   j->d);
-        j->s.token[j->rows++] = *at;
-    }
+    j->rows = tn_labels_gather(&j->labels, x, j->d, j->s.tile, at, j->s.x, j->s.token);
     return j->rows > 0;
 }
 
@@ -248,15 +231,6 @@ static void sum_columns(void *arg, int64_t t)
     for (int64_t i = 0; i < n; i++) d[i] = j->dbias_adds ? d[i] + sum[i] : sum[i];
 }
 
-static void scatter_dx(const job *j, float *restrict dx)
-{
-    for (int64_t r = 0; r < j->rows; r++) {
-        const float *restrict from = j->s.dx + r * j->d;
-        float *restrict to = dx + j->s.token[r] * j->d;
-        for (int64_t i = 0; i < j->d; i++) to[i] += from[i];
-    }
-}
-
 /* The lse of the tile's rows is known. */
 static void backward_tile(job *j, const tn_call *c, double scale, bool first)
 {
@@ -273,7 +247,7 @@ static void backward_tile(job *j, const tn_call *c, double scale, bool first)
             tn_logits_dw(c, &l, (float *)c->din[W].data + v0 * j->d, !first || (c->accumulate >> W & 1));
         if (j->dbias) tn_pool_run(c->pool, tn_tiles(j->columns, COLUMNS_EACH), sum_columns, j);
     }
-    if (c->din[X].data) scatter_dx(j, c->din[X].data);
+    if (c->din[X].data) tn_rows_scatter(c->din[X].data, j->s.dx, j->s.token, j->rows, j->d);
 }
 
 tn_status tn_linear_xent_backward_cpu(const tn_call *c)

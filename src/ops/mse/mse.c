@@ -9,10 +9,11 @@ size_t tn_mse_work_cpu(const tn_sig *s, bool backward);
 
 static tn_status mse_infer(tn_sig *s)
 {
-    if (!tn_dtype_is_float(s->in[0].dtype) || !tn_dtype_is_float(s->in[1].dtype))
+    const bool two = !s->in[1].absent;
+    if (!tn_dtype_is_float(s->in[0].dtype) || (two && !tn_dtype_is_float(s->in[1].dtype)))
         return tn_error(TN_USAGE, "differences are of floats, not of %s and %s", tn_dtype_name(s->in[0].dtype),
                         tn_dtype_name(s->in[1].dtype));
-    if (!tn_dims_equal(s->in[0].dims, s->in[1].dims))
+    if (two && !tn_dims_equal(s->in[0].dims, s->in[1].dims))
         return tn_error(TN_USAGE, "the two inputs must have the same shape: reshape one, since mse does not broadcast");
     TN_RETURN_IF(tn_weights_infer(&s->in[0], &s->in[2], s->in[0].dims.rank));
     s->n_out = 1;
@@ -23,7 +24,7 @@ static tn_status mse_infer(tn_sig *s)
 
 static void mse_grad(const tn_sig *s, uint64_t want, tn_uses *u)
 {
-    u->in = 3 | (s->in[2].absent ? 0 : 4);
+    u->in = 1 | (s->in[1].absent ? 0 : 2) | (s->in[2].absent ? 0 : 4);
     u->out = want & 4 ? 1 : 0; /* the weights' gradient is a deviation from the mean */
 }
 

@@ -2,7 +2,7 @@
  *
  *     loss = sum_i w_i (a_i - b_i)^2 / sum_i w_i     over all elements; 0 when there are none or sum_i w_i = 0
  *
- * a, b of one shape; weights: absent (1 each), or a tensor whose axes are the first axes of a: one weight for each
+ * a, b of one shape, b may be TN_NONE (zeros: the mean square of a); weights: absent (1 each), or a tensor whose axes are the first axes of a: one weight for each
  * element, row, or sample -> loss f32, rank 0.        loss = tn_mse(g, a, b, .weights = w)
  * NaN propagates. With live counts, the rows alive in both a and b are compared. Gradients: a, b, weights. */
 #ifndef TN_OPS_MSE_H

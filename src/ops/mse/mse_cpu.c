@@ -10,7 +10,7 @@ size_t tn_mse_work_cpu(const tn_sig *s, bool backward);
 enum { TILE = 16384, CHUNK = 512 };
 
 typedef struct job {
-    const float *a, *b, *w; /* (n), (n), (n/run) or NULL */
+    const float *a, *b, *w; /* (n), (n) or NULL, (n/run) or NULL */
     int64_t n, run;
     double *partial; /* (tiles) */
     float *d;        /* gradient by a or b (n), or by w (n/run) */
@@ -21,7 +21,7 @@ typedef struct job {
 
 static job make_job(const tn_call *c)
 {
-    const int64_t n = tn_least(tn_arg_count(&c->in[0]), tn_arg_count(&c->in[1]));
+    const int64_t one = tn_arg_count(&c->in[0]), n = c->in[1].data ? tn_least(one, tn_arg_count(&c->in[1])) : one;
     const int64_t all = tn_dims_count(c->in[0].dims), weights = c->in[2].data ? tn_dims_count(c->in[2].dims) : 1;
     return (job){
         .a = c->in[0].data, .b = c->in[1].data, .w = c->in[2].data, .n = n, .run = weights && all ? all / weights : 1
@@ -42,21 +42,28 @@ size_t tn_mse_work_cpu(const tn_sig *s, bool backward)
     return backward ? 0 : sizeof(double) * (size_t)(tn_tiles(tn_dims_count(s->in[0].dims), TILE) + 1);
 }
 
-/* Sum of (a - b)^2: f32 in 16 lanes within a chunk, double across chunks. */
-static double square_sum(const float *restrict a, const float *restrict b, int64_t n)
+/* Sum of (a - b)^2, or a^2: f32 in 16 lanes within a chunk, double across chunks. */
+static inline double sum_squares(const float *restrict a, const float *restrict b, int64_t n, bool two)
 {
+#define SQUARE(i) (two ? (a[i] - b[i]) * (a[i] - b[i]) : a[i] * a[i])
     double sum = 0;
     for (int64_t i0 = 0; i0 < n; i0 += CHUNK) {
         const int64_t end = tn_least(i0 + CHUNK, n);
         float lane[TN_LANES] = { 0 }, rest = 0;
         int64_t i = i0;
         for (; i + TN_LANES <= end; i += TN_LANES)
-            for (int l = 0; l < TN_LANES; l++) lane[l] += (a[i + l] - b[i + l]) * (a[i + l] - b[i + l]);
-        for (; i < end; i++) rest += (a[i] - b[i]) * (a[i] - b[i]);
+            for (int l = 0; l < TN_LANES; l++) lane[l] += SQUARE(i + l);
+        for (; i < end; i++) rest += SQUARE(i);
         for (int l = 0; l < TN_LANES; l++) rest += lane[l];
         sum += (double)rest;
     }
     return sum;
+#undef SQUARE
+}
+
+static double square_sum(const job *j, int64_t i, int64_t n)
+{
+    return j->b ? sum_squares(j->a + i, j->b + i, n, true) : sum_squares(j->a + i, NULL, n, false);
 }
 
 static void forward_tile(void *arg, int64_t t)
@@ -67,7 +74,7 @@ static void forward_tile(void *arg, int64_t t)
     for (int64_t i = t * TILE, k; i < end; i = k) {
         const int64_t run = i / j->run;
         k = tn_least((run + 1) * j->run, end);
-        sum += (j->w ? (double)j->w[run] : 1.0) * square_sum(j->a + i, j->b + i, k - i);
+        sum += (j->w ? (double)j->w[run] : 1.0) * square_sum(j, i, k - i);
     }
     j->partial[t] = sum;
 }
@@ -85,20 +92,26 @@ tn_status tn_mse_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
+static inline void differences(const job *j, float s, int64_t i, int64_t end, bool two)
+{
+    const float *restrict a = j->a, *restrict b = j->b;
+    float *restrict d = j->d;
+    if (j->add)
+        for (; i < end; i++) d[i] += s * (two ? a[i] - b[i] : a[i]);
+    else
+        for (; i < end; i++) d[i] = s * (two ? a[i] - b[i] : a[i]);
+}
+
 static void difference_tile(void *arg, int64_t t)
 {
     const job *j = arg;
     const int64_t end = tn_least((t + 1) * TILE, j->n);
-    const float *restrict a = j->a, *restrict b = j->b;
-    float *restrict d = j->d;
     for (int64_t i = t * TILE, k; i < end; i = k) {
         const int64_t run = i / j->run;
         const float s = (float)(j->scale * (j->w ? (double)j->w[run] : 1.0));
         k = tn_least((run + 1) * j->run, end);
-        if (j->add)
-            for (; i < k; i++) d[i] += s * (a[i] - b[i]);
-        else
-            for (; i < k; i++) d[i] = s * (a[i] - b[i]);
+        if (j->b) differences(j, s, i, k, true);
+        else differences(j, s, i, k, false);
     }
 }
 
@@ -110,7 +123,7 @@ static void weight_tile(void *arg, int64_t t)
                   end = tn_least((t + 1) * each, runs);
     for (int64_t r = t * each; r < end; r++) {
         const int64_t i = r * j->run, n = tn_least(j->run, j->n - i);
-        const float g = (float)(j->scale * (square_sum(j->a + i, j->b + i, n) - j->mean * (double)n));
+        const float g = (float)(j->scale * (square_sum(j, i, n) - j->mean * (double)n));
         j->d[r] = j->add ? j->d[r] + g : g;
     }
 }

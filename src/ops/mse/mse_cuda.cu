@@ -7,7 +7,7 @@
 enum { TILE = 16384 };
 
 struct job {
-    tn_arg a, b, w; /* (all), (all), (all / run) or without data */
+    tn_arg a, b, w; /* (all), (all) or without data, (all / run) or without data */
     int64_t all, run;
     tn_arg loss, dy; /* one number */
     tn_arg d[3];     /* gradients by a, b, w */
@@ -16,7 +16,10 @@ struct job {
     double *work; /* forward: (tiles); backward: dy over the sum of the weights of all elements */
 };
 
-__device__ __forceinline__ int64_t alive(const job &j) { return tn_d_least(tn_d_count(j.a), tn_d_count(j.b)); }
+__device__ __forceinline__ int64_t alive(const job &j)
+{
+    return j.b.data ? tn_d_least(tn_d_count(j.a), tn_d_count(j.b)) : tn_d_count(j.a);
+}
 
 /* 1 / (run * sum of the weights alive), 0 when that sum is 0. A run is longer than what is alive only where one weight
  * is for the whole. */
@@ -27,11 +30,12 @@ __device__ __forceinline__ double inverse_total(const job &j, int64_t n, double 
     return total == 0 ? 0 : 1 / total;
 }
 
-/* a - b of 8 neighbours, 0 from n on. */
+/* a - b, or a, of 8 neighbours, 0 from n on. */
 __device__ __forceinline__ void differences(const job &j, int64_t i, int64_t n, float (&x)[8])
 {
     float b[8];
     tn_d_group_get(j.a.data, j.a.dtype, 0, i, n, j.eights, 0.f, x);
+    if (!j.b.data) return;
     tn_d_group_get(j.b.data, j.b.dtype, 0, i, n, j.eights, 0.f, b);
 #pragma unroll
     for (int e = 0; e < 8; e++) x[e] -= b[e];
@@ -119,7 +123,7 @@ __global__ void mse_weights(const __grid_constant__ job j, int64_t count)
         const int64_t lo = r * j.run, hi = tn_d_least(lo + j.run, n);
         double sum = 0;
         for (int64_t i = lo + threadIdx.x; i < hi; i += blockDim.x) {
-            const float x = tn_load(j.a.data, j.a.dtype, i) - tn_load(j.b.data, j.b.dtype, i);
+            const float x = tn_load(j.a.data, j.a.dtype, i) - (j.b.data ? tn_load(j.b.data, j.b.dtype, i) : 0.f);
             sum += (double)(x * x);
         }
         sum = tn_d_block_sum(sum, shared);

@@ -3,7 +3,7 @@
 
 #include <tenon/ops.h>
 
-enum { ROW_WEIGHTS = 1, EACH_WEIGHTS = 2, ONE_WEIGHT = 4, LIVE = 8, ALIVE = 3 };
+enum { ROW_WEIGHTS = 1, EACH_WEIGHTS = 2, ONE_WEIGHT = 4, LIVE = 8, ALONE = 16, ALIVE = 3 };
 
 static const tn_case cases[] = {
     { "plain", { 5, 7 }, 0, 1e-6f, 2e-2f },
@@ -12,6 +12,10 @@ static const tn_case cases[] = {
     { "weights of rows, large", { 40, 1003 }, ROW_WEIGHTS | TN_FEW, 2e-6f, 2e-2f },
     { "weights of elements", { 9, 11 }, EACH_WEIGHTS, 2e-6f, 2e-2f },
     { "one weight", { 3, 4 }, ONE_WEIGHT | TN_NO_GRAD, 1e-6f, 2e-2f },
+    { "of one", { 300, 173 }, ALONE | TN_FEW, 2e-6f, 2e-2f },
+    { "of one, weights of rows", { 6, 21 }, ALONE | ROW_WEIGHTS, 2e-6f, 2e-2f },
+    { "of one, live", { 5, 4 }, ALONE | LIVE | TN_NO_GRAD, 1e-6f, 2e-2f },
+    { "of one, empty", { 0, 4 }, ALONE, 1e-6f, 2e-2f },
     { "empty", { 0, 4 }, ROW_WEIGHTS, 1e-6f, 2e-2f },
     { "empty rows", { 4, 0 }, ROW_WEIGHTS, 1e-6f, 2e-2f },
     { "live", { 5, 4 }, LIVE | ROW_WEIGHTS | TN_NO_GRAD, 1e-6f, 2e-2f },
@@ -22,7 +26,7 @@ static void build(tn_op_io *io, const tn_case *c)
     const int64_t R = c->dim[0], C = c->dim[1];
     tn_graph *g = tn_test_graph(io);
     tn_ref a = tn_test_input(io, tn_shape(R, C), (tn_fill_spec){ 0 }), w = TN_NONE;
-    const tn_ref b = tn_test_input(io, tn_shape(R, C), (tn_fill_spec){ 0 });
+    const tn_ref b = c->flags & ALONE ? TN_NONE : tn_test_input(io, tn_shape(R, C), (tn_fill_spec){ 0 });
     if (c->flags & ROW_WEIGHTS) w = tn_test_input(io, tn_shape(R), losses_uniform(0.5, 2));
     if (c->flags & EACH_WEIGHTS) w = tn_test_input(io, tn_shape(R, C), losses_uniform(0.5, 2));
     if (c->flags & ONE_WEIGHT) w = tn_test_input(io, (tn_dims){ 0 }, losses_uniform(0.5, 2));
@@ -33,12 +37,14 @@ static void build(tn_op_io *io, const tn_case *c)
 static void oracle(const tn_case *c, tn_oracle *o)
 {
     const int64_t R = c->flags & LIVE ? ALIVE : c->dim[0], C = c->dim[1];
+    const bool alone = c->flags & ALONE;
+    const double *weights = o->in[alone ? 1 : 2];
     double sum = 0, total = 0;
     for (int64_t i = 0; i < R * C; i++) {
-        const double e = o->in[0][i] - o->in[1][i];
-        const double w = c->flags & ROW_WEIGHTS    ? o->in[2][i / C]
-                         : c->flags & EACH_WEIGHTS ? o->in[2][i]
-                         : c->flags & ONE_WEIGHT   ? o->in[2][0]
+        const double e = o->in[0][i] - (alone ? 0 : o->in[1][i]);
+        const double w = c->flags & ROW_WEIGHTS    ? weights[i / C]
+                         : c->flags & EACH_WEIGHTS ? weights[i]
+                         : c->flags & ONE_WEIGHT   ? weights[0]
                                                    : 1;
         sum += w * e * e;
         total += w;

@@ -57,15 +57,26 @@ static void outer_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     if ((want & (q | alpha)) && ((const tn_outer_attr *)s->attr)->keeps) u->out |= 1 << TN_OUTER_KEPT;
 }
 
-/* Pairs inside a chunk that causality hides are not counted. */
+/* Tokens of its chunk that one sees, itself included, on average; the last chunk may be a short one. */
+static double seen(int64_t T, int64_t chunk)
+{
+    const double whole = (double)(T / chunk), rest = (double)(T % chunk), C = (double)chunk;
+    return T > 0 ? (whole * C * (C + 1) / 2 + rest * (rest + 1) / 2) / (double)T : 0;
+}
+
+/* Pairs inside a chunk that causality hides are not counted; step by step there are none. Nor is the state that the first chunk would read,
+ * where none is given. */
 static void outer_cost(const tn_sig *s, tn_cost *c)
 {
+    const tn_outer_attr *a = s->attr;
     const tn_dims q = s->in[TN_OUTER_Q].dims;
     const double tokens = (double)(q.dim[0] * q.dim[1] * q.dim[2]), N = (double)q.dim[3];
     const double P = (double)s->in[TN_OUTER_V].dims.dim[3];
-    const double C = (double)(((const tn_outer_attr *)s->attr)->chunk + 1) / 2;
-    c->flops = tokens * 2 * (C * (N + P) + 2 * N * P);
-    c->flops_backward = tokens * 2 * (C * (3 * N + 2 * P) + 5 * N * P);
+    const double C = a->steps ? 0 : seen(q.dim[1], a->chunk), T = (double)q.dim[1];
+    const bool fresh = !a->steps && s->in[TN_OUTER_STATE].absent;
+    const double later = !fresh ? 1 : T > (double)a->chunk ? 1 - (double)a->chunk / T : 0; /* tokens behind it */
+    c->flops = tokens * 2 * (C * (N + P) + (1 + later) * N * P);
+    c->flops_backward = tokens * 2 * (C * (3 * N + 2 * P) + (3 + 2 * later) * N * P);
 }
 
 /* --- what CUDA's kernels take in (rules of absorb.c) ------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "plan/graph.h"
+#include "plan/plan.h"
 
 #include <tenon/ops.h>
 
@@ -374,6 +375,30 @@ static void forgets(void)
     free(s), free(y), free(d);
 }
 
+static double flops_of(int64_t T, int64_t chunk, bool steps)
+{
+    enum { H = 2, N = 4, P = 8 };
+    tn_graph *g;
+    tn_plan *p;
+    assert_ok(tn_graph_new(&(tn_graph_options){ .off = steps ? switches_off : NULL }, &g));
+    const tn_ref q = tn_input(g, "q", tn_shape(1, T, H, N), TN_F32), v = tn_input(g, "v", tn_shape(1, T, H, P), TN_F32);
+    tn_output(g, "o", tn_outer(g, q, q, v, tn_input(g, "alpha", tn_shape(1, T, H), TN_F32), .chunk = chunk));
+    assert_ok(tn_graph_compile(g, &(tn_compile_options){ .threads = 1 }, &p));
+    const double flops = tn_plan_flops(p);
+    tn_plan_free(p);
+    return flops;
+}
+
+/* Pairs of tokens in one chunk; every token is written to the state, those behind the first chunk read it. */
+static void short_chunks_cost_less(void)
+{
+    const double state = 2.0 * 2 * 4 * 8, pair = 2.0 * 2 * (4 + 8);
+    assert_true(flops_of(64, 64, false) == 64 * state + 64 * 65 / 2 * pair);
+    assert_true(flops_of(32, 64, false) == 32 * state + 32 * 33 / 2 * pair);
+    assert_true(fabs(flops_of(40, 16, false) / ((40 + 24) * state + (2 * 16 * 17 / 2 + 8 * 9 / 2) * pair) - 1) < 1e-12);
+    assert_true(flops_of(64, 64, true) == 2 * 64 * state);
+}
+
 static const tn_property properties[] = {
     { "split and carry equals one pass", split_equals_whole },
     { "the chunk does not matter", chunk_does_not_matter },
@@ -382,6 +407,7 @@ static const tn_property properties[] = {
     { "reset stops NaN", reset_stops_nan },
     { "order of the batch", batch_order },
     { "infinite decay forgets", forgets },
+    { "short chunks cost less", short_chunks_cost_less },
 };
 
 static const tn_op_test test = {

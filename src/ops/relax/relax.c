@@ -5,6 +5,8 @@
 #include "ops/loop/loop_body.h"
 #include "ops/relax/relax_cpu.h"
 
+#include <math.h>
+
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
 
 static uint64_t bit(int i) { return (uint64_t)1 << i; }
@@ -114,21 +116,66 @@ static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     u->out |= a->counted; /* written there: the planner keeps the memory */
 }
 
+/* FLOPs of the products of one sample: its map (the gradient by the state costs as much, and so does that by the parameters), and the cost
+ * with its gradient. */
+typedef struct prices {
+    double map, cost;
+} prices;
+
+static prices prices_of(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_dims head)
+{
+    const double d = (double)x.dim[1], f = (double)w1.dim[0], C = head.rank ? (double)head.dim[0] : 0;
+    return (prices){ (a->kind == TN_RELAX_HOPFIELD ? 2 : 4) * d * f, 4 * d * C };
+}
+
+/* FLOPs of the way back, with so many samples and so many evaluations of them all together: of the free solve (bptt), of the adjoint's,
+ * of nudged ones. */
+static double back(const tn_relax_attr *a, prices p, bool together, double samples, double steps)
+{
+    const double once = 3 * samples * p.map; /* the map at the equilibrium, and both gradients */
+    if (a->grad == TN_LOOP_BPTT)             /* the last product is not made again */
+        return (a->kind == TN_RELAX_HOPFIELD ? 2 : 2.5) * steps * p.map;
+    if (a->grad == TN_LOOP_IMPLICIT) return once + steps * p.map;
+    if (a->grad != TN_LOOP_EP) return once;
+    const bool shared = !together && a->solver == TN_SOLVE_PICARD; /* a nudge's first step has that map */
+    return once + steps * (p.map + p.cost) - (shared ? (a->centred ? 2 : 1) * samples * p.map : 0);
+}
+
+static tn_dims head_of(const tn_type *w) { return w->absent ? (tn_dims){ 0 } : w->dims; }
+
 static void relax_cost(const tn_sig *s, tn_cost *c)
 {
     const tn_relax_attr *a = s->attr;
-    const double B = (double)s->in[TN_RELAX_A].dims.dim[0], d = (double)s->in[TN_RELAX_A].dims.dim[1];
-    const double f = (double)s->in[TN_RELAX_W1].dims.dim[0], T = (double)a->steps;
-    const double C = s->in[TN_RELAX_HEAD_W].absent ? 0 : (double)s->in[TN_RELAX_HEAD_W].dims.dim[0];
-    const double map = (a->kind == TN_RELAX_HOPFIELD ? 2 : 4) * B * d *
-                       f; /* the state's gradient costs as much, and so does that of the parameters */
-    c->flops = T * map;
+    const double B = (double)s->in[TN_RELAX_A].dims.dim[0], T = (double)a->steps;
+    const prices p = prices_of(a, s->in[TN_RELAX_A].dims, s->in[TN_RELAX_W1].dims, head_of(&s->in[TN_RELAX_HEAD_W]));
+    const double phases = a->grad == TN_LOOP_EP && a->centred ? 2 : 1;
     c->varies = true;
-    c->flops_backward = 3 * map;
-    if (a->grad == TN_LOOP_BPTT)
-        c->flops_backward = (a->kind == TN_RELAX_HOPFIELD ? 2 : 2.5) * T * map; /* the last product is not made again */
-    if (a->grad == TN_LOOP_IMPLICIT) c->flops_backward += T * map;
-    if (a->grad == TN_LOOP_EP) c->flops_backward += (a->centred ? 2 : 1) * T * (map + 4 * B * d * C);
+    c->flops = B * T * p.map;
+    c->flops_backward = back(a, p, !s->in[TN_RELAX_TOL].absent, B, phases * B * T);
+}
+
+static double sum_of(const tn_arg *steps)
+{
+    const int32_t *n = steps->data;
+    double sum = 0;
+    for (int64_t b = 0; n && b < steps->dims.dim[0]; b++) sum += n[b];
+    return n ? sum : NAN;
+}
+
+/* Rows without a sample are not computed: they have no steps. */
+static double relax_spent(const tn_call *c, bool backward)
+{
+    const tn_relax_attr *a = c->attr;
+    const tn_arg *head = &c->in[TN_RELAX_HEAD_W];
+    const int32_t *count = c->in[TN_RELAX_COUNT].data;
+    const prices p =
+        prices_of(a, c->in[TN_RELAX_A].dims, c->in[TN_RELAX_W1].dims, head->data ? head->dims : (tn_dims){ 0 });
+    const double B = (double)c->in[TN_RELAX_A].dims.dim[0], samples = count ? fmax(fmin(*count, B), 0) : B;
+    if (!backward) return p.map * sum_of(&c->out[TN_RELAX_FREE_STEPS]);
+    const int steps = a->grad == TN_LOOP_EP         ? TN_RELAX_NUDGED_STEPS
+                      : a->grad == TN_LOOP_IMPLICIT ? TN_RELAX_ADJOINT_STEPS
+                                                    : TN_RELAX_FREE_STEPS;
+    return back(a, p, c->in[TN_RELAX_TOL].data, samples, a->grad == TN_LOOP_ONE_STEP ? 0 : sum_of(&c->out[steps]));
 }
 
 /* --- the row ------------------------------------------------------------------------------------------------------ */
@@ -140,6 +187,7 @@ const tn_op tn_op_relax = {
     .infer = relax_infer,
     .grad = relax_grad,
     .cost = relax_cost,
+    .spent = relax_spent,
     .kernel = { [TN_CPU] = { .forward = tn_relax_forward_cpu,
                              .backward = tn_relax_backward_cpu,
                              .work = tn_relax_work_cpu } },

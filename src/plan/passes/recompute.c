@@ -1,5 +1,6 @@
 /* Recomputation: forward results inside a segment (tn_segment_begin) are dropped and computed again before the
- * segment's backward nodes. What a later segment or the caller reads stays. Clones have the same inputs and random
+ * segment's backward nodes. What a later segment or the caller reads stays, and so does what took long (TN_OP_COSTLY): attention's time
+ * grows with the square of the length, what it gives does not. Clones have the same inputs and random
  * streams, so the bits are the same. */
 #include "plan/graph.h"
 
@@ -32,13 +33,14 @@ static bool only_once(const tn_graph *g, size_t at, const int32_t *changed)
 static void mark_kept(recompute *r, const int32_t *changed)
 {
     const tn_graph *g = r->g;
+    const unsigned stays = tn_graph_switch(g, "opt.keep_costly") ? TN_OP_COSTLY : 0;
     for (size_t i = 0; i < r->n_forward; i++) {
+        const bool kept = g->node[i].op->flags & stays || only_once(g, i, changed);
         for (int k = 0; k < g->node[i].n_in; k++) {
             const int32_t id = g->node[i].in[k];
             if (id && segment_of(r, id) != g->node[i].segment) r->keep[g->tensor[id].base] = 1;
         }
-        for (int k = 0; k < g->node[i].n_out && only_once(g, i, changed); k++)
-            r->keep[g->tensor[g->node[i].out[k]].base] = 1;
+        for (int k = 0; k < g->node[i].n_out && kept; k++) r->keep[g->tensor[g->node[i].out[k]].base] = 1;
     }
     for (size_t i = 1; i < r->n0; i++)
         if (g->tensor[i].output) r->keep[g->tensor[i].base] = 1;

@@ -1,6 +1,6 @@
 /* Small passes over the node list: states are assigned last, dead nodes go, and kernels get the layout they take.
  * After tn_pass_legalize every argument of every node is contiguous, unless its op says it takes strides, and on the CPU
- * f32 or integer, unless its op says it reads half precision there. */
+ * f32 or integer, unless its op says it reads half precision there. With opt.views=off every argument is contiguous. */
 #include "plan/graph.h"
 
 #include <string.h>
@@ -182,10 +182,11 @@ static int legalize_writes(legal *l, int32_t *ids, int n, uint64_t rows, uint64_
 void tn_pass_legalize(tn_graph *g, tn_device device)
 {
     legal l = { .g = g };
+    const bool views = tn_graph_switch(g, "opt.views");
     write_back back[TN_MAX_ARGS];
     for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
         tn_node n = g->node[i];
-        l.strided = n.op->flags & TN_OP_STRIDED;
+        l.strided = views && (n.op->flags & TN_OP_STRIDED);
         l.layout = n.op->kernel[device].layout;
         l.in_place = n.op->flags & TN_OP_WRITES_IN0 ? 1 : 0;
         l.half = device != TN_CPU && !(n.op->flags & TN_OP_FULL);
@@ -193,18 +194,19 @@ void tn_pass_legalize(tn_graph *g, tn_device device)
             tn_nodes_push(g, &l.list, &n);
             continue;
         }
+        const uint64_t rows = views ? n.op->strided_in : 0;
         int backs;
         n.in = own_list(&l, n.in, n.n_in);
         n.out = own_list(&l, n.out, n.n_out);
         if (g->status != TN_OK) break;
-        legalize_reads(&l, n.in, n.n_in, n.backward ? n.reads_in : UINT64_MAX, n.op->strided_in, n.op->half_in, &n);
+        legalize_reads(&l, n.in, n.n_in, n.backward ? n.reads_in : UINT64_MAX, rows, n.op->half_in, &n);
         if (n.backward) {
             n.dout = own_list(&l, n.dout, n.n_out);
             n.din = own_list(&l, n.din, n.n_in);
             if (g->status != TN_OK) break;
             legalize_reads(&l, n.out, n.n_out, n.reads_out, 0, 0, &n);
             legalize_reads(&l, n.dout, n.n_out, UINT64_MAX, 0, 0, &n);
-            backs = legalize_writes(&l, n.din, n.n_in, n.op->strided_in, &n.accumulate, back);
+            backs = legalize_writes(&l, n.din, n.n_in, rows, &n.accumulate, back);
         } else {
             backs = legalize_writes(&l, n.out, n.n_out, 0, NULL, back);
         }

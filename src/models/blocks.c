@@ -66,8 +66,10 @@ tn_ref tn_block_layernorm(tn_graph *g, tn_ref x, const char *name, float eps)
 tn_ref tn_block_swiglu(tn_graph *g, tn_ref u, int64_t ffn, float out_std)
 {
     const int64_t d = tn_ref_dim(g, u, -1);
-    const tn_ref ab = tn_linear(g, u, tn_matrix(g, "w1", tn_shape(2 * ffn, d), tn_normal(0.02f)));
-    const tn_ref h = tn_swiglu(g, tn_part(g, ab, 0, 2), tn_part(g, ab, 1, 2));
+    tn_ref ab[2];
+    tn_block_project(g, u, tn_matrix(g, "w1", tn_shape(2 * ffn, d), tn_normal(0.02f)), (const int64_t[]){ ffn, ffn }, 2,
+                     NULL, ab);
+    const tn_ref h = tn_swiglu(g, ab[0], ab[1]);
     return tn_linear(g, h, tn_matrix(g, "w2", tn_shape(d, ffn), tn_normal(out_std)));
 }
 
@@ -82,12 +84,30 @@ tn_ref tn_block_mlp(tn_graph *g, tn_ref u, int64_t ffn, tn_act act, float out_st
 
 /* --- short convolution -------------------------------------------------------------------------------------------- */
 
+static tn_ref conv_weight(tn_graph *g, int64_t taps, int64_t channels)
+{
+    return tn_param(g, "conv", tn_shape(taps, channels), tn_uniform(-0.5f, 0.5f), .no_decay = true);
+}
+
+void tn_block_convs(tn_graph *g, tn_ref *x, int n, int64_t taps, const tn_batch *b)
+{
+    int64_t channels = 0;
+    if (!taps) return;
+    for (int i = 0; i < n; i++) channels += tn_ref_dim(g, x[i], -1);
+    const tn_ref w = conv_weight(g, taps, channels);
+    for (int64_t i = 0, at = 0; i < n; i++) {
+        const int64_t C = tn_ref_dim(g, x[i], -1);
+        x[i] = tn_conv_causal(g, x[i], tn_slice(g, w, 1, at, C), .reset = tn_in(b, "reset"));
+        at += C;
+    }
+}
+
 tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b)
 {
     if (!taps) return x;
     const int64_t C = tn_ref_dim(g, x, -1);
     const tn_ref tail = tn_decode_cache_state(g, b, "conv_state", tn_shape(b->batch, taps - 1, C));
-    const tn_ref w = tn_param(g, "conv", tn_shape(taps, C), tn_uniform(-0.5f, 0.5f), .no_decay = true);
+    const tn_ref w = conv_weight(g, taps, C);
     tn_ref after = TN_NONE;
     const tn_ref y =
         tn_conv_causal(g, x, w, .reset = tn_in(b, "reset"), .state = tail, .final = b->cached ? &after : NULL);
@@ -107,25 +127,57 @@ static tn_ref turn(tn_graph *g, tn_ref x, const char *norm, const tn_block_heads
                    .attention_factor = h->attention_factor, .position = position);
 }
 
-/* x (B,T,KV,D) behind what stands before it and, of a cached batch, in its cache; returns all there is, as (B,S,KV,D). In memory a
- * cache is (B,KV,S,D): what one head looks at for every token is then one stretch, not pieces of D numbers a token apart. */
-static tn_ref remember(tn_graph *g, tn_ref x, tn_ref before, const char *name, const tn_batch *b)
+/* x (B,T,KV,D) behind what stands before it and, of a cached batch, in its cache, which has all positions or (brief) the last of
+ * them; returns all there is, as (B,S,KV,D). In memory a cache is (B,KV,S,D): what one head looks at for every token is then one
+ * stretch, not pieces of D numbers a token apart. */
+static tn_ref remember(tn_graph *g, tn_ref x, tn_ref before, const char *name, const tn_block_heads *h, bool brief,
+                       const tn_batch *b)
 {
     if (!b->cached) return before.id ? tn_concat(g, ((const tn_ref[]){ before, x }), 2, 1) : x;
-    const tn_dims dims = tn_shape(b->batch, tn_ref_dim(g, x, 2), b->capacity, tn_ref_dim(g, x, 3));
+    const int64_t rows = brief ? tn_decode_window_rows(h->window) : b->capacity;
+    const tn_dims dims = tn_shape(b->batch, tn_ref_dim(g, x, 2), rows, tn_ref_dim(g, x, 3));
+    if (brief)
+        return tn_cache_write(g, tn_transpose(g, tn_decode_cache_short(g, b, name, dims, h->window), 0, 2, 1, 3), x,
+                              tn_in(b, "slot"));
     tn_ref cache = tn_transpose(g, tn_decode_cache_kv(g, b, name, dims), 0, 2, 1, 3);
     if (before.id) cache = tn_cache_write(g, cache, before, tn_fill(g, tn_shape(1), TN_I32, 0));
     return tn_cache_write(g, cache, x, tn_in(b, "position"));
 }
 
-/* Queries, keys and values beside each other: (B,T,(H+2KV) D). */
-static tn_ref project(tn_graph *g, tn_ref u, const tn_block_heads *h, int64_t D, const tn_batch *b)
+/* Queries, keys and values, each (B,T,its heads,D), and all of them beside each other (B,T,H+2KV,D) where one product made them. */
+typedef struct projected {
+    tn_ref q, k, v, all;
+} projected;
+
+static projected project_apart(tn_graph *g, tn_ref u, const tn_block_heads *h, int64_t D, const tn_batch *b, tn_ref w,
+                               tn_ref bias)
 {
-    const int64_t d = tn_ref_dim(g, u, -1), rows = (h->heads + 2 * h->kv_heads) * D;
+    const int64_t rows[] = { h->heads * D, h->kv_heads * D, h->kv_heads * D };
+    tn_ref x[3];
+    for (int64_t i = 0, at = 0; i < 3; at += rows[i++])
+        x[i] = tn_linear(g, u, tn_slice(g, w, 0, at, rows[i]),
+                         .bias = bias.id ? tn_slice(g, bias, 0, at, rows[i]) : TN_NONE);
+    tn_block_convs(g, x, 3, h->conv, b);
+    for (int i = 0; i < 3; i++) {
+        if (h->conv && h->conv_silu) x[i] = tn_silu(g, x[i]);
+        x[i] = tn_reshape(g, x[i], tn_shape(b->batch, b->length, rows[i] / D, D));
+    }
+    return (projected){ .q = x[0], .k = x[1], .v = x[2] };
+}
+
+static projected project(tn_graph *g, tn_ref u, const tn_block_heads *h, int64_t D, const tn_batch *b)
+{
+    const int64_t d = tn_ref_dim(g, u, -1), H = h->heads, KV = h->kv_heads, rows = (H + 2 * KV) * D;
     const tn_ref bias = h->qkv_bias ? tn_param(g, "b_qkv", tn_shape(rows), tn_zeros) : TN_NONE;
     const tn_ref w = tn_matrix(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f));
-    const tn_ref qkv = tn_block_conv(g, tn_linear(g, u, w, .bias = bias), h->conv, b);
-    return h->conv && h->conv_silu ? tn_silu(g, qkv) : qkv;
+    if (!b->cached && tn_block_projects_apart(g)) return project_apart(g, u, h, D, b, w, bias);
+    const tn_ref conv = tn_block_conv(g, tn_linear(g, u, w, .bias = bias), h->conv, b);
+    const tn_ref qkv = h->conv && h->conv_silu ? tn_silu(g, conv) : conv,
+                 all = tn_reshape(g, qkv, tn_shape(b->batch, b->length, H + 2 * KV, D));
+    return (projected){ .q = tn_slice(g, all, 2, 0, H),
+                        .k = tn_slice(g, all, 2, H, KV),
+                        .v = tn_slice(g, all, 2, H + KV, KV),
+                        .all = all };
 }
 
 /* Where the first token stands: what the batch says, or behind what stands before. */
@@ -139,17 +191,20 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
 {
     const int64_t d = tn_ref_dim(g, u, -1), H = h->heads, KV = h->kv_heads, B = b->batch, T = b->length,
                   D = h->head_dim ? h->head_dim : d / H;
-    const tn_ref qkv = tn_reshape(g, project(g, u, h, D, b), tn_shape(B, T, H + 2 * KV, D)), at = start_of(g, h, b);
+    const projected p = project(g, u, h, D, b);
+    const tn_ref at = start_of(g, h, b);
     const bool once =
         b->cached && !h->qk_norm; /* queries and keys are turned together; a backward pass would have to join them */
-    const tn_ref both = once ? turn(g, tn_slice(g, qkv, 2, 0, H + KV), "", h, at) : TN_NONE;
-    const tn_ref q = once ? tn_slice(g, both, 2, 0, H) : turn(g, tn_slice(g, qkv, 2, 0, H), "norm_q", h, at);
-    const tn_ref own = once ? tn_slice(g, both, 2, H, KV) : turn(g, tn_slice(g, qkv, 2, H, KV), "norm_k", h, at);
-    const tn_ref k = remember(g, own, h->keys_before, "keys", b);
-    const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), h->values_before, "values", b);
-    const tn_ref heads =
-        tn_attention(g, q, k, v, .causal = !h->both_ways, .window = h->window, .kv_length = tn_in(b, "keys"),
-                     .document = b->cached ? TN_NONE : tn_in(b, "document"));
+    const tn_ref both = once ? turn(g, tn_slice(g, p.all, 2, 0, H + KV), "", h, at) : TN_NONE;
+    const tn_ref q = once ? tn_slice(g, both, 2, 0, H) : turn(g, p.q, "norm_q", h, at);
+    const tn_ref own = once ? tn_slice(g, both, 2, H, KV) : turn(g, p.k, "norm_k", h, at);
+    /* keys that stand before the others are in rows of their own, which must not move */
+    const bool brief = b->cached && !h->keys_before.id && tn_decode_cache_is_short(g, b, h->window);
+    const tn_ref k = remember(g, own, h->keys_before, "keys", h, brief, b);
+    const tn_ref v = remember(g, p.v, h->values_before, "values", h, brief, b);
+    const tn_ref heads = tn_attention(g, q, k, v, .causal = !h->both_ways, .window = h->window,
+                                      .kv_length = tn_in(b, brief ? "slot_keys" : "keys"),
+                                      .document = b->cached ? TN_NONE : tn_in(b, "document"));
     tn_ref y = tn_reshape(g, heads, tn_shape(B, T, H * D));
     if (h->gate) y = tn_mul_silu(g, y, tn_linear(g, u, tn_matrix(g, "w_z", tn_shape(H * D, d), tn_normal(0.02f))));
     return tn_linear(g, y, tn_matrix(g, "w_out", tn_shape(d, H * D), tn_normal(h->out_std)),

@@ -13,6 +13,14 @@ tn_init tn_block_orthogonal(float length, int64_t rows);
 tn_ref tn_block_rmsnorm(tn_graph *g, tn_ref x, const char *name, float eps);   /* parameter NAME.w */
 tn_ref tn_block_layernorm(tn_graph *g, tn_ref x, const char *name, float eps); /* parameters NAME.w, NAME.b */
 
+/* x (B,T,d) times w (n,d) -> (B,T,n); with this switch (or NULL) off, in a training step, a product for each of the T steps. */
+tn_ref tn_block_product(tn_graph *g, tn_ref x, tn_ref w, const char *switch_name);
+/* u (B,T,d) times matrices of rows[i] rows that lie one below the other in w (rows,d): out[i] (B,T,rows[i]), n of them. One product, and
+ * its parts are views; where tn_block_projects_apart, a product for each (opt.joint_projections=off, in a training step). */
+void tn_block_project(tn_graph *g, tn_ref u, tn_ref w, const int64_t *rows, int n, const char *switch_name,
+                      tn_ref *out);
+bool tn_block_projects_apart(tn_graph *g);
+
 /* w2 (silu(a) * b), [a;b] = w1 u: parameters w1 (2f,d), w2 (d,f) in the open scope. out_std initialises w2. */
 tn_ref tn_block_swiglu(tn_graph *g, tn_ref u, int64_t ffn, float out_std);
 /* w2 act(w1 u + b1) + b2. */
@@ -41,12 +49,14 @@ typedef struct tn_block_heads {
 } tn_block_heads;
 
 /* u (B,T,d) -> (B,T,d). A cached batch keeps "keys" and "values" (B, capacity, KV, D) and the convolution's tail; what stands before
- * is in rows 0 .. P-1 of them. */
+ * is in rows 0 .. P-1 of them. Those of a window have fewer rows where the batch has a "slot" (models/decode_cache.h). */
 tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b);
 
 /* x (B,T,C) through a causal convolution of so many taps (0: x as it is), parameter conv (taps, C); documents do not see each
  * other. A cached batch keeps "conv_state" (B, taps-1, C). */
 tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b);
+/* The same of n tensors, in place, whose channels lie side by side in the parameter; not of a cached batch. */
+void tn_block_convs(tn_graph *g, tn_ref *x, int n, int64_t taps, const tn_batch *b);
 
 /* What the batch's tokens are in the table (vocab, d), behind the vectors of its "prefix" where it has them: (B,T,d). Its "embeddings"
  * (B,T,d), where it has them, are in the place of all that. */

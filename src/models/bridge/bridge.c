@@ -297,6 +297,7 @@ static void instruments(const tn_settings *st, const tn_instruments *in)
 static const tn_instrument_row reported[] = {
     { "samples_per_s", .key = "throughput_samples_per_sec" },
     { "lattice_steps", .cap = "flow.steps", .key = "flow_convergence_steps" },
+    { "flow_steps", .rate = "flow_steps_per_s" },
     { LATTICE ".ms", .key = "energy_computation_time_ms" },
     { "-" LATTICE ".ms", .key = "text_bridge_time_ms" },
 };

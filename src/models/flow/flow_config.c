@@ -166,6 +166,7 @@ static const char *const exact[] = {
 static const tn_instrument_row reported[] = {
     { "samples_per_s", .key = "throughput_samples_per_sec" },
     { "lattice_steps", .cap = "steps", .key = "flow_convergence_steps" },
+    { "flow_steps", .rate = "flow_steps_per_s" },
     { "lattice.ms", .key = "energy_computation_time_ms" },
 };
 

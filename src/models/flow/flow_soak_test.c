@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 
-enum { SIDE = 6, S = SIDE * SIDE, N = S + S / 4, B = 4, T = 6, STEPS = 1000 };
+enum { SIDE = 6, S = SIDE * SIDE, N = S + S / 4, B = 4, T = 6, STEPS = TN_SANITIZED ? 150 : 1000 };
 
 typedef struct tallies {
     int64_t refused, exited, projected, short_steps;

@@ -134,24 +134,32 @@ static void isolation(void **state)
 }
 
 /* Four batches of two with their noise are one of eight; without the samples' numbers they would not be. */
+typedef struct parts {
+    const char *name;
+    bool target;
+    int64_t each; /* samples of one of 4 batches */
+    int steps;
+    const char *depth;
+} parts;
+
 static void accumulation(void **state)
 {
+    const parts *p = *state;
     static float x[MOST], y[MOST];
     double off = 0, size = 0;
     const double far = tn_test_device() == TN_CPU ? 1e-5 : 1e-4; /* products of other shapes add in other orders */
-    const bool target = *state != NULL;
     float loss, sum = 0, whole = 0;
-    flow_world small = flow_open(SIDE, 2, target, FLOW_LIST(SMALL, "field=2", "train.accumulate=4")),
-               large = flow_open(SIDE, 8, target, FLOW_LIST(SMALL, "field=2"));
-    for (int step = 0; step < 2; step++) {
+    flow_world small = flow_open(SIDE, p->each, p->target, FLOW_LIST(SMALL, "field=2", p->depth, "train.accumulate=4")),
+               large = flow_open(SIDE, 4 * p->each, p->target, FLOW_LIST(SMALL, "field=2", p->depth));
+    for (int step = 0; step < p->steps; step++) {
         tn_update_result a, b;
         sum = 0;
         for (int k = 0; k < 4; k++) {
-            flow_give(&small, 2 * k, 2);
+            flow_give(&small, p->each * k, p->each);
             assert_ok(tn_trainer_grad(small.trainer, 4 * step + k, &loss));
             sum += loss / 4;
         }
-        flow_give(&large, 0, 8);
+        flow_give(&large, 0, 4 * p->each);
         assert_ok(tn_trainer_grad(large.trainer, step, &whole));
         assert_float_equal(sum, whole, far * fabs((double)whole));
         const int64_t n = flow_gradients(&small, x, MOST);
@@ -162,7 +170,7 @@ static void accumulation(void **state)
         assert_ok(tn_trainer_apply(small.trainer, step, 4, 4 * sum, &a));
         assert_ok(tn_trainer_apply(large.trainer, step, 1, whole, &b));
     }
-    flow_give(&large, 3, 8); /* other samples, other noise */
+    flow_give(&large, 3, 4 * p->each); /* other samples, other noise */
     assert_ok(tn_trainer_grad(large.trainer, 2, &loss));
     assert_true(fabsf(loss - whole) > 1e-6f);
     flow_close(&small);
@@ -351,12 +359,15 @@ static void learns(void **state)
 void tn_tests_flow(tn_test_list *l)
 {
     static const char *const how[] = { "stop=never", "stop=sample" };
+    static const parts accumulated[] = { { "4 batches of 2 are one of 8, classes", false, 2, 2, "depth=10" },
+                                         { "4 batches of 2 are one of 8, surfaces", true, 2, 2, "depth=10" },
+                                         { "4 batches of 64 are one of 256, surfaces", true, 64, 1, "depth=4" } };
     tn_test_add(l, start_keeps, "layers=1", "flow: at the start the surface comes out as it went in, 1 layer");
     tn_test_add(l, start_keeps, "layers=3", "flow: at the start the surface comes out as it went in, 3 layers");
     tn_test_add(l, start, NULL, "flow: at the start flows land everywhere and all parameters have gradients");
     for (int i = 0; i < 2; i++) tn_test_add(l, isolation, how[i], "flow: no sample feels another, %s", how[i]);
-    tn_test_add(l, accumulation, NULL, "flow: 4 batches of 2 are one of 8, classes");
-    tn_test_add(l, accumulation, "target", "flow: 4 batches of 2 are one of 8, surfaces");
+    for (size_t i = 0; i < sizeof accumulated / sizeof *accumulated; i++)
+        tn_test_add(l, accumulation, &accumulated[i], "flow: %s", accumulated[i].name);
     tn_test_add(l, same_bits, NULL, "flow: what is kept changes no bit");
     tn_test_add(l, ablations, NULL, "flow: lattice frozen, off, without movement");
     tn_test_add(l, flows_step, NULL, "flow: the step flows");

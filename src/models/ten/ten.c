@@ -10,7 +10,9 @@
 void ten_note_energy(ten_net *n, tn_ref c)
 {
     if (n->c->energy <= 0) return;
-    const tn_ref e = tn_scale(n->g, tn_mean_all(n->g, tn_square(n->g, c)), 2); /* |c|^2 = re^2 + im^2 */
+    const bool once = tn_graph_switch(n->g, "opt.one_pass_energy");
+    const tn_ref mean = once ? tn_mse(n->g, c, TN_NONE) : tn_mean_all(n->g, tn_square(n->g, c));
+    const tn_ref e = tn_scale(n->g, mean, 2); /* |c|^2 = re^2 + im^2 */
     n->energy = n->energy.id ? tn_add(n->g, n->energy, e) : e;
     n->spectra++;
 }
@@ -38,9 +40,11 @@ static tn_ref feed_forward(ten_net *n, tn_ref u)
 {
     const ten_config *c = n->c;
     tn_region r = tn_region_begin(n->g, "ffn");
-    const tn_act act = c->act == TEN_ACT_SILU ? TN_ACT_SILU : TN_ACT_GELU;
+    static const tn_act act[] = {
+        [TEN_ACT_SILU] = TN_ACT_SILU, [TEN_ACT_GELU] = TN_ACT_GELU, [TEN_ACT_GELU_ERF] = TN_ACT_GELU_ERF
+    };
     const tn_ref y = c->act == TEN_ACT_SWIGLU ? tn_block_swiglu(n->g, u, c->ffn, c->out_std)
-                                              : tn_block_mlp(n->g, u, c->ffn, act, c->out_std);
+                                              : tn_block_mlp(n->g, u, c->ffn, act[c->act], c->out_std);
     tn_region_end(n->g, r);
     return y;
 }

@@ -14,7 +14,7 @@ enum { TEN_SCALES = 8 };
 typedef enum ten_resonance { TEN_RESONANCE_NONE, TEN_RESONANCE_DENSE, TEN_RESONANCE_BLOCKS } ten_resonance;
 typedef enum ten_gate { TEN_GATE_NONE, TEN_GATE_SIGMOID, TEN_GATE_SILU } ten_gate;
 typedef enum ten_select { TEN_SELECT_NONE, TEN_SELECT_BOUNDED, TEN_SELECT_RG } ten_select;
-typedef enum ten_act { TEN_ACT_SWIGLU, TEN_ACT_SILU, TEN_ACT_GELU } ten_act;
+typedef enum ten_act { TEN_ACT_SWIGLU, TEN_ACT_SILU, TEN_ACT_GELU, TEN_ACT_GELU_ERF } ten_act;
 typedef enum ten_pos { TEN_POS_NONE, TEN_POS_LEARNED, TEN_POS_SIN } ten_pos;
 typedef enum ten_gamma { TEN_GAMMA_NONE, TEN_GAMMA_FOLLOWS, TEN_GAMMA_FREE } ten_gamma;
 typedef enum ten_omega { TEN_OMEGA_LEARNED, TEN_OMEGA_FIXED, TEN_OMEGA_ZERO } ten_omega;
@@ -75,6 +75,12 @@ void ten_note_energy(ten_net *n, tn_ref c);
 
 /* Phases (K) of a D or E layer, as the setting omega says. */
 tn_ref ten_phase(ten_net *n, int64_t K, tn_init first);
+
+/* (B,T,1): 0 where a document starts, else 1; none where the batch has no such marks (ten_step.c). */
+tn_ref ten_keeping(ten_net *n, const tn_batch *b);
+/* c_t = lambda c_{t-1} + gamma x_t op by op: x (B,T,2K), rho, omega and gamma (K), gamma or none; and whether it is asked for. */
+bool ten_steps_apart(const ten_net *n, tn_ref rho, const tn_batch *b);
+tn_ref ten_steps(ten_net *n, tn_ref x, tn_ref rho, tn_ref omega, tn_ref gamma, const tn_batch *b);
 
 /* Turning keys and queries of an O layer (ten_turn.c): cosines and sines, or none; and x (B,T,H,N) turned by them. */
 tn_ref ten_turns(ten_net *n, tn_ref u, const tn_batch *b);

@@ -27,7 +27,8 @@ static const tn_setting settings[] = {
                         "size of the vocabulary (auto: the data's, 50257 without data)"),
     TN_SETTING_CHOICE("norm", "pre", "pre|post", "normalise before a branch, or after its sum"),
     TN_SETTING_CHOICE("norm_kind", "rms", "rms|layer", "rms, or layer norm with gain and offset"),
-    TN_SETTING_CHOICE("act", "swiglu", "swiglu|silu|gelu_tanh", "feed-forward network; the last two have biases"),
+    TN_SETTING_CHOICE("act", "swiglu", "swiglu|silu|gelu_tanh|gelu_erf",
+                      "feed-forward network; all but swiglu have biases"),
     TN_SETTING_CHOICE("pos", "none", "none|learned|sin",
                       "what is added to the embedding; tables have train.context rows"),
     TN_SETTING_TEXT("hten", "off",
@@ -39,6 +40,18 @@ static const tn_setting settings[] = {
                      "adds this times the mean squared state of D and E layers to the loss"),
     TN_SETTING_INT("tbptt", "0", TN_RANGE(0, 1e9), "tokens",
                    "E layers: tokens after which the gradient is truncated (0: never)"),
+    TN_SETTING_SWITCH(
+        "opt.batched_input", "on",
+        "input matrices of D, O and E layers meet all tokens in one product (off: a product per time step)"),
+    TN_SETTING_SWITCH(
+        "opt.batched_output", "on",
+        "output matrices of D, O and E layers meet all tokens in one product (off: a product per time step)"),
+    TN_SETTING_SWITCH("opt.one_pass_energy", "on",
+                      "energy: squares are summed where they are made (off: all squares, then their mean)"),
+    TN_SETTING_SWITCH("opt.fused_step", "on",
+                      "E, fixed eigenvalues: the complex recurrence in one op (off: a loop of elementwise ops)"),
+    TN_SETTING_SWITCH("opt.fold_resonance", "on",
+                      "E: the resonance is multiplied into the matrix behind it (off: the states of every token are)"),
 
     TN_SETTING_INT("conv", "4", TN_RANGE(0, 8), "tokens",
                    "taps of the short causal convolution of D, O and E layers (0: none)"),

@@ -12,8 +12,10 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
     const int64_t d = c->dim, K = c->k, parts = c->gate == TEN_GATE_SILU ? 2 : 1;
     const tn_ref state = tn_decode_cache_state(g, b, "state", tn_shape(b->batch, 2 * K));
     tn_ref after = TN_NONE;
-    const tn_ref xz = tn_linear(g, u, tn_param(g, "w_in", tn_shape(parts * 2 * K, d), tn_normal(0.02f)));
-    const tn_ref x = tn_block_conv(g, tn_slice(g, xz, -1, 0, 2 * K), c->conv, b);
+    tn_ref xz[2] = { TN_NONE, TN_NONE };
+    tn_block_project(g, u, tn_param(g, "w_in", tn_shape(parts * 2 * K, d), tn_normal(0.02f)),
+                     (const int64_t[]){ 2 * K, 2 * K }, (int)parts, "opt.batched_input", xz);
+    const tn_ref x = tn_block_conv(g, xz[0], c->conv, b);
     const tn_ref ri = tn_linear(g, u, tn_param(g, "w_ri", tn_shape(2 * K, d), tn_normal(0.02f)),
                                 .bias = tn_param(g, "b_ri", tn_shape(2 * K), tn_zeros), .act = TN_ACT_SIGMOID);
     const tn_ref nu = tn_param(g, "nu", tn_shape(K), ten_init_nu(c), .lr = c->spectrum_lr);
@@ -25,6 +27,6 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
     return ten_read_out(n, u,
                         &(ten_read){ .c = states,
                                      .x = x,
-                                     .z = tn_slice(g, xz, -1, (parts - 1) * 2 * K, 2 * K),
+                                     .z = xz[parts - 1],
                                      .skip = c->skip ? tn_param(g, "skip", tn_shape(2 * K), tn_ones) : TN_NONE });
 }

@@ -23,9 +23,8 @@ static tn_ref keeping(ten_net *n, tn_ref alpha, const tn_batch *b)
 {
     tn_graph *g = n->g;
     const tn_ref decay = tn_exp(g, alpha);
-    if (!tn_in(b, "reset").id) return decay;
-    const tn_ref rows[] = { tn_fill(g, tn_shape(1, 1), TN_F32, 1), tn_fill(g, tn_shape(1, 1), TN_F32, 0) };
-    return tn_mul(g, decay, tn_embed(g, tn_in(b, "reset"), tn_concat(g, rows, 2, 0)));
+    const tn_ref keep = ten_keeping(n, b);
+    return keep.id ? tn_mul(g, decay, keep) : decay;
 }
 
 /* (B,T,H,...) with time first, and in a shape that meets (B,H,N,P). */

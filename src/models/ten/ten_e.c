@@ -30,7 +30,7 @@ static tn_ref drive(ten_net *n, tn_ref u, const tn_batch *b, int64_t K)
     const ten_config *c = n->c;
     const int64_t rows = c->beta_complex ? 2 * K : K;
     const tn_ref w = tn_param(g, "w_in", tn_shape(rows, c->dim), tn_normal(0.02f));
-    tn_ref x = tn_block_conv(g, tn_linear(g, u, w), c->conv, b);
+    tn_ref x = tn_block_conv(g, tn_block_product(g, u, w, "opt.batched_input"), c->conv, b);
     if (!c->beta_complex) {
         const tn_ref parts[] = { x, tn_fill(g, tn_shape(b->batch, b->length, K), TN_F32, 0) };
         x = tn_concat(g, parts, 2, -1);
@@ -122,6 +122,7 @@ static tn_ref cut_scan(ten_net *n, tn_ref x, const spectrum *s, tn_ref c, const 
 static tn_ref states(ten_net *n, tn_ref x, const spectrum *s, const tn_batch *b, int64_t K)
 {
     tn_graph *g = n->g;
+    if (!s->gates.id && ten_steps_apart(n, s->rho, b)) return ten_steps(n, x, s->rho, s->omega, s->gamma, b);
     const tn_ref state = tn_decode_cache_state(g, b, "state", tn_shape(b->batch, 2 * K));
     tn_ref after = TN_NONE, *last = b->cached ? &after : NULL;
     const tn_ref c = s->gates.id ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state,
@@ -146,9 +147,16 @@ static tn_ref read_out(ten_net *n, tn_ref u, tn_ref s, tn_ref resonance, const t
     if (c->gate == TEN_GATE_SILU) {
         const tn_ref z = tn_linear(g, u, tn_param(g, "w_z", tn_shape(width, d), tn_normal(0.02f)));
         if (resonance.id) s = ten_resonate(n, tn_reshape(g, s, tn_shape(tokens, width)), resonance, false);
-        return tn_linear(g, tn_mul_silu(g, tn_reshape(g, s, tn_shape(b->batch, b->length, width)), z), w);
+        s = tn_mul_silu(g, tn_reshape(g, s, tn_shape(b->batch, b->length, width)), z);
+        return tn_block_product(g, s, w, "opt.batched_output");
     }
-    return ten_gate_output(n, u, tn_linear(g, s, ten_resonate(n, w, resonance, true)));
+    const bool fold = tn_graph_switch(g, "opt.fold_resonance");
+    if (resonance.id && !fold) {
+        const tn_ref rows = ten_resonate(n, tn_reshape(g, s, tn_shape(tokens, width)), resonance, false);
+        s = tn_reshape(g, rows, tn_shape(b->batch, b->length, width));
+    }
+    const tn_ref folded = fold ? ten_resonate(n, w, resonance, true) : w;
+    return ten_gate_output(n, u, tn_block_product(g, s, folded, "opt.batched_output"));
 }
 
 tn_ref ten_e_layer(ten_net *n, tn_ref u, const tn_batch *b)

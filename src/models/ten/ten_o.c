@@ -52,18 +52,52 @@ static tn_ref add_up(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref
                     .chunk = n->c->chunk, .state = x->state, .final = after);
 }
 
-/* The recurrence, without the roots of N: qkv (B,T,3H,N) -> (B,T,H,N). */
-static tn_ref recur(ten_net *n, tn_ref u, tn_ref qkv, const tn_batch *b)
+/* What the layer makes of u first: q, k, v (B,T,H,N), v again as (B,T,HN), and the gate's branch (B,T,HN) where there is one. */
+typedef struct branches {
+    tn_ref qkv[3], x, z;
+} branches;
+
+static branches branch(ten_net *n, tn_ref u, const tn_batch *b)
+{
+    tn_graph *g = n->g;
+    const ten_config *c = n->c;
+    const int64_t H = c->heads, N = c->head_dim, HN = H * N, B = b->batch, T = b->length;
+    const int64_t parts = c->gate == TEN_GATE_SILU ? 4 : 3, rows[] = { HN, HN, HN, HN };
+    const tn_ref w = tn_param(g, "w_in", tn_shape(parts * HN, c->dim), tn_normal(0.02f));
+    const bool apart = !b->cached && tn_block_projects_apart(g);
+    branches r = { .z = TN_NONE };
+    tn_ref part[4] = { TN_NONE, TN_NONE, TN_NONE, TN_NONE };
+    if (apart) {
+        tn_block_project(g, u, w, rows, (int)parts, "opt.batched_input", part);
+        tn_block_convs(g, part, 3, c->conv, b);
+        for (int i = 0; i < 3; i++) {
+            if (c->conv_silu) part[i] = tn_silu(g, part[i]);
+            r.qkv[i] = tn_reshape(g, part[i], tn_shape(B, T, H, N));
+        }
+        r.x = part[2], r.z = part[3];
+        return r;
+    }
+    const tn_ref xz = tn_block_product(g, u, w, "opt.batched_input");
+    const tn_ref conv = tn_block_conv(g, tn_slice(g, xz, -1, 0, 3 * HN), c->conv, b);
+    const tn_ref qkv = c->conv_silu ? tn_silu(g, conv) : conv;
+    const tn_ref heads = tn_reshape(g, qkv, tn_shape(B, T, 3 * H, N));
+    for (int i = 0; i < 3; i++) r.qkv[i] = tn_slice(g, heads, 2, i * H, H);
+    r.x = tn_slice(g, qkv, -1, 2 * HN, HN);
+    r.z = tn_slice(g, xz, -1, (parts - 1) * HN, HN);
+    return r;
+}
+
+/* The recurrence, without the roots of N: q, k, v (B,T,H,N) -> (B,T,H,N). */
+static tn_ref recur(ten_net *n, tn_ref u, const tn_ref *qkv, const tn_batch *b)
 {
     tn_graph *g = n->g;
     const int64_t H = n->c->heads, N = n->c->head_dim;
     const tn_ref turns = ten_turns(n, u, b), ab = decide(n, u);
     const bool instrumented = ten_is_instrumented(n, b);
     tn_ref after = TN_NONE, *last = b->cached || instrumented ? &after : NULL;
-    ten_written x = { .state = tn_decode_cache_state(g, b, "state", tn_shape(b->batch, H, N, N)),
-                      .v = tn_slice(g, qkv, 2, 2 * H, H) };
-    x.q = prepared(n, tn_slice(g, qkv, 2, 0, H), turns, b);
-    x.k = prepared(n, tn_slice(g, qkv, 2, H, H), turns, b);
+    ten_written x = { .state = tn_decode_cache_state(g, b, "state", tn_shape(b->batch, H, N, N)), .v = qkv[2] };
+    x.q = prepared(n, qkv[0], turns, b);
+    x.k = prepared(n, qkv[1], turns, b);
     x.alpha = log_decay(n, ab, b);
     x.write = strength(n, ab, x.alpha);
     if (n->c->write == TEN_WRITE_DELTA) x.k = tn_scale(g, x.k, 1.f / sqrtf((float)N));
@@ -88,18 +122,15 @@ tn_ref ten_o_layer(ten_net *n, tn_ref u, const tn_batch *b)
 {
     tn_graph *g = n->g;
     const ten_config *c = n->c;
-    const int64_t d = c->dim, H = c->heads, N = c->head_dim, B = b->batch, T = b->length, HN = H * N;
-    const int64_t parts = c->gate == TEN_GATE_SILU ? 4 : 3;
-    const tn_ref xz = tn_linear(g, u, tn_param(g, "w_in", tn_shape(parts * HN, d), tn_normal(0.02f)));
-    const tn_ref conv = tn_block_conv(g, tn_slice(g, xz, -1, 0, 3 * HN), c->conv, b);
-    const tn_ref qkv = c->conv_silu ? tn_silu(g, conv) : conv;
-    const tn_ref o = recur(n, u, tn_reshape(g, qkv, tn_shape(B, T, 3 * H, N)), b);
+    const int64_t H = c->heads, N = c->head_dim, B = b->batch, T = b->length, HN = H * N;
+    const branches in = branch(n, u, b);
+    const tn_ref o = recur(n, u, in.qkv, b);
     const bool both =
         c->qk_norm && c->write != TEN_WRITE_DELTA; /* roots of N: of queries, and of keys that are not scaled yet */
     return ten_read_out(n, u,
                         &(ten_read){ .c = tn_reshape(g, o, tn_shape(B, T, HN)),
-                                     .x = tn_slice(g, qkv, -1, 2 * HN, HN),
-                                     .z = tn_slice(g, xz, -1, (parts - 1) * HN, HN),
+                                     .x = in.x,
+                                     .z = in.z,
                                      .skip = c->skip ? per_state(n, "skip") : TN_NONE,
                                      .gain = per_state(n, "gain"),
                                      .scale = both ? 1.f / (float)N : 1.f / sqrtf((float)N),

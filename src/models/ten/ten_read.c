@@ -34,5 +34,6 @@ tn_ref ten_read_out(ten_net *n, tn_ref u, const ten_read *r)
                          ? tn_readout(g, r->c, r->z, .x = r->skip.id ? r->x : TN_NONE, .skip = r->skip, .gain = r->gain,
                                       .scale = r->scale, .group = r->group)
                          : ungated(g, r);
-    return ten_gate_output(n, u, tn_linear(g, s, tn_param(g, "w_out", tn_shape(d, width), tn_normal(n->c->out_std))));
+    const tn_ref w = tn_param(g, "w_out", tn_shape(d, width), tn_normal(n->c->out_std));
+    return ten_gate_output(n, u, tn_block_product(g, s, w, "opt.batched_output"));
 }

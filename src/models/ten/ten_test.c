@@ -119,6 +119,24 @@ static void blocks_change_nothing(void **state)
     }
 }
 
+/* The two forms of gelu: within 5e-4 of each other, and not the same. */
+static void forms_of_gelu(void **state)
+{
+    static const char *const forms[] = { "act=gelu_tanh", "act=gelu_erf" };
+    static float out[2][B * T * V];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const tn_model *model;
+        tn_settings *st = settings_of(&forms[i], 1, &model);
+        tn_trainer *t = open_trainer(st, model, true);
+        logits_of(t, out[i]);
+        tn_trainer_free(t);
+        tn_settings_free(st);
+    }
+    const double apart = tn_world_distance(out[0], out[1], B * T * V);
+    if (!(apart > 0 && apart < 5e-4)) fail_msg("the forms are %g apart", apart);
+}
+
 /* --- gradients cut on request ------------------------------------------------------------------------------------- */
 
 /* Norms of the gradient that reaches the positions of each third of the sequence when the last label alone counts. */
@@ -291,6 +309,7 @@ void tn_tests_ten(tn_test_list *l)
         tn_test_add(l, order_of_sequences, v, "ten: the order of sequences is nothing, %s %s", v->more[0], second);
     }
     tn_test_add(l, blocks_change_nothing, NULL, "ten: blocks change nothing");
+    tn_test_add(l, forms_of_gelu, NULL, "ten: gelu_tanh and gelu_erf differ by less than 5e-4");
     tn_test_add(l, cut_where_asked, "select=none", "ten: gradients are cut where asked");
     tn_test_add(l, cut_where_asked, "select=bounded", "ten: gradients are cut where asked, eigenvalues by token");
     tn_test_add(l, cut_where_asked, "select=rg", "ten: gradients are cut where asked, gated");

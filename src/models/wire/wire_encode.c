@@ -2,7 +2,7 @@
  * what they need. Padding reaches nothing: attention looks at what counts alone.
  *
  *     H = layers(features + places)
- *     U = look(Q, H + places) + Q;  g = sigmoid(W LN(U) + b);  U <- g U + (1 - g) Q
+ *     U = look(Q, H + parts) + Q;  g = sigmoid(W LN(U) + b);  U <- g U + (1 - g) Q
  *     Y = U + W2 gelu(W1 LN(U));  Z = Wz LN(Y) + bz
  *
  * Slots that are one reader's own have a pooler of their own over the same H. */
@@ -15,7 +15,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#define FOCUS 1 /* of the slots on their places, at first */
+#define FOCUS 1    /* of the slots on their places, at first */
+enum { FINE = 8 }; /* parts of a text for each slot */
 
 typedef struct features {
     tn_ref x;       /* (B,T,dim) */
@@ -27,6 +28,15 @@ static tn_ref with_places(tn_graph *g, const wire_config *c, tn_ref x)
     const int64_t T = tn_ref_dim(g, x, 1);
     const tn_ref places = tn_frozen(g, "places", tn_shape(T, c->dim), TN_F32, tn_encoder_waves(1, 0, 1));
     return tn_add(g, x, places);
+}
+
+/* Slots begin by looking along the text, whatever its length: a short one has them all at work, and what they have learned on it they do on
+ * longer ones too. So a token has the place of its part of the text. */
+static tn_ref with_parts(tn_graph *g, const wire_config *c, const features *f, int64_t slots)
+{
+    const int64_t n = FINE * slots;
+    const tn_ref places = tn_frozen(g, "parts", tn_shape(n, c->dim), TN_F32, tn_encoder_waves(1, 0, 1));
+    return tn_add(g, f->x, tn_embed(g, tn_text_part(g, f->lengths, tn_ref_dim(g, f->x, 1), n), places));
 }
 
 static features from_bytes(tn_graph *g, const wire_config *c, const tn_batch *b)
@@ -76,11 +86,11 @@ static tn_ref pool(tn_graph *g, const wire_config *c, const char *name, const fe
 {
     const int64_t B = tn_ref_dim(g, f->x, 0), d = c->dim;
     const tn_region r = tn_region_begin(g, "%s", name);
-    const float stride = (float)tn_ref_dim(g, f->x, 1) / (float)n; /* at first slots look at places along the text */
     const tn_ref queries =
-        tn_param(g, "queries", tn_shape(n, d), tn_encoder_waves(1, stride / 2, stride), .no_decay = true);
+        tn_param(g, "queries", tn_shape(n, d), tn_encoder_waves(1, FINE / 2.f, FINE), .no_decay = true);
+    const tn_ref text = with_parts(g, c, f, n);
     const tn_ref q = tn_add(g, tn_fill(g, tn_shape(B, n, d), TN_F32, 0), queries);
-    tn_ref u = tn_add(g, tn_encoder_look(g, c->heads, FOCUS, q, f->x, f->lengths), q);
+    tn_ref u = tn_add(g, tn_encoder_look(g, c->heads, FOCUS, q, text, f->lengths), q);
     const tn_ref gate = tn_sigmoid(g, tn_dense(g, tn_block_layernorm(g, u, "norm1", 0), "gate", d, TN_ACT_NONE));
     u = tn_add(g, q, tn_mul(g, gate, tn_sub(g, u, q)));
     const tn_ref inner = tn_dense(g, tn_block_layernorm(g, u, "norm2", 0), "ffn1", 2 * d, TN_ACT_GELU_ERF);
@@ -102,7 +112,6 @@ static tn_status learned(tn_graph *g, const wire_config *c, const tn_batch *b, t
     if (c->encoder == WIRE_SENDER) f.x = tn_dense(g, f.x, "in", c->dim, TN_ACT_NONE);
     else f = from_bytes(g, c, b);
     f.x = tn_encoder_layers(g, &shape, tn_dropout(g, with_places(g, c, f.x), c->dropout), f.lengths);
-    f.x = with_places(g, c, f.x); /* the norms have weakened them, and the slots start by them */
     if (c->shared) part[n++] = pool(g, c, "pool", &f, c->shared);
     for (int64_t i = 0; i < c->readers && c->private_slots; i++) {
         snprintf(name, sizeof name, "pool_%s", c->reader[i].letter);

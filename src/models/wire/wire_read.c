@@ -71,7 +71,8 @@ static void keys_of(tn_graph *g, const wire_reader *r, tn_ref p, wire_prefix *ou
     const int64_t B = tn_ref_dim(g, p, 0), M = tn_ref_dim(g, p, 1), n = s->layers * s->kv_heads;
     tn_ref u = tn_block_layernorm(g, p, "norm_keys", 0);
     u = tn_add(g, u, tn_dense(g, u, "mix", s->dim, TN_ACT_NONE));
-    const float size = 1 / sqrtf((float)s->dim);
+    const float size =
+        0.01f / sqrtf((float)s->dim); /* small at first: a message that says nothing yet disturbs nothing */
     const tn_ref both = tn_linear(g, u, tn_param(g, "w_keys", tn_shape(2 * n * s->head_dim, s->dim), tn_normal(size)));
     const tn_ref kv = tn_reshape(g, both, tn_shape(B, M, 2 * n, s->head_dim));
     out->keys = tn_slice(g, kv, 2, 0, n);
@@ -129,7 +130,11 @@ tn_status wire_read(tn_graph *g, const wire_reader *r, const char *step, const w
     TN_RETURN_IF(tn_graph_status(g));
     const int64_t N = tn_ref_dim(g, tokens, 0), n = tn_ref_dim(g, tokens, 1), d = r->shape.dim;
     const int64_t M = p->keys.id ? 0 : tn_ref_dim(g, p->vectors, 1);
-    if (n < 3) return tn_model_error("rows of %lld tokens have no place for BOS, an answer and EOS", (long long)n);
+    if (n < 3)
+        return tn_model_error(
+            "rows of %lld tokens have no place for BOS, an answer and EOS; texts that nothing is asked "
+            "of (task=ae) are for `tenon eval`",
+            (long long)n);
     tn_frozen_begin(g);
     const tn_region scope = tn_region_begin(g, "%s", r->letter);
     const tn_ref start = tn_embed(g, tn_slice(g, tokens, 1, 0, 1), table_of(g, r));

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void tn_wire_tokens_free(tn_wire_tokens *t)
@@ -65,19 +66,36 @@ void tn_wire_lay(const tn_wire_sequence *s, int32_t *ids)
     *ids = s->eos;
 }
 
+tn_wire_sequence tn_wire_sequence_of(const tn_wire_reader *r, const tn_wire_tokens *work)
+{
+    return (tn_wire_sequence){ .bos = r->bos,
+                               .eos = r->eos,
+                               .context = work->context.ids,
+                               .contexts = work->context.n,
+                               .anchor = work->anchor.ids,
+                               .anchors = work->anchor.n,
+                               .asked = work->asked.ids,
+                               .askeds = work->asked.n,
+                               .answer = work->answer };
+}
+
+tn_status tn_wire_tokenizer_check(const tn_tokenizer *t, char x, const char *model, const char *was,
+                                  char hash[TN_WIRE_TOKENIZER_HASH])
+{
+    snprintf(hash, TN_WIRE_TOKENIZER_HASH, "%016llx", (unsigned long long)tn_tokenizer_hash(t));
+    if (!was[0] || strcmp(was, hash) == 0) return TN_OK;
+    return tn_error(
+        TN_USAGE,
+        "%.300s has another tokenizer than the one the run was trained with: name the model or the tokenizer "
+        "of then with %c.model=PATH or %c.tokenizer=FILE",
+        model, x, x);
+}
+
 tn_status tn_wire_lay_out(const tn_wire_reader *r, tn_tokenizer_scratch *x, const tn_wire_parts *p,
                           tn_wire_tokens *work, tn_tokens *out, size_t *answer)
 {
     TN_RETURN_IF(tn_wire_tokenize(r, x, p, work));
-    const tn_wire_sequence s = { .bos = r->bos,
-                                 .eos = r->eos,
-                                 .context = work->context.ids,
-                                 .contexts = work->context.n,
-                                 .anchor = work->anchor.ids,
-                                 .anchors = work->anchor.n,
-                                 .asked = work->asked.ids,
-                                 .askeds = work->asked.n,
-                                 .answer = work->answer };
+    const tn_wire_sequence s = tn_wire_sequence_of(r, work);
     void *v = out->ids;
     TN_RETURN_IF(tn_grow(&v, &out->capacity, tn_wire_length(&s), sizeof *out->ids));
     out->ids = v;

@@ -54,6 +54,15 @@ static inline size_t tn_wire_answer(const tn_wire_sequence *s) { return 1 + s->c
 /* ids (tn_wire_length). */
 void tn_wire_lay(const tn_wire_sequence *s, int32_t *ids);
 
+/* What tn_wire_tokenize has left in `work`, while it is there. */
+tn_wire_sequence tn_wire_sequence_of(const tn_wire_reader *r, const tn_wire_tokens *work);
+
+/* Whether reader x has the tokenizer that a run was trained with, whose hash `was` ("": any will do). hash: this one's. TN_USAGE says how
+ * to name the other. */
+enum { TN_WIRE_TOKENIZER_HASH = 20 };
+tn_status tn_wire_tokenizer_check(const tn_tokenizer *t, char x, const char *model, const char *was,
+                                  char hash[TN_WIRE_TOKENIZER_HASH]);
+
 /* All at once. */
 tn_status tn_wire_lay_out(const tn_wire_reader *r, tn_tokenizer_scratch *x, const tn_wire_parts *p,
                           tn_wire_tokens *work, tn_tokens *out, size_t *answer);

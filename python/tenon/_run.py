@@ -282,8 +282,8 @@ class Run:
 
 
 def plot(*runs: Run, keys: Sequence[str] = (), log: bool = False) -> Plot:
-    """The curves of runs in one plot, as `tenon plot` draws them: held-out loss with the training loss pale behind it, or the training loss alone
-    where there are not two evaluations yet; or columns of their metrics by name."""
+    """The curves of runs in one plot, as `tenon plot` draws them: held-out loss, a ring at its best step, with the training loss pale behind it, or
+    the training loss alone where there are not two evaluations yet; or columns of their metrics by name."""
     tables = [(run.path.name, run.metrics) for run in runs]
     for run, (_, columns) in zip(runs, tables):
         unknown = [k for k in keys if k not in columns]
@@ -303,11 +303,13 @@ def plot(*runs: Run, keys: Sequence[str] = (), log: bool = False) -> Plot:
         heldout = columns.get("heldout", np.full(len(columns["step"]), math.nan))
         shown = columns["bits_per_byte"] if bits else heldout
         scale = np.nanmean(shown / heldout) if bits else 1.0  # a nat of the one loss is as much as a nat of the other
-        lines.append(_line(name, columns, shown if evaluated else columns["loss"] * scale))
+        line = _line(name, columns, shown if evaluated else columns["loss"] * scale)
+        best = int(np.argmin(line.y)) + 1 if evaluated and np.size(line.y) else 0
+        lines.append(line._replace(ring=best if best < np.size(line.y) else 0))
         if evaluated:
             pale.append(_line(name, columns, columns["loss"] * scale)._replace(behind=len(tables) + len(lines)))
     title = "held-out loss (pale: training loss)" if evaluated else "training loss"
-    return Plot([*pale, *lines], title=title, x_label="step", y_label="bits per byte" if bits else "nats", log=log)
+    return Plot([*pale, *lines], title=title, x_label="step", y_label="bits per byte" if bits else "nats", log=log, ring="best step")
 
 
 def _line(name: str, columns: dict[str, npt.NDArray[np.float64]], y: npt.NDArray[np.float64]) -> Series:

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,7 +103,15 @@ def plots_draw():
         assert "lr" in run.plot("lr", log=True)
         raised(ValueError, "a has no metric lrr: it has step", run.plot, "lrr")
         curve = tenon.Plot([tenon.Series("mine", [1, 2, 3], [3, np.nan, 1])], title="a & b")
-        assert "a &amp; b" in curve and "mine" in curve.text
+        assert "a &amp; b" in curve and "mine" in curve.text and "ring: " not in curve
+        marked = tenon.Plot([tenon.Series("mine", [1, 2, 3], [3, 1, 2], ring=2)], ring="best step")
+        assert "ring: best step" in marked and marked.count('fill="none"') == 1 and "best step" in marked.text
+        raised(ValueError, "ring[0] is 4: the series has 3 points", lambda: tenon.Plot([tenon.Series("mine", [1, 2, 3], [3, 1, 2], ring=4)]))
+        shutil.copytree("a", "over")
+        with open("over/metrics.jsonl", "w") as f:
+            f.writelines(json.dumps({"step": s, "loss": 1.0, "heldout": 2 + abs(s - 3)}) + "\n" for s in range(1, 9))
+        drawn = tenon.Run("over").plot()
+        assert "<title>over, best step: 2 at 3</title>" in drawn, drawn
 
 
 def stopped_and_resumed():

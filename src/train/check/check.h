@@ -24,6 +24,7 @@ typedef struct tn_check {
     int64_t batch, length;   /* B, T */
     const tn_source *source; /* of data to check it with, not started; NULL, or an empty one: made-up numbers */
     const char *only;        /* names with commas, or NULL: all */
+    double overfit_s;        /* the most time of overfit; 0: 25 s */
     const char *step;        /* the only one of the model's steps that trains; NULL: those that it chooses */
     void *ctx;
     void (*row)(void *ctx, const tn_check_row *r); /* as each is known */

@@ -30,12 +30,18 @@ typedef struct tn_ckpt_state {
     tn_scores last;              /* at the run's last evaluation */
     tn_scores best;              /* at its best evaluation, */
     int64_t best_step, stale;    /* when, and how many evaluations ago */
+    double longest; /* the most evaluations in a row before it that were not better than an earlier one; files of
+                                    before do not say it */
     bool
         unevaluated; /* an evaluation of these parameters was due and was interrupted: it comes first when the run goes on */
     char select[TN_SCORE_NAME]; /* which score makes the best one, "" is the first; in the manifest only, as */
     bool lower;                 /* whether less of it is better, */
     char unit[24];              /* and the unit of the first, which files say where it is not nats */
     double seconds, working;    /* of the run; inside steps */
+    /* measured when it was saved: tokens or samples per second of steps, bytes planned and the most that the process took, part of the
+     * machine's measured peak; files of before do not say them */
+    double tokens_per_s, samples_per_s, planned_bytes, peak_bytes, utilisation;
+    double evaluating, saving; /* seconds of the run: in evaluations, in saves before this one */
     tn_guard_state guard;
     tn_loss_scale_state scaling;
     char settings[TN_HASH_BYTES]; /* checksum of the settings that shape the numbers */

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-/* REAL: or null; SECONDS: a real number that is always known. */
-typedef enum kind { INTEGER, REAL, SECONDS } kind;
+/* REAL: or null; SECONDS: a real number that is always known; LATER: real, null, or missing in files of before. */
+typedef enum kind { INTEGER, REAL, SECONDS, LATER } kind;
 
 /* So large that no run gets there, and so small that counting on, or times the batches of a step, does not overflow. */
 #define STEPS_MAX 1e12
@@ -40,8 +40,16 @@ static const struct row {
     ROW("metrics", "grad_norm", REAL, grad_norm, 0, ANY),
     ROW("best", "step", INTEGER, best_step, 0, STEPS_MAX),
     ROW("best", "stale", INTEGER, stale, 0, STEPS_MAX),
+    ROW("evaluations", "longest", LATER, longest, 0, STEPS_MAX),
     ROW("time", "seconds", SECONDS, seconds, 0, STEPS_MAX),
     ROW("time", "working", SECONDS, working, 0, STEPS_MAX),
+    ROW("time", "evaluating", LATER, evaluating, 0, STEPS_MAX),
+    ROW("time", "saving", LATER, saving, 0, STEPS_MAX),
+    ROW("measured", "tokens_per_s", LATER, tokens_per_s, 0, ANY),
+    ROW("measured", "samples_per_s", LATER, samples_per_s, 0, ANY),
+    ROW("measured", "planned_bytes", LATER, planned_bytes, 0, ANY),
+    ROW("measured", "peak_bytes", LATER, peak_bytes, 0, ANY),
+    ROW("measured", "utilisation", LATER, utilisation, 0, ANY),
     ROW("guard", "applied", INTEGER, guard.applied, 0, STEPS_MAX),
     ROW("guard", "good", INTEGER, guard.good, 0, STEPS_MAX),
     ROW("guard", "bad", INTEGER, guard.bad, 0, INT32_MAX - 1),
@@ -153,12 +161,13 @@ static tn_status get_row(const json_t *root, const struct row *r, const char *na
 {
     const json_t *from = r->group ? json_object_get(root, r->group) : root, *v = json_object_get(from, r->key);
     void *p = (char *)out + r->at;
-    const bool ok =
-        r->kind == INTEGER ? json_is_integer(v) : json_is_number(v) || (json_is_null(v) && r->kind != SECONDS);
+    const bool ok = r->kind == INTEGER
+                        ? json_is_integer(v)
+                        : json_is_number(v) || (json_is_null(v) && r->kind != SECONDS) || (!v && r->kind == LATER);
     if (!ok)
         return tn_error(TN_BAD_FILE, "%.640s: %s%s%s is missing or not a number; use another checkpoint", name,
                         r->group ? r->group : "", r->group ? "." : "", r->key);
-    const double x = json_is_null(v) ? NAN : json_number_value(v);
+    const double x = !v || json_is_null(v) ? NAN : json_number_value(v);
     if (x < r->least || x > r->most)
         return tn_error(TN_BAD_FILE, "%.640s: %s%s%s=%.17g is impossible; use another checkpoint", name,
                         r->group ? r->group : "", r->group ? "." : "", r->key, x);

@@ -67,6 +67,7 @@ static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
                          .grad_norm = 3,
                          .best_step = step < 4 ? step : 4,
                          .stale = step < 2 ? step : 2,
+                         .longest = 3,
                          .seconds = 1.25,
                          .working = 0.5,
                          .scaling = { 4096, 7 },
@@ -148,6 +149,7 @@ static void round_trip(void **state)
     assert_true(x.applied == y.applied && x.good == y.good && x.bad == y.bad && x.lr_factor == y.lr_factor &&
                 x.snapshot_step == y.snapshot_step && x.snapshot_applied == y.snapshot_applied);
     assert_true(st.step == 5 && st.tokens == 77 && st.batch == B && st.seed == 5 && st.stale == 2 && st.best_step == 4);
+    assert_true(st.longest == 3);
     assert_true(st.loss == 0.1 && isnan(tn_scores_first(&st.now)) && tn_scores_first(&st.last) == 2.5 &&
                 isnan(tn_scores_first(&st.best)) && st.working == 0.5);
     assert_true(isnan(tn_scores_get(&st.now, "accuracy")) && tn_scores_get(&st.last, "accuracy") == 0.75 &&

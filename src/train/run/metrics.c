@@ -42,6 +42,7 @@ tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
     }
     if (spreads) *m.spreads = (tn_histograms){ 0 };
     if (m.level >= TN_LOG_TRAINING && tn_trainer_device(t->trainer) == TN_CUDA) m.gpu = tn_gpu_usage_start(NULL);
+    m.holes = m.gpu ? tn_plan_holes(tn_trainer_plan(t->trainer, true)) : NAN;
     tn_trainer_times(t->trainer, m.regions, m.n_regions);
     *out = m;
     return TN_OK;
@@ -81,6 +82,8 @@ static void read_gpu(const tn_metrics *m, tn_progress_report *r)
     tn_gpu_sample now;
     if (!tn_gpu_usage_read(m->gpu, &now)) return;
     r->gpu_busy = now.busy;
+    r->gpu_clock = now.clock_mhz;
+    r->gpu_watt = now.watt;
     r->gpu_used = now.used;
     r->gpu_all = now.all;
 }
@@ -89,6 +92,14 @@ static double memory_bytes(void)
 {
     struct rusage u;
     return getrusage(RUSAGE_SELF, &u) == 0 ? 1024.0 * (double)u.ru_maxrss : NAN;
+}
+
+void tn_metrics_memory(const tn_metrics *m, double *planned, double *peak)
+{
+    tn_gpu_sample now;
+    const bool gpu = tn_trainer_device(m->t->trainer) != TN_CPU;
+    *planned = (double)tn_trainer_memory(m->t->trainer).total;
+    *peak = !gpu ? memory_bytes() : m->gpu && tn_gpu_usage_last(m->gpu, &now) ? now.used : NAN;
 }
 
 void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_report *r)
@@ -118,6 +129,15 @@ static void write_number(const tn_metrics *m, tn_jsonl *w, const char *name, dou
             tn_jsonl_number(w, model->reported[i].key, x);
 }
 
+/* What is counted for a sample, per second too. */
+static void write_rate(const tn_metrics *m, tn_jsonl *w, const char *name, double x, double samples_per_s)
+{
+    const tn_model *model = tn_trainer_model(m->t->trainer);
+    for (size_t i = 0; i < model->n_reported; i++)
+        if (model->reported[i].rate && !isnan(samples_per_s) && strcmp(model->reported[i].name, name) == 0)
+            tn_jsonl_number(w, model->reported[i].rate, x * samples_per_s);
+}
+
 typedef struct instrument_line {
     const tn_metrics *m;
     tn_jsonl *w; /* or NULL */
@@ -131,6 +151,7 @@ static void write_instrument(void *ctx, const char *name, double value, const ch
     const instrument_line *l = ctx;
     (void)unit;
     if (l->w) write_number(l->m, l->w, name, value);
+    if (l->w) write_rate(l->m, l->w, name, value, l->r->samples_per_s);
     if (l->r->instrument[0]) return;
     snprintf(l->r->instrument, sizeof l->r->instrument, "%s", name);
     l->r->instrument_value = value;
@@ -349,8 +370,11 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
         write_known(w, "utilisation", r->utilisation);
         write_known(w, "memory_mb", r->memory_bytes / 1e6);
         write_known(w, "gpu_utilization_percent", r->gpu_busy);
+        write_known(w, "gpu_clock_mhz", r->gpu_clock);
+        write_known(w, "gpu_power_w", r->gpu_watt);
         write_known(w, "memory_used_gb", r->gpu_used / 1e9);
         write_known(w, "memory_utilization_percent", 100 * r->gpu_used / r->gpu_all);
+        if (m->gpu) write_known(w, "memory_fragmentation_percent", 100 * m->holes);
         write_known(w, "stall_s", r->stall_s);
         write_known(w, "stall_frac", r->stall_frac);
     }
@@ -363,6 +387,8 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
     if (r->bad_batch && r->bad_batch[0]) tn_jsonl_text(w, "nonfinite_batch", r->bad_batch);
     if (!isnan(r->step_ms)) instruments(m, w, r); /* no step was trained yet: an evaluation that was left */
     if (m->timed) write_parts(m, w);
+    if (m->level >= TN_LOG_PERFORMANCE && r->evaluation_s > 0) tn_jsonl_number(w, "evaluation_s", r->evaluation_s);
+    if (m->level >= TN_LOG_PERFORMANCE && r->saving_s > 0) tn_jsonl_number(w, "saving_s", r->saving_s);
     if (m->timed && m->level >= TN_LOG_PROFILING) write_ops(m, w);
     return end_line(m, r->step);
 }

@@ -5,10 +5,12 @@
  *                seconds, memory in a session's first line where the ladder was used (ladder.h), nonfinite where something was done about it (stopped, skipped, ...), and where the step was looked into
  *                nonfinite_tensor and nonfinite_batch (tn_diagnose)
  *   training     + first_step_s in a session's first line, grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, on a GPU
- *                gpu_utilization_percent, memory_used_gb and memory_utilization_percent (of the whole GPU, once a second), the model's instruments
+ *                gpu_utilization_percent, gpu_clock_mhz, gpu_power_w, memory_used_gb and memory_utilization_percent (of the whole GPU, once a second),
+ *                memory_fragmentation_percent (of the training step's arena), the model's instruments
  *                and NAME_p10, _p50, _p90 of those that are distributions
  *                (utilisation: not where the numbers decide how much a step computes)
- *   performance  + NAME.forward_ms, NAME.backward_ms of each part of the model, data_ms, optimizer_ms: of the line's step
+ *   performance  + NAME.forward_ms, NAME.backward_ms of each part of the model, data_ms, optimizer_ms: of the line's step; evaluation_s
+ *                and saving_s, where the run evaluated or saved since the last line
  *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; distributions layer by layer, and NAME_hist.N, the part of the numbers in
  *                [N, 2N); the memory plan in a line of step 0; memory.csv
  *
@@ -34,6 +36,7 @@ typedef struct tn_metrics {
     tn_region_time *regions;                          /* (n_regions) */
     size_t n_regions;
     tn_gpu_usage *gpu;      /* NULL: none, or nothing is known of it */
+    double holes;           /* tn_plan_holes of the training step, on a GPU */
     tn_histograms *spreads; /* NULL: the model has no instruments, or the level is below them */
     bool timed;             /* the step at work is timed part by part */
 } tn_metrics;
@@ -51,6 +54,8 @@ bool tn_metrics_due(const tn_metrics *m, int64_t step, int64_t steps);
 void tn_metrics_before(tn_metrics *m, bool line);
 double tn_metrics_clock(const tn_metrics *m, tn_log_level level);
 void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_report *r);
+/* Bytes that the run needs by plan, and the most that its process has taken, of a GPU what is in use (NaN: not known). */
+void tn_metrics_memory(const tn_metrics *m, double *planned, double *peak);
 /* Also fills r->instrument. first_step_s: NaN but in the first line of a session. Where somebody is warned (tn_training.warn), a line
  * that the disk does not take waits in memory. */
 tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double first_step_s);

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "train/run/training_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,3 +144,11 @@ static tn_status put_layout(void *ctx, FILE *f)
 }
 
 tn_status tn_layout_csv(tn_trainer *t, const char *csv) { return write_csv(csv, put_layout, t); }
+
+tn_status tn__training_csv(const tn_training *t)
+{
+    char from[TN_PATH_BYTES], to[TN_PATH_BYTES];
+    TN_RETURN_IF(tn_path_join(t->dir, "metrics.jsonl", from, sizeof from));
+    TN_RETURN_IF(tn_path_join(t->dir, "metrics.csv", to, sizeof to));
+    return tn_metrics_csv(from, to);
+}

@@ -2,11 +2,13 @@
 #include "train/run/run.h"
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "io/json_read.h"
 #include "io/yaml_settings.h"
 #include "train/run/parts.h"
 #include "train/run/same_settings.h"
 #include "train/run/training.h"
+#include "train/run/weights_load.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -59,8 +61,26 @@ static tn_status record_parts(const char *dir, const tn_training *t, bool again)
     return changed && dir && exists(dir, "config.yaml") ? write_config(t->settings, dir) : TN_OK;
 }
 
+/* Weights that the run starts from; moments and steps begin at zero. */
+static tn_status take_weights(const tn_training *t)
+{
+    char note[TN_CKPT_NOTE], line[TN_RUN_PATH + 64];
+    const char *from = tn_settings_text(t->settings, "train.from");
+    if (!*from) return TN_OK;
+    const tn_status s = tn_weights_load(from, tn_trainer_store(t->trainer), note);
+    if (s != TN_OK) {
+        tn_error_prefix("train.from");
+        return s;
+    }
+    snprintf(line, sizeof line, "starts from the weights of %.640s%s%.200s", from, *note ? ", " : "", note);
+    tn_text_clean(line); /* the name of a folder may be anything */
+    if (t->note) t->note(t->ctx, line);
+    return TN_OK;
+}
+
 tn_status tn_run_begin_parts(const tn_training *t)
 {
+    TN_RETURN_IF(take_weights(t)); /* parts that have a file of their own come from there */
     TN_RETURN_IF(tn_parts_load(t->settings, tn_trainer_model(t->trainer), tn_trainer_store(t->trainer)));
     return record_parts(t->dir, t, true);
 }

@@ -17,8 +17,9 @@ typedef struct tn_run_dir {
     char checkpoint[TN_RUN_PATH]; /* to go on from; "" where there is none */
     char note[2048]; /* what a person should know: settings that changed, a checkpoint that is damaged; or "" */
     bool found;      /* runs/NAME-N that was there and is continued because the settings are the same */
-    bool lowered;    /* the settings are now on its rung of the memory ladder, and what was made from them is not */
-    int lock;        /* descriptor of the directory, or -1 */
+    bool
+        lowered; /* the settings now have its rung of the memory ladder and its dropout, and what was made from them has not */
+    int lock; /* descriptor of the directory, or -1 */
 } tn_run_dir;
 
 /* The setting `run`, or, where that is empty, the newest runs/NAME-N with the same settings that is not finished, or else the newest
@@ -30,8 +31,8 @@ tn_status tn_run_open(tn_settings *st, const char *model, bool fresh, tn_run_dir
 tn_status tn__run_check_path(const tn_settings *st);
 /* config.yaml again, where settings changed after it was opened. */
 tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st);
-/* What a run that starts takes from other files, and one that goes on from its checkpoint: the weights of parts (parts.h). Their hashes go into
- * the settings, and into the run's config.yaml where there is one. */
+/* What a run that starts takes from other files, and one that goes on from its checkpoint: the weights that it starts from (train.from), then
+ * those of parts (parts.h). The parts' hashes go into the settings, and into the run's config.yaml where there is one. */
 tn_status tn_run_begin_parts(const tn_training *t);
 /* Before the first step of this process: that, where the run starts, and what its source makes with it (tn_source.prepare). */
 tn_status tn_run_prepare(const tn_training *t, bool starts);

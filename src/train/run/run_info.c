@@ -122,6 +122,7 @@ static tn_status read_settings(const char *dir, tn_settings **out, tn_run_info *
     snprintf(r->model, sizeof r->model, "%s", tn_settings_text(st, "model"));
     snprintf(r->preset, sizeof r->preset, "%s", tn_settings_text(st, "preset"));
     r->steps = tn_settings_int(st, "train.steps");
+    r->patience = tn_settings_int(st, "train.stop_patience");
     *out = st;
     st = NULL;
 done:
@@ -153,12 +154,16 @@ static json_t *last_line(const char *dir, tn_run_info *r)
     return line;
 }
 
-static void count_parameters(const char *checkpoint, tn_run_info *r)
+int64_t tn_run_parameters(const char *dir, const tn_run_info *r)
 {
+    char path[TN_PATH_BYTES], name[TN_CKPT_NAME];
     tn_tensors t = { 0 };
-    if (tn_tensors_open(checkpoint, &t) != TN_OK) return;
-    for (size_t i = 0; i < t.n; i++) r->parameters += tn_dims_count(t.tensor[i].dims);
+    int64_t n = 0;
+    if (tn_path_join(dir, tn_ckpt_name(r->saved, name), path, sizeof path) != TN_OK) return 0;
+    if (tn_tensors_open(path, &t) != TN_OK) return 0;
+    for (size_t i = 0; i < t.n; i++) n += tn_dims_count(t.tensor[i].dims);
     tn_tensors_close(&t);
+    return n;
 }
 
 /* From the newest checkpoint whose files are all there. False: it has checkpoints, and none can be read. */
@@ -179,11 +184,10 @@ static bool read_checkpoints(const char *dir, const tn_settings *st, tn_run_info
             continue;
         known = true;
         r->saved = state.step, r->tokens = state.tokens;
-        r->best = state.best, r->best_step = state.best_step;
+        r->best = state.best, r->best_step = state.best_step, r->stale = state.stale;
         memcpy(r->select, l.entry[i].select, sizeof r->select);
         memcpy(r->unit, l.entry[i].unit, sizeof r->unit);
         *finished = st && tn_training_finished(st, &state);
-        count_parameters(path, r);
         tn_ckpt_state_free(&state);
     }
     if (!known && !none && !r->why[0]) snprintf(r->why, sizeof r->why, "none of its %zu checkpoints can be read", l.n);

@@ -20,10 +20,11 @@ typedef struct tn_run_info {
     char model[128], preset[64];
     int64_t step, steps;                  /* the last that is known of; 0: not known */
     tn_scores best;                       /* of its best evaluation; empty: none */
-    int64_t best_step;                    /* when that was */
+    int64_t best_step;                    /* when that was, */
+    int64_t stale;                        /* and how many evaluations before the latest checkpoint */
     char select[TN_SCORE_NAME], unit[24]; /* the score that makes it the best, "" is the first; the unit of the first */
-    int64_t parameters;                   /* 0: not known */
     int64_t tokens;                       /* at `saved` */
+    int64_t patience;                     /* train.stop_patience */
     int64_t saved;                        /* step of the latest checkpoint; 0: none */
     uint64_t bytes;                       /* of its checkpoints */
     int64_t changed;                      /* when it was last written, seconds since 1970 */
@@ -32,6 +33,9 @@ typedef struct tn_run_info {
 const char *tn_run_state_name(tn_run_state s); /* "running", ... */
 /* TN_BAD_FILE: no such directory. Damage inside it is a state. */
 tn_status tn_run_info_read(const char *dir, tn_run_info *out);
+
+/* Of its latest checkpoint, whose tensors it lists: the file is opened, and unpacked where it is packed. 0: not known. */
+int64_t tn_run_parameters(const char *dir, const tn_run_info *r);
 
 /* A directory is a run where it has a run's config.yaml, or metrics.jsonl. */
 bool tn_is_run(const char *dir);

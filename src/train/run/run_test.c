@@ -134,6 +134,25 @@ static void patience(void **state)
     tn_tempdir_remove_all(&p.d);
 }
 
+/* A run in sessions suggests the patience of one that was not stopped: what decides it is saved. */
+static void patience_in_sessions(void **state)
+{
+    (void)state;
+    const char *const set[] = { "train.steps=40", "train.lr=0.5", "train.warmup=0", "train.eval_every=2",
+                                "train.schedule=constant" };
+    place p;
+    tn_progress_report whole, last = { 0 };
+    int64_t from;
+    open_place(&p, false);
+    assert_ok(session(&p, "a", set, 5, false, -1, &whole, &from));
+    for (int64_t done = 0; done < 40; done = last.step) (void)session(&p, "b", set, 5, false, 7, &last, &from);
+    assert_true(whole.patience.longest > 0 && whole.patience.stale > 0);
+    assert_true(last.patience.longest == whole.patience.longest && last.patience.stale == whole.patience.stale &&
+                last.patience.best_step == whole.patience.best_step);
+    assert_int_equal(tn_patience_stop(&last.patience, 40, 2), tn_patience_stop(&whole.patience, 40, 2));
+    tn_tempdir_remove_all(&p.d);
+}
+
 /* Checkpoints come between the evaluations too, by number and by the clock; best is the best evaluation's, found again from the metrics. */
 static void best_is_kept(void **state)
 {
@@ -433,6 +452,7 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, ahead_of_a_bad_step, NULL, "run: a bad step with others queued behind it");
     tn_test_add(l, prolonged, NULL, "run: prolonged");
     tn_test_add(l, patience, NULL, "run: patience");
+    tn_test_add(l, patience_in_sessions, NULL, "run: patience suggested after sessions");
     tn_test_add(l, best_is_kept, "ckpt.every_s=0", "run: best is the best evaluation");
     tn_test_add(l, best_is_kept, "ckpt.every_s=1e-9",
                 "run: best is the best evaluation, with a checkpoint at every step");

@@ -110,7 +110,8 @@ tn_status tn_run_train(const tn_run_dir *run, tn_session *on, const tn_ckpt_stat
     tn_ckpt_state state = { 0 };
     tn_status s = train_once(&now, on, from, calls, last);
     while (s == TN_MEMORY && tn_ladder_on(on->settings)) {
-        if ((s = tn_session_lower(on)) != TN_OK) break; /* there is no rung left */
+        if (calls->tracer) tn_tracer_restart(calls->tracer, 0); /* it has names of the plans that go now */
+        if ((s = tn_session_lower(on)) != TN_OK) break;         /* there is no rung left */
         s = tn_run_record(run, on->settings);
         if (lowered) lowered(calls->ctx, on);
         if (s == TN_OK) s = load_again(&now, on, &state, &from);

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "io/yaml_settings.h"
+#include "train/run/dropout_auto.h"
 #include "train/run/ladder.h"
 #include "train/run/train_settings.h"
 
@@ -153,6 +154,16 @@ static void list_dropped(const tn_settings *now, const char *before, char *kept,
     snprintf(kept + n, bytes - n, " (train.dropped)");
 }
 
+/* More steps, or a batch that another machine chose, plan other epochs. */
+static tn_status keep_dropout(tn_settings *now, const tn_settings *old, bool *changed)
+{
+    static const char key[] = "train.dropout";
+    if (strcmp(tn_settings_source(now, key), TN_DROPOUT_CHOSEN) != 0 || tn_settings_is_auto(old, key)) return TN_OK;
+    if (strcmp(tn_settings_text(now, key), tn_settings_text(old, key)) == 0) return TN_OK;
+    *changed = true;
+    return tn_settings_set(now, key, tn_settings_text(old, key), TN_DROPOUT_CHOSEN);
+}
+
 tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowered, char *kept, size_t bytes)
 {
     tn_settings *old;
@@ -160,7 +171,8 @@ tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowe
     kept[0] = 0;
     snprintf(before, sizeof before, "%s", tn_settings_text(now, "train.dropped"));
     TN_RETURN_IF(read_old(now, config, &old));
-    const tn_status s = tn_ladder_keep(now, old, lowered);
+    tn_status s = tn_ladder_keep(now, old, lowered);
+    if (s == TN_OK) s = keep_dropout(now, old, lowered);
     if (s == TN_OK) list_dropped(now, before, kept, bytes);
     tn_settings_free(old);
     return s;

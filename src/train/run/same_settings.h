@@ -17,7 +17,8 @@ tn_status tn_settings_same_hash(const tn_settings *st, char hash[TN_HASH_BYTES])
 /* Whether a run with this config.yaml can go on with the settings `now`. TN_USAGE names the key, both values and the
  * remedy. What changes nevertheless is listed in `changed` (bytes long): "threads 2 -> 4, ...". */
 tn_status tn_settings_may_continue(const tn_settings *now, const char *config, char *changed, size_t bytes);
-/* A run that goes on stays on the rung of the memory ladder that it had (ladder.h). *lowered: `now` was changed for that. `kept` (bytes
+/* A run that goes on stays on the rung of the memory ladder that it had (ladder.h), and keeps the dropout that train.dropout=auto
+ * chose for it (dropout_auto.h). *lowered: `now` was changed for that. `kept` (bytes
  * long): "stays without loss.kd=1 (train.dropped)" where its loss was, or "". */
 tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowered, char *kept, size_t bytes);
 /* All that may not change is equal, and train.steps too. A file that cannot be read is not. */

@@ -59,3 +59,20 @@ bool tn__has_states(const tn_store *st)
         if (tn_store_at(st, i)->role == TN_ROLE_STATE) return true;
     return false;
 }
+
+const char *tn__kept_text(int64_t saved, char text[64])
+{
+    if (saved > 0) snprintf(text, 64, "step-%lld is kept", (long long)saved);
+    else snprintf(text, 64, "nothing is saved yet");
+    return text;
+}
+
+const char *tn__next_save_text(const tn_settings *st, int64_t step, int64_t steps, char text[64])
+{
+    const int64_t n = tn_settings_int(st, "ckpt.every"), at = n ? (step / n + 1) * n : 0;
+    const double every_s = tn_settings_float(st, "ckpt.every_s");
+    if (every_s > 0) snprintf(text, 64, "in %g s", every_s);
+    else if (at > 0 && at < steps) snprintf(text, 64, "after step %lld", (long long)at);
+    else snprintf(text, 64, "at the end");
+    return text;
+}

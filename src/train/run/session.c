@@ -115,7 +115,7 @@ static int64_t first_batch(const tn_session *s)
     return TN_SESSION_TOKENS / s->length > 0 ? TN_SESSION_TOKENS / s->length : 1;
 }
 
-/* The largest batch that fits, to an eighth. The trainer refuses a plan that does not fit before any of its memory is
+/* The largest batch that fits, to a sixteenth. The trainer refuses a plan that does not fit before any of its memory is
  * touched, so that trying costs time alone, and only where memory is short; one is alive at a time. */
 static tn_status find_batch(tn_session *s, const tn_session_options *o)
 {
@@ -126,12 +126,12 @@ static tn_status find_batch(tn_session *s, const tn_session_options *o)
         const tn_status st = make_trainer(s, o, s->batch, NULL, &s->trainer);
         if (st != TN_OK && (st != TN_MEMORY || rows == 1)) return st;
         if (st != TN_OK) fails = rows;
-        else if (!fails || fails - rows <= 1 + rows / 8) return TN_OK;
+        else if (!fails || fails - rows <= 1 + rows / 16) return TN_OK;
         else fits = rows;
         tn_trainer_free(s->trainer);
         s->trainer = NULL;
         rows = fits ? (fits + fails) / 2 : fails / 2;
-    } while (fails - fits > 1 + fits / 8);
+    } while (fails - fits > 1 + fits / 16);
     s->batch = fits * parts;
     return make_trainer(s, o, s->batch, NULL, &s->trainer);
 }
@@ -208,6 +208,31 @@ static tn_status open_trainer(tn_session *s, const tn_session_options *o)
     return st == TN_MEMORY && o->evaluates && !s->source.on_policy && !typed ? find_batch(s, o) : st;
 }
 
+/* --- dropout by the epochs that are planned --------------------------------------------------------------------------- */
+
+/* Only of a run with data: elsewhere auto is 0. An automatic batch is taken for what it nearly always is; see choose_again. */
+static tn_status choose_dropout(tn_session *s, const tn_session_options *o)
+{
+    const bool guess = tn_settings_is_auto(s->settings, "train.batch");
+    if (o->evaluates || !s->source.ctx || !tn_settings_is_auto(s->settings, "train.dropout")) return TN_OK;
+    s->batch = guess ? first_batch(s) : tn_settings_int(s->settings, "train.batch");
+    s->dropout = tn_dropout_auto_plan(s->settings, &s->source, s->batch, s->length);
+    return tn_dropout_auto_take(&s->dropout, s->settings);
+}
+
+/* Where memory is short the batch is smaller than that: fewer epochs, so that less dropout fits too. */
+static tn_status choose_again(tn_session *s, const tn_session_options *o)
+{
+    const double before = s->dropout.rate;
+    if (!s->dropout.chosen) return TN_OK;
+    s->dropout = tn_dropout_auto_plan(s->settings, &s->source, s->batch, s->length);
+    if (s->dropout.rate == before) return TN_OK;
+    TN_RETURN_IF(tn_dropout_auto_take(&s->dropout, s->settings));
+    tn_trainer_free(s->trainer);
+    s->trainer = NULL;
+    return lower_until_it_fits(s, o);
+}
+
 static tn_status start_source(tn_session *s, const tn_session_options *o)
 {
     if (!s->source.ctx) return TN_OK;
@@ -279,7 +304,9 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     if (st == TN_OK && o->weights)
         st = tn_weights_check(o->weights, s.model, s.settings, s.source.ctx ? &input_spec : NULL,
                               tn_model_reads_sequences(s.model) && s.length > 8 ? 8 : s.length);
+    if (st == TN_OK) st = choose_dropout(&s, o);
     if (st == TN_OK) st = open_trainer(&s, o);
+    if (st == TN_OK) st = choose_again(&s, o);
     if (st == TN_OK) st = start_source(&s, o);
     if (st == TN_MEMORY && s.trainer && may_lower(&s, o, &(tn_refusal){ 0 })) st = tn_session_lower(&s);
     if (st == TN_OK && s.source.ctx) st = tn_metric_resolve(&s.source, s.trainer, s.settings);

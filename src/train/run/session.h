@@ -4,6 +4,7 @@
 #define TN_TRAIN_SESSION_H
 
 #include "models/models.h"
+#include "train/run/dropout_auto.h"
 #include "train/run/ladder.h"
 #include "train/trainer/shared.h"
 #include "train/source/source.h"
@@ -24,6 +25,7 @@ typedef struct tn_session {
     tn_shared *shared;             /* of samples and plans, or NULL */
     tn_context_slot *context_slot; /* whose context it runs on, or NULL */
     tn_width width;                /* text is empty if no width was fitted */
+    tn_dropout_auto dropout;       /* train.dropout=auto */
     bool runs, needs_data;         /* as in the options */
     const tn_user_args *user;      /* the same */
     char dropped[512];             /* train.dropped when the source was opened */
@@ -58,7 +60,7 @@ typedef struct tn_session_options {
     const char *width;             /* the setting that is fitted (NULL: see tn_width_fit) */
 } tn_session_options;
 
-/* Settings from a target and overrides, then data or task (which set sizes; see tn_source_find), batch size (auto: the largest
+/* Settings from a target and overrides, then data or task (which set sizes; see tn_source_find), train.dropout=auto (dropout_auto.h), batch size (auto: the largest
  * whose memory plan fits, at most TN_SESSION_TOKENS), trainer. Without the memory: a run takes the next rung of the ladder until it fits;
  * others refuse a plan that does not fit, and take a rung that changes no result where an allocation fails. */
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out);

@@ -79,6 +79,40 @@ static void refused_instead(void **state)
     assert_fails(open_batch("train.batch=900000000", NULL, &s), TN_MEMORY, "use a smaller train.batch");
 }
 
+static tn_status open_in(const char *batch, double mb, tn_session *s)
+{
+    char memory[40];
+    snprintf(memory, sizeof memory, "plan.memory_gb=%.6f", mb * 1e-3);
+    const char *const set[] = { "vocab=64",
+                                "dim=32",
+                                "layers=2",
+                                "heads=2",
+                                "train.context=32",
+                                "threads=1",
+                                "device=cpu",
+                                "train.memory=refuse",
+                                memory,
+                                batch };
+    *s = (tn_session){ 0 };
+    return tn_session_open("gpt", set, sizeof set / sizeof *set, false, s);
+}
+
+/* An automatic batch is within a tenth of the largest that fits. */
+static void largest(void **state)
+{
+    static const double mb[] = { 1.9, 2.3, 3, 4, 5, 6 };
+    (void)state;
+    for (size_t i = 0; i < sizeof mb / sizeof *mb; i++) {
+        tn_session s;
+        char more[40];
+        assert_ok(open_in("train.batch=auto", mb[i], &s));
+        snprintf(more, sizeof more, "train.batch=%lld", (long long)(s.batch + (s.batch + 9) / 10 + (s.batch < 10)));
+        assert_true(s.batch < 128);
+        tn_session_close(&s);
+        assert_fails(open_in(more, mb[i], &s), TN_MEMORY, "plan.memory_gb");
+    }
+}
+
 /* In the middle of a session, as after a first step that found no memory. */
 static void halved_later(void **state)
 {
@@ -168,6 +202,7 @@ void tn_tests_session(tn_test_list *l)
     tn_test_add(l, halved, NULL, "session: memory not given, the batch is computed in parts");
     tn_test_add(l, not_for_ever, NULL, "session: a batch of which no row fits");
     tn_test_add(l, refused_instead, NULL, "session: a plan that does not fit is refused");
+    tn_test_add(l, largest, NULL, "session: an automatic batch is the largest that fits");
     tn_test_add(l, halved_later, NULL, "session: further down when it is open");
     tn_test_add(l, same_step, NULL, "session: half the batch twice is the same step");
     tn_test_add(l, asked, NULL, "session: outputs that metrics read, of a model without rows");

@@ -41,6 +41,10 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_INT("train.steps", "2000", TN_RANGE(1, 1e12), "steps", "length of the run"),
     TN_SETTING_INT("train.epochs", "0", TN_RANGE(0, 1e9), "epochs",
                    "length of a run on a task, instead of train.steps (0: by steps)"),
+    TN_SETTING_TEXT(
+        "train.from", "",
+        "weights to start from: a run (its best checkpoint), a checkpoint, a file or a folder of a model of the "
+        "same shape (empty: random ones)"),
     TN_SETTING_AUTO_INT("train.batch", "auto", TN_RANGE(1, 1e9), "seq",
                         "sequences or samples per step (auto: the largest of at most 4096 tokens that fits in memory; "
                         "a task: 64 samples)"),
@@ -58,7 +62,8 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_FLOAT("train.beta2", "0.95", TN_RANGE_HI_OPEN(0, 1), "", "decay of the second moment (adamw)"),
     TN_SETTING_FLOAT("train.eps", "1e-8", TN_RANGE_LO_OPEN(0, 1), "", "epsilon of the denominator (adamw)"),
     TN_SETTING_FLOAT("train.clip", "1", TN_RANGE_MIN(0), "", "gradient clipping norm (0: no clipping)"),
-    TN_SETTING_FLOAT("train.dropout", "0", TN_RANGE_HI_OPEN(0, 1), "", "dropout rate"),
+    TN_SETTING_AUTO_FLOAT("train.dropout", "0", TN_RANGE_HI_OPEN(0, 1), "",
+                          "dropout rate (auto: by the epochs planned, 0 for one, at most 0.2)"),
     TN_SETTING_CHOICE("train.nonfinite", "stop", "stop|skip|rollback", "what to do about a NaN or infinite gradient"),
     TN_SETTING_AUTO_INT_OFF("optim.loss_scale", "auto", TN_RANGE(1, 1152921504606846976.0), "",
                             "initial loss scale, halved when gradients overflow (auto: 65536 with compute=f16)"),

@@ -68,8 +68,10 @@ static void note(const loop *l, const char *text)
 static tn_status next_batch(loop *l, int64_t *count)
 {
     const double before = tn_metrics_clock(&l->m, TN_LOG_TRAINING);
+    const uint64_t begun = tn_tracer_clock(l->t->tracer);
     TN_RETURN_IF(tn_source_next(l->t->source, l->queued, l->t->trainer, count));
     l->m.step_data_s += tn_metrics_clock(&l->m, TN_LOG_TRAINING) - before;
+    tn__training_span(l->t, begun, TN_TRACED_WAIT, "wait for data", 0);
     l->at.tokens += *count;
     return TN_OK;
 }
@@ -83,6 +85,8 @@ static tn_status queue_step(loop *l)
     const int64_t step = l->queued;
     const int n = (int)l->often.batches;
     pending *p = pending_of(l, step);
+    tn__training_trace_step(t);
+    const uint64_t begun = tn_tracer_clock(t->tracer);
     *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
     tn_metrics_before(&l->m, p->line);
     if (t->source->mark && !t->undiagnosed) tn_source_mark_here(t->source, &p->from);
@@ -107,6 +111,7 @@ static tn_status queue_step(loop *l)
     p->data_s = l->m.step_data_s;
     l->torn = false;
     l->queued++;
+    tn__training_span(t, begun, TN_TRACED_STEP, "step", step + 1);
     return TN_OK;
 }
 
@@ -114,7 +119,10 @@ static tn_status queue_step(loop *l)
 static tn_status collect(loop *l, const pending *p)
 {
     tn_step_result x = { 0 };
+    const bool waits = tn_trainer_device(l->t->trainer) != TN_CPU;
+    const uint64_t begun = waits ? tn_tracer_clock(l->t->tracer) : 0;
     const tn_status s = tn_trainer_collect(l->t->trainer, &x);
+    tn__training_span(l->t, begun, TN_TRACED_WAIT, "wait for step", l->at.step + 1);
     l->m.step_data_s = p->data_s;
     l->m.step_flops = p->flops;
     l->m.step_optimizer_s = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE) - p->applying;
@@ -131,14 +139,6 @@ static tn_status collect(loop *l, const pending *p)
 static bool every(int64_t step, int64_t n) { return n && step % n == 0; }
 
 static bool due(int64_t step, int64_t steps, int64_t n) { return step == steps || every(step, n); }
-
-static tn_status write_csv(const tn_training *t)
-{
-    char from[TN_PATH_BYTES], to[TN_PATH_BYTES];
-    TN_RETURN_IF(tn_path_join(t->dir, "metrics.jsonl", from, sizeof from));
-    TN_RETURN_IF(tn_path_join(t->dir, "metrics.csv", to, sizeof to));
-    return tn_metrics_csv(from, to);
-}
 
 static json_t *make_cursor(const tn_training *t)
 {
@@ -159,6 +159,10 @@ static tn_status write_state(loop *l)
     l->at.scaling = tn_trainer_loss_scale(t->trainer);
     l->at.guard = tn_guard_state_of(tn_trainer_guard(t->trainer));
     l->at.seconds = tn_clock_s() - l->start;
+    l->at.tokens_per_s = l->r.tokens_per_s;
+    l->at.samples_per_s = l->r.samples_per_s;
+    l->at.utilisation = l->r.utilisation;
+    tn_metrics_memory(&l->m, &l->at.planned_bytes, &l->at.peak_bytes);
     const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer),
                                 .guard = tn_trainer_guard(t->trainer),
                                 .state = &l->at,
@@ -176,14 +180,13 @@ static tn_status write_state(loop *l)
 static tn_status write_checkpoint(loop *l)
 {
     const tn_training *t = l->t;
-    l->saved_s = tn_clock_s();
     if (l->saved != l->at.step || l->unscored) {
         TN_RETURN_IF(tn__training_sync(t));
         TN_RETURN_IF(write_state(l));
         l->saved_s = tn_clock_s();
     }
     l->untidy = true;
-    if (tn_settings_on(t->settings, "log.csv")) TN_RETURN_IF(write_csv(t));
+    if (tn_settings_on(t->settings, "log.csv")) TN_RETURN_IF(tn__training_csv(t));
     TN_RETURN_IF(tn_run_tidy(t->dir, t->settings, l->at.step));
     l->untidy = false;
     return TN_OK;
@@ -194,25 +197,15 @@ static tn_status save(loop *l)
 {
     if (!l->t->dir || l->at.step == 0 || (l->saved == l->at.step && !l->untidy && !l->unscored)) return TN_OK;
     l->at.now = l->r.evaluated ? l->r.last : (tn_scores){ 0 };
-    return write_checkpoint(l);
-}
-
-/* "step-4 is kept" */
-static const char *kept_text(const loop *l, char text[64])
-{
-    if (l->saved > 0) snprintf(text, 64, "step-%lld is kept", (long long)l->saved);
-    else snprintf(text, 64, "nothing is saved yet");
-    return text;
-}
-
-static const char *next_try(const loop *l, char text[64])
-{
-    const int64_t n = l->often.ckpt_every, at = n ? (l->at.step / n + 1) * n : 0;
-    const double every_s = l->often.ckpt_every_s;
-    if (every_s > 0) snprintf(text, 64, "in %g s", every_s);
-    else if (at > 0 && at < l->steps) snprintf(text, 64, "after step %lld", (long long)at);
-    else snprintf(text, 64, "at the end");
-    return text;
+    const uint64_t begun = tn_tracer_clock(l->t->tracer);
+    l->saved_s = tn_clock_s();
+    const double before = l->saved_s;
+    const tn_status s = write_checkpoint(l);
+    const double took = tn_clock_s() - before;
+    l->at.saving += took;
+    l->r.saving_s += took;
+    tn__training_span(l->t, begun, TN_TRACED_SAVE, "checkpoint", l->at.step);
+    return s;
 }
 
 /* A full or failing disk does not end the training. */
@@ -221,8 +214,8 @@ static tn_status save_or_warn(loop *l)
     char kept[64], next[64];
     const tn_status s = save(l);
     if (s != TN_DISK || !l->t->warn) return s;
-    tn_training_warn(l->t, "%s; training continues, %s, next try %s", tn_error_text(), kept_text(l, kept),
-                     next_try(l, next));
+    tn_training_warn(l->t, "%s; training continues, %s, next try %s", tn_error_text(), tn__kept_text(l->saved, kept),
+                     tn__next_save_text(l->t->settings, l->at.step, l->steps, next));
     return TN_OK;
 }
 
@@ -300,26 +293,28 @@ static tn_status save_timed(loop *l)
 
 /* --- the loop -------------------------------------------------------------------------------------------------------- */
 
-/* Reports overfitting once, with remedies. */
+/* Reports overfitting once. */
 static void watch_evaluation(loop *l, bool best)
 {
-    char rise[TN_RISE_TEXT], text[512];
+    char text[TN_OVERFIT_NOTE];
     const bool first = tn_overfit_watch_add(&l->watch, l->at.step, tn_scores_get(&l->r.last, l->r.select->name), best);
     l->r.worse = l->watch.worse;
-    if (!first || !l->t->note) return;
-    const bool kept = l->t->dir && tn__ckpt_pointed(l->t->dir, "best") == l->at.best_step;
-    snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout may help%s",
-             tn_training_rise(&l->r, 1, rise), kept ? "the best checkpoint is step-" : "the best was step ",
-             (long long)l->at.best_step,
-             tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 stops early");
-    note(l, text);
+    tn_patience_add(&l->r.patience, l->at.step, best);
+    l->at.longest = (double)l->r.patience.longest;
+    if (first && l->t->note) note(l, tn__overfit_note(l->t, &l->r, text));
 }
 
 static tn_status evaluate(loop *l)
 {
     tn_evaluation e;
     l->r.evaluated = false;
+    const double before = tn_clock_s();
+    const uint64_t begun = tn_tracer_clock(l->t->tracer);
     TN_RETURN_IF(tn_evaluator_run(l->evaluator, l->t->source, l->often.eval_batches, &e));
+    const double took = tn_clock_s() - before;
+    l->at.evaluating += took;
+    l->r.evaluation_s += took;
+    tn__training_span(l->t, begun, TN_TRACED_EVALUATION, "evaluation", l->at.step);
     l->r.evaluated = e.count > 0;
     if (!l->r.evaluated) return TN_OK;
     const bool best = tn_scores_better(&e.scores, &l->r.best, l->r.select->name, l->at.lower);
@@ -369,8 +364,11 @@ static tn_status write_line(loop *l, bool due_line, tn_status s)
 {
     tn_status w = TN_OK;
     if (due_line || l->r.evaluated || s != TN_OK || l->r.action != TN_GUARD_CONTINUE) {
+        const uint64_t begun = tn_tracer_clock(l->t->tracer);
         w = tn_metrics_line(&l->m, &l->r, l->first_step_s);
         l->first_step_s = NAN;
+        l->r.evaluation_s = l->r.saving_s = 0;
+        tn__training_span(l->t, begun, TN_TRACED_LOG, "metrics line", l->at.step);
     }
     tn_metrics_untime(&l->m);
     return s == TN_OK ? w : s;
@@ -398,7 +396,9 @@ static tn_status evaluated(loop *l, bool line, tn_status s)
     r->seconds = tn_clock_s() - l->start;
     if (!l->at.unevaluated) s = write_line(l, line, s);
     else tn_metrics_untime(&l->m);
+    const uint64_t begun = tn_tracer_clock(t->tracer);
     if (t->report) t->report(t->ctx, r);
+    tn__training_span(t, begun, TN_TRACED_LOG, "progress", r->step);
     if (s == TN_OK && t->enough && t->enough(t->ctx)) r->stopped = true;
     return s;
 }
@@ -518,6 +518,7 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->ahead = l->t->seconds > 0 || l->m.level >= TN_LOG_PERFORMANCE ? 1 : tn_trainer_queue_depth(l->t->trainer);
     TN_RETURN_IF(tn_metrics_plan(&l->m, !from));
     TN_RETURN_IF(tn_warn_disk_space(l->t));
+    tn__training_trace(l->t, l->steps - l->at.step);
     return tn_settings_same_hash(st, l->at.settings);
 }
 
@@ -585,6 +586,7 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     if (begun && s == TN_MEMORY) s = memory_failed(&l);
     for (tn_step_result x; tn_trainer_queued(t->trainer);)
         (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
+    tn__training_trace_end(t);
     tn_metrics_finish(&l.m);
     tn_metrics_close(&l.m);
     tn_evaluator_free(l.evaluator);

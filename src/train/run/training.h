@@ -3,10 +3,12 @@
 #ifndef TN_TRAIN_TRAINING_H
 #define TN_TRAIN_TRAINING_H
 
+#include "base/tracer.h"
 #include "io/jsonl.h"
 #include "train/run/ladder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/metric_rows.h"
+#include "train/run/patience.h"
 #include "train/source/source.h"
 #include "train/trainer/trainer.h"
 
@@ -22,6 +24,7 @@ typedef struct tn_progress_report {
     tn_scores best;              /* at the best evaluation */
     int64_t best_step;           /* of that evaluation */
     bool worse;                  /* held-out results got worse since (overfit_watch.h) */
+    tn_patience_record patience; /* of the evaluations so far */
     double bits;                 /* bits per byte of text for one nat per token */
     bool evaluated;              /* `last` is new */
     const char *counts;          /* what evaluations count: tokens, samples or questions */
@@ -33,11 +36,13 @@ typedef struct tn_progress_report {
     double step_ms;       /* of the last step */
     double first_step_s;  /* from the start of the process to the end of its first step; NaN after the first report */
     double utilisation;   /* part of the machine's measured peak, 0..1 */
-    double stall_s, stall_frac; /* waiting for data in this session; as a fraction of the time in steps */
-    double memory_bytes;        /* peak of the process */
-    double gpu_busy;            /* per cent of the time since the last line in which a kernel ran; NaN: not known */
-    double gpu_used, gpu_all;   /* bytes of the GPU's memory */
-    char instrument[32];        /* one of the model's own, or "" */
+    double stall_s, stall_frac;    /* waiting for data in this session; as a fraction of the time in steps */
+    double evaluation_s, saving_s; /* spent evaluating and saving since the last line */
+    double memory_bytes;           /* peak of the process */
+    double gpu_busy;               /* per cent of the time since the last line in which a kernel ran; NaN: not known */
+    double gpu_clock, gpu_watt;    /* MHz of its multiprocessors, power; means like gpu_busy; NaN: not known */
+    double gpu_used, gpu_all;      /* bytes of the GPU's memory */
+    char instrument[32];           /* one of the model's own, or "" */
     double instrument_value;
     tn_guard_action action;
     bool diverged;                      /* the step was not finite and ended the run */
@@ -77,7 +82,9 @@ typedef struct tn_training {
     void (*warn)(void *ctx,
                  const char *text); /* saving failed and training continues; NULL: the failure ends the run */
     double (*peak)(void *ctx);      /* FLOP/s of the machine, called once after a while; NULL: unknown */
-    tn_status (*sample)(void *ctx, int64_t step); /* every sample.every steps, or NULL */
+    tn_status (*sample)(void *ctx, int64_t step);      /* every sample.every steps, or NULL */
+    struct tn_tracer *tracer;                          /* what some of the steps do goes there, or NULL */
+    void (*tracing)(void *ctx, tn_tracer_change what); /* between steps, when that begins and ends; or NULL */
 } tn_training;
 
 /* Runs to train.steps (or .seconds, not from a checkpoint) and a last evaluation, from the beginning (from = NULL) or from a
@@ -110,6 +117,9 @@ bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state);
  * unit: factor for the first metric. */
 enum { TN_RISE_TEXT = 160 };
 const char *tn_training_rise(const tn_progress_report *r, double unit, char buf[TN_RISE_TEXT]);
+/* What train.stop_patience would save (patience.h), or has saved of a run that is over; "" where it is set, or saves nothing. */
+const char *tn_training_patience(const tn_progress_report *r, const tn_settings *st, bool over,
+                                 char buf[TN_PATIENCE_TEXT]);
 /* The last report of a run at this checkpoint. */
 tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics,
                                          const tn_ckpt_state *state);

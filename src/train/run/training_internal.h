@@ -7,6 +7,10 @@
 /* train.stop_patience is used up. */
 bool tn__out_of_patience(const tn_settings *st, const tn_ckpt_state *state);
 
+/* The note of overfitting, with remedies. */
+enum { TN_OVERFIT_NOTE = 512 };
+const char *tn__overfit_note(const tn_training *t, const tn_progress_report *r, char buf[TN_OVERFIT_NOTE]);
+
 /* --- a disk that fails (save_faults.c): a warning, and training continues ------------------------------------------- */
 
 /* One line to t->warn, which must be there. */
@@ -19,6 +23,23 @@ tn_status tn__training_sync(const tn_training *t);
 bool tn__has_states(const tn_store *st);
 /* Waits; false: the run was interrupted meanwhile. */
 bool tn_training_pause(const tn_training *t, double seconds);
+
+/* "step-4 is kept"; when the next save is tried */
+const char *tn__kept_text(int64_t saved, char text[64]);
+const char *tn__next_save_text(const tn_settings *st, int64_t step, int64_t steps, char text[64]);
+/* log.csv: metrics.csv in the run's directory. */
+tn_status tn__training_csv(const tn_training *t);
+
+/* --- a trace of some steps (training_trace.c) ------------------------------------------------------------------------ */
+
+/* The run's threads tell the tracer of t, which forgets what it had; where there is none nothing happens, as in the next two. */
+void tn__training_trace(const tn_training *t, int64_t steps);
+/* Before a step: whether it is traced. Counters, and the caller is told when tracing begins and ends. */
+void tn__training_trace_step(const tn_training *t);
+/* No more is traced, whatever ended the run. */
+void tn__training_trace_end(const tn_training *t);
+/* A span of the main thread that began then (tn_tracer_clock). number 0: none. */
+void tn__training_span(const tn_training *t, uint64_t begun, tn_event_kind kind, const char *name, int64_t number);
 
 /* --- a step that is not finite (diagnose.c) ------------------------------------------------------------------------- */
 

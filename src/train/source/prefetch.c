@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/tracer.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -16,6 +17,7 @@ typedef struct buffer {
     char *memory;
     tn_feed feed; /* of the width that was asked for */
     int64_t valid, count, step;
+    int64_t number;      /* of the batch, from 1, for traces */
     tn_source_mark from; /* where the source was before it */
     tn_status status;
     char error[512];
@@ -37,6 +39,7 @@ struct tn_prefetch {
     buffer *buffer;      /* (depth): n from `first` on are filled */
     int first, n;
     int64_t step, filled; /* the step that was asked for when it was armed, and batches since then */
+    tn_tracer *tracer;    /* or NULL; changes while nothing is filled */
     tn_source_mark last;  /* where the batch that was handed out last came from, */
     int64_t last_step;    /* and its step */
 };
@@ -59,9 +62,11 @@ static tn_feed lend(void *ctx, int64_t width)
 static void fill(const tn_prefetch *a, buffer *b)
 {
     const tn_feeder to = { b, lend };
+    const uint64_t begun = tn_tracer_clock(a->tracer);
     a->source.mark(a->source.ctx, &b->from);
     b->status = a->source.next(a->source.ctx, b->step, &to, &b->count);
     if (b->status != TN_OK) snprintf(b->error, sizeof b->error, "%s", tn_error_text());
+    tn_tracer_add_batch(a->tracer, 0, begun, b->number);
 }
 
 static bool may_fill(const tn_prefetch *a)
@@ -79,6 +84,7 @@ static void *work(void *ctx)
         if (a->ends) break;
         buffer *b = &a->buffer[(a->first + a->n) % a->depth];
         b->step = a->step + a->filled++ / a->accumulate;
+        b->number = a->step * a->accumulate + a->filled;
         a->filling = true;
         pthread_mutex_unlock(&a->lock);
         fill(a, b);
@@ -115,9 +121,10 @@ static tn_status forget(tn_prefetch *a)
 
 /* --- for the run --------------------------------------------------------------------------------------------------------- */
 
+/* Of the batch that comes next: one that is filled now is counted in `filled` already. */
 static int64_t next_step(const tn_prefetch *a)
 {
-    return a->n ? a->buffer[a->first].step : a->step + a->filled / a->accumulate;
+    return a->n || a->filling ? a->buffer[a->first].step : a->step + a->filled / a->accumulate;
 }
 
 /* A step that nobody counted on: a diagnosis, a run that goes on elsewhere. */
@@ -156,6 +163,7 @@ tn_status tn_prefetch_next(tn_prefetch *a, int64_t step, const tn_feeder *to, in
 {
     tn_status s = TN_OK;
     pthread_mutex_lock(&a->lock);
+    if (a->held) go_on(a);
     if (!a->armed || next_step(a) != step) s = arm(a, step);
     while (s == TN_OK && !a->n) pthread_cond_wait(&a->changed, &a->lock);
     buffer *b = &a->buffer[a->first];
@@ -210,6 +218,15 @@ void tn_prefetch_pause(tn_prefetch *a)
 void tn_prefetch_resume(tn_prefetch *a)
 {
     pthread_mutex_lock(&a->lock);
+    go_on(a);
+    pthread_mutex_unlock(&a->lock);
+}
+
+void tn_prefetch_trace(tn_prefetch *a, tn_tracer *to)
+{
+    pthread_mutex_lock(&a->lock);
+    stand_still(a);
+    a->tracer = to;
     go_on(a);
     pthread_mutex_unlock(&a->lock);
 }

@@ -17,8 +17,9 @@ void tn_prefetch_mark(tn_prefetch *a, tn_source_mark *out);
 /* The source is where the run is, and stays there until the next batch is asked for: before it is saved, moved or looked at.
  * last: one batch back, whose inputs are made once more into buffers, so that the source can describe it. */
 tn_status tn_prefetch_sync(tn_prefetch *a, bool last);
-/* The thread stands still in between: held-out batches use the same source. */
+/* The thread stands still in between: held-out batches use the same source. So it does until the next batch is asked for. */
 void tn_prefetch_pause(tn_prefetch *a);
 void tn_prefetch_resume(tn_prefetch *a);
+void tn_prefetch_trace(tn_prefetch *a, struct tn_tracer *to);
 
 #endif

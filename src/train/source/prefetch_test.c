@@ -60,6 +60,7 @@ static void same_batches(void **state)
                 assert_string_equal(said[0], said[1]);
             }
             if (step % 5 == 2) assert_same_cursor(&a, &b);
+            if (step % 4 == 1) tn_source_rest(&b.source);
             for (int64_t i = 0; step % 11 == 4 && i < 2; i++) { /* held-out batches between two steps */
                 assert_ok(tn_source_heldout(&a.source, i, a.trainer, &n));
                 assert_ok(tn_source_heldout(&b.source, i, b.trainer, &m));

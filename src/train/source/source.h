@@ -84,6 +84,10 @@ struct tn_source {
     /* Makes what training batches need and the model alone can give, with its step `prepares`. NULL: they need nothing. */
     tn_status (*prepare)(void *ctx, const tn_source_prepare *how);
     const char *prepares;
+    /* The source's own threads tell this tracer what they prepare; NULL where it has none. */
+    void (*trace)(void *ctx, struct tn_tracer *to);
+    /* They finish what they have begun and stand still until the next batch is asked for; NULL where it has none. */
+    void (*rest)(void *ctx);
     void (*close)(void *ctx);
 
     const tn_dataset *text;          /* its data set of tokens, or NULL */
@@ -148,6 +152,11 @@ void tn_source_stop(tn_source *s); /* ends prefetching and microbatches, before 
 tn_status tn_source_make_ready(const tn_source *s, const tn_source_prepare *how); /* prepare, where there is one */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count);
+/* Threads that prepare batches tell this tracer which; it outlives the source. */
+void tn_source_trace(const tn_source *s, struct tn_tracer *to);
+/* Threads that prepare batches finish those they have begun, and begin no other until the next is asked for: while somebody else is
+ * measured, they take no core and get no further. */
+void tn_source_rest(const tn_source *s);
 json_t *tn_source_save(const tn_source *s);
 tn_status tn_source_load(const tn_source *s, const json_t *cursor);
 void tn_source_mark_here(const tn_source *s, tn_source_mark *out);

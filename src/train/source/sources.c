@@ -91,6 +91,18 @@ tn_status tn_source_make_ready(const tn_source *s, const tn_source_prepare *how)
     return s->prepare(s->ctx, how);
 }
 
+void tn_source_trace(const tn_source *s, struct tn_tracer *to)
+{
+    if (s->prefetch) tn_prefetch_trace(s->prefetch, to);
+    if (s->trace) s->trace(s->ctx, to);
+}
+
+void tn_source_rest(const tn_source *s)
+{
+    if (s->prefetch) tn_prefetch_pause(s->prefetch);
+    if (s->rest) s->rest(s->ctx);
+}
+
 static tn_status next_batch(void *source, int64_t step, const tn_feeder *to, int64_t *count)
 {
     const tn_source *s = source;

@@ -28,6 +28,7 @@ typedef struct dataset_source {
     int64_t of_step;            /* batches taken of the step at work */
     tn_loader_cursor step_at;   /* where it began */
     bool failed;                /* a batch of it could not be read */
+    struct tn_tracer *tracer;   /* of the training loader's workers, or NULL */
 } dataset_source;
 
 /* --- batches --------------------------------------------------------------------------------------------------------- */
@@ -150,6 +151,7 @@ static tn_status open_train(dataset_source *s, const tn_loader_cursor *from)
     TN_RETURN_IF(tn_loader_open(&how, &l));
     tn_loader_free(s->train);
     s->train = l;
+    if (s->tracer) tn_loader_trace(l, s->tracer);
     s->of_step = 0;
     s->failed = false;
     return TN_OK;
@@ -236,6 +238,19 @@ static tn_status source_load(void *ctx, const json_t *cursor)
                                  .length = (int64_t)number_of(cursor, "length"),
                                  .mode = number_of(cursor, "mode") };
     return open_train(s, &c);
+}
+
+static void source_trace(void *ctx, struct tn_tracer *to)
+{
+    dataset_source *s = ctx;
+    s->tracer = to;
+    if (s->train) tn_loader_trace(s->train, to);
+}
+
+static void source_rest(void *ctx)
+{
+    const dataset_source *s = ctx;
+    if (s->train) tn_loader_rest(s->train);
 }
 
 /* --- a batch again ----------------------------------------------------------------------------------------------------- */
@@ -387,6 +402,8 @@ static tn_status make(const tn_source_text_options *o, tn_dataset *own, int64_t 
                         .open_heldout = source_open_heldout,
                         .count = source_count,
                         .about = source_about,
+                        .trace = source_trace,
+                        .rest = source_rest,
                         .close = source_close,
                         .text = o->data,
                         .mode = o->mode,

@@ -225,6 +225,12 @@ static tn_status hash_wire(const void *data, char hash[TN_HASH_BYTES])
     return TN_OK;
 }
 
+/* Percent of rows of so many tokens that n sequences, of so many tokens in all beside their two ends, do not fill. */
+static double padding(int64_t tokens, int64_t n, int64_t length)
+{
+    return n ? 100 * (1 - (2 + (double)tokens / (double)n) / (double)length) : 0;
+}
+
 static void about(const void *data, FILE *f)
 {
     const wire *w = data;
@@ -241,10 +247,13 @@ static void about(const void *data, FILE *f)
     if (w->texts->cut) fprintf(f, "; %lld contexts were cut at task.length", (long long)w->texts->cut);
     if (w->texts->left_out)
         fprintf(f, "; %lld questions left out whose answer is not in the context", (long long)w->texts->left_out);
-    fprintf(f, "\nrows    at most, in tokens:");
-    for (size_t r = 0; r < w->readers; r++)
-        fprintf(f, "%s %c %lld, with the text before it %lld", r ? ";" : "", s->reader[r].letter,
-                (long long)s->reader[r].length, (long long)s->reader[r].told);
+    fprintf(f, "\nrows    at most, in tokens (padding):");
+    for (size_t r = 0; r < w->readers; r++) {
+        const tn_wire_ids *x = &s->reader[r];
+        fprintf(f, "%s %c %lld (%.0f %%), the text %lld (%.0f %%)", r ? ";" : "", x->letter, (long long)x->length,
+                padding(x->asked_at[s->questions], s->questions, x->length), (long long)x->text,
+                padding(x->context_at[s->contexts], s->contexts, x->text));
+    }
     fprintf(f, "\n");
 }
 
@@ -276,14 +285,9 @@ static const char *text_of(const tn_settings *st, const char *key)
 /* A run knows its tokenizers: one that gives other tokens would make sense of nothing, in silence. */
 static tn_status check_tokens(tn_settings *st, const letter *x, const tn_tokenizer *t)
 {
-    char hash[20];
+    char hash[TN_WIRE_TOKENIZER_HASH];
     const char *was = text_of(st, x->hash);
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tn_tokenizer_hash(t));
-    if (was[0] && strcmp(was, hash) != 0)
-        return tn_error(TN_USAGE,
-                        "%.300s has another tokenizer than the one the run was trained with: name the model or the "
-                        "tokenizer of then with %s=PATH or %s=FILE",
-                        tn_settings_text(st, x->model), x->model, x->tokenizer);
+    TN_RETURN_IF(tn_wire_tokenizer_check(t, x->model[0], tn_settings_text(st, x->model), was, hash));
     if (was[0] || tn_settings_find(st, x->hash) == tn_settings_count(st)) return TN_OK;
     return tn_settings_set(st, x->hash, hash, "%s", x->model);
 }

@@ -484,6 +484,8 @@ const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training)
     return b ? tn_bound_plan(b) : NULL;
 }
 
+const tn_plan *tn_trainer_apply_plan(const tn_trainer *t) { return t->apply; }
+
 const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count)
 {
     const tn_trainer *w = t->now;

@@ -148,6 +148,7 @@ const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count);
 /* Of the width at work, as the next two; in chunks (plan.recompute=chunk): those of one chunk. */
 tn_bound *tn_trainer_bound(const tn_trainer *t, bool training);
 const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training);
+const tn_plan *tn_trainer_apply_plan(const tn_trainer *t); /* of the optimizer */
 int64_t tn_trainer_parameters(const tn_trainer *t);
 int tn_trainer_threads(const tn_trainer *t);
 tn_device tn_trainer_device(const tn_trainer *t);
@@ -171,6 +172,17 @@ void tn_trainer_timers(tn_trainer *t, bool on);
 size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most);
 size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most);
 size_t tn_trainer_node_times(const tn_trainer *t, tn_node_time *rows, size_t most);
+/* The same from a trace of the device, which replays plans: op i of the k-th training plan has the mark TN_TRAINER_MARK(k) + i
+ * (tn_bound_mark), then the times are those of the spans of so many batches. False: none has such a mark. optimizer_ms: of so many
+ * updates, whose ops are marked like those of plan TN_TRAINER_UPDATE. */
+#define TN_TRAINER_MARK(k) ((uint64_t)((k) + 1) << 32)
+enum { TN_TRAINER_UPDATE = 1000 };
+void tn_trainer_mark(tn_trainer *t, bool on);
+/* What has this mark: op, region, direction. *update: it is an op of the optimizer's. False: nothing has. */
+bool tn_trainer_marked(const tn_trainer *t, uint64_t mark, tn_node_time *out, bool *update);
+bool tn_trainer_take_spans(tn_trainer *t, const tn_span *spans, size_t n, uint64_t batches, double *optimizer_ms);
+/* All that its plans do goes to this tracer (NULL: no longer). */
+void tn_trainer_trace(tn_trainer *t, struct tn_tracer *to);
 double tn_trainer_flops(const tn_trainer *t); /* of one batch; NaN: the numbers decide how many */
 
 /* Callbacks after every batch and update, while the outputs of plan b are valid (NULL for batches in chunks). */

@@ -2,6 +2,7 @@
 #include "train/trainer/trainer_internal.h"
 
 #include "base/settings_watch.h"
+#include "base/tracer.h"
 
 #include <math.h>
 #include <string.h>
@@ -112,6 +113,42 @@ size_t tn_trainer_node_times(const tn_trainer *t, tn_node_time *rows, size_t mos
     for (int i = 0; (b = part_of(t, i, &runs)); i++) n = tn_bound_node_times(b, rows, n, most);
     return n;
 }
+
+void tn_trainer_mark(tn_trainer *t, bool on)
+{
+    int64_t runs;
+    tn_bound *b;
+    for (int i = 0; (b = part_of(t, i, &runs)); i++) tn_bound_mark(b, on ? TN_TRAINER_MARK(i) : 0);
+    if (t->apply_bound) tn_bound_mark(t->apply_bound, on ? TN_TRAINER_MARK(TN_TRAINER_UPDATE) : 0);
+}
+
+bool tn_trainer_marked(const tn_trainer *t, uint64_t mark, tn_node_time *out, bool *update)
+{
+    int64_t runs;
+    const uint64_t which = mark >> 32;
+    *update = which == (TN_TRAINER_MARK(TN_TRAINER_UPDATE) >> 32);
+    if (!which || (!*update && which > TN_TRAINER_UPDATE)) return false;
+    const tn_bound *b = *update ? t->apply_bound : part_of(t, (int)which - 1, &runs);
+    return b && tn_plan_node_at(tn_bound_plan(b), (size_t)(mark & UINT32_MAX), out);
+}
+
+bool tn_trainer_take_spans(tn_trainer *t, const tn_span *spans, size_t n, uint64_t batches, double *optimizer_ms)
+{
+    int64_t of_batch;
+    tn_bound *b;
+    tn_op_time op[16];
+    size_t taken = 0;
+    for (int i = 0; (b = part_of(t, i, &of_batch)); i++)
+        taken += tn_bound_take_spans(b, TN_TRAINER_MARK(i), spans, n, batches);
+    *optimizer_ms = 0;
+    if (!t->apply_bound || !tn_bound_take_spans(t->apply_bound, TN_TRAINER_MARK(TN_TRAINER_UPDATE), spans, n, batches))
+        return taken > 0;
+    const size_t ops = tn_bound_op_times(t->apply_bound, op, 0, sizeof op / sizeof *op);
+    for (size_t i = 0; i < ops; i++) *optimizer_ms += op[i].forward_ms + op[i].backward_ms;
+    return taken > 0;
+}
+
+void tn_trainer_trace(tn_trainer *t, tn_tracer *to) { tn_context_trace(t->context, to); }
 
 double tn_trainer_flops(const tn_trainer *t)
 {

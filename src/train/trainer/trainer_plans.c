@@ -217,7 +217,8 @@ static tn_status make_apply(void *user, tn_plan **out)
     tn_trainer *t = m->t;
     const tn_optim_options o = { .kind = is_sgd(t) ? TN_SGD : TN_ADAMW,
                                  .losses = tn__ring_losses(t),
-                                 .decay_all = tn_settings_choice(t->settings, "train.decay_on") == 1 };
+                                 .decay_all = tn_settings_choice(t->settings, "train.decay_on") == 1,
+                                 .apart = !tn_settings_on(t->settings, "opt.fused_optimizer") };
     return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
 }
 
@@ -309,6 +310,7 @@ tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
     if (!t->forward_only && !t->part) TN_RETURN_IF(make_update(t));
     TN_RETURN_IF(tn__trainer_fits(t));
     if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
+    if (t->apply) tn_bound_label(t->apply_bound, "optimizer");
     if (t->chunks) return tn_chunks_bind(t->chunks);
     for (size_t i = 0; i < t->n_steps; i++) TN_RETURN_IF(tn__trainer_bind_step(t, &t->step[i]));
     return TN_OK;

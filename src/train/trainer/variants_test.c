@@ -73,6 +73,22 @@ static void passes_the_check(void **state)
     tn_settings_free(st);
 }
 
+static void keep_row(void *ctx, const tn_check_row *r) { *(tn_check_row *)ctx = *r; }
+
+/* A machine that is too slow for it decides nothing about the model. */
+static void too_few_steps_decide_nothing(void **state)
+{
+    const tn_variant *v = *state;
+    tn_check_row row = { .verdict = TN_FAILED };
+    tn_check c = { .batch = B, .length = T, .only = "overfit", .overfit_s = 1e-9, .ctx = &row, .row = keep_row };
+    tn_settings *st = settings_of(v, NULL, &c.model);
+    c.settings = st;
+    assert_ok(tn_check_run(&c));
+    assert_int_equal(row.verdict, TN_SKIPPED);
+    assert_non_null(strstr(row.detail, "in 1 steps, all there was time for"));
+    tn_settings_free(st);
+}
+
 /* --- gradients ------------------------------------------------------------------------------------------------------- */
 
 /* First values are small, and so is what layers do with them: larger ones make every gradient large enough to be told from the
@@ -295,6 +311,8 @@ void tn_tests_variants(tn_test_list *l)
         }
         tn_test_add(l, again_is_the_same, v, "variants: %s computed again is the same", v->name);
     }
+    tn_test_add(l, too_few_steps_decide_nothing, &tn_variants[0],
+                "variants: overfit without the time for it is skipped");
     tn_test_add(l, decay_acts_where_asked, NULL, "variants: weight decay acts where asked");
     tn_test_add(l, silu_wants_a_convolution, NULL, "variants: gpt: silu wants a convolution");
     tn_test_add(l, the_page_has_them, NULL, "variants: the page has them");

@@ -1,5 +1,8 @@
 /* Finds the width with a given number of parameters, which usually grows with the width; where it does not quite (heads
- * that depend on dim), the nearest of all counts seen wins. The settings change only at the end. */
+ * that depend on dim), the nearest of all counts seen wins. The settings change only at the end.
+ *
+ * A GPU computes matrix products in tiles of 64 and more columns, and heads of 64: widths between pay for whole tiles, or take
+ * slower kernels. Below 128 steps of 64 would leave the shape of the network to chance. */
 #include "train/trainer/width_fit.h"
 
 #include "base/status.h"
@@ -9,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUND = 8, LEAPS = 32 }; /* widths that machines like; refused values in a row that are stepped over */
+enum { ROUND = 8, LEAPS = 32 }; /* widths that processors like; refused values in a row that are stepped over */
+
+static const double NEAR = 0.01,      /* part of the wanted number that an even width may differ by */
+    NARROW = 2 / 3.0, WIDE = 3 / 2.0; /* of the model's own ffn: beyond them it would be another network */
 
 tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_input_spec *input_spec,
                            int64_t *parameters, int64_t *frozen)
@@ -93,22 +99,127 @@ static tn_status bisect(search *s)
     return TN_OK;
 }
 
-static tn_status search_key(search *s, const char *key, int64_t unit)
+static int64_t most_of(const tn_settings *st, const char *key)
 {
-    const tn_setting *row = tn_settings_row_at(s->st, tn_settings_find(s->st, key));
+    const tn_setting *row = tn_settings_row_at(st, tn_settings_find(st, key));
+    return row->max < 1e12 ? (int64_t)row->max : (int64_t)1e12;
+}
+
+/* s->best is 0 where the model takes none. */
+static tn_status find_key(search *s, const char *key, int64_t unit)
+{
     s->key = key;
     s->unit = unit;
-    s->most = row->max < 1e12 ? (int64_t)row->max : (int64_t)1e12;
+    s->most = most_of(s->st, key);
     s->best = s->best_count = 0;
     TN_RETURN_IF(bisect(s));
-    if (s->best) return set_width(s, s->best);
+    return s->best ? set_width(s, s->best) : TN_OK;
+}
+
+static tn_status search_key(search *s, const char *key, int64_t unit)
+{
+    TN_RETURN_IF(find_key(s, key, unit));
+    if (s->best) return TN_OK;
     return tn_tensors_count(s->model, s->st, s->input_spec, &s->best_count, NULL); /* for the model's own words */
 }
 
-static bool near_enough(const search *s)
+static bool within(const search *s, double part)
 {
-    return (double)distance(s->best_count, s->wanted) <= TN_WIDTH_TOLERANCE * (double)s->wanted;
+    return (double)distance(s->best_count, s->wanted) <= part * (double)s->wanted;
 }
+
+static bool near_enough(const search *s) { return within(s, TN_WIDTH_TOLERANCE); }
+
+/* --- widths that GPUs like ------------------------------------------------------------------------------------------- */
+
+/* The count is linear in ffn. Of the values near the one that is wanted, the roundest that is near enough; *found is false where
+ * there is none. */
+static tn_status fill_with_ffn(search *s, bool *found)
+{
+    const int64_t a = 64, own_count = s->best_count, most = most_of(s->st, "ffn");
+    int64_t at_a, at_b;
+    *found = false;
+    s->key = "ffn";
+    TN_RETURN_IF(try_width(s, a, &at_a));
+    TN_RETURN_IF(try_width(s, 2 * a, &at_b));
+    if (!at_a || at_b <= at_a) return TN_OK;
+    const double slope = (double)(at_b - at_a) / (double)a, own = (double)(own_count - at_a) / slope + (double)a,
+                 ffn = (double)(s->wanted - at_a) / slope + (double)a;
+    if (!(ffn >= NARROW * own && ffn <= WIDE * own)) return TN_OK;
+    for (int64_t unit = a; unit >= ROUND && !*found; unit /= 2) {
+        const int64_t value = (int64_t)(ffn / (double)unit + 0.5) * unit;
+        int64_t count;
+        if (value < unit || value > most) continue;
+        s->best = s->best_count = 0;
+        TN_RETURN_IF(try_width(s, value, &count));
+        *found = s->best && (within(s, NEAR) || (unit == ROUND && near_enough(s)));
+    }
+    return TN_OK;
+}
+
+/* The settings as they were, with their sources. */
+static tn_status undo(search *s, const tn_settings *before)
+{
+    tn_settings *st;
+    TN_RETURN_IF(tn_settings_clone(before, &st));
+    tn_settings_swap(s->st, st);
+    tn_settings_free(st);
+    return TN_OK;
+}
+
+static tn_status try_even(search *s, int64_t unit, tn_width *w, bool *found)
+{
+    TN_RETURN_IF(find_key(s, "dim", unit));
+    const long long dim = s->best;
+    *found = dim && within(s, NEAR);
+    snprintf(w->text, sizeof w->text, "dim=%lld", dim);
+    if (!dim || *found) return TN_OK;
+    TN_RETURN_IF(fill_with_ffn(s, found));
+    snprintf(w->text, sizeof w->text, "dim=%lld ffn=%lld", dim, (long long)s->best);
+    return TN_OK;
+}
+
+/* Whether ffn is a size of this network: kinds of a model without one keep their nearest width. */
+static tn_status has_ffn(const search *s, bool *out)
+{
+    search probe = *s;
+    int64_t count;
+    *out = false;
+    if (!tn_inputs_setting(s->st, "ffn") || !tn_settings_is_auto(s->st, "ffn")) return TN_OK;
+    TN_RETURN_IF(tn_settings_clone(s->st, &probe.st));
+    probe.key = "ffn";
+    const tn_status st = try_width(&probe, ROUND, &count);
+    *out = st == TN_OK && count && count != s->best_count;
+    tn_settings_free(probe.st);
+    return st;
+}
+
+/* A dim of even steps where the nearest multiple of 8 is wide enough for them, and ffn takes up the rest. *found is false, and
+ * the search as it was, where there is none. */
+static tn_status search_even(search *s, tn_width *w, bool *found)
+{
+    static const struct {
+        int64_t from, unit;
+    } steps[] = { { 256, 64 }, { 128, 32 }, { 128, 16 } };
+    const search plain = *s;
+    tn_settings *before;
+    tn_status st = TN_OK;
+    bool matters;
+    *found = false;
+    TN_RETURN_IF(has_ffn(s, &matters));
+    if (!matters) return TN_OK;
+    TN_RETURN_IF(tn_settings_clone(s->st, &before));
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && st == TN_OK && !*found; i++) {
+        if (plain.best < steps[i].from) continue;
+        st = try_even(s, steps[i].unit, w, found);
+        if (st == TN_OK && !*found) st = undo(s, before);
+    }
+    if (!*found) *s = plain;
+    tn_settings_free(before);
+    return st;
+}
+
+/* --- any width ------------------------------------------------------------------------------------------------------- */
 
 static tn_status search_widths(search *s, const char *key, tn_width *w)
 {
@@ -119,6 +230,9 @@ static tn_status search_widths(search *s, const char *key, tn_width *w)
             "model %s has no integer setting %.40s to change its size by: name one with --width=KEY (a study: `width`)",
             s->model->name, first);
     TN_RETURN_IF(search_key(s, first, ROUND));
+    bool even = false;
+    if (!key && s->best) TN_RETURN_IF(search_even(s, w, &even));
+    if (even) return TN_OK;
     snprintf(w->text, sizeof w->text, "%s=%lld", first, (long long)s->best);
     if (!near_enough(s) && !key && tn_inputs_setting(s->st, "ffn")) {
         const search before = *s;

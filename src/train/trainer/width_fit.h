@@ -17,9 +17,10 @@ typedef struct tn_width {
     char text[64]; /* what was chosen: "dim=104", or "dim=104 ffn=280" */
 } tn_width;
 
-/* Changes `key` (an integer setting) so that the count comes as near as it can to `parameters`. NULL is dim: multiples of 8
- * first, then the nearest of them with another ffn, where the model has that setting, then any dim. Values that the model
- * refuses (dim no multiple of heads) are left out. TN_USAGE, with the nearest count there is: it is not within the tolerance;
+/* Changes `key` (an integer setting) so that the count comes as near as it can to `parameters`. NULL is dim: the nearest multiple
+ * of 8; from 128 on, where ffn is auto, a multiple of 64 (else 32, 16) with the ffn that takes up the rest: a GPU trains
+ * dim=384 twice as fast as dim=360. Where no multiple of 8 is near enough, the nearest with another ffn, then any dim. Values
+ * that the model refuses (dim no multiple of heads) are left out. TN_USAGE, with the nearest count there is: it is not within the tolerance;
  * the settings are then as they were. */
 tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_input_spec *input_spec, const char *key,
                        int64_t parameters, tn_width *out);

@@ -17,6 +17,9 @@ static tn_status check(const tenon_plot_options *o)
     for (size_t i = 0; o->behind && i < o->count; i++)
         if (o->behind[i] > o->count)
             return tn_error(TN_USAGE, "behind[%zu] is %zu: there are %zu series", i, o->behind[i], o->count);
+    for (size_t i = 0; o->ring && i < o->count; i++)
+        if (o->ring[i] > o->n[i])
+            return tn_error(TN_USAGE, "ring[%zu] is %zu: the series has %zu points", i, o->ring[i], o->n[i]);
     return TN_OK;
 }
 
@@ -36,12 +39,18 @@ tenon_status tenon_plot(const tenon_plot_options *given)
     if (!series || !out) TN_FAIL(TN_MEMORY, "out of memory for a plot of %zu series", o.count);
     for (size_t i = 0; i < o.count; i++) {
         const size_t behind = o.behind ? o.behind[i] : 0;
-        series[i] =
-            (tn_series){ .name = o.name[i], .x = o.x[i], .y = o.y[i], .n = o.n[i], .like = behind, .faint = behind };
+        series[i] = (tn_series){ .name = o.name[i],
+                                 .x = o.x[i],
+                                 .y = o.y[i],
+                                 .n = o.n[i],
+                                 .like = behind,
+                                 .faint = behind,
+                                 .ring = o.ring ? o.ring[i] : 0 };
     }
     const tn_plot p = { .title = o.title,
                         .x_label = o.x_label,
                         .y_label = o.y_label,
+                        .ring = o.ring_name,
                         .series = series,
                         .count = o.count,
                         .log_y = o.log_y,

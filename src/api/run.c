@@ -75,6 +75,7 @@ static tn_status start_or_continue(watch *w, tn_session *on)
     const tn_ckpt_state *from = NULL;
     tn_metric_list metrics;
     tn_progress_report last;
+    char dropout[TN_DROPOUT_AUTO_TEXT];
     const tn_training calls = { .ctx = w,
                                 .report = report,
                                 .interrupted = stopped,
@@ -84,6 +85,7 @@ static tn_status start_or_continue(watch *w, tn_session *on)
                                 .once = true };
     TN_TRY(tn_run_load(w->run, on, &state, &from));
     note(w, w->run->note);
+    note(w, tn_dropout_auto_text(&on->dropout, on->settings, dropout));
     describe_ladder(w, on);
     TN_TRY(tn_metric_list_of(on->model, &on->source, &metrics));
     last = tn_training_report_at(on->settings, &metrics, from ? from : &(tn_ckpt_state){ .loss = NAN });

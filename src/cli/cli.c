@@ -132,7 +132,7 @@ tn_status tn_cli_check_flags(const tn_cli *c)
 
 tn_status tn_cli_check_outputs(const tn_cli *c)
 {
-    static const char *const files[] = { "svg", "csv", "html", "out" };
+    static const char *const files[] = { "svg", "csv", "html", "md", "out", "trace" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         const char *path = tn_args_value(&c->args, files[i]);
         const tn_status s = path ? tn_output_file_check(path) : TN_OK;

@@ -92,6 +92,57 @@ static const char *text_of(const json_t *o, const char *key)
 
 static const char *number(double x, char buf[24]) { return isnan(x) ? "-" : tn_score_text(x, 4, buf); }
 
+/* What was measured when it was saved; nothing of it is in files of before. */
+static void show_measured(const tn_cli *c, const tn_ckpt_state *st)
+{
+    const bool samples = st->samples_per_s > 0;
+    const double rate = samples ? st->samples_per_s : st->tokens_per_s;
+    char text[24], size[2][24];
+    if (rate > 0) {
+        fprintf(c->out, "speed       %s %s/s", tn_count_text(rate, text), samples ? "samples" : "tokens");
+        if (st->utilisation > 0) fprintf(c->out, ", %.0f %% of the machine's peak", 100 * st->utilisation);
+        fputc('\n', c->out);
+    }
+    if (st->planned_bytes > 0) {
+        fprintf(c->out, "memory      %s planned", tn_bytes_text(st->planned_bytes, size[0]));
+        if (st->peak_bytes > 0) fprintf(c->out, ", %s at most", tn_bytes_text(st->peak_bytes, size[1]));
+        fputc('\n', c->out);
+    }
+    if (st->evaluating >= 0)
+        fprintf(c->out, "time        %.4g s: %.4g in steps, %.4g evaluating, %.4g saving before\n", st->seconds,
+                st->working, st->evaluating, st->saving);
+}
+
+static int set_number(json_t *row, const char *key, double x)
+{
+    return json_object_set_new(row, key, tn_number_or_null(x));
+}
+
+static tn_status emit_state(tn_cli *c, const tn_ckpt_state *st, const json_t *manifest)
+{
+    json_t *row = json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:s, s:s, s:s}", "name", "state", "step",
+                            (json_int_t)st->step, "tokens", (json_int_t)st->tokens, "loss", tn_number_or_null(st->loss),
+                            "heldout", tn_number_or_null(tn_scores_first(&st->now)), "best",
+                            tn_number_or_null(tn_scores_first(&st->best)), "seed", (json_int_t)st->seed, "tenon",
+                            text_of(manifest, "tenon"), "time", text_of(manifest, "time"), "settings", st->settings);
+    const struct {
+        const char *key;
+        double value;
+    } more[] = { { "tokens_per_s", st->tokens_per_s },
+                 { "samples_per_s", st->samples_per_s },
+                 { "utilisation", st->utilisation },
+                 { "planned_bytes", st->planned_bytes },
+                 { "peak_bytes", st->peak_bytes },
+                 { "seconds", st->seconds },
+                 { "working_s", st->working },
+                 { "evaluating_s", st->evaluating },
+                 { "saving_s", st->saving } };
+    int bad = !row;
+    for (size_t i = 0; i < sizeof more / sizeof *more && !bad; i++) bad = set_number(row, more[i].key, more[i].value);
+    if (bad) json_decref(row);
+    return tn_cli_emit(c, bad ? NULL : row);
+}
+
 static tn_status show_state(tn_cli *c, const inspected *x)
 {
     const tn_ckpt_state st = x->state;
@@ -103,12 +154,7 @@ static tn_status show_state(tn_cli *c, const inspected *x)
     json_t *v;
     tn_status s = TN_OK;
     if (c->json) {
-        s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:s, s:s, s:s}", "name", "state", "step",
-                                     (json_int_t)st.step, "tokens", (json_int_t)st.tokens, "loss",
-                                     tn_number_or_null(st.loss), "heldout", tn_number_or_null(tn_scores_first(&st.now)),
-                                     "best", tn_number_or_null(tn_scores_first(&st.best)), "seed", (json_int_t)st.seed,
-                                     "tenon", text_of(manifest, "tenon"), "time", text_of(manifest, "time"), "settings",
-                                     st.settings));
+        s = emit_state(c, &st, manifest);
     } else {
         fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens,
                 (long long)st.seed);
@@ -118,6 +164,7 @@ static tn_status show_state(tn_cli *c, const inspected *x)
         for (size_t i = 1; i < st.now.n; i++)
             fprintf(c->out, "            %s %s, best so far %s\n", st.now.at[i].name,
                     number(st.now.at[i].value, text[0]), number(tn_scores_get(&st.best, st.now.at[i].name), text[1]));
+        show_measured(c, &st);
         fprintf(c->out, "made        %s by tenon %s, settings %s\n", text_of(manifest, "time"),
                 text_of(manifest, "tenon"), st.settings);
         json_object_foreach(json_object_get(manifest, "files"), name, v)

@@ -145,11 +145,12 @@ static void offer_kind(const char *word, size_t n, const char *lead, const char 
 
 static void offer_values(const tn_setting *row, const char *lead, const char *word, FILE *f)
 {
-    offer_words(row->type == TN_TYPE_CHOICE     ? row->choices
-                : row->type == TN_TYPE_SWITCH   ? "on|off"
-                : row->type == TN_TYPE_BOOL     ? "true|false"
-                : row->type == TN_TYPE_AUTO_INT ? (row->choices ? "auto|off" : "auto")
-                                                : "",
+    offer_words(row->type == TN_TYPE_CHOICE       ? row->choices
+                : row->type == TN_TYPE_SWITCH     ? "on|off"
+                : row->type == TN_TYPE_BOOL       ? "true|false"
+                : row->type == TN_TYPE_AUTO_INT   ? (row->choices ? "auto|off" : "auto")
+                : row->type == TN_TYPE_AUTO_FLOAT ? "auto"
+                                                  : "",
                 lead, word, f);
     if (row->type == TN_TYPE_TEXT) offer_kind(row->key, strlen(row->key), lead, word, f);
 }

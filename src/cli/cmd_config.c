@@ -21,6 +21,9 @@ static json_t *value_json(const tn_setting *row, const tn_settings *st, const ch
         if (tn_settings_is_auto(st, key) || (row->choices && strcmp(tn_settings_text(st, key), row->choices) == 0))
             return json_string(tn_settings_text(st, key));
         return json_integer(tn_settings_int(st, key));
+    case TN_TYPE_AUTO_FLOAT:
+        if (tn_settings_is_auto(st, key)) return json_string(tn_settings_text(st, key));
+        return json_real(tn_settings_float(st, key));
     case TN_TYPE_FLOAT: return json_real(tn_settings_float(st, key));
     case TN_TYPE_BOOL:
     case TN_TYPE_SWITCH: return json_boolean(tn_settings_on(st, key));
@@ -75,6 +78,9 @@ static json_t *row_schema(const tn_setting *row)
                                                : "^(auto|[0-9.]+[kMG])$");
         break;
     case TN_TYPE_FLOAT: o = number_schema(row, "number"); break;
+    case TN_TYPE_AUTO_FLOAT:
+        o = json_pack("{s:[o, {s:s}]}", "anyOf", number_schema(row, "number"), "const", "auto");
+        break;
     case TN_TYPE_BOOL: o = json_pack("{s:s}", "type", "boolean"); break;
     case TN_TYPE_SWITCH: o = json_pack("{s:[s, s, b, b]}", "enum", "on", "off", 1, 0); break;
     case TN_TYPE_CHOICE: o = json_pack("{s:o}", "enum", choices_json(row->choices)); break;

@@ -2,6 +2,7 @@
 #include "cli/next.h"
 #include "cli/term.h"
 #include "cli/view.h"
+#include "report/curves.h"
 #include "train/run/run_info.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@ enum { RUN, MODEL, STATE, STEP, BEST, AT, PARAMETERS, SIZE, AGE, COLUMNS, CELL =
 typedef struct listed {
     const char *dir;
     tn_run_info info;
+    int64_t parameters;       /* 0: not known */
     char cell[COLUMNS][CELL]; /* but for RUN, which is dir */
 } listed;
 
@@ -79,7 +81,7 @@ static void fill(listed *l, double now)
     best_text(r, l->cell[BEST]);
     snprintf(l->cell[AT], CELL, "%lld", (long long)r->best_step);
     if (isnan(tn_scores_first(&r->best))) snprintf(l->cell[AT], CELL, "-");
-    snprintf(l->cell[PARAMETERS], CELL, "%s", r->parameters ? tn_count_text((double)r->parameters, count) : "-");
+    snprintf(l->cell[PARAMETERS], CELL, "%s", l->parameters ? tn_count_text((double)l->parameters, count) : "-");
     snprintf(l->cell[SIZE], CELL, "%s", tn_bytes_text((double)r->bytes, size));
     age_text(now - (double)r->changed, l->cell[AGE]);
 }
@@ -130,7 +132,7 @@ static tn_status emit_run(tn_cli *c, const listed *l)
                                  "run", "run", l->dir, "model", r->model, "preset", r->preset, "state",
                                  tn_run_state_name(r->state), "step", (json_int_t)r->step, "steps",
                                  (json_int_t)r->steps, "best", tn_number_or_null(best), "metric", name, "unit", unit,
-                                 "best_step", (json_int_t)r->best_step, "parameters", (json_int_t)r->parameters,
+                                 "best_step", (json_int_t)r->best_step, "parameters", (json_int_t)l->parameters,
                                  "bytes", (json_int_t)r->bytes, "changed", (json_int_t)r->changed, "reason", r->why));
 }
 
@@ -166,6 +168,24 @@ static void say_damage(tn_cli *c, const listed *v, size_t n)
             fprintf(c->err, "note    %s failed: the loss was not finite; lower train.lr\n", v[i].dir);
 }
 
+/* Of the newest runs that were best a while ago: the first that overfitted, and what early stopping would have saved. */
+static void say_rise(tn_cli *c, const listed *v, size_t n)
+{
+    enum { MOST = 3, LEAST = 3 }; /* runs whose metrics are read; evaluations since the best one */
+    char text[TN_CURVES_RISE];
+    for (size_t i = 0, read = 0; i < n && read < MOST; i++) {
+        tn_arena arena = { 0 };
+        tn_curves curves;
+        if (v[i].info.stale < LEAST || v[i].info.select[0]) continue;
+        read++;
+        const bool said =
+            tn_curves_read(&v[i].dir, 1, NULL, &arena, &curves) == TN_OK && *tn_curves_rise(&curves.run[0], text);
+        if (said) fprintf(c->err, "note    %s: %s\n", v[i].dir, text);
+        tn_arena_free(&arena);
+        if (said) return;
+    }
+}
+
 static tn_status list(tn_cli *c, const char *const *dirs, size_t n)
 {
     tn_status s = TN_OK;
@@ -176,7 +196,10 @@ static tn_status list(tn_cli *c, const char *const *dirs, size_t n)
     for (size_t i = 0; i < n; i++, m++) {
         v[m].dir = dirs[i];
         if (tn_run_info_read(dirs[i], &v[m].info) != TN_OK) m--; /* removed meanwhile */
-        else fill(&v[m], (double)time(NULL));
+        else {
+            v[m].parameters = tn_run_parameters(dirs[i], &v[m].info);
+            fill(&v[m], (double)time(NULL));
+        }
     }
     qsort(v, m, sizeof *v, newest_first);
     for (size_t i = 0; c->json && i < m && s == TN_OK; i++) s = emit_run(c, &v[i]);
@@ -186,6 +209,7 @@ static tn_status list(tn_cli *c, const char *const *dirs, size_t n)
         for (size_t i = 0; i < m; i++) print_row(c->out, &v[i], width);
         fflush(c->out);
         say_damage(c, v, m);
+        say_rise(c, v, m);
         say_next(c, v, m);
     }
     tn_free(v);

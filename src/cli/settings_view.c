@@ -51,7 +51,8 @@ static bool is_bound(double x) { return fabs(x) < 1e6; }
 static const char *range_text(const tn_setting *row, char *buf, size_t bytes)
 {
     char lo[32], hi[32];
-    const char *or_auto = row->type != TN_TYPE_AUTO_INT ? "" : row->choices ? ", auto or off" : " or auto";
+    const bool has_auto = row->type == TN_TYPE_AUTO_INT || row->type == TN_TYPE_AUTO_FLOAT;
+    const char *or_auto = !has_auto ? "" : row->choices ? ", auto or off" : " or auto";
     snprintf(lo, sizeof lo, "%.10g", row->min);
     snprintf(hi, sizeof hi, "%.10g", row->max);
     if (is_bound(row->min) && is_bound(row->max))

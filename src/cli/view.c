@@ -18,14 +18,6 @@ const char *tn_bytes_text(double bytes, char buf[24])
     return buf;
 }
 
-const char *tn_count_text(double n, char buf[16])
-{
-    const char *unit = n >= 1e9 ? " G" : n >= 1e6 ? " M" : n >= 1e3 ? " k" : "";
-    const double x = n >= 1e9 ? n / 1e9 : n >= 1e6 ? n / 1e6 : n >= 1e3 ? n / 1e3 : n;
-    snprintf(buf, 16, "%.*f%s", *unit && x < 100 ? 1 : 0, x, unit);
-    return buf;
-}
-
 void tn_cli_expanded(tn_cli *c, const char *file, const tn_matrices *m)
 {
     struct stat st;
@@ -39,7 +31,7 @@ void tn_cli_expanded(tn_cli *c, const char *file, const tn_matrices *m)
 
 void tn_session_describe(tn_session *s, FILE *f)
 {
-    char count[16], memory[512];
+    char count[16], memory[512], dropout[TN_DROPOUT_AUTO_TEXT];
     const tn_memory_plan m = tn_trainer_memory(s->trainer);
     const int threads = tn_trainer_threads(s->trainer);
     if (tn_trainer_device(s->trainer) == TN_CUDA) fprintf(f, "device  cuda\n");
@@ -50,6 +42,7 @@ void tn_session_describe(tn_session *s, FILE *f)
     if (!tn_model_reads_sequences(s->model)) fprintf(f, ", %lld samples a step\n", (long long)s->batch);
     else fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
     if (s->source.ctx) s->source.about(s->source.ctx, f);
+    if (*tn_dropout_auto_text(&s->dropout, s->settings, dropout)) fprintf(f, "%s\n", dropout);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
     tn_session_describe_ladder(s, 0, f);
 }

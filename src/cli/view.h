@@ -2,6 +2,7 @@
 #ifndef TN_CLI_VIEW_H
 #define TN_CLI_VIEW_H
 
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/term.h"
 #include "report/chart/plot.h"
@@ -17,8 +18,6 @@ void tn_session_describe_ladder(const tn_session *s, size_t from, FILE *f);
 void tn_cli_expanded(tn_cli *c, const char *file, const tn_matrices *m);
 /* "12.3 MB" */
 const char *tn_bytes_text(double bytes, char buf[24]);
-/* "8.4 M" */
-const char *tn_count_text(double n, char buf[16]);
 
 /* "1.2345" with 4 decimals; three significant digits where fewer would be left of a small one: "0.000412", "4.12e-05". "NaN" without a sign. */
 const char *tn_score_text(double x, int decimals, char buf[24]);

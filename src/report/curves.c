@@ -3,13 +3,14 @@
 
 #include "base/fs.h"
 #include "io/jsonl.h"
+#include "train/run/overfit_watch.h"
 #include "train/run/run_info.h"
 
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SMOOTH_PARTS = 60, KEYS_SHOWN = 24 };
+enum { SMOOTH_PARTS = 60, KEYS_SHOWN = 24, READ_BYTES = 8 << 20, EVALUATIONS = 30000 };
 
 /* --- reading --------------------------------------------------------------------------------------------------------- */
 
@@ -41,21 +42,31 @@ static tn_status take_line(reading *r, const json_t *line, const char *metric)
     return TN_OK;
 }
 
-static tn_status read_lines(const char *dir, const char *metric, reading *out)
+/* No picture shows a million steps: of a long file, evaluations and evenly spaced lines. */
+static tn_status open_lines(const char *dir, tn_jsonl_reader **out)
 {
     char path[TN_PATH_BYTES];
-    tn_jsonl_reader *from;
-    json_t *line;
-    struct stat st;
+    struct stat st = { 0 };
     TN_RETURN_IF(tn_path_join(dir, "metrics.jsonl", path, sizeof path));
     if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return tn_error(TN_BAD_FILE, "%.640s is not a file of a run: remove it", path);
-    TN_RETURN_IF(tn_jsonl_reader_open(path, &from));
+    TN_RETURN_IF(tn_jsonl_reader_open(path, out));
+    tn_jsonl_reader_thin(*out, (int64_t)(st.st_size / READ_BYTES) + 1, "\"heldout", EVALUATIONS);
+    tn_jsonl_reader_forgive(*out);
+    return TN_OK;
+}
+
+static tn_status read_lines(const char *dir, const char *metric, reading *out, tn_curves_run *run)
+{
+    tn_jsonl_reader *from;
+    json_t *line;
+    TN_RETURN_IF(open_lines(dir, &from));
     tn_status s = tn_jsonl_reader_next(from, &line);
     while (s == TN_OK && line) {
         s = take_line(out, line, metric);
         if (s == TN_OK) s = tn_jsonl_reader_next(from, &line);
     }
+    run->damaged = tn_jsonl_reader_damaged(from, &run->first_damaged);
     tn_jsonl_reader_close(from);
     return s;
 }
@@ -65,8 +76,11 @@ static tn_status read_run(const char *dir, const char *metric, tn_arena *arena, 
     reading r = { 0 };
     tn_run_info info;
     TN_RETURN_IF(tn_run_info_read(dir, &info));
-    tn_status s = read_lines(dir, metric, &r);
-    *out = (tn_curves_run){ .dir = dir, .n = r.n, .step = info.step, .steps = info.steps };
+    *out = (tn_curves_run){
+        .dir = dir, .step = info.step, .steps = info.steps, .by_loss = !info.select[0], .stops_early = info.patience > 0
+    };
+    tn_status s = read_lines(dir, metric, &r, out);
+    out->n = r.n;
     out->tokens_per_step = info.saved ? (double)info.tokens / (double)info.saved : NAN;
     out->row = s == TN_OK ? tn_arena_alloc(arena, (r.n + 1) * sizeof *r.row) : NULL;
     if (s == TN_OK && !out->row) s = TN_MEMORY;
@@ -145,6 +159,22 @@ static void find_extremes(const tn_curves *c, tn_curves_run *r)
     }
 }
 
+/* As the run itself watched its evaluations. */
+static void watch_evaluations(const tn_curves *c, tn_curves_run *r)
+{
+    tn_overfit_watch w;
+    tn_overfit_watch_begin(&w, false, NAN, 0);
+    for (size_t i = 0; i < r->n; i++) {
+        const double v = value_of(c, r, &r->row[i]);
+        const int64_t step = (int64_t)r->row[i].step;
+        if (isnan(v)) continue;
+        const bool best = isnan(w.best) || v < w.best;
+        tn_overfit_watch_add(&w, step, v, best);
+        tn_patience_add(&r->patience, step, best);
+    }
+    r->worse = w.worse;
+}
+
 static bool has_metric(const tn_curves *c)
 {
     for (size_t i = 0; i < c->n; i++)
@@ -156,13 +186,12 @@ static bool has_metric(const tn_curves *c)
 /* The keys of a run's last evaluation. */
 static tn_status refuse_metric(const tn_curves *c)
 {
-    char path[TN_PATH_BYTES], keys[640] = "";
+    char keys[640] = "";
     tn_jsonl_reader *from;
     json_t *line, *last = NULL, *v;
     const char *key;
     size_t n = 0, used = 0;
-    TN_RETURN_IF(tn_path_join(c->run[0].dir, "metrics.jsonl", path, sizeof path));
-    TN_RETURN_IF(tn_jsonl_reader_open(path, &from));
+    TN_RETURN_IF(open_lines(c->run[0].dir, &from));
     while (tn_jsonl_reader_next(from, &line) == TN_OK && line)
         if (json_object_get(line, "heldout") || !last) {
             json_decref(last);
@@ -188,9 +217,63 @@ tn_status tn_curves_read(const char *const *dirs, size_t n, const char *metric, 
     }
     if (metric && !has_metric(&c)) return refuse_metric(&c);
     c.unit = metric ? metric : has_bits(&c) ? "bits per byte" : "nats";
-    for (size_t i = 0; i < n; i++) find_extremes(&c, &c.run[i]);
+    for (size_t i = 0; i < n; i++) {
+        find_extremes(&c, &c.run[i]);
+        if (c.evaluated && !metric && c.run[i].by_loss) watch_evaluations(&c, &c.run[i]);
+    }
     *out = c;
     return TN_OK;
+}
+
+/* --- what is not there ----------------------------------------------------------------------------------------------- */
+
+static size_t values(const tn_curves *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n; i++)
+        for (size_t k = 0; k < c->run[i].n; k++) n += isfinite(value_of(c, &c->run[i], &c->run[i].row[k]));
+    return n;
+}
+
+/* "line 3 of r/metrics.jsonl is damaged", behind what was said of other runs. */
+static const char *say_damaged(const tn_curves_run *r, const char *before, tn_arena *arena)
+{
+    const char *lead = before ? before : "", *comma = before ? ", " : "";
+    if (r->damaged == 1)
+        return tn_arena_printf(arena, "%s%sline %lld of %s/metrics.jsonl is damaged", lead, comma,
+                               (long long)r->first_damaged, r->dir);
+    return tn_arena_printf(arena, "%s%s%lld lines of %s/metrics.jsonl are damaged, the first is line %lld", lead, comma,
+                           (long long)r->damaged, r->dir, (long long)r->first_damaged);
+}
+
+const char *tn_curves_trouble(const tn_curves *c, tn_arena *arena, bool *none)
+{
+    const char *said = NULL;
+    *none = values(c) == 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->run[i].damaged) said = say_damaged(&c->run[i], said, arena);
+    if (!*none) return said ? tn_arena_printf(arena, "The learning curve has gaps: %s", said) : NULL;
+    if (!said) said = tn_arena_printf(arena, "%s/metrics.jsonl has no loss that is a number", c->run[0].dir);
+    return tn_arena_printf(arena, "There is no learning curve: %s", said ? said : "");
+}
+
+/* --- overfitting ----------------------------------------------------------------------------------------------------- */
+
+int64_t tn_curves_stop(const tn_curves_run *r)
+{
+    return r->worse && !r->stops_early ? tn_patience_stop(&r->patience, r->step, 0) : 0;
+}
+
+const char *tn_curves_rise(const tn_curves_run *r, char buf[TN_CURVES_RISE])
+{
+    char patience[TN_PATIENCE_TEXT] = "";
+    buf[0] = 0;
+    if (!r->worse) return buf;
+    if (tn_curves_stop(r))
+        tn_patience_text(&r->patience, r->step, 0, r->tokens_per_step * (double)r->step, true, patience);
+    snprintf(buf, TN_CURVES_RISE, "held-out loss has risen since step %.0f (%.4f -> %.4f)%s%s", r->lowest.step,
+             r->lowest.value, r->final.value, *patience ? "; " : "", patience);
+    return buf;
 }
 
 /* --- the plot -------------------------------------------------------------------------------------------------------- */
@@ -214,6 +297,15 @@ static void smooth(double *y, size_t n, tn_arena *arena)
     }
 }
 
+/* 1 + the lowest of the values; 0: it is the last, so that a ring would say nothing. */
+static size_t place_of_best(const double *y, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (y[i] < y[best]) best = i;
+    return best + 1 < n ? best + 1 : 0;
+}
+
 static tn_status add_series(const tn_curves *c, const tn_curves_run *run, tn_curves_axis axis, bool training,
                             tn_arena *arena, tn_plot *p, tn_series *to)
 {
@@ -227,8 +319,13 @@ static tn_status add_series(const tn_curves *c, const tn_curves_run *run, tn_cur
         y[n++] = v;
     }
     if (training || (!c->evaluated && !c->metric)) smooth(y, n, arena);
-    to[p->count++] =
-        (tn_series){ .name = run->name, .x = x, .y = y, .n = n, .points = !training && (c->evaluated || c->metric) };
+    const bool heldout = !training && c->evaluated && !c->metric;
+    to[p->count++] = (tn_series){ .name = run->name,
+                                  .x = x,
+                                  .y = y,
+                                  .n = n,
+                                  .points = heldout || (!training && c->metric),
+                                  .ring = heldout ? place_of_best(y, n) : 0 };
     return TN_OK;
 }
 
@@ -236,7 +333,7 @@ tn_status tn_curves_plot(const tn_curves *c, tn_curves_axis x, bool full, tn_are
 {
     static const char *const axes[] = { "step", "tokens", "seconds" };
     tn_series *v = tn_arena_alloc(arena, (2 * c->n + 1) * sizeof *v);
-    tn_plot p = { .x_label = axes[x], .y_label = c->unit, .series = v };
+    tn_plot p = { .x_label = axes[x], .y_label = c->unit, .series = v, .ring = "best step" };
     if (!v) return TN_MEMORY;
     full = full && c->evaluated && !c->metric;
     for (size_t i = 0; i < c->n; i++)

@@ -1,8 +1,8 @@
 /* The speed of decoding: models side by side at one batch and one context, token by token with their state or cache,
  * in alternating rounds. Caches and states are random numbers, and so are weights that no file has (on a GPU
- * they are frozen, as those of a file are): speed does not depend on what they say. A cache holds as many positions as the context says and every token reads all of them; a
- * recurrence has its state, whatever the context. Or that of prefill: a whole prompt from nothing to the logits behind
- * it. */
+ * they are frozen, as those of a file are): speed does not depend on what they say. A cache holds as many positions as the
+ * context says and every token reads all of them; of a window it reads that window, and a recurrence has its state,
+ * whatever the context. Or that of prefill: a whole prompt from nothing to the logits behind it. */
 #ifndef TN_REPORT_DECODE_H
 #define TN_REPORT_DECODE_H
 

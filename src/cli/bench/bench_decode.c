@@ -171,7 +171,7 @@ static void print_prefill_head(const decode_bench *b)
 static tn_status trace_side(void *ctx, size_t side, tn_bench_run *run, void *one)
 {
     const decode_bench *b = ctx;
-    return tn_bench_trace(b->c, short_name(b, side), b->device, run, one);
+    return tn_bench_trace(b->c, short_name(b, side), b->device, NULL, run, one);
 }
 
 static tn_status measure_point(decode_bench *b, int64_t batch, int64_t context, int64_t prompt)
@@ -214,9 +214,12 @@ tn_status tn_bench_decode(tn_cli *c)
     TN_TRY(tn_args_expect(&c->args, 2, 1 + TN_DECODE_MOST));
     TN_TRY(read_flags(b));
     for (size_t i = 1; i < c->args.positional_n; i++) TN_TRY(open_side(b, tn_args_positional(&c->args, i)));
-    TN_TRY(tn_bench_check_trace(c, b->device));
+    if (b->device == TN_CPU && tn_args_flag(&c->args, "trace"))
+        TN_FAIL(TN_USAGE, "--trace of decoding needs a GPU, and the model runs on the CPU: set device=cuda");
+    if (tn_args_value(&c->args, "trace"))
+        TN_FAIL(TN_USAGE, "bench decode measures many rows, and a file holds one: use --trace without a file");
     tn_interrupt_watch();
-    TN_TRY(tn_bench_ceilings(c, b->device, b->threads, &b->ceilings));
+    TN_TRY(tn_bench_ceilings(c, b->device, b->threads, b->seconds, &b->ceilings));
     TN_TRY(measure_all(b));
 done:
     close_bench(b);

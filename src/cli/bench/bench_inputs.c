@@ -53,7 +53,6 @@ static tn_status open_trainer(inputs_bench *b, int threads)
                                    .weights = m->weights[0] ? m->matrices.type : TN_F32,
                                    .threads = threads };
     TN_RETURN_IF(tn_trainer_new(&o, &b->trainer));
-    TN_RETURN_IF(tn_bench_check_trace(b->c, tn_trainer_device(b->trainer)));
     return m->weights[0] ? tn_saved_model_load(m, tn_trainer_store(b->trainer)) : TN_OK;
 }
 
@@ -138,7 +137,7 @@ static tn_status measure(inputs_bench *b, size_t idle)
     const tn_device device = tn_trainer_device(b->trainer);
     tn_bench_row r = { .group = "inputs", .name = b->name }, copied = { .group = "copied", .name = b->name };
     TN_RETURN_IF(tn_args_number(&b->c->args, "seconds", 0.001, 3600, &seconds));
-    TN_RETURN_IF(tn_bench_ceilings(b->c, device, tn_trainer_threads(b->trainer), &b->ceilings));
+    TN_RETURN_IF(tn_bench_ceilings(b->c, device, tn_trainer_threads(b->trainer), seconds, &b->ceilings));
     b->peak = tn_ceilings_of_compute(&b->ceilings, tn_settings_text(b->model.settings, "compute"));
     fill_inputs(b);
     tn_trainer_steady(b->trainer, true);
@@ -153,7 +152,7 @@ static tn_status measure(inputs_bench *b, size_t idle)
     TN_RETURN_IF(tn_bench_print_rate(b->c, b->name, (double)(b->batch * b->length) / r.ms * 1e3, "tokens/s"));
     TN_RETURN_IF(tn_bench_print_memory(b->c, b->name, b->trainer, device == TN_CPU ? 0 : idle));
     tn_bound_hold(tn_trainer_bound(b->trainer, false), true);
-    TN_RETURN_IF(tn_bench_trace(b->c, b->name, device, run_evaluations, b));
+    TN_RETURN_IF(tn_bench_trace(b->c, b->name, device, b->trainer, run_evaluations, b));
     return time_parts(b);
 }
 

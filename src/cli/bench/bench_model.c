@@ -115,9 +115,8 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     size_t runs;
     const bool gpu = tn_trainer_device(s->trainer) != TN_CPU;
     TN_RETURN_IF(tn_args_number(&c->args, "seconds", 0.001, 3600, &seconds));
-    TN_RETURN_IF(tn_bench_check_trace(c, tn_trainer_device(s->trainer)));
     if (!m->threads)
-        TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), m));
+        TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), seconds, m));
     fill_tokens(s);
     TN_RETURN_IF(time_steps(s, seconds, times, &runs, &begun));
     tn_bench_row r = { .group = "model", .name = name };
@@ -135,7 +134,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
         TN_RETURN_IF(tn_bench_print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
     if (idle || !gpu) TN_RETURN_IF(tn_bench_print_memory(c, name, s->trainer, gpu ? idle : 0));
     TN_RETURN_IF(tn_bench_print_loss(c, name, &begun));
-    TN_RETURN_IF(tn_bench_trace(c, name, tn_trainer_device(s->trainer), run_steps, s));
+    TN_RETURN_IF(tn_bench_trace(c, name, tn_trainer_device(s->trainer), s->trainer, run_steps, s));
     return time_parts(c, s, m, peak);
 }
 

@@ -19,10 +19,9 @@ tn_status tn_bench_print_parts(tn_cli *c, const tn_bench_parts *p, const tn_ceil
 
 /* Runs so many steps and waits for the last. */
 typedef tn_status tn_bench_run(void *ctx, int64_t steps);
-/* --trace, where it is given: a run of steps under the device's trace. What is recorded has been by then. */
-tn_status tn_bench_trace(tn_cli *c, const char *name, tn_device device, tn_bench_run *run, void *ctx);
-/* Before anything is measured: --trace is for a GPU. */
-tn_status tn_bench_check_trace(const tn_cli *c, tn_device device);
+/* --trace, where it is given: a run of steps of a trainer under a trace, printed, and written to its file. What is recorded has been by
+ * then. t NULL: the steps are not a trainer's, and only a GPU can be traced. */
+tn_status tn_bench_trace(tn_cli *c, const char *name, tn_device device, tn_trainer *t, tn_bench_run *run, void *ctx);
 
 tn_status tn_bench_print_rate(tn_cli *c, const char *name, double rate, const char *unit);
 /* Of the first step: two ways of computing one thing show that they do. */

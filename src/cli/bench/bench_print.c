@@ -67,16 +67,16 @@ static tn_status print_ceilings(tn_cli *c, const tn_ceilings *m, const char *whe
     return TN_OK;
 }
 
-tn_status tn_bench_ceilings(tn_cli *c, tn_device device, int threads, tn_ceilings *out)
+tn_status tn_bench_ceilings(tn_cli *c, tn_device device, int threads, double seconds, tn_ceilings *out)
 {
-    TN_RETURN_IF(device == TN_CPU ? tn_ceilings_measure(threads, out) : tn_ceilings_gpu(out));
+    TN_RETURN_IF(device == TN_CPU ? tn_ceilings_measure(threads, seconds, out) : tn_ceilings_gpu(out));
     return print_ceilings(c, out, "measured now; %: of the peak that bounds the row");
 }
 
 tn_status tn_bench_ceilings_again(tn_cli *c, tn_device device, const tn_ceilings *before, int above, double highest)
 {
     tn_ceilings after;
-    TN_RETURN_IF(device == TN_CPU ? tn_ceilings_measure(before->threads, &after) : tn_ceilings_gpu(&after));
+    TN_RETURN_IF(device == TN_CPU ? tn_ceilings_measure(before->threads, 1, &after) : tn_ceilings_gpu(&after));
     TN_RETURN_IF(print_ceilings(c, &after, "measured again after the rows"));
     if (!above || c->json) return TN_OK;
     fprintf(c->out,

@@ -7,8 +7,8 @@
 #include "train/run/saved_model.h"
 
 void tn_bench_print_row(void *cli, const tn_bench_row *r); /* for tn_bench.row */
-/* Of the device, and printed. */
-tn_status tn_bench_ceilings(tn_cli *c, tn_device device, int threads, tn_ceilings *out);
+/* Of the device, measured for about so long, and printed. */
+tn_status tn_bench_ceilings(tn_cli *c, tn_device device, int threads, double seconds, tn_ceilings *out);
 /* Measured again after the rows, whose highest part of a ceiling was `highest`, and printed with what that says of rows above it. */
 tn_status tn_bench_ceilings_again(tn_cli *c, tn_device device, const tn_ceilings *before, int above, double highest);
 /* What a word names with the command's settings; a file, a folder or a run brings its weights. */

@@ -75,7 +75,7 @@ static tn_status bench_rows(tn_cli *c, const rows *r, int threads)
     printed p = { .c = c };
     tn_bench b = { .device = TN_CPU, .budget_s = 0.4, .ctx = &p, .row = print_row };
     for (size_t i = 0; i < c->args.overrides_n; i++) TN_RETURN_IF(read_setting(c->args.overrides[i], r, &b));
-    TN_RETURN_IF(tn_bench_ceilings(c, b.device, threads, &b.ceilings));
+    TN_RETURN_IF(tn_bench_ceilings(c, b.device, threads, 1, &b.ceilings));
     TN_RETURN_IF(run_rows(&b, r));
     return tn_bench_ceilings_again(c, b.device, &b.ceilings, p.above, p.highest);
 }

@@ -72,6 +72,17 @@ static tn_status choose_runs(tn_cli *c, chosen *r)
     return TN_OK;
 }
 
+/* Lines that are damaged are left out, and told; a run that has no others is damaged itself. */
+static tn_status say_trouble(tn_cli *c, const tn_curves *v, tn_arena *arena)
+{
+    bool none;
+    int64_t damaged = 0;
+    const char *trouble = tn_curves_trouble(v, arena, &none);
+    for (size_t i = 0; i < v->n; i++) damaged += v->run[i].damaged;
+    if (!damaged || !trouble) return TN_OK;
+    return none ? tn_error(TN_BAD_FILE, "%s", trouble) : tn_cli_warn(c, trouble);
+}
+
 static tn_status axis_of(const tn_cli *c, tn_curves_axis *out)
 {
     static const char *const names[] = { "steps", "tokens", "seconds" };
@@ -142,18 +153,30 @@ static void print_table(tn_cli *c, const tn_curves *v)
                 v->unit);
 }
 
+/* What overfitted, and what early stopping would have saved. */
+static void say_rises(tn_cli *c, const tn_curves *v)
+{
+    char text[TN_CURVES_RISE];
+    for (size_t i = 0; i < v->n; i++)
+        if (*tn_curves_rise(&v->run[i], text)) fprintf(c->out, "%s: %s\n", v->run[i].name, text);
+}
+
 static tn_status emit_run(tn_cli *c, const tn_curves *v, const tn_curves_run *r)
 {
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "name", "curve", "run",
-                                    r->dir, "metric",
-                                    v->metric      ? v->metric
-                                    : v->evaluated ? "heldout"
-                                                   : "loss",
-                                    "unit", v->metric ? "" : v->unit, "step", (json_int_t)r->step, "steps",
-                                    (json_int_t)r->steps, "final", tn_number_or_null(r->final.value), "lowest",
-                                    tn_number_or_null(r->lowest.value), "lowest_step",
-                                    tn_number_or_null(r->lowest.step), "highest", tn_number_or_null(r->highest.value),
-                                    "highest_step", tn_number_or_null(r->highest.step)));
+    const int64_t stop = tn_curves_stop(r);
+    return tn_cli_emit(c,
+                       json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I}", "name",
+                                 "curve", "run", r->dir, "metric",
+                                 v->metric      ? v->metric
+                                 : v->evaluated ? "heldout"
+                                                : "loss",
+                                 "unit", v->metric ? "" : v->unit, "step", (json_int_t)r->step, "steps",
+                                 (json_int_t)r->steps, "final", tn_number_or_null(r->final.value), "lowest",
+                                 tn_number_or_null(r->lowest.value), "lowest_step", tn_number_or_null(r->lowest.step),
+                                 "highest", tn_number_or_null(r->highest.value), "highest_step",
+                                 tn_number_or_null(r->highest.step), "worse_since_best", (int)r->worse, "stop_patience",
+                                 (json_int_t)(stop ? tn_patience_least(&r->patience) : 0), "stop_step",
+                                 (json_int_t)stop));
 }
 
 /* --- drawing --------------------------------------------------------------------------------------------------------- */
@@ -207,10 +230,11 @@ tn_status tn_cmd_plot(tn_cli *c)
     TN_TRY(axis_of(c, &x));
     TN_TRY(choose_runs(c, &r));
     TN_TRY(tn_curves_read(r.dir, r.n, tn_args_value(&c->args, "metric"), &arena, &v));
+    TN_TRY(say_trouble(c, &v, &arena));
     if (tn_args_value(&c->args, "svg") || tn_args_value(&c->args, "html")) TN_TRY(draw_files(c, &v, x, &arena));
     else if (!c->json) TN_TRY(draw_text(c, &v, x, &arena));
     for (size_t i = 0; c->json && i < v.n; i++) TN_TRY(emit_run(c, &v, &v.run[i]));
-    if (!c->json) print_table(c, &v);
+    if (!c->json) print_table(c, &v), say_rises(c, &v);
     say_next(c, &r);
 done:
     tn_arena_free(&arena);

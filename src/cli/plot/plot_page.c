@@ -14,7 +14,7 @@ static void put_value(FILE *f, const tn_curves_value *v)
 
 tn_status tn_plot_page(const tn_curves *c, const tn_plot *chart, FILE *f)
 {
-    char buf[24];
+    char buf[24], rise[TN_CURVES_RISE];
     tn_html_begin(f, c->n == 1 ? c->run[0].name : "Learning curves");
     fputs("<h1>Learning curves</h1>\n", f);
     TN_RETURN_IF(tn_plot_svg(chart, f));
@@ -33,6 +33,11 @@ tn_status tn_plot_page(const tn_curves *c, const tn_plot *chart, FILE *f)
         fputs("</tr>\n", f);
     }
     fputs("</table>\n", f);
+    for (size_t i = 0; i < c->n; i++) {
+        if (!*tn_curves_rise(&c->run[i], rise)) continue;
+        fputs("<p>", f), tn_html_text(f, c->run[i].name);
+        fprintf(f, ": %s</p>\n", rise);
+    }
     tn_html_end(f);
     return ferror(f) ? tn_error(TN_DISK, "the page could not be written") : TN_OK;
 }

@@ -2,6 +2,7 @@
  * list of names. Left out is what a side was given by name (it stands in its name), what the race itself makes equal or shows, and
  * what does not shape the numbers of a run. Settings that one model alone has are that model. */
 #include "cli/race/race.h"
+#include "train/run/dropout_auto.h"
 #include "train/run/same_settings.h"
 
 #include <string.h>
@@ -36,6 +37,9 @@ static const char *value_on(const tn_racer *x, const char *key)
     const size_t at = tn_settings_find(x->settings, key);
     if (at == tn_settings_count(x->settings) || strcmp(tn_settings_source_at(x->settings, at), "--parameters") == 0)
         return NULL;
+    if (tn_settings_row_at(x->settings, at)->type == TN_TYPE_AUTO_FLOAT &&
+        strcmp(tn_settings_source_at(x->settings, at), TN_DROPOUT_CHOSEN) == 0)
+        return "auto"; /* by epochs that the race has yet to make equal */
     return tn_settings_text_at(x->settings, at);
 }
 

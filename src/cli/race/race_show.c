@@ -11,9 +11,17 @@
 
 /* --- curves ----------------------------------------------------------------------------------------------------------- */
 
-static size_t add_curve(tn_series *to, size_t n, const tn_racer *x, const tn_curve *c)
+static size_t add_train(tn_series *to, size_t n, const tn_racer *x, const tn_train_view *v)
 {
-    to[n] = (tn_series){ .name = x->name, .x = c->x, .y = c->y, .n = c->n };
+    to[n] = (tn_series){ .name = x->name, .x = v->train.x, .y = v->train.y, .n = v->train.n };
+    return n + 1;
+}
+
+/* A ring marks the best step where later ones are worse. */
+static size_t add_heldout(tn_series *to, size_t n, const tn_racer *x, const tn_train_view *v)
+{
+    const tn_curve *c = &v->heldout;
+    to[n] = (tn_series){ .name = x->name, .x = c->x, .y = c->y, .n = c->n, .ring = v->best < c->n ? v->best : 0 };
     return n + 1;
 }
 
@@ -29,7 +37,7 @@ static tn_status draw_svg(const tn_race *r, const tn_plot *text, size_t n)
         if (!t) continue;
         k++;
         if (!t->view.heldout.n) continue;
-        p.count = add_curve(series, p.count, x, &t->view.heldout);
+        p.count = add_heldout(series, p.count, x, &t->view);
         series[p.count - 1].like = k;
         series[p.count - 1].points = true;
         series[k - 1].faint = true;
@@ -62,12 +70,13 @@ static tn_status draw(const tn_race *r, bool file)
     const tn_progress_report *first = &tn_race_chosen(&r->racer[0])->last;
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
-        if (t) n = add_curve(series, n, &r->racer[i], heldout ? &t->view.heldout : &t->view.train);
+        if (t) n = (heldout ? add_heldout : add_train)(series, n, &r->racer[i], &t->view);
     }
     tn_plot p = { .title = heldout ? "held-out loss" : "training loss",
                   .x_label = axes[r->equal],
                   .series = series,
                   .count = n,
+                  .ring = "best step",
                   .y_label = tn_score_axis(&first->metrics, first->bits, unit) };
     tn_chart_fit(&p, &term, 22);
     return file ? draw_svg(r, &p, n) : tn_plot_text(&p, term.f);

@@ -171,6 +171,15 @@ static int put_scores(json_t *row, const tn_progress_report *l, const char *lead
     return bad;
 }
 
+static int put_patience(json_t *row, const tn_racer *x, const tn_progress_report *l)
+{
+    char text[TN_PATIENCE_TEXT];
+    if (!*tn_training_patience(l, x->settings, true, text)) return 0;
+    return put(row, "stop_patience", json_integer(tn_patience_least(&l->patience))) |
+           put(row, "stop_step",
+               json_integer(tn_patience_stop(&l->patience, l->step, tn_settings_int(x->settings, "train.eval_every"))));
+}
+
 static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_trial *t)
 {
     const tn_progress_report *l = &t->last;
@@ -191,6 +200,7 @@ static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_t
     if (!bad && !isnan(tested)) bad |= put_scores(row, l, "test_", &x->test.scores);
     if (!bad && x->width.text[0]) bad |= put(row, "width", json_string(x->width.text));
     if (!bad && t->last.worse) bad |= put(row, "worse_since_best", json_true());
+    if (!bad && t->last.worse) bad |= put_patience(row, x, l);
     if (!bad && !t->finished) bad |= put(row, "finished", json_false());
     if (bad) json_decref(row);
     return tn_cli_emit(r->c, bad ? NULL : row);
@@ -236,7 +246,7 @@ static void print_tables(const tn_race *r, int w)
 /* What became worse again, and what a choice has to do with the numbers. */
 static void print_notes(const tn_race *r)
 {
-    char text[TN_RISE_TEXT];
+    char text[TN_RISE_TEXT], patience[TN_PATIENCE_TEXT];
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (t && r->racer[i].width.text[0])
@@ -244,6 +254,8 @@ static void print_notes(const tn_race *r)
         if (t && t->last.worse)
             fprintf(r->c->out, "%s: %s: compare the best checkpoints; samples and contexts use them\n",
                     r->racer[i].name, tn_training_rise(&t->last, tn_bits_of(&t->last), text));
+        if (t && t->last.worse && *tn_training_patience(&t->last, r->racer[i].settings, true, patience))
+            fprintf(r->c->out, "%s: %s\n", r->racer[i].name, patience);
         if (!t || t->finished) continue;
         fprintf(r->c->out, "%s: not finished", r->racer[i].name);
         if (t->dir && r->equal != TN_EQUAL_SECONDS) fprintf(r->c->out, "; `tenon train %s` resumes it alone", t->dir);

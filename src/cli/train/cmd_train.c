@@ -3,10 +3,12 @@
 #include "base/fs.h"
 #include "base/output.h"
 #include "cli/habits.h"
+#include "cli/tracing.h"
 #include "cli/view.h"
 #include "cli/next.h"
 #include "cli/train/train_estimate.h"
 #include "cli/train/train_sample.h"
+#include "cli/tune/tuned.h"
 #include "report/bench/ceilings.h"
 #include "train/run/metrics.h"
 #include "train/run/run_train.h"
@@ -186,6 +188,7 @@ typedef struct watcher {
     tn_train_view view; /* first: its functions are given the watcher */
     const tn_session *on;
     tn_estimate estimate;
+    tn_tracing *tracing;
 } watcher;
 
 static void report(void *ctx, const tn_progress_report *r)
@@ -193,6 +196,19 @@ static void report(void *ctx, const tn_progress_report *r)
     watcher *w = ctx;
     tn_train_view_report(&w->view, r);
     tn_train_estimate(&w->estimate, w->on, r, &w->view);
+    tn_tracing_sample(w->tracing);
+}
+
+/* A trace that fails does not end the training. */
+static void switch_trace(void *ctx, tn_tracer_change what)
+{
+    watcher *w = ctx;
+    char text[160];
+    if (tn_tracing_switch(w->tracing, what) != TN_OK) tn_train_view_warn(&w->view, tn_error_text());
+    if (what != TN_TRACER_ENDS || tn_tracer_traced(w->tracing->tracer) < w->tracing->steps) return;
+    snprintf(text, sizeof text, "traced %lld steps; the file is written when training ends",
+             (long long)tn_tracer_traced(w->tracing->tracer));
+    tn_train_view_note(&w->view, text);
 }
 
 /* The ceiling that the run's matrix products are measured by. */
@@ -213,13 +229,14 @@ static tn_status show_sample(void *ctx, int64_t step)
 }
 
 /* At the end of a run that was best long before. */
-static void describe_rise(tn_cli *c, const tn_run_dir *run, const tn_progress_report *r)
+static void describe_rise(tn_cli *c, const tn_settings *st, const tn_run_dir *run, const tn_progress_report *r)
 {
-    char text[TN_RISE_TEXT];
+    char text[TN_RISE_TEXT], patience[TN_PATIENCE_TEXT];
     fprintf(c->err, "note    %s", tn_training_rise(r, 1, text));
     if (tn__ckpt_pointed(run->dir, "best") == r->best_step)
         fprintf(c->err, ": sample, eval and convert use step-%lld, the best checkpoint", (long long)r->best_step);
     fputc('\n', c->err);
+    if (*tn_training_patience(r, st, true, patience)) fprintf(c->err, "note    %s\n", patience);
 }
 
 static void describe_ladder(void *ctx, const tn_session *on)
@@ -229,10 +246,10 @@ static void describe_ladder(void *ctx, const tn_session *on)
     tn_session_describe_ladder(on, on->ladder.changed, w->view.progress.term.f);
 }
 
-static tn_status train(tn_cli *c, tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from,
+static tn_status train(tn_cli *c, tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from, tn_tracing *tracing,
                        tn_progress_report *last)
 {
-    watcher w = { .on = on };
+    watcher w = { .on = on, .tracing = tracing };
     const tn_training calls = { .ctx = &w,
                                 .report = report,
                                 .note = tn_train_view_note,
@@ -240,17 +257,20 @@ static tn_status train(tn_cli *c, tn_session *on, const tn_run_dir *run, const t
                                 .leaves_evaluations = true,
                                 .warn = tn_train_view_warn,
                                 .peak = measure_peak,
-                                .sample = show_sample };
+                                .sample = show_sample,
+                                .tracer = tracing->tracer,
+                                .tracing = switch_trace };
     tn_train_view_start(&w.view, c->err, "");
-    const tn_status s = tn_run_train(run, on, from, &calls, describe_ladder, last);
+    tn_status s = tn_run_train(run, on, from, &calls, describe_ladder, last);
     tn_train_view_end(&w.view);
+    s = tn_tracing_write(tracing, run->dir, s);
     tn_train_view_free(&w.view);
     if (s == TN_OK && last->stopped)
         fprintf(
             c->err,
             "stopped early: no improvement on held-out data in %s evaluations (train.stop_patience) since step %lld\n",
             tn_settings_text(on->settings, "train.stop_patience"), (long long)last->best_step);
-    else if (s == TN_OK && last->worse) describe_rise(c, run, last);
+    else if (s == TN_OK && last->worse) describe_rise(c, on->settings, run, last);
     return s;
 }
 
@@ -268,7 +288,7 @@ static void say_next(const tn_cli *c, const tn_session *on, const tn_run_dir *ru
     tn_next(c, "plot %s", dir);
 }
 
-static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *run)
+static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *run, tn_tracing *tracing)
 {
     tn_status s = TN_OK;
     tn_ckpt_state state = { 0 };
@@ -283,8 +303,10 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     if (tn_log_level_of(on->settings) >= TN_LOG_PROFILING) TN_TRY(describe_layout(c, on, run));
     TN_TRY(tn_metric_list_of(on->model, &on->source, &metrics));
     tn_interrupt_watch();
-    if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, &metrics, from);
-    else TN_TRY(train(c, on, run, from, &last));
+    if (from && tn_training_finished(on->settings, from)) {
+        last = tn_training_report_at(on->settings, &metrics, from);
+        TN_TRY(tn_tracing_write(tracing, run->dir, TN_OK));
+    } else TN_TRY(train(c, on, run, from, tracing, &last));
     last.bits = on->source.bits;
     last.counts = tn_metric_counts(&on->source);
     if (test.own) on->source.report(on->source.ctx, keep_own, &test);
@@ -326,21 +348,24 @@ static tn_status train_words(tn_cli *c, tn_arena *arena)
 {
     tn_session s = { 0 };
     tn_run_dir run = { .lock = -1 };
+    tn_tracing tracing = { 0 };
     const char *target;
     TN_RETURN_IF(read_words(c, arena, &target));
     TN_RETURN_IF(check_run(c));
-    const tn_session_options o = { .user = &c->user,
-                                   .target = target,
-                                   .overrides = c->args.overrides,
-                                   .n = c->args.overrides_n,
-                                   .needs_data = true,
-                                   .runs = true };
+    const char *const *words = c->args.overrides;
+    size_t n_words = c->args.overrides_n;
+    if (tn_args_flag(&c->args, "tuned")) TN_RETURN_IF(tn_tuned_apply(c, arena, target, &words, &n_words));
+    const tn_session_options o = {
+        .user = &c->user, .target = target, .overrides = words, .n = n_words, .needs_data = true, .runs = true
+    };
     TN_RETURN_IF(tn_session_open_with(&o, &s));
     tn_status st =
         tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);
-    if (st == TN_OK) st = start_or_continue(c, &s, &run);
+    if (st == TN_OK) st = tn_tracing_open(c, tn_trainer_device(s.trainer), s.trainer, s.settings, &tracing);
+    if (st == TN_OK) st = start_or_continue(c, &s, &run, &tracing);
     tn_run_close(&run);
     tn_session_close(&s);
+    tn_tracing_close(&tracing);
     return st;
 }
 

@@ -112,6 +112,7 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
     if (v->status == TN_OK) v->status = curve_add(&v->train, place_of(v, r), r->loss * bits);
     if (r->evaluated && v->status == TN_OK)
         v->status = curve_add(&v->heldout, place_of(v, r), tn_scores_first(&r->last) * bits);
+    if (r->evaluated && r->best_step == r->step) v->best = v->heldout.n;
     held_text(r, held, sizeof held);
     if (r->evaluated) keep_evaluation(v, r, held);
     tn_clock_text(r->seconds / done - r->seconds,

@@ -23,6 +23,7 @@ typedef struct tn_train_view {
     const char *label;  /* before the step, or "" */
     tn_curve_axis axis; /* of the curves */
     tn_curve train, heldout;
+    size_t best;      /* 1 + the best point of `heldout`; 0: none */
     tn_status status; /* of keeping the curve */
     bool kept;        /* an evaluation was left on the terminal, */
     double kept_s;    /* the last of them then */

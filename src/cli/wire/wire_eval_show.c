@@ -106,6 +106,8 @@ static tn_status print_differences(const tn_wire_evaluation *e, int k)
     }
     fprintf(e->c->out, "exact      shuffled - mean %+.4f; int4 - fp16 %+.4f\n", shuffled_minus_mean(f, k),
             tn_wire_em(&f->score[TN_WIRE_INT4][k]) - tn_wire_em(&f->score[TN_WIRE_FP16][k]));
+    fprintf(e->c->out, "first      different first tokens said, for each right one: latent %.4f, mean %.4f\n",
+            f->score[TN_WIRE_LATENT][k].unique, f->score[TN_WIRE_MEAN][k].unique);
     if (e->said.continues)
         fprintf(e->c->out,
                 "gain       of the text's, recovered: latent %.4f, last %.4f; copies from afar (%lld tokens): latent "
@@ -179,6 +181,7 @@ static tn_status emit_scores(const tn_wire_evaluation *e)
             const tn_wire_decoded_score *d = &e->said.score[m][k];
             TN_RETURN_IF(emit_of(e, "em", m, k, tn_wire_em(x), ""));
             TN_RETURN_IF(emit_of(e, "first", m, k, first_of(x), ""));
+            TN_RETURN_IF(emit_of(e, "unique_first", m, k, x->unique, ""));
             TN_RETURN_IF(emit_of(e, "nats", m, k, nats_of(x), "nats/token"));
             TN_RETURN_IF(emit_of(e, "bits_per_byte", m, k, tn_wire_bits_per_byte(&e->said, x), "bits/byte"));
             if (!d->em) continue;

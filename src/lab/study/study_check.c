@@ -148,7 +148,7 @@ static tn_status check_range(const tn_setting *row, tn_dim *d, const char *where
     tn_setting_value v;
     char text[64], said[1024];
     const bool whole = row->type == TN_TYPE_INT || row->type == TN_TYPE_AUTO_INT;
-    if (!whole && row->type != TN_TYPE_FLOAT) {
+    if (!whole && row->type != TN_TYPE_FLOAT && row->type != TN_TYPE_AUTO_FLOAT) {
         if (row->type == TN_TYPE_CHOICE)
             return tn_error(TN_USAGE, "%s is one of %s: write a list of them to search  (%s)", d->key, row->choices,
                             where);

@@ -37,6 +37,7 @@ static tn_ref case_layernorm(tn_graph *g)
 {
     return tn_layernorm(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(D)), in(g, "b", tn_shape(D)));
 }
+static tn_ref case_gelu_erf(tn_graph *g) { return tn_gelu_erf(g, in(g, "x", tn_shape(B, T, 4 * D))); }
 static tn_ref case_gelu(tn_graph *g) { return tn_gelu(g, in(g, "x", tn_shape(B, T, 4 * D))); }
 static tn_ref case_silu(tn_graph *g) { return tn_silu(g, in(g, "x", tn_shape(B, T, 4 * D))); }
 static tn_ref case_swiglu(tn_graph *g)
@@ -112,6 +113,7 @@ static const struct {
     { "rmsnorm", case_rmsnorm, "rmsnorm bwd", 0, 0 },
     { "layernorm", case_layernorm, "layernorm bwd", 0, 0 },
     { "gelu", case_gelu, "gelu bwd", 29, 36.5 },
+    { "gelu_erf", case_gelu_erf, "gelu_erf bwd", 0, 0 },
     { "silu", case_silu, "silu bwd", 26, 29.5 },
     { "swiglu", case_swiglu, "swiglu bwd", 27, 34 },
     { "add", case_add, NULL, 0, 0 },
@@ -265,7 +267,7 @@ static tn_status bench_adamw(const tn_bench *b)
     float scalar[] = { 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10, 1 };
     int32_t ok = 1;
     const tn_segment all = { .count = N, .lr = 1, .decay = true };
-    const tn_adamw_attr attr = { &all, 1 };
+    const tn_adamw_attr attr = { .segment = &all, .n = 1 };
     tn_arg in[TN_ADAMW_INPUTS] = { { 0 } };
     float *flat = tn_alloc(sizeof *flat * TN_ADAMW_FLATS * N);
     if (!flat) TN_TRY(TN_MEMORY);

@@ -1,12 +1,12 @@
-/* Measuring the ceilings: independent chains of fused multiply-adds in registers, on random numbers (cores that
- * limit their power run faster on zeros), and a copy far larger than caches. */
-#include "report/bench/ceilings.h"
+/* Measuring the ceilings of arithmetic: independent chains of fused multiply-adds in registers, on random numbers (cores that limit
+ * their power run faster on zeros). Those of memory are in ceilings_memory.c. */
+#include "report/bench/ceilings_memory.h"
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/pool.h"
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/tracer.h"
 #include "report/bench/timing.h"
 
 #include <tenon/tensor.h>
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LOOPS = 40000, COPY_MB = 64, MOST_LANES = 16, CACHE_TIMES = 64 };
+enum { LOOPS = 40000, MOST_LANES = 16 };
 
 typedef struct fma_job {
     const float *numbers; /* (4 * MOST_LANES) */
@@ -86,28 +86,8 @@ static void bf16_tile(void *arg, int64_t tile)
     j->flops[tile] = tn_gemm_probe_bf16(LOOPS, j->numbers);
 }
 
-typedef struct copy_job {
-    char *to;
-    const char *from;
-    size_t bytes;
-} copy_job;
-
-static void copy_tile(void *arg, int64_t tile)
-{
-    const copy_job *j = arg;
-    memcpy(j->to + (size_t)tile * j->bytes, j->from + (size_t)tile * j->bytes, j->bytes);
-}
-
-/* Half of the piece to the other half, as often as hides the start of a thread. */
-static void cache_tile(void *arg, int64_t tile)
-{
-    const copy_job *j = arg;
-    char *from = j->to + (size_t)tile * TN_CEILING_CACHE, *to = from + TN_CEILING_CACHE / 2;
-    for (int i = 0; i < CACHE_TIMES; i++) memcpy(i % 2 ? from : to, i % 2 ? to : from, TN_CEILING_CACHE / 2);
-}
-
-enum { ROUNDS = 6 };
-static const double LEAST_S = 0.25; /* rounds go on so long: other work on a core seldom lasts as long */
+enum { ROUNDS = 6, LAUNCHES = 1000, LITTLE = 2000, CLOCK_NS = 20 };
+static const double LEAST_S = 0.25; /* of a second: rounds go on so long, other work on a core seldom lasts as long */
 
 static double time_of(tn_pool *pool, int tiles, void (*tile)(void *arg, int64_t tile), void *arg)
 {
@@ -118,7 +98,7 @@ static double time_of(tn_pool *pool, int tiles, void (*tile)(void *arg, int64_t 
 
 static float random_number(int i) { return tn_rng_uniform((tn_rng){ 7, 1 }, (uint64_t)i) - 0.5f; }
 
-static void measure_arithmetic(tn_pool *pool, int threads, tn_ceilings *out)
+static void measure_arithmetic(tn_pool *pool, int threads, double seconds, tn_ceilings *out)
 {
     float sums[TN_POOL_MAX_THREADS];
     float numbers[4 * MOST_LANES];
@@ -129,7 +109,7 @@ static void measure_arithmetic(tn_pool *pool, int threads, tn_ceilings *out)
     for (int i = 0; i < 4 * MOST_LANES; i++) numbers[i] = random_number(i);
     for (int i = 0; i < TN_GEMM_PROBE_NUMBERS; i++) h.numbers[i] = tn_f32_to_bf16(random_number(i));
     const double start = tn_clock_s();
-    for (int i = 0; i < ROUNDS || tn_clock_s() - start < LEAST_S; i++) {
+    for (int i = 0; i < ROUNDS || tn_clock_s() - start < LEAST_S * seconds; i++) {
         best_fma = fmin(best_fma, time_of(pool, threads, kernel.tile, &f));
         best_bf16 = fmin(best_bf16, time_of(pool, threads, bf16_tile, &h));
     }
@@ -138,31 +118,33 @@ static void measure_arithmetic(tn_pool *pool, int threads, tn_ceilings *out)
     out->bf16_gflops = h.flops[0] > 0 ? h.flops[0] * threads / best_bf16 * 1e-9 : out->fma_gflops;
 }
 
-static tn_status measure_copy(tn_pool *pool, int threads, tn_ceilings *out)
+/* Some microseconds for a thread: long enough that the others come to take their part. */
+static void little(void *arg, int64_t tile)
 {
-    tn_status s = TN_OK;
-    const size_t bytes = (size_t)COPY_MB << 20;
-    char *a = tn_alloc(bytes), *b = tn_alloc(bytes);
-    const int most = (int)(bytes / TN_CEILING_CACHE), pieces = threads < most ? threads : most;
-    double best = 1e9;
-    if (!a || !b) TN_TRY(TN_MEMORY);
-    memset(a, 1, bytes);
-    const double start = tn_clock_s();
-    for (int i = 0; i < ROUNDS || tn_clock_s() - start < LEAST_S; i++) {
-        copy_job c = { b, a, bytes / (size_t)(4 * threads) };
-        const double t = time_of(pool, 4 * threads, copy_tile, &c);
-        if (i) best = fmin(best, t); /* the first touches the pages */
+    float *const sum = arg;
+    float x = 1;
+    for (int i = 0; i < LITTLE; i++) x = x * 0.999f + 1e-3f; /* each waits for the one before */
+    sum[tile] = x;
+}
+
+static uint64_t shortest(tn_pool *pool, int tiles, float *sum)
+{
+    uint64_t best = UINT64_MAX;
+    for (int i = 0; i < LAUNCHES; i++) {
+        const uint64_t begun = tn_tracer_now();
+        tn_pool_run(pool, tiles, little, sum);
+        const uint64_t took = tn_tracer_now() - begun;
+        best = took < best ? took : best;
     }
-    out->copy_gbs = 2.0 * (double)bytes / best * 1e-9;
-    best = 1e9;
-    const double again = tn_clock_s();
-    for (int i = 0; i < ROUNDS || tn_clock_s() - again < LEAST_S; i++)
-        best = fmin(best, time_of(pool, pieces, cache_tile, &(copy_job){ .to = b }));
-    out->cache_gbs = (double)TN_CEILING_CACHE * CACHE_TIMES * pieces / best * 1e-9;
-done:
-    tn_free(a);
-    tn_free(b);
-    return s;
+    return best;
+}
+
+/* What it takes more that every thread has a part than that one has it alone; at least what the clock can tell. */
+static double measure_launch(tn_pool *pool, int threads)
+{
+    float sum[TN_POOL_MAX_THREADS];
+    const uint64_t alone = shortest(NULL, 1, sum), together = shortest(pool, threads, sum);
+    return 1e-6 * (double)(together > alone + CLOCK_NS ? together - alone : CLOCK_NS);
 }
 
 double tn_ceilings_of_compute(const tn_ceilings *c, const char *compute)
@@ -177,18 +159,20 @@ tn_status tn_ceilings_arithmetic(int threads, tn_ceilings *out)
     tn_pool *pool = NULL;
     TN_RETURN_IF(tn_pool_new(threads, &pool));
     *out = (tn_ceilings){ 0 };
-    measure_arithmetic(pool, threads, out);
+    measure_arithmetic(pool, threads, 1, out);
     tn_pool_free(pool);
     return TN_OK;
 }
 
-tn_status tn_ceilings_measure(int threads, tn_ceilings *out)
+tn_status tn_ceilings_measure(int threads, double seconds, tn_ceilings *out)
 {
     tn_pool *pool = NULL;
     tn_ceilings c = { 0 };
     TN_RETURN_IF(tn_pool_new(threads, &pool));
-    measure_arithmetic(pool, threads, &c);
-    const tn_status s = measure_copy(pool, threads, &c);
+    seconds = fmin(seconds, 1);
+    measure_arithmetic(pool, threads, seconds, &c);
+    c.launch_ms = measure_launch(pool, threads);
+    const tn_status s = tn_ceilings_of_memory(pool, threads, seconds, &c);
     tn_pool_free(pool);
     if (s == TN_OK) *out = c;
     return s;

@@ -3,7 +3,7 @@
  *     what it shows                              struct           function
  *     lines over x, also as text (plot.h)        tn_plot          tn_plot_svg
  *     points of groups, with their fronts        tn_scatter       tn_chart_scatter
- *     points below two ceilings, log-log         tn_roofline      tn_chart_roofline
+ *     points below ceilings, log-log             tn_roofline      tn_chart_roofline
  *     a bar for each group in each row           tn_bars          tn_chart_bars
  *     parts of a whole, the largest first        tn_shares        tn_chart_shares
  *     layers over x that add up                  tn_area          tn_chart_area
@@ -36,12 +36,21 @@ typedef struct tn_scatter {
 } tn_scatter;
 tn_status tn_chart_scatter(const tn_scatter *c, FILE *out);
 
-/* Attainable speed is the lesser of `peak` and bandwidth * x; both are drawn. Labels go where there is room, the first
- * points first; a point whose label has none shows it where one points at it. */
+/* Of y, or of y per x; > 0. */
+typedef struct tn_roof {
+    double value;
+    const char *name; /* beside it */
+    int group;        /* whose colour it has; -1: none */
+    bool aside;       /* dashed: it does not bound these points */
+} tn_roof;
+
+/* Attainable speed is the lesser of a peak and a bandwidth * x; all of them are drawn, slopes up to the highest peak and peaks from the
+ * steepest slope on. Labels go where there is room, the first points first; a point whose label has none shows it where one points at
+ * it. */
 typedef struct tn_roofline {
     const char *title, *x_label, *y_label;
-    double peak, bandwidth;                 /* of y; of y per x. > 0 */
-    const char *peak_name, *bandwidth_name; /* beside the ceilings */
+    const tn_roof *peak, *bandwidth; /* (n_peaks), (n_bandwidths): one of each at least, TN_ROOFS at most */
+    size_t n_peaks, n_bandwidths;
     size_t n;
     const double *x, *y;       /* (n) work per byte, work per second; > 0 */
     const char *const *names;  /* (n), or NULL */
@@ -50,6 +59,7 @@ typedef struct tn_roofline {
     size_t n_groups;
     const int *group; /* (n), or NULL */
 } tn_roofline;
+enum { TN_ROOFS = 4 };
 tn_status tn_chart_roofline(const tn_roofline *c, FILE *out);
 
 /* Rows of groups of bars, with a whisker where the spread is known. */
@@ -105,7 +115,7 @@ typedef struct tn_memory_map {
     const double *low, *high;  /* (n) addresses, from 0 or not */
     const int *kind;           /* (n), or NULL */
     const char *const *names;  /* (n), or NULL */
-    double limit;              /* as in tn_area */
+    double limit;              /* as in tn_area; far above all blocks it is a note instead */
     const char *limit_name;
 } tn_memory_map;
 tn_status tn_chart_memory(const tn_memory_map *c, FILE *out);

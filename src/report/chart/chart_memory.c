@@ -7,7 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WIDTH = 720, HEIGHT = 460, BLOCKS_MOST = 2200, NAMED_MOST = 900 };
+enum { WIDTH = 720, HEIGHT = 460, BLOCKS_MOST = 2200, NAMED_MOST = 900, NOTE = 160 };
+
+static const double FAR = 3; /* times the highest block: a line there would press the blocks together */
 
 typedef struct block {
     double x, y, width, height; /* pixels */
@@ -53,6 +55,25 @@ static void put_block(const tn_memory_map *c, const tn_frame *f, const block *b)
         tn__svg_label(f->out, "i c", b->x + b->width / 2, b->y + b->height / 2 + 4, name, 80);
 }
 
+static bool is_far(const tn_memory_map *c)
+{
+    double top = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (isfinite(c->high[i])) top = fmax(top, c->high[i]);
+    return c->limit > FAR * top;
+}
+
+/* What was left out. */
+static void put_note(const tn_memory_map *c, const tn_frame *f, size_t most, size_t n)
+{
+    char note[NOTE] = "";
+    int k = 0;
+    if (n > most) k = snprintf(note, NOTE, "the largest %zu of %zu blocks", most, n);
+    if (c->limit_name && is_far(c) && k >= 0)
+        snprintf(note + k, NOTE - (size_t)k, "%s%.100s, beyond this axis", k ? "; " : "", c->limit_name);
+    if (note[0]) tn__frame_note(f, note);
+}
+
 static tn_status set_ranges(const tn_memory_map *c, tn_frame *f)
 {
     double *v = tn_alloc(sizeof *v * (2 * c->n + 1));
@@ -60,7 +81,7 @@ static tn_status set_ranges(const tn_memory_map *c, tn_frame *f)
     for (size_t i = 0; i < c->n; i++) v[2 * i] = c->begin[i], v[2 * i + 1] = c->end[i];
     tn__plot_range(v, 2 * c->n, false, 0, &f->x);
     for (size_t i = 0; i < c->n; i++) v[2 * i] = c->low[i], v[2 * i + 1] = c->high[i];
-    v[2 * c->n] = c->limit > 0 ? c->limit : NAN;
+    v[2 * c->n] = c->limit > 0 && !is_far(c) ? c->limit : NAN;
     tn__plot_range(v, 2 * c->n + 1, false, 0.04, &f->y);
     tn_free(v);
     return TN_OK;
@@ -83,9 +104,7 @@ tn_status tn_chart_memory(const tn_memory_map *c, FILE *out)
     tn__frame_names(&f, c->kinds, c->n_kinds);
     for (size_t i = 0; i < n && i < most; i++) put_block(c, &f, &v[i]);
     tn__frame_limit(&f, c->limit, c->limit_name);
-    char note[64];
-    snprintf(note, sizeof note, "the largest %zu of %zu blocks", most, n);
-    if (n > most) tn__frame_note(&f, note);
+    put_note(c, &f, most, n);
     TN_TRY(tn__frame_done(&f));
 done:
     tn_free(v);

@@ -1,4 +1,4 @@
-/* Points below the two ceilings of a machine, both axes logarithmic, labelled where labels have room. */
+/* Points below the ceilings of a machine, both axes logarithmic, labelled where labels have room. */
 #include "base/alloc.h"
 #include "report/chart/chart.h"
 #include "report/chart/spots.h"
@@ -20,6 +20,10 @@ typedef struct box {
     double x1, y1, x2, y2; /* pixels */
 } box;
 
+typedef struct line {
+    double x1, y1, x2, y2; /* pixels, from the left */
+} line;
+
 typedef struct picture {
     const tn_roofline *c;
     tn_frame f;
@@ -28,7 +32,8 @@ typedef struct picture {
     size_t points;
     box *taken; /* (points, then labels) */
     size_t n_taken;
-    double ridge_x, ridge_y, foot_x, foot_y; /* pixels: where the ceilings meet, where the slope enters the field */
+    line roof[2 * TN_ROOFS]; /* bandwidths, then peaks */
+    size_t n_roofs;
 } picture;
 
 /* --- ceilings ----------------------------------------------------------------------------------------------------- */
@@ -36,39 +41,84 @@ typedef struct picture {
 static double field_x(const tn_frame *f, double v) { return tn__frame_x(f, tn__plot_place(&f->x, v)); }
 static double field_y(const tn_frame *f, double v) { return tn__frame_y(f, tn__plot_place(&f->y, v)); }
 
+static double highest(const tn_roof *r, size_t n)
+{
+    double most = 0;
+    for (size_t i = 0; i < n; i++) most = fmax(most, r[i].value);
+    return most;
+}
+
+static double lowest(const tn_roof *r, size_t n)
+{
+    double least = HUGE_VAL;
+    for (size_t i = 0; i < n; i++) least = fmin(least, r[i].value);
+    return least;
+}
+
+/* A slope enters the field at its left or at its bottom. */
 static void place_ceilings(picture *p)
 {
     const tn_roofline *c = p->c;
-    const double ridge = c->peak / c->bandwidth, left = pow(10, p->f.x.lo), bottom = pow(10, p->f.y.lo);
-    const double foot = fmax(left, bottom / c->bandwidth);
-    p->ridge_x = field_x(&p->f, ridge), p->ridge_y = field_y(&p->f, c->peak);
-    p->foot_x = field_x(&p->f, foot), p->foot_y = field_y(&p->f, foot * c->bandwidth);
+    const double top = highest(c->peak, c->n_peaks), steepest = highest(c->bandwidth, c->n_bandwidths);
+    const double left = pow(10, p->f.x.lo), bottom = pow(10, p->f.y.lo);
+    for (size_t i = 0; i < c->n_bandwidths; i++) {
+        const double slope = c->bandwidth[i].value, foot = fmax(left, bottom / slope);
+        p->roof[p->n_roofs++] = (line){ field_x(&p->f, foot), field_y(&p->f, foot * slope), field_x(&p->f, top / slope),
+                                        field_y(&p->f, top) };
+    }
+    for (size_t i = 0; i < c->n_peaks; i++) {
+        const double peak = c->peak[i].value, y = field_y(&p->f, peak);
+        p->roof[p->n_roofs++] = (line){ field_x(&p->f, fmax(peak / steepest, left)), y, p->f.right, y };
+    }
 }
 
+static void put_line(const picture *p, const line *l, const tn_roof *r)
+{
+    FILE *out = p->f.out;
+    if (r->group < 0) fputs("<path class=\"a\"", out);
+    else fprintf(out, "<path class=\"s%d\"", r->group % TN_SVG_STYLES);
+    fprintf(out, "%s style=\"stroke-width:2\" d=\"", r->aside ? " stroke-dasharray=\"3 5\"" : "");
+    tn__svg_number(out, 'M', l->x1), tn__svg_number(out, ' ', l->y1);
+    tn__svg_number(out, 'L', l->x2), tn__svg_number(out, ' ', l->y2);
+    fputs("\"/>\n", out);
+}
+
+static void name_peak(picture *p, const line *l, const char *name)
+{
+    const double width = fmin(tn__svg_width(name), p->f.right - p->f.left), y = l->y1 - 7;
+    tn__svg_label(p->f.out, "m e", p->f.right, y, name, tn__svg_fit(name, width));
+    p->taken[p->n_taken++] = (box){ p->f.right - width, y - LABEL_HEIGHT, p->f.right, y };
+}
+
+/* Along a slope, above the line; `middle`: the part of it where the name stands. */
+static void name_slope(picture *p, const line *l, const char *name, double middle)
+{
+    const double dx = l->x2 - l->x1, dy = l->y2 - l->y1, length = hypot(dx, dy);
+    const double width = fmin(tn__svg_width(name), length), half = LABEL_HEIGHT / 2.0;
+    if (length < 40) return;
+    middle = fmin(fmax(middle, width / length / 2), 1 - width / length / 2);
+    fprintf(p->f.out, "<text class=\"m c\" transform=\"translate(%.1f %.1f) rotate(%.1f)\" dy=\"-5\">",
+            l->x1 + middle * dx, l->y1 + middle * dy, atan2(dy, dx) * 57.29577951308232);
+    tn__svg_text(p->f.out, name, tn__svg_fit(name, length));
+    fputs("</text>\n", p->f.out);
+    for (int i = 0; i < SLOPE_BOXES; i++) {
+        const double along = middle + width / length * ((i + 0.5) / SLOPE_BOXES - 0.5);
+        const double x = l->x1 + along * dx + 9 * dy / length, y = l->y1 + along * dy - 9 * dx / length;
+        p->taken[p->n_taken++] = (box){ x - half, y - half, x + half, y + half };
+    }
+}
+
+/* Names of slopes stand at different heights: slopes may be near each other. */
 static void put_ceilings(picture *p)
 {
     const tn_roofline *c = p->c;
-    const double dx = p->ridge_x - p->foot_x, dy = p->ridge_y - p->foot_y, length = hypot(dx, dy);
-    fputs("<path class=\"a\" style=\"stroke-width:2\" d=\"", p->f.out);
-    tn__svg_number(p->f.out, 'M', p->foot_x), tn__svg_number(p->f.out, ' ', p->foot_y);
-    tn__svg_number(p->f.out, 'L', p->ridge_x), tn__svg_number(p->f.out, ' ', p->ridge_y);
-    tn__svg_number(p->f.out, 'H', p->f.right);
-    fputs("\"/>\n", p->f.out);
-    if (c->peak_name) {
-        const double width = fmin(tn__svg_width(c->peak_name), p->f.right - p->f.left), y = p->ridge_y - 7;
-        tn__svg_label(p->f.out, "m e", p->f.right, y, c->peak_name, tn__svg_fit(c->peak_name, width));
-        p->taken[p->n_taken++] = (box){ p->f.right - width, y - LABEL_HEIGHT, p->f.right, y };
-    }
-    if (!c->bandwidth_name || length < 40) return;
-    fprintf(p->f.out, "<text class=\"m c\" transform=\"translate(%.1f %.1f) rotate(%.1f)\" dy=\"-7\">",
-            p->foot_x + dx / 2, p->foot_y + dy / 2, atan2(dy, dx) * 57.29577951308232);
-    tn__svg_text(p->f.out, c->bandwidth_name, tn__svg_fit(c->bandwidth_name, length));
-    fputs("</text>\n", p->f.out);
-    const double width = fmin(tn__svg_width(c->bandwidth_name), length);
-    for (int i = 0; i < SLOPE_BOXES; i++) { /* along the slanted text, above the line */
-        const double along = 0.5 + width / length * ((i + 0.5) / SLOPE_BOXES - 0.5), half = LABEL_HEIGHT / 2.0;
-        const double x = p->foot_x + along * dx + 11 * dy / length, y = p->foot_y + along * dy - 11 * dx / length;
-        p->taken[p->n_taken++] = (box){ x - half, y - half, x + half, y + half };
+    for (size_t i = 0; i < p->n_roofs; i++) {
+        const bool slope = i < c->n_bandwidths;
+        const tn_roof *r = slope ? &c->bandwidth[i] : &c->peak[i - c->n_bandwidths];
+        put_line(p, &p->roof[i], r);
+        if (!r->name) continue;
+        if (slope) name_slope(p, &p->roof[i], r->name, (double)(i + 1) / (double)(c->n_bandwidths + 1));
+        else name_peak(p, &p->roof[i], r->name);
     }
 }
 
@@ -90,9 +140,8 @@ static bool is_free(const picture *p, const box *b, size_t own)
     if (b->x1 < f->left || b->x2 > f->right || b->y1 < f->top || b->y2 > f->bottom) return false;
     /* names of ceilings stand just above them */
     const box below = { b->x1, b->y1, b->x2, b->y2 + 20 };
-    if (crosses(&below, p->foot_x, p->foot_y, p->ridge_x, p->ridge_y) ||
-        crosses(&below, p->ridge_x, p->ridge_y, f->right, p->ridge_y))
-        return false;
+    for (size_t i = 0; i < p->n_roofs; i++)
+        if (crosses(&below, p->roof[i].x1, p->roof[i].y1, p->roof[i].x2, p->roof[i].y2)) return false;
     for (size_t i = 0; i < p->n_taken; i++) {
         const box *o = &p->taken[i];
         if (i != own && b->x1 < o->x2 && b->x2 > o->x1 && b->y1 < o->y2 && b->y2 > o->y1) return false;
@@ -185,34 +234,49 @@ static void put_points(picture *p)
     for (size_t k = 0; p->c->names && k < p->points && k < LABELS_MOST; k++) put_label(p, k);
 }
 
+/* Some of all ceilings is in the field. */
 static tn_status set_ranges(const tn_roofline *c, tn_frame *f)
 {
+    const double top = highest(c->peak, c->n_peaks);
     double *v = tn_alloc(sizeof *v * (c->n + 2));
     if (!v) return TN_MEMORY;
-    const double ridge = c->peak / c->bandwidth;
     for (size_t i = 0; i < c->n; i++) v[i] = c->x[i];
-    v[c->n] = ridge / 3, v[c->n + 1] = ridge * 3; /* some of both ceilings */
+    v[c->n] = top / highest(c->bandwidth, c->n_bandwidths) / 3;
+    v[c->n + 1] = top / lowest(c->bandwidth, c->n_bandwidths) * 3;
     tn__plot_range(v, c->n + 2, true, 0.06, &f->x);
     for (size_t i = 0; i < c->n; i++) v[i] = c->y[i];
-    v[c->n] = c->peak / 3, v[c->n + 1] = c->peak * 1.5;
+    v[c->n] = lowest(c->peak, c->n_peaks) / 3, v[c->n + 1] = top * 1.5;
     tn__plot_range(v, c->n + 2, true, 0.06, &f->y);
     tn_free(v);
     return TN_OK;
 }
 
+static bool are_roofs(const tn_roof *r, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(r[i].value > 0) || !isfinite(r[i].value)) return false;
+    return n > 0 && n <= TN_ROOFS;
+}
+
+static bool is_drawable(const tn_roofline *c)
+{
+    if (!c->n || !are_roofs(c->peak, c->n_peaks) || !are_roofs(c->bandwidth, c->n_bandwidths)) return false;
+    const double least = lowest(c->peak, c->n_peaks) / highest(c->bandwidth, c->n_bandwidths),
+                 most = highest(c->peak, c->n_peaks) / lowest(c->bandwidth, c->n_bandwidths);
+    return least > 0 && isfinite(most);
+}
+
 tn_status tn_chart_roofline(const tn_roofline *c, FILE *out)
 {
     tn_status s = TN_OK;
-    if (!c->n || !(c->peak > 0) || !(c->bandwidth > 0) || !isfinite(c->peak) || !isfinite(c->bandwidth) ||
-        !isfinite(c->peak / c->bandwidth) || !(c->peak / c->bandwidth > 0))
-        return tn_error(TN_USAGE, "a roofline needs points, a peak and a bandwidth above 0");
+    if (!is_drawable(c)) return tn_error(TN_USAGE, "a roofline needs points, a peak and a bandwidth above 0");
     const double names = c->n_groups > 1 ? tn__names_height(c->groups, c->n_groups, WIDTH) : 0;
     picture p = { .c = c };
     p.f =
         (tn_frame){ .out = out, .width = WIDTH, .right = WIDTH - 26, .top = 70 + names, .bottom = HEIGHT + names - 52 };
     p.spot = tn_alloc(sizeof *p.spot * c->n);
     p.radius = tn_alloc(sizeof *p.radius * POINTS_MOST);
-    p.taken = tn_alloc(sizeof *p.taken * (POINTS_MOST + LABELS_MOST + SLOPE_BOXES + 1));
+    p.taken = tn_alloc(sizeof *p.taken * (POINTS_MOST + LABELS_MOST + TN_ROOFS * (SLOPE_BOXES + 1)));
     if (!p.spot || !p.radius || !p.taken) TN_TRY(TN_MEMORY);
     TN_TRY(set_ranges(c, &p.f));
     tn__frame_ticks(&p.f, true);

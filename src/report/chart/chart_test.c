@@ -180,7 +180,12 @@ static void roofline(void **state)
         snprintf(names[i], sizeof names[i], "kernel %d", i), name[i] = names[i];
     }
     char *t;
-    const tn_roofline c = { .peak = 1e15, .bandwidth = 4e12, .n = N, .x = x, .y = y, .names = name };
+    const tn_roof peak[] = { { .value = 1e15, .name = "bf16", .group = 2 },
+                             { .value = 1e14, .group = -1, .aside = true } };
+    const tn_roof bandwidth[] = { { .value = 4e12, .name = "memory", .group = 0 }, { .value = 1.6e13, .group = 1 } };
+    const tn_roofline c = {
+        .peak = peak, .n_peaks = 2, .bandwidth = bandwidth, .n_bandwidths = 2, .n = N, .x = x, .y = y, .names = name
+    };
     DRAW(tn_chart_roofline(&c, out), t);
     assert_xml(t);
     assert_int_equal(count_of(t, "<circle"), N);
@@ -192,12 +197,21 @@ static void roofline(void **state)
     for (size_t i = 0; i < labels; i++)
         for (size_t k = 0; k < i; k++) /* letters of "kernel 1" are about 50 pixels */
             if (fabs(at[i][1] - at[k][1]) < 13 && fabs(at[i][0] - at[k][0]) < 45) fail_msg("labels %zu and %zu", i, k);
-    double foot[2], ridge[2], right;
-    const char *const roof = strstr(t, "stroke-width:2\" d=\"M");
-    assert_int_equal(sscanf(roof, "stroke-width:2\" d=\"M%lf %lfL%lf %lfH%lf", &foot[0], &foot[1], &ridge[0], &ridge[1],
-                            &right),
-                     5);
-    assert_true(foot[0] < ridge[0] && foot[1] > ridge[1] && ridge[0] < right);
+    /* Two slopes that end at the higher peak, the steeper one farther left; peaks from the steeper slope to the right. */
+    double roof[4][4];
+    const char *at_roof = t;
+    for (int i = 0; i < 4; i++) {
+        at_roof = strstr(at_roof, "stroke-width:2\" d=\"M") + 1;
+        assert_int_equal(sscanf(at_roof, "troke-width:2\" d=\"M%lf %lfL%lf %lf", &roof[i][0], &roof[i][1], &roof[i][2],
+                                &roof[i][3]),
+                         4);
+    }
+    for (int i = 0; i < 2; i++) assert_true(roof[i][0] < roof[i][2] && roof[i][1] > roof[i][3]);
+    assert_true(roof[0][3] == roof[2][1] && roof[1][3] == roof[2][1] && roof[1][2] < roof[0][2]);
+    assert_true(roof[2][1] == roof[2][3] && fabs(roof[2][0] - roof[1][2]) < 0.2 && roof[3][0] < roof[2][0]);
+    assert_true(roof[3][1] > roof[2][1]); /* a tenth of it lies lower */
+    assert_non_null(strstr(t, "<path class=\"a\" stroke-dasharray=\"3 5\""));
+    assert_non_null(strstr(t, "<path class=\"s2\" style"));
     free(t);
 }
 
@@ -274,6 +288,27 @@ static void memory(void **state)
     free(t), free(begin);
 }
 
+/* A measured peak is a line where the blocks stay legible, and else a note. */
+static void memory_limit(void **state)
+{
+    (void)state;
+    const double begin[] = { 0 }, end[] = { 1 }, low[] = { 0 }, high[] = { 10 };
+    tn_memory_map c = {
+        .n = 1, .begin = begin, .end = end, .low = low, .high = high, .limit = 29, .limit_name = "measured"
+    };
+    char *t;
+    DRAW(tn_chart_memory(&c, out), t);
+    assert_non_null(strstr(t, ">measured</text>"));
+    assert_non_null(strstr(t, "stroke-dasharray"));
+    assert_null(strstr(t, "beyond"));
+    free(t);
+    c.limit = 31;
+    DRAW(tn_chart_memory(&c, out), t);
+    assert_non_null(strstr(t, ">measured, beyond this axis</text>"));
+    assert_null(strstr(t, "stroke-dasharray"));
+    free(t);
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -286,7 +321,11 @@ static void refused(void **state)
     assert_fails(tn_chart_shares(&(tn_shares){ .n = 0 }, out), TN_USAGE, "shares need");
     assert_fails(tn_chart_area(&(tn_area){ .n = 0 }, out), TN_USAGE, "needs layers");
     assert_fails(tn_chart_memory(&(tn_memory_map){ .n = 0 }, out), TN_USAGE, "needs blocks");
-    assert_fails(tn_chart_roofline(&(tn_roofline){ .n = 1, .peak = NAN, .bandwidth = 1 }, out), TN_USAGE, "a peak and");
+    assert_fails(tn_chart_roofline(&(tn_roofline){ .n = 1 }, out), TN_USAGE, "a peak and");
+    const tn_roof fine = { .value = 1 }, none = { .value = NAN };
+    assert_fails(tn_chart_roofline(
+                     &(tn_roofline){ .n = 1, .peak = &none, .n_peaks = 1, .bandwidth = &fine, .n_bandwidths = 1 }, out),
+                 TN_USAGE, "a peak and");
     fclose(out);
     FILE *full = fopen("/dev/full", "w");
     const double one[] = { 1 };
@@ -309,5 +348,6 @@ void tn_tests_chart(tn_test_list *l)
     tn_test_add(l, area, NULL, "chart: stacked area");
     tn_test_add(l, tracks, NULL, "chart: timeline with names");
     tn_test_add(l, memory, NULL, "chart: memory map");
+    tn_test_add(l, memory_limit, NULL, "chart: memory map with a measured peak");
     tn_test_add(l, refused, NULL, "chart: refused");
 }

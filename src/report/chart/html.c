@@ -12,10 +12,14 @@ static const char style[] =
     ".7rem;text-align:right;border-bottom:1px solid #d0d7de}"
     "th:first-child,td:first-child{text-align:left}.wide{overflow-x:auto;margin:.8rem "
     "0}td.set,th.set{text-align:left;white-space:"
-    "nowrap}svg{max-width:100%;height:auto;margin:.6rem 0}pre{overflow-x:auto;padding:.8rem;"
+    "nowrap}.dense{font-size:13px}.dense td,.dense th{padding:.15rem "
+    ".45rem;white-space:nowrap}svg{max-width:100%;height:auto;margin:.6rem 0}pre{overflow-x:auto;padding:.8rem;"
     "background:#f6f8fa}.note{color:#656d76}"
     "@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td,th{border-color:#30363d}pre{background:"
-    "#161b22}.note{color:#9198a1}}";
+    "#161b22}.note{color:#9198a1}}"
+    "@page{size:A4;margin:14mm}@media print{body{font-size:11px;max-width:182mm;margin:0;padding:0}td,th{padding:.1rem "
+    ".4rem}.wide{overflow:visible}.dense{font-size:8px}.dense td,.dense th{padding:.1rem "
+    ".2rem}svg,tr,li,pre{break-inside:avoid}h1,h2{break-after:avoid}}";
 
 void tn_html_text(FILE *out, const char *s)
 {

@@ -70,6 +70,11 @@ bool tn__plot_point(const tn_plot_axis *x, const tn_plot_axis *y, const tn_serie
     return isfinite(*px) && isfinite(*py);
 }
 
+bool tn__plot_ring(const tn_plot_axis *x, const tn_plot_axis *y, const tn_series *s, double *px, double *py)
+{
+    return s->ring && s->ring <= s->n && tn__plot_point(x, y, s, s->ring - 1, px, py);
+}
+
 /* Ends of an axis over lo..hi. Below a distance of one part in 10^12 labels could not tell the ends apart: that is one value, which
  * gets into the middle. */
 static void set_ends(tn_plot_axis *a, double lo, double hi, double pad)

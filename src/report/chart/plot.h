@@ -20,12 +20,14 @@ typedef struct tn_series {
     bool
         faint; /* SVG only: a thin pale line without its name, for what stands behind another series; grey where none is like it */
     bool points; /* SVG only: a dot at each value */
+    size_t ring; /* 1 + the point that is marked with a ring; 0: none */
 } tn_series;
 
 typedef struct tn_plot {
     const char *title, *x_label, *y_label; /* NULL: none */
     const tn_series *series;               /* (count), drawn in this order, the last on top */
     size_t count;
+    const char *ring;  /* what a ring means, for the legend: "best step"; NULL: nothing is said */
     bool log_y;        /* decades on the y axis; values <= 0 are gaps */
     int width, height; /* text only: columns and rows of the whole plot; 0 = 80 and 20 */
     bool ascii;        /* text only: no character beyond 7 bits */

@@ -40,6 +40,8 @@ size_t tn__plot_label_columns(const tn_plot_axis *a);
 double tn__plot_place(const tn_plot_axis *a, double value);
 /* Place of point i of a series on both axes; false for a gap. */
 bool tn__plot_point(const tn_plot_axis *x, const tn_plot_axis *y, const tn_series *s, size_t i, double *px, double *py);
+/* Place of a series' ring on both axes; false where it has none. */
+bool tn__plot_ring(const tn_plot_axis *x, const tn_plot_axis *y, const tn_series *s, double *px, double *py);
 
 /* Copies the next character of *s to `out` and advances; false at the end. Control characters and bytes that are not
  * UTF-8 become '?': a name may come from a file. */

@@ -217,6 +217,26 @@ static void put_dots(const tn_plot *p, const tn_frame *f, size_t k, size_t style
     fputs("\"/>\n", f->out);
 }
 
+/* Rings lie above all lines. Returns how many there are. */
+static size_t put_rings(const tn_plot *p, const tn_frame *f, size_t count, const size_t *style)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < count; k++) {
+        const tn_series *s = &p->series[k];
+        double u, v;
+        char hint[240];
+        if (style[k] == GREY || !tn__plot_ring(&f->x, &f->y, s, &u, &v)) continue;
+        fprintf(f->out, "<circle class=\"s%zu k\" fill=\"none\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\">",
+                style[k] % TN_SVG_STYLES, tn__frame_x(f, u), tn__frame_y(f, v));
+        snprintf(hint, sizeof hint, "%.120s%s%.60s: %.6g at %.10g", s->name, p->ring ? ", " : "",
+                 p->ring ? p->ring : "", s->y[s->ring - 1], s->x[s->ring - 1]);
+        tn__svg_hint(f->out, hint);
+        fputs("</circle>\n", f->out);
+        n++;
+    }
+    return n;
+}
+
 /* Beside the end of its line: a sample of it, and its name. */
 static void put_name(const tn_plot *p, const tn_frame *f, const ending *e, size_t style)
 {
@@ -228,7 +248,8 @@ static void put_name(const tn_plot *p, const tn_frame *f, const ending *e, size_
                   tn__svg_fit(p->series[e->series].name, NAME_WIDTH));
 }
 
-static void put_series(const tn_plot *p, const tn_frame *f, size_t count, const size_t *style, ending *v)
+/* Returns how many rings there are. */
+static size_t put_series(const tn_plot *p, const tn_frame *f, size_t count, const size_t *style, ending *v)
 {
     const double pixels = column_pixels(p, f, count);
     size_t n = 0, names = 0;
@@ -251,14 +272,19 @@ static void put_series(const tn_plot *p, const tn_frame *f, size_t count, const 
     if (!n)
         fprintf(f->out, "<text class=\"m c\" x=\"%.0f\" y=\"%.0f\">no finite values</text>\n", (f->left + f->right) / 2,
                 (f->top + f->bottom) / 2);
+    return put_rings(p, f, count, style);
 }
 
-/* The first names get a place, and the first series a line; a note says how many have none. */
-static void put_rest(const tn_plot *p, const tn_frame *f, size_t names, size_t count)
+/* What rings mean. The first names get a place, and the first series a line; a note says how many have none. */
+static void put_rest(const tn_plot *p, const tn_frame *f, size_t names, size_t count, size_t rings)
 {
-    char text[96] = "";
-    if (p->count > count) snprintf(text, sizeof text, "%zu of %zu lines are drawn", count, p->count);
-    else if (names > NAMES_MOST) snprintf(text, sizeof text, "%d of %zu names are shown", NAMES_MOST, names);
+    char text[160] = "", ring[80] = "";
+    if (rings && p->ring) snprintf(ring, sizeof ring, "ring: %.60s", p->ring);
+    const char *const and = ring[0] ? "; " : "";
+    if (p->count > count) snprintf(text, sizeof text, "%s%s%zu of %zu lines are drawn", ring, and, count, p->count);
+    else if (names > NAMES_MOST)
+        snprintf(text, sizeof text, "%s%s%d of %zu names are shown", ring, and, NAMES_MOST, names);
+    else snprintf(text, sizeof text, "%s", ring);
     if (*text) tn__frame_note(f, text);
 }
 
@@ -287,8 +313,8 @@ tn_status tn_plot_svg(const tn_plot *p, FILE *out)
     tn__frame_ticks(&f, true);
     tn__svg_begin(out, WIDTH, (int)(f.bottom + below), p->title, p->series[0].name, p->count);
     tn__frame_axes(&f, p->x_label, p->y_label, true);
-    put_series(p, &f, count, style, endings);
-    put_rest(p, &f, names, count);
+    const size_t rings = put_series(p, &f, count, style, endings);
+    put_rest(p, &f, names, count, rings);
     TN_TRY(tn__frame_done(&f));
 done:
     tn_free(endings);

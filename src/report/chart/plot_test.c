@@ -206,6 +206,41 @@ static void dots(void **state)
     free(t);
 }
 
+/* A ring stands above all lines, with its meaning in the legend; one that is on a gap or beyond the series is none. */
+static void rings(void **state)
+{
+    (void)state;
+    const double y[] = { 4, 1, 0, 2, 3 }, gap[] = { 4, 1, NAN, 2, 3 };
+    tn_series s[] = { { .name = "a", .x = ramp_x, .y = y, .n = 5, .ring = 3 }, ramp };
+    tn_plot p = { .series = s, .count = 1, .ring = "best step", .width = 32, .height = 9, .ascii = true };
+    char *t = drawn(tn_plot_text, &p);
+    assert_non_null(strstr(t, "0 +           ***O*\n"));
+    assert_non_null(strstr(t, "  * a   O best step\n"));
+    free(t);
+    p.ascii = false, p.colour = true;
+    t = drawn(tn_plot_text, &p);
+    assert_int_equal(count_of(t, "○"), 2); /* the ring and its legend */
+    check_lines(t, 400, false);
+    free(t);
+    p.count = 2, p.title = "loss";
+    t = drawn(tn_plot_svg, &p);
+    assert_int_equal(count_of(t, "<circle class=\"s0 k\" fill=\"none\""), 1);
+    assert_non_null(strstr(t, "<title>a, best step: 0 at 2</title></circle>"));
+    assert_non_null(strstr(t, ">ring: best step</text>"));
+    free(t);
+    for (int i = 0; i < 3; i++) {
+        s[0].y = i == 0 ? gap : y;
+        s[0].ring = i == 0 ? 3 : i == 1 ? 6 : 0;
+        t = drawn(tn_plot_svg, &p);
+        assert_null(strstr(t, "ring: best step"));
+        assert_int_equal(count_of(t, "fill=\"none\""), 0);
+        free(t);
+        t = drawn(tn_plot_text, &p);
+        assert_null(strstr(t, "best step"));
+        free(t);
+    }
+}
+
 /* Many points stay a small file, and the one outlier among them stays visible. */
 static void long_series(void **state)
 {
@@ -252,6 +287,7 @@ void tn_tests_plot(tn_test_list *l)
     tn_test_add(l, hard_values, NULL, "plot: hard values");
     tn_test_add(l, names, NULL, "plot: names from files");
     tn_test_add(l, faint, NULL, "plot: pale lines");
+    tn_test_add(l, rings, NULL, "plot: rings");
     tn_test_add(l, long_series, NULL, "plot: long series");
     tn_test_add(l, refused, NULL, "plot: refused");
 }

@@ -24,6 +24,8 @@ typedef struct canvas {
     int dots_x, dots_y;  /* dots per character: 2 x 4 in braille, else 1 x 1 */
     unsigned char *dots; /* (rows, columns) braille bits, or 1 */
     unsigned *owner;     /* (rows, columns) series that was drawn last */
+    bool *ring;          /* (rows, columns) a ring stands there */
+    size_t rings;
     tn_plot_axis x, y;
 } canvas;
 
@@ -98,6 +100,19 @@ static void draw_series(canvas *c, unsigned k)
     }
 }
 
+/* Above all lines. */
+static void draw_ring(canvas *c, unsigned k)
+{
+    double u, v;
+    if (!tn__plot_ring(&c->x, &c->y, &c->p->series[k], &u, &v)) return;
+    const int x = dot_column(c, u), y = dot_row(c, v);
+    dot(c, x, y, k);
+    c->ring[y / c->dots_y * c->columns + x / c->dots_x] = true;
+    c->rings++;
+}
+
+static void put_ring(const canvas *c) { fputs(c->p->ascii ? "O" : "○", c->out); }
+
 static const char *tick_on_row(const canvas *c, int row)
 {
     for (int i = 0; i < c->y.ticks; i++)
@@ -119,6 +134,7 @@ static void put_row(const canvas *c, int row)
         const bool ends = dots[i] && (i == last || !dots[i + 1] || owner[i + 1] != owner[i]);
         if (starts) colour_on(c, owner[i]);
         if (!dots[i]) fputc(' ', c->out);
+        else if (c->ring[row * c->columns + i]) put_ring(c);
         else if (c->dots_x == 2) /* U+2800 + bits */
             fprintf(c->out, "\xe2%c%c", 0xa0 + (dots[i] >> 6), 0x80 + (dots[i] & 0x3f));
         else put_mark(c, owner[i]);
@@ -155,32 +171,49 @@ static void put_x_axis(const canvas *c)
     fputc('\n', c->out);
 }
 
+/* Where an entry of the legend begins that needs so many columns: behind the one before it, or in a new row. */
+static int begin_entry(const canvas *c, int at, int need)
+{
+    const int left = c->label_width + 2;
+    if (at > left && at + 3 + need > c->width) {
+        fputc('\n', c->out);
+        put_spaces(c, left);
+        return left;
+    }
+    if (at == left) return left;
+    put_spaces(c, 3);
+    return at + 3;
+}
+
+static int put_entry(const canvas *c, int at, size_t k)
+{
+    const char *const name = c->p->series[k].name;
+    const int mark = c->dots_x == 2 ? 2 : 1;
+    at = begin_entry(c, at, mark + 1 + (int)tn__plot_columns(name)) + mark + 1;
+    colour_on(c, k);
+    put_mark(c, k);
+    colour_off(c);
+    fputc(' ', c->out);
+    return at + put_text(c, name, c->width - at);
+}
+
+static int put_ring_entry(const canvas *c, int at)
+{
+    at = begin_entry(c, at, 2 + (int)tn__plot_columns(c->p->ring)) + 2;
+    put_ring(c);
+    fputc(' ', c->out);
+    return at + put_text(c, c->p->ring, c->width - at);
+}
+
 /* "y label, log scale" over the axis and "x label" at the legend's right are words enough; names wrap by whole
  * entries. */
 static void put_legend(const canvas *c)
 {
     const tn_plot *p = c->p;
-    const int left = c->label_width + 2;
-    put_spaces(c, left);
-    int at = left;
-    for (size_t k = 0; k < p->count; k++) {
-        const int name = (int)tn__plot_columns(p->series[k].name), mark = c->dots_x == 2 ? 2 : 1;
-        const int need = mark + 1 + name;
-        if (at > left && at + 3 + need > c->width) {
-            fputc('\n', c->out);
-            put_spaces(c, left);
-            at = left;
-        } else if (at > left) {
-            put_spaces(c, 3);
-            at += 3;
-        }
-        colour_on(c, k);
-        put_mark(c, k);
-        colour_off(c);
-        fputc(' ', c->out);
-        at += mark + 1;
-        at += put_text(c, p->series[k].name, c->width - at);
-    }
+    int at = c->label_width + 2;
+    put_spaces(c, at);
+    for (size_t k = 0; k < p->count; k++) at = put_entry(c, at, k);
+    if (c->rings && p->ring) at = put_ring_entry(c, at);
     const int x_label = p->x_label ? (int)tn__plot_columns(p->x_label) : 0;
     if (x_label > 0) {
         const char *const arrow = p->ascii ? "x: " : "→ ";
@@ -231,7 +264,8 @@ static tn_status make_canvas(canvas *c)
     const size_t cells = (size_t)c->rows * (size_t)c->columns;
     c->dots = tn_alloc(cells);
     c->owner = tn_alloc(cells * sizeof *c->owner);
-    return c->dots && c->owner ? TN_OK : TN_MEMORY;
+    c->ring = tn_alloc(cells * sizeof *c->ring);
+    return c->dots && c->owner && c->ring ? TN_OK : TN_MEMORY;
 }
 
 tn_status tn_plot_text(const tn_plot *p, FILE *out)
@@ -241,6 +275,7 @@ tn_status tn_plot_text(const tn_plot *p, FILE *out)
     TN_TRY(tn__plot_check(p));
     TN_TRY(make_canvas(&c));
     for (unsigned k = 0; k < p->count; k++) draw_series(&c, k);
+    for (unsigned k = 0; k < p->count; k++) draw_ring(&c, k);
     put_head(&c);
     for (int r = 0; r < c.rows; r++) put_row(&c, r);
     put_x_axis(&c);
@@ -249,5 +284,6 @@ tn_status tn_plot_text(const tn_plot *p, FILE *out)
 done:
     tn_free(c.dots);
     tn_free(c.owner);
+    tn_free(c.ring);
     return s;
 }

@@ -20,24 +20,56 @@ const char *tn_component_of(const char *op)
     return "other ops";
 }
 
-/* Arguments of a call that fit into the last cache may be there already: others come from memory. */
-enum { LAST_CACHE = 16 << 20 };
+/* What bounds a row; then time outside ops. */
+enum { ARITHMETIC, MEMORY, CACHE, LAUNCHES, KINDS };
+static const char *const kinds[KINDS] = { "arithmetic", "memory", "cache", "launches" };
+/* A short call takes at most so many launches, or so long; far is so many times the time that arithmetic and memory would allow. */
+static const double SHORT_LAUNCHES = 8, SHORT_MS = 0.005, FAR = 4;
+static const char *const loader = "loader", *const host = "host";
 
-static const char *const memory = "memory", *const cache = "cache", *const arithmetic = "arithmetic";
+/* Arguments of a call that fit into a cache may be there already. A thread's own caches add up. */
+static double bandwidth(const tn_ceilings *c, double bytes, int *from)
+{
+    const double own = (double)TN_CEILING_CACHE * fmax(c->threads, 1);
+    *from = CACHE;
+    if (c->cache_gbs > 0 && bytes <= own) return c->cache_gbs;
+    if (c->shared_gbs > 0 && bytes <= TN_CEILING_SHARED) return fmax(c->shared_gbs, c->memory_gbs);
+    *from = MEMORY;
+    return c->memory_gbs;
+}
 
-static tn_bound_by least(const tn_profile *p, double flops, double bytes, double calls)
+/* Calls that are short, and take many times what their numbers and bytes would: beginning them takes the time. One that is shorter than
+ * any launch made none, so that its own time is no bound. */
+static bool is_launches(const tn_profile *p, const tn_profile_row *r, double *ms)
+{
+    const double launch = r->calls * p->launch_ms, most = fmax(SHORT_LAUNCHES * launch, r->calls * SHORT_MS);
+    if (!(launch > 0) || r->ms > most || r->ms < FAR * *ms) return false;
+    *ms = r->ms >= launch ? fmax(launch, *ms) : *ms;
+    return *ms > 0;
+}
+
+/* A kind, or KINDS, and the least time. */
+static int least(const tn_profile *p, const tn_profile_row *r, double *ms)
 {
     const tn_ceilings *c = &p->ceilings;
-    const bool cached = c->cache_gbs > 0 && bytes / fmax(calls, 1) <= LAST_CACHE;
-    const double move = bytes / (1e6 * (cached ? c->cache_gbs : c->copy_gbs)),
-                 compute = flops / (1e6 * tn_ceilings_of_compute(c, p->compute));
-    if (move <= 0 && compute <= 0) return (tn_bound_by){ "", 0 };
-    return compute > move ? (tn_bound_by){ arithmetic, compute } : (tn_bound_by){ cached ? cache : memory, move };
+    int kind = ARITHMETIC;
+    *ms = 0;
+    if (!r->varies) { /* how often it goes over its arguments, nobody knows */
+        int from;
+        const double move = r->bytes / (1e6 * bandwidth(c, r->bytes / fmax(r->calls, 1), &from)),
+                     compute = r->flops / (1e6 * tn_ceilings_of_compute(c, p->compute));
+        *ms = fmax(compute, move);
+        kind = compute > move ? ARITHMETIC : from;
+    }
+    if (is_launches(p, r, ms)) kind = LAUNCHES;
+    return *ms > 0 ? kind : KINDS;
 }
 
 tn_bound_by tn_profile_bound(const tn_profile *p, const tn_profile_row *row)
 {
-    return least(p, row->varies ? 0 : row->flops, row->bytes, row->calls);
+    double ms;
+    const int k = least(p, row, &ms);
+    return k < KINDS ? (tn_bound_by){ kinds[k], ms } : (tn_bound_by){ "", 0 };
 }
 
 /* --- parts ----------------------------------------------------------------------------------------------------------------- */
@@ -45,27 +77,31 @@ tn_bound_by tn_profile_bound(const tn_profile *p, const tn_profile_row *row)
 typedef struct sums {
     tn_profile_part *part;
     size_t n;
-    double by[TN_PROFILE_PARTS][3]; /* least time of its rows by what bounds them */
+    double by[TN_PROFILE_PARTS][KINDS]; /* least time of its rows by what bounds them */
 } sums;
 
 static size_t find(sums *s, const char *name, const char *pass)
 {
     size_t i = 0;
     while (i < s->n && (strcmp(s->part[i].name, name) != 0 || strcmp(s->part[i].pass, pass) != 0)) i++;
-    if (i == s->n && s->n < TN_PROFILE_PARTS) s->part[s->n++] = (tn_profile_part){ .name = name, .pass = pass };
+    if (i == s->n && s->n < TN_PROFILE_PARTS)
+        s->part[s->n++] = (tn_profile_part){ .name = name, .pass = pass, .bound = "" };
     return i < TN_PROFILE_PARTS ? i : TN_PROFILE_PARTS - 1;
 }
 
-static void add(sums *s, size_t i, double calls, double ms, double spread, double flops, double bytes, tn_bound_by b)
+static void add(sums *s, const tn_profile *p, const char *name, const char *pass, const tn_profile_row *r)
 {
+    const size_t i = find(s, name, pass);
     tn_profile_part *x = &s->part[i];
-    x->calls += calls;
-    x->ms += ms;
-    x->spread_ms = sqrt(x->spread_ms * x->spread_ms + spread * spread);
-    x->flops += flops;
-    x->bytes += bytes;
-    x->bound_ms += b.ms;
-    s->by[i][b.what == arithmetic ? 0 : b.what == memory ? 1 : 2] += b.ms;
+    double ms;
+    const int kind = least(p, r, &ms);
+    x->calls += r->calls;
+    x->ms += r->ms;
+    x->spread_ms = sqrt(x->spread_ms * x->spread_ms + r->spread_ms * r->spread_ms);
+    x->flops += r->varies ? NAN : r->flops;
+    x->bytes += r->bytes;
+    x->bound_ms += ms;
+    if (kind < KINDS) s->by[i][kind] += ms;
 }
 
 static int longer(const void *a, const void *b)
@@ -74,28 +110,46 @@ static int longer(const void *a, const void *b)
     return (x->ms < y->ms) - (x->ms > y->ms);
 }
 
+static double known(const tn_profile *p)
+{
+    double all = p->optimizer_ms + p->data_ms + p->host_ms;
+    for (size_t i = 0; i < p->n; i++) all += p->row[i].ms;
+    return all;
+}
+
+double tn_profile_whole(const tn_profile *p) { return fmax(known(p), p->timed_ms); }
+
+/* Outside ops nothing is computed that has a ceiling. On a GPU what is between kernels may be launches alone. */
+static void add_outside(sums *s, const tn_profile *p)
+{
+    const char *const waits = p->gaps_ms > p->host_ms / 2 ? kinds[LAUNCHES] : host;
+    const struct {
+        const char *name, *bound;
+        double calls, ms, spread_ms;
+    } row[] = { { "data", loader, (double)p->batches, p->data_ms, p->data_spread_ms },
+                { "host", waits, 0, p->host_ms, p->host_spread_ms },
+                { "other", host, 0, fmax(p->timed_ms - known(p), 0), p->timed_spread_ms } };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const size_t k = find(s, row[i].name, "");
+        s->part[k].calls = row[i].calls, s->part[k].ms = row[i].ms, s->part[k].spread_ms = row[i].spread_ms;
+        s->part[k].bound = row[i].bound;
+    }
+}
+
 size_t tn_profile_parts(const tn_profile *p, tn_profile_part parts[TN_PROFILE_PARTS])
 {
-    static const char *const names[] = { "arithmetic", "memory", "cache" };
     sums s = { .part = parts };
-    const tn_bound_by none = { "", 0 };
-    double all = 0;
-    for (size_t i = 0; i < p->n; i++) {
-        const tn_profile_row *r = &p->row[i];
-        add(&s, find(&s, r->component, r->backward ? "backward" : "forward"), r->calls, r->ms, r->spread_ms,
-            r->varies ? NAN : r->flops, r->bytes, tn_profile_bound(p, r));
-    }
-    add(&s, find(&s, "optimizer", ""), 1, p->optimizer_ms, p->optimizer_spread_ms, 0, p->optimizer_bytes,
-        least(p, 0, p->optimizer_bytes, 1));
-    add(&s, find(&s, "data", ""), (double)p->batches, p->data_ms, p->data_spread_ms, 0, 0, none);
-    add(&s, find(&s, "host", ""), 0, p->host_ms, p->host_spread_ms, 0, 0, none);
-    for (size_t i = 0; i < s.n; i++) all += parts[i].ms;
-    add(&s, find(&s, "other", ""), 0, fmax(p->timed_ms - all, 0), 0, 0, 0, none);
-    all = fmax(all, p->timed_ms);
+    const double all = tn_profile_whole(p);
+    for (size_t i = 0; i < p->n; i++)
+        add(&s, p, p->row[i].component, p->row[i].backward ? "backward" : "forward", &p->row[i]);
+    add(&s, p, "optimizer", "",
+        &(tn_profile_row){
+            .calls = 1, .ms = p->optimizer_ms, .spread_ms = p->optimizer_spread_ms, .bytes = p->optimizer_bytes });
+    add_outside(&s, p);
     for (size_t i = 0; i < s.n; i++) {
         int most = 0;
-        for (int k = 1; k < 3; k++) most = s.by[i][k] > s.by[i][most] ? k : most;
-        parts[i].bound = parts[i].bound_ms > 0 ? names[most] : "";
+        for (int k = 1; k < KINDS; k++) most = s.by[i][k] > s.by[i][most] ? k : most;
+        if (parts[i].bound_ms > 0) parts[i].bound = kinds[most];
         parts[i].share = all > 0 ? parts[i].ms / all : 0;
     }
     qsort(parts, s.n, sizeof *parts, longer);

@@ -1,5 +1,5 @@
 /* Measures a profile: a step as training runs it, then one with timers, in turn. */
-#include "report/profile/profile.h"
+#include "report/profile/replayed.h"
 
 #include "backend/backend.h"
 #include "base/alloc.h"
@@ -25,9 +25,18 @@ typedef struct taking {
     int plain;          /* steps */
     size_t n;
     double clock[CLOCKS][MOST_STEPS];
+    double wall_s, cores_s; /* of plain steps: on the clock, and of all threads of the process */
     int steps;
     int64_t next; /* the optimizer's */
 } taking;
+
+/* Processor time of all threads. */
+static double cores_s(void)
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u) != 0) return NAN;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
 
 static tn_status fill(taking *t, double *waited)
 {
@@ -57,7 +66,7 @@ static tn_status plain_steps(taking *t, double *ms)
     const int depth = tn_trainer_queue_depth(to);
     tn_step_result x;
     double waited = 0;
-    const double start = tn_clock_s();
+    const double start = tn_clock_s(), worked = cores_s();
     for (int k = 0; k < depth; k++, t->plain++) {
         for (int64_t i = 0; i < batches; i++) {
             TN_RETURN_IF(fill(t, &waited));
@@ -66,7 +75,9 @@ static tn_status plain_steps(taking *t, double *ms)
         TN_RETURN_IF(tn_trainer_queue_apply(to, t->next++));
     }
     while (tn_trainer_queued(to)) TN_RETURN_IF(tn_trainer_collect(to, &x));
-    *ms = 1e3 * (tn_clock_s() - start) / depth;
+    const double took = tn_clock_s() - start;
+    t->wall_s += took, t->cores_s += cores_s() - worked;
+    *ms = 1e3 * took / depth;
     return TN_OK;
 }
 
@@ -114,7 +125,7 @@ static tn_status run_steps(taking *t, double seconds)
     for (int i = 0; i < WARM_STEPS; i++) TN_RETURN_IF(plain_steps(t, &ms)); /* they touch the memory */
     TN_RETURN_IF(timed_step(t, 0));
     memset(t->sum, 0, sizeof *t->sum * MOST_ROWS);
-    t->items = t->plain = 0;
+    t->items = t->wall_s = t->cores_s = t->plain = 0;
     const double start = tn_clock_s();
     for (int k = 0; k < MOST_STEPS && (k < LEAST_STEPS || tn_clock_s() - start < seconds); k++) {
         TN_RETURN_IF(plain_steps(t, &t->clock[STEP][k]));
@@ -126,15 +137,44 @@ static tn_status run_steps(taking *t, double seconds)
 
 /* --- what they say ----------------------------------------------------------------------------------------------------------- */
 
+/* Means over the middle half of the timed steps, the same for all rows: so what they say adds up to a step, which medians of each
+ * alone do not, and a step that other work on the machine lengthened does not count. */
+typedef struct middle {
+    int step[MOST_STEPS], n;
+} middle;
+
+static middle middle_of(const double *total, int n)
+{
+    middle m = { .n = n - 2 * (n / 4) };
+    int order[MOST_STEPS];
+    for (int i = 0; i < n; i++) { /* by insertion: there are few */
+        int k = i;
+        for (; k > 0 && total[order[k - 1]] > total[i]; k--) order[k] = order[k - 1];
+        order[k] = i;
+    }
+    memcpy(m.step, order + n / 4, (size_t)m.n * sizeof *order);
+    return m;
+}
+
+static double mean_of(const middle *m, const double *ms, int all, double *spread)
+{
+    double copy[MOST_STEPS], sum = 0;
+    for (int i = 0; i < m->n; i++) sum += ms[m->step[i]];
+    memcpy(copy, ms, (size_t)all * sizeof *ms);
+    tn_median(copy, (size_t)all, spread);
+    return sum / m->n;
+}
+
 static tn_status put_rows(const taking *t, tn_profile *p)
 {
     p->row = tn_alloc(sizeof *p->row * (t->n + 1));
     if (!p->row) return TN_MEMORY;
     const double steps = (double)t->steps;
+    const middle m = middle_of(t->clock[TIMED], t->steps);
     for (size_t i = 0; i < t->n; i++) {
         const tn_node_time *x = &t->node[i];
         tn_profile_row *r = &p->row[p->n++];
-        *r = (tn_profile_row){ .component = tn_component_of(x->op),
+        *r = (tn_profile_row){ .component = x->phase ? x->phase : tn_component_of(x->op),
                                .backward = x->backward,
                                .varies = x->varies,
                                .calls = t->sum[i].calls / steps,
@@ -142,7 +182,7 @@ static tn_status put_rows(const taking *t, tn_profile *p)
                                .bytes = t->sum[i].bytes / steps };
         snprintf(r->op, sizeof r->op, "%s", x->op);
         snprintf(r->region, sizeof r->region, "%s", x->region);
-        r->ms = tn_median(t->ms + i * MOST_STEPS, (size_t)t->steps, &r->spread_ms);
+        r->ms = mean_of(&m, t->ms + i * MOST_STEPS, t->steps, &r->spread_ms);
     }
     return TN_OK;
 }
@@ -162,13 +202,14 @@ static double peak_of_device(tn_device d)
 
 static void put_clocks(taking *t, tn_profile *p)
 {
-    const size_t n = (size_t)t->steps;
-    p->steps = t->steps;
-    p->step_ms = tn_median(t->clock[STEP], n, &p->spread_ms);
-    p->timed_ms = tn_median(t->clock[TIMED], n, NULL);
-    p->data_ms = tn_median(t->clock[DATA], n, &p->data_spread_ms);
-    p->optimizer_ms = tn_median(t->clock[OPTIMIZER], n, &p->optimizer_spread_ms);
-    p->host_ms = tn_median(t->clock[HOST], n, &p->host_spread_ms);
+    const int n = t->steps;
+    const middle plain = middle_of(t->clock[STEP], n), timed = middle_of(t->clock[TIMED], n);
+    p->steps = n;
+    p->step_ms = mean_of(&plain, t->clock[STEP], n, &p->spread_ms);
+    p->timed_ms = mean_of(&timed, t->clock[TIMED], n, &p->timed_spread_ms);
+    p->data_ms = mean_of(&timed, t->clock[DATA], n, &p->data_spread_ms);
+    p->optimizer_ms = mean_of(&timed, t->clock[OPTIMIZER], n, &p->optimizer_spread_ms);
+    p->host_ms = mean_of(&timed, t->clock[HOST], n, &p->host_spread_ms);
 }
 
 static void describe(const taking *t, tn_profile *p)
@@ -190,14 +231,16 @@ static void describe(const taking *t, tn_profile *p)
     p->memory = tn_trainer_memory(s->trainer);
     /* The optimizer reads weights, gradients and moments, and writes them again. */
     p->optimizer_bytes = 2.0 * (double)(p->memory.parameters + p->memory.gradients + p->memory.optimizer);
+    /* A GPU's own time is seen in a trace of it alone (replayed.c). */
+    p->busy = device == TN_CPU && t->wall_s > 0 ? t->cores_s / (t->wall_s * p->threads) : NAN;
     p->peak_bytes = device == TN_CPU ? peak_of_process() : peak_of_device(device);
 }
 
 static tn_status measure_ceilings(const tn_session *s, const tn_profile_options *o, tn_ceilings *out)
 {
     if (o->ceilings) *out = *o->ceilings;
-    else if (tn_trainer_device(s->trainer) == TN_CPU) return tn_ceilings_measure(tn_trainer_threads(s->trainer), out);
-    else return tn_ceilings_gpu(out);
+    else if (tn_trainer_device(s->trainer) != TN_CPU) return tn_ceilings_gpu(out);
+    else return tn_ceilings_measure(tn_trainer_threads(s->trainer), o->seconds > 0 ? o->seconds : 1, out);
     return TN_OK;
 }
 
@@ -214,7 +257,6 @@ tn_status tn_profile_take(tn_session *s, const tn_profile_options *o, tn_profile
         p = NULL;
         st = TN_MEMORY;
     }
-    if (st == TN_OK) st = measure_ceilings(s, o, &p->ceilings);
     if (st == TN_OK) fill_once(s);
     if (st == TN_OK) st = run_steps(&t, o->seconds > 0 ? o->seconds : 5);
     if (st == TN_OK) {
@@ -222,6 +264,9 @@ tn_status tn_profile_take(tn_session *s, const tn_profile_options *o, tn_profile
         put_clocks(&t, p);
         st = put_rows(&t, p);
     }
+    if (st == TN_OK) st = tn_profile_replay(s, p, &t.next);
+    if (st == TN_OK) st = measure_ceilings(s, o, &p->ceilings); /* last: its memory is not the training's */
+    if (st == TN_OK && !p->replayed) p->launch_ms = p->ceilings.launch_ms;
     tn_free(t.node);
     tn_free(t.ms);
     tn_free(t.sum);
@@ -233,6 +278,7 @@ tn_status tn_profile_take(tn_session *s, const tn_profile_options *o, tn_profile
 void tn_profile_free(tn_profile *p)
 {
     if (!p) return;
+    tn_recorded_free(&p->recorded);
     tn_free(p->row);
     tn_free(p);
 }

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const tn_wire_control_steps[] = { "encode", "read", "text", NULL };
@@ -19,6 +20,12 @@ typedef struct reader {
     bool *far;                          /* (B,Q,length): labels that are copies from afar; NULL: not asked for */
 } reader;
 
+/* First tokens of all answers: what was said, what was right. */
+typedef struct firsts {
+    int32_t *said, *label; /* (n) */
+    size_t n, said_capacity, label_capacity;
+} firsts;
+
 typedef struct worker {
     tn_session *s;
     tn_wire_controls *out;
@@ -28,6 +35,7 @@ typedef struct worker {
     const int32_t *kind; /* (B) of questions; NULL: the session does not read it */
     int64_t valid;       /* contexts of the batch at work */
     int64_t before;      /* contexts before it */
+    firsts first[TN_WIRE_METHODS][TN_CONTROL_READERS];
 } worker;
 
 static tn_status find_readers(worker *w)
@@ -68,8 +76,47 @@ static int score_row(const int32_t *label, const float *said, const float *nll, 
     return good == tokens;
 }
 
-static tn_status score_reader(worker *w, const char *step, int k, tn_wire_score *to)
+static tn_status keep_first(firsts *f, const int32_t *label, const float *said, int64_t n)
 {
+    int64_t t = 0;
+    while (t < n && label[t] < 0) t++;
+    if (t == n) return TN_OK;
+    if (f->n == f->said_capacity)
+        TN_RETURN_IF(tn_grow((void **)&f->said, &f->said_capacity, 2 * f->n + 64, sizeof *f->said));
+    if (f->n == f->label_capacity)
+        TN_RETURN_IF(tn_grow((void **)&f->label, &f->label_capacity, 2 * f->n + 64, sizeof *f->label));
+    f->said[f->n] = (int32_t)said[t];
+    f->label[f->n++] = label[t];
+    return TN_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* How many different ones; sorts them. */
+static double different(int32_t *x, size_t n)
+{
+    double count = n > 0;
+    if (n) qsort(x, n, sizeof *x, ascending);
+    for (size_t i = 1; i < n; i++) count += x[i] != x[i - 1];
+    return count;
+}
+
+static void count_firsts(worker *w)
+{
+    for (int m = 0; m < TN_WIRE_METHODS; m++)
+        for (int k = 0; k < w->out->readers; k++) {
+            firsts *f = &w->first[m][k];
+            w->out->score[m][k].unique = f->n ? different(f->said, f->n) / different(f->label, f->n) : NAN;
+        }
+}
+
+static tn_status score_reader(worker *w, const char *step, int k, tn_wire_method m)
+{
+    tn_wire_score *to = &w->out->score[m][k];
     const reader *r = &w->reader[k];
     const tn_wire_input *l = &r->labels;
     char name[2][16];
@@ -88,6 +135,7 @@ static tn_status score_reader(worker *w, const char *step, int k, tn_wire_score 
             const int exact = score_row(l->at + row * l->n + 1, said + at, nll + at,
                                         r->far ? r->far + row * l->n + 1 : NULL, l->n - 1, to);
             asked += exact >= 0, right += exact > 0;
+            TN_RETURN_IF(keep_first(&w->first[m][k], l->at + row * l->n + 1, said + at, l->n - 1));
         }
         to->em[w->before + i] = asked ? (float)right / (float)asked : NAN;
         to->right += (double)right, to->questions += asked;
@@ -99,7 +147,7 @@ static tn_status run(worker *w, const char *step, tn_wire_method m)
 {
     const double from = tn_clock_s();
     TN_RETURN_IF(tn_trainer_run_step(w->s->trainer, step));
-    for (int k = 0; k < w->out->readers; k++) TN_RETURN_IF(score_reader(w, step, k, &w->out->score[m][k]));
+    for (int k = 0; k < w->out->readers; k++) TN_RETURN_IF(score_reader(w, step, k, m));
     w->out->seconds[m] += tn_clock_s() - from;
     return TN_OK;
 }
@@ -252,6 +300,10 @@ static void release(worker *w)
         tn_free(w->reader[k].told_kept);
         tn_free(w->reader[k].document_kept);
         tn_free(w->reader[k].far);
+        for (int m = 0; m < TN_WIRE_METHODS; m++) {
+            tn_free(w->first[m][k].said);
+            tn_free(w->first[m][k].label);
+        }
     }
 }
 
@@ -277,6 +329,7 @@ tn_status tn_wire_controls_run(tn_session *session, uint64_t seed, tn_wire_stop 
         TN_TRY(run_batch(&w));
         w.before += w.valid;
     }
+    count_firsts(&w);
 done:
     release(&w);
     if (s != TN_OK) tn_wire_controls_free(out);

@@ -22,6 +22,7 @@ typedef struct tn_wire_score {
     double end_nll;           /* the part of nll that is of ends */
     double far_nll;           /* the part that is of copies from afar (tn_wire_far) */
     int64_t questions, tokens, far;
+    double unique; /* different first tokens that were said, for each different one of the right answers */
 } tn_wire_score;
 
 typedef struct tn_wire_controls {

@@ -6,10 +6,20 @@
 
 #include <math.h>
 
+enum { KINDS = 512 };
+
 typedef struct sums {
     double right, first, nll;
     int64_t questions, tokens;
+    bool said_first[KINDS], right_first[KINDS];
 } sums;
+
+static double unique_of(const sums *s)
+{
+    double said = 0, right = 0;
+    for (int i = 0; i < KINDS; i++) said += s->said_first[i], right += s->right_first[i];
+    return said / right;
+}
 
 /* Of rows of labels (rows, n) and what was said to them. */
 static void add_said(const int32_t *labels, const float *said, const float *nll, int64_t rows, int64_t n, sums *to)
@@ -21,6 +31,8 @@ static void add_said(const int32_t *labels, const float *said, const float *nll,
             if (label < 0) continue;
             const bool same = (int32_t)said[i * (n - 1) + t - 1] == label;
             to->first += tokens == 0 && same;
+            assert_true(label < KINDS && said[i * (n - 1) + t - 1] < KINDS);
+            if (tokens == 0) to->said_first[(int)said[i * (n - 1) + t - 1]] = to->right_first[label] = true;
             to->nll += nll[i * (n - 1) + t - 1];
             tokens++, good += same;
         }
@@ -66,6 +78,7 @@ static void latent_is_what_eval_says(void **state)
         }
         assert_int_equal(s.questions, 5 * 3);
         assert_sums(&c.score[TN_WIRE_LATENT][k], &s, 1e-6);
+        assert_true(c.score[TN_WIRE_LATENT][k].unique == unique_of(&s) && unique_of(&s) > 0);
     }
     tn_wire_controls_free(&c);
     wire_run_close(&w);

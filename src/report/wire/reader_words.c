@@ -4,7 +4,6 @@
 #include "base/status.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const char *tn_wire_key(char x, const char *name, char buf[TN_WIRE_KEY])
 {
@@ -12,25 +11,11 @@ const char *tn_wire_key(char x, const char *name, char buf[TN_WIRE_KEY])
     return buf;
 }
 
-/* One that gives other tokens would be read in silence. A run of before the hash has none. */
-static tn_status check_hash(const tn_settings *st, char x, const char *file, const tn_tokenizer *t)
-{
-    char key[TN_WIRE_KEY], hash[20];
-    const char *was = tn_settings_text(st, tn_wire_key(x, "tokenizer_hash", key));
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tn_tokenizer_hash(t));
-    if (!was[0] || strcmp(was, hash) == 0) return TN_OK;
-    return tn_error(
-        TN_USAGE,
-        "%.300s has another tokenizer than the one the run was trained with: name the model or the tokenizer "
-        "of then with %c.model=PATH or %c.tokenizer=FILE",
-        file, x, x);
-}
-
 static tn_status open_words(const tn_user_args *user, const tn_settings *st, tn_wire_words *w)
 {
     tn_status s = TN_OK;
     tn_saved_model m = { .weights = "" };
-    char key[TN_WIRE_KEY];
+    char key[TN_WIRE_KEY], hash[TN_WIRE_TOKENIZER_HASH];
     const char x = w->letter, *file = tn_settings_text(st, tn_wire_key(x, "model", key));
     if (!file[0])
         return tn_error(TN_USAGE, "the run has no reader %c with a tokenizer: choose one whose %c.model is set", x, x);
@@ -42,7 +27,8 @@ static tn_status open_words(const tn_user_args *user, const tn_settings *st, tn_
     if (ids && tn_tokenizer_vocab(w->tokenizer) != ids)
         TN_FAIL(TN_USAGE, "%.300s: its tokenizer has %lld tokens, and had %lld when the run was trained", file,
                 (long long)tn_tokenizer_vocab(w->tokenizer), (long long)ids);
-    TN_TRY(check_hash(st, x, file, w->tokenizer));
+    TN_TRY(tn_wire_tokenizer_check(w->tokenizer, x, file, tn_settings_text(st, tn_wire_key(x, "tokenizer_hash", key)),
+                                   hash));
     TN_TRY(tn_tokenizer_scratch_new(&w->scratch));
 done:
     if (s != TN_OK) tn_error_prefix("%c.model", x);

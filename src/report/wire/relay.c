@@ -78,15 +78,8 @@ static tn_status lay_rows(tn_decoder_work *w, int k, const tn_wire_said *said, t
             const int64_t room = tn_wire_speaker_room(r->speaker, &behind, false) - w->out->max_tokens[k];
             if (room < 0) continue; /* its tokens are not those of its rows: it says nothing */
             if ((int64_t)work->context.n > room) work->context.n = (size_t)room;
-            const tn_wire_sequence s = { .bos = words.bos,
-                                         .eos = words.eos,
-                                         .context = work->context.ids,
-                                         .contexts = work->context.n,
-                                         .anchor = work->anchor.ids,
-                                         .anchors = work->anchor.n,
-                                         .asked = work->asked.ids,
-                                         .askeds = work->asked.n,
-                                         .answer = work->asked.n };
+            work->answer = work->asked.n;
+            const tn_wire_sequence s = tn_wire_sequence_of(&words, work);
             void *grown = ids->ids;
             TN_RETURN_IF(tn_grow(&grown, &ids->capacity, ids->n + tn_wire_length(&s), sizeof *ids->ids));
             ids->ids = grown;

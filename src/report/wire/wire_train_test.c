@@ -50,10 +50,10 @@ static void read_metrics(const wire_run *w, const char *run, const char *key, do
 
 /* Mean loss of the best checkpoint over all contexts that are held out. Nothing but the checkpoint is read: what a run has found out about its
  * readers is in there. */
-static double loss_of_best(const wire_run *w, const char *run)
+static double loss_of_best(const wire_run *w, const char *run, const char *words)
 {
     char path[TN_PATH_BYTES], note[TN_CKPT_NOTE];
-    tn_settings *st = settings_of(w, run, "");
+    tn_settings *st = settings_of(w, run, words);
     tn_session s = { 0 };
     double sum = 0, seen = 0;
     assert_ok(tn_session_open_with(
@@ -75,30 +75,45 @@ static double loss_of_best(const wire_run *w, const char *run)
     return sum / seen;
 }
 
+/* The step of the least; *evaluations: how many there were. */
+static int least(const double held[STEPS + 1], int *evaluations)
+{
+    int best = 0;
+    *evaluations = 0;
+    for (int i = 1; i <= STEPS; i++) {
+        if (isnan(held[i])) continue;
+        ++*evaluations;
+        if (!best || held[i] < held[best]) best = i;
+    }
+    return best;
+}
+
+/* A run whose best evaluation is not its last: at so high a rate losses jump, and one of a few seeds has it. */
 static void best_of_all(void **state)
 {
+    enum { SEEDS = 12 };
     (void)state;
     wire_run w;
     tn_progress_report last;
     tn_ckpt_list l;
     double held[STEPS + 1];
-    char path[TN_PATH_BYTES];
-    int best = 0, evaluations = 0;
+    char path[TN_PATH_BYTES], run[16], words[96];
+    int best = STEPS, evaluations = 0;
     wire_run_open(&w, "slots=3");
-    train(&w, "run", "train.lr=0.3 train.schedule=constant", &last); /* so high that it gets worse again */
-    read_metrics(&w, "run", "heldout", held);
-    for (int i = 1; i <= STEPS; i++) {
-        if (isnan(held[i])) continue;
-        evaluations++;
-        if (!best || held[i] < held[best]) best = i;
+    for (int seed = 0; seed < SEEDS && best == STEPS; seed++) {
+        snprintf(run, sizeof run, "run%d", seed);
+        snprintf(words, sizeof words, "train.lr=0.3 train.schedule=constant place=embeddings seed=%d", seed);
+        train(&w, run, words, &last);
+        read_metrics(&w, run, "heldout", held);
+        best = least(held, &evaluations);
     }
     assert_true(evaluations >= 4 && best > 0 && best < STEPS);
     assert_true(last.best_step == best && tn_scores_first(&last.best) == held[best]);
-    snprintf(path, sizeof path, "%s/run", w.d.path);
+    snprintf(path, sizeof path, "%s/%s", w.d.path, run);
     assert_ok(tn_ckpt_list_read(path, &l));
     for (size_t i = 0; i < l.n; i++) assert_true(l.entry[i].best == (l.entry[i].step == best));
     tn_ckpt_list_free(&l);
-    const double again = loss_of_best(&w, "run");
+    const double again = loss_of_best(&w, run, words);
     if (!(fabs(again - held[best]) < 1e-5 * again)) fail_msg("%g, and the run says %g", again, held[best]);
     wire_run_close(&w);
 }

@@ -1,5 +1,5 @@
 /* Summing the spans of a trace. Time in which several kernels overlap counts once. */
-#include "report/trace.h"
+#include "report/trace/trace.h"
 
 #include "base/alloc.h"
 
@@ -47,7 +47,8 @@ tn_trace tn_trace_sum(tn_span *spans, size_t n)
         size_t *const count[] = { [TN_SPAN_KERNEL] = &t.kernels,
                                   [TN_SPAN_COPY] = &t.copies,
                                   [TN_SPAN_WAIT] = &t.waits,
-                                  [TN_SPAN_EVENT_WAIT] = &t.event_waits };
+                                  [TN_SPAN_EVENT_WAIT] = &t.event_waits,
+                                  [TN_SPAN_CALL] = &t.calls };
         ++*count[spans[i].kind];
     }
     t.kernel_s = covered(spans, n, false, &span, &gap);
@@ -59,7 +60,7 @@ tn_trace tn_trace_sum(tn_span *spans, size_t n)
 
 /* The function's own name in what C++ makes of it: _Z, N where it is nested, then length and text of each part. A name that is
  * not written so stays as it is. */
-static void plain_name(const char *from, char *to)
+const char *tn_kernel_plain(const char *from, char to[TN_KERNEL_NAME])
 {
     const char *p = strncmp(from, "_Z", 2) == 0 ? from + 2 : NULL, *last = from;
     size_t length = strlen(from);
@@ -72,6 +73,7 @@ static void plain_name(const char *from, char *to)
         p = nested ? text + n : NULL;
     }
     snprintf(to, TN_KERNEL_NAME, "%.*s", (int)(length < TN_KERNEL_NAME ? length : TN_KERNEL_NAME - 1), last);
+    return to;
 }
 
 static int by_time(const void *a, const void *b)
@@ -80,25 +82,69 @@ static int by_time(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-size_t tn_trace_kernels(const tn_span *spans, size_t n, tn_kernel_time *rows, size_t most)
+enum { KINDS = 512 };
+
+static void count(tn_kernel_time *all, size_t *kinds, const char name[TN_KERNEL_NAME], uint64_t ns)
 {
-    enum { KINDS = 512 };
-    tn_kernel_time *all = tn_alloc(KINDS * sizeof *all);
-    size_t kinds = 0;
-    for (size_t i = 0; all && i < n; i++) {
-        char name[TN_KERNEL_NAME];
-        size_t k = 0;
-        if (spans[i].kind != TN_SPAN_KERNEL || !spans[i].name) continue;
-        plain_name(spans[i].name, name);
-        while (k < kinds && strcmp(all[k].name, name) != 0) k++;
-        if (k == KINDS) continue;
-        if (k == kinds) memcpy(all[kinds++].name, name, sizeof name);
-        all[k].runs++;
-        all[k].seconds += 1e-9 * (double)(spans[i].end - spans[i].begin);
-    }
+    size_t k = 0;
+    while (k < *kinds && strcmp(all[k].name, name) != 0) k++;
+    if (k == KINDS) return;
+    if (k == *kinds) memcpy(all[(*kinds)++].name, name, TN_KERNEL_NAME);
+    all[k].runs++;
+    all[k].seconds += 1e-9 * (double)ns;
+}
+
+/* Frees them all. */
+static size_t longest(tn_kernel_time *all, size_t kinds, tn_kernel_time *rows, size_t most)
+{
     if (kinds) qsort(all, kinds, sizeof *all, by_time);
     if (kinds > most) kinds = most;
     if (kinds) memcpy(rows, all, kinds * sizeof *rows);
     tn_free(all);
     return kinds;
+}
+
+size_t tn_trace_kernels(const tn_span *spans, size_t n, tn_kernel_time *rows, size_t most)
+{
+    tn_kernel_time *all = tn_alloc(KINDS * sizeof *all);
+    size_t kinds = 0;
+    for (size_t i = 0; all && i < n; i++) {
+        char name[TN_KERNEL_NAME];
+        if (spans[i].kind != TN_SPAN_KERNEL || !spans[i].name) continue;
+        tn_kernel_plain(spans[i].name, name);
+        count(all, &kinds, name, spans[i].end - spans[i].begin);
+    }
+    return longest(all, kinds, rows, most);
+}
+
+/* --- threads ---------------------------------------------------------------------------------------------------------------- */
+
+size_t tn_trace_ops(tn_tracer *t, tn_kernel_time *rows, size_t most)
+{
+    tn_kernel_time *all = tn_alloc(KINDS * sizeof *all);
+    const tn_event *e;
+    size_t kinds = 0;
+    const size_t n = tn_tracer_events(t, TN_TRACK_MAIN, &e);
+    for (size_t i = 0; all && i < n; i++) {
+        char name[TN_KERNEL_NAME] = "";
+        if (e[i].kind != TN_TRACED_OP) continue;
+        snprintf(name, sizeof name, "%.40s%s", e[i].name, e[i].backward ? ", backward" : "");
+        count(all, &kinds, name, e[i].end - e[i].begin);
+    }
+    return longest(all, kinds, rows, most);
+}
+
+/* Waiting for workers is a part of an op's time, and none of the thread's. */
+double tn_trace_computing(tn_tracer *t, int track)
+{
+    const tn_event *e;
+    uint64_t sum = 0, op_end = 0;
+    const size_t n = tn_tracer_events(t, track, &e);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t ns = e[i].end - e[i].begin;
+        if (e[i].kind == TN_TRACED_OP) sum += ns, op_end = e[i].end;
+        else if (e[i].kind == TN_TRACED_PIECES || e[i].kind == TN_TRACED_BATCH) sum += ns;
+        else if (e[i].kind == TN_TRACED_WAIT && e[i].end <= op_end) sum -= ns;
+    }
+    return 1e-9 * (double)sum;
 }

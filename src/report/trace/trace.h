@@ -3,6 +3,7 @@
 #define TN_REPORT_TRACE_H
 
 #include "backend/backend.h"
+#include "base/tracer.h"
 
 typedef struct tn_trace {
     size_t kernels, copies;
@@ -12,6 +13,7 @@ typedef struct tn_trace {
     double gap_s;       /* the longest in between without any */
     size_t waits;       /* the host waited for all that was queued */
     size_t event_waits; /* ... for one thing that was queued earlier */
+    size_t calls;       /* of the device's runtime */
 } tn_trace;
 
 /* spans are sorted. */
@@ -26,7 +28,14 @@ typedef struct tn_kernel_time {
     double seconds;
 } tn_kernel_time;
 
+/* The function's own name in what C++ makes of it, or the name as it is. */
+const char *tn_kernel_plain(const char *from, char to[TN_KERNEL_NAME]);
+
 /* The kernels that took the most time, longest first; returns how many of `most` rows there are. */
 size_t tn_trace_kernels(const tn_span *spans, size_t n, tn_kernel_time *rows, size_t most);
+/* The same of the ops that the main thread ran; "linear, backward". The tracer has stopped. */
+size_t tn_trace_ops(tn_tracer *t, tn_kernel_time *rows, size_t most);
+/* Seconds in which the thread of a track computed: ops, its pieces of them, or batches. */
+double tn_trace_computing(tn_tracer *t, int track);
 
 #endif

@@ -1,15 +1,20 @@
 /* Sums of a trace: overlapping work counts once, holes are found, waits are counted by kind. */
-#include "report/trace.h"
+#include "report/trace/trace.h"
 #include "testlib.h"
+
+#define SPAN(from, to, what, called)                                                                                   \
+    {                                                                                                                  \
+        .begin = from, .end = to, .kind = what, .name = called                                                         \
+    }
 
 static void sums(void **state)
 {
     tn_span s[] = {
-        { 900, 1000, TN_SPAN_KERNEL, NULL },    { 100, 300, TN_SPAN_KERNEL, NULL },
-        { 200, 400, TN_SPAN_KERNEL, NULL }, /* out of order, overlapping */
-        { 250, 260, TN_SPAN_KERNEL, NULL },     { 400, 450, TN_SPAN_COPY, NULL },
-        { 10, 2000, TN_SPAN_EVENT_WAIT, NULL }, { 1000, 1100, TN_SPAN_KERNEL, NULL },
-        { 500, 510, TN_SPAN_WAIT, NULL },
+        SPAN(900, 1000, TN_SPAN_KERNEL, NULL),    SPAN(100, 300, TN_SPAN_KERNEL, NULL),
+        SPAN(200, 400, TN_SPAN_KERNEL, NULL), /* out of order, overlapping */
+        SPAN(250, 260, TN_SPAN_KERNEL, NULL),     SPAN(400, 450, TN_SPAN_COPY, NULL),
+        SPAN(10, 2000, TN_SPAN_EVENT_WAIT, NULL), SPAN(1000, 1100, TN_SPAN_KERNEL, NULL),
+        SPAN(500, 510, TN_SPAN_WAIT, NULL),
     };
     (void)state;
     const tn_trace t = tn_trace_sum(s, sizeof s / sizeof *s);
@@ -31,13 +36,13 @@ static void nothing(void **state)
 static void kernels(void **state)
 {
     tn_span s[] = {
-        { 0, 100, TN_SPAN_KERNEL, "_Z11tiled_gates8gate_job" },
-        { 100, 200, TN_SPAN_KERNEL, "_ZN10tn_rollout10tiled_rowsEi" },
-        { 200, 500, TN_SPAN_KERNEL, "_ZL11tiled_gates8gate_job" },
-        { 500, 560, TN_SPAN_KERNEL, "_ZN19_INTERNAL_5a_trace_11gate_slopesILi8EEEvi" },
-        { 600, 650, TN_SPAN_KERNEL, "nvjet_hsh_256x128" },
-        { 650, 651, TN_SPAN_KERNEL, "_Z99short" },
-        { 650, 990, TN_SPAN_COPY, NULL },
+        SPAN(0, 100, TN_SPAN_KERNEL, "_Z11tiled_gates8gate_job"),
+        SPAN(100, 200, TN_SPAN_KERNEL, "_ZN10tn_rollout10tiled_rowsEi"),
+        SPAN(200, 500, TN_SPAN_KERNEL, "_ZL11tiled_gates8gate_job"),
+        SPAN(500, 560, TN_SPAN_KERNEL, "_ZN19_INTERNAL_5a_trace_11gate_slopesILi8EEEvi"),
+        SPAN(600, 650, TN_SPAN_KERNEL, "nvjet_hsh_256x128"),
+        SPAN(650, 651, TN_SPAN_KERNEL, "_Z99short"),
+        SPAN(650, 990, TN_SPAN_COPY, NULL),
     };
     tn_kernel_time rows[8];
     (void)state;

@@ -1,0 +1,244 @@
+/* Which rows a configuration has. Knows settings by their names alone: what a row does is measured elsewhere. */
+#include "report/ablate/table.h"
+
+#include "train/source/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What a row needs beside its key. */
+enum needs {
+    ASKED = 1,       /* that somebody names it */
+    PLAN = 2,        /* that it changes the plan */
+    SEQUENCES = 4,   /* a model of sequences */
+    CONTEXT = 8,     /* ... whose context can be cut into eight */
+    ROWS = 16,       /* a batch that can be cut into four */
+    AHEAD = 32,      /* batches that a thread makes */
+    DATA = 64,       /* data or a task */
+    DOCUMENTS = 128, /* text of more than one document */
+    PREPARED = 256,  /* raw text */
+    DECODES = 512,   /* a model that writes one token after the other */
+    GIVEN = 1024     /* a configuration with the fast side's words */
+};
+
+typedef struct setting_row {
+    const char *name, *key, *plain, *fast;
+    double tolerance;
+    tn_ablate_price price;
+    unsigned needs;
+} setting_row;
+
+static const setting_row setting_rows[] = {
+#define TN_ABLATE_SETTING(name, key, plain, fast, tolerance, price, needs)                                             \
+    { name, key, plain, fast, tolerance, price, needs },
+#include "report/ablate/rows.def"
+#undef TN_ABLATE_SETTING
+};
+enum { SETTING_ROWS = sizeof setting_rows / sizeof *setting_rows };
+
+/* Twins that are further apart than a sum in another order, with what their tests state. */
+static const struct {
+    const char *key;
+    double tolerance;
+} stated[] = {
+    { "opt.relax", 1e-3 },       /* equilibria to a tolerance: relax_twin_test.c */
+    { "opt.compact", 1e-3 },     /* the same */
+    { "opt.decode_half", 5e-2 }, /* operands rounded to bf16 */
+};
+
+/* Rows whose ops are timed by themselves too. */
+static const struct {
+    const char *row, *component;
+} alone[] = {
+    { "recurrence", "recurrence" },
+    { "opt.scan", "recurrence" },
+    { "opt.scan_gated", "recurrence" },
+    { "opt.outer", "recurrence" },
+};
+
+/* --- words ------------------------------------------------------------------------------------------------------------------- */
+
+bool tn_ablate_in(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    if (!list) return true;
+    for (const char *at = list; *at;) {
+        const size_t k = strcspn(at, ",");
+        if (k <= n && strncmp(at, name, k) == 0 && (k == n || name[k] == '.')) return true;
+        at += k + (at[k] == ',');
+    }
+    return false;
+}
+
+static bool has(const tn_settings *st, const char *key) { return tn_settings_find(st, key) < tn_settings_count(st); }
+
+/* "key=value" as key and value. */
+static const char *split(const char *word, char key[TN_ABLATE_WORD])
+{
+    const char *eq = strchr(word, '=');
+    snprintf(key, TN_ABLATE_WORD, "%.*s", (int)(eq - word), word);
+    return eq + 1;
+}
+
+bool tn_ablate_is_as(const tn_settings *st, const char (*word)[TN_ABLATE_WORD], size_t n)
+{
+    char key[TN_ABLATE_WORD];
+    for (size_t i = 0; i < n; i++) {
+        const char *value = split(word[i], key);
+        if (!has(st, key) || strcmp(tn_settings_text(st, key), value) != 0) return false;
+    }
+    return true;
+}
+
+/* Places in braces get their numbers. */
+static void put_place(const tn_ablate_facts *f, const char *place, size_t n, char *out, size_t bytes)
+{
+    const tn_session *s = f->session;
+    const int64_t A = tn_settings_int(s->settings, "train.accumulate");
+    const struct {
+        const char *place;
+        int64_t value;
+    } numbers[] = { { "B", s->batch }, { "B/4", s->batch / 4 },  { "A", A },
+                    { "4A", 4 * A },   { "T/8", s->length / 8 }, { "T/2", s->length / 2 } };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strlen(numbers[i].place) == n && strncmp(numbers[i].place, place, n) == 0)
+            snprintf(out, bytes, "%lld", (long long)numbers[i].value);
+    if (n == 8 && f->prepared && strncmp(place, "PREPARED", n) == 0) snprintf(out, bytes, "%s", f->prepared);
+}
+
+static size_t put_words(const tn_ablate_facts *f, const char *from, char to[TN_ABLATE_WORDS][TN_ABLATE_WORD])
+{
+    size_t n = 0, at = 0;
+    for (; *from && n < TN_ABLATE_WORDS; from++) {
+        if (*from == '{') {
+            const size_t k = strcspn(from, "}");
+            put_place(f, from + 1, k - 1, to[n] + at, TN_ABLATE_WORD - at);
+            at += strlen(to[n] + at);
+            from += k;
+        } else if (*from == ' ') n++, at = 0;
+        else if (at + 1 < TN_ABLATE_WORD) to[n][at++] = *from, to[n][at] = 0;
+    }
+    return at ? n + 1 : n;
+}
+
+/* --- what a configuration has ------------------------------------------------------------------------------------------------------- */
+
+static bool has_documents(const tn_session *s)
+{
+    return s->source.text && tn_dataset_count(s->source.text, TN_TRAIN).documents > 1;
+}
+
+static bool decodes(const tn_session *s)
+{
+    return tn_model_reads(s->model, "tokens") && tn_model_reads_sequences(s->model);
+}
+
+static unsigned facts_of(const tn_ablate_facts *f)
+{
+    const tn_session *s = f->session;
+    const bool couples = s->model->couples_rows && s->model->couples_rows(s->settings);
+    unsigned known = ASKED | PLAN | GIVEN;
+    if (tn_model_reads_sequences(s->model)) known |= SEQUENCES;
+    if (s->length >= 32 && s->length % 8 == 0) known |= CONTEXT;
+    if (s->batch % 4 == 0 && !s->source.on_policy && !couples) known |= ROWS;
+    if (s->source.ctx) known |= DATA;
+    if (s->source.text || (s->source.ctx && s->source.prefetch_depth > 0)) known |= AHEAD;
+    if (has_documents(s)) known |= DOCUMENTS;
+    if (f->prepared) known |= PREPARED;
+    if (decodes(s)) known |= DECODES;
+    return known;
+}
+
+static bool is_given(const tn_ablate_facts *f, const setting_row *r)
+{
+    char word[TN_ABLATE_WORDS][TN_ABLATE_WORD];
+    const size_t n = put_words(f, r->fast, word);
+    return tn_ablate_is_as(f->session->settings, (const char(*)[TN_ABLATE_WORD])word, n);
+}
+
+static bool is_for(const tn_ablate_facts *f, const setting_row *r)
+{
+    const tn_settings *st = f->session->settings;
+    if (r->key[0] && !has(st, r->key)) return false;
+    if ((r->needs & facts_of(f)) != r->needs || ((r->needs & GIVEN) && !is_given(f, r))) return false;
+    if (!(r->needs & ASKED)) return tn_ablate_in(f->only, r->name);
+    return (f->only && tn_ablate_in(f->only, r->name)) || strcmp(tn_settings_text(st, "compute"), "f16") == 0;
+}
+
+/* --- rows --------------------------------------------------------------------------------------------------------------------------- */
+
+static void put_setting(const tn_ablate_facts *f, const setting_row *from, tn_ablate_row *r)
+{
+    *r = (tn_ablate_row){ .tolerance = from->tolerance, .price = from->price, .by_plan = (from->needs & PLAN) != 0 };
+    snprintf(r->name, sizeof r->name, "%s", from->name);
+    r->n_plain = put_words(f, from->plain, r->plain);
+    r->n_fast = put_words(f, from->fast, r->fast);
+    r->as_it_is = from->price == TN_ABLATE_STEP && !isnan(from->tolerance) && r->n_fast &&
+                  tn_ablate_is_as(f->session->settings, (const char(*)[TN_ABLATE_WORD])r->fast, r->n_fast);
+}
+
+static bool starts(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+static void put_switch(const tn_ablate_facts *f, const tn_setting *from, tn_ablate_row *r)
+{
+    const bool gpu = tn_trainer_device(f->session->trainer) != TN_CPU, token = starts(from->key, "opt.decode_");
+    *r = (tn_ablate_row){ .tolerance = TN_ABLATE_TOLERANCE, .is_switch = true, .n_plain = 1, .n_fast = 1 };
+    r->price = token ? TN_ABLATE_TOKEN : TN_ABLATE_STEP;
+    r->not_on_plans = gpu && starts(from->help, "CUDA:");
+    r->by_plan = !token;
+    r->as_it_is = !token;
+    snprintf(r->name, sizeof r->name, "%s", from->key);
+    snprintf(r->plain[0], sizeof r->plain[0], "%.100s=off", from->key);
+    snprintf(r->fast[0], sizeof r->fast[0], "%.100s=on", from->key);
+    for (size_t i = 0; i < sizeof stated / sizeof *stated; i++)
+        if (strcmp(stated[i].key, from->key) == 0) r->tolerance = stated[i].tolerance;
+}
+
+/* One that is off was turned off on purpose. What only a GPU has is no row of a CPU. */
+static bool is_switch_for(const tn_ablate_facts *f, const tn_setting *row)
+{
+    const tn_session *s = f->session;
+    if (row->type != TN_TYPE_SWITCH || !starts(row->key, "opt.") || !tn_settings_on(s->settings, row->key))
+        return false;
+    if (starts(row->help, "CUDA:") && tn_trainer_device(s->trainer) == TN_CPU) return false;
+    if (starts(row->key, "opt.decode_") && !decodes(s)) return false;
+    return tn_ablate_in(f->only, row->key);
+}
+
+static const char *component_of(const char *row)
+{
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
+        if (strcmp(alone[i].row, row) == 0) return alone[i].component;
+    return NULL;
+}
+
+/* Each name of `only` must be a row. */
+static tn_status check_names(const char *only, const tn_ablate_row *rows, size_t n)
+{
+    char name[TN_ABLATE_NAME];
+    for (const char *at = only; at && *at;) {
+        const size_t k = strcspn(at, ",");
+        size_t i = 0;
+        snprintf(name, sizeof name, "%.*s", (int)k, at);
+        while (i < n && !tn_ablate_in(name, rows[i].name)) i++;
+        if (i == n && strcmp(name, "all") != 0)
+            return tn_error(TN_USAGE, "--rows: this configuration has no row %s: leave --rows out to see all", name);
+        at += k + (at[k] == ',');
+    }
+    return TN_OK;
+}
+
+tn_status tn_ablate_list(const tn_ablate_facts *f, tn_ablate_row rows[TN_ABLATE_ROWS], size_t *n)
+{
+    const tn_settings *st = f->session->settings;
+    *n = 0;
+    for (size_t i = 0; i < tn_settings_count(st) && *n < TN_ABLATE_ROWS; i++)
+        if (is_switch_for(f, tn_settings_row_at(st, i))) put_switch(f, tn_settings_row_at(st, i), &rows[(*n)++]);
+    for (size_t i = 0; i < SETTING_ROWS && *n < TN_ABLATE_ROWS; i++)
+        if (is_for(f, &setting_rows[i])) put_setting(f, &setting_rows[i], &rows[(*n)++]);
+    for (size_t i = 0; i < *n; i++) rows[i].component = component_of(rows[i].name);
+    return check_names(f->only, rows, *n);
+}
+
+const char *tn_ablate_key_at(size_t i) { return i < SETTING_ROWS ? setting_rows[i].key : NULL; }

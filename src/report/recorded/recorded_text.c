@@ -1,0 +1,114 @@
+/* What runs recorded, as Markdown. */
+#include "report/recorded/recorded.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *tn_recorded_value(double x, char buf[24])
+{
+    snprintf(buf, 24, fabs(x) >= 1000 && fabs(x) < 1e12 ? "%.0f" : "%.4g", x);
+    return buf;
+}
+
+const char *tn_recorded_about(const tn_recorded_run *r, char buf[TN_RECORDED_TEXT])
+{
+    const tn_run_info *i = &r->info;
+    const char *model = i->preset[0] ? i->preset : i->model[0] ? i->model : "a model that is not known";
+    char step[64], version[96] = "";
+    snprintf(step, sizeof step, i->steps ? "step %lld of %lld" : "step %lld", (long long)i->step, (long long)i->steps);
+    if (r->version && strcmp(r->version, TN_VERSION) != 0)
+        snprintf(version, sizeof version, "; written by tenon %s, this is %s", r->version, TN_VERSION);
+    snprintf(buf, TN_RECORDED_TEXT, "%.240s: %s, %s, %s%s", r->name, model, step, tn_run_state_name(i->state), version);
+    return buf;
+}
+
+/* Names come from files: what would end a cell, or begin a tag, does not. */
+static void put_text(FILE *out, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '|' || *s == '<') fputc('\\', out);
+        fputc((unsigned char)*s < ' ' ? ' ' : *s, out);
+    }
+}
+
+static void put_item(FILE *out, const char *what, const char *why)
+{
+    fputs("- ", out);
+    put_text(out, what);
+    if (why) fputs(": ", out), put_text(out, why);
+    fputc('\n', out);
+}
+
+/* A heading, and the first row of a table with a column for each run. */
+static void put_head(const tn_recorded *r, const char *heading, FILE *out)
+{
+    fprintf(out, "\n## %s\n\n| ", heading);
+    for (size_t i = 0; i < r->n; i++) fputs("| ", out), put_text(out, r->run[i].name), fputc(' ', out);
+    fputs("|\n| --- |", out);
+    for (size_t i = 0; i < r->n; i++) fputs(" --- |", out);
+    fputc('\n', out);
+}
+
+static void put_numbers(const tn_recorded *r, FILE *out)
+{
+    if (!r->n_numbers) return;
+    put_head(r, "Numbers", out);
+    for (size_t k = 0; k < r->n_numbers; k++) {
+        const tn_recorded_number *x = &r->number[k];
+        fprintf(out, "| %s%s%s ", x->name, x->unit[0] ? ", " : "", x->unit);
+        for (size_t i = 0; i < r->n; i++) {
+            char text[24];
+            if (isnan(x->value[i])) fputs("| ", out);
+            else fprintf(out, "| %s ", tn_recorded_value(x->value[i], text));
+        }
+        fputs("|\n", out);
+    }
+}
+
+static void put_settings(const tn_recorded *r, FILE *out)
+{
+    if (!r->n_settings) return;
+    put_head(r, "Settings", out);
+    for (size_t k = 0; k < r->n_settings; k++) {
+        fprintf(out, "| %s ", r->setting[k].key);
+        for (size_t i = 0; i < r->n; i++) fputs("| ", out), put_text(out, r->setting[k].value[i]), fputc(' ', out);
+        fputs("|\n", out);
+    }
+}
+
+static void put_parts(const tn_recorded_run *x, FILE *out)
+{
+    if (!x->n_parts) return;
+    fputs("\n## Components, as ", out);
+    put_text(out, x->name);
+    fputs(" timed them\n\n| component | forward ms | backward ms |\n| --- | --- | --- |\n", out);
+    for (size_t k = 0; k < x->n_parts; k++) {
+        const double ms[] = { x->part[k].forward_ms, x->part[k].backward_ms };
+        fputs("| ", out);
+        put_text(out, x->part[k].name);
+        for (int i = 0; i < 2; i++) {
+            if (isnan(ms[i])) fputs(" |", out);
+            else fprintf(out, " | %.4g", ms[i]);
+        }
+        fputs(" |\n", out);
+    }
+}
+
+tn_status tn_recorded_text(const tn_recorded *r, FILE *out)
+{
+    char text[TN_RECORDED_TEXT];
+    fputs("# ", out);
+    put_text(out, r->title);
+    fprintf(out, "\n\n%s\n\n", TN_RECORDED_LEAD);
+    for (size_t i = 0; i < r->n; i++) {
+        put_item(out, tn_recorded_about(&r->run[i], text), NULL);
+        if (r->run[i].timed) put_item(out, tn_run_time_text(&r->run[i].time, text), NULL);
+    }
+    fputs("\n## What is missing\n\n", out);
+    for (size_t i = 0; i < r->n_missing; i++) put_item(out, r->missing[i].what, r->missing[i].why);
+    put_numbers(r, out);
+    for (size_t i = 0; i < r->n; i++) put_parts(&r->run[i], out);
+    put_settings(r, out);
+    return ferror(out) ? tn_error(TN_DISK, "the report could not be written") : TN_OK;
+}

@@ -161,6 +161,8 @@ class Wire(against.Net):
         s, d = self.settings, H.shape[-1]
         with self.scope(name):
             Q = self.param("queries", (slots, d), normal(1 / math.sqrt(d)), decay=False)
+            parts = self.waves(f"encoder.{name}.parts", 8 * slots)  # of the text, 8 for each slot
+            H = H + parts[[(2 * t + 1) * 8 * slots // (2 * len(H)) for t in range(len(H))]]
             k, v = self.dense(H, "kv", 2 * d).chunk(2, -1)
             U = self.dense(self.look(self.dense(Q, "q", d), k, v, s["heads"]), "out", d) + Q
             g = self.dense(self.norm(U, "norm1"), "gate", d).sigmoid()
@@ -168,11 +170,11 @@ class Wire(against.Net):
             Y = U + self.dense(F.gelu(self.dense(self.norm(U, "norm2"), "ffn1", 2 * d)), "ffn2", d)
             return self.dense(self.norm(Y, "norm3"), "z", s["width"])
 
-    def places(self, longest):
+    def waves(self, name, longest):
         d = self.settings["dim"]
         t, i = torch.arange(longest).double()[:, None], torch.arange(d)
         angle = t / 10000.0 ** (2 * (i // 2) / d)
-        return self.frozen("encoder.places", torch.where(i % 2 == 0, angle.sin(), angle.cos()))
+        return self.frozen(name, torch.where(i % 2 == 0, angle.sin(), angle.cos()))
 
     def sent(self, text):
         """States of the sender over its own tokens: what goes into a layer, or what its last norm gives; each of size 1."""
@@ -192,11 +194,11 @@ class Wire(against.Net):
             with self.scope("encoder"):
                 if s["encoder"] == "bytes":
                     x = self.param("embed", (256, s["dim"]), normal(1))[context["bytes"]]
-                    places = self.places(s["bytes"])
+                    places = self.waves("encoder.places", s["bytes"])
                 else:
                     x = self.dense(self.sent(context["text"]), "in", s["dim"])
-                    places = self.places(s[f"{s['sender']}.text"])
-                H = self.encoder_layers(x + places[:len(x)], s["layers"], s["heads"], s["ffn"]) + places[:len(x)]
+                    places = self.waves("encoder.places", s[f"{s['sender']}.text"])
+                H = self.encoder_layers(x + places[:len(x)], s["layers"], s["heads"], s["ffn"])
                 pools = [("pool", s["slots"])] + [(f"pool_{r.letter}", s["private"]) for r in self.readers]
                 z = torch.cat([self.pool(H, name, n) for name, n in pools if n])
         if s["refiner"]:

@@ -47,8 +47,12 @@ NVCC_FLAGS := -std=c++17 --fmad=true -Xcompiler -O1,-fPIC,-Wall,-fno-exceptions,
 NVCC_ARCHS  = $(foreach a,$(or $(and $(filter %_hopper_cuda.cu,$<),$(filter 90a,$(CUDA_ARCHS:90=90a))),$(CUDA_ARCHS)),-gencode arch=compute_$(a),code=sm_$(a))
 endif
 
-CFLAGS  ?= $(OPT) -g
-ALL_CFLAGS = -std=gnu11 $(CFLAGS) -fno-math-errno -fno-trapping-math -ffp-contract=fast -fPIC \
+# Lines and functions for stack traces (-g1): variables (CFLAGS='-O1 -g') take a third more time to compile.
+CFLAGS  ?= $(OPT) -g1
+# Multiply-adds are fused. clang does so by expression (on): with fast its vectors and the rest of a loop may fuse different products, and
+# a number's bits would depend on its place.
+CONTRACT := -ffp-contract=$(if $(findstring clang,$(CC)),on,fast)
+ALL_CFLAGS = -std=gnu11 $(CFLAGS) -fno-math-errno -fno-trapping-math $(CONTRACT) -fPIC \
              $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(SAN)
 LDLIBS  := $(PKG_LIBS) -lm -lpthread -ldl
 # Debug information is nine tenths of what is linked.
@@ -163,6 +167,8 @@ STRICT_DIRS := base io data token tasks lab serve
 COMPILE = $(call step,CC,$(@:$(BUILD)/obj/%=%),mkdir -p $(@D); $(CC) $(ALL_CFLAGS) $(if $(filter $(STRICT_DIRS:%=src/%/%),$<),$(STRICT)) \
           $(FILE_CFLAGS) $(if $(clear),-fdiagnostics-color=always) -MMD -MP -c -o $@ $<)
 $(call obj,$(LEVELED)): FILE_CFLAGS += -DTN_LEVELS
+# A third of the code is tests, which seldom compute much: they are compiled fast instead.
+$(call obj,$(TESTSRC)): FILE_CFLAGS += $(if $(findstring -O3,$(CFLAGS)),-O1)
 $(filter %.v3.o,$(LIBOBJ)): FILE_CFLAGS += $(LEVEL3)
 $(filter %.v4.o,$(LIBOBJ)): FILE_CFLAGS += $(LEVEL4)
 $(call obj,$(filter src/backend/cuda/% %_cuda.c,$(SRC))): FILE_CFLAGS += -isystem $(CUDA_DIR)/include

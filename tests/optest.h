@@ -32,18 +32,6 @@ enum {
     TN_SLOW = 1u << 27,     /* tests digits, not memory: left out of builds with sanitizers, where it takes seconds */
 };
 
-/* 1 in builds that check every access, which are several times slower. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TN_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TN_SANITIZED 1
-#endif
-#endif
-#ifndef TN_SANITIZED
-#define TN_SANITIZED 0
-#endif
-
 /* What `build` and `oracle` see. Indices count calls of tn_test_input and tn_test_output. */
 typedef struct tn_op_io tn_op_io;
 

@@ -17,6 +17,18 @@
 
 #include <tenon/op.h>
 
+/* 1 in builds that check every access, which are several times slower. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TN_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TN_SANITIZED 1
+#endif
+#endif
+#ifndef TN_SANITIZED
+#define TN_SANITIZED 0
+#endif
+
 typedef struct tn_test_list tn_test_list;
 typedef void tn_test_fn(void **state); /* *state is the pointer given to tn_test_add */
 

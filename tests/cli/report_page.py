@@ -1,20 +1,91 @@
-"""report_page.py JSON PAGE TEXT NAME: the page has the numbers of `tenon report --json`, no script and no request; NAME is text in it."""
-import html
+"""report_page.py JSON PAGE TEXT NAME: every number of the tables, of the advice and of the step in the page and in its Markdown is that of
+`tenon report --json`; the page has no script and makes no request; NAME is text in it."""
+import html.parser
 import json
+import math
 import re
 import sys
 
 lines, page, text, name = sys.argv[1:]
 rows = [json.loads(line) for line in open(lines)]
 page, text = open(page).read(), open(text).read()
-parts = [row for row in rows if row.get("group") == "component"]
-ops = [row for row in rows if row.get("group") == "op"]
-cells = re.findall(r"<tr><td>([^<]*)</td><td>(forward|backward|)</td><td>([0-9.e+-]*)</td>", page)
-shown = {(part, direction): value for part, direction, value in cells}
-written = [shown[(row["name"], row["pass"])] == ("%.4g" % row["value"] if row["value"] > 0 else "") for row in parts]
-print("components", all(written) and len(parts) > 5)
-print("shares", abs(sum(row["share"] for row in parts) - 1) < 1e-9)
-print("ops", len(ops) > 10 and all(f"<td>{html.escape(row['region'])}</td>" in page for row in ops))
-print("pictures", page.count("<svg"))
+
+
+class Tables(html.parser.HTMLParser):
+    """Rows of cells by the heading before them, and all list items."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables, self.items, self.words, self.heading = {}, [], None, ""
+
+    def handle_starttag(self, tag, attrs):
+        if tag in ("h2", "td", "th", "li"): self.words = ""
+        if tag == "tr": self.tables.setdefault(self.heading, []).append([])
+
+    def handle_endtag(self, tag):
+        if tag == "h2": self.heading = self.words
+        if tag in ("td", "th"): self.tables[self.heading][-1].append(self.words)
+        if tag == "li": self.items.append(self.words)
+        if tag in ("h2", "td", "th", "li"): self.words = None
+
+    def handle_data(self, data):
+        if self.words is not None: self.words += data
+
+
+def markdown(lines):
+    tables, items, heading = {}, [], ""
+    for line in lines:
+        if line.startswith("## "): heading = line[3:]
+        if line.startswith("- "): items.append(line[2:])
+        if line.startswith("| ") and not line.startswith("| ---"):
+            tables.setdefault(heading, []).append([x.strip().replace("\\|", "|") for x in re.split(r"(?<!\\)\|", line)[1:-1]])
+    return tables, items
+
+
+def group(which): return [row for row in rows if row.get("group") == which]
+def number(x): return "%.4g" % x if x and x > 0 and math.isfinite(x) else ""
+def known(x): return "" if x is None else "%.4g" % x
+def percent(x): return "%.1f %%" % (100 * x) if x and x > 0 and math.isfinite(x) else ""
+def over(x, y): return x / y if x and y else None
+
+
+def work(row, with_bytes):
+    flops, ms = row["flops"], row["value"]
+    rates = [over(flops, ms)] + ([over(row["bytes"], ms)] if with_bytes else [])
+    return [number(row["calls"]), number(ms), number(row["spread"]), percent(row["share"]), number(flops and 1e-9 * flops),
+            number(1e-6 * row["bytes"]), *[number(x and x * 1e-6) for x in rates], row["bound"], percent(over(row["bound_ms"], ms))]
+
+
+def figures(which): return [[row["name"], number(row["value"]), row["unit"]] for row in group(which)]
+
+
+expected = {
+    "Components of a step": [[row["name"], row["pass"], *work(row, False)] for row in group("component")],
+    "Ops": [[row["folder"] or row["name"], row["region"], row["pass"], *work(row, True)] for row in group("op")],
+    "Where the run's time went": [[row["label"], known(row["value"]), percent(row["share"]), known(1e3 * row["value"] / row["steps"])]
+                                  for row in group("run") if row["value"] is not None],
+    "Utilisation": [[row["name"], "this report", number(row["value"]), "", "", row["unit"]] for row in group("use")] +
+                   [[row["name"], "the run", known(row["value"]), known(row["least"]), known(row["most"]), row["unit"]]
+                    for row in group("recorded")],
+    "Memory": figures("memory"),
+    "Ceilings of this machine": figures("ceiling"),
+}
+shown = Tables()
+shown.feed(page)
+for kind, (tables, items) in ("page", (shown.tables, shown.items)), ("text", markdown(text.split("\n"))):
+    for heading, want in expected.items():
+        has = tables.get(heading, [[]])[1:]
+        good = has == want and (bool(want) or heading == "Where the run's time went")
+        print(f"{kind}, {heading}:", good, *([] if good else [next(((a, b) for a, b in zip(has, want) if a != b), (len(has), len(want)))]))
+    step = next(row for row in rows if row.get("name") == "step")
+    said = ["A step takes %.4g ms" % step["step_ms"]] + [
+        "%s: %.2f times as fast (%.2f to %.2f" % tuple(row[k] for k in ("set", "value", "low", "high")) for row in group("advice")]
+    if not step["replayed"]: said.append("of %.4g ms: %.1f %%" % (step["timed_ms"], 100 * abs(step["timed_ms"] / step["step_ms"] - 1)))
+    print(f"{kind}, sentences:", all(any(x in item for item in items) for x in said))
+parts = group("component")
+print("parts are the step:", abs(sum(row["value"] for row in parts) - step["parts_ms"]) < 1e-9 * step["parts_ms"],
+      abs(sum(row["share"] for row in parts) - 1) < 1e-9, abs(sum(row["share"] for row in group("op")) -
+      sum(row["share"] for row in parts if row["pass"])) < 1e-9)
+print("pictures", page.count("<svg"), "MB", math.ceil(len(page) / 1e6))
 print("scripts", "<script" in page, "requests", "http" in page.replace("http://www.w3.org/2000/svg", ""))
-print("name", name not in page and html.escape(name) in page and text.startswith(f"# {name}\n"))
+print("name", (name not in page or "<" not in name) and html.escape(name) in page and text.startswith(f"# {name}\n"))

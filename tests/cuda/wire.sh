@@ -3,16 +3,16 @@
 # a cached one and none, bf16 against tf32; losses of the first step, and how often the host waits.
 #
 #   tests/cuda/wire.sh [cpu] [ARM ...]     cpu: the same script at a tiny shape on the processor, in seconds. An ARM is PASSES-TEACHER-COMPUTE,
-#                                          as one-live-bf16; without any, all that fit. TRACE=0 leaves out the trace (100 steps)
+#                                          as one-live-bf16; without any, all that fit. TRACE=0 leaves out the trace (100 steps), SECONDS_EACH=15
 #
 # Memory at this shape, in GB, by the planner (build/unit "wire seed", which needs no GPU; workspaces of kernels, about 0.5, come on top):
 #   weights of the reader, 8.03 G in bf16                                16.1
 #   kept of 32 layers x 64 x 58 places for the gradient                  12.9   (gate and up 6.8, residuals 1.9, queries, keys, values 2.7,
 #                                                                                attention 1.0, and what one layer's gradient needs)
-#   the encoder's layers, computed again (plan.recompute=trained)         0.4   (4.2 without)
+#   the encoder's layers, computed again but for attention                 0.7   (4.2 kept whole; plan.recompute=trained)
 #   the teacher's pass over 64 x 254 places, none of it kept              1.2
 #   parameters of encoder and adapter, gradients and moments              0.2
-#   in all 30.8, without a teacher 29.5; a pass for each term and token 103.0 and 69.5
+#   in all 31.0, without a teacher 29.8; a pass for each term and token about 103 and 70
 # Wanted: a step of 0.65 s with a live teacher and 0.21 s without its pass, 32 GB; one pass 2.5 and 5 times as fast as each.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,7 +21,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 small=() arms=()
 for word in "$@"; do if [ "$word" = cpu ]; then device=cpu; else arms+=("$word"); fi; done
-trace=${TRACE:-1} seconds=15
+trace=${TRACE:-1} seconds=${SECONDS_EACH:-15}
 if [ "$device" = cpu ]; then
     small=("a.shape=dim=64 layers=3 heads=4 kv_heads=2 ffn=160 vocab=512 tied=false train.context=512" a.ids=512 bytes=64 a.text=40 a.told=64
         slots=8 width=16 dim=32 layers=1 heads=2 ffn=64 hidden=32 train.batch=4)

@@ -6,10 +6,12 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 tenon=${TENON:-${BUILD:-build}/tenon}; passed=0; failed=0
-off=$("$tenon" config show --json | sed -n 's/.*"name": *"\(opt\.[a-z_]*\)".*/\1=off/p' | sort -u)
-[ -n "$off" ] || { echo "no opt.* switches found"; exit 2; }
+off_of() { "$tenon" config show "$1" --json | sed -n 's/.*"name": *"\(opt\.[a-z_]*\)".*/\1=off/p' | sort -u; }
 ok() { if "$@" >/tmp/golden.$$ 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $*"; cat /tmp/golden.$$; fi; }
 for f in tests/golden/*.safetensors; do
+  model=$(head -c 4096 "$f" | grep -a -o '"model": *"[a-z]*"' | head -1 | cut -d'"' -f4)
+  off=$(off_of "$model")
+  [ -n "$off" ] || { echo "no opt.* switches of \"$model\" found ($f)"; exit 2; }
   ok "$tenon" check --against="$f"
   # shellcheck disable=SC2086
   ok "$tenon" check --against="$f" $off

@@ -199,7 +199,7 @@ class Place:
     def run(self, words):
         shutil.rmtree(self.out, ignore_errors=True)
         os.makedirs(self.out)
-        env = {"PATH": "/usr/bin:/bin", "HOME": self.home, "TMPDIR": self.out, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
+        env = {"PATH": "/usr/bin:/bin", "HOME": self.home, "XDG_CACHE_HOME": self.out, "TMPDIR": self.out, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
                "PYTHONPATH": os.environ["PYTHONPATH"], "TENON_LIBRARY": os.environ["TENON_LIBRARY"], "OPENBLAS_NUM_THREADS": "1"}
         tracer = ["strace", "-f", "-qq", "-y", "--seccomp-bpf", "-e", "signal=none", "-e", "trace=" + ",".join("?" + c for c in CALLS),
                   "-o", f"{self.logs}/calls"]

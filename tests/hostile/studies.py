@@ -87,7 +87,7 @@ def settings_model_with_escapes(d, good):
     write(f"{d}/c.yaml", f'model: "{SHOWN}"\n')
 
 
-@artefact("settings", "c.yaml", "config* check bench* report ablate race py train*")
+@artefact("settings", "c.yaml", "config* check bench* report ablate tune race py train*")
 def settings_texts_with_escapes(d, good):
     """Values that may be any text: they are shown as text."""
     write(f"{d}/c.yaml", f'model: gpt\n{TINY}sample: {{prompt: "{SHOWN}"}}\nrun: "{SHOWN}"\n')
@@ -103,13 +103,13 @@ def settings_of_other_bytes(d, good):
     write(f"{d}/c.yaml", b"\xff\xfem\x00o\x00d\x00e\x00l\x00:\x00 \x00\x1b\x00\n\x00" + bytes(200))
 
 
-@artefact("settings", "c.yaml", "config* check bench* report ablate race py train-here")
+@artefact("settings", "c.yaml", "config* check bench* report ablate tune race py train-here")
 def settings_run_outside(d, good):
     """A file may not say that a folder elsewhere is written to: that is for the command line."""
     write(f"{d}/c.yaml", f"model: gpt\n{TINY}run: {OUT}/r\n")
 
 
-@artefact("settings", "c.yaml", "config* check bench* report ablate race py train-here")
+@artefact("settings", "c.yaml", "config* check bench* report ablate tune race py train-here")
 def settings_new_run_outside(d, good):
     write(f"{d}/c.yaml", f"model: gpt\n{TINY}run: {os.path.realpath(d)}/{OUT}/new/run\n")
 

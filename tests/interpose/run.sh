@@ -25,5 +25,7 @@ lattice="dim=16 layers=1 depth=12 noise=0.1 noise_z=true noise_over=0 drift=0.8 
   try 10 flow inputs=36 tokens=1 $lattice mapper_in=trained mapper_out=trained
   try 10 bridge vocab=64 text=8 width=8 height=6 prefix=6 dim=16 heads=2 ffn=16 decoder.dim=16 decoder.heads=2 flow.dim=16 flow.field=2 train.dropout=0.1
 }
+# A trace has its memory before the first step.
+TRACED=1 try 10 gpt vocab=64 dim=32 layers=2 heads=2
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # What hostile files cost (SECURITY.md, P6): each command of bounds.py may hold, beside what it holds on a tiny file of the same
 # format, at most twice the file and 16 MiB. Its exit code, its one line of error and its time (60 s) count too.
 # bounds.sh [BYTES]: the size of a large file (24,000,000). Ends with "N passed, N failed".

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # `tenon chat` at a terminal: a prompt is shown; Ctrl-C stops an answer, at the prompt it clears the line, and twice it ends the talk, as Ctrl-D
 # and /quit do; none is an error.
 # Needs pseudo-terminals (script of util-linux), which a bare machine may lack. Ends with "N passed, N failed".

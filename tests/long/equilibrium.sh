@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # Do equilibrium networks learn? Digits by centred equilibrium propagation and through the iterations (real data: skipped without them,
 # which fails under TENON_REQUIRE_DATA), the pole on a cart by both, and a run killed halfway that ends with the numbers of one that was not.
 # Ends with "N passed, N failed".

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # Faults in every call of a short training run that touches a file: strace lets the n-th openat, write, fsync, rename,
 # mkdir or close fail (disk full, broken disk, no descriptors left), or kills the process there. Each in an empty place
 # and over a finished run that is started over (--fresh). Demanded:

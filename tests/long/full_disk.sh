@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # A disk that is full during a run: a small filesystem in memory, filled and freed while the run trains. Demanded:
 #   - a run warns in one line each, trains on, and saves when there is room again: exit code 0, and parameters, moments and losses are bit
 #     for bit those of a run that never met a full disk; all its lines of metrics.jsonl are there;

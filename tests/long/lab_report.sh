@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # A study as others see it: its journal read by the real Optuna, its page drawn by a real browser, its table and lines by python3; ls, best,
 # show, diff and compare say the same of it. About half a minute.
 set -u

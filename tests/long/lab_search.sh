@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # Do samplers search and are damaged databases refused, with more trials than the short tier takes: TPE and NSGA-II against random
 # search on seven functions, 20 seeds each (sign test), verdicts on simulated studies, and a database with a byte changed in 11,000 ways. Ends with "N passed, N failed".
 #

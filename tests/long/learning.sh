@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # Do the models learn? A tiny TEN and a tiny GPT are trained on real text (scripts/demo-text; our grammar where no text
 # can be had) and must reach a held-out loss; two runs with one seed must write the same metrics apart from times.
 # Learning one sequence by heart is a unit test (overfit). The five kinds of `net` learn the 8x8 digits (real data: skipped without them,

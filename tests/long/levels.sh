@@ -12,7 +12,7 @@ tenon=$build/tenon
 command -v valgrind >/dev/null || { echo "valgrind is missing: make deps"; exit 2; }
 work=$build/long/levels
 rm -rf "$work" && mkdir -p "$work" && cat ./*.md >"$work/text.txt" && cd "$work" || exit 2
-export model='ten data=text.txt dim=64 layers=2 heads=2 train.context=128 train.batch=4 threads=1 loader.workers=0
+export model='ten data=text.txt dim=64 layers=2 heads=2 train.context=64 train.batch=2 threads=1 loader.workers=0
     train.eval_every=0 train.eval_batches=1 ckpt.keep_best=0'
 
 level() { # $1: a level, or off
@@ -37,14 +37,14 @@ cpu_seconds() { # $1: a level, $2: steps
 
 # As many counts at once as there are cores: they do not disturb each other.
 for name in off info training performance profiling; do
-    for steps in 40 10; do echo "$name $steps"; done
+    for steps in 20 10; do echo "$name $steps"; done
 done | xargs -P "$(nproc)" -L 1 bash -c 'instructions "$1" "$2" >"count-$1-$2"' _
 count() { cat "count-$1-$2"; }
-first=$(count off 10) all=$(count off 40)
+first=$(count off 10) all=$(count off 20)
 [ -n "$first" ] && [ -n "$all" ] || { echo "callgrind counts nothing here"; exit 2; }
 for row in info:0.1 training:1 performance:3 profiling:10; do
     name=${row%:*} limit=${row#*:}
-    a=$(count "$name" 10) b=$(count "$name" 40)
+    a=$(count "$name" 10) b=$(count "$name" 20)
     if awk -v n="$name" -v limit="$limit" -v was=$((all - first)) -v is=$((b - a)) 'BEGIN {
         cost = 100 * (is - was) / was
         printf "%-12s %+.3f %% instructions (limit %s %%)\n", n, cost, limit

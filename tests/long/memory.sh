@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # The printed memory plan against the peak of the process: GPT-2 of 124 million parameters, and a TEN over 200,000
 # tokens, each with all activations kept and with layers recomputed; the TEN also in chunks of time. At most 5 % between
 # them, and recomputing must plan less; in chunks the plan may not grow by more than the tokens and states themselves. The check itself allows more (tiny models); here its percentage is read.
-# Then runs in which an allocation fails. Ends with "N passed, N failed".
+# Then what sampling holds, and runs in which an allocation fails. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 tenon=${TENON:-${BUILD:-build}/tenon} passed=0 failed=0
@@ -86,6 +87,22 @@ for dtype in f32 bf16 f16; do
     sampled $dtype
     result $? "tenon sample holds more than its $dtype weights"
 done
+
+# Layers that look back on a window keep no more of a long context than of a short one: the state as it is printed, and what the process has.
+hybrid=ten_hybrid,dim=256,layers=4,heads=4,vocab=256
+states=() peaks=()
+for context in 1024 131072; do
+    "$work/peak" "$work/used" "$tenon" bench decode $hybrid --contexts=$context --batch=1 --seconds=0.1 --rounds=1 --json >"$work/row" 2>"$work/err"
+    read -r rc peak <"$work/used"
+    [ "$rc" = 0 ] || tail -n 1 "$work/err"
+    states+=("$(sed -n 's/.*"state_bytes": *\([0-9]*\).*/\1/p' "$work/row")")
+    peaks+=("$peak")
+done
+echo "decode state of ten_hybrid: ${states[0]:-?} bytes at 1,024 tokens, ${states[1]:-?} at 131,072; peaks ${peaks[0]} and ${peaks[1]} kB"
+[ -n "${states[0]}" ] && [ -n "${states[1]}" ] && [ "${states[1]}" -le $((states[0] + states[0] / 10)) ]
+result $? "the decode state of ten_hybrid grows with the context"
+[ "${peaks[1]}" -le $((peaks[0] + 20000)) ] # keys and values of all positions: 268 MB
+result $? "decoding with ten_hybrid holds more of a long context"
 
 # Runs whose n-th allocation fails, for every n (wire: every sixth): they go on with the same losses, or end with code 5 and a whole save.
 unit=${UNIT:-${BUILD:-build}/unit}

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # Other people's models against other people's programs: folders, GGUF files, prompts and tokens (tests/peers). Runs what can be imported by PEERS_PYTHON
 # (python3): torch, transformers, gguf, tokenizers, sentencepiece. With PEERS_MODEL=MODEL.gguf also that model, on 20 texts. Ends with
 # "N passed, N failed"; each program is one test. The loss on a long text (check_perplexity.py) is by hand.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # The Python package under a type checker: mypy --strict is silent on it as installed, and on a program that uses it; a wrong call is seen.
 # mypy is the system's (scripts/install-deps long) or, where there is none, PyPI's.
 set -u

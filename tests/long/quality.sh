@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # examples/quality from raw text to its table, at a size of seconds: the text is made here, the sides are those of the shipped study.
 # Killed in the middle, the same command goes on, and its table is that of a run nobody disturbed. Ends with "N passed, N failed".
 set -u

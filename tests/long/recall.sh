@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # Do the networks remember? Small probes (docs/recall.md) that must be learnt, each by the network that is to learn it, with gpt run
 # beside, whose figure is shown and decides nothing. Ends with "N passed, N failed".
 #

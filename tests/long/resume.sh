@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # A run that is killed ends like one that is not. First 200 kill -9 at random moments of small trainings that save every few
 # steps, each followed by the same command; then one session (resume, steps, a save, pruning) killed at every system call
 # that touches a file, and with every such call failing (disk full, broken disk). Demanded each time:
@@ -41,7 +42,7 @@ trainings=(
     'flow_text task.data=pairs task.vocab=280 task.length=10 width=4 height=4 prefix=4 dim=8 heads=1 ffn=8 layers=1 decoder.dim=8 decoder.heads=1 decoder.layers=1 flow.dim=4 flow.layers=1 flow.depth=4 flow.field=1 train.steps=600 ckpt.every=7 train.eval_every=45 train.batch=4 train.warmup=5 threads=1'
 )
 
-without_times() { sed -E 's/,"(tokens_per_s|samples_per_s|throughput_samples_per_sec|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }
+without_times() { sed -E 's/,"(tokens_per_s|samples_per_s|throughput_samples_per_sec|flow_steps_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }
 
 say_failed() { # $1: what was done, $2: what is wrong
     failed=$((failed + 1))

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # What every verb prints, in a terminal of 80 x 24 (tmux), with colours and without, and in a pipe: the terminal never has to break a line, and
 # shows every word and number that the pipe shows.
 # What other programs read (--json, --yaml, schema, export, complete) is left as it is.
@@ -96,7 +97,7 @@ check same 'tenon data get'
 check free "tenon check gpt_tiny $small"
 check free "tenon bench gpt_tiny $small --seconds=1 --by-op"
 check free "tenon bench gpt_tiny $small --seconds=1 --regions"
-check free "tenon ablate gpt_tiny $small"
+check free "tenon ablate gpt_tiny $small --seconds=5"
 check same 'rm -rf cell; tenon new model cell'
 
 # --- a study

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One message for two frozen readers, learned from nothing by examples/wire/run.sh tiny: two readers learn recall, then free messages must
-# answer everything, learned ones must beat as many tokens of the text by 20 points on held-out texts, and another text's message must be
+# answer everything, learned ones must beat as many tokens of the text by 30 points on held-out texts, and another text's message must be
 # worth no more than one constant message. The script is killed at three moments on the way and goes on.
 # Ends with "N passed, N failed".
 set -u
@@ -37,7 +37,7 @@ for x in a b; do
     latent=$(value wire em $x latent)
     check "reader $x answers from the text" "$(value wire em $x text) >= 0.9"
     check "reader $x: free messages of 32 texts answer everything" "$(value free em $x latent) == 1"
-    check "reader $x: messages beat the best budget by 20 points" "$(value wire latent_minus_budget $x) >= 0.2"
+    check "reader $x: messages beat the best budget by 30 points" "$(value wire latent_minus_budget $x) >= 0.3"
     check "reader $x: the interval excludes 0" "$(value wire latent_minus_budget_low $x) > 0"
     for method in text latent int4; do # words made of syllables have no normal form but their own
         check "reader $x, $method: decoding agrees with teacher forcing" "abs($(value wire answer_em $x $method) - $(value wire em $x $method)) <= 0.005"

@@ -163,13 +163,14 @@ if command -v python3 >/dev/null; then
     expect 1 '19\.7 is not on bench/results/h200.md' "readme: a figure of its own" python3 tests/scripts/readme.py "$tree"
     expect 1 'no duration: tenon train xor_tep' "readme: a command that may take hours" python3 tests/scripts/readme.py "$tree"
 
-    # Items: a good file, then one line with one mistake each.
+    # Items: the file itself, then with one mistake each in its first line.
     unit=$(realpath -m "${BUILD:-build}/unit")
     [ -x "$unit" ] || unit=
     expect 0 '^$' "items: fields, verdicts, commands" python3 tests/scripts/items.py "$root" $unit
-    rm -rf "$tree" && mkdir -p "$tree/bench" && ln -s "$root"/{src,tests,scripts} "$tree" && cp bench/*.py "$tree/bench"
+    rm -rf "$tree" && mkdir -p "$tree/docs" && ln -s "$root"/{src,tests,scripts} "$tree" && cp -r bench "$tree"
     item() { # sed command on a good line
-        sed "$1" <<<'{"item":"flow/1","title":"t","claim":"c","check":"k","command":"tenon bench flow_debug","figure":"1 ms","verdict":"met","machine":"m","commit":"c","note":""}' >"$tree/bench/items.jsonl"
+        sed "$1" <<<'{"item":"flow/1","title":"t","claim":"c","check":"k","command":"tenon bench flow_debug","figure":"1 ms","verdict":"met","machine":"m","commit":"0123abc","note":""}' >"$tree/bench/items.jsonl"
+        grep -v '"flow/1"' bench/items.jsonl >>"$tree/bench/items.jsonl"
     }
     mistake() { # $1: sed command, $2: pattern, $3: what
         item "$1"
@@ -181,13 +182,29 @@ if command -v python3 >/dev/null; then
     mistake 's/"claim":"c",//' 'expected, in this order' "a field that is missing"
     mistake 's/"met"/"nearly"/' "verdict 'nearly'" "an unknown verdict"
     mistake 's/"1 ms"/null/' 'without a figure' "a verdict without a figure"
-    mistake 's/"met"/"not measured"/' 'says why' "not measured, and no reason"
+    mistake 's/"met"/"open"/' 'flow/1: open: the note' "open, and no reason"
+    mistake 's/"met"/"impossible"/; s/"note":""/"note":"too much"/' 'has the arithmetic' "impossible, and no arithmetic"
+    mistake 's/"0123abc"/null/' 'its machine and commit' "a figure without its commit"
+    mistake 's/"0123abc"/"yesterday"/' "commit 'yesterday'" "a commit that is none"
+    mistake 'd' 'flow/1 is missing' "an item that is missing"
+    mistake 's|flow/1"|flow/99"|' 'flow/99: add it to' "an item that no list has"
     mistake 's/.*/&\n&/' 'also in line 1' "an item twice"
     mistake 's/tenon bench/tenon brench/' 'no verb brench' "a verb that is not there"
     mistake 's/flow_debug/flow_debugg/' 'no model or preset' "a preset that is not there"
     mistake 's|tenon bench|tests/none.sh|' 'tests/none.sh is not there' "a script that is not there"
     mistake 's|tenon bench flow_debug|bench/flow_items.py none|' 'has no part none' "a part that is not there"
     [ -z "$unit" ] || mistake 's|tenon bench flow_debug|build/unit no_such_test|' 'no test whose name' "a test that is not there"
+
+    # docs/performance.md is what bench/performance.py makes of the items.
+    anew() { diff <(python3 "$1/bench/performance.py" 2>&1) "$1/docs/performance.md"; }
+    expect 0 '^$' "performance: the page is made of the items (bench/performance.py > docs/performance.md)" anew "$root"
+    cp docs/performance.md "$tree/docs"
+    item 's/"1 ms"/"2 ms"/'
+    expect 1 '^< [|] flow/1 .* 2 ms' "performance: a figure that is not on the page" anew "$tree"
+    item 's/"met"/"nearly"/'
+    expect 1 "flow/1: verdict 'nearly'" "performance: an unknown verdict" anew "$tree"
+    item 's|flow/1"|other/1"|'
+    expect 1 'no family other' "performance: an unknown family" anew "$tree"
 fi
 
 echo "$passed passed, $failed failed"

@@ -7,7 +7,7 @@ import itertools, json, os, random, statistics, subprocess, sys, time
 
 tenon, text = sys.argv[1:3]
 ROUNDS, AGAIN, FINALISTS, WARM = 2, 9, 5, 4
-CORES = os.cpu_count()
+CORES = len(os.sched_getaffinity(0))
 QUIET = ["train.eval_every=0", "train.eval_batches=1", "log.every=1", "log.level=info", "ckpt.keep_best=0"]
 THREADS = [["threads=auto"]] + [[f"threads={n}"] for n in (1, 2, 4, 8) if n < CORES]
 MODELS = {

@@ -52,11 +52,8 @@ def surfaces(net, sentences):
 
 def recalls(a, b):
     n = len(a)
-    ranks = []
-    for i in range(n):
-        likeness = b[(i + np.arange(min(n, AMONG))) % n] @ a[i]
-        ranks.append(int((likeness[1:] >= likeness[0]).sum()))
-    ranks = np.array(ranks)
+    likeness = np.take_along_axis(a @ b.T, (np.arange(n)[:, None] + np.arange(min(n, AMONG))) % n, axis=1)
+    ranks = (likeness[:, 1:] >= likeness[:, :1]).sum(1)
     return (ranks < 1).mean(), (ranks < 10).mean()
 
 

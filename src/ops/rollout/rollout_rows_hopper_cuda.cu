@@ -1,5 +1,8 @@
 /* rollout on Hopper: the rows of a step times packed weights. A tile is 128 rows and 256 columns (128 where the product has no
- * more); results are rounded to bf16, added to what is there where the product says so. */
+ * more); results are rounded to bf16, added to what is there where the product says so.
+ *
+ * Work is counted in halves of a wide tile, which a narrow tile is, too: what is left for the last round is halved where that gives
+ * every block one half at most, as few rows leave few tiles to each block. A result's bits do not depend on it. */
 #include "ops/rollout/rollout_hopper.cuh"
 
 using namespace tn_rollout;
@@ -29,39 +32,80 @@ struct row_jobs {
 
 #if TN_HOPPER
 
-/* Tile number `tile` of the launch. */
+/* A tile, or half of a wide one. */
 struct place {
-    int job, across;
+    int job, across, part; /* part 1: the upper half of its columns */
+    int halves;
     int32_t row0;
 };
 
-__device__ __forceinline__ int tiles_in(const row_jobs &j, int32_t n)
+__device__ __forceinline__ int halves_of(const row_job &j, int32_t n)
 {
-    return (n + TILE_ROWS - 1) / TILE_ROWS * (j.of[0].across + (j.n > 1 ? j.of[1].across : 0));
+    return (n + TILE_ROWS - 1) / TILE_ROWS * j.across * (j.width / NARROW);
 }
 
-__device__ __forceinline__ place place_of(const row_jobs &j, int tile)
+__device__ __forceinline__ int halves_in(const row_jobs &j, int32_t n)
 {
-    const int across = j.of[0].across + (j.n > 1 ? j.of[1].across : 0), within = tile % across;
-    place p;
-    p.job = within >= j.of[0].across;
-    p.across = p.job ? within - j.of[0].across : within;
-    p.row0 = tile / across * TILE_ROWS;
+    int all = 0;
+    for (int i = 0; i < j.n; i++) all += halves_of(j.of[i], n);
+    return all;
+}
+
+/* Of `all` halves those that a block takes in a round: neighbours, or one where one is left for each. */
+__device__ __forceinline__ int2 halves_at(int all, int round)
+{
+    const int blocks = (int)gridDim.x, first = 2 * blocks * round, left = all - first;
+    const int each = left > blocks ? 2 : 1, begin = first + each * (int)blockIdx.x;
+    if (round > all / (2 * blocks)) return make_int2(0, 0);
+    return make_int2(min(begin, all), min(begin + each, all));
+}
+
+/* From a half on, of which `left` are wanted. */
+__device__ __forceinline__ place place_of(const row_jobs &jobs, int32_t n, int half, int left)
+{
+    place p = {};
+    for (;; p.job++) {
+        const int own = halves_of(jobs.of[p.job], n);
+        if (half < own) break;
+        half -= own;
+    }
+    const row_job &j = jobs.of[p.job];
+    const int wide = j.width / NARROW, tile = half / wide;
+    p.part = half % wide, p.halves = p.part == 0 && left >= wide ? wide : 1;
+    p.across = tile % j.across, p.row0 = tile / j.across * TILE_ROWS;
     return p;
 }
+
+/* A block's way through its tiles. */
+struct way {
+    int all, round, at, end;
+    __device__ __forceinline__ bool next(const row_jobs &j, int32_t n, place &p)
+    {
+        if (at == end) {
+            const int2 h = halves_at(all, round++);
+            at = h.x, end = h.y;
+        }
+        if (at == end) return false;
+        p = place_of(j, n, at, end - at);
+        at += p.halves;
+        return true;
+    }
+};
 
 /* --- in ------------------------------------------------------------------------------------------------------------------ */
 
 __device__ __forceinline__ void fetch_tiles(const row_jobs &jobs, int32_t n, char *room, barriers b)
 {
     feeder f = { b, { 0, 1 } };
-    const int total = tiles_in(jobs, n), thread = threadIdx.x % 128, piece = thread % 8, first = thread / 8;
+    const int thread = threadIdx.x % 128, piece = thread % 8, first = thread / 8;
     const int own_piece = first * TILE_ROW + (piece ^ first % 8) * 16;
-    for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
-        const place p = place_of(jobs, tile);
+    way w = { halves_in(jobs, n), 0, 0, 0 };
+    place p;
+    while (w.next(jobs, n, p)) {
         const row_job &j = jobs.of[p.job];
-        const int bytes = j.width * TILE_ROW, deep = j.deep, columns = j.k, gap_at = j.gap_at, gap = 2 * j.gap;
-        const char *weights = j.tiles + (int64_t)p.across * deep * bytes;
+        const int bytes = p.halves * NARROW * TILE_ROW, tile = j.width * TILE_ROW, deep = j.deep, columns = j.k,
+                  gap_at = j.gap_at, gap = 2 * j.gap;
+        const char *weights = j.tiles + (int64_t)p.across * deep * tile + p.part * NARROW * TILE_ROW;
         const char *at[8]; /* a thread's pieces of 16 bytes, one in each of eight rows */
 #pragma unroll
         for (int i = 0; i < 8; i++) at[i] = (const char *)(j.a + (p.row0 + first + 16 * i) * j.a_row) + piece * 16;
@@ -71,7 +115,7 @@ __device__ __forceinline__ void fetch_tiles(const row_jobs &jobs, int32_t n, cha
             f.begin();
             if (thread == 0) {
                 tn_barrier_expect(b.full + f.now.at, bytes);
-                tn_bulk_copy(stage + ROWS_BYTES, weights + (int64_t)k * bytes, bytes, b.full + f.now.at);
+                tn_bulk_copy(stage + ROWS_BYTES, weights + (int64_t)k * tile, bytes, b.full + f.now.at);
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) {
@@ -167,7 +211,7 @@ template <bool BOTH>
 __device__ __forceinline__ void compute_tile(const row_job &j, const place &p, int32_t n, const char *room, barriers b,
                                              turn &now)
 {
-    const int group = (int)threadIdx.x / 128 - 1;
+    const int group = (int)threadIdx.x / 128 - 1, j0 = p.across * j.width + p.part * NARROW;
     const int32_t row = p.row0 + group * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)(threadIdx.x & 31) / 4;
     float c[64], d[64];
     int last = -1;
@@ -186,19 +230,19 @@ __device__ __forceinline__ void compute_tile(const row_job &j, const place &p, i
     tn_hold(c);
     if (BOTH) tn_hold(d);
     tn_warp_arrive(b.empty + last);
-    if (j.add) put_tile<BOTH, ADD>(j, c, d, row, n, p.across * j.width);
-    else if (j.bias.data) put_tile<BOTH, BIAS>(j, c, d, row, n, p.across * j.width);
-    else put_tile<BOTH, PLAIN>(j, c, d, row, n, p.across * j.width);
+    if (j.add) put_tile<BOTH, ADD>(j, c, d, row, n, j0);
+    else if (j.bias.data) put_tile<BOTH, BIAS>(j, c, d, row, n, j0);
+    else put_tile<BOTH, PLAIN>(j, c, d, row, n, j0);
 }
 
 __device__ __forceinline__ void compute_tiles(const row_jobs &jobs, int32_t n, const char *room, barriers b)
 {
-    const int total = tiles_in(jobs, n);
     turn now = { 0, 0 };
-    for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
-        const place p = place_of(jobs, tile);
+    way w = { halves_in(jobs, n), 0, 0, 0 };
+    place p;
+    while (w.next(jobs, n, p)) {
         const row_job &j = jobs.of[p.job];
-        if (j.width == WIDE) compute_tile<true>(j, p, n, room, b, now);
+        if (p.halves == 2) compute_tile<true>(j, p, n, room, b, now);
         else compute_tile<false>(j, p, n, room, b, now);
     }
 }
@@ -212,7 +256,8 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_rows(TN_GRID row_jobs j
     char *room = tn_tiles_room(shared_room);
     barriers b = { (uint64_t *)(room + row_room::barriers_at), (uint64_t *)(room + row_room::barriers_at) + STAGES };
     const int32_t n = *j.live;
-    if ((int)blockIdx.x >= tiles_in(j, n)) return;
+    const int2 halves = halves_at(halves_in(j, n), 0);
+    if (halves.x == halves.y) return;
     if (threadIdx.x == 0) b.open(129);
     __syncthreads();
     if (threadIdx.x < 128) {
@@ -246,15 +291,13 @@ tn_status tn_rollout::multiply_tiled_rows(const tn_call *c, const net &m, int t,
                                           const void *packed)
 {
     row_jobs j = {};
-    int across = 0;
-    for (int i = 0; i < n; i++) {
-        j.of[i] = job_of(m, p[i], packed);
-        across += j.of[i].across;
-    }
-    j.n = n, j.live = live_of(m, t) + m.B;
-    const int tiles = (m.C + TILE_ROWS - 1) / TILE_ROWS * across, blocks = tn_cuda_queue_of(c)->multiprocessors;
+    /* wide tiles first: the others fill what is left at the end */
+    for (int width = WIDE; width >= NARROW; width -= NARROW)
+        for (int i = 0; i < n; i++)
+            if (tiles_of(m, p[i].tile).columns == width) j.of[j.n++] = job_of(m, p[i], packed);
+    j.live = live_of(m, t) + m.B;
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)tiled_rows, row_room::bytes));
-    tiled_rows<<<(unsigned)(tiles < blocks ? tiles : blocks), BLOCK, row_room::bytes, tn_cuda_stream(c)>>>(j);
+    tiled_rows<<<(unsigned)tn_cuda_queue_of(c)->multiprocessors, BLOCK, row_room::bytes, tn_cuda_stream(c)>>>(j);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

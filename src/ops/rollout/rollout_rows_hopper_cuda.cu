@@ -22,10 +22,11 @@ struct row_job {
     __nv_bfloat16 *to;
     int64_t to_row;
     bool add;
+    product_share share;
 };
 
 struct row_jobs {
-    row_job of[2];
+    row_job of[MOST_PRODUCTS];
     int n;
     const int32_t *live;
 };
@@ -39,58 +40,73 @@ struct place {
     int32_t row0;
 };
 
-__device__ __forceinline__ int halves_of(const row_job &j, int32_t n)
+/* A block's way through its tiles, [at,end) of all halves in a round. */
+struct way {
+    int rows, filled, all; /* tiles along the rows; halves of a job that fill a round; halves */
+    int round, at, end;
+    __device__ __forceinline__ bool next(const row_jobs &j, place &p);
+};
+
+__device__ __forceinline__ int halves_of(const row_job &j, int rows) { return rows * j.across * (j.width / NARROW); }
+
+/* Of a job's halves those of this launch, [x,y). */
+__device__ __forceinline__ int2 share_of(const row_job &j, const way &w)
 {
-    return (n + TILE_ROWS - 1) / TILE_ROWS * j.across * (j.width / NARROW);
+    return make_int2(j.share == LEFT ? w.filled : 0, j.share == FILLS ? w.filled : halves_of(j, w.rows));
 }
 
-__device__ __forceinline__ int halves_in(const row_jobs &j, int32_t n)
+/* What fills a round depends on the rows and the blocks alone, which are the same in every launch of a step. */
+__device__ __forceinline__ way way_of(const row_jobs &jobs, int32_t n)
 {
-    int all = 0;
-    for (int i = 0; i < j.n; i++) all += halves_of(j.of[i], n);
-    return all;
+    way w = { (n + TILE_ROWS - 1) / TILE_ROWS, 0, 0, 0, 0, 0 };
+    for (int i = 0; i < jobs.n; i++) {
+        const int own = halves_of(jobs.of[i], w.rows), round = 2 * (int)gridDim.x;
+        if (jobs.of[i].share != WHOLE) w.filled = min(own, (round - own % round) % round);
+    }
+    for (int i = 0; i < jobs.n; i++) {
+        const int2 own = share_of(jobs.of[i], w);
+        w.all += own.y - own.x;
+    }
+    return w;
 }
 
 /* Of `all` halves those that a block takes in a round: neighbours, or one where one is left for each. */
 __device__ __forceinline__ int2 halves_at(int all, int round)
 {
-    const int blocks = (int)gridDim.x, first = 2 * blocks * round, left = all - first;
-    const int each = left > blocks ? 2 : 1, begin = first + each * (int)blockIdx.x;
-    if (round > all / (2 * blocks)) return make_int2(0, 0);
+    const int blocks = (int)gridDim.x, left = all - 2 * blocks * round;
+    const int each = left > blocks ? 2 : 1, begin = 2 * blocks * round + each * (int)blockIdx.x;
+    if (left <= 0) return make_int2(0, 0);
     return make_int2(min(begin, all), min(begin + each, all));
 }
 
 /* From a half on, of which `left` are wanted. */
-__device__ __forceinline__ place place_of(const row_jobs &jobs, int32_t n, int half, int left)
+__device__ __forceinline__ place place_of(const row_jobs &jobs, const way &w, int half, int left)
 {
     place p = {};
     for (;; p.job++) {
-        const int own = halves_of(jobs.of[p.job], n);
-        if (half < own) break;
-        half -= own;
+        const int2 own = share_of(jobs.of[p.job], w);
+        half += own.x;
+        if (half < own.y) break;
+        half -= own.y;
     }
     const row_job &j = jobs.of[p.job];
-    const int wide = j.width / NARROW, tile = half / wide;
-    p.part = half % wide, p.halves = p.part == 0 && left >= wide ? wide : 1;
+    const int wide = j.width == WIDE, tile = half >> wide;
+    p.part = half & wide, p.halves = wide && !p.part && left > 1 ? 2 : 1;
     p.across = tile % j.across, p.row0 = tile / j.across * TILE_ROWS;
     return p;
 }
 
-/* A block's way through its tiles. */
-struct way {
-    int all, round, at, end;
-    __device__ __forceinline__ bool next(const row_jobs &j, int32_t n, place &p)
-    {
-        if (at == end) {
-            const int2 h = halves_at(all, round++);
-            at = h.x, end = h.y;
-        }
-        if (at == end) return false;
-        p = place_of(j, n, at, end - at);
-        at += p.halves;
-        return true;
+__device__ __forceinline__ bool way::next(const row_jobs &j, place &p)
+{
+    if (at == end) {
+        const int2 h = halves_at(all, round++);
+        at = h.x, end = h.y;
     }
-};
+    if (at == end) return false;
+    p = place_of(j, *this, at, end - at);
+    at += p.halves;
+    return true;
+}
 
 /* --- in ------------------------------------------------------------------------------------------------------------------ */
 
@@ -99,9 +115,9 @@ __device__ __forceinline__ void fetch_tiles(const row_jobs &jobs, int32_t n, cha
     feeder f = { b, { 0, 1 } };
     const int thread = threadIdx.x % 128, piece = thread % 8, first = thread / 8;
     const int own_piece = first * TILE_ROW + (piece ^ first % 8) * 16;
-    way w = { halves_in(jobs, n), 0, 0, 0 };
+    way w = way_of(jobs, n);
     place p;
-    while (w.next(jobs, n, p)) {
+    while (w.next(jobs, p)) {
         const row_job &j = jobs.of[p.job];
         const int bytes = p.halves * NARROW * TILE_ROW, tile = j.width * TILE_ROW, deep = j.deep, columns = j.k,
                   gap_at = j.gap_at, gap = 2 * j.gap;
@@ -238,9 +254,9 @@ __device__ __forceinline__ void compute_tile(const row_job &j, const place &p, i
 __device__ __forceinline__ void compute_tiles(const row_jobs &jobs, int32_t n, const char *room, barriers b)
 {
     turn now = { 0, 0 };
-    way w = { halves_in(jobs, n), 0, 0, 0 };
+    way w = way_of(jobs, n);
     place p;
-    while (w.next(jobs, n, p)) {
+    while (w.next(jobs, p)) {
         const row_job &j = jobs.of[p.job];
         if (p.halves == 2) compute_tile<true>(j, p, n, room, b, now);
         else compute_tile<false>(j, p, n, room, b, now);
@@ -256,7 +272,7 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_rows(TN_GRID row_jobs j
     char *room = tn_tiles_room(shared_room);
     barriers b = { (uint64_t *)(room + row_room::barriers_at), (uint64_t *)(room + row_room::barriers_at) + STAGES };
     const int32_t n = *j.live;
-    const int2 halves = halves_at(halves_in(j, n), 0);
+    const int2 halves = halves_at(way_of(j, n).all, 0);
     if (halves.x == halves.y) return;
     if (threadIdx.x == 0) b.open(129);
     __syncthreads();
@@ -283,7 +299,7 @@ static row_job job_of(const net &m, const product &p, const void *packed)
     j.gap_at = p.parts > 1 ? j.k : p.part[0].gap_at, j.gap = p.parts > 1 ? 0 : p.part[0].gap;
     j.deep = s.deep, j.across = s.across, j.width = s.columns, j.columns = p.columns;
     j.tiles = (const char *)packed + s.first;
-    j.bias = p.bias, j.to = (__nv_bfloat16 *)p.to, j.to_row = p.to_row, j.add = p.add;
+    j.bias = p.bias, j.to = (__nv_bfloat16 *)p.to, j.to_row = p.to_row, j.add = p.add, j.share = p.share;
     return j;
 }
 

@@ -369,9 +369,8 @@ static tn_status step_back(const tn_call *c, const net &m, const grads &g, const
         TN_RETURN_IF(gates_back(c, m, g, y, l));
         TN_RETURN_IF(multiply_layer(c, m, g, y, l));
     }
-    TN_RETURN_IF(run_features(c, m, y.t, y.x));
+    TN_RETURN_IF(neuron_back(c, m, g, y.t, y.x));
     TN_RETURN_IF(add_weights(c, m, g, s, y));
-    TN_RETURN_IF(neuron_back(c, m, g, y.t));
     if (!m.F || y.t == 0) return TN_OK;
     return add_to_field(c, m, y.t, places_of(m, y.t), false, g.dread, g.dgrid);
 }

@@ -182,7 +182,6 @@ struct cell {
 
 /* rollout_cell_cuda.cu: features, layers, what gelu takes of the heads. */
 tn_status run_cell(const tn_call *c, const net &m, const cell &s);
-tn_status run_features(const tn_call *c, const net &m, int t, void *x);
 
 /* rollout_rows_cuda.cu: the flows at the start; the end of a step: move_flows, then landings and rows of the next step. */
 tn_status begin_rows(const tn_call *c, const net &m);

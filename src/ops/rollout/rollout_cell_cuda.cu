@@ -15,19 +15,6 @@ struct feature_room {
     neuron_rows rows;
 };
 
-/* Numbers [first, first + 32) of a row of x, from the thread's sums or from what comes behind the features. */
-template <int KIND>
-__device__ __forceinline__ void put_numbers(const net &m, void *x, int32_t row, int first, const float (&v)[32])
-{
-#pragma unroll
-    for (int k = 0; k < 32; k += 8) {
-        tn_f8 r;
-#pragma unroll
-        for (int i = 0; i < 8; i++) r.v[i] = v[k + i];
-        tn_store8(x, KIND == ANY ? m.type : (tn_dtype)KIND, (int64_t)row * X_ROOM + first + k, r);
-    }
-}
-
 /* Inputs and a2 have the same place: nobody needs the inputs when a2 is written. */
 template <int KIND>
 static __global__ void __launch_bounds__(NEURON_THREADS, FEATURE_BLOCKS) make_features(TN_GRID net m, int t, void *x)
@@ -48,18 +35,12 @@ static __global__ void __launch_bounds__(NEURON_THREADS, FEATURE_BLOCKS) make_fe
 #pragma unroll
         for (int j = 0; j < 32; j++) f[j] = room.b3[half * 32 + j];
         add_products(f, room.rows.in + own, room.v3 + half * 32, NEURON, FEATURES);
-        if (row0 + own < n) {
-            put_numbers<KIND>(m, x, row, half * 32, f);
-#pragma unroll
-            for (int j = 0; j < 32; j++)
-                f[j] = half == 0 && j < m.E ? places_of(m, t)[(int64_t)row * m.P + 3 + j] : 0.f;
-            put_numbers<KIND>(m, x, row, FEATURES + half * 32, f);
-        }
+        if (row0 + own < n) put_inputs<KIND>(m, t, row, f, x);
         __syncthreads();
     }
 }
 
-tn_status tn_rollout::run_features(const tn_call *c, const net &m, int t, void *x)
+static tn_status run_features(const tn_call *c, const net &m, int t, void *x)
 {
     const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * FEATURE_BLOCKS,
                    want = tn_blocks(c, m.C, NEURON_ROWS), blocks = want < most ? want : most;

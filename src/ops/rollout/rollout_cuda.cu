@@ -303,20 +303,35 @@ static tn_status multiply_heads(const tn_call *c, const net &m, const grads &g, 
     return multiply_rows(c, m, y.t, &p, 1, y.packed);
 }
 
-/* A layer's gradients by what came in: from the layer below, and its own state before. */
+/* Of a layer: the gradient by what came from below, or (own) by its own state before. */
+static product layer_product(const net &m, const grads &g, int t, int l, bool own)
+{
+    product p = {};
+    p.a = item(g.gates, m.type, 4ll * l * m.C * m.H), p.a_row = 4 * m.H;
+    p.parts = 1, p.columns = own ? m.H : layer_inputs(m, l), p.tile = (own ? TILES_DH : TILES_DX) + l;
+    p.part[0].k = 3 * m.H, p.part[0].gap_at = own ? 2 * m.H : 3 * m.H, p.part[0].gap = own ? m.H : 0;
+    p.part[0].w = m.p[TN_ROLLOUT_GRU + 4 * l + own], p.part[0].w_k = p.columns, p.part[0].w_j = 1;
+    p.to = own ? dh_of(m, g, t, l) : l ? g.above : g.dx;
+    p.to_row = own || l ? m.H : X_ROOM;
+    p.add = own;
+    return p;
+}
+
+/* A layer's gradients by what came in. Only the step before reads those by states: upper layers leave to the last launch what would
+ * begin a round of their own. */
 static tn_status multiply_layer(const tn_call *c, const net &m, const grads &g, const cell &y, int l)
 {
-    product p[2] = {};
-    for (int i = 0; i < 2; i++) {
-        p[i].a = item(g.gates, m.type, 4ll * l * m.C * m.H), p[i].a_row = 4 * m.H;
-        p[i].parts = 1, p[i].columns = i ? m.H : layer_inputs(m, l), p[i].tile = (i ? TILES_DH : TILES_DX) + l;
-        p[i].part[0].k = 3 * m.H, p[i].part[0].gap_at = i ? 2 * m.H : 3 * m.H, p[i].part[0].gap = i ? m.H : 0;
-        p[i].part[0].w = m.p[TN_ROLLOUT_GRU + 4 * l + i], p[i].part[0].w_k = p[i].columns, p[i].part[0].w_j = 1;
-        p[i].to = i ? dh_of(m, g, y.t, l) : l ? g.above : g.dx;
-        p[i].to_row = i || l ? m.H : X_ROOM;
-        p[i].add = i;
+    product p[MOST_PRODUCTS];
+    int n = 0;
+    p[n++] = layer_product(m, g, y.t, l, false);
+    if (y.t == 0) return multiply_rows(c, m, y.t, p, n, y.packed); /* nothing is before the first step */
+    p[n] = layer_product(m, g, y.t, l, true);
+    p[n++].share = l ? FILLS : WHOLE;
+    for (int k = 1; y.packed && l == 0 && k < m.L; k++) {
+        p[n] = layer_product(m, g, y.t, k, true);
+        p[n++].share = LEFT;
     }
-    return multiply_rows(c, m, y.t, p, y.t ? 2 : 1, y.packed); /* nothing is before the first step */
+    return multiply_rows(c, m, y.t, p, n, y.packed);
 }
 
 /* The weights' gradients of a step. */
@@ -354,9 +369,8 @@ static tn_status step_back(const tn_call *c, const net &m, const grads &g, const
         TN_RETURN_IF(gates_back(c, m, g, y, l));
         TN_RETURN_IF(multiply_layer(c, m, g, y, l));
     }
-    TN_RETURN_IF(run_features(c, m, y.t, y.x));
+    TN_RETURN_IF(neuron_back(c, m, g, y.t, y.x));
     TN_RETURN_IF(add_weights(c, m, g, s, y));
-    TN_RETURN_IF(neuron_back(c, m, g, y.t));
     if (!m.F || y.t == 0) return TN_OK;
     return add_to_field(c, m, y.t, places_of(m, y.t), false, g.dread, g.dgrid);
 }

@@ -182,7 +182,6 @@ struct cell {
 
 /* rollout_cell_cuda.cu: features, layers, what gelu takes of the heads. */
 tn_status run_cell(const tn_call *c, const net &m, const cell &s);
-tn_status run_features(const tn_call *c, const net &m, int t, void *x);
 
 /* rollout_rows_cuda.cu: the flows at the start; the end of a step: move_flows, then landings and rows of the next step. */
 tn_status begin_rows(const tn_call *c, const net &m);
@@ -204,6 +203,10 @@ struct product_part {
     int64_t w_k, w_j;
 };
 
+/* Which tiles of a product a launch takes, where its weights are packed. FILLS: of its first as many as leave no block idle beside the
+ * launch's other product, which has as many tiles; LEFT: in a later launch for the same rows, the others. */
+enum product_share { WHOLE, FILLS, LEFT };
+
 /* to (n,columns) = or += [A parts] w + bias. */
 struct product {
     const void *a; /* (C,a_row) in the type of states */
@@ -215,9 +218,11 @@ struct product {
     int64_t to_row;
     bool add;
     int tile; /* of the packed weights: where its tiles begin */
+    product_share share;
 };
+enum { MOST_PRODUCTS = 1 + TN_ROLLOUT_LAYERS };
 
-/* Two at most, in one launch. packed: as in a cell. */
+/* In one launch, two at most where they are not packed. packed: as in a cell. */
 tn_status multiply_rows(const tn_call *c, const net &m, int t, const product *p, int n, const void *packed);
 
 /* A layer of the GRU for the rows of a step. */

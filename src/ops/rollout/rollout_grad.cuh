@@ -97,9 +97,10 @@ tn_status link_rows(const tn_call *c, const net &m, const grads &g);
 /* rollout_heads_grad_cuda.cu: through moves and heads of step t; of these rollout_move_grad_cuda.cu: by rows. */
 tn_status heads_back(const tn_call *c, const net &m, const grads &g, const cell &s);
 tn_status moves_back(const tn_call *c, const net &m, const grads &g, const cell &s);
-/* rollout_cell_grad_cuda.cu: through the gates of a layer. rollout_neuron_grad_cuda.cu: through the neuron. */
+/* rollout_cell_grad_cuda.cu: through the gates of a layer. rollout_neuron_grad_cuda.cu: through the neuron, and
+ * the features again, to x (C,X_ROOM). */
 tn_status gates_back(const tn_call *c, const net &m, const grads &g, const cell &s, int l);
-tn_status neuron_back(const tn_call *c, const net &m, const grads &g, int t);
+tn_status neuron_back(const tn_call *c, const net &m, const grads &g, int t, void *x);
 
 /* rollout_field_cuda.cu: to (B,voxels,F) = sums of what rows at these places (C,P) leave there. */
 tn_status add_to_field(const tn_call *c, const net &m, int t, const float *place, bool nearest, const float *x,

@@ -154,6 +154,31 @@ __device__ __forceinline__ void run_neuron(const net &m, const neuron *w, int t,
     __syncthreads();
 }
 
+/* Numbers [first, first + 32) of a row of x, from the thread's sums or from what comes behind the features. */
+template <int KIND>
+__device__ __forceinline__ void put_numbers(const net &m, void *x, int32_t row, int first, const float (&v)[32])
+{
+#pragma unroll
+    for (int k = 0; k < 32; k += 8) {
+        tn_f8 r;
+#pragma unroll
+        for (int i = 0; i < 8; i++) r.v[i] = v[k + i];
+        tn_store8(x, KIND == ANY ? m.type : (tn_dtype)KIND, (int64_t)row * X_ROOM + first + k, r);
+    }
+}
+
+/* What a row's layers take, x (C,X_ROOM): of the thread's half f, its features, and of what comes behind them. */
+template <int KIND>
+__device__ __forceinline__ void put_inputs(const net &m, int t, int32_t row, const float (&f)[32], void *x)
+{
+    const int half = own_half();
+    float behind[32];
+    put_numbers<KIND>(m, x, row, half * 32, f);
+#pragma unroll
+    for (int j = 0; j < 32; j++) behind[j] = half == 0 && j < m.E ? places_of(m, t)[(int64_t)row * m.P + 3 + j] : 0.f;
+    put_numbers<KIND>(m, x, row, FEATURES + half * 32, behind);
+}
+
 } // namespace tn_rollout
 
 #endif

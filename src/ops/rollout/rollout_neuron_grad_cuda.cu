@@ -1,6 +1,7 @@
 /* rollout on the GPU, backward through the neuron: a block's rows as in rollout_neuron.cuh. Where a weight's gradient is summed over
  * them, both factors lie in shared memory, and a thread has a few neighbours of the sums in registers for all its rows; a block's
- * sums then go to its partial sums, each by one thread. */
+ * sums then go to its partial sums, each by one thread. What the layers took of a row is made again beside it, as all it needs is
+ * there: a kernel of its own would take as long for few rows as for many. */
 #include "ops/rollout/rollout_grad.cuh"
 #include "ops/rollout/rollout_neuron.cuh"
 
@@ -11,6 +12,7 @@ enum { THREADS = NEURON_THREADS, BLOCKS = 2 }; /* BLOCKS: of a multiprocessor */
 struct slope_room {
     neuron w;
     float v1[NEURON * NEURON], v2[NEURON * NEURON], v3[FEATURES * NEURON]; /* (outputs,inputs), v1 with room for 32 */
+    float b3[FEATURES];
     neuron_rows rows;
     float wide[FEATURES * ROOM], narrow[NEURON * ROOM]; /* by features, or by a norm's gain and bias; a2, or by z */
 };
@@ -168,20 +170,42 @@ __device__ __forceinline__ void inputs_back(const net &m, const grads &g, const 
     put_place<KIND>(m, g, t, row, dp, d);
 }
 
+/* What the layers took of a row, to x (C,X_ROOM); sums in the order of make_features. */
+template <int KIND>
+__device__ __forceinline__ void make_inputs(const net &m, const slope_room &room, int t, int32_t row, void *x)
+{
+    const int first = own_half() * 32;
+    const float *a2 = room.narrow + own_row();
+    float f[32];
+#pragma unroll
+    for (int j = 0; j < 32; j++) f[j] = room.b3[first + j];
+#pragma unroll 1
+    for (int k = 0; k < NEURON; k += 4) {
+        const float a[4] = { a2[k * ROOM], a2[(k + 1) * ROOM], a2[(k + 2) * ROOM], a2[(k + 3) * ROOM] };
+#pragma unroll
+        for (int j = 0; j < 32; j++) {
+            const float4 v = *(const float4 *)(room.v3 + (first + j) * NEURON + k);
+            f[j] = fmaf(a[3], v.w, fmaf(a[2], v.z, fmaf(a[1], v.y, fmaf(a[0], v.x, f[j]))));
+        }
+    }
+    put_inputs<KIND>(m, t, row, f, x);
+}
+
 /* A block's rows. Their gradients by features that do not exist are zeros, and so is all that follows of them. */
 template <int KIND>
 __device__ __forceinline__ void rows_of_neuron(const net &m, const grads &g, slope_room &room, int t, int32_t row,
-                                               bool here, neuron_sums &sum)
+                                               bool here, void *x, neuron_sums &sum)
 {
     const int own = own_row(), half = own_half();
     neuron_units s1, s2;
     float d[UNITS];
     run_neuron<KIND>(m, &room.w, t, row, &room.rows, room.narrow, &s1, &s2); /* narrow: a2 */
+    if (here) make_inputs<KIND>(m, room, t, row, x);
 #pragma unroll
     for (int k = 0; k < 32; k += 8) {
-        const tn_f8 x = tn_load8(g.dx, KIND == ANY ? m.type : (tn_dtype)KIND, (int64_t)row * X_ROOM + half * 32 + k);
+        const tn_f8 by = tn_load8(g.dx, KIND == ANY ? m.type : (tn_dtype)KIND, (int64_t)row * X_ROOM + half * 32 + k);
 #pragma unroll
-        for (int i = 0; i < 8; i++) room.wide[(half * 32 + k + i) * ROOM + own] = here ? x.v[i] : 0.f;
+        for (int i = 0; i < 8; i++) room.wide[(half * 32 + k + i) * ROOM + own] = here ? by.v[i] : 0.f;
     }
     __syncthreads();
 #pragma unroll
@@ -237,7 +261,7 @@ __device__ __forceinline__ void put_sums(const net &m, const neuron_sums &s, flo
 }
 
 template <int KIND>
-static __global__ void __launch_bounds__(THREADS, BLOCKS) neuron_slopes(TN_GRID net m, TN_GRID grads g, int t)
+static __global__ void __launch_bounds__(THREADS, BLOCKS) neuron_slopes(TN_GRID net m, TN_GRID grads g, int t, void *x)
 {
     extern __shared__ float4 shared_room[];
     slope_room &room = *(slope_room *)shared_room;
@@ -247,22 +271,23 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) neuron_slopes(TN_GRID 
     load_rows<KIND>(room.v1, m.p[TN_ROLLOUT_V1], NEURON, m.P + m.F, NEURON);
     load_rows<KIND>(room.v2, m.p[TN_ROLLOUT_V2], NEURON, NEURON, NEURON);
     load_rows<KIND>(room.v3, m.p[TN_ROLLOUT_V3], FEATURES, NEURON, NEURON);
+    if (threadIdx.x < FEATURES) room.b3[threadIdx.x] = get<KIND>(m.p[TN_ROLLOUT_V3B], threadIdx.x);
     /* inputs that do not exist are multiplied, too, though nobody wants the result */
     for (int i = threadIdx.x; i < NEURON * ROOM; i += THREADS) room.rows.in[i] = 0.f;
     __syncthreads();
     neuron_sums sum = {};
     for (int32_t row0 = (int32_t)blockIdx.x * NEURON_ROWS; row0 < n; row0 += step) {
         const bool here = row0 + own_row() < n;
-        rows_of_neuron<KIND>(m, g, room, t, here ? row0 + own_row() : n - 1, here, sum);
+        rows_of_neuron<KIND>(m, g, room, t, here ? row0 + own_row() : n - 1, here, x, sum);
     }
     put_sums(m, sum, room.wide, g.neuron_part + (int64_t)blockIdx.x * SUM_MOST);
 }
 
-tn_status tn_rollout::neuron_back(const tn_call *c, const net &m, const grads &g, int t)
+tn_status tn_rollout::neuron_back(const tn_call *c, const net &m, const grads &g, int t, void *x)
 {
     const int kind = kind_of(m), bytes = (int)sizeof(slope_room);
     TN_RETURN_IF(tn_cuda_allow_shared(TN_ROLLOUT_KERNEL(neuron_slopes, kind), bytes));
-    TN_ROLLOUT_LAUNCH(neuron_slopes, kind, <<<(unsigned)g.blocks, THREADS, bytes, tn_cuda_stream(c)>>>(m, g, t));
+    TN_ROLLOUT_LAUNCH(neuron_slopes, kind, <<<(unsigned)g.blocks, THREADS, bytes, tn_cuda_stream(c)>>>(m, g, t, x));
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -1,5 +1,8 @@
 /* rollout on Hopper: the rows of a step times packed weights. A tile is 128 rows and 256 columns (128 where the product has no
- * more); results are rounded to bf16, added to what is there where the product says so. */
+ * more); results are rounded to bf16, added to what is there where the product says so.
+ *
+ * Work is counted in halves of a wide tile, which a narrow tile is, too: what is left for the last round is halved where that gives
+ * every block one half at most, as few rows leave few tiles to each block. A result's bits do not depend on it. */
 #include "ops/rollout/rollout_hopper.cuh"
 
 using namespace tn_rollout;
@@ -19,35 +22,90 @@ struct row_job {
     __nv_bfloat16 *to;
     int64_t to_row;
     bool add;
+    product_share share;
 };
 
 struct row_jobs {
-    row_job of[2];
+    row_job of[MOST_PRODUCTS];
     int n;
     const int32_t *live;
 };
 
 #if TN_HOPPER
 
-/* Tile number `tile` of the launch. */
+/* A tile, or half of a wide one. */
 struct place {
-    int job, across;
+    int job, across, part; /* part 1: the upper half of its columns */
+    int halves;
     int32_t row0;
 };
 
-__device__ __forceinline__ int tiles_in(const row_jobs &j, int32_t n)
+/* A block's way through its tiles, [at,end) of all halves in a round. */
+struct way {
+    int rows, filled, all; /* tiles along the rows; halves of a job that fill a round; halves */
+    int round, at, end;
+    __device__ __forceinline__ bool next(const row_jobs &j, place &p);
+};
+
+__device__ __forceinline__ int halves_of(const row_job &j, int rows) { return rows * j.across * (j.width / NARROW); }
+
+/* Of a job's halves those of this launch, [x,y). */
+__device__ __forceinline__ int2 share_of(const row_job &j, const way &w)
 {
-    return (n + TILE_ROWS - 1) / TILE_ROWS * (j.of[0].across + (j.n > 1 ? j.of[1].across : 0));
+    return make_int2(j.share == LEFT ? w.filled : 0, j.share == FILLS ? w.filled : halves_of(j, w.rows));
 }
 
-__device__ __forceinline__ place place_of(const row_jobs &j, int tile)
+/* What fills a round depends on the rows and the blocks alone, which are the same in every launch of a step. */
+__device__ __forceinline__ way way_of(const row_jobs &jobs, int32_t n)
 {
-    const int across = j.of[0].across + (j.n > 1 ? j.of[1].across : 0), within = tile % across;
-    place p;
-    p.job = within >= j.of[0].across;
-    p.across = p.job ? within - j.of[0].across : within;
-    p.row0 = tile / across * TILE_ROWS;
+    way w = { (n + TILE_ROWS - 1) / TILE_ROWS, 0, 0, 0, 0, 0 };
+    for (int i = 0; i < jobs.n; i++) {
+        const int own = halves_of(jobs.of[i], w.rows), round = 2 * (int)gridDim.x;
+        if (jobs.of[i].share != WHOLE) w.filled = min(own, (round - own % round) % round);
+    }
+    for (int i = 0; i < jobs.n; i++) {
+        const int2 own = share_of(jobs.of[i], w);
+        w.all += own.y - own.x;
+    }
+    return w;
+}
+
+/* Of `all` halves those that a block takes in a round: neighbours, or one where one is left for each. */
+__device__ __forceinline__ int2 halves_at(int all, int round)
+{
+    const int blocks = (int)gridDim.x, left = all - 2 * blocks * round;
+    const int each = left > blocks ? 2 : 1, begin = 2 * blocks * round + each * (int)blockIdx.x;
+    if (left <= 0) return make_int2(0, 0);
+    return make_int2(min(begin, all), min(begin + each, all));
+}
+
+/* From a half on, of which `left` are wanted. */
+__device__ __forceinline__ place place_of(const row_jobs &jobs, const way &w, int half, int left)
+{
+    place p = {};
+    for (;; p.job++) {
+        const int2 own = share_of(jobs.of[p.job], w);
+        half += own.x;
+        if (half < own.y) break;
+        half -= own.y;
+    }
+    const row_job &j = jobs.of[p.job];
+    const int wide = j.width == WIDE, tile = half >> wide;
+    p.part = half & wide, p.halves = wide && !p.part && left > 1 ? 2 : 1;
+    p.across = tile % j.across, p.row0 = tile / j.across * TILE_ROWS;
     return p;
+}
+
+__device__ __forceinline__ bool way::next(const row_jobs &j, place &p)
+{
+    if (at == end) {
+        const int2 h = halves_at(all, round++);
+        at = h.x, end = h.y;
+    }
+    if (at == end) return false;
+    p = place_of(j, *this, at, end - at);
+    at += p.halves;
+    return true;
 }
 
 /* --- in ------------------------------------------------------------------------------------------------------------------ */
@@ -55,13 +113,15 @@ __device__ __forceinline__ place place_of(const row_jobs &j, int tile)
 __device__ __forceinline__ void fetch_tiles(const row_jobs &jobs, int32_t n, char *room, barriers b)
 {
     feeder f = { b, { 0, 1 } };
-    const int total = tiles_in(jobs, n), thread = threadIdx.x % 128, piece = thread % 8, first = thread / 8;
+    const int thread = threadIdx.x % 128, piece = thread % 8, first = thread / 8;
     const int own_piece = first * TILE_ROW + (piece ^ first % 8) * 16;
-    for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
-        const place p = place_of(jobs, tile);
+    way w = way_of(jobs, n);
+    place p;
+    while (w.next(jobs, p)) {
         const row_job &j = jobs.of[p.job];
-        const int bytes = j.width * TILE_ROW, deep = j.deep, columns = j.k, gap_at = j.gap_at, gap = 2 * j.gap;
-        const char *weights = j.tiles + (int64_t)p.across * deep * bytes;
+        const int bytes = p.halves * NARROW * TILE_ROW, tile = j.width * TILE_ROW, deep = j.deep, columns = j.k,
+                  gap_at = j.gap_at, gap = 2 * j.gap;
+        const char *weights = j.tiles + (int64_t)p.across * deep * tile + p.part * NARROW * TILE_ROW;
         const char *at[8]; /* a thread's pieces of 16 bytes, one in each of eight rows */
 #pragma unroll
         for (int i = 0; i < 8; i++) at[i] = (const char *)(j.a + (p.row0 + first + 16 * i) * j.a_row) + piece * 16;
@@ -71,7 +131,7 @@ __device__ __forceinline__ void fetch_tiles(const row_jobs &jobs, int32_t n, cha
             f.begin();
             if (thread == 0) {
                 tn_barrier_expect(b.full + f.now.at, bytes);
-                tn_bulk_copy(stage + ROWS_BYTES, weights + (int64_t)k * bytes, bytes, b.full + f.now.at);
+                tn_bulk_copy(stage + ROWS_BYTES, weights + (int64_t)k * tile, bytes, b.full + f.now.at);
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) {
@@ -167,7 +227,7 @@ template <bool BOTH>
 __device__ __forceinline__ void compute_tile(const row_job &j, const place &p, int32_t n, const char *room, barriers b,
                                              turn &now)
 {
-    const int group = (int)threadIdx.x / 128 - 1;
+    const int group = (int)threadIdx.x / 128 - 1, j0 = p.across * j.width + p.part * NARROW;
     const int32_t row = p.row0 + group * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)(threadIdx.x & 31) / 4;
     float c[64], d[64];
     int last = -1;
@@ -186,19 +246,19 @@ __device__ __forceinline__ void compute_tile(const row_job &j, const place &p, i
     tn_hold(c);
     if (BOTH) tn_hold(d);
     tn_warp_arrive(b.empty + last);
-    if (j.add) put_tile<BOTH, ADD>(j, c, d, row, n, p.across * j.width);
-    else if (j.bias.data) put_tile<BOTH, BIAS>(j, c, d, row, n, p.across * j.width);
-    else put_tile<BOTH, PLAIN>(j, c, d, row, n, p.across * j.width);
+    if (j.add) put_tile<BOTH, ADD>(j, c, d, row, n, j0);
+    else if (j.bias.data) put_tile<BOTH, BIAS>(j, c, d, row, n, j0);
+    else put_tile<BOTH, PLAIN>(j, c, d, row, n, j0);
 }
 
 __device__ __forceinline__ void compute_tiles(const row_jobs &jobs, int32_t n, const char *room, barriers b)
 {
-    const int total = tiles_in(jobs, n);
     turn now = { 0, 0 };
-    for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
-        const place p = place_of(jobs, tile);
+    way w = way_of(jobs, n);
+    place p;
+    while (w.next(jobs, p)) {
         const row_job &j = jobs.of[p.job];
-        if (j.width == WIDE) compute_tile<true>(j, p, n, room, b, now);
+        if (p.halves == 2) compute_tile<true>(j, p, n, room, b, now);
         else compute_tile<false>(j, p, n, room, b, now);
     }
 }
@@ -212,7 +272,8 @@ static __global__ void __launch_bounds__(BLOCK, 1) tiled_rows(TN_GRID row_jobs j
     char *room = tn_tiles_room(shared_room);
     barriers b = { (uint64_t *)(room + row_room::barriers_at), (uint64_t *)(room + row_room::barriers_at) + STAGES };
     const int32_t n = *j.live;
-    if ((int)blockIdx.x >= tiles_in(j, n)) return;
+    const int2 halves = halves_at(way_of(j, n).all, 0);
+    if (halves.x == halves.y) return;
     if (threadIdx.x == 0) b.open(129);
     __syncthreads();
     if (threadIdx.x < 128) {
@@ -238,7 +299,7 @@ static row_job job_of(const net &m, const product &p, const void *packed)
     j.gap_at = p.parts > 1 ? j.k : p.part[0].gap_at, j.gap = p.parts > 1 ? 0 : p.part[0].gap;
     j.deep = s.deep, j.across = s.across, j.width = s.columns, j.columns = p.columns;
     j.tiles = (const char *)packed + s.first;
-    j.bias = p.bias, j.to = (__nv_bfloat16 *)p.to, j.to_row = p.to_row, j.add = p.add;
+    j.bias = p.bias, j.to = (__nv_bfloat16 *)p.to, j.to_row = p.to_row, j.add = p.add, j.share = p.share;
     return j;
 }
 
@@ -246,15 +307,13 @@ tn_status tn_rollout::multiply_tiled_rows(const tn_call *c, const net &m, int t,
                                           const void *packed)
 {
     row_jobs j = {};
-    int across = 0;
-    for (int i = 0; i < n; i++) {
-        j.of[i] = job_of(m, p[i], packed);
-        across += j.of[i].across;
-    }
-    j.n = n, j.live = live_of(m, t) + m.B;
-    const int tiles = (m.C + TILE_ROWS - 1) / TILE_ROWS * across, blocks = tn_cuda_queue_of(c)->multiprocessors;
+    /* wide tiles first: the others fill what is left at the end */
+    for (int width = WIDE; width >= NARROW; width -= NARROW)
+        for (int i = 0; i < n; i++)
+            if (tiles_of(m, p[i].tile).columns == width) j.of[j.n++] = job_of(m, p[i], packed);
+    j.live = live_of(m, t) + m.B;
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)tiled_rows, row_room::bytes));
-    tiled_rows<<<(unsigned)(tiles < blocks ? tiles : blocks), BLOCK, row_room::bytes, tn_cuda_stream(c)>>>(j);
+    tiled_rows<<<(unsigned)tn_cuda_queue_of(c)->multiprocessors, BLOCK, row_room::bytes, tn_cuda_stream(c)>>>(j);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

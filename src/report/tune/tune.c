@@ -325,6 +325,8 @@ static tn_status open_start(tuning *t, tn_tune_result *out)
         &t->best));
     const tn_session *s = tn_step_probe_session(t->best);
     t->free = tn_trainer_device(s->trainer) == TN_CPU ? fmin(available, 0.9 * tn_memory_limit()) : 0;
+    const double allowed = 1e9 * tn_settings_float(s->settings, "plan.memory_gb");
+    if (allowed > 0) t->free = t->free > 0 ? fmin(t->free, allowed) : allowed; /* of both plans that are open */
     t->compared = s->source.ctx != NULL;
     TN_RETURN_IF(check_fits(t, t->best));
     TN_RETURN_IF(tn_tune_space_of(

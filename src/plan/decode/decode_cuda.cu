@@ -188,6 +188,8 @@ __global__ void __launch_bounds__(TN_DECODE_THREADS, 1) run_token(const __grid_c
             chain.follows = chain.goes_on;
             chain.goes_on = PLAIN && behind < p.n && step[behind].op == TN_DECODE_LINEAR &&
                             !(step[behind].flags & (TN_DECODE_BARRIER | TN_DECODE_FETCHES));
+            if (SEES && !front && !chain.follows && stream.warp() == TN_DECODE_BACK - 1)
+                tn_decode_seen_ahead(step, i, p.n);
             if (front) tn_decode_linear_front(s, r, chain);
             else make_product<PAIRS>(s, then, joined, r, part, product, stream, chain);
             if (CUT && !front && stream.warp() == 0) ahead.ask(part, p.staged_n, product - 1);

@@ -112,7 +112,9 @@ __device__ __forceinline__ void do_in_front(int op, const tn_decode_step &s, con
     enum { PLAIN = PAIRS > 0 };
     switch (op) {
     case TN_DECODE_EMBED: tn_decode_embed(s, r); break;
-    case TN_DECODE_FETCH: tn_decode_fetch(s, r); break;
+    case TN_DECODE_FETCH:
+        tn_decode_fetch<PAIRS == TN_DECODE_PAIRS ? 2 * TN_DECODE_PAIRS : TN_DECODE_PAIRS>(s, r);
+        break;
     case TN_DECODE_NORM:
         if (PLAIN) tn_decode_norm_near<PLAIN ? PAIRS : 1>(s, r);
         else tn_decode_norm(s, r);

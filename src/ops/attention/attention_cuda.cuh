@@ -241,18 +241,19 @@ __device__ __forceinline__ uint4 eight_bf16(const view &x, int64_t at, int d, in
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-/* Rows [r0, r0 + N) of x to shared memory, zeros from `end` on and beyond D; is_row: rows of queries, else keys. Whole
- * vectors arrive with the thread's group of copies, other numbers at once (a loop that stays one: its code is long). */
+/* Rows [r0, r0 + N) of x to shared memory, zeros from `end` on and beyond D, by so many threads, of which this is number
+ * `me`; is_row: rows of queries, else keys. Whole vectors arrive with the thread's group of copies, other numbers at once
+ * (a loop that stays one: its code is long). */
 template <int WIDTH, int N, int THREADS, bool is_row>
 __device__ __forceinline__ void load_tile(__nv_bfloat16 *to, const view &x, const problem &p, int b, int kv, int r0,
-                                          int end)
+                                          int end, int me = (int)threadIdx.x)
 {
     const int per = WIDTH / 8;
     const auto row = [&](int r) { return is_row ? row_at(x, p, b, kv, r) : key_at(x, b, kv, r); };
     if (x.vectors) {
 #pragma unroll
         for (int i0 = 0; i0 < N * per; i0 += THREADS) {
-            const int i = i0 + (int)threadIdx.x, r = i / per, d = i % per * 8;
+            const int i = i0 + me, r = i / per, d = i % per * 8;
             if (N * per % THREADS && i >= N * per) break;
             const bool wanted = r0 + r < end && d < p.D;
             const __nv_bfloat16 *from = (const __nv_bfloat16 *)x.data + (wanted ? row(r0 + r) + d : 0);
@@ -261,7 +262,7 @@ __device__ __forceinline__ void load_tile(__nv_bfloat16 *to, const view &x, cons
         return;
     }
 #pragma unroll 1
-    for (int i = threadIdx.x; i < N * per; i += THREADS) {
+    for (int i = me; i < N * per; i += THREADS) {
         const int r = i / per, d = i % per * 8;
         const bool wanted = r0 + r < end && d < p.D;
         *(uint4 *)(to + r * tile_of<WIDTH>::row + d) =

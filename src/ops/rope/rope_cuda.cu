@@ -1,5 +1,6 @@
 /* rope on the GPU: one kernel makes the cosines and sines of every position, in double, once for all heads and, where
- * they share positions, for all sequences; a second one turns the pairs. The table stays in the GPU's cache.
+ * they share positions, for all sequences; a second one turns the pairs. The table stays in the GPU's cache. Few tokens
+ * (decoding) are turned by one kernel, with the same bits: what counts then is how many kernels there are.
  *
  * A thread turns 8 pairs of a few heads where rows allow 16-byte accesses, else one pair; both read their pairs before
  * they write, so that y may be x. The rounding of the turn is written out: both ways give the same bits.
@@ -9,6 +10,7 @@
 #include "backend/cuda/device.cuh"
 
 enum { THREADS = 256, HEADS = 4, POSITIONS = 8 /* of one thread that makes angles, where there are many */ };
+enum { FEW_TOKENS = 256, FEW_PAIRS = 128 }; /* for which a kernel less is worth more than angles made once */
 
 struct job {
     tn_rope_attr attr;
@@ -32,18 +34,24 @@ __device__ __forceinline__ int64_t position_of(const tn_arg &p, int64_t b, int64
     return p.dims.rank == 2 ? v[b * p.stride[0] + t * p.stride[1]] : v[p.dims.dim[0] > 1 ? b * p.stride[0] : 0] + t;
 }
 
+/* Of a pair that turns by f a position. */
+__device__ __forceinline__ float2 angle_of(const job &w, double f, int64_t position)
+{
+    const double amplitude = w.attr.amplitude;
+    double s, c;
+    sincos((double)position * f, &s, &c);
+    return make_float2((float)(amplitude * c), w.sign * (float)(amplitude * s));
+}
+
 /* Thread: a pair, by a few positions. */
 static __global__ void __launch_bounds__(THREADS) make_angles(const __grid_constant__ job w)
 {
     const int64_t T = w.x.dims.dim[1], pairs = w.x.dims.dim[3] / 2, n = w.each ? batch_of(w) * T : T;
     const int64_t me = (int64_t)blockIdx.x * THREADS + threadIdx.x, j = me % pairs, first = me / pairs * w.per_thread;
     if (first >= n) return;
-    const double f = tn_rope_frequency(&w.attr, j, pairs), amplitude = w.attr.amplitude;
-    for (int64_t i = first; i < n && i < first + w.per_thread; i++) {
-        double s, c;
-        sincos((double)position_of(w.position, w.each ? i / T : 0, w.each ? i % T : i) * f, &s, &c);
-        w.angle[i * pairs + j] = make_float2((float)(amplitude * c), w.sign * (float)(amplitude * s));
-    }
+    const double f = tn_rope_frequency(&w.attr, j, pairs);
+    for (int64_t i = first; i < n && i < first + w.per_thread; i++)
+        w.angle[i * pairs + j] = angle_of(w, f, position_of(w.position, w.each ? i / T : 0, w.each ? i % T : i));
 }
 
 __device__ __forceinline__ float2 turned(float a, float b, float2 t)
@@ -121,6 +129,26 @@ static __global__ void __launch_bounds__(THREADS) turn_pairs(const __grid_consta
     }
 }
 
+/* Block: a token, for which it makes the angles itself. */
+template <int W>
+static __global__ void __launch_bounds__(THREADS) turn_tokens(const __grid_constant__ job w)
+{
+    __shared__ __align__(16) float2 angle[FEW_PAIRS];
+    const int T = (int)w.x.dims.dim[1], H = (int)w.x.dims.dim[2], pairs = (int)w.x.dims.dim[3] / 2, per = pairs / W;
+    const int64_t b = blockIdx.x / T, t = blockIdx.x % T;
+    if (b >= batch_of(w)) return;
+    if ((int)threadIdx.x < pairs)
+        angle[threadIdx.x] =
+            angle_of(w, tn_rope_frequency(&w.attr, threadIdx.x, pairs), position_of(w.position, w.each ? b : 0, t));
+    __syncthreads();
+    const int64_t x = b * w.x.stride[0] + t * w.x.stride[1], y = b * w.y.stride[0] + t * w.y.stride[1];
+    for (int i = threadIdx.x; i < H * per; i += THREADS) {
+        const int h = i / per, j = i % per * W;
+        if constexpr (W == 8) turn_8(w, x + h * w.x.stride[2], y + h * w.y.stride[2], j, pairs, angle + j);
+        else turn_1(w, x + h * w.x.stride[2], y + h * w.y.stride[2], j, pairs, angle[j]);
+    }
+}
+
 /* --- on the host ---------------------------------------------------------------------------------------------------- */
 
 extern "C" size_t tn_rope_work_cuda(const tn_sig *s, bool backward)
@@ -142,11 +170,17 @@ static tn_status rotate(const tn_call *c, const tn_arg *x, const tn_arg *y, floa
     w.sign = sign, w.add = add;
     w.each = w.position.data && tn_dims_count(w.position.dims) > 1;
     w.angle = (float2 *)c->work;
+    const int width = pairs % 8 == 0 && tn_vector_rows(x) && tn_vector_rows(y) ? 8 : 1;
+    if (B * T <= FEW_TOKENS && pairs <= FEW_PAIRS) {
+        if (width == 8) turn_tokens<8><<<(unsigned)(B * T), THREADS, 0, stream>>>(w);
+        else turn_tokens<1><<<(unsigned)(B * T), THREADS, 0, stream>>>(w);
+        TN_CUDA_LAUNCHED();
+        return TN_OK;
+    }
     const int64_t positions = w.each ? B * T : T, threads = (int64_t)THREADS * tn_cuda_queue_of(c)->multiprocessors;
     w.per_thread = positions * pairs > threads ? POSITIONS : 1; /* few: what counts is how long one of them takes */
     const int64_t makers = (positions + w.per_thread - 1) / w.per_thread * pairs;
     make_angles<<<(unsigned)((makers + THREADS - 1) / THREADS), THREADS, 0, stream>>>(w);
-    const int width = pairs % 8 == 0 && tn_vector_rows(x) && tn_vector_rows(y) ? 8 : 1;
     const dim3 grid((unsigned)((B * T * (pairs / width) + THREADS - 1) / THREADS), (unsigned)((H + HEADS - 1) / HEADS));
     if (width == 8) turn_pairs<8><<<grid, THREADS, 0, stream>>>(w);
     else turn_pairs<1><<<grid, THREADS, 0, stream>>>(w);

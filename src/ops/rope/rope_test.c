@@ -21,6 +21,9 @@ static const tn_case cases[] = {
     { "sequences", { 3, 4, 2, 6 }, ROWS, 1e-6f, 2e-2f },
     { "live", { 5, 4, 2, 6 }, LIVE | EACH, 1e-6f, 0 },
     { "large", { 3, 50, 4, 64 }, TN_FEW, 1e-6f, 2e-2f },
+    { "many tokens", { 2, 150, 3, 64 }, EACH | TN_FEW, 1e-6f, 2e-2f },
+    { "many tokens, offset", { 1, 300, 2, 6 }, OFFSET | INTERLEAVED | TN_FEW, 1e-6f, 2e-2f },
+    { "many tokens, live", { 5, 80, 2, 16 }, LIVE | EACH | TN_FEW, 1e-6f, 0 },
     { "empty", { 2, 0, 3, 4 }, 0, 1e-6f, 0 },
 };
 

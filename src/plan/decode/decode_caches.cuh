@@ -36,11 +36,15 @@ __device__ __forceinline__ void tn_decode_place(const tn_decode_step &s, const t
     const int given = tn_decode_integer_known(s, 1, r.known->place), row = given < 0     ? 0
                                                                            : given < s.k ? given
                                                                                          : s.k - 1;
+    const int shift = 31 - __clz(s.m);
+    const bool whole = s.m == 1 << shift; /* a division takes as long as all else here */
     const tn_decode_in x(s, r, 0);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < s.n; i += TN_DECODE_FRONT)
-        tn_decode_store(s.out[0], s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m,
+    for (int i = threadIdx.x; i < s.n; i += TN_DECODE_FRONT) {
+        const int head = whole ? i >> shift : i / s.m;
+        tn_decode_store(s.out[0], s.out_type[0], ((int64_t)head * s.k + row) * s.m + (i - head * s.m),
                         row == given ? x.get(i) : NAN);
+    }
 }
 
 #endif

@@ -112,7 +112,9 @@ __device__ __forceinline__ void do_in_front(int op, const tn_decode_step &s, con
     enum { PLAIN = PAIRS > 0 };
     switch (op) {
     case TN_DECODE_EMBED: tn_decode_embed(s, r); break;
-    case TN_DECODE_FETCH: tn_decode_fetch(s, r); break;
+    case TN_DECODE_FETCH:
+        tn_decode_fetch<PAIRS == TN_DECODE_PAIRS ? 2 * TN_DECODE_PAIRS : TN_DECODE_PAIRS>(s, r);
+        break;
     case TN_DECODE_NORM:
         if (PLAIN) tn_decode_norm_near<PLAIN ? PAIRS : 1>(s, r);
         else tn_decode_norm(s, r);
@@ -188,6 +190,8 @@ __global__ void __launch_bounds__(TN_DECODE_THREADS, 1) run_token(const __grid_c
             chain.follows = chain.goes_on;
             chain.goes_on = PLAIN && behind < p.n && step[behind].op == TN_DECODE_LINEAR &&
                             !(step[behind].flags & (TN_DECODE_BARRIER | TN_DECODE_FETCHES));
+            if (SEES && !front && !chain.follows && stream.warp() == TN_DECODE_BACK - 1)
+                tn_decode_seen_ahead(step, i, p.n);
             if (front) tn_decode_linear_front(s, r, chain);
             else make_product<PAIRS>(s, then, joined, r, part, product, stream, chain);
             if (CUT && !front && stream.warp() == 0) ahead.ask(part, p.staged_n, product - 1);

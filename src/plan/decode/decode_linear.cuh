@@ -42,6 +42,22 @@ __device__ __forceinline__ void tn_decode_times_all(const uint4 (&a)[SETS][READY
     for (int i = 0; i < SETS; i++) v[i] = tn_decode_times(b[i][c], p, q, v[i]);
 }
 
+/* A piece each of rows, of which the first READY times 256 numbers are in registers: the same sums in the same order as any other length has, but
+ * without loops and questions, which are most of the instructions then, and with what comes next on its way. */
+template <int SETS, int READY>
+__device__ __forceinline__ void tn_decode_times_piece(uint4 (&a)[SETS][READY], uint4 (&b)[SETS][READY],
+                                                      const unsigned (&w0)[SETS], const unsigned (&w1)[SETS],
+                                                      unsigned x, float (&u)[SETS], float (&v)[SETS])
+{
+#pragma unroll
+    for (int c = 0; c < TN_DECODE_PIECE / 512; c++) {
+#pragma unroll
+        for (int i = 0; c >= READY && i < SETS; i++)
+            a[i][c % READY] = tn_decode_near16(w0[i] + 512 * c), b[i][c % READY] = tn_decode_near16(w1[i] + 512 * c);
+        tn_decode_times_all(a, b, c % READY, x + 1024 * c, x, false, u, v);
+    }
+}
+
 /* Where a product's x lies in the slots. */
 __device__ __forceinline__ int tn_decode_x_slot(const tn_decode_step &s)
 {
@@ -110,6 +126,8 @@ __device__ __forceinline__ void tn_decode_rows_near(const tn_decode_step &s, con
         for (int from = 0; from < row; from += piece) { /* bytes; once, but for rows that are cut */
             const int bytes = CUT ? min(piece, row - from) : row, length = single ? bytes / 4 : bytes / 2;
             const unsigned w = stream.take() + lane * 16, x = vector + 2 * from, x1 = single ? x + 4 * length : x;
+            const bool full =
+                CUT && !single && 2 * length == TN_DECODE_PIECE; /* no lane has to look where its numbers end */
             unsigned w0[SETS], w1[SETS];
             uint4 a[SETS][READY], b[SETS][READY];
 #pragma unroll
@@ -120,7 +138,7 @@ __device__ __forceinline__ void tn_decode_rows_near(const tn_decode_step &s, con
                                  : w + min(2 * i + 1, rows - 1) * bytes;
 #pragma unroll
                 for (int c = 0; c < READY; c++)
-                    if (256 * c + 8 * lane < length)
+                    if (full || 256 * c + 8 * lane < length)
                         a[i][c] = tn_decode_near16(w0[i] + 512 * c), b[i][c] = tn_decode_near16(w1[i] + 512 * c);
             }
             const bool held = length <= 256 * READY; /* all of it is in registers, so that its place is free */
@@ -130,16 +148,20 @@ __device__ __forceinline__ void tn_decode_rows_near(const tn_decode_step &s, con
             }
             if (!ready) tn_decode_sync(); /* x is there */
             ready = true;
+            if (full) {
+                tn_decode_times_piece(a, b, w0, w1, x, u, v);
+            } else {
 #pragma unroll
-            for (int c = 0; c < READY; c++)
-                if (256 * c + 8 * lane < length)
-                    tn_decode_times_all(a, b, c, x + 1024 * c, x1 + 1024 * c, single, u, v);
+                for (int c = 0; c < READY; c++)
+                    if (256 * c + 8 * lane < length)
+                        tn_decode_times_all(a, b, c, x + 1024 * c, x1 + 1024 * c, single, u, v);
 #pragma unroll 1
-            for (int c = READY; 256 * c + 8 * lane < length; c++) {
+                for (int c = READY; 256 * c + 8 * lane < length; c++) {
 #pragma unroll
-                for (int i = 0; i < SETS; i++)
-                    a[i][0] = tn_decode_near16(w0[i] + 512 * c), b[i][0] = tn_decode_near16(w1[i] + 512 * c);
-                tn_decode_times_all(a, b, 0, x + 1024 * c, x1 + 1024 * c, single, u, v);
+                    for (int i = 0; i < SETS; i++)
+                        a[i][0] = tn_decode_near16(w0[i] + 512 * c), b[i][0] = tn_decode_near16(w1[i] + 512 * c);
+                    tn_decode_times_all(a, b, 0, x + 1024 * c, x1 + 1024 * c, single, u, v);
+                }
             }
             if (!held) {
                 __syncwarp();

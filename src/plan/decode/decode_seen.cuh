@@ -26,6 +26,33 @@ struct tn_decode_eight {
     __device__ __forceinline__ tn_f8 value() const { return tn_load8(raw, (tn_dtype)TYPE, 0); }
 };
 
+/* Asks the L2 cache for the keys and values of the attention that comes after products step[i] .. and before any others, each block for its share:
+ * else what it reads comes when all weights have come that were asked for before. Long caches would only drive out each other and weights. A hint:
+ * nothing depends on it. */
+__device__ __forceinline__ void tn_decode_seen_ahead(const tn_decode_step *step, int i, int n)
+{
+#if __CUDA_ARCH__ >= 900
+    enum { MOST = 8 << 20 }; /* bytes of keys and values */
+    while (i < n && step[i].op == TN_DECODE_LINEAR) i++;
+    while (i < n && step[i].op != TN_DECODE_LINEAR && step[i].op != TN_DECODE_SEEN) i++;
+    if (i == n || step[i].op != TN_DECODE_SEEN) return;
+    const tn_decode_step &s = step[i];
+    const int lane = threadIdx.x & 31, keys = s.in[3] ? max(0, min(tn_decode_integer(s, 3), s.k)) : s.k;
+    const int begin = s.b > 0 ? max(0, keys - (int)s.b) : 0, count = keys - begin;
+    const int64_t row = (int64_t)s.m * (s.in_type[1] == TN_F32 ? 4 : 2);
+    const int pieces = max(1, (int)gridDim.x / s.j), each = (count + pieces - 1) / pieces; /* of a head */
+    if (lane > 1 || 2 * row * s.j * count > MOST) return;
+    for (int u = blockIdx.x; u < s.j * pieces; u += gridDim.x) {
+        const int first = begin + u % pieces * each, rows = min(each, keys - first);
+        const char *from = (const char *)s.in[1 + lane] + ((int64_t)(u / pieces) * s.k + first) * row;
+        if (rows > 0)
+            asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from), "r"((int)(rows * row)) : "memory");
+    }
+#else
+    (void)step, (void)i, (void)n;
+#endif
+}
+
 /* What has been seen: the largest logit, the sum of shares, and the values by their shares. */
 struct tn_decode_view {
     float most, sum, y[8];

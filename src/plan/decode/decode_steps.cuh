@@ -208,13 +208,25 @@ __device__ __forceinline__ void tn_decode_keep(float *slot, int n, const tn_deco
         if (tn_decode_pair_at(u) < n) *(float2 *)(slot + tn_decode_pair_at(u)) = make_float2(x.v[u][0], x.v[u][1]);
 }
 
+/* A round of so many pairs for each thread, from number `first` on. */
+template <int PAIRS>
+__device__ __forceinline__ void tn_decode_fetch_round(const tn_decode_step &s, const tn_decode_room &r, int first)
+{
+    tn_decode_keep(r.slots + s.out_slot[0] + first, s.n - first,
+                   tn_decode_poll<PAIRS>(s.message + first, s.n - first, r.epoch));
+}
+
+/* Each round takes a round trip to L2: of long vectors MANY pairs come at once, where there are registers for them. */
+template <int MANY>
 __device__ __forceinline__ void tn_decode_fetch(const tn_decode_step &s, const tn_decode_room &r)
 {
-    enum { AT_ONCE = 4 };
+    enum { FEW = TN_DECODE_PAIRS };
+    int first = 0;
 #pragma unroll 1
-    for (int first = 0; first < s.n; first += 2 * AT_ONCE * TN_DECODE_FRONT)
-        tn_decode_keep(r.slots + s.out_slot[0] + first, s.n - first,
-                       tn_decode_poll<AT_ONCE>(s.message + first, s.n - first, r.epoch));
+    for (; MANY > FEW && s.n - first > 2 * FEW * TN_DECODE_FRONT; first += 2 * MANY * TN_DECODE_FRONT)
+        tn_decode_fetch_round<MANY>(s, r, first);
+#pragma unroll 1
+    for (; first < s.n; first += 2 * FEW * TN_DECODE_FRONT) tn_decode_fetch_round<FEW>(s, r, first);
 }
 
 /* The words of number i and number j, when they have come. */
@@ -288,7 +300,7 @@ struct tn_decode_param {
 __device__ __forceinline__ void tn_decode_bring(const tn_decode_room &r)
 {
     if (!r.fetch) return;
-    tn_decode_fetch(*r.fetch, r);
+    tn_decode_fetch<TN_DECODE_PAIRS>(*r.fetch, r);
     tn_decode_front_sync();
 }
 

@@ -49,44 +49,71 @@ __device__ __forceinline__ void tn_decode_share_out(tn_decode_part *part, const 
                 piece };
 }
 
+/* 16 bytes of each lane to shared memory. */
+__device__ __forceinline__ void tn_decode_copy16(unsigned to, const char *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(from) : "memory");
+}
+
 /* Of a warp. Addresses are those of shared memory. */
 struct tn_decode_stream {
     const tn_decode_program &p;
     const tn_decode_part *part;
     unsigned room;
-    int put, get;         /* places: where the next rows will come to, and those that were asked for first are */
-    int product, at, cut; /* next rows that will be asked for, and from which of their bytes on */
+    int put, get; /* places: where the next rows will come to, and those that were asked for first are */
+    int product, at, end,
+        cut; /* next rows that will be asked for, where the warp's end, and from which of their bytes on */
 
     __device__ __forceinline__ tn_decode_stream(const tn_decode_program &program, const tn_decode_part *parts,
                                                 const char *memory)
-        : p(program), part(parts), put(0), get(0), product(-1), at(INT_MAX), cut(0)
+        : p(program), part(parts), put(0), get(0), product(-1), at(0), end(0), cut(0)
     {
         room = (unsigned)__cvta_generic_to_shared(memory) + warp() * p.places * p.place_bytes;
     }
     __device__ __forceinline__ static int warp() { return (threadIdx.x >> 5) - TN_DECODE_FRONT / 32; }
 
+    /* The next product that has rows for this warp's places. */
+    __device__ __forceinline__ void go_on()
+    {
+#pragma unroll 1
+        while (at >= end && ++product < p.staged_n) {
+            const tn_decode_part &next = part[product];
+            at = next.first + next.each * warp();
+            end = next.bytes ? next.end : at;
+        }
+    }
+
+    /* bytes at `from`, and where there are two as many `apart` from them: the rows, then the others of their pairs; or a piece each of two. */
+    __device__ __forceinline__ void copy(unsigned to, const char *from, int bytes, bool two, int64_t apart) const
+    {
+        const int lane = (threadIdx.x & 31) * 16;
+        const char *const other = from + apart;
+        if (bytes == TN_DECODE_PIECE && two) { /* of few instructions: nearly all places, where rows are cut */
+#pragma unroll
+            for (int i = 0; i < TN_DECODE_PIECE; i += 32 * 16) {
+                tn_decode_copy16(to + lane + i, from + lane + i);
+                tn_decode_copy16(to + lane + TN_DECODE_PIECE + i, other + lane + i);
+            }
+            return;
+        }
+#pragma unroll 1
+        for (int i = lane; i < bytes; i += 32 * 16) {
+            tn_decode_copy16(to + i, from + i);
+            if (two) tn_decode_copy16(to + bytes + i, other + i);
+        }
+    }
+
     /* Asks for the next rows, if there are any, into the place that has been free for the longest time. */
     __device__ __forceinline__ void ask()
     {
-        while (product < p.staged_n && (product < 0 || at >= part[product].end || !part[product].bytes))
-            if (++product < p.staged_n) at = part[product].first + part[product].each * warp();
-        if (product < p.staged_n) {
+        if (at >= end && product < p.staged_n) go_on();
+        if (at < end) {
             const tn_decode_part mine = part[product];
-            const char *from = mine.from + (int64_t)at * mine.bytes + cut;
-            const unsigned to = room + put * p.place_bytes;
-            const int rows = min((int)mine.each, mine.end - at);
-            const bool whole = mine.piece == mine.bytes, two = mine.paired || (!whole && rows > 1);
-            const int bytes = whole ? rows * mine.bytes : min(mine.piece, mine.bytes - cut);
-            const int64_t apart = mine.paired ? mine.apart : mine.bytes;
-#pragma unroll 1
-            for (int i = (threadIdx.x & 31) * 16; i < bytes;
-                 i += 32 * 16) { /* the rows, then the others of their pairs; or a piece each of two rows */
-                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + i), "l"(from + i) : "memory");
-                if (two)
-                    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + bytes + i),
-                                 "l"(from + apart + i)
-                                 : "memory");
-            }
+            const int rows = min((int)mine.each, end - at);
+            const bool whole = mine.piece == mine.bytes;
+            copy(room + put * p.place_bytes, mine.from + (int64_t)at * mine.bytes + cut,
+                 whole ? rows * mine.bytes : min(mine.piece, mine.bytes - cut), mine.paired || (!whole && rows > 1),
+                 mine.paired ? mine.apart : mine.bytes);
             cut += mine.piece;
             if (cut >= mine.bytes) cut = 0, at += mine.each * TN_DECODE_BACK;
         }

@@ -150,7 +150,8 @@ def main(args):
                     got = peer.ask(name)
                     if got:
                         values.setdefault((side, name), []).append(got["value"])
-            turns.say(f"round {n + 1} of {args.rounds}")
+            now = "; ".join(f"{side} {name} {rounds[-1]:.1f}" for (side, name), rounds in values.items())
+            turns.say(f"round {n + 1} of {args.rounds}: {now}")
         for _, peer in peers:
             peer.close()
     print("| side | decode, tokens/s | Tenon / side | prefill, tokens/s | Tenon / side |\n| --- | --- | --- | --- | --- |")

@@ -106,12 +106,14 @@ void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_repor
 {
     m->working_s += took_s;
     m->data_s += m->step_data_s;
-    r->step_ms = 1e3 * took_s;
+    m->since_s += took_s;
+    m->since_flops += m->step_flops;
+    r->step_ms = 1e3 * m->since_s / (double)++m->since;
     if (m->level < TN_LOG_TRAINING) return;
     r->stall_s = m->data_s;
     r->stall_frac = m->working_s > 0 ? m->data_s / m->working_s : 0;
     if (isnan(m->peak) && m->t->peak && m->working_s > PEAK_AFTER_S) m->peak = m->t->peak(m->t->ctx);
-    r->utilisation = m->peak > 0 ? m->step_flops / took_s / m->peak : NAN;
+    r->utilisation = m->peak > 0 ? m->since_flops / m->since_s / m->peak : NAN;
     if (!line) return;
     r->memory_bytes = memory_bytes();
     read_gpu(m, r);
@@ -348,9 +350,11 @@ static void write_ladder(const tn_metrics *m, tn_jsonl *w)
     if (m->t->ladder && m->t->ladder->n) tn_jsonl_text(w, "memory", tn_ladder_text(m->t->ladder, text, sizeof text));
 }
 
-tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double first_step_s)
+tn_status tn_metrics_line(tn_metrics *m, tn_progress_report *r, double first_step_s)
 {
     tn_jsonl *w = m->t->metrics;
+    m->since_s = m->since_flops = 0;
+    m->since = 0;
     if (!w) {
         instruments(m, NULL, r);
         return TN_OK;

@@ -1,8 +1,8 @@
 /* What is measured beside the loss, by log.level, and its lines in metrics.jsonl:
  *
  *   info         step, epoch, loss, at evaluations every metric of the model (the loss as heldout, others as heldout_NAME or the key of their row,
- *                by groups heldout_NAME_GROUP), lr, loss_scale where there is one, step_ms,
- *                seconds, memory in a session's first line where the ladder was used (ladder.h), nonfinite where something was done about it (stopped, skipped, ...), and where the step was looked into
+ *                by groups heldout_NAME_GROUP), lr, loss_scale where there is one, step_ms (mean since
+ *                the line before), seconds, memory in a session's first line where the ladder was used (ladder.h), nonfinite where something was done about it (stopped, skipped, ...), and where the step was looked into
  *                nonfinite_tensor and nonfinite_batch (tn_diagnose)
  *   training     + first_step_s in a session's first line, grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, on a GPU
  *                gpu_utilization_percent, gpu_clock_mhz, gpu_power_w, memory_used_gb and memory_utilization_percent (of the whole GPU, once a second),
@@ -33,6 +33,8 @@ typedef struct tn_metrics {
     double working_s;                                 /* inside the steps of this session */
     double data_s;                                    /* of them waiting for data */
     double step_data_s, step_optimizer_s, step_flops; /* of the last step */
+    double since_s, since_flops;                      /* of the steps since the last line: a host sees the ends of steps that a */
+    int64_t since;                                    /* GPU has queued in bursts, so that one of them alone says nothing */
     tn_region_time *regions;                          /* (n_regions) */
     size_t n_regions;
     tn_gpu_usage *gpu;      /* NULL: none, or nothing is known of it */
@@ -58,7 +60,7 @@ void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_repor
 void tn_metrics_memory(const tn_metrics *m, double *planned, double *peak);
 /* Also fills r->instrument. first_step_s: NaN but in the first line of a session. Where somebody is warned (tn_training.warn), a line
  * that the disk does not take waits in memory. */
-tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double first_step_s);
+tn_status tn_metrics_line(tn_metrics *m, tn_progress_report *r, double first_step_s);
 /* Writes the lines that wait. TN_DISK: some still do. */
 tn_status tn_metrics_flush(const tn_metrics *m);
 /* At the end of a run, whatever ended it: tries once more, and warns of how many are lost. */

@@ -33,7 +33,7 @@ typedef struct tn_progress_report {
     double samples_per_s; /* tasks, instead of tokens */
     double loss_scale;    /* of this step; NaN where the loss is not scaled */
     double epoch;         /* passes over the data */
-    double step_ms;       /* of the last step */
+    double step_ms;       /* mean of the steps since the last line */
     double first_step_s;  /* from the start of the process to the end of its first step; NaN after the first report */
     double utilisation;   /* part of the machine's measured peak, 0..1 */
     double stall_s, stall_frac;    /* waiting for data in this session; as a fraction of the time in steps */

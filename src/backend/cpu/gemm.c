@@ -401,17 +401,20 @@ static int64_t sweep_direct(const tn_gemm *g, const cut *c, const tile *t, const
 /* Columns of a single row of plain numbers that are done at once, all of k: B is read from its beginning to its end. */
 static int64_t sweep_row(const tn_gemm *g, const cut *c, const tile *t)
 {
+    static const int columns[TN_GEMM_ROWS] = { [TN_GEMM_ROW_16] = 16, [TN_GEMM_ROW_8] = 8, [TN_GEMM_ROW_4] = 4 };
     const int way = tn__gemm_way(g->b_type, g->round);
     const float *a = (const float *)g->a + t->batch * g->a_batch + t->i0 * g->a_row;
     int64_t j = 0;
     if (t->m != 1 || g->a_type != TN_F32 || g->a_col != 1 || g->round || g->b_row != 1 || c->kernel->type != TN_F32 ||
-        way < 0 || !c->kernel->row[way][0])
+        way < 0 || !c->kernel->row[way][TN_GEMM_ROW_4])
         return 0;
-    for (int narrow = 0, columns; narrow < 2; narrow++)
-        for (columns = narrow ? 4 : 8; j + columns <= t->n; j += columns) {
+    for (int i = 0; i < TN_GEMM_ROWS; i++) {
+        tn_gemm_row *run = c->kernel->row[way][i];
+        for (; run && j + columns[i] <= t->n; j += columns[i]) {
             const int64_t at = t->batch * g->b_batch + (t->j0 + j) * g->b_col;
-            c->kernel->row[way][narrow](g->k, a, element(g->b, g->b_type, at), g->b_col, t->sum + j);
+            run(g->k, a, element(g->b, g->b_type, at), g->b_col, t->sum + j);
         }
+    }
     return j;
 }
 

@@ -34,7 +34,9 @@ const tn_gemm_ukernel tn__gemm_avx512 = {
     .fresh = { [1] = fresh_1, [2] = fresh_2, [4] = fresh_4, [8] = fresh_8, [12] = fresh_12 },
     .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
     .along_k = TN_ALONG_K_TABLE,
-    .row = TN_ROW_TABLE,
+    .row = { [TN_GEMM_AS_F32] = { tn__gemm_row_avx512, row_8, row_4 },
+             [TN_GEMM_AS_BF16] = { tn__gemm_row_bf16_avx512, row_bf16_8, row_bf16_4 },
+             [TN_GEMM_AS_F16] = { NULL, row_f16_8, row_f16_4 } },
     .pack_f32 = tn__gemm_pack_avx2,
 };
 #else

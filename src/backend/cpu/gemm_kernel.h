@@ -61,7 +61,9 @@ typedef enum tn_gemm_way {
     TN_GEMM_WAYS
 } tn_gemm_way;
 
-/* acc (columns) gets a (k) times b added, in blocks of TN_GEMM_KC; b's columns are contiguous along k and b_step numbers apart. */
+/* acc (columns) gets a (k) times b added, in blocks of TN_GEMM_KC; b's columns are contiguous along k and b_step numbers apart. So many
+ * columns at once: */
+enum { TN_GEMM_ROW_16, TN_GEMM_ROW_8, TN_GEMM_ROW_4, TN_GEMM_ROWS };
 typedef void tn_gemm_row(int64_t k, const float *restrict a, const void *restrict b, int64_t b_step,
                          float *restrict acc);
 
@@ -93,7 +95,7 @@ typedef struct tn_gemm_ukernel {
     tn_gemm_direct along_n[TN_GEMM_DIRECT + 1];
     tn_gemm_direct along_k[TN_GEMM_WAYS][TN_GEMM_DIRECT + 1];
     tn_gemm_row
-        *row[TN_GEMM_WAYS][2];    /* one row of fp32 that is not rounded, and B along k: 8 and 4 columns; or NULL */
+        *row[TN_GEMM_WAYS][TN_GEMM_ROWS]; /* one row of fp32 that is not rounded, and B along k; 16 may be NULL, or all */
     tn_gemm_packer *pack;         /* of bf16 panels, or */
     tn_gemm_packer_f32 *pack_f32; /* of fp32 ones */
     void (*begin)(void), (*end)(void); /* what a thread does before and after a row of calls, or NULL */
@@ -126,6 +128,7 @@ const tn_gemm_ukernel *tn__gemm_kernel_bf16(void); /* the best bf16 one, or NULL
 
 /* The packer of fp32 panels that runs everywhere, and the one for AVX2. */
 tn_gemm_packer_f32 tn__gemm_pack, tn__gemm_pack_avx2;
+tn_gemm_row tn__gemm_row_avx512, tn__gemm_row_bf16_avx512;
 /* The packer of bf16 panels that runs everywhere. */
 void tn__gemm_pack_bf16(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k);
 /* The one for panels of x86-64 (A's depth 32, B's depth 2); needs AVX512-BF16 and AVX512-BW. */

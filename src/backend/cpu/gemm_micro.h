@@ -179,8 +179,9 @@ typedef float pairs_in_memory
     TN_ROW(row_f16_4, 1, F16)
 #define TN_ROW_TABLE                                                                                                   \
     {                                                                                                                  \
-        [TN_GEMM_AS_F32] = { row_8, row_4 }, [TN_GEMM_AS_BF16] = { row_bf16_8, row_bf16_4 },                           \
-        [TN_GEMM_AS_F16] = { row_f16_8, row_f16_4 },                                                                   \
+        [TN_GEMM_AS_F32] = { [TN_GEMM_ROW_8] = row_8, [TN_GEMM_ROW_4] = row_4 },                                       \
+        [TN_GEMM_AS_BF16] = { [TN_GEMM_ROW_8] = row_bf16_8, [TN_GEMM_ROW_4] = row_bf16_4 },                            \
+        [TN_GEMM_AS_F16] = { [TN_GEMM_ROW_8] = row_f16_8, [TN_GEMM_ROW_4] = row_f16_4 },                               \
     }
 
 /* All of the second kind, and their entry in a tn_gemm_ukernel. */

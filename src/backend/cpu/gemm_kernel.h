@@ -94,10 +94,10 @@ typedef struct tn_gemm_ukernel {
     /* The same for a few rows and B in place: contiguous along n, of fp32; or along k. fp32 kernels only. */
     tn_gemm_direct along_n[TN_GEMM_DIRECT + 1];
     tn_gemm_direct along_k[TN_GEMM_WAYS][TN_GEMM_DIRECT + 1];
-    tn_gemm_row
-        *row[TN_GEMM_WAYS][TN_GEMM_ROWS]; /* one row of fp32 that is not rounded, and B along k; 16 may be NULL, or all */
-    tn_gemm_packer *pack;         /* of bf16 panels, or */
-    tn_gemm_packer_f32 *pack_f32; /* of fp32 ones */
+    tn_gemm_row *row[TN_GEMM_WAYS]
+                    [TN_GEMM_ROWS];    /* one row of fp32 that is not rounded, and B along k; 16 may be NULL, or all */
+    tn_gemm_packer *pack;              /* of bf16 panels, or */
+    tn_gemm_packer_f32 *pack_f32;      /* of fp32 ones */
     void (*begin)(void), (*end)(void); /* what a thread does before and after a row of calls, or NULL */
     /* bf16 kernels: its instruction alone, in independent chains of registers, `loops` times; returns the floating-point
      * operations done. The most this kernel could reach: a ceiling to measure it by. */

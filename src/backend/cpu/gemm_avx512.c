@@ -21,6 +21,13 @@ TN_MICRO(along_n_4, 4, 4, 8, +=)
 TN_ALONG_K_ALL
 TN_ROW_ALL
 
+#define ROWS                                                                                                           \
+    {                                                                                                                  \
+        [TN_GEMM_AS_F32] = { tn__gemm_row_avx512, row_8, row_4 },                                                      \
+        [TN_GEMM_AS_BF16] = { tn__gemm_row_bf16_avx512, row_bf16_8, row_bf16_4 },                                      \
+        [TN_GEMM_AS_F16] = { NULL, row_f16_8, row_f16_4 },                                                             \
+    }
+
 const tn_gemm_ukernel tn__gemm_avx512 = {
     .name = "avx512 12x32",
     .type = TN_F32,
@@ -34,9 +41,25 @@ const tn_gemm_ukernel tn__gemm_avx512 = {
     .fresh = { [1] = fresh_1, [2] = fresh_2, [4] = fresh_4, [8] = fresh_8, [12] = fresh_12 },
     .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
     .along_k = TN_ALONG_K_TABLE,
-    .row = { [TN_GEMM_AS_F32] = { tn__gemm_row_avx512, row_8, row_4 },
-             [TN_GEMM_AS_BF16] = { tn__gemm_row_bf16_avx512, row_bf16_8, row_bf16_4 },
-             [TN_GEMM_AS_F16] = { NULL, row_f16_8, row_f16_4 } },
+    .row = ROWS,
+    .pack_f32 = tn__gemm_pack_avx2,
+};
+
+/* For attention, whose tiles of 64 keys 12 rows do not divide. */
+const tn_gemm_ukernel tn__gemm_avx512_8 = {
+    .name = "avx512 8x32",
+    .type = TN_F32,
+    .a_depth = 1,
+    .b_depth = 1,
+    .mr = 8,
+    .nr = 32,
+    .tile_m = 384,
+    .tile_n = 384,
+    .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8 },
+    .fresh = { [1] = fresh_1, [2] = fresh_2, [4] = fresh_4, [8] = fresh_8 },
+    .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
+    .along_k = TN_ALONG_K_TABLE,
+    .row = ROWS,
     .pack_f32 = tn__gemm_pack_avx2,
 };
 #else

@@ -52,7 +52,8 @@ static const struct {
 #if defined(__aarch64__)
     { &tn__gemm_neon_bf16, has_neon_bf16 },
 #elif defined(__x86_64__)
-    { &tn__gemm_avx2, has_avx2 }, { &tn__gemm_avx512, has_avx512 }, { &tn__gemm_avx512_bf16, has_avx512_bf16 },
+    { &tn__gemm_avx2, has_avx2 },     { &tn__gemm_avx512_8, has_avx512 },
+    { &tn__gemm_avx512, has_avx512 }, { &tn__gemm_avx512_bf16, has_avx512_bf16 },
     { &tn__gemm_amx, has_amx },
 #endif
 };

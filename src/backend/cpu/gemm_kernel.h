@@ -118,8 +118,9 @@ static inline int tn__gemm_way(tn_dtype type, tn_dtype round)
 }
 
 extern const tn_gemm_ukernel tn__gemm_portable;
-extern const tn_gemm_ukernel tn__gemm_neon_bf16;                                                 /* arm64 only */
-extern const tn_gemm_ukernel tn__gemm_avx2, tn__gemm_avx512, tn__gemm_avx512_bf16, tn__gemm_amx; /* x86-64 only */
+extern const tn_gemm_ukernel tn__gemm_neon_bf16; /* arm64 only */
+extern const tn_gemm_ukernel tn__gemm_avx2, tn__gemm_avx512, tn__gemm_avx512_8, tn__gemm_avx512_bf16,
+    tn__gemm_amx; /* x86-64 only */
 
 /* The kernels this machine runs, fp32 and bf16, the plainest first; NULL past the end. */
 const tn_gemm_ukernel *tn__gemm_kernel_at(int index);

@@ -295,6 +295,36 @@ static void packers(void **state)
     }
 }
 
+/* fp32 panels: those of every kernel are the portable ones, bit for bit. */
+static void packers_f32(void **state)
+{
+    (void)state;
+    enum { K = 96, COLUMNS = 41, STEP = 100 };
+    static float out[2][64 * 2 * K];
+    for (int type = 0; type < 3; type++) {
+        void *data = random_numbers((tn_dtype)type, (COLUMNS + 1) * STEP * 2, 10);
+        const tn_gemm_ukernel *u;
+        for (int n = 0; (u = tn__gemm_kernel_at(n)); n++) {
+            if (u->type != TN_F32) continue;
+            for (int64_t k = K - 35; k <= K; k += 5)
+                for (int way = 0; way < 4; way++) {
+                    const int width = way & 1 ? u->mr : u->nr;
+                    const tn_gemm_source s = {
+                        data, (tn_dtype)type, way & 2 ? 1 : STEP, way & 2 ? STEP : 1, TN_F32, 0
+                    };
+                    const int64_t valid = width < COLUMNS ? COLUMNS : width, panels = (valid + width - 1) / width;
+                    const size_t bytes = sizeof(float) * (size_t)(panels * width * k);
+                    if (valid > COLUMNS || bytes > sizeof out[0]) continue;
+                    memset(out, 0xab, sizeof out);
+                    tn__gemm_pack(out[0], width, s, valid, k);
+                    u->pack_f32(out[1], width, s, valid, k);
+                    assert_memory_equal(out[0], out[1], bytes);
+                }
+        }
+        tn_free(data);
+    }
+}
+
 static void not_finite(void **state)
 {
     (void)state;
@@ -410,6 +440,7 @@ void tn_tests_gemm_kernels(tn_test_list *l)
     tn_test_add(l, split, NULL, "gemm_kernels: bf16x3 is as near as fp32");
     tn_test_add(l, plain_twin, NULL, "gemm_kernels: portable_only is the plain twin");
     tn_test_add(l, packers, NULL, "gemm_kernels: bf16 packers");
+    tn_test_add(l, packers_f32, NULL, "gemm_kernels: fp32 packers");
     tn_test_add(l, not_finite, NULL, "gemm_kernels: NaN and infinity");
     tn_test_add(l, speed, NULL, "gemm_kernels: bench speed");
 }

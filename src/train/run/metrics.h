@@ -33,9 +33,9 @@ typedef struct tn_metrics {
     double working_s;                                 /* inside the steps of this session */
     double data_s;                                    /* of them waiting for data */
     double step_data_s, step_optimizer_s, step_flops; /* of the last step */
-    double since_s, since_flops;                      /* of the steps since the last line: a host sees the ends of steps that a */
-    int64_t since;                                    /* GPU has queued in bursts, so that one of them alone says nothing */
-    tn_region_time *regions;                          /* (n_regions) */
+    double since_s, since_flops; /* of the steps since the last line: a host sees the ends of steps that a */
+    int64_t since;               /* GPU has queued in bursts, so that one of them alone says nothing */
+    tn_region_time *regions;     /* (n_regions) */
     size_t n_regions;
     tn_gpu_usage *gpu;      /* NULL: none, or nothing is known of it */
     double holes;           /* tn_plan_holes of the training step, on a GPU */

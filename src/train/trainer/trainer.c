@@ -201,12 +201,13 @@ done:
     return s;
 }
 
-/* Where memory is short with samples that may as well stay on the host, they do. */
+/* Where memory is short with samples that may as well stay on the host, or the model wants what only a plain input has (its gradient),
+ * they do. */
 tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
 {
     bool drop = false;
     const tn_status s = open_trainer(o, NULL, &drop, out);
-    if (s != TN_MEMORY || !drop) return s;
+    if (s == TN_OK || !drop) return s;
     tn_trainer_options without = *o;
     without.resident = NULL;
     if (o->refused) *o->refused = (tn_refusal){ 0 };

@@ -38,7 +38,7 @@ typedef struct tn_op_io tn_op_io;
 typedef enum tn_fill_kind {
     TN_FILL_NORMAL,   /* N(0,1) */
     TN_FILL_UNIFORM,  /* U(lo, hi) */
-    TN_FILL_INT,      /* integers in [lo, hi) as TN_I32 or TN_I64; never differentiated */
+    TN_FILL_INT,      /* integers in [lo, hi) as TN_I32, TN_I64 or TN_U8; never differentiated */
     TN_FILL_CONSTANT, /* lo everywhere */
 } tn_fill_kind;
 
@@ -46,7 +46,7 @@ typedef struct tn_fill_spec {
     tn_fill_kind kind;
     double lo, hi;
     bool constant;  /* no gradient is checked by this input */
-    tn_dtype dtype; /* for TN_FILL_INT: TN_I32 (default) or TN_I64; for frozen halves: TN_BF16 or TN_F16 */
+    tn_dtype dtype; /* for TN_FILL_INT: TN_I32 (default), TN_I64 or TN_U8; for frozen halves: TN_BF16 or TN_F16 */
 } tn_fill_spec;
 
 /* Declares the next input; the graph's tensor is returned (a strided view in the view check). */

@@ -288,6 +288,12 @@ tn_ref tn_input_(tn_graph *g, const char *file, int line, const char *name, tn_d
     return (tn_ref){ outside(g, file, line, TN_ROLE_INPUT, name, dims, dtype, false, &made) };
 }
 
+tn_ref tn_graph_data(tn_graph *g, const char *name, tn_dims dims, tn_dtype dtype)
+{
+    bool made;
+    return (tn_ref){ outside(g, __FILE__, __LINE__, TN_ROLE_DATA, name, dims, dtype, false, &made) };
+}
+
 void tn_input_by_copy(tn_graph *g, tn_ref x)
 {
     if (x.id) g->tensor[x.id].by_copy = true;

@@ -17,6 +17,7 @@ typedef enum tn_role {
     TN_ROLE_FROZEN,
     TN_ROLE_STATE,
     TN_ROLE_CACHE,
+    TN_ROLE_DATA,  /* samples that stay where the plan runs: no plan writes them, no checkpoint has them */
     TN_ROLE_FLAT,  /* a whole bucket of the store, for the optimizer */
     TN_ROLE_INPUT, /* the rest belongs to one bound plan */
     TN_ROLE_SCALAR,
@@ -143,6 +144,8 @@ tn_node *tn_graph_emit(tn_graph *g, const tn_op *op, const void *attr, const int
                        int n_out);
 /* Input x is written where the plan runs, by copies to tn_bound_place, and by nobody else: no run uploads it. */
 void tn_input_by_copy(tn_graph *g, tn_ref x);
+/* Samples that stay in the store (TN_ROLE_DATA), whatever scope is open; zeros until the caller has put them there. */
+tn_ref tn_graph_data(tn_graph *g, const char *name, tn_dims dims, tn_dtype dtype);
 /* The passes, in the order plan.c runs them. Each leaves g->status on failure. */
 typedef struct tn_seed {
     tn_ref y, dy; /* dL/dy is given by dy */

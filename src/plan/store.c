@@ -168,7 +168,7 @@ static tn_status initialise_all(tn_store *s, const tn_graph *g, size_t first)
 
 static bool belongs(tn_role r)
 {
-    return r == TN_ROLE_PARAM || r == TN_ROLE_FROZEN || r == TN_ROLE_STATE || r == TN_ROLE_CACHE;
+    return r == TN_ROLE_PARAM || r == TN_ROLE_FROZEN || r == TN_ROLE_STATE || r == TN_ROLE_CACHE || r == TN_ROLE_DATA;
 }
 
 static tn_status check_same(const tn_entry *e, const tn_gtensor *t)

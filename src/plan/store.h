@@ -1,7 +1,7 @@
 /* A store owns named tensors by role: trainable (with gradient and optimizer memory), frozen (in its file's type, no
- * more), state (saved) and cache (not saved). Trainable tensors lie in buckets: contiguous f32 arrays of parameters,
- * gradients and moments in one fixed order, so that the optimizer, clipping and reduction across ranks each see a few
- * long arrays. */
+ * more), state (saved), cache and data (not saved). Trainable tensors lie in buckets: contiguous f32 arrays of
+ * parameters, gradients and moments in one fixed order, so that the optimizer, clipping and reduction across ranks each
+ * see a few long arrays. */
 #ifndef TN_PLAN_STORE_H
 #define TN_PLAN_STORE_H
 

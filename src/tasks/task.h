@@ -37,9 +37,10 @@ typedef struct tn_samples {
 
 /* Images with target surfaces (route, restore): what is drawn for a batch of an optimizer step. */
 typedef struct tn_targets {
-    char about[96]; /* all that they depend on beside the images: for people, and for who tells them apart */
-    bool has_goals; /* the cells where the energies should land are known */
-    double grow;    /* fraction of the training over which the move grows to its full size; 0: full from the start */
+    char about[96];           /* all that they depend on beside the images: for people, and for who tells them apart */
+    bool has_goals;           /* the cells where the energies should land are known */
+    bool same_x, same_target; /* in every step of the training; targets: with their goals */
+    double grow; /* fraction of the training over which the move grows to its full size; 0: full from the start */
     /* Image `row` as x, its target and its goals, (height, width) each; NULL: nobody reads it. step: of the optimizer, -1 where it
      * is held out. progress: of the move, 0..1. A goal is the cell where the energy of that cell should land; -1: outside. */
     void (*read)(const tn_samples *set, int64_t row, int64_t step, double progress, float *x, float *target,

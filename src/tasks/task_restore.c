@@ -65,7 +65,7 @@ static tn_status open_restore(const tn_settings *st, tn_samples **out)
     tn_sample_set *b = NULL;
     TN_RETURN_IF(tn__open_images(st, &b));
     tn_targets *t = &b->targets;
-    *t = (tn_targets){ .read = read_restore };
+    *t = (tn_targets){ .same_x = hole, .same_target = true, .read = read_restore };
     if (hole) {
         t->hole = tn_settings_int(st, "task.hole");
         snprintf(t->about, sizeof t->about, "a hole of %lld x %lld", (long long)t->hole, (long long)t->hole);

@@ -49,6 +49,7 @@ static void read_route(const tn_samples *set, int64_t row, int64_t step, double 
                   rows = (int64_t)floor(down + 0.5);
     (void)step;
     if (x) tn_samples_read(set, row, x);
+    if (!target && !goal) return;
     for (int64_t i = 0, at = 0; i < h; i++)
         for (int64_t k = 0; k < w; k++, at++) {
             if (target)
@@ -86,7 +87,7 @@ static tn_status open_route(const tn_settings *st, tn_samples **out)
     tn_sample_set *b = NULL;
     TN_RETURN_IF(tn__open_images(st, &b));
     tn_targets *t = &b->targets;
-    *t = (tn_targets){ .has_goals = true, .read = read_route };
+    *t = (tn_targets){ .has_goals = true, .same_x = true, .read = read_route };
     t->move = strcmp(name, "mirror") == 0 ? MIRROR : strcmp(name, "transpose") == 0 ? TRANSPOSE : SHIFT;
     snprintf(t->about, sizeof t->about, "%s", name);
     if (t->move == SHIFT) {
@@ -96,6 +97,7 @@ static tn_status open_route(const tn_settings *st, tn_samples **out)
         snprintf(t->about, sizeof t->about, "shift by %lld, %lld, growing over %.9g of the training", (long long)t->dx,
                  (long long)t->dy, t->grow);
     }
+    t->same_target = t->grow == 0;
     const tn_status s = check_move(t, &b->set);
     if (s == TN_OK) *out = &b->set;
     else tn_samples_free(&b->set);

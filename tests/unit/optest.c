@@ -62,7 +62,8 @@ tn_ref tn_test_input(tn_op_io *io, tn_dims dims, tn_fill_spec fill)
     const bool integer = fill.kind == TN_FILL_INT;
     const bool half = !integer && (fill.dtype == TN_BF16 || fill.dtype == TN_F16);
     *in = (test_input){ .dims = dims, .fill = fill };
-    in->dtype = integer ? (fill.dtype == TN_I64 ? TN_I64 : TN_I32) : half ? fill.dtype : io->dtype;
+    const bool other = fill.dtype == TN_I64 || fill.dtype == TN_U8;
+    in->dtype = integer ? (other ? fill.dtype : TN_I32) : half ? fill.dtype : io->dtype;
     tn_dims padded = dims;
     const bool pad = io->strided && !integer && dims.rank > 0;
     if (pad) padded.dim[dims.rank - 1] += VIEW_EXTRA;

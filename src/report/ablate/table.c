@@ -19,7 +19,8 @@ enum needs {
     DOCUMENTS = 128, /* text of more than one document */
     PREPARED = 256,  /* raw text */
     DECODES = 512,   /* a model that writes one token after the other */
-    GIVEN = 1024     /* a configuration with the fast side's words */
+    GIVEN = 1024,    /* a configuration with the fast side's words */
+    STAYS = 2048     /* training samples that are the same in every epoch */
 };
 
 typedef struct setting_row {
@@ -143,6 +144,7 @@ static unsigned facts_of(const tn_ablate_facts *f)
     if (s->length >= 32 && s->length % 8 == 0) known |= CONTEXT;
     if (s->batch % 4 == 0 && !s->source.on_policy && !couples) known |= ROWS;
     if (s->source.ctx) known |= DATA;
+    if (s->source.resident) known |= STAYS;
     if (s->source.text || (s->source.ctx && s->source.prefetch_depth > 0)) known |= AHEAD;
     if (has_documents(s)) known |= DOCUMENTS;
     if (f->prepared) known |= PREPARED;

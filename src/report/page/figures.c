@@ -30,6 +30,7 @@ size_t tn_figures_of_memory(const tn_profile *p, const tn_plan *plan, tn_figure 
                               { "optimizer", "MB", 1e-6 * (double)m->optimizer },
                               { "frozen", "MB", 1e-6 * (double)m->frozen },
                               { "state", "MB", 1e-6 * (double)m->state },
+                              { "samples", "MB", 1e-6 * (double)m->samples },
                               { "activations", "MB", 1e-6 * (double)m->activations },
                               { "workspace", "MB", 1e-6 * (double)m->workspace },
                               { "inputs and tables", "MB", 1e-6 * (double)m->other },

@@ -237,6 +237,7 @@ static double map_fixed(const tn_memory_plan *p, double steps, map *m)
                 { p->optimizer, OPTIMIZER, "optimizer" },
                 { p->frozen, FIXED, "frozen weights" },
                 { p->state, FIXED, "state" },
+                { p->samples, FIXED, "samples" },
                 { p->other, FIXED, "inputs and tables" },
                 { p->data, FIXED, "data" } };
     double at = 0;

@@ -105,6 +105,7 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
                                    .refused = refused,
                                    .shared = s->shared,
                                    .context_slot = s->context_slot,
+                                   .resident = src->resident,
                                    .store = o->store };
     return tn_trainer_new(&t, out);
 }
@@ -237,7 +238,8 @@ static tn_status start_source(tn_session *s, const tn_session_options *o)
 {
     if (!s->source.ctx) return TN_OK;
     const tn_source_start how = start_of(s, heldout_of(s, o), o->evaluates, s->batch);
-    const tn_status st = tn_source_begin(&s->source, &how, prefetch_of(s));
+    tn_status st = tn_source_begin(&s->source, &how, prefetch_of(s));
+    if (st == TN_OK) st = tn_trainer_load_samples(s->trainer, s->source.resident);
     if (st != TN_OK) tn_error_prefix("%s", s->source.what);
     return st;
 }

@@ -46,6 +46,8 @@ struct tn_prefetch {
 
 /* --- filling ------------------------------------------------------------------------------------------------------------ */
 
+static bool is_made(const tn_input_slot *s) { return s->read && !s->left_out; }
+
 static tn_feed lend(void *ctx, int64_t width)
 {
     buffer *b = ctx;
@@ -55,7 +57,7 @@ static tn_feed lend(void *ctx, int64_t width)
         .inputs = a->inputs, .batch = a->batch, .length = tn_trainer_width(a->trainer, width), .valid = &b->valid
     };
     for (size_t i = 0; i < a->inputs->n; i++)
-        if (a->inputs->slot[i].read) b->feed.at[i] = b->memory + a->offset[i];
+        if (is_made(&a->inputs->slot[i])) b->feed.at[i] = b->memory + a->offset[i];
     return b->feed;
 }
 
@@ -240,7 +242,7 @@ size_t tn_prefetch_bytes(const tn_inputs *in, int64_t batch, int64_t length, int
 {
     double n = 0;
     for (size_t i = 0; i < in->n; i++)
-        if (in->slot[i].read)
+        if (is_made(&in->slot[i]))
             n += (double)in->slot[i].all * (in->slot[i].each ? (double)batch : 1) *
                  (in->slot[i].has_time ? (double)length : 1);
     n *= (double)sizeof(float) * depth;
@@ -275,7 +277,7 @@ tn_status tn_prefetch_new(const tn_source *source, const tn_source_start *how, i
     pthread_cond_init(&a->changed, NULL);
     for (size_t i = 0; i < a->inputs->n; i++) {
         a->offset[i] = each;
-        if (a->inputs->slot[i].read) each += padded(tn_input_items(&a->inputs->slot[i], a->batch, a->length));
+        if (is_made(&a->inputs->slot[i])) each += padded(tn_input_items(&a->inputs->slot[i], a->batch, a->length));
     }
     a->buffer = tn_alloc(sizeof *a->buffer * (size_t)depth);
     if (!a->buffer) TN_TRY(TN_MEMORY);

@@ -283,6 +283,7 @@ tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
                         .example = n > 0 ? source_example : NULL,
                         .prepare = set->prepare ? source_prepare : NULL,
                         .prepares = set->prepares,
+                        .resident = set->resident,
                         .close = source_close,
                         .rows = set->rows,
                         .n_rows = set->n_rows,

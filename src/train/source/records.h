@@ -24,8 +24,9 @@ typedef struct tn_record_set {
     size_t (*bytes)(const void *data);                              /* or NULL */
     tn_status (*prepare)(void *data, const tn_source_prepare *how); /* as tn_source.prepare, or NULL */
     const char *prepares;
-    void (*close)(void *data); /* the data go with the source; NULL: they are borrowed */
-    uint64_t seed;             /* of the orders */
+    void (*close)(void *data);   /* the data go with the source; NULL: they are borrowed */
+    const tn_resident *resident; /* as tn_source.resident, with the data; or NULL */
+    uint64_t seed;               /* of the orders */
 } tn_record_set;
 
 /* Where row b of a feed has each of n rows, into at (n); NULL: nobody reads it. */

@@ -37,6 +37,8 @@ typedef struct owned {
     int64_t steps; /* of the training, by which targets grow */
     tn_source_number number[NUMBERS];
     size_t n_numbers;
+    tn_resident resident;          /* what of the training samples is the same in every step; */
+    int stored[TN_RESIDENT_PARTS]; /* which of the rows above its parts are */
 } owned;
 
 static int64_t read_sample(const void *data, int split, int64_t i, int64_t step, void *const *at)
@@ -154,6 +156,54 @@ static void list_numbers(owned *o)
     add_number(o, "height", (double)set->height);
 }
 
+/* --- where they stay on the device ------------------------------------------------------------------------------------------ */
+
+static void read_stored(const void *data, size_t part, int64_t i, void *to)
+{
+    const owned *o = data;
+    const tn_samples *set = o->set;
+    const tn_targets *t = set->targets;
+    const int64_t row = set->index[TN_TRAIN][i], n = o->resident.part[part].each;
+    const int which = o->stored[part];
+    if (t)
+        t->read(set, row, 0, tn_targets_progress(t, 0, o->steps), which == FEATURES ? to : NULL,
+                which == TARGET ? to : NULL, which == GOAL ? to : NULL);
+    else if (which == LABELS) memcpy(to, set->y + row * n, sizeof *set->y * (size_t)n);
+    else if (set->x_u8) memcpy(to, set->x_u8 + row * n, (size_t)n);
+    else memcpy(to, set->x_f32 + row * n, sizeof *set->x_f32 * (size_t)n);
+}
+
+static void add_stored(owned *o, int which, tn_resident_part part)
+{
+    o->stored[o->resident.n] = which;
+    o->resident.part[o->resident.n++] = part;
+}
+
+/* What is drawn for each step stays with the host. */
+static const tn_resident *stay(owned *o)
+{
+    const tn_samples *set = o->set;
+    const tn_targets *t = set->targets;
+    const int64_t n = set->tokens * set->features;
+    const tn_dtype bytes = set->x_u8 && !t ? TN_U8 : TN_F32;
+    o->resident = (tn_resident){ .samples = set->count[TN_TRAIN],
+                                 .number = rows[SAMPLE].name,
+                                 .valid = rows[COUNT].name,
+                                 .data = o,
+                                 .read = read_stored };
+    if (!t || t->same_x)
+        add_stored(o, FEATURES,
+                   (tn_resident_part){ .input = "features", .stored = bytes, .scale = set->scale, .each = n });
+    if (!t)
+        add_stored(o, LABELS,
+                   (tn_resident_part){ .input = "labels", .stored = TN_I32, .each = set->labels, .counts = true });
+    if (t && t->same_target)
+        add_stored(o, TARGET, (tn_resident_part){ .input = "target", .stored = TN_F32, .each = n });
+    if (t && t->same_target && t->has_goals)
+        add_stored(o, GOAL, (tn_resident_part){ .input = "goal", .stored = TN_I32, .each = n });
+    return o->resident.n ? &o->resident : NULL;
+}
+
 /* own: goes with the source, also where that fails; or NULL. */
 static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared, const char *name, uint64_t seed,
                       int64_t steps, tn_source *out)
@@ -180,6 +230,7 @@ static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared,
                                     .about = about,
                                     .bytes = bytes_of,
                                     .close = close_samples,
+                                    .resident = stay(o),
                                     .seed = seed,
                                     .numbers = o->number,
                                     .n_numbers = o->n_numbers };

@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "models/models.h"
 #include "token/tokenizer.h"
+#include "train/trainer/resident.h"
 #include "train/trainer/trainer.h"
 
 #include <jansson.h>
@@ -90,6 +91,7 @@ struct tn_source {
     void (*rest)(void *ctx);
     void (*close)(void *ctx);
 
+    const tn_resident *resident;     /* what of its training samples is the same in every step; or NULL */
     const tn_dataset *text;          /* its data set of tokens, or NULL */
     const tn_tokenizer *tokenizer;   /* trained on its data: it goes into the run's folder; or NULL */
     tn_loader_mode mode;             /* and how its rows are filled */

@@ -72,7 +72,7 @@ static tn_settings *settings_of(const char *words)
     assert_ok(tn_settings_add(st, settings, sizeof settings / sizeof *settings, "narrow"));
     snprintf(text, sizeof text,
              "task.images=strokes task.size=%d threads=1 train.batch=%d train.steps=%d train.warmup=2 train.lr=1e-2 "
-             "model=narrow %s",
+             "opt.resident_samples=off model=narrow %s",
              TRAIN, B, STEPS, words);
     for (char *rest = text, *word; (word = strtok_r(rest, " ", &rest));) assert_ok(tn_settings_override(st, word));
     return st;

@@ -112,7 +112,7 @@ static tn_status next_batch(void *source, int64_t step, const tn_feeder *to, int
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count)
 {
     const double begun = tn_trainer_watch_clock(to);
-    const tn_feeder feeder = tn_trainer_feeder(to);
+    const tn_feeder feeder = tn_trainer_batch_feeder(to);
     void *own = (void *)(uintptr_t)s; /* which next_batch only reads */
     TN_RETURN_IF(s->split ? tn_split_next(s->split, next_batch, own, step, &feeder, count)
                           : next_batch(own, step, &feeder, count));

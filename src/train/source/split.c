@@ -38,7 +38,7 @@ static tn_feed lend(void *ctx, int64_t width)
         .inputs = p->inputs, .batch = p->rows, .length = tn_trainer_width(p->trainer, width), .valid = &p->valid
     };
     for (size_t i = 0; i < p->inputs->n; i++)
-        if (p->inputs->slot[i].read) p->feed.at[i] = p->memory + p->offset[i];
+        if (p->inputs->slot[i].read && !p->inputs->slot[i].left_out) p->feed.at[i] = p->memory + p->offset[i];
     return p->feed;
 }
 

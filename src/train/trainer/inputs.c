@@ -2,6 +2,7 @@
 #include "train/trainer/inputs.h"
 
 #include "base/status.h"
+#include "ops/take_samples/take_samples.h"
 #include "plan/graph.h"
 
 #include <ctype.h>
@@ -296,14 +297,41 @@ tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn
 
 /* --- graphs and feeds -------------------------------------------------------------------------------------------------- */
 
+static tn_dims dims_of(const tn_input_slot *s, const tn_batch *b)
+{
+    tn_dims dims = { .rank = s->rank };
+    for (int k = 0; k < s->rank; k++) dims.dim[k] = s->dim[k] ? s->dim[k] : k ? b->length : b->batch;
+    return dims;
+}
+
+const char *tn_input_data_name(const char *input, char name[TN_INPUT_DATA_NAME])
+{
+    snprintf(name, TN_INPUT_DATA_NAME, "samples.%.100s", input);
+    return name;
+}
+
+/* Taken from what stays on the device, by inputs that the graph has. */
+static tn_ref take(const tn_inputs *in, const tn_input_slot *s, tn_graph *g, const tn_batch *b)
+{
+    char name[TN_INPUT_DATA_NAME];
+    tn_dims set = dims_of(s, b);
+    set.dim[0] = s->samples;
+    return tn_take_samples(g, tn_graph_data(g, tn_input_data_name(s->row->name, name), set, s->stored),
+                           tn_in(b, in->slot[in->number_slot].row->name), tn_in(b, in->slot[in->valid_slot].row->name),
+                           s->scale, (float)s->row->pad);
+}
+
 void tn_inputs_build(const tn_inputs *in, tn_graph *g, tn_batch *b)
 {
+    const bool trains = tn_graph_get_options(g)->training;
     for (size_t i = 0; i < in->n; i++) {
         const tn_input_slot *s = &in->slot[i];
-        tn_dims dims = { .rank = s->rank };
-        for (int k = 0; k < s->rank; k++) dims.dim[k] = s->dim[k] ? s->dim[k] : k ? b->length : b->batch;
-        if (s->read) tn_batch_add(b, s->row->name, tn_input(g, s->row->name, dims, s->row->type));
+        if (s->read && !(trains && s->samples))
+            tn_batch_add(b, s->row->name, tn_input(g, s->row->name, dims_of(s, b), s->row->type));
     }
+    for (size_t i = 0; i < in->n && trains; i++)
+        if (in->slot[i].read && in->slot[i].samples)
+            tn_batch_add(b, in->slot[i].row->name, take(in, &in->slot[i], g, b));
     for (size_t i = 0; i < in->n_numbers; i++) tn_batch_number(b, in->number[i].name, in->number[i].value);
 }
 
@@ -318,6 +346,9 @@ tn_status tn_inputs_hash(const tn_inputs *in, const char *const *wants, char has
         if (!s->read) continue;
         hash_name(h, s->row->name);
         tn_hash_add(h, s->dim, sizeof s->dim);
+        tn_hash_add(h, &s->samples, sizeof s->samples);
+        tn_hash_add(h, &s->stored, sizeof s->stored);
+        tn_hash_add(h, &s->scale, sizeof s->scale);
     }
     for (size_t i = 0; i < in->n_numbers; i++) {
         hash_name(h, in->number[i].name);

@@ -31,6 +31,11 @@ typedef struct tn_input_slot {
     int64_t each; /* items of a row of the batch, of one token where it is timed; 0: it has no B, and `all` items */
     int64_t all;
     int64_t below; /* 0: any number */
+    /* > 0: training plans take it from so many samples that stay on the device (resident.h), stored in this type */
+    int64_t samples;
+    tn_dtype stored;
+    float scale;   /* of TN_U8 */
+    bool left_out; /* batches of training are without it */
 } tn_input_slot;
 
 typedef struct tn_inputs {
@@ -38,7 +43,8 @@ typedef struct tn_inputs {
     size_t n;
     tn_source_number number[TN_BATCH_NUMBERS];
     size_t n_numbers;
-    bool cut; /* one of them is: sequences of T tokens, else samples */
+    bool cut;                    /* one of them is: sequences of T tokens, else samples */
+    int number_slot, valid_slot; /* where samples stay: which one a row is, how many rows are valid */
 } tn_inputs;
 
 /* Of the model's rows of inputs and losses what can be said without data: TN_USAGE where there are none or too many, or names are wrong. */
@@ -56,6 +62,10 @@ int64_t tn_inputs_length(const tn_model *model, const tn_settings *st);
 
 /* Whether there is a setting of whole numbers by that name: sizes come from such alone. */
 bool tn_inputs_setting(const tn_settings *st, const char *key);
+
+/* What the samples of an input are called in the store. */
+enum { TN_INPUT_DATA_NAME = 128 };
+const char *tn_input_data_name(const char *input, char name[TN_INPUT_DATA_NAME]);
 
 /* Makes the inputs in the graph, for B rows of T tokens, and puts them and the numbers into the batch. */
 void tn_inputs_build(const tn_inputs *in, tn_graph *g, tn_batch *b);

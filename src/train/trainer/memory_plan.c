@@ -31,6 +31,7 @@ const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes
     at = add_part(buf, bytes, at, "optimizer", m->optimizer);
     at = add_part(buf, bytes, at, "frozen", m->frozen);
     at = add_part(buf, bytes, at, "state", m->state);
+    at = add_part(buf, bytes, at, "samples", m->samples);
     at = add_part(buf, bytes, at, "activations", m->activations);
     at = add_part(buf, bytes, at, "workspace", m->workspace);
     at = add_part(buf, bytes, at, "other", m->other);

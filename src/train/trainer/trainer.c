@@ -77,7 +77,7 @@ static tn_status make_kept(tn_trainer *t)
     return t->instruments ? make_kept_of(t->eval, "look.") : TN_OK;
 }
 
-static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, bool *drop, tn_trainer **out);
 
 /* The narrower widths, the widest first. All are there before the first step, so that it is known then what
  * fits. A length that the model refuses is left out: its rows go to the next wider plan. */
@@ -88,7 +88,7 @@ static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
         tn_trainer_options part = *o;
         if (o->widths[i] >= o->length) continue;
         part.length = o->widths[i];
-        const tn_status s = open_trainer(&part, t, at);
+        const tn_status s = open_trainer(&part, t, NULL, at);
         if (s == TN_OK) at = &(*at)->narrower;
         else if (s != TN_USAGE) return s;
     }
@@ -148,8 +148,8 @@ static tn_status settle(tn_trainer *t, const tn_trainer_options *o, const tn_tra
     return tn_plan_cache_new(&t->plans);
 }
 
-/* whole: the trainer that this one is a narrower part of, or NULL. */
-static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out)
+/* whole: the trainer that this one is a narrower part of, or NULL. *drop: samples were to stay on the device although nobody asked. */
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, bool *drop, tn_trainer **out)
 {
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
@@ -184,6 +184,8 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
     if (o->frozen && !o->drawn) tn_store_loads_weights(t->store);
     TN_TRY(settle(t, o, whole));
+    tn__trainer_keep_samples(t, o->resident);
+    if (drop) *drop = t->may_drop_samples;
     TN_TRY(tn__trainer_bind(t, o));
     if (!whole) TN_TRY(make_narrower(t, o));
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
@@ -199,7 +201,18 @@ done:
     return s;
 }
 
-tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out) { return open_trainer(o, NULL, out); }
+/* Where memory is short with samples that may as well stay on the host, or the model wants what only a plain input has (its gradient),
+ * they do. */
+tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
+{
+    bool drop = false;
+    const tn_status s = open_trainer(o, NULL, &drop, out);
+    if (s == TN_OK || !drop) return s;
+    tn_trainer_options without = *o;
+    without.resident = NULL;
+    if (o->refused) *o->refused = (tn_refusal){ 0 };
+    return open_trainer(&without, NULL, NULL, out);
+}
 
 void tn_trainer_free(tn_trainer *t)
 {
@@ -243,6 +256,16 @@ tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
 static tn_feed hand_out(void *t, int64_t width) { return tn_trainer_feed_for(t, width); }
 
 tn_feeder tn_trainer_feeder(tn_trainer *t) { return (tn_feeder){ t, hand_out }; }
+
+static tn_feed hand_out_batch(void *t, int64_t width)
+{
+    tn_feed f = tn_trainer_feed_for(t, width);
+    for (size_t i = 0; i < f.inputs->n; i++)
+        if (f.inputs->slot[i].left_out) f.at[i] = NULL;
+    return f;
+}
+
+tn_feeder tn_trainer_batch_feeder(tn_trainer *t) { return (tn_feeder){ t, hand_out_batch }; }
 
 int64_t tn_trainer_width(const tn_trainer *t, int64_t width)
 {

@@ -16,6 +16,7 @@
 
 struct tn_shared;
 struct tn_context_slot;
+struct tn_resident;
 typedef struct tn_trainer tn_trainer;
 
 /* A plan that needs more memory than there is: nothing was allocated. */
@@ -52,6 +53,8 @@ typedef struct tn_trainer_options {
     struct tn_shared *shared; /* borrowed: for shared plans (shared.h); or NULL */
     struct tn_context_slot *context_slot; /* borrowed, by one trainer at a time; NULL: its own context */
     tn_store *store;                      /* borrowed, by one trainer at a time; NULL: its own */
+    /* borrowed while it is made: samples that may stay on the device, by opt.resident_samples (resident.h); or NULL */
+    const struct tn_resident *resident;
 } tn_trainer_options;
 
 /* TN_MEMORY: a plan needs more memory than there is (a GPU: than is free), before allocating; or an allocation failed. */
@@ -68,6 +71,10 @@ void *tn_trainer_input(tn_trainer *t, const char *name);
 tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width);
 tn_feed tn_trainer_feed_again(tn_trainer *t); /* the last one */
 tn_feeder tn_trainer_feeder(tn_trainer *t);
+tn_feeder tn_trainer_batch_feeder(tn_trainer *t); /* for batches of training: without what stays on the device */
+/* Puts those samples there, once before the first step; nothing where none stay. */
+tn_status tn_trainer_load_samples(tn_trainer *t, const struct tn_resident *r);
+bool tn_trainer_keeps_samples(const tn_trainer *t);
 /* The length of that plan. */
 int64_t tn_trainer_width(const tn_trainer *t, int64_t width);
 
@@ -157,7 +164,8 @@ int64_t tn_trainer_batches(const tn_trainer *t); /* of a step: train.accumulate 
 
 typedef struct tn_memory_plan {
     size_t parameters, gradients, optimizer, frozen, state, activations, workspace, other, data, total;
-    size_t host; /* on a GPU: host memory, not part of the total */
+    size_t samples; /* that stay beside the plan (opt.resident_samples): part of the total */
+    size_t host;    /* on a GPU: host memory, not part of the total */
 } tn_memory_plan;
 
 tn_memory_plan tn_trainer_memory(const tn_trainer *t);

@@ -31,6 +31,7 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
         const size_t bytes = (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype);
         if (e->role == TN_ROLE_FROZEN) m.frozen += bytes;
         if (e->role == TN_ROLE_STATE || e->role == TN_ROLE_CACHE) m.state += bytes;
+        if (e->role == TN_ROLE_DATA) m.samples += bytes;
     }
     for (const tn_trainer *w = t; w; w = w->narrower) {
         for (size_t i = 0; i < w->n_steps; i++) tn_memory_plan_add(&m, w->step[i].plan, &arena);
@@ -40,7 +41,8 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
     m.other += t->guard ? tn_guard_bytes(t->guard) : 0;
     m.data = t->setup.device == TN_CPU ? t->reserved_bytes : 0;
     m.host = t->reserved_bytes - m.data;
-    m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
+    m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.samples + m.activations + m.workspace +
+              m.other;
     if (!tn_add_ok(m.total, m.data, &m.total)) m.total = SIZE_MAX;
     return m;
 }

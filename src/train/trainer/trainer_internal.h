@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 #include "train/trainer/chunks.h"
 #include "train/trainer/graph_setup.h"
+#include "train/trainer/resident.h"
 #include "train/trainer/shared.h"
 #include "train/trainer/trainer.h"
 
@@ -46,8 +47,9 @@ struct tn_trainer {
     int threads;
     tn_graph_setup setup;
     tn_store *store;
-    bool borrowed; /* the store */
-    bool sealed;   /* it has all weights that it will have */
+    bool borrowed;                        /* the store */
+    bool sealed;                          /* it has all weights that it will have */
+    bool keeps_samples, may_drop_samples; /* on the device; if nobody asked for it, only where they fit easily */
     tn_context *context;
     bool borrowed_context; /* of a context slot */
     tn_plan_cache *plans;
@@ -85,6 +87,9 @@ struct tn_trainer {
     const tn_trainer_step *evaluated;
     const tn_trainer_step *stepped; /* whose `kept` are of the last training step, or NULL */
 };
+
+/* Decides whether samples stay on the device, before the first plan (resident.c). r: or NULL. */
+void tn__trainer_keep_samples(tn_trainer *t, const tn_resident *r);
 
 /* Plans (trainer_plans.c). */
 

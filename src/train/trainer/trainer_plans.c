@@ -76,7 +76,9 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
         if (x->base != (int32_t)i) continue;
         const double bytes = (double)tn_gtensor_count(x) * (double)tn_dtype_bytes(x->dtype);
         if (x->role == TN_ROLE_PARAM) store += copies * bytes;
-        if (x->role == TN_ROLE_FROZEN || x->role == TN_ROLE_STATE || x->role == TN_ROLE_CACHE) store += bytes;
+        if (x->role == TN_ROLE_FROZEN || x->role == TN_ROLE_STATE || x->role == TN_ROLE_CACHE ||
+            x->role == TN_ROLE_DATA)
+            store += bytes;
         if (bytes <= largest) continue;
         largest = bytes;
         at = i;
@@ -109,7 +111,9 @@ tn_status tn__trainer_fits(const tn_trainer *t)
 {
     const tn_memory_plan m = tn_trainer_memory(t);
     const double need = (double)m.total, limit = t->memory_limit, data = (double)(m.data + m.host),
-                 machine = 0.9 * tn_memory_limit();
+                 machine = 0.9 * tn_memory_limit(), samples = (double)m.samples;
+    if (t->may_drop_samples && !tn_resident_fits(samples, need - samples, limit))
+        return tn_error(TN_MEMORY, "the samples have no room beside the plan"); /* tn_trainer_new goes on without */
     if (data > machine || (need > limit && data > need / 2))
         return refuse_all(t, data, data > machine ? machine : limit,
                           tn_error(TN_MEMORY,

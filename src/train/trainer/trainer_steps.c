@@ -84,8 +84,10 @@ static tn_status set_schedules(const tn_trainer *t, const tn_trainer_step *s, in
 
 void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s)
 {
-    for (size_t i = 0; i < t->inputs.n; i++)
-        if (t->inputs.slot[i].read) s->at[i] = tn_bound_data(s->bound, t->inputs.slot[i].row->name);
+    const bool trains = s < t->step + t->n_train;
+    for (size_t i = 0; i < t->inputs.n; i++) /* one that the plan takes from samples is nobody's to write */
+        if (t->inputs.slot[i].read && !(trains && t->inputs.slot[i].samples))
+            s->at[i] = tn_bound_data(s->bound, t->inputs.slot[i].row->name);
     for (size_t i = 0; i < t->model->n_schedules; i++)
         s->scalar[i] = tn_plan_scalar(s->bound, t->model->schedules[i].name);
 }

@@ -48,6 +48,7 @@ typedef struct wire_config {
     int64_t width;                        /* of a slot */
     wire_encoder encoder;
     int64_t bytes;                   /* longest text */
+    int64_t places;                  /* of the encoder: the longest of all texts as it reads them */
     int64_t dim, heads, ffn, layers; /* of the encoder */
     int64_t refine;                  /* layers of the refiner */
     int64_t contexts;                /* of the training set: rows of a free latent */

@@ -169,6 +169,15 @@ static tn_status open_readers(tn_graph *g, const tn_settings *st, wire_config *c
     return c->readers ? TN_OK : tn_model_error("readers=%s names none: use letters, as in readers=c", only);
 }
 
+/* A batch may have shorter texts, and places are those of the longest. */
+static int64_t places_of(const tn_settings *st, const wire_config *c)
+{
+    char text[16];
+    if (c->encoder != WIRE_SENDER) return c->bytes;
+    snprintf(text, sizeof text, "%s.text", tn_settings_text(st, "sender"));
+    return tn_settings_int(st, text);
+}
+
 static tn_status find_sender(tn_graph *g, const tn_settings *st, wire_config *c)
 {
     const char *x = tn_settings_text(st, "sender");
@@ -189,6 +198,7 @@ static tn_status find_sender(tn_graph *g, const tn_settings *st, wire_config *c)
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c)
 {
     *c = read_settings(st);
+    c->places = places_of(st, c);
     TN_RETURN_IF(check(c));
     c->given = *tn_settings_text(st, "encoder_from");
     if (c->given && c->encoder != WIRE_BYTES && c->encoder != WIRE_SENDER)

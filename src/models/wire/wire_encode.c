@@ -26,8 +26,9 @@ typedef struct features {
 static tn_ref with_places(tn_graph *g, const wire_config *c, tn_ref x)
 {
     const int64_t T = tn_ref_dim(g, x, 1);
-    const tn_ref places = tn_frozen(g, "places", tn_shape(T, c->dim), TN_F32, tn_encoder_waves(1, 0, 1));
-    return tn_add(g, x, places);
+    const int64_t all = T > c->places ? T : c->places;
+    const tn_ref places = tn_frozen(g, "places", tn_shape(all, c->dim), TN_F32, tn_encoder_waves(1, 0, 1));
+    return tn_add(g, x, T < all ? tn_slice(g, places, 0, 0, T) : places);
 }
 
 /* Slots begin by looking along the text, whatever its length: a short one has them all at work, and what they have learned on it they do on

@@ -78,7 +78,8 @@ tn_status tn_step_probe_open(const tn_step_probe_options *o, tn_step_probe **out
     TN_TRY(tn_session_open_with(
         &(tn_session_options){ .user = o->user, .settings = st, .model = o->model, .runs = o->runs }, &p->s));
     TN_TRY(make_ready(&p->s, o->dir));
-    p->varies = p->s.source.n_widths || p->s.source.on_policy || isnan(tn_trainer_flops(p->s.trainer));
+    p->varies =
+        p->s.source.n_widths || p->s.source.n_shapes || p->s.source.on_policy || isnan(tn_trainer_flops(p->s.trainer));
     *out = p;
     p = NULL;
 done:

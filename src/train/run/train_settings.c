@@ -21,7 +21,9 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_TEXT("tokenizer", "", "tokenizer of raw text (empty: bytes; a prepared folder has its own)"),
     TN_SETTING_CHOICE("loader.mode", "auto", "auto|window|pack|bucket",
                       "how rows are filled: random windows, packed documents, or one document each (auto: pack; one "
-                      "raw file: window)"),
+                      "raw file: window); of texts with questions, bucket makes batches by length"),
+    TN_SETTING_INT("loader.shapes", "8", TN_RANGE(1, 64), "plans",
+                   "of texts with questions in batches by length: sizes of batches at most, with a plan each"),
     TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads",
                    "threads that prefetch batches (0: no prefetch)"),
     TN_SETTING_AUTO_INT(

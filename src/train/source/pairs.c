@@ -17,11 +17,11 @@ static const tn_input_row rows[ROWS] = {
     { "sample", TN_I32, .dims = { TN_B } }, /* which one of the training set it is, 0 where it is none */
 };
 
-static int64_t read_pair(const void *data, int split, int64_t i, int64_t step, void *const *at)
+static int64_t read_pair(const void *data, int split, int64_t i, int64_t step, int shape, void *const *at)
 {
     static const int ids[] = { [TN_PREMISE] = PREMISE, [TN_HYPOTHESIS] = HYPOTHESIS };
     const tn_pairs *p = data;
-    (void)step;
+    (void)step, (void)shape;
     for (int which = 0; which < 2; which++) {
         int32_t *length = at[ids[which] + 1];
         if (at[ids[which]]) (void)tn_pairs_read(p, split, i, which, at[ids[which]]);
@@ -33,9 +33,10 @@ static int64_t read_pair(const void *data, int split, int64_t i, int64_t step, v
 
 static tn_status hash_pairs(const void *data, char hash[TN_HASH_BYTES]) { return tn_pairs_hash(data, hash); }
 
-static void about(const void *data, FILE *f)
+static void about(const void *data, const tn_record_batches *b, FILE *f)
 {
     const tn_pairs *p = data;
+    (void)b;
     fprintf(
         f,
         "task    snli, %lld pairs, %lld valid, %lld test, of at most %lld tokens a sentence, %lld different tokens\n",

@@ -48,14 +48,14 @@ struct tn_prefetch {
 
 static bool is_made(const tn_input_slot *s) { return s->read && !s->left_out; }
 
-static tn_feed lend(void *ctx, int64_t width)
+static tn_feed lend(void *ctx, int64_t width, int shape)
 {
     buffer *b = ctx;
     const tn_prefetch *a = b->of;
     b->valid = a->batch;
-    b->feed = (tn_feed){
-        .inputs = a->inputs, .batch = a->batch, .length = tn_trainer_width(a->trainer, width), .valid = &b->valid
-    };
+    b->feed = tn_trainer_feed_blank(a->trainer, width, shape);
+    b->feed.batch = a->batch; /* of all parts of a step */
+    b->feed.valid = &b->valid;
     for (size_t i = 0; i < a->inputs->n; i++)
         if (is_made(&a->inputs->slot[i])) b->feed.at[i] = b->memory + a->offset[i];
     return b->feed;
@@ -146,14 +146,14 @@ static void copy(const tn_prefetch *a, const buffer *b, const tn_feed *to)
     for (size_t i = 0; i < a->inputs->n; i++)
         if (b->feed.at[i] && to->at[i])
             memcpy(to->at[i], b->feed.at[i],
-                   sizeof(float) * (size_t)tn_input_items(&a->inputs->slot[i], to->batch, to->length));
+                   sizeof(float) * (size_t)tn_input_items(&to->inputs->slot[i], to->batch, to->length));
     *to->valid = b->valid;
 }
 
 static tn_status hand_out(tn_prefetch *a, buffer *b, const tn_feeder *to, int64_t *count)
 {
     if (b->status != TN_OK) return tn_error(b->status, "%s", b->error);
-    const tn_feed feed = tn_feed_for(to, b->feed.length);
+    const tn_feed feed = tn_feed_like(to, &b->feed);
     copy(a, b, &feed);
     *count = b->count;
     a->last = b->from;

@@ -3,7 +3,7 @@
 #include "train/source/records.h"
 
 #include "base/alloc.h"
-#include "base/rng.h"
+#include "train/source/records_order.h"
 #include "train/source/task_setup.h"
 
 #include <math.h>
@@ -15,27 +15,16 @@ typedef struct record_source {
     tn_source_start at;
     tn_feed_map map;
     char hash[TN_HASH_BYTES]; /* of the records and their splits */
-    int64_t epoch, next;      /* the next row is order[next] of this epoch */
+    int64_t epoch, next;      /* the next row is order.row[next] of this epoch */
     int64_t batches;          /* handed out */
     int64_t rows;             /* of the last one */
     int64_t shown;            /* rows of the held-out part handed out */
-    int32_t *order;           /* (training records) */
+    tn_record_order order;
 } record_source;
 
 /* --- batches ------------------------------------------------------------------------------------------------------------ */
 
-static void shuffle(record_source *s)
-{
-    const tn_rng r = { s->set.seed, tn_rng_stream("task.order") + (uint64_t)s->epoch };
-    const int64_t n = s->set.count[TN_TRAIN];
-    for (int64_t i = 0; i < n; i++) s->order[i] = (int32_t)i;
-    for (int64_t i = n - 1; i > 0; i--) {
-        const int64_t k = (int64_t)tn_rng_below(r, (uint64_t)i, (uint64_t)i + 1);
-        const int32_t x = s->order[i];
-        s->order[i] = s->order[k];
-        s->order[k] = x;
-    }
-}
+static void shuffle(record_source *s) { tn_record_order_shuffle(&s->order, &s->set, s->at.batch, s->epoch); }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -56,25 +45,35 @@ static int64_t put(const tn_record_set *set, const tn_feed_map *m, const tn_feed
 {
     void *at[TN_INPUTS_MAX];
     tn_records_row(m, f, b, set->n_rows, at);
-    return set->read(set->data, split, i, step, at);
+    return set->read(set->data, split, i, step, f->shape, at);
+}
+
+/* The next n records of the epoch, as a batch. */
+static tn_status put_next(record_source *s, int64_t n, int64_t step, const tn_feed *f, int64_t *count)
+{
+    const int64_t by = s->set.shapes.n ? s->epoch : step;
+    *count = 0;
+    for (int64_t b = 0; b < n; b++) {
+        const int64_t counts = put(&s->set, &s->map, f, b, TN_TRAIN, s->order.row[s->next + b], by);
+        if (counts < 0) return TN_BAD_FILE;
+        *count += counts;
+    }
+    return TN_OK;
 }
 
 static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64_t *count)
 {
     record_source *s = ctx;
-    const tn_feed f = tn_feed_full(to);
+    const tn_record_shapes *shapes = &s->set.shapes;
     if (s->next == s->set.count[TN_TRAIN]) {
         s->epoch++;
         s->next = 0;
         shuffle(s);
     }
     const int64_t n = smaller(s->at.batch, s->set.count[TN_TRAIN] - s->next);
-    *count = 0;
-    for (int64_t b = 0; b < n; b++) {
-        const int64_t counts = put(&s->set, &s->map, &f, b, TN_TRAIN, s->order[s->next + b], step);
-        if (counts < 0) return TN_BAD_FILE;
-        *count += counts;
-    }
+    const int shape = shapes->n ? shapes->fit(s->set.data, s->order.row + s->next, n, s->epoch, 0) : 0;
+    const tn_feed f = tn_feed_of(to, shape);
+    TN_RETURN_IF(put_next(s, n, step, &f, count));
     tn_feed_end(&f, n);
     s->next += n;
     s->rows = n;
@@ -171,7 +170,7 @@ static void source_describe(void *ctx, int64_t row, char *buf, size_t bytes)
 {
     enum { SHOWN = 8 };
     const record_source *s = ctx;
-    const int32_t *order = s->order + s->next - s->rows;
+    const int32_t *order = s->order.row + s->next - s->rows;
     const int64_t shown = s->rows < SHOWN ? s->rows : SHOWN;
     size_t n = (size_t)snprintf(buf, bytes, "batch %lld, of epoch %lld, ", (long long)s->batches, (long long)s->epoch);
     if (row >= 0 && row < s->rows) {
@@ -191,7 +190,7 @@ static void source_close(void *ctx)
 {
     record_source *s = ctx;
     if (s->set.close) s->set.close((void *)(uintptr_t)s->set.data);
-    tn_free(s->order);
+    tn_record_order_free(&s->order);
     tn_free(s);
 }
 
@@ -213,7 +212,7 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
     self->weigh_of = (double)how->batch * self->train_tokens;
     if (how->heldout_only) return TN_OK;
     TN_RETURN_IF(s->set.hash(s->set.data, s->hash));
-    if (!s->order && !(s->order = tn_alloc(sizeof *s->order * (size_t)n))) return TN_MEMORY;
+    if (!s->order.row) TN_RETURN_IF(tn_record_order_new(&s->set, &s->order));
     s->epoch = s->next = s->batches = s->rows = 0;
     shuffle(s);
     return TN_OK;
@@ -231,7 +230,12 @@ static int64_t source_count(void *ctx, tn_data_split split) { return ((const rec
 static void source_about(void *ctx, FILE *f)
 {
     const record_source *s = ctx;
-    s->set.about(s->set.data, f);
+    const tn_record_batches b = { .row = s->order.row,
+                                  .n = s->set.count[TN_TRAIN],
+                                  .rows = s->at.batch,
+                                  .accumulate = s->at.accumulate > 0 ? s->at.accumulate : 1,
+                                  .epoch = s->epoch };
+    s->set.about(s->set.data, &b, f);
 }
 
 /* The training records in their order, as often as it takes. */
@@ -287,6 +291,8 @@ tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
                         .close = source_close,
                         .rows = set->rows,
                         .n_rows = set->n_rows,
+                        .shape = set->shapes.shape,
+                        .n_shapes = set->shapes.n,
                         .bits = NAN,
                         .train_samples = n,
                         .train_tokens = set->labels };
@@ -303,9 +309,10 @@ typedef struct owned {
     tn_records_about about;
 } owned;
 
-static int64_t read_own(const void *data, int split, int64_t i, int64_t step, void *const *at)
+static int64_t read_own(const void *data, int split, int64_t i, int64_t step, int shape, void *const *at)
 {
     const owned *o = data;
+    (void)shape;
     return o->rows->read(o->data, split, i, step, at);
 }
 
@@ -318,9 +325,10 @@ static tn_status hash_own(const void *data, char hash[TN_HASH_BYTES])
     return TN_OK;
 }
 
-static void about_own(const void *data, FILE *f)
+static void about_own(const void *data, const tn_record_batches *b, FILE *f)
 {
     const owned *o = data;
+    (void)b;
     const int64_t *n = o->about.count;
     fprintf(f, "data    %s, %lld records, %lld valid, %lld test\n", o->rows->name, (long long)n[TN_TRAIN],
             (long long)n[TN_VALID], (long long)n[TN_TEST]);

@@ -41,13 +41,13 @@ typedef struct owned {
     int stored[TN_RESIDENT_PARTS]; /* which of the rows above its parts are */
 } owned;
 
-static int64_t read_sample(const void *data, int split, int64_t i, int64_t step, void *const *at)
+static int64_t read_sample(const void *data, int split, int64_t i, int64_t step, int shape, void *const *at)
 {
     const tn_samples *set = ((const owned *)data)->set;
     const int64_t row = set->index[split][i], L = set->labels;
     const int32_t *y = set->y + row * L;
     int64_t counted = 0;
-    (void)step;
+    (void)step, (void)shape;
     if (at[FEATURES]) tn_samples_read(set, row, at[FEATURES]);
     if (at[LABELS]) memcpy(at[LABELS], y, sizeof *y * (size_t)L);
     if (at[SAMPLE]) *(int32_t *)at[SAMPLE] = split == TN_TRAIN ? (int32_t)i : 0;
@@ -56,10 +56,11 @@ static int64_t read_sample(const void *data, int split, int64_t i, int64_t step,
 }
 
 /* What counts is the surface. */
-static int64_t read_target(const void *data, int split, int64_t i, int64_t step, void *const *at)
+static int64_t read_target(const void *data, int split, int64_t i, int64_t step, int shape, void *const *at)
 {
     const owned *o = data;
     const tn_targets *t = o->set->targets;
+    (void)shape;
     t->read(o->set, o->set->index[split][i], step, tn_targets_progress(t, step, o->steps), at[FEATURES], at[TARGET],
             t->has_goals ? at[GOAL] : NULL);
     if (at[SAMPLE]) *(int32_t *)at[SAMPLE] = split == TN_TRAIN ? (int32_t)i : 0;
@@ -99,9 +100,10 @@ static size_t bytes_of(const void *data)
                              (size_t)(set->labels + 1) * sizeof(int32_t));
 }
 
-static void about(const void *data, FILE *f)
+static void about(const void *data, const tn_record_batches *b, FILE *f)
 {
     const owned *o = data;
+    (void)b;
     const tn_samples *set = o->set;
     fprintf(f, "task    %s, %lld samples, %lld valid, %lld test, of ", o->name, (long long)set->count[TN_TRAIN],
             (long long)set->count[TN_VALID], (long long)set->count[TN_TEST]);

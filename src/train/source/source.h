@@ -102,6 +102,8 @@ struct tn_source {
     struct tn_split *split;          /* into microbatches, or NULL */
     int64_t width[TN_LOADER_WIDTHS]; /* (n_widths): row widths below T, ascending */
     int64_t n_widths;
+    const tn_input_shape *shape; /* (n_shapes): sizes of batches of short records */
+    int n_shapes;
     double train_tokens;       /* labels per epoch; NaN: endless */
     double train_samples;      /* samples per epoch; 0: the data are no samples */
     double bits;               /* bits per byte of held-out text for one nat per token; NaN: unknown */

@@ -30,13 +30,13 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* --- a whole batch ------------------------------------------------------------------------------------------------------- */
 
-static tn_feed lend(void *ctx, int64_t width)
+static tn_feed lend(void *ctx, int64_t width, int shape)
 {
     tn_split *p = ctx;
     p->valid = p->rows;
-    p->feed = (tn_feed){
-        .inputs = p->inputs, .batch = p->rows, .length = tn_trainer_width(p->trainer, width), .valid = &p->valid
-    };
+    p->feed = tn_trainer_feed_blank(p->trainer, width, shape);
+    p->feed.batch = p->rows;
+    p->feed.valid = &p->valid;
     for (size_t i = 0; i < p->inputs->n; i++)
         if (p->inputs->slot[i].read && !p->inputs->slot[i].left_out) p->feed.at[i] = p->memory + p->offset[i];
     return p->feed;
@@ -45,7 +45,7 @@ static tn_feed lend(void *ctx, int64_t width)
 /* Numbers of a row of an input. */
 static int64_t each_of(const tn_split *p, size_t slot)
 {
-    const tn_input_slot *s = &p->inputs->slot[slot];
+    const tn_input_slot *s = &p->feed.inputs->slot[slot];
     return s->each * (s->has_time ? p->feed.length : 1);
 }
 
@@ -79,7 +79,7 @@ static void copy(const tn_split *p, int64_t first, const tn_feed *to)
 {
     const int64_t valid = smaller(p->valid - first, p->part_rows);
     for (size_t i = 0; i < p->inputs->n; i++) {
-        const tn_input_slot *s = &p->inputs->slot[i];
+        const tn_input_slot *s = &p->feed.inputs->slot[i];
         const char *from = p->feed.at[i];
         if (!from || !to->at[i]) continue;
         const size_t row = sizeof(float) * (size_t)each_of(p, i);
@@ -99,7 +99,7 @@ tn_status tn_split_next(tn_split *p, tn_split_next_batch *next, void *ctx, int64
         begin_batch(p);
     }
     const int64_t first = p->part * p->part_rows, n = counted(p, first, first + p->part_rows);
-    const tn_feed feed = tn_feed_for(to, p->feed.length);
+    const tn_feed feed = tn_feed_like(to, &p->feed);
     copy(p, n ? first : 0,
          &feed); /* one that counts nothing has no weight and is not run; who looks nevertheless sees rows */
     p->weight = p->all ? (float)((double)n * (double)p->parts / (double)p->all) : 1;

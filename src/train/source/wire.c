@@ -7,6 +7,7 @@
 #include "train/source/records.h"
 #include "train/source/task_setup.h"
 #include "train/source/wire_made.h"
+#include "train/source/wire_shapes.h"
 #include "train/source/wire_teach.h"
 
 #include <stdio.h>
@@ -66,6 +67,7 @@ typedef struct wire {
     int64_t questions;                  /* of a row */
     uint64_t seed;
     tn_wire_teacher teacher;
+    tn_wire_shapes shapes;   /* of a store */
     tn_input_row rows[ROWS]; /* shared ones, readers', the teacher's */
     size_t n_rows;
     tn_source_number numbers[3 + 5 * TN_WIRE_READERS + TN_TEACHER_NUMBERS];
@@ -107,71 +109,88 @@ static void put_told(const tn_wire_sequence *q, int64_t length, int64_t told, in
 }
 
 /* A question that the context does not have. */
-static void put_none(const tn_wire_ids *x, int64_t k, int32_t *const at[OF_READER])
+static void put_none(int64_t length, int64_t told, int64_t k, int32_t *const at[OF_READER])
 {
-    if (at[TOKENS]) fill(at[TOKENS] + k * x->length, x->length, 0);
-    if (at[LABELS]) fill(at[LABELS] + k * x->length, x->length, -1);
-    if (at[TOLD]) fill(at[TOLD] + k * x->told, x->told, 0);
-    if (at[TOLD_DOCUMENT]) fill(at[TOLD_DOCUMENT] + k * x->told, x->told, 0);
+    if (at[TOKENS]) fill(at[TOKENS] + k * length, length, 0);
+    if (at[LABELS]) fill(at[LABELS] + k * length, length, -1);
+    if (at[TOLD]) fill(at[TOLD] + k * told, told, 0);
+    if (at[TOLD_DOCUMENT]) fill(at[TOLD_DOCUMENT] + k * told, told, 0);
 }
 
-static void put_question(const wire *w, size_t r, int64_t context, int64_t question, int64_t k,
-                         int32_t *const at[OF_READER])
+/* One context with n of its questions, into rows of these sizes. */
+typedef struct asking {
+    int64_t context;
+    const int32_t *picked;
+    int64_t n;
+    const tn_wire_sizes *size;
+} asking;
+
+static void put_question(const wire *w, size_t r, const asking *a, int64_t k, int32_t *const at[OF_READER])
 {
-    const tn_wire_ids *x = &w->store->reader[r];
+    const int64_t length = a->size->length[r], told = a->size->told[r],
+                  question = w->store->question_at[a->context] + a->picked[k];
     if (at[TOKENS] || at[LABELS]) {
-        const tn_wire_sequence q = tn_wire_store_sequence(w->store, r, context, question, false);
-        put_asked(&q, x->length, at[TOKENS] ? at[TOKENS] + k * x->length : NULL,
-                  at[LABELS] ? at[LABELS] + k * x->length : NULL);
+        const tn_wire_sequence q = tn_wire_store_sequence(w->store, r, a->context, question, false);
+        put_asked(&q, length, at[TOKENS] ? at[TOKENS] + k * length : NULL, at[LABELS] ? at[LABELS] + k * length : NULL);
     }
     if (at[TOLD] || at[TOLD_DOCUMENT]) {
-        const tn_wire_sequence q = tn_wire_store_sequence(w->store, r, context, question, true);
-        put_told(&q, x->length, x->told, at[TOLD] ? at[TOLD] + k * x->told : NULL,
-                 at[TOLD_DOCUMENT] ? at[TOLD_DOCUMENT] + k * x->told : NULL);
+        const tn_wire_sequence q = tn_wire_store_sequence(w->store, r, a->context, question, true);
+        put_told(&q, length, told, at[TOLD] ? at[TOLD] + k * told : NULL,
+                 at[TOLD_DOCUMENT] ? at[TOLD_DOCUMENT] + k * told : NULL);
     }
 }
 
-static void put_reader(const wire *w, size_t r, int64_t context, const int32_t *picked, int64_t n, void *const *inputs)
+static void put_reader(const wire *w, size_t r, const asking *a, void *const *inputs)
 {
-    const tn_wire_ids *x = &w->store->reader[r];
     int32_t *at[OF_READER];
     for (int i = 0; i < OF_READER; i++) at[i] = inputs[SHARED + (int)r * OF_READER + i];
-    tn_wire_sequence own = tn_wire_store_sequence(w->store, r, context, -1, true);
+    tn_wire_sequence own = tn_wire_store_sequence(w->store, r, a->context, -1, true);
     own.asked = own.context, own.askeds = own.contexts, own.contexts = 0; /* the same ids, all of them to be said */
-    if (at[TEXT] || at[TEXT_LABELS]) put_asked(&own, x->text, at[TEXT], at[TEXT_LABELS]);
+    if (at[TEXT] || at[TEXT_LABELS]) put_asked(&own, a->size->text[r], at[TEXT], at[TEXT_LABELS]);
     if (at[TEXT_LENGTH]) *at[TEXT_LENGTH] = (int32_t)tn_wire_length(&own);
-    for (int64_t k = 0; k < w->questions; k++)
-        if (k < n) put_question(w, r, context, w->store->question_at[context] + picked[k], k, at);
-        else put_none(x, k, at);
+    for (int64_t k = 0; k < a->size->questions; k++)
+        if (k < a->n) put_question(w, r, a, k, at);
+        else put_none(a->size->length[r], a->size->told[r], k, at);
 }
 
-static int64_t read_wire(const void *data, int split, int64_t i, int64_t step, void *const *at)
+static void put_bytes(const tn_wire_store *s, const asking *a, int32_t *to)
+{
+    const int64_t first = s->byte_at[a->context], n = s->byte_at[a->context + 1] - first;
+    for (int64_t k = 0; k < n; k++) to[k] = s->bytes[first + k];
+    fill(to + n, a->size->bytes - n, 0);
+}
+
+static int64_t read_wire(const void *data, int split, int64_t i, int64_t step, int shape, void *const *at)
 {
     const wire *w = data;
     const tn_wire_store *s = w->store;
-    const int64_t context = s->first[split] + i, bytes = s->byte_at[context + 1] - s->byte_at[context];
+    const int64_t context = s->first[split] + i;
     int32_t picked[QUESTIONS_MOST];
     const int64_t n = tn_wire_pick(w->seed, split == TN_TRAIN ? step : -1, split, i,
                                    s->question_at[context + 1] - s->question_at[context], w->questions, picked);
-    if (at[BYTES]) {
-        int32_t *x = at[BYTES];
-        for (int64_t k = 0; k < bytes; k++) x[k] = s->bytes[s->byte_at[context] + k];
-        fill(x + bytes, s->most_bytes - bytes, 0);
-    }
-    if (at[LENGTHS]) *(int32_t *)at[LENGTHS] = (int32_t)bytes;
+    const asking a = { context, picked, n, &w->shapes.size[shape] };
+    if (at[BYTES]) put_bytes(s, &a, at[BYTES]);
+    if (at[LENGTHS]) *(int32_t *)at[LENGTHS] = (int32_t)(s->byte_at[context + 1] - s->byte_at[context]);
     if (at[SAMPLE]) *(int32_t *)at[SAMPLE] = split == TN_TRAIN ? (int32_t)i : 0;
     if (at[KIND]) *(int32_t *)at[KIND] = s->kind;
-    for (size_t r = 0; r < w->readers; r++) put_reader(w, r, context, picked, n, at);
-    const bool taught = split != TN_TRAIN || tn_wire_teacher_read(&w->teacher, context, picked, n, w->questions,
+    for (size_t r = 0; r < w->readers; r++) put_reader(w, r, &a, at);
+    const bool taught = split != TN_TRAIN || tn_wire_teacher_read(&w->teacher, context, picked, n, a.size,
                                                                   at + SHARED + w->readers * OF_READER);
     return taught ? 1 : -1;
+}
+
+static int fit_wire(const void *data, const int32_t *rows, int64_t n, int64_t epoch, int after)
+{
+    const wire *w = data;
+    return tn_wire_shapes_fit(&w->shapes, rows, n, epoch, after);
 }
 
 /* Rows for the teacher, which nobody learns from: readers alone. */
 static void put_asking(const void *data, int64_t context, const int32_t *picked, int64_t n, void *const *at)
 {
     const wire *w = data;
-    for (size_t r = 0; r < w->readers; r++) put_reader(w, r, context, picked, n, at);
+    const asking a = { context, picked, n, &w->shapes.size[0] };
+    for (size_t r = 0; r < w->readers; r++) put_reader(w, r, &a, at);
 }
 
 static tn_status prepare_wire(void *data, const tn_source_prepare *how)
@@ -185,12 +204,12 @@ static tn_status prepare_wire(void *data, const tn_source_prepare *how)
 
 /* --- rows that are made up --------------------------------------------------------------------------------------------------------- */
 
-static int64_t read_made(const void *data, int split, int64_t i, int64_t step, void *const *at)
+static int64_t read_made(const void *data, int split, int64_t i, int64_t step, int shape, void *const *at)
 {
     const wire *w = data;
     const uint64_t seed = (uint64_t)split << 32 | (w->seed & 0xffffffff);
     const tn_rng r = { seed, tn_rng_stream("wire.made.bytes") };
-    (void)step;
+    (void)step, (void)shape;
     for (int64_t k = 0; at[BYTES] && k < w->made_bytes; k++)
         ((int32_t *)at[BYTES])[k] = (int32_t)('a' + tn_rng_below(r, (uint64_t)(i << 24 | k), 26));
     if (at[LENGTHS]) *(int32_t *)at[LENGTHS] = (int32_t)w->made_bytes;
@@ -225,13 +244,7 @@ static tn_status hash_wire(const void *data, char hash[TN_HASH_BYTES])
     return TN_OK;
 }
 
-/* Percent of rows of so many tokens that n sequences, of so many tokens in all beside their two ends, do not fill. */
-static double padding(int64_t tokens, int64_t n, int64_t length)
-{
-    return n ? 100 * (1 - (2 + (double)tokens / (double)n) / (double)length) : 0;
-}
-
-static void about(const void *data, FILE *f)
+static void about(const void *data, const tn_record_batches *b, FILE *f)
 {
     const wire *w = data;
     const tn_wire_store *s = w->store;
@@ -247,14 +260,13 @@ static void about(const void *data, FILE *f)
     if (w->texts->cut) fprintf(f, "; %lld contexts were cut at task.length", (long long)w->texts->cut);
     if (w->texts->left_out)
         fprintf(f, "; %lld questions left out whose answer is not in the context", (long long)w->texts->left_out);
-    fprintf(f, "\nrows    at most, in tokens (padding):");
+    fprintf(f, "\nrows    at most, in tokens:");
     for (size_t r = 0; r < w->readers; r++) {
         const tn_wire_ids *x = &s->reader[r];
-        fprintf(f, "%s %c %lld (%.0f %%), the text %lld (%.0f %%)", r ? ";" : "", x->letter, (long long)x->length,
-                padding(x->asked_at[s->questions], s->questions, x->length), (long long)x->text,
-                padding(x->context_at[s->contexts], s->contexts, x->text));
+        fprintf(f, "%s %c %lld, the text %lld", r ? ";" : "", x->letter, (long long)x->length, (long long)x->text);
     }
     fprintf(f, "\n");
+    tn_wire_shapes_about(&w->shapes, b, f);
 }
 
 static size_t bytes_of(const void *data)
@@ -453,6 +465,8 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
                         QUESTIONS_MOST);
     TN_RETURN_IF(check_before(o->settings, w));
     TN_RETURN_IF(tn_wire_teacher_open(o, w->store, &w->teacher));
+    const int sender = w->teacher.features.width ? (int)w->teacher.features.sender : -1;
+    TN_RETURN_IF(tn_wire_shapes_open(o, w->store, w->questions, sender, &w->shapes));
     list_rows(w);
     list_numbers(w);
     return tn_task_fit_texts(o->settings, w->numbers, w->n_numbers, w->store->count);
@@ -483,6 +497,7 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
                                     .numbers = w->numbers,
                                     .n_numbers = w->n_numbers,
                                     .data = w,
+                                    .shapes = { w->shapes.input, w->shapes.n, fit_wire },
                                     .read = w->store ? read_wire : read_made,
                                     .hash = hash_wire,
                                     .about = about,

@@ -10,7 +10,7 @@
 
 static bool has(const tn_settings *st, const char *key) { return tn_settings_find(st, key) < tn_settings_count(st); }
 
-tn_status tn_wire_sizes(const tn_settings *st, const char *shape, int64_t *vocab, int64_t *dim, int64_t *layers)
+tn_status tn_wire_model_sizes(const tn_settings *st, const char *shape, int64_t *vocab, int64_t *dim, int64_t *layers)
 {
     tn_status s = TN_OK;
     tn_settings *own = NULL;
@@ -67,7 +67,7 @@ tn_status tn_wire_features_open(const tn_source_open *o, const tn_wire_store *st
         if (store->reader[r].letter != x) continue;
         out->sender = r;
         snprintf(shape, sizeof shape, "%c.shape", x);
-        return tn_wire_sizes(st, shape, &vocab, &out->width, &layers);
+        return tn_wire_model_sizes(st, shape, &vocab, &out->width, &layers);
     }
     return tn_error(TN_USAGE, "sender=%c is no reader: set %c.model", x, x);
 }
@@ -138,9 +138,9 @@ tn_status tn_wire_features_take(tn_wire_features *f)
     return tn_wire_kept_open(f->path, f->key, payload(f), &f->file);
 }
 
-tn_status tn_wire_features_read(const tn_wire_features *f, int64_t context, float *to)
+tn_status tn_wire_features_read(const tn_wire_features *f, int64_t context, int64_t text, float *to)
 {
-    const int64_t n = tokens_of(f, context) * f->width, all = f->store->reader[f->sender].text * f->width;
+    const int64_t n = tokens_of(f, context) * f->width, all = text * f->width;
     const uint64_t at = (uint64_t)tokens_before(f, context) * (uint64_t)f->width * tn_dtype_bytes(f->type);
     memset(to + n, 0, (size_t)(all - n) * sizeof *to);
     return tn_wire_kept_read(&f->file, at, f->type, n, to);

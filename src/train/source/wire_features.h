@@ -19,7 +19,7 @@ typedef struct tn_wire_features {
 } tn_wire_features;
 
 /* Sizes of a gpt from the setting `shape` that holds its settings. */
-tn_status tn_wire_sizes(const tn_settings *st, const char *shape, int64_t *vocab, int64_t *dim, int64_t *layers);
+tn_status tn_wire_model_sizes(const tn_settings *st, const char *shape, int64_t *vocab, int64_t *dim, int64_t *layers);
 /* A hash of the weights and the shape of reader x ('a', ...), how it is computed, and more. */
 tn_status tn_wire_model_key(const tn_settings *st, char x, const char *more, char hex[TN_HASH_BYTES]);
 
@@ -35,7 +35,7 @@ tn_status tn_wire_features_begin(tn_wire_features *f);
 tn_status tn_wire_features_add(tn_wire_features *f, int64_t context, const float *x);
 tn_status tn_wire_features_finish(tn_wire_features *f);
 tn_status tn_wire_features_take(tn_wire_features *f);
-/* Into to (text,width), 0 behind the text. */
-tn_status tn_wire_features_read(const tn_wire_features *f, int64_t context, float *to);
+/* Into to (text,width), 0 behind the context's. */
+tn_status tn_wire_features_read(const tn_wire_features *f, int64_t context, int64_t text, float *to);
 
 #endif

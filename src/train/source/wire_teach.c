@@ -58,7 +58,7 @@ static tn_status add_reader(const tn_settings *st, size_t reader, tn_wire_teache
     int64_t vocab, dim, layers;
     l->taught[k].reader = reader;
     const letter *x = letter_of(l, k);
-    TN_RETURN_IF(tn_wire_sizes(st, x->shape, &vocab, &dim, &layers));
+    TN_RETURN_IF(tn_wire_model_sizes(st, x->shape, &vocab, &dim, &layers));
     l->taught[k].vocab = vocab;
     if (tn_settings_float(st, "loss.kd") != 0) l->taught[k].top = smaller(tn_settings_int(st, "loss.kd_top"), vocab);
     if (tn_settings_float(st, "loss.state") != 0)
@@ -398,11 +398,11 @@ void tn_wire_teacher_unknown(const tn_wire_teacher *t, int64_t questions, void *
 }
 
 static bool read_reader(const tn_wire_teacher *t, size_t k, int64_t context, const int32_t *picked, int64_t n,
-                        int64_t questions, void *const *at)
+                        const tn_wire_sizes *size, void *const *at)
 {
     const tn_wire_lesson *l = &t->lesson;
     const tn_wire_taught *x = &l->taught[k];
-    const int64_t length = l->store->reader[x->reader].length, rows = questions * length;
+    const int64_t length = size->length[x->reader], rows = size->questions * length;
     int32_t *to[KINDS]; /* all numbers have four bytes */
     const int64_t each[KINDS] = { x->top, x->top, 1, x->states };
     for (int i = 0; i < KINDS; i++) {
@@ -423,22 +423,23 @@ static bool read_reader(const tn_wire_teacher *t, size_t k, int64_t context, con
     return true;
 }
 
-static bool read_features(const tn_wire_teacher *t, int64_t context, float *to)
+static bool read_features(const tn_wire_teacher *t, int64_t context, int64_t text, float *to)
 {
     const tn_wire_features *f = &t->features;
     if (!to) return true;
-    if (t->ready) return tn_wire_features_read(f, context, to) == TN_OK;
-    memset(to, 0, (size_t)(t->lesson.store->reader[f->sender].text * f->width) * sizeof *to);
+    if (t->ready) return tn_wire_features_read(f, context, text, to) == TN_OK;
+    memset(to, 0, (size_t)(text * f->width) * sizeof *to);
     return true;
 }
 
 bool tn_wire_teacher_read(const tn_wire_teacher *t, int64_t context, const int32_t *picked, int64_t n,
-                          int64_t questions, void *const *at)
+                          const tn_wire_sizes *size, void *const *at)
 {
     if (!t->n_rows) return true;
     for (size_t k = 0; k < t->lesson.readers; k++)
-        if (!read_reader(t, k, context, picked, n, questions, at)) return false;
-    if (t->features_row >= 0 && !read_features(t, context, at[t->features_row])) return false;
+        if (!read_reader(t, k, context, picked, n, size, at)) return false;
+    if (t->features_row >= 0 && !read_features(t, context, size->text[t->features.sender], at[t->features_row]))
+        return false;
     if (t->ready) return true;
     (void)tn_error(TN_INTERNAL, "nobody has prepared what is cached: use loss.teacher=live, sender_features=live");
     return false;

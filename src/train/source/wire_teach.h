@@ -4,6 +4,7 @@
 #ifndef TN_TRAIN_SOURCE_WIRE_TEACH_H
 #define TN_TRAIN_SOURCE_WIRE_TEACH_H
 
+#include "tasks/wire/wire_sizes.h"
 #include "tasks/wire/wire_teach.h"
 #include "train/source/source.h"
 #include "train/source/wire_features.h"
@@ -42,8 +43,8 @@ typedef struct tn_wire_asking {
 /* The files, from task.cache or the run's folder; made in one pass where there are none. */
 tn_status tn_wire_teacher_prepare(tn_wire_teacher *t, const tn_wire_asking *a, const tn_source_prepare *how);
 
-/* A row of a training batch: the teacher's inputs into at (n_rows). false: it could not be read. */
+/* A row of a training batch of these sizes: the teacher's inputs into at (n_rows). false: it could not be read. */
 bool tn_wire_teacher_read(const tn_wire_teacher *t, int64_t context, const int32_t *picked, int64_t n,
-                          int64_t questions, void *const *at);
+                          const tn_wire_sizes *size, void *const *at);
 
 #endif

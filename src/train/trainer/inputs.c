@@ -295,6 +295,38 @@ tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn
     return TN_OK;
 }
 
+/* --- shapes ----------------------------------------------------------------------------------------------------------- */
+
+/* The size of that name, or what it was. NAME+1: one more. */
+static int64_t size_in(const tn_input_shape *s, const char *name, int64_t was)
+{
+    for (size_t i = 0; name && i < s->n; i++) {
+        const size_t n = strlen(s->size[i].name);
+        if (strncmp(name, s->size[i].name, n) == 0 && (!name[n] || is(name + n, "+1")))
+            return (int64_t)s->size[i].value + (name[n] != 0);
+    }
+    return was;
+}
+
+void tn_inputs_narrow(const tn_inputs *whole, const tn_input_shape *s, tn_inputs *out)
+{
+    *out = *whole;
+    for (size_t i = 0; i < out->n; i++) {
+        tn_input_slot *x = &out->slot[i];
+        x->all = 1;
+        for (int k = 0; k < x->rank; k++) {
+            x->dim[k] = size_in(s, x->row->dims[k], x->dim[k]);
+            x->all *= x->dim[k] ? x->dim[k] : 1;
+        }
+        x->each = x->each ? x->all : 0;
+        x->below = size_in(s, x->row->below, x->below);
+    }
+    for (size_t i = 0; i < out->n_numbers; i++) {
+        const int64_t size = size_in(s, out->number[i].name, 0);
+        if (size) out->number[i].value = (double)size;
+    }
+}
+
 /* --- graphs and feeds -------------------------------------------------------------------------------------------------- */
 
 static tn_dims dims_of(const tn_input_slot *s, const tn_batch *b)

@@ -47,12 +47,21 @@ typedef struct tn_inputs {
     int number_slot, valid_slot; /* where samples stay: which one a row is, how many rows are valid */
 } tn_inputs;
 
+/* Smaller sizes of some of the data's numbers, for batches of short records: the sizes of a plan of its own. */
+enum { TN_SHAPE_SIZES = 16, TN_SHAPES_MOST = 63 };
+typedef struct tn_input_shape {
+    tn_source_number size[TN_SHAPE_SIZES]; /* (n) */
+    size_t n;
+} tn_input_shape;
+
 /* Of the model's rows of inputs and losses what can be said without data: TN_USAGE where there are none or too many, or names are wrong. */
 tn_status tn_inputs_check(const tn_model *model, const tn_settings *st);
 /* TN_USAGE, with model, row and remedy: a dim nobody knows, an input that nobody fills, types or sizes that differ, two of one name.
  * supply NULL: the model's own rows without the optional ones. */
 tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn_input_spec *input_spec,
                           tn_inputs *out);
+/* The same inputs with the sizes of a shape. */
+void tn_inputs_narrow(const tn_inputs *whole, const tn_input_shape *s, tn_inputs *out);
 /* Whether the model's rows have an input of that name. */
 bool tn_model_reads(const tn_model *model, const char *input);
 /* Whether it reads sequences that can be cut along time (tokens), not samples. */
@@ -79,18 +88,24 @@ tn_status tn_inputs_hash(const tn_inputs *in, const char *const *wants, char has
 typedef struct tn_feed {
     const tn_inputs *inputs;
     int64_t batch, length; /* B, T of the plan at work */
+    int shape;             /* whose sizes `inputs` have, from 1; 0: the whole ones */
     int64_t *valid;        /* rows that are no padding: all, until tn_feed_end says otherwise */
     void *at[TN_INPUTS_MAX];
 } tn_feed;
 
-/* Who hands out feeds: for rows of `width` tokens, the narrowest that holds them. */
+/* Who hands out feeds: of a shape; where that is 0, for rows of `width` tokens, the narrowest that holds them. */
 typedef struct tn_feeder {
     void *ctx;
-    tn_feed (*feed)(void *ctx, int64_t width);
+    tn_feed (*feed)(void *ctx, int64_t width, int shape);
 } tn_feeder;
 
-static inline tn_feed tn_feed_for(const tn_feeder *f, int64_t width) { return f->feed(f->ctx, width); }
-static inline tn_feed tn_feed_full(const tn_feeder *f) { return f->feed(f->ctx, INT64_MAX); }
+static inline tn_feed tn_feed_for(const tn_feeder *f, int64_t width) { return f->feed(f->ctx, width, 0); }
+static inline tn_feed tn_feed_full(const tn_feeder *f) { return f->feed(f->ctx, INT64_MAX, 0); }
+static inline tn_feed tn_feed_of(const tn_feeder *f, int shape) { return f->feed(f->ctx, INT64_MAX, shape); }
+static inline tn_feed tn_feed_like(const tn_feeder *f, const tn_feed *as)
+{
+    return f->feed(f->ctx, as->length, as->shape);
+}
 
 /* Which slots somebody's rows are: found once, used in every step. */
 typedef struct tn_feed_map {

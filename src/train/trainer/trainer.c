@@ -41,7 +41,9 @@ static void find_inputs(tn_trainer *t)
         t->feed.valid = &t->valid;
         return;
     }
-    t->feed = (tn_feed){ .inputs = &t->inputs, .batch = t->batch, .length = t->length, .valid = &t->valid };
+    t->feed = (tn_feed){
+        .inputs = &t->inputs, .batch = t->batch, .length = t->length, .shape = t->shape, .valid = &t->valid
+    };
     for (size_t k = 0; k < t->n_steps; k++) {
         tn__step_resolve(t, &t->step[k]);
         for (size_t i = 0; i < t->inputs.n; i++)
@@ -77,10 +79,18 @@ static tn_status make_kept(tn_trainer *t)
     return t->instruments ? make_kept_of(t->eval, "look.") : TN_OK;
 }
 
-static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, bool *drop, tn_trainer **out);
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, int shape, bool *drop, tn_trainer **out);
 
-/* The narrower widths, the widest first. All are there before the first step, so that it is known then what
- * fits. A length that the model refuses is left out: its rows go to the next wider plan. */
+/* One that the model refuses is left out. */
+static tn_status add_narrower(const tn_trainer_options *o, tn_trainer *whole, int shape, tn_trainer ***at)
+{
+    const tn_status s = open_trainer(o, whole, shape, NULL, *at);
+    if (s == TN_OK) *at = &(**at)->narrower;
+    return s == TN_USAGE ? TN_OK : s;
+}
+
+/* The narrower widths, the widest first, or the shapes. All are there before the first step, so that it is known then what
+ * fits. Rows of a length that the model refuses go to the next wider plan, batches of such a shape to the whole one. */
 static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
 {
     tn_trainer **at = &t->narrower;
@@ -88,10 +98,9 @@ static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
         tn_trainer_options part = *o;
         if (o->widths[i] >= o->length) continue;
         part.length = o->widths[i];
-        const tn_status s = open_trainer(&part, t, NULL, at);
-        if (s == TN_OK) at = &(*at)->narrower;
-        else if (s != TN_USAGE) return s;
+        TN_RETURN_IF(add_narrower(&part, t, 0, &at));
     }
+    for (int i = o->n_shapes; i > 0; i--) TN_RETURN_IF(add_narrower(o, t, i, &at));
     return tn__trainer_fits(t);
 }
 
@@ -148,8 +157,9 @@ static tn_status settle(tn_trainer *t, const tn_trainer_options *o, const tn_tra
     return tn_plan_cache_new(&t->plans);
 }
 
-/* whole: the trainer that this one is a narrower part of, or NULL. *drop: samples were to stay on the device although nobody asked. */
-static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, bool *drop, tn_trainer **out)
+/* whole: the trainer that this one is a narrower part of, or NULL. *drop: samples were to stay on the device although nobody asked. shape:
+ * which of the options', where its sizes are. */
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, int shape, bool *drop, tn_trainer **out)
 {
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
@@ -164,13 +174,15 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, bo
                        .forward_only = o->forward_only,
                        .weight = 1,
                        .part = whole != NULL,
+                       .shape = shape,
                        .refused = o->refused,
                        .microbatches = o->microbatches > 0 ? o->microbatches : 1,
                        .reserved_bytes = whole ? 0 : o->reserved_bytes,
                        .store = whole ? whole->store : o->store };
     t->borrowed = t->store != NULL;
     t->now = t;
-    if (whole) t->inputs = whole->inputs;
+    if (shape) tn_inputs_narrow(&whole->inputs, &o->shapes[shape - 1], &t->inputs);
+    else if (whole) t->inputs = whole->inputs;
     else TN_TRY(tn_inputs_match(o->model, o->settings, o->input_spec, &t->inputs));
     TN_TRY(check_shape(o, &t->inputs));
     TN_TRY(tn__steps_list(t, o->step));
@@ -206,12 +218,12 @@ done:
 tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
 {
     bool drop = false;
-    const tn_status s = open_trainer(o, NULL, &drop, out);
+    const tn_status s = open_trainer(o, NULL, 0, &drop, out);
     if (s == TN_OK || !drop) return s;
     tn_trainer_options without = *o;
     without.resident = NULL;
     if (o->refused) *o->refused = (tn_refusal){ 0 };
-    return open_trainer(&without, NULL, NULL, out);
+    return open_trainer(&without, NULL, 0, NULL, out);
 }
 
 void tn_trainer_free(tn_trainer *t)
@@ -245,21 +257,31 @@ void *tn_trainer_input(tn_trainer *t, const char *name)
     return tn_feed_at(&f, name);
 }
 
-tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
+/* The narrowest plan that holds such rows, or that of the shape. */
+static const tn_trainer *plan_for(const tn_trainer *t, int64_t width, int shape)
 {
-    t->now = t;
-    while (t->now->narrower && t->now->narrower->length >= width) t->now = t->now->narrower;
+    const tn_trainer *w = t;
+    while (shape && w && w->shape != shape) w = w->narrower;
+    if (shape) return w ? w : t;
+    while (w->narrower && !w->narrower->shape && w->narrower->length >= width) w = w->narrower;
+    return w;
+}
+
+static tn_feed hand_out(void *trainer, int64_t width, int shape)
+{
+    tn_trainer *t = trainer;
+    t->now = (tn_trainer *)(uintptr_t)plan_for(t, width, shape); /* one of its own */
     t->now->valid = t->now->batch;
     return t->now->feed;
 }
 
-static tn_feed hand_out(void *t, int64_t width) { return tn_trainer_feed_for(t, width); }
+tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width) { return hand_out(t, width, 0); }
 
 tn_feeder tn_trainer_feeder(tn_trainer *t) { return (tn_feeder){ t, hand_out }; }
 
-static tn_feed hand_out_batch(void *t, int64_t width)
+static tn_feed hand_out_batch(void *t, int64_t width, int shape)
 {
-    tn_feed f = tn_trainer_feed_for(t, width);
+    tn_feed f = hand_out(t, width, shape);
     for (size_t i = 0; i < f.inputs->n; i++)
         if (f.inputs->slot[i].left_out) f.at[i] = NULL;
     return f;
@@ -267,10 +289,10 @@ static tn_feed hand_out_batch(void *t, int64_t width)
 
 tn_feeder tn_trainer_batch_feeder(tn_trainer *t) { return (tn_feeder){ t, hand_out_batch }; }
 
-int64_t tn_trainer_width(const tn_trainer *t, int64_t width)
+tn_feed tn_trainer_feed_blank(const tn_trainer *t, int64_t width, int shape)
 {
-    while (t->narrower && t->narrower->length >= width) t = t->narrower;
-    return t->length;
+    const tn_trainer *w = plan_for(t, width, shape);
+    return (tn_feed){ .inputs = &w->inputs, .batch = w->batch, .length = w->length, .shape = w->shape };
 }
 
 tn_feed tn_trainer_feed_again(tn_trainer *t) { return t->now->feed; }

@@ -46,6 +46,9 @@ typedef struct tn_trainer_options {
     /* (n_widths), ascending: plans for narrower batches too, on the same memory */
     const int64_t *widths;
     int64_t n_widths;
+    /* (n_shapes): plans for batches of smaller sizes, likewise; whose the model refuses get the whole one */
+    const tn_input_shape *shapes;
+    int n_shapes;
     int threads;              /* 0: as the settings say */
     size_t reserved_bytes;    /* of host memory for the caller (data, prefetched batches): part of the memory plan */
     tn_refusal *refused;      /* set if a plan needs more memory than there is; or NULL */
@@ -75,8 +78,8 @@ tn_feeder tn_trainer_batch_feeder(tn_trainer *t); /* for batches of training: wi
 /* Puts those samples there, once before the first step; nothing where none stay. */
 tn_status tn_trainer_load_samples(tn_trainer *t, const struct tn_resident *r);
 bool tn_trainer_keeps_samples(const tn_trainer *t);
-/* The length of that plan. */
-int64_t tn_trainer_width(const tn_trainer *t, int64_t width);
+/* What such a feed has but memory: its inputs, batch, length, shape (tn_feeder). */
+tn_feed tn_trainer_feed_blank(const tn_trainer *t, int64_t width, int shape);
 
 /* While true, the caller promises that parameters change through tn_trainer_apply alone, so packed weights are reused
  * (opt.pack_weights). Call it again after writing to the store. */

@@ -77,6 +77,7 @@ struct tn_trainer {
     tn_trainer *narrower;
     tn_trainer *now; /* the one whose inputs were filled last: itself or a narrower one */
     bool part;       /* it is such a narrower one */
+    int shape;       /* ... by its sizes: of this number; 0: by its length */
     bool steady,
         fresh;     /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int64_t steps; /* of the schedule; 0: train.steps */

@@ -231,7 +231,8 @@ static tn_status get_plan(tn_trainer *t, const char *what, const char *step, tn_
     char key[320];
     making m = { t, step };
     if (!t->shared) {
-        snprintf(key, sizeof key, "%s %s %lld %lld", what, step, (long long)t->batch, (long long)t->length);
+        snprintf(key, sizeof key, "%s %s %lld %lld %d", what, step, (long long)t->batch, (long long)t->length,
+                 t->shape);
         return tn_plan_cache_get(t->plans, key, make, &m, out);
     }
     char inputs[TN_HASH_BYTES];

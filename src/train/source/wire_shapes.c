@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { MOST_ASKED = 4096, LOOKED_AT = 32768 /* texts that shapes are chosen by */ };
-static const double ENOUGH = 0.05; /* padding at which there is no further shape */
+static const double ENOUGH = 0.02; /* padding at which there is no further shape */
 
 /* --- what is read ---------------------------------------------------------------------------------------------------------------- */
 

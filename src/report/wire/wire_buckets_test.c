@@ -479,7 +479,8 @@ static void chosen(void **state)
     double used = 0, cost = 0;
     for (int i = 0; i < N; i++) {
         size[i][0] = 1 + (int32_t)tn_rng_below(r, 2 * (uint64_t)i, 100);
-        size[i][1] = 1 + (int32_t)tn_rng_below(r, 2 * (uint64_t)i + 1, 10) + (i == 7 ? 80 : 0); /* one that stands out */
+        size[i][1] =
+            1 + (int32_t)tn_rng_below(r, 2 * (uint64_t)i + 1, 10) + (i == 7 ? 80 : 0); /* one that stands out */
         used += area(NULL, size[i]);
     }
     const tn_bucket_rows rows = { .n = N, .sizes = 2, .size = size[0], .all = all, .cost = area };
@@ -494,7 +495,7 @@ static void chosen(void **state)
         cost += area(NULL, k < n ? shape[k] : all);
     }
     assert_true(1 - used / cost < 0.25 && 1 - used / (N * area(NULL, all)) > 0.8);
-    for (int i = 0; i < n; i++) assert_true(shape[i][1] <= 10); /* nobody pays for the one */
+    for (int i = 0; i < n; i++) assert_true(shape[i][1] <= 10);                   /* nobody pays for the one */
     assert_ok(tn_buckets_choose(&rows, N * area(NULL, all), MOST, shape[0], &n)); /* it is enough as it is */
     assert_int_equal(n, 0);
     for (int i = 0; i < N; i++) size[i][0] = 120, size[i][1] = 100;

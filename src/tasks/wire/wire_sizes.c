@@ -10,7 +10,10 @@ static int64_t asked_of(const tn_wire_ids *x, int64_t q) { return 2 + x->asked_a
 static int64_t text_of(const tn_wire_ids *x, int64_t c) { return 2 + x->context_at[c + 1] - x->context_at[c]; }
 
 /* The text without EOS, the anchor, the question without BOS. */
-static int64_t told_of(const tn_wire_ids *x, int64_t text, int64_t length) { return text - 1 + x->anchors + length - 1; }
+static int64_t told_of(const tn_wire_ids *x, int64_t text, int64_t length)
+{
+    return text - 1 + x->anchors + length - 1;
+}
 
 tn_wire_sizes tn_wire_sizes_whole(const tn_wire_store *s, int64_t questions)
 {
@@ -58,8 +61,7 @@ void tn_wire_places_add(const tn_wire_store *s, const tn_wire_sizes *size, tn_wi
     }
 }
 
-void tn_wire_places_used(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n,
-                         tn_wire_places *sum)
+void tn_wire_places_used(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n, tn_wire_places *sum)
 {
     sum->bytes += (double)(s->byte_at[context + 1] - s->byte_at[context]);
     for (size_t r = 0; r < s->readers; r++) {

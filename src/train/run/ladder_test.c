@@ -195,6 +195,7 @@ static const same_case same_cases[] = {
     { "gpt", "task=mqar task.pairs=2,4 train.context=16 data=" },
     { "wire", "loss.kd=1 loss.state=1" },
     { "wire", "loader.prefetch=2 train.accumulate=2" },
+    { "wire", "loader.mode=bucket loss.kd=1" },
 };
 
 /* The gradient of a x b rows is that of one batch of a b rows. */

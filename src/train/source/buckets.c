@@ -48,10 +48,7 @@ static void include(const work *w, const place *at, int32_t *most)
     for (int k = 0; k < w->r->sizes; k++) most[k] = x[k] > most[k] ? x[k] : most[k];
 }
 
-static double cost_of(const work *w, int64_t n, const int32_t *most)
-{
-    return (double)n * w->r->cost(w->r->ctx, most);
-}
+static double cost_of(const work *w, int64_t n, const int32_t *most) { return (double)n * w->r->cost(w->r->ctx, most); }
 
 /* Between two values that differ, what both sides cost. */
 static void look_along(work *w, group *g, int by)
@@ -141,10 +138,12 @@ tn_status tn_buckets_choose(const tn_bucket_rows *r, double enough, int most, in
     w->groups = 1;
     look(w, &w->group[0]);
     /* One of them will have the shape that holds everything. */
-    while (w->groups <= most && cost_of_all(w) > enough && halve(w)) {}
+    while (w->groups <= most && cost_of_all(w) > enough && halve(w)) {
+    }
     give_one(w);
     qsort(w->group, (size_t)w->groups, sizeof *w->group, by_cost);
-    for (int i = 0; i < w->groups; i++) memcpy(shape + i * r->sizes, w->group[i].most, sizeof *shape * (size_t)r->sizes);
+    for (int i = 0; i < w->groups; i++)
+        memcpy(shape + i * r->sizes, w->group[i].most, sizeof *shape * (size_t)r->sizes);
     *n = w->groups;
 done:
     if (w) {

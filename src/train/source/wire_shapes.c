@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { MOST_ASKED = 4096, LOOKED_AT = 32768 /* texts that shapes are chosen by */ };
-static const double ENOUGH = 0.05; /* padding at which there is no further shape */
+static const double ENOUGH = 0.02; /* padding at which there is no further shape */
 
 /* --- what is read ---------------------------------------------------------------------------------------------------------------- */
 
@@ -40,7 +40,8 @@ static void find_reads(const tn_settings *st, tn_wire_shapes *s)
         const bool reads = listed(st, x), asked = s->size[0].length[r] > 2;
         s->reads.asked[r] = reads && asked;
         s->reads.told[r] = reads && asked && teaches;
-        s->reads.text[r] = (reads && (!asked || weighs(st, "loss.ae"))) || (sends && tn_settings_text(st, "sender")[0] == x);
+        s->reads.text[r] =
+            (reads && (!asked || weighs(st, "loss.ae"))) || (sends && tn_settings_text(st, "sender")[0] == x);
     }
 }
 

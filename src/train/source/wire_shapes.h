@@ -10,12 +10,12 @@
 typedef struct tn_wire_shapes {
     const tn_wire_store *store;
     uint64_t seed;
-    bool asks; /* for batches by length; n may be 0 then */
+    bool asks;            /* for batches by length; n may be 0 then */
     tn_wire_places reads; /* 1 where a training step reads such rows, 0 where it does not */
     int32_t all[TN_WIRE_SIZES];
-    int n;                                          /* shapes */
-    int32_t most[TN_SHAPES_MOST * TN_WIRE_SIZES];   /* (n,sizes): what they hold, the cheapest first */
-    tn_wire_sizes size[TN_SHAPES_MOST + 1];         /* of the whole one, then of the others */
+    int n;                                        /* shapes */
+    int32_t most[TN_SHAPES_MOST * TN_WIRE_SIZES]; /* (n,sizes): what they hold, the cheapest first */
+    tn_wire_sizes size[TN_SHAPES_MOST + 1];       /* of the whole one, then of the others */
     tn_input_shape input[TN_SHAPES_MOST];
     char names[TN_WIRE_READERS][3][16]; /* of their numbers */
 } tn_wire_shapes;

@@ -125,7 +125,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_AUTO_INT("plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
                         "length of a chunk (auto: equal chunks of at most 4096 tokens per batch; GPU: 16384)"),
     TN_SETTING_CHOICE(
-        "opt.resident_samples", "auto", "auto|on|off",
+        "opt.resident_samples", "off", "auto|on|off",
         "training samples stay in the device's memory; a step uploads their numbers alone (auto: GPU, where "
         "a tenth of the memory beside the plan holds them; off: uploads each batch)"),
 };

@@ -50,6 +50,7 @@ static const tn_variant tn_variants[] = {
     { "delta", "ten", "pattern=O skip=false rotate=learned qk_norm=true write=delta" },
     { "delta_norot", "ten", "pattern=O skip=false qk_norm=true write=delta" },
     { "delta_ddrot", "ten", "pattern=O skip=false rotate=token qk_norm=true write=delta" },
+    { "delta_channel", "ten", "pattern=O skip=false qk_norm=true write=delta forget=channel" },
     { "mix, delta", "ten", "qk_norm=true write=delta" },
     { "hybrid_delta", "ten", "preset=ten_hybrid skip=false rotate=learned qk_norm=true write=delta" },
     { "mix", "ten", "" },

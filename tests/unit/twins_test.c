@@ -72,6 +72,19 @@ static tn_ref with_outer(tn_graph *g)
     return tn_add(g, loss_of(g, o), tn_sum_all(g, last));
 }
 
+/* Keys short enough for the state to stay small. */
+static tn_ref with_delta(tn_graph *g)
+{
+    tn_ref last;
+    const tn_dims keys = tn_shape(B, T, H, D), one = tn_shape(B, T, H);
+    const tn_ref q = weights(g, "q", keys), v = weights(g, "v", tn_shape(B, T, H, 3));
+    const tn_ref k = between(g, "k", keys, -0.6f, 0.6f), beta = between(g, "beta", one, 0.1f, 1);
+    const tn_ref o = tn_delta(g, q, k, v, between(g, "alpha", keys, -1, -0.01f), beta,
+                              .reset = numbers(g, "flags", tn_shape(B, T)), .chunk = 4, .final = &last);
+    const tn_ref by_head = tn_delta(g, q, k, v, between(g, "alpha_h", one, -1, -0.01f), beta);
+    return tn_add(g, tn_add(g, loss_of(g, o), tn_sum_all(g, by_head)), tn_sum_all(g, last));
+}
+
 static tn_ref with_scan(tn_graph *g)
 {
     tn_ref last;
@@ -167,6 +180,7 @@ static const struct {
     { &tn_op_norm, with_norm },
     { &tn_op_attention, with_attention },
     { &tn_op_outer, with_outer },
+    { &tn_op_delta, with_delta },
     { &tn_op_scan, with_scan },
     { &tn_op_scan_gated, with_scan_gated },
     { &tn_op_linear_xent, with_linear_xent },

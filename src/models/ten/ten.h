@@ -20,6 +20,7 @@ typedef enum ten_gamma { TEN_GAMMA_NONE, TEN_GAMMA_FOLLOWS, TEN_GAMMA_FREE } ten
 typedef enum ten_omega { TEN_OMEGA_LEARNED, TEN_OMEGA_FIXED, TEN_OMEGA_ZERO } ten_omega;
 typedef enum ten_rotate { TEN_ROTATE_NONE, TEN_ROTATE_FIXED, TEN_ROTATE_LEARNED, TEN_ROTATE_TOKEN } ten_rotate;
 typedef enum ten_write { TEN_WRITE_SIGMOID, TEN_WRITE_NORMED, TEN_WRITE_DECAY, TEN_WRITE_DELTA } ten_write;
+typedef enum ten_forget { TEN_FORGET_TOKEN, TEN_FORGET_FIXED, TEN_FORGET_CHANNEL } ten_forget;
 typedef enum ten_start { TEN_START_LOG, TEN_START_RING, TEN_START_UNIFORM } ten_start;
 
 typedef struct ten_config {
@@ -32,7 +33,8 @@ typedef struct ten_config {
     /* the O layer */
     ten_rotate rotate;
     ten_write write;
-    bool rotate_half, forget_fixed, qk_norm, conv_silu;
+    ten_forget forget;
+    bool rotate_half, qk_norm, conv_silu;
     ten_act act;
     ten_pos pos;
     int64_t scale[TEN_SCALES]; /* hten; n_scales 0: off */
@@ -86,14 +88,11 @@ tn_ref ten_steps(ten_net *n, tn_ref x, tn_ref rho, tn_ref omega, tn_ref gamma, c
 tn_ref ten_turns(ten_net *n, tn_ref u, const tn_batch *b);
 tn_ref ten_turn(ten_net *n, tn_ref x, tn_ref turns, const tn_batch *b);
 
-/* What meets in an O layer: q, k, v (B,T,H,N), logarithm of the decay and strength of writing (B,T,H), the state before
- * (B,H,N,N) or none. */
+/* What meets in an O layer: q, k, v (B,T,H,N), logarithm of the decay (B,T,H), or (B,T,HN) where forget=channel, and strength of
+ * writing (B,T,H), the state before (B,H,N,N) or none. */
 typedef struct ten_written {
     tn_ref q, k, v, alpha, write, state;
 } ten_written;
-
-/* (B,T,H,N); *after, where asked for, is the state after (ten_delta.c). */
-tn_ref ten_delta(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *after);
 
 /* The end of a D or O layer (ten_read.c), widths W: (B,T,W) -> (B,T,d). */
 typedef struct ten_read {

@@ -70,7 +70,8 @@ static const tn_setting settings[] = {
     TN_SETTING_CHOICE(
         "write", "sigmoid", "sigmoid|normed|decay|delta",
         "O: strength of writing, a gate, the gate times sqrt(1-rho^2), or 1-rho; delta: the gate in the delta rule"),
-    TN_SETTING_CHOICE("forget", "token", "token|fixed", "O: decay by token, or one number per head"),
+    TN_SETTING_CHOICE("forget", "token", "token|fixed|channel",
+                      "O: decay by token, one number per head, or by token for each key channel (write=delta)"),
     TN_SETTING_BOOL("qk_norm", "false", "O: normalise keys and queries to length 1"),
     TN_SETTING_CHOICE("conv_act", "silu", "none|silu", "O: activation after the convolution"),
 
@@ -187,7 +188,7 @@ static void read_layers(const tn_settings *st, ten_config *c)
     c->rotate = (ten_rotate)tn_settings_choice(st, "rotate");
     c->rotate_half = tn_settings_choice(st, "rotate_pairs") == 1;
     c->write = (ten_write)tn_settings_choice(st, "write");
-    c->forget_fixed = tn_settings_choice(st, "forget") == 1;
+    c->forget = (ten_forget)tn_settings_choice(st, "forget");
     c->qk_norm = tn_settings_on(st, "qk_norm");
     c->conv_silu = tn_settings_choice(st, "conv_act") == 1;
 }
@@ -243,6 +244,8 @@ static tn_status check(const ten_config *c)
         return tn_model_error("ring_min=%g must be below ring_max=%g", (double)c->ring_min, (double)c->ring_max);
     if (c->write == TEN_WRITE_DELTA && !c->qk_norm)
         return tn_model_error("write=delta needs normalised keys: set qk_norm=true");
+    if (c->forget == TEN_FORGET_CHANNEL && c->write != TEN_WRITE_DELTA)
+        return tn_model_error("forget=channel is for the delta rule: set write=delta");
     if (c->select == TEN_SELECT_BOUNDED && c->omega == TEN_OMEGA_ZERO)
         return tn_model_error("select=bounded changes phases, omega=zero has none: use select=none or rg");
     if (c->resonance == TEN_RESONANCE_BLOCKS && c->k % c->heads)

@@ -1,16 +1,24 @@
-/* O layer: a matrix of state per head, with decay and writing that depend on the token. */
+/* O layer: a matrix of state per head, with decay and writing that depend on the token. What is written is added (outer), or takes
+ * the place of what the state held at its key (delta). */
 #include "models/ten/ten.h"
 
 #include <math.h>
 
 static bool has_strength(const ten_config *c) { return c->write != TEN_WRITE_DECAY; }
 
-/* alpha (B,T,H), the logarithm of the decay. forget=token: -softplus(a), [a;b] = ab; fixed: one number per head. */
+/* Decays that tokens decide on: of heads, or of every row of their states. */
+static int64_t decays_of(const ten_config *c)
+{
+    return c->forget == TEN_FORGET_FIXED ? 0 : c->forget == TEN_FORGET_CHANNEL ? c->heads * c->head_dim : c->heads;
+}
+
+/* alpha, the logarithm of the decay: (B,T,H), or (B,T,HN) where forget=channel. Decided by tokens: -softplus(a), [a;b] = ab; fixed: one
+ * number per head. */
 static tn_ref log_decay(ten_net *n, tn_ref ab, const tn_batch *b)
 {
     tn_graph *g = n->g;
-    const int64_t H = n->c->heads;
-    if (!n->c->forget_fixed) return tn_neg(g, tn_softplus(g, tn_slice(g, ab, -1, 0, H)));
+    const int64_t H = n->c->heads, decays = decays_of(n->c);
+    if (decays) return tn_neg(g, tn_softplus(g, tn_slice(g, ab, -1, 0, decays)));
     const tn_ref a = tn_neg(g, tn_softplus(g, tn_param(g, "decay", tn_shape(H), ten_init_decay(H))));
     return tn_add(g, tn_fill(g, tn_shape(b->batch, b->length, H), TN_F32, 0), a);
 }
@@ -19,7 +27,7 @@ static tn_ref log_decay(ten_net *n, tn_ref ab, const tn_batch *b)
 static tn_ref decide(ten_net *n, tn_ref u)
 {
     const ten_config *c = n->c;
-    const int64_t H = c->heads, decays = c->forget_fixed ? 0 : H, rows = decays + (has_strength(c) ? H : 0);
+    const int64_t decays = decays_of(c), rows = decays + (has_strength(c) ? c->heads : 0);
     if (!rows) return TN_NONE;
     return tn_linear(n->g, u, tn_param(n->g, "w_ab", tn_shape(rows, c->dim), tn_normal(0.02f)),
                      .bias = tn_param(n->g, "b_ab", tn_shape(rows), ten_init_decay(decays)));
@@ -31,7 +39,7 @@ static tn_ref strength(ten_net *n, tn_ref ab, tn_ref alpha)
     tn_graph *g = n->g;
     const int64_t H = n->c->heads;
     if (!has_strength(n->c)) return tn_neg(g, tn_expm1(g, alpha));
-    const tn_ref gate = tn_sigmoid(g, tn_slice(g, ab, -1, n->c->forget_fixed ? 0 : H, H));
+    const tn_ref gate = tn_sigmoid(g, tn_slice(g, ab, -1, decays_of(n->c), H));
     if (n->c->write != TEN_WRITE_NORMED) return gate;
     const tn_ref left = tn_clamp_min(g, tn_neg(g, tn_expm1(g, tn_scale(g, alpha, 2))), 1e-6f);
     return tn_mul(g, gate, tn_sqrt(g, left));
@@ -50,6 +58,16 @@ static tn_ref add_up(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref
     const tn_ref write = tn_reshape(n->g, x->write, tn_shape(b->batch, b->length, n->c->heads, 1));
     return tn_outer(n->g, x->q, x->k, tn_mul(n->g, x->v, write), x->alpha, .reset = tn_in(b, "reset"),
                     .chunk = n->c->chunk, .state = x->state, .final = after);
+}
+
+/* S_t = D_t + beta_t k_t (v_t - D_t^T k_t)^T, where D_t = e^{alpha_t} S_{t-1}. Keys have length 1, or S would grow. */
+static tn_ref correct(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *after)
+{
+    const int64_t H = n->c->heads, N = n->c->head_dim;
+    const bool rows = n->c->forget == TEN_FORGET_CHANNEL;
+    const tn_ref alpha = rows ? tn_reshape(n->g, x->alpha, tn_shape(b->batch, b->length, H, N)) : x->alpha;
+    return tn_delta(n->g, x->q, tn_scale(n->g, x->k, 1.f / sqrtf((float)N)), x->v, alpha, x->write,
+                    .reset = tn_in(b, "reset"), .chunk = n->c->chunk, .state = x->state, .final = after);
 }
 
 /* What the layer makes of u first: q, k, v (B,T,H,N), v again as (B,T,HN), and the gate's branch (B,T,HN) where there is one. */
@@ -100,12 +118,11 @@ static tn_ref recur(ten_net *n, tn_ref u, const tn_ref *qkv, const tn_batch *b)
     x.k = prepared(n, qkv[1], turns, b);
     x.alpha = log_decay(n, ab, b);
     x.write = strength(n, ab, x.alpha);
-    if (n->c->write == TEN_WRITE_DELTA) x.k = tn_scale(g, x.k, 1.f / sqrtf((float)N));
-    const tn_ref o = n->c->write == TEN_WRITE_DELTA ? ten_delta(n, &x, b, last) : add_up(n, &x, b, last);
+    const tn_ref o = n->c->write == TEN_WRITE_DELTA ? correct(n, &x, b, last) : add_up(n, &x, b, last);
     tn_decode_cache_store(g, b, x.state, after);
     /* a second alpha, so that the first has one reader and can be made inside the recurrence */
     if (instrumented)
-        ten_put_instruments(n, 'O', ten_time_mean(g, n->c->forget_fixed ? x.alpha : log_decay(n, ab, b)), after);
+        ten_put_instruments(n, 'O', ten_time_mean(g, decays_of(n->c) ? log_decay(n, ab, b) : x.alpha), after);
     return o;
 }
 

@@ -285,6 +285,7 @@ static void bad_settings(void **state)
         { { "rotate=true", "rotate_pairs=half" }, "divisible by 4, it is 6" },
         { { "ring_min=0.9", "ring_max=0.8" }, "ring_min=0.9 must be below" },
         { { "write=delta" }, "set qk_norm=true" },
+        { { "forget=channel" }, "set write=delta" },
         { { "pattern=E", "select=bounded", "omega=zero" }, "use select=none or rg" },
         { { "pos=learned", "train.context=8" }, "longer than the 8" },
     };

@@ -1,5 +1,5 @@
-/* O layer: a matrix of state per head, with decay and writing that depend on the token. What is written is added (outer), or takes
- * the place of what the state held at its key (delta). */
+/* O layer: a matrix of state per head, with decay and writing that depend on the token. What is written is added (outer), or
+ * takes the place of what the state held at its key (delta). */
 #include "models/ten/ten.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@ static int64_t decays_of(const ten_config *c)
     return c->forget == TEN_FORGET_FIXED ? 0 : c->forget == TEN_FORGET_CHANNEL ? c->heads * c->head_dim : c->heads;
 }
 
-/* alpha, the logarithm of the decay: (B,T,H), or (B,T,HN) where forget=channel. Decided by tokens: -softplus(a), [a;b] = ab; fixed: one
- * number per head. */
+/* alpha, the logarithm of the decay: (B,T,H), or (B,T,HN) where forget=channel. Decided by tokens: -softplus(a), [a;b] = ab;
+ * fixed: one number per head. */
 static tn_ref log_decay(ten_net *n, tn_ref ab, const tn_batch *b)
 {
     tn_graph *g = n->g;

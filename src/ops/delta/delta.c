@@ -2,7 +2,9 @@
 #include "ops/delta/delta.h"
 
 #include "base/status.h"
+#include "ops/cuda_kernels.h"
 #include "ops/delta/delta_cpu.h"
+#include "ops/delta/delta_cuda.h"
 
 enum { DEFAULT_CHUNK = 32, MOST_CHUNK = 4096 };
 
@@ -67,6 +69,12 @@ static void delta_cost(const tn_sig *s, tn_cost *c)
     c->flops_backward = tokens * 2 * 8 * N * P;
 }
 
+/* What CUDA's kernels keep of a state in shared memory. */
+static bool fits(const tn_sig *s)
+{
+    return s->in[TN_DELTA_Q].dims.dim[3] <= TN_DELTA_MOST && s->in[TN_DELTA_V].dims.dim[3] <= TN_DELTA_MOST;
+}
+
 const tn_op tn_op_delta = {
     .name = "delta",
     .attr_bytes = sizeof(tn_delta_attr),
@@ -76,8 +84,13 @@ const tn_op tn_op_delta = {
     .cost = delta_cost,
     .kernel = { [TN_CPU] = { .forward = tn_delta_forward_cpu,
                              .backward = tn_delta_backward_cpu,
-                             .work = tn_delta_work_cpu } },
-    TN_OP_SWITCH("opt.delta_chunked", "delta rule in chunks of matrix products (off: a loop of plain ops, token by token)"),
+                             .work = tn_delta_work_cpu },
+                [TN_CUDA] = { .forward = tn_delta_forward_cuda,
+                              .backward = tn_delta_backward_cuda,
+                              .work = tn_delta_work_cuda,
+                              .takes = fits } },
+    TN_OP_SWITCH("opt.delta_chunked",
+                 "delta rule in chunks of matrix products (off: a loop of plain ops, token by token)"),
     .plain = tn_delta_plain,
 };
 

@@ -49,8 +49,7 @@ enum {
 extern const tn_op tn_op_delta;
 
 #define tn_delta(g, q, k, v, alpha, beta, ...)                                                                         \
-    tn_delta_((g), __FILE__, __LINE__, (q), (k), (v), (alpha), (beta),                                                 \
-              (tn_delta_options){ .unused_ = 0, __VA_ARGS__ })
+    tn_delta_((g), __FILE__, __LINE__, (q), (k), (v), (alpha), (beta), (tn_delta_options){ .unused_ = 0, __VA_ARGS__ })
 tn_ref tn_delta_(tn_graph *g, const char *file, int line, tn_ref q, tn_ref k, tn_ref v, tn_ref alpha, tn_ref beta,
                  tn_delta_options o);
 

@@ -92,9 +92,8 @@ static void through_chunk(const seq *s, const chunk *k, double *through)
 {
     const int64_t N = s->N, P = s->P;
     for (int64_t n = 0; n < N; n++)
-        through[n] = k->fresh ? 0
-                              : (double)s->lead[(k->c - 1) * N + n] *
-                                    (double)tn_delta_dot(k->s0 + n * P, s->g + n * P, P);
+        through[n] =
+            k->fresh ? 0 : (double)s->lead[(k->c - 1) * N + n] * (double)tn_delta_dot(k->s0 + n * P, s->g + n * P, P);
 }
 
 /* run (N): what passes through on entry. */

@@ -75,8 +75,7 @@ TN_LEVELED(void, tn_delta_chunk_prepare, (const seq *s, const chunk *k), (s, k))
     load(s, k);
     for (int64_t i = 0; i < c; i++) {
         const float *key = s->raw + i * N, *query = s->raw + (c + i) * N, *decay = s->decay + i * N;
-        for (int64_t j = 0; j < i; j++)
-            meet(key, query, decay, s->out + j * N, N, &s->a[i * C + j], &s->m[i * C + j]);
+        for (int64_t j = 0; j < i; j++) meet(key, query, decay, s->out + j * N, N, &s->a[i * C + j], &s->m[i * C + j]);
         memcpy(s->out + i * N, key, sizeof *key * (size_t)N);
         s->m[i * C + i] = tn_delta_dot(query, key, N);
     }
@@ -112,5 +111,6 @@ TN_LEVELED(void, tn_delta_chunk_forward, (const seq *s, const chunk *k, bool out
         float *restrict state = s->s + n * P;
         for (int64_t p = 0; p < P; p++) state[p] *= all;
     }
-    tn_delta_multiply(s, N, P, c, tn_delta_flipped(tn_delta_dense(s->out, N)), tn_delta_dense(k->w, P), s->s, !k->fresh);
+    tn_delta_multiply(s, N, P, c, tn_delta_flipped(tn_delta_dense(s->out, N)), tn_delta_dense(k->w, P), s->s,
+                      !k->fresh);
 }

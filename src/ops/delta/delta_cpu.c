@@ -139,8 +139,7 @@ static shape shape_of(tn_dims q, tn_dims v, tn_dims alpha, const tn_delta_attr *
 size_t tn_delta_work_cpu(const tn_sig *s, bool backward)
 {
     const shape kind = { .round = s->round, .bf16x3 = s->bf16x3, .portable = s->portable };
-    const shape z =
-        shape_of(s->in[TN_DELTA_Q].dims, s->in[TN_DELTA_V].dims, s->in[TN_DELTA_ALPHA].dims, s->attr, kind);
+    const shape z = shape_of(s->in[TN_DELTA_Q].dims, s->in[TN_DELTA_V].dims, s->in[TN_DELTA_ALPHA].dims, s->attr, kind);
     const int64_t heads = z.B * z.H;
     walk w;
     return lay_out(&z, backward, 0, &w) * (size_t)(heads < s->threads ? heads : s->threads);

@@ -19,26 +19,26 @@ size_t tn_delta_work_cpu(const tn_sig *s, bool backward);
 /* Rows of keys come before those of queries where both are in one array. */
 typedef struct tn_delta_seq {
     int64_t N, P, C;
-    tn_dtype round; /* as in tn_call, like the next two */
-    bool bf16x3, portable, by_row; /* by_row: alpha has a number for each row of the state */
+    tn_dtype round;                               /* as in tn_call, like the next two */
+    bool bf16x3, portable, by_row;                /* by_row: alpha has a number for each row of the state */
     tn_outer_view q, k, v, alpha, beta, o;        /* (T,N) (T,N) (T,P) (T,N) or (T,1), (T,1) (T,P) */
     tn_outer_view dq, dk, dv, dalpha, dbeta, d_o; /* their gradients */
     float *s;                                     /* (N,P) the state, carried from chunk to chunk */
     float *raw, *led;                             /* (2C,N) keys and queries; times Gamma */
     float *decay, *lead;                          /* (C,N) e^{alpha}; Gamma */
-    float *out;                                   /* (C,N) keys on their way: Gamma_i/Gamma_j k_j, at last Gamma_C/Gamma_j k_j */
-    float *a, *m;                                 /* (C,C) */
-    float *read;                                  /* (2C,P) what rows of `led` read in the state */
-    float *beta_row;                              /* (C) */
-    float *u, *w;                                 /* (C,P), backward (T,P) */
-    float *g;       /* (N,P) backward, like all below: dL/dS behind the chunk at hand */
-    float *held;    /* (2C,P) dL/d of `read`: of what keys read, then of outputs */
-    float *pairs;   /* (2C,C) dL/dA, dL/dM */
-    float *d_led;   /* (2C,N) */
-    float *d_out;   /* (C,N) dL/d of `out` */
-    float *between; /* (C,N) Gamma_i/Gamma_j */
-    float *sums;    /* (3C,N) pairs' part of a token's key, of its query, and of its key as the earlier one */
-    double *run;    /* (N) */
+    float *out;      /* (C,N) keys on their way: Gamma_i/Gamma_j k_j, at last Gamma_C/Gamma_j k_j */
+    float *a, *m;    /* (C,C) */
+    float *read;     /* (2C,P) what rows of `led` read in the state */
+    float *beta_row; /* (C) */
+    float *u, *w;    /* (C,P), backward (T,P) */
+    float *g;        /* (N,P) backward, like all below: dL/dS behind the chunk at hand */
+    float *held;     /* (2C,P) dL/d of `read`: of what keys read, then of outputs */
+    float *pairs;    /* (2C,C) dL/dA, dL/dM */
+    float *d_led;    /* (2C,N) */
+    float *d_out;    /* (C,N) dL/d of `out` */
+    float *between;  /* (C,N) Gamma_i/Gamma_j */
+    float *sums;     /* (3C,N) pairs' part of a token's key, of its query, and of its key as the earlier one */
+    double *run;     /* (N) */
     void *gemm;
 } tn_delta_seq;
 
@@ -64,9 +64,6 @@ static inline tn_outer_view tn_delta_dense(const float *data, int64_t columns)
     return (tn_outer_view){ (float *)(uintptr_t)data, columns, 1, false };
 }
 
-static inline tn_outer_view tn_delta_flipped(tn_outer_view a)
-{
-    return (tn_outer_view){ a.data, a.col, a.row, false };
-}
+static inline tn_outer_view tn_delta_flipped(tn_outer_view a) { return (tn_outer_view){ a.data, a.col, a.row, false }; }
 
 #endif

@@ -73,8 +73,8 @@ static void build(tn_op_io *io, const tn_case *c)
     tn_ref state = TN_NONE, reset = TN_NONE, final;
     if (c->flags & STATE) state = tn_test_input(io, tn_shape(B, H, N, P), (tn_fill_spec){ 0 });
     if (c->flags & RESET) reset = tn_test_input(io, tn_shape(B, T), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 2 });
-    tn_test_output(
-        io, tn_delta(g, q, k, v, alpha, beta, .state = state, .reset = reset, .chunk = c->dim[5], .final = &final));
+    tn_test_output(io, tn_delta(g, q, k, v, alpha, beta, .state = state, .reset = reset, .chunk = c->dim[5],
+                                .final = &final));
     tn_test_output(io, final);
 }
 
@@ -250,12 +250,17 @@ static void run(const sequence *s, uint32_t flags, int64_t t0, int64_t n, int64_
 {
     const tn_case c = { "property", { 1, n, PH, PN, PP, chunk }, STATE | RESET | flags, 1, 0 };
     const int64_t alphas = flags & ROWS ? PH * PN : PH;
-    const void *in[] = { s->q + t0 * PH * PN,     s->k + t0 * PH * PN, s->v + t0 * PH * PP,
+    const void *in[] = { s->q + t0 * PH * PN,    s->k + t0 * PH * PN, s->v + t0 * PH * PP,
                          s->alpha + t0 * alphas, s->beta + t0 * PH,   state,
                          s->reset + t0 };
     void *out[] = { y->o + t0 * PH * PP, y->final };
-    void *grad[] = { d ? d->q : NULL,    d ? d->k : NULL,     d ? d->v : NULL, d ? d->alpha : NULL,
-                     d ? d->beta : NULL, d ? d->state : NULL, NULL };
+    void *grad[] = { d ? d->q : NULL,
+                     d ? d->k : NULL,
+                     d ? d->v : NULL,
+                     d ? d->alpha : NULL,
+                     d ? d->beta : NULL,
+                     d ? d->state : NULL,
+                     NULL };
     tn_optest_run(&test, &c, 1, in, out, d ? grad : NULL, NULL);
 }
 

@@ -69,15 +69,15 @@ static void part_pairs(const seq *s, const chunk *k)
 static void part_token(const seq *s, const chunk *k, int64_t i)
 {
     const int64_t c = k->c, N = s->N;
-    const float *key = s->raw + i * N, *query = s->raw + (c + i) * N, *lead = s->lead + i * N;
-    const float *read_key = s->d_led + i * N, *read_query = s->d_led + (c + i) * N, *tail = s->between + i * N;
+    const float *restrict key = s->raw + i * N, *restrict query = s->raw + (c + i) * N;
+    const float *restrict lead = s->lead + i * N, *restrict tail = s->between + i * N;
+    const float *restrict read_key = s->d_led + i * N, *restrict read_query = s->d_led + (c + i) * N;
     const float same = s->pairs[(c + i) * c + i]; /* dL/dM_ii, which knows no decay */
     float *restrict by_key = s->sums + i * N, *restrict by_query = by_key + c * N, *restrict earlier = by_query + c * N;
     float *restrict dk = s->d_out + i * N, *restrict dq = s->led + (c + i) * N;
     for (int64_t n = 0; n < N; n++) {
-        const float led = k->fresh ? 0 : lead[n];
-        const float later_key = by_key[n] + (k->fresh ? 0 : led * read_key[n]);
-        const float later_query = by_query[n] + (k->fresh ? 0 : led * read_query[n]), write = tail[n] * dk[n];
+        const float later_key = by_key[n] + lead[n] * read_key[n];
+        const float later_query = by_query[n] + lead[n] * read_query[n], write = tail[n] * dk[n];
         dq[n] = later_query + same * key[n];
         dk[n] = later_key + earlier[n] + write + same * query[n];
         by_key[n] = query[n] * later_query + key[n] * (later_key - earlier[n]);
@@ -150,8 +150,8 @@ TN_LEVELED(void, tn_delta_chunk_backward, (const seq *s, const chunk *k), (s, k)
     const bool pairs = s->dq.data || s->dk.data || s->dalpha.data;
     if (pairs) {
         tn_delta_multiply(s, 2 * c, c, P, held, tn_delta_flipped(w), s->pairs, false);
-        if (!k->fresh)
-            tn_delta_multiply(s, 2 * c, N, P, held, tn_delta_flipped(tn_delta_dense(k->s0, P)), s->d_led, false);
+        if (k->fresh) memset(s->d_led, 0, sizeof *s->d_led * (size_t)(2 * c * N));
+        else tn_delta_multiply(s, 2 * c, N, P, held, tn_delta_flipped(tn_delta_dense(k->s0, P)), s->d_led, false);
         tn_delta_multiply(s, c, N, P, w, tn_delta_flipped(g), s->d_out, false);
         part_pairs(s, k);
         through_chunk(s, k, s->run);

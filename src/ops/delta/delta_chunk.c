@@ -29,7 +29,7 @@ static void multiply_rows(const float *restrict a, const float *restrict b, floa
     for (int64_t i = 0; i < n; i++) x[i] = a[i] * b[i];
 }
 
-/* Inputs of the chunk, and Gamma with what it is multiplied with where there is a state to be read. */
+/* Inputs of the chunk, and Gamma (else 0) with what it is multiplied with where there is a state to be read. */
 static void load(const seq *s, const chunk *k)
 {
     const int64_t c = k->c, N = s->N;
@@ -39,7 +39,10 @@ static void load(const seq *s, const chunk *k)
         tn_outer_load(s->q, k->t0 + i, N, s->raw + (c + i) * N);
         load_decay(s, k->t0 + i, s->decay + i * N);
         s->beta_row[i] = tn_outer_at(s->beta, k->t0 + i, 0);
-        if (k->fresh) continue;
+        if (k->fresh) {
+            memset(lead, 0, sizeof *lead * (size_t)N);
+            continue;
+        }
         memcpy(lead, s->decay + i * N, sizeof *lead * (size_t)N);
         for (int64_t n = 0; i && n < N; n++) lead[n] = tn_delta_damp_one(lead[n - N] * lead[n]);
         multiply_rows(s->raw + i * N, lead, s->led + i * N, N);

@@ -17,9 +17,9 @@ families = {  # name: title, and what its report was about
             "width 768, 12 layers, 64 eigenstates; `64 x 1024` is 64 sequences of 1,024 tokens; TEN-B is the preset `ten_b`. [Variants](variants.md), "
             "[figures](../bench/results/h200.md)."),
     "wire": ("Messages to frozen language models", "The report wanted a training of 24 hours on four GPUs to take 4 to 6. The preset `wire_seed` has the shape of its "
-             "workload. [The wire](wire.md), [figures](../bench/results/h200.md#the-wire-18-november-21f1a02d)."),
+             "workload. [The wire](wire.md), [figures](../bench/results/h200.md#the-wire)."),
     "flow": ("Energy-flow lattice", "The report listed twelve changes for a lattice that used 8 % of its GPU. [The lattice](flow.md), "
-             "[figures](../bench/results/h200.md#the-energy-flow-lattice-18-november-a03967b8-where-nothing-else-is-said)."),
+             "[figures](../bench/results/h200.md#the-energy-flow-lattice)."),
 }
 introduction = """\
 Tenon began from five reports on four first prototypes. Each listed optimisations and promised gains that nobody had measured. Here is every item of the five: what was promised, what was
@@ -33,8 +33,9 @@ measured, and a verdict. After each table follows, item by item, when we call it
 | open | a part of the check has not been measured; the note says what is missing |
 | impossible | it cannot be reached; the note has the arithmetic |
 
-A commit is the one measured, or, where only a date was kept, the one that recorded the figure. Figures are in the words of the pages they come from
-([bench/results](../bench/results)), where spread and conditions are; machines were often shared, so trust ratios and counts more than single times.
+A commit is the one measured, or, where only a date was kept, the one that recorded the figure. 28e5a63b stands for several commits of 18 November
+that were joined. Figures with a page in [bench/results](../bench/results) are in its words; the others stand here alone, with their interval in brackets. Machines were
+often shared, so trust ratios and counts more than single times.
 
 This page is made from [bench/items.jsonl](../bench/items.jsonl), one line for each item: `bench/performance.py > docs/performance.md`. To add or correct a figure, see
 [CONTRIBUTING.md](../CONTRIBUTING.md#numbers)."""

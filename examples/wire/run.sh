@@ -5,11 +5,11 @@
 #   text=FILE  real text, for words and for the readers to learn from too (gpu)
 #   seeds=N    runs of the encoder (tiny 1, gpu 3)
 #   tenon=FILE the command (build/tenon)
-# tiny: readers of two layers, 2 pairs, 4 slots, some minutes on two cores. gpu: readers of 4 M and 8 M parameters, 16 pairs, 16 slots.
+# tiny: readers of two layers, 2 pairs, 4 slots, some minutes on two cores. gpu: readers of 4 M and 9 M parameters, 16 pairs, 16 slots.
 # Stopped at any moment, it goes on where it was. Other key=value are settings of all trainings of the wire.
 #   readers    two language models of different shape and vocabulary learn recall from documents as text, and are frozen
 #   free       a message for each of 32 texts without any encoder: all answers must be right, or gradients do not arrive
-#   wire       the encoder and one adapter per reader, held-out texts; gpu: on texts of 1 pair first, then of 2, 4, 8 and 16
+#   wire       the encoder and one adapter per reader, held-out texts. tiny: texts of 1 pair first; gpu: 1, 2, 4, 8, then 16
 #   constant   the best message that knows no text
 #   join       reader c, of bytes (and an end of text), learns its adapter alone: the encoder of seed 0 stays as it is
 #   verdict    answers given the message, as many tokens of the text, another text's message, and more

@@ -47,33 +47,46 @@ train() { # $1: run, then settings; the last one given counts
 
 # One number of a run on its test texts; of training, where all texts are in each step.
 metric() { # $1: run, $2: name
-    "$tenon" eval "$out/$1" split=test --json 2> /dev/null | sed -n "s/.*\"name\":\"$2\".*\"value\":\([-0-9.e]*\).*/\1/p"
+    local value
+    value=$("$tenon" eval "$out/$1" split=test --json | sed -n "s/.*\"name\":\"$2\".*\"value\":\([-0-9.e]*\).*/\1/p") && [ -n "$value" ] ||
+        die "$2 of $out/$1 is not known: tenon eval $out/$1 split=test"
+    echo "$value"
 }
-trained() { sed -n 's/.*"loss":\([-0-9.e]*\).*/\1/p' "$out/$1/metrics.jsonl" | tail -1; } # $1: run
+trained() { # $1: run
+    local value
+    value=$(sed -n 's/.*"loss":\([-0-9.e]*\).*/\1/p' "$out/$1/metrics.jsonl" | tail -1) && [ -n "$value" ] || die "no loss in $out/$1/metrics.jsonl"
+    echo "$value"
+}
 
 pieces=(task=ae task.data="$text" task.length=64)
 
 free() {
-    local m whole=(task.size=100 train.batch=100 train.steps=500 task.heldout=8 loss.nce=0 train.lr=5e-3 train.eval_every=0 train.decay=0)
+    local m value whole=(task.size=100 train.batch=100 train.steps=500 task.heldout=8 loss.nce=0 train.lr=5e-3 train.eval_every=0 train.decay=0)
     echo "| slots | nats per token of the text, mean of readers |"
     echo "| ---: | ---: |"
     train free-0 "${pieces[@]}" "${whole[@]}" encoder=constant slots=1
-    echo "| one message for all texts | $(trained free-0) |"
+    value=$(trained free-0)
+    echo "| one message for all texts | $value |"
     for m in ${slots//,/ }; do
         train "free-$m" "${pieces[@]}" "${whole[@]}" encoder=free slots="$m"
-        echo "| $m | $(trained "free-$m") |"
+        value=$(trained "free-$m")
+        echo "| $m | $value |"
     done
 }
 
 ae() {
-    local m
+    local m accuracy loss
     echo "| slots | tokens said again, test | nats per token |"
     echo "| ---: | ---: | ---: |"
     train ae-0 "${pieces[@]}" encoder=constant slots=1 loss.nce=0 train.steps=300
-    echo "| one message for all | $(metric ae-0 text_accuracy) | $(metric ae-0 loss) |"
+    accuracy=$(metric ae-0 text_accuracy)
+    loss=$(metric ae-0 loss)
+    echo "| one message for all | $accuracy | $loss |"
     for m in ${slots//,/ }; do
         train "ae-$m" "${pieces[@]}" slots="$m"
-        echo "| $m | $(metric "ae-$m" text_accuracy) | $(metric "ae-$m" loss) |"
+        accuracy=$(metric "ae-$m" text_accuracy)
+        loss=$(metric "ae-$m" loss)
+        echo "| $m | $accuracy | $loss |"
     done
 }
 

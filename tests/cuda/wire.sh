@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The seed's workload of wire (preset wire_seed) on a GPU: one pass against a pass for each term and token (opt.one_pass), with a live teacher,
+# The first prototype's workload (preset wire_seed) on a GPU: one pass against a pass for each term and token (opt.one_pass), with a live teacher,
 # a cached one and none, bf16 against tf32; losses of the first step, and how often the host waits.
 #
 #   tests/cuda/wire.sh [cpu] [ARM ...]     cpu: the same script at a tiny shape on the processor, in seconds. An ARM is PASSES-TEACHER-COMPUTE,

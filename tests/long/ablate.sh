@@ -36,13 +36,17 @@ check 'a switch leaves the metrics as they are' [ $? = 0 ]
 check 'all of them are told' grep -qE '"group":"heldout","name":"opt.epilogue","metric":"accuracy",.*"allowed":0\.[0-9]+,"moved":false,"steps":20' scores
 
 # --- three runs beside a busy loop
-taskset -c 0 bash -c 'while :; do :; done' &
+core=$(taskset -pc $$ | sed -n 's/.*: \([0-9]*\).*/\1/p') # the first that this process may use
+taskset -c "$core" bash -c 'while :; do :; done' &
 busy=$!
+neighbour() { kill -0 "$busy" 2>/dev/null || { echo "no neighbour on core $core"; exit 2; }; }
+neighbour
 rows=${TENON_ABLATE_ROWS:-opt.gemm_kernels,opt.linear_xent,recurrence} seconds=${TENON_ABLATE_SECONDS:-24}
 for i in 1 2 3; do
     "$tenon" ablate ten data=text.txt dim=64 layers=3 heads=2 train.context=128 train.batch=2 threads=1 "--seconds=$seconds" "--rows=$rows" --json >"run$i" 2>error ||
         { cat error; echo "FAILED: run $i"; failed=$((failed + 1)); }
 done
+neighbour
 kill "$busy"
 busy=
 python3 - run1 run2 run3 <<'PY'

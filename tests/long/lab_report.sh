@@ -88,7 +88,7 @@ check 'the front is that of Optuna' fronts
 
 check 'the page is written' "$tenon" lab plot s.db --html=s.html 2>/dev/null
 in_browser() {
-    timeout 60 chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=2000 --dump-dom "file://$work/s.html" >dom.html 2>browser.log || { tail -3 browser.log; return 1; }
+    timeout 60 chromium --headless --no-sandbox --user-data-dir="$work/profile" --disable-gpu --virtual-time-budget=2000 --dump-dom "file://$work/s.html" >dom.html 2>browser.log || { tail -3 browser.log; return 1; }
     "$python" - <<'END'
 import re
 page, dom = open("s.html").read(), open("dom.html").read()
@@ -100,7 +100,7 @@ END
 }
 check 'a browser draws all of the page' in_browser
 drawn() {
-    timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=900,3000 --screenshot="$work/s.png" "file://$work/s.html" >browser.log 2>&1
+    timeout 60 chromium --headless --no-sandbox --user-data-dir="$work/profile" --disable-gpu --hide-scrollbars --window-size=900,3000 --screenshot="$work/s.png" "file://$work/s.html" >browser.log 2>&1
     [ "$(stat -c %s s.png 2>/dev/null || echo 0)" -gt 50000 ]
 }
 check 'and it shows' drawn

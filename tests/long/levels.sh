@@ -45,6 +45,7 @@ first=$(count off 10) all=$(count off 20)
 for row in info:0.1 training:1 performance:3 profiling:10; do
     name=${row%:*} limit=${row#*:}
     a=$(count "$name" 10) b=$(count "$name" 20)
+    [ -n "$a" ] && [ -n "$b" ] && [ "$b" -gt "$a" ] || { failed=$((failed + 1)); echo "FAILED: $name: no count"; continue; }
     if awk -v n="$name" -v limit="$limit" -v was=$((all - first)) -v is=$((b - a)) 'BEGIN {
         cost = 100 * (is - was) / was
         printf "%-12s %+.3f %% instructions (limit %s %%)\n", n, cost, limit

@@ -13,7 +13,7 @@ check() { # check WHAT COMMAND...
     shift
     if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED $what"; fi
 }
-browse() { timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --log-level=0 --enable-logging=stderr "$@" 2>browser.log; }
+browse() { timeout 60 chromium --headless --no-sandbox --user-data-dir="$work/profile" --disable-gpu --hide-scrollbars --log-level=0 --enable-logging=stderr "$@" 2>browser.log; }
 
 "$tenon" train ten_tiny data=text.txt layers=4 train.context=64 train.steps=30 train.eval_every=10 train.eval_batches=2 run='r<script>' >log 2>&1 || tail -3 log
 "$tenon" report 'r<script>' --seconds=0.5 --html=one.html --md=one.md --json >one.jsonl 2>/dev/null

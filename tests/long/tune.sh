@@ -13,7 +13,7 @@ cat "$here"/../../docs/*.md >"$work/text.txt" && cd "$work" || exit 2
     XDG_CACHE_HOME=$work python3 "$here/tune_grid.py" "$tenon" "$work/text.txt"
     exit
 }
-XDG_CACHE_HOME=$work exec python3 - "$tenon" "${TENON_TUNE_CONFIGS:-6}" <<'END'
+XDG_CACHE_HOME=$work python3 - "$tenon" "${TENON_TUNE_CONFIGS:-6}" <<'END'
 import os, random, resource, subprocess, sys
 tenon, configs = sys.argv[1], int(sys.argv[2])
 OWN_MB = 48  # of the command: code, text of the data, threads, what a kernel's stack takes

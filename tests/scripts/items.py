@@ -1,5 +1,5 @@
-"""bench/items.jsonl: every line is an object with all fields, a known verdict, an item of its own and a command that exists; no item of
-the reports is missing.
+"""bench/items.jsonl: every line is an object with all fields, a known verdict, an item of its own, a command and commits that exist; no item of
+the reports is missing. Commits are looked up where ROOT is a git repository with its whole history.
 Usage: items.py ROOT [UNIT]. UNIT: the unit test program, whose --list says which tests there are. Prints what is wrong; exit code 1 then."""
 import json, os, re, shlex, subprocess, sys
 
@@ -15,7 +15,7 @@ required = {
     "wire": (23, "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23"),
     "flow": (19, "1 2 3 4 5 6 6.1 7 8 9 10 11 12a 12b 12c 13 14 15 16"),
 }
-bad, seen = [], {}
+bad, seen, cited = [], {}, []
 
 
 def read(name):
@@ -27,6 +27,14 @@ presets = {n for d, _, files in os.walk(os.path.join(root, "src/models")) for f 
            for n in re.findall(r'^ *\{ "(\w+)", *"', read(os.path.relpath(os.path.join(d, f), root)), re.M)}
 presets |= set(re.findall(r"^TN_MODEL\((\w+)", read("src/models/models.def"), re.M))
 tests = subprocess.run([unit, "--list"], capture_output=True, text=True, check=True).stdout.splitlines() if unit else None
+
+
+def git(*words, ask=""):
+    """What git says in ROOT; nothing where there is none."""
+    try:
+        return subprocess.run(["git", "-C", root, *words], input=ask, capture_output=True, text=True).stdout
+    except OSError:
+        return ""
 
 
 def wrong(command):
@@ -80,6 +88,8 @@ for number, line in enumerate(read(path).splitlines(), 1):
     elif row["verdict"] == "impossible" and not re.search(r"\d[^=]* = \d", row["note"]): bad.append(f"{where} impossible: the note has the arithmetic (A x B = C)")
     if (row["machine"] is None or row["commit"] is None) != (row["figure"] is None): bad.append(f"{where} a figure has its machine and commit, and only a figure has them")
     if row["commit"] and not re.match(r"^[0-9a-f]{7,40}$", row["commit"]): bad.append(f"{where} commit '{row['commit']}' is none")
+    cited += [(where, c) for c in {row["commit"] or "", *re.findall(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}\b", f"{row['figure']} {row['note']}")}
+              if re.match(r"^[0-9a-f]{7,40}$", c)]
     for command in row["command"].split("; "):
         what = wrong(command)
         if what: bad.append(f"{where} command `{command}`: {what}")
@@ -90,5 +100,8 @@ for family, (count, names) in required.items():
     bad += [f"{path}: {n} is missing" for n in names if n not in seen]
 known = {f"{family}/{n}" for family, (_, names) in required.items() for n in names.split()}
 bad += [f"{path}:{line}: {n}: add it to `required` in tests/scripts/items.py" for n, line in seen.items() if n not in known]
+if os.path.exists(os.path.join(root, ".git")) and git("rev-parse", "--is-shallow-repository").strip() == "false":
+    found = git("cat-file", "--batch-check", ask="".join(c + "^{commit}\n" for _, c in cited)).splitlines()
+    bad += [f"{where} commit {c} is not in this repository" for (where, c), line in zip(cited, found) if " commit " not in line]
 for line in bad: print(line)
 sys.exit(bool(bad))

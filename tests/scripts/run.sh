@@ -55,6 +55,10 @@ expect 1 '^src/base/a.c: 601 lines' "size: 601 lines" scripts/check-size "$tree"
 { echo '/* long: it is */'; lines 1000; } >"$tree/src/base/a.c"
 expect 1 '^src/base/a.c: 1001 lines' "size: no reason is good enough beyond 1000" scripts/check-size "$tree"
 rm "$tree/src/base/a.c"
+{ printf '| %0150d |\n\n```\n%0150d 1\n```\n\n    %0150d 1\n\n' 1 2 3; printf '%0128d 1\n- [x](%0150d)\n' 1 2; } >"$tree/a.md"
+expect 0 '^3 passed, 0 failed$' "size: 130 columns, wider tables, code and links" scripts/check-size "$tree"
+printf 'x\n%0129d 1\n' 1 >"$tree/a.md"
+expect 1 'a.md:2: over 130 columns' "size: 131 columns of a document" scripts/check-size "$tree"
 lines 301 >"$tree/Makefile"
 expect 1 '^Makefile: 301' "size: Makefile" scripts/check-size "$tree"
 
@@ -155,13 +159,18 @@ put examples/a/run.sh 'tenon train data=/home/me/book.txt\n'
 expect 1 'book.txt' "paths: a home" outside "$tree" examples
 expect 0 '' "paths: examples and studies stay in the repository" outside "$root" examples studies
 
-# README: a figure that its page does not have, a command of unknown duration. Only where python3 is: a bare machine has none.
+# README: a figure that its page does not have, a command of unknown duration. All pages: links that lead nowhere. Only where python3 is: a bare machine has none.
 if command -v python3 >/dev/null; then
     expect 0 '^$' "readme: figures, links, durations" python3 tests/scripts/readme.py "$root"
     rm -rf "$tree" && mkdir -p "$tree" && cp -r README.md docs examples bench include ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CHANGELOG.md "$tree"
     sed -i 's/2\.67 and 18\.7/2.67 and 19.7/; s/ (a second) |$/ |/' "$tree/README.md"
     expect 1 '19\.7 is not on bench/results/h200.md' "readme: a figure of its own" python3 tests/scripts/readme.py "$tree"
     expect 1 'no duration: tenon train xor_tep' "readme: a command that may take hours" python3 tests/scripts/readme.py "$tree"
+    printf '\n## A `b_c` (d)\n\n```sh\n# no heading\n```\n\n[x](#a-b_c-d) [x](lab.md#no-heading) [x](wire.md#no-heading) [x](none.md)\n' >>"$tree/docs/wire.md"
+    expect 1 '^docs/wire.md: no heading lab.md#no-heading$' "pages: a heading that is not there" python3 tests/scripts/readme.py "$tree"
+    expect 1 '^docs/wire.md: no heading wire.md#no-heading$' "pages: a comment is no heading" python3 tests/scripts/readme.py "$tree"
+    expect 1 '^docs/wire.md: link to none.md: not there$' "pages: a page that is not there" python3 tests/scripts/readme.py "$tree"
+    expect 1 '' "pages: a heading with code" bash -c "python3 tests/scripts/readme.py '$tree' | grep -q a-b_c-d"
 
     # Items: the file itself, then with one mistake each in its first line.
     unit=$(realpath -m "${BUILD:-build}/unit")
@@ -186,6 +195,11 @@ if command -v python3 >/dev/null; then
     mistake 's/"met"/"impossible"/; s/"note":""/"note":"too much"/' 'has the arithmetic' "impossible, and no arithmetic"
     mistake 's/"0123abc"/null/' 'its machine and commit' "a figure without its commit"
     mistake 's/"0123abc"/"yesterday"/' "commit 'yesterday'" "a commit that is none"
+    if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ] && [ -e .git ]; then
+        ln -s "$root/.git" "$tree/.git"
+        mistake 's/"0123abc"/"0123abcd"/' 'commit 0123abcd is not in this repository' "a commit of another repository"
+        rm "$tree/.git"
+    fi
     mistake 'd' 'flow/1 is missing' "an item that is missing"
     mistake 's|flow/1"|flow/99"|' 'flow/99: add it to' "an item that no list has"
     mistake 's/.*/&\n&/' 'also in line 1' "an item twice"

@@ -78,8 +78,8 @@ static void same_numbers(void **state)
     close_rig(&each);
 }
 
-/* Rows of the seed's workload: 32 slots, BOS, anchor, 2 tokens of a question and 23 of an answer, K = 4. One pass reads 58 places; passes
- * for the cross-entropies read 58, 36 for the first token, and 36 + 37 + 38 + 39: 4.2 times as many. */
+/* Rows of the first prototype's workload (preset wire_seed): 32 slots, BOS, anchor, 2 tokens of a question and 23 of an answer, K = 4. One
+ * pass reads 58 positions; passes for the cross-entropies read 58, 36 for the first token, and 36 + 37 + 38 + 39: 4.2 times as many. */
 static void less_work(void **state)
 {
     (void)state;

@@ -126,8 +126,8 @@ const tn_setting tn_train_settings[] = {
                         "length of a chunk (auto: equal chunks of at most 4096 tokens per batch; GPU: 16384)"),
     TN_SETTING_CHOICE(
         "opt.resident_samples", "off", "auto|on|off",
-        "training samples stay in the device's memory; a step uploads their numbers alone (auto: GPU, where "
-        "a tenth of the memory beside the plan holds them; off: uploads each batch)"),
+        "training samples stay in the device's memory; a step uploads only sample numbers (auto: GPU, if they need "
+        "at most a tenth of the memory that the plan leaves free; off: uploads each batch)"),
 };
 const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_settings;
 

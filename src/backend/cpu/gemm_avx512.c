@@ -36,13 +36,14 @@ const tn_gemm_ukernel tn__gemm_avx512 = {
     .mr = 12,
     .nr = 32,
     .tile_m = 384,
+    .keep_bytes = 1 << 20,
     .tile_n = 384,
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8, [12] = micro_12 },
     .fresh = { [1] = fresh_1, [2] = fresh_2, [4] = fresh_4, [8] = fresh_8, [12] = fresh_12 },
     .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
     .along_k = TN_ALONG_K_TABLE,
     .row = ROWS,
-    .pack_f32 = tn__gemm_pack_avx2,
+    .pack_f32 = tn__gemm_pack_f32_avx512,
 };
 
 /* For attention, whose tiles of 64 keys 12 rows do not divide. */
@@ -60,7 +61,7 @@ const tn_gemm_ukernel tn__gemm_avx512_8 = {
     .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
     .along_k = TN_ALONG_K_TABLE,
     .row = ROWS,
-    .pack_f32 = tn__gemm_pack_avx2,
+    .pack_f32 = tn__gemm_pack_f32_avx512,
 };
 #else
 typedef int tn__gemm_avx512_is_not_for_this_machine; /* ISO C wants a declaration in every file */

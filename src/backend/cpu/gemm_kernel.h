@@ -127,8 +127,8 @@ const tn_gemm_ukernel *tn__gemm_kernel_at(int index);
 const tn_gemm_ukernel *tn__gemm_kernel_best(void); /* of the fp32 ones */
 const tn_gemm_ukernel *tn__gemm_kernel_bf16(void); /* the best bf16 one, or NULL */
 
-/* The packer of fp32 panels that runs everywhere, and the one for AVX2. */
-tn_gemm_packer_f32 tn__gemm_pack, tn__gemm_pack_avx2;
+/* The packer of fp32 panels that runs everywhere, and those for AVX2 and AVX-512. */
+tn_gemm_packer_f32 tn__gemm_pack, tn__gemm_pack_avx2, tn__gemm_pack_f32_avx512;
 tn_gemm_row tn__gemm_row_avx512, tn__gemm_row_bf16_avx512;
 /* The packer of bf16 panels that runs everywhere. */
 void tn__gemm_pack_bf16(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k);

@@ -302,7 +302,7 @@ static void packers_f32(void **state)
     enum { K = 96, COLUMNS = 41, STEP = 100 };
     static float out[2][64 * 2 * K];
     for (int type = 0; type < 3; type++) {
-        void *data = random_numbers((tn_dtype)type, (COLUMNS + 1) * STEP * 2, 10);
+        void *data = random_numbers((tn_dtype)type, (K + 1) * STEP, 10);
         const tn_gemm_ukernel *u;
         for (int n = 0; (u = tn__gemm_kernel_at(n)); n++) {
             if (u->type != TN_F32) continue;

@@ -53,7 +53,8 @@ INSIDE void put_last(float *dst, int columns, const unsigned char *from, int64_t
 }
 
 /* Up to 16 columns of a panel, all of k. */
-INSIDE void pack_columns(float *restrict dst, int width, int columns, const unsigned char *from, int64_t outer, int64_t k)
+INSIDE void pack_columns(float *restrict dst, int width, int columns, const unsigned char *from, int64_t outer,
+                         int64_t k)
 {
     __m512i x[SIDE];
     int64_t p = 0;

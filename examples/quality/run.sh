@@ -9,12 +9,14 @@
 #   against=SIDE side=SIDE  the question: is the second better than the first (gpt, ten)?
 #   --workers=N --seconds=S  passed to `tenon lab run`
 #   --sides=NAME,NAME  train only these; the table has those that have finished. Rerun without it to train the others
+#   many [small|gpu]  as the first word: many texts instead of one; examples/quality/run.sh many --help
 # Rerun the command to resume. Other key=value are settings of all trainings (train.steps=600).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 die() { echo "error: $*" >&2; exit 2; }
 usage() { sed -n '2,/^set /p' "${BASH_SOURCE[0]}" | sed '$d; s/^# \{0,1\}//'; }
 
+[ "${1-}" != many ] || exec "$root/examples/quality/many.sh" "${@:2}"
 study=small text='' out='' vocab='' held='' tenon=$root/build/tenon against=gpt side=ten
 settings=() flags=() only=()
 for word in "$@"; do

@@ -86,6 +86,22 @@ plain() { # a folder of text: its splits are made here
         grep -q '^verdict: test loss of ten' "$1/table.txt"
 }
 check 'a folder of text files will do' plain "$work/from_plain"
-cat "$work/calm/table.txt"
+# Many texts: three of the twelve studies, whose text is here.
+sed -e 's/dim: 64/dim: 16/; s/parameters: 0.2e6/parameters: 12e3/; s/warmup: 20/warmup: 2/' examples/quality/many_small.yaml >"$work/many.yaml"
+many() { # $1: out, then more words
+    examples/quality/run.sh many small text="$work/text" out="$1" study="$work/many.yaml" cells=wiki_once,bytes_often,bytes_long \
+        sides=ten,gpt,gated_delta tenon="$tenon" train.steps=8 train.batch=2 train.context=32 train.eval_every=4 train.eval_batches=4 "${@:2}" >"$1.log" 2>&1
+}
+one_table() { # mean ranks that add up, a line for each study, seeds
+    grep -q '^bits_per_byte on the test split of 3 studies (less is better)' "$1/table.txt" &&
+        awk '$1 == "ten" || $1 == "gpt" || $1 == "gated_delta" { n++; ranks += $2 } END { exit !(n == 3 && ranks > 5.98 && ranks < 6.02) }' "$1/table.txt" &&
+        [ "$(grep -cE '^(wiki_once|bytes_often|bytes_long) +3 +[0-9.]+' "$1/table.txt")" = 3 ]
+}
+check 'many texts, stopped at a limit' many "$work/stopped" --seconds=1
+check '... which is said' grep -q 'time limit reached (--seconds=1): rerun this command to resume' "$work/stopped.log"
+check '... go on to their end' many "$work/stopped"
+check 'one table of all studies' one_table "$work/stopped"
+check 'a study that there is not' bash -c "! examples/quality/run.sh many cells=verse tenon=$tenon 2>$work/no.err && grep -q 'cells=verse: there is no such study' $work/no.err"
+cat "$work/calm/table.txt" "$work/stopped/table.txt"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

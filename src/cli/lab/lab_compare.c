@@ -38,14 +38,14 @@ static bool there_already(const tn_study *s, const tn_trial *of, uint64_t seed)
     return false;
 }
 
-/* Points that several efforts chose are run once. */
-static tn_status enqueue(tn_lab *lab, const tn_study *s, const tn_study_plan *p, const tn_comparison *k, size_t seeds,
-                         tn_arena *arena, size_t *points)
+/* Points that several efforts chose are run once. efforts: how many of them are asked about. */
+static tn_status enqueue(tn_lab *lab, const tn_study *s, const tn_study_plan *p, const tn_comparison *k, size_t efforts,
+                         size_t seeds, tn_arena *arena, size_t *points)
 {
     const tn_trial **chosen = tn_arena_alloc(arena, sizeof *chosen * TN_EFFORTS * s->n_sides * TN_COMPARE_TOP);
     size_t n = 0;
     if (!chosen) return tn_error(TN_MEMORY, "out of memory");
-    for (size_t i = 0; i < TN_EFFORTS * s->n_sides; i++)
+    for (size_t i = 0; i < efforts * s->n_sides; i++)
         for (size_t m = 0; m < k->contenders[i].n; m++) {
             size_t at = 0;
             while (at < n && chosen[at] != k->contenders[i].trial[m]) at++;
@@ -169,7 +169,9 @@ static tn_status run_again(tn_cli *c, tn_lab_view *v, const tn_study_plan *plan,
     TN_RETURN_IF(tn_compare_pick(v->study, v->lab, r->sides, r->top, arena, &k));
     TN_RETURN_IF(can_answer(c, v->study, plan, r, &k));
     TN_RETURN_IF(find_device(plan, &k, &device));
-    TN_RETURN_IF(enqueue(v->lab, v->study, plan, &k, r->seeds, arena, &points));
+    /* A table against one side is about equal trials alone, which come first. */
+    const size_t efforts = tn_args_value(&c->args, "against") ? TN_EFFORT_TRIALS + 1 : TN_EFFORTS;
+    TN_RETURN_IF(enqueue(v->lab, v->study, plan, &k, efforts, r->seeds, arena, &points));
     tn_campaign run = { .plan = plan, .lab = v->lab, .study = v->study->id, .compare = true, .sides = k.sides };
     tn_campaign_crew(plan, device, r->workers, r->lanes, &run);
     fprintf(c->err, "compare %s: %zu points on %zu common seeds; %s   (rerun this command to resume)\n", v->study->name,

@@ -55,6 +55,17 @@ static tn_status choose(const tn_study *s, const tn_selection *v, const double *
     return TN_OK;
 }
 
+tn_side_set tn_compare_finished(const tn_study *s)
+{
+    tn_side_set sides = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const tn_trial *t = &s->trials[i];
+        if (t->kind == TN_TRIAL_COMPARE && t->state == TN_TRIAL_DONE && t->y && isfinite(t->y[0]))
+            sides |= (tn_side_set)1 << t->side;
+    }
+    return sides;
+}
+
 /* Those of the sides that have something to compare. */
 static tn_status sides_with_trials(const tn_study *s, tn_side_set asked, tn_side_set *out)
 {

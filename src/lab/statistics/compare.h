@@ -37,6 +37,9 @@ typedef struct tn_comparison {
 tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, size_t top, tn_arena *arena,
                           tn_comparison *out);
 
+/* Sides of which a comparison has finished; 0: none has. */
+tn_side_set tn_compare_finished(const tn_study *s);
+
 /* The finished comparisons of one point. */
 typedef struct tn_side_runs {
     int side;

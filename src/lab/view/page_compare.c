@@ -9,17 +9,6 @@
 
 enum { NAME = 128 };
 
-static tn_side_set compared_sides(const tn_study *s)
-{
-    tn_side_set sides = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        const tn_trial *t = &s->trials[i];
-        if (t->kind == TN_TRIAL_COMPARE && t->state == TN_TRIAL_DONE && t->y && isfinite(t->y[0]))
-            sides |= (tn_side_set)1 << t->side;
-    }
-    return sides;
-}
-
 /* A line for each point that represents a side: its results on the test split. */
 static tn_status put_side(const tn_study *s, const tn_side_runs *r, tn_arena *arena, FILE *out)
 {
@@ -97,7 +86,7 @@ tn_status tn__page_comparison(const tn_study *s, tn_lab *lab, tn_arena *arena, F
     tn_comparison k;
     tn_verdict *v;
     size_t n;
-    const tn_side_set sides = compared_sides(s);
+    const tn_side_set sides = tn_compare_finished(s);
     fputs("<h2>Comparison</h2>\n", out);
     if (!sides || tn_side_count(sides, s->n_sides) < 2) {
         fputs("<p class=\"note\">The sides have not been compared on common seeds yet: <code>tenon lab "

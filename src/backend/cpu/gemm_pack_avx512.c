@@ -112,22 +112,33 @@ INLINE void pack_block(uint16_t *restrict at, const tn_gemm_panel *to, const uns
     else UNROLL for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(at + 2 * i * to->width, x[i]);
 }
 
-/* A depth of 2 comes with a width that is a multiple of 16, one of 32 with any. */
+/* 32 steps along k, from p on, of the panel whose first line is `first`. A depth of 2 comes with a width that is a multiple of 16, one
+ * of 32 with any. */
+INLINE void pack_steps(uint16_t *restrict dst, const tn_gemm_panel *to, const tn_gemm_source *src, int64_t valid,
+                       int64_t k, int64_t first, int64_t p, bool is_f32, bool along)
+{
+    const int64_t bytes = is_f32 ? 4 : 2, outer = src->outer * bytes, inner = src->inner * bytes;
+    for (int64_t i = 0; i < to->width; i += SIDE) {
+        const int64_t here = valid - first - i, room = to->width - i;
+        const int64_t rows = here < 0 ? 0 : here < room ? here : room;
+        uint16_t *at = dst + first * to->k + (to->depth == DEPTH ? p * to->width + i * DEPTH : p * to->width + 2 * i);
+        const tn_gemm_panel rest = { (int)(to->depth == DEPTH ? room : to->width), to->depth, to->k };
+        pack_block(at, &rest, (const unsigned char *)src->data + (first + i) * outer + p * inner, outer, inner, rows,
+                   k - p < 0 ? 0 : k - p, is_f32, along, src->part);
+    }
+}
+
+/* In the order of memory: what is contiguous along k panel by panel, what is contiguous across it 32 lines of all panels at a time. */
 INLINE void pack_panels(uint16_t *restrict dst, const tn_gemm_panel *to, const tn_gemm_source *src, int64_t valid,
                         int64_t k, bool is_f32, bool along)
 {
-    const int64_t bytes = is_f32 ? 4 : 2, outer = src->outer * bytes, inner = src->inner * bytes;
-    for (int64_t first = 0; first < valid; first += to->width)
+    if (along)
+        for (int64_t first = 0; first < valid; first += to->width)
+            for (int64_t p = 0; p < to->k; p += DEPTH) pack_steps(dst, to, src, valid, k, first, p, is_f32, true);
+    else
         for (int64_t p = 0; p < to->k; p += DEPTH)
-            for (int64_t i = 0; i < to->width; i += SIDE) {
-                const int64_t here = valid - first - i, room = to->width - i;
-                const int64_t rows = here < 0 ? 0 : here < room ? here : room;
-                uint16_t *at =
-                    dst + first * to->k + (to->depth == DEPTH ? p * to->width + i * DEPTH : p * to->width + 2 * i);
-                const tn_gemm_panel rest = { (int)(to->depth == DEPTH ? room : to->width), to->depth, to->k };
-                pack_block(at, &rest, (const unsigned char *)src->data + (first + i) * outer + p * inner, outer, inner,
-                           rows, k - p < 0 ? 0 : k - p, is_f32, along, src->part);
-            }
+            for (int64_t first = 0; first < valid; first += to->width)
+                pack_steps(dst, to, src, valid, k, first, p, is_f32, false);
 }
 
 /* Their own functions: four variants in one would be too much for the compiler to keep in registers. */

@@ -274,13 +274,7 @@ static void bias_tile(void *arg, int64_t t)
     const job *j = arg;
     const int64_t H = j->z.H, first = t * BIAS_COLUMNS, count = least(4 * H - first, BIAS_COLUMNS);
     double sum[BIAS_COLUMNS] = { 0 };
-    const float *d = j->s.d + first;
-    int64_t r = 0;
-    for (const int64_t row = d_row(H); r + 4 <= j->rows; r += 4, d += 4 * row) /* four rows to a load of the sums */
-        for (int64_t i = 0; i < count; i++)
-            sum[i] = sum[i] + (double)d[i] + (double)d[row + i] + (double)d[2 * row + i] + (double)d[3 * row + i];
-    for (; r < j->rows; r++, d += d_row(H))
-        for (int64_t i = 0; i < count; i++) sum[i] += (double)d[i];
+    tn_gru_sum_rows(j->s.d + first, d_row(H), j->rows, count, sum);
     for (int b = BI; b <= BH; b++) {
         float *to = j->c->din[b].data;
         for (int64_t i = 0; to && i < count; i++) {

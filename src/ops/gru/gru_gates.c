@@ -128,3 +128,14 @@ TN_LEVELED(void, tn_gru_gate_slopes, (const tn_gru_slopes *s), (s))
         slope_row(s->gates + 4 * H * i, s->h + s->h_row * i, s->dy + H * i, s->d + s->d_row * i,
                   s->dh ? s->dh + s->dh_row * i : NULL, s->add, H);
 }
+
+TN_LEVELED(void, tn_gru_sum_rows, (const float *d, int64_t d_row, int64_t rows, int64_t count, double *sum),
+           (d, d_row, rows, count, sum))
+{
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4, d += 4 * d_row) /* four rows to a load of the sums */
+        for (int64_t i = 0; i < count; i++)
+            sum[i] = sum[i] + (double)d[i] + (double)d[d_row + i] + (double)d[2 * d_row + i] + (double)d[3 * d_row + i];
+    for (; r < rows; r++, d += d_row)
+        for (int64_t i = 0; i < count; i++) sum[i] += (double)d[i];
+}

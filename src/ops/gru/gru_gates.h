@@ -22,4 +22,7 @@ typedef struct tn_gru_slopes {
 } tn_gru_slopes;
 void tn_gru_gate_slopes(const tn_gru_slopes *s);
 
+/* sum (count): each gets a column of d's rows added, from the first row to the last. */
+void tn_gru_sum_rows(const float *d, int64_t d_row, int64_t rows, int64_t count, double *sum);
+
 #endif

@@ -89,6 +89,7 @@ static size_t studies_with(const table *t, const char *side)
 static tn_status choose_sides(tn_cli *c, table *t, const char *against)
 {
     const tn_study *first = t->cell[0].study;
+    bool found = false;
     if (!(t->side = tn_arena_alloc(&t->arena, sizeof *t->side * first->n_sides)))
         return tn_error(TN_MEMORY, "out of memory");
     for (size_t i = 0; i < first->n_sides; i++) {
@@ -97,12 +98,14 @@ static tn_status choose_sides(tn_cli *c, table *t, const char *against)
         if (n && n < t->n)
             fprintf(c->err, "note    %s is left out: it has results in %zu of %zu studies\n", name, n, t->n);
         if (n < t->n) continue;
-        if (strcmp(name, against) == 0) t->against = t->sides;
+        if (strcmp(name, against) == 0) t->against = t->sides, found = true;
         t->side[t->sides++] = name;
     }
-    if (t->sides < 2)
-        return tn_error(TN_USAGE,
-                        "no two sides have results in every study: run `tenon lab compare` for those that lack them");
+    if (!found || t->sides < 2)
+        return tn_error(
+            TN_USAGE,
+            "%s and another side must have results in every study: run `tenon lab compare` for those that lack them",
+            against);
     return TN_OK;
 }
 

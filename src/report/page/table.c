@@ -2,6 +2,7 @@
 #include "report/page/table.h"
 
 #include "report/chart/html.h"
+#include "report/page/markdown.h"
 
 #include <math.h>
 
@@ -35,21 +36,12 @@ void tn_table_end(const tn_page *p) { fputs(p->html ? "</table></div>\n" : "", p
 void tn_row_begin(const tn_page *p) { fputs(p->html ? "<tr>" : "", p->out); }
 void tn_row_end(const tn_page *p) { fputs(p->html ? "</tr>\n" : "|\n", p->out); }
 
-/* What would end a cell does not. */
-static void put_markdown(FILE *out, const char *s)
-{
-    for (; *s; s++) {
-        if (*s == '|') fputs("\\|", out);
-        else fputc((unsigned char)*s < ' ' ? ' ' : *s, out);
-    }
-}
-
 void tn_cell_path(const tn_page *p, const char *folder, const char *name)
 {
     fputs(p->html ? "<td>" : "| ", p->out);
     if (p->html && folder[0]) fprintf(p->out, "<span class=\"note\">%s</span>", folder);
     if (p->html) tn_html_text(p->out, name);
-    else fputs(folder, p->out), put_markdown(p->out, name);
+    else fputs(folder, p->out), tn_markdown_text(p->out, name);
     fputs(p->html ? "</td>" : " ", p->out);
 }
 

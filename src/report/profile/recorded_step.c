@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 3, WARM = 1, MOST_SPANS = 20000, MOST_PHASES = 256 };
+enum { STEPS = 3, WARM = 1, MOST_SPANS = 20000, MOST_PHASES = 256 }; /* MOST_SPANS: of a track */
 
 /* A step of the main thread, and its phases. */
 typedef struct choice {
@@ -60,9 +60,9 @@ static tn_doing doing_of(const tn_event *e, const choice *c)
 static void take_track(tn_tracer *t, int track, const choice *c, tn_recorded *out)
 {
     const tn_event *e, *step = c->step;
-    const size_t n = tn_tracer_events(t, track, &e);
+    const size_t n = tn_tracer_events(t, track, &e), most = out->n + MOST_SPANS;
     tn_tracer_track_name(t, track, out->track[track]);
-    for (size_t i = 0; i < n && out->n < MOST_SPANS; i++) {
+    for (size_t i = 0; i < n && out->n < most; i++) {
         if (e[i].end <= step->begin || e[i].begin >= step->end) continue;
         const tn_doing doing = doing_of(&e[i], c);
         if (doing == TN_DOINGS) continue;
@@ -77,13 +77,25 @@ static void take_track(tn_tracer *t, int track, const choice *c, tn_recorded *ou
     }
 }
 
+/* Each track has room of its own: a main thread with many ops leaves that of the others. */
+static size_t most_spans(tn_tracer *t, int tracks)
+{
+    size_t sum = 1;
+    const tn_event *e;
+    for (int k = 0; k < tracks; k++) {
+        const size_t n = tn_tracer_events(t, k, &e);
+        sum += n < MOST_SPANS ? n : MOST_SPANS;
+    }
+    return sum;
+}
+
 static tn_status take(tn_tracer *t, tn_recorded *out)
 {
     const choice c = middle_step(t);
     if (!c.step) return TN_OK;
-    if (!(out->span = tn_alloc(MOST_SPANS * sizeof *out->span))) return TN_MEMORY;
     const int tracks = tn_tracer_tracks(t);
     out->tracks = tracks < TN_RECORDED_TRACKS ? tracks : TN_RECORDED_TRACKS;
+    if (!(out->span = tn_alloc(most_spans(t, out->tracks) * sizeof *out->span))) return TN_MEMORY;
     out->ms = 1e-6 * (double)(c.step->end - c.step->begin);
     for (int k = 0; k < out->tracks; k++) take_track(t, k, &c, out);
     return TN_OK;

@@ -35,6 +35,25 @@ static void one_step(void **state)
     tn_session_close(&s);
 }
 
+/* A step of more spans than a track has room for: the thread that prepares its batches has its own. */
+static void many_spans(void **state)
+{
+    (void)state;
+    static const char *const set[] = { "task=tokens_copy", "task.lengths=4",  "train.context=8", "dim=4",
+                                       "heads=1",          "layers=1",        "train.batch=1",   "train.accumulate=800",
+                                       "threads=1",        "loader.workers=1" };
+    tn_session s = { 0 };
+    tn_recorded r;
+    size_t main_spans = 0, prepared = 0;
+    assert_ok(tn_session_open("gpt_tiny", set, sizeof set / sizeof *set, true, &s));
+    assert_ok(tn_record_step(&s, &r));
+    for (size_t i = 0; i < r.n; i++) main_spans += r.span[i].track == 0, prepared += r.span[i].doing == TN_DOING_BATCH;
+    assert_int_equal(main_spans, 20000);
+    assert_true(prepared > 0);
+    tn_recorded_free(&r);
+    tn_session_close(&s);
+}
+
 /* Made-up records of a device: steps of two ops and an update, 100 us each, of which the second of three is kept. */
 static void device_step(void **state)
 {
@@ -80,5 +99,6 @@ static void device_step(void **state)
 void tn_tests_recorded_step(tn_test_list *l)
 {
     tn_test_add(l, one_step, NULL, "recorded: a step as it was");
+    tn_test_add(l, many_spans, NULL, "recorded: a step of very many spans");
     tn_test_add(l, device_step, NULL, "recorded: a replayed step");
 }

@@ -178,7 +178,7 @@ static tn_status open_both(tuning *t, const tn_tune_point *best, bool again, tn_
     if (s != TN_INTERRUPTED) return s;
     close_tried(t);
     c->verdict = TN_TUNE_SLOWER;
-    snprintf(c->why, sizeof c->why, "its first steps take more than %.0f times as long", TOO_SLOW * WARM_TIMES / 2);
+    snprintf(c->why, sizeof c->why, "its first steps take more than %.3g s", warm_limit(t));
     return TN_OK;
 }
 

@@ -15,7 +15,8 @@ typedef struct tn_ablate_words {
 
 typedef struct tn_ablating {
     const tn_ablate_options *o;
-    tn_settings *settings; /* the options', with fewer rows of a batch where steps are slow */
+    tn_settings
+        *settings; /* the options', with fewer rows of a batch where steps are slow, and the dropout that auto is */
     const tn_session *base;
     double begun, until; /* clock */
     double base_ms;
@@ -27,6 +28,7 @@ typedef struct tn_ablating {
     bool cumulative[TN_ABLATE_ROWS + 1]; /* it is turned on among the others: beside them it may change something */
     size_t n;
     bool has_all;
+    tn_arena arena; /* of the rows' words */
 } tn_ablating;
 
 double tn_ablating_left(const tn_ablating *x);                     /* seconds */

@@ -20,6 +20,13 @@ tn_ratio tn_paired_all(const tn_paired *p)
     return tn_ratio_of(x, n, TN_RATIOS_TAIL);
 }
 
+int tn_paired_rounds(const tn_paired *p)
+{
+    int rounds = 0;
+    for (int r = 0; r < TN_ABLATE_ROUNDS; r++) rounds += p->n[r] > 0;
+    return rounds;
+}
+
 typedef struct sides_shown {
     int rounds, gains, losses; /* rounds: with enough pairs */
 } sides_shown;

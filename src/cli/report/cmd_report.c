@@ -105,11 +105,17 @@ static const char *machine_in_words(tn_arena *a, const tn_ceilings *m)
         m->cache_gbs);
 }
 
+/* Seconds for advice: twice the time of the profile, ten at most unless steps are long. */
+static double advice_s(const reporting *r)
+{
+    return r->n > 1 || tn_args_flag(&r->c->args, "no-advice") ? 0 : fmin(2 * r->seconds, 10);
+}
+
 /* Two sides in turn, so that both see the same machine. */
 static tn_status measure(reporting *r)
 {
     const int rounds = r->n > 1 ? TN_PROFILE_ROUNDS : 1;
-    const double about = (double)r->n * (r->seconds + 1);
+    const double about = (double)r->n * (r->seconds + 1) + advice_s(r);
     if (!r->c->json) fprintf(r->c->err, "report  measuring for about %.3g s\n", about);
     for (int k = 0; k < rounds; k++)
         for (size_t i = 0; i < r->n; i++) {
@@ -122,14 +128,14 @@ static tn_status measure(reporting *r)
     return TN_OK;
 }
 
-/* Probes take twice the time of the profile, ten seconds at most unless steps are long. A machine without room for a second session beside gets no advice. */
+/* A machine without room for a second session beside gets none. */
 static tn_status advise(reporting *r)
 {
     const side *x = &r->side[0];
-    if (r->n > 1 || tn_args_flag(&r->c->args, "no-advice")) return TN_OK;
+    if (!(advice_s(r) > 0)) return TN_OK;
     const tn_advice_options o = { .user = &r->c->user,
                                   .dir = tn_is_run(x->target.target) ? x->target.target : NULL,
-                                  .seconds = fmin(2 * r->seconds, 10) };
+                                  .seconds = advice_s(r) };
     const tn_status s =
         tn_advice_find(&x->session, x->profile[0], &o, r->advice, &r->report.n_advice, &r->report.untried);
     r->report.advised = s == TN_OK;

@@ -73,7 +73,7 @@ static tn_status calibrate(const tn_side_kind *k, void *side[2], double ms[2])
     for (int i = 0; i < 2; i++)
         for (int times = 1; times <= k->most && ms[i] * times < SIDE_MS / 4;) {
             times = (int)fmin(fmax(SIDE_MS / 4 / fmax(ms[i], 1e-3), 4 * times), k->most);
-            TN_RETURN_IF(k->run(side[i], times, 0, &ms[i]));
+            TN_RETURN_IF(k->run(side[i], times, &ms[i]));
             if (times == k->most) break;
         }
     return TN_OK;
@@ -94,7 +94,7 @@ tn_status tn_ablating_pairs(const tn_ablating *x, const tn_side_kind *k, void *s
         if (tn_clock_s() >= (*n < TN_RATIOS_LEAST ? x->until : until)) break;
         for (int i = 0; i < 2; i++) {
             const int which = (i + *n) % 2;
-            TN_RETURN_IF(k->run(side[which], times, 0, &one[which]));
+            TN_RETURN_IF(k->run(side[which], times, &one[which]));
             all[which][*n] = one[which];
         }
         ratio[*n] = one[0] / one[1];
@@ -324,12 +324,10 @@ static tn_status open_base(const tn_ablating *x, tn_step_probe **out)
         &(tn_step_probe_options){ .user = x->o->user, .settings = x->settings, .model = x->o->model }, out);
 }
 
-/* A rate that was chosen by the epochs of the whole training: the few steps of a side would have another. */
-static tn_status keep_dropout(tn_ablating *x, const tn_step_probe *base)
+tn_status tn_ablating_keep_dropout(tn_ablating *x, const tn_session *base)
 {
-    const tn_session *s = tn_step_probe_session(base);
-    if (!s->dropout.chosen) return TN_OK;
-    return tn_settings_set(x->settings, "train.dropout", tn_settings_text(s->settings, "train.dropout"),
+    if (!base->dropout.chosen) return TN_OK;
+    return tn_settings_set(x->settings, "train.dropout", tn_settings_text(base->settings, "train.dropout"),
                            "tenon ablate");
 }
 
@@ -360,7 +358,6 @@ static tn_status run(tn_ablating *x, tn_step_probe *base, tn_ablate_result *out)
                                 &x->arena, x->row, &x->n));
     add_all(x);
     TN_RETURN_IF(tn_step_probe_warm(base, 0, &ms));
-    x->base_ms = ms;
     o->begun(o->ctx,
              &(tn_ablate_base){
                  .session = x->base, .ms = ms, .bytes = tn_step_probe_bytes(base), .items = items_of(x->base) });
@@ -384,7 +381,7 @@ tn_status tn_ablate_run(const tn_ablate_options *o, tn_ablate_result *out)
     x->until = x->begun + o->seconds;
     TN_TRY(tn_settings_clone(o->settings, &x->settings));
     TN_TRY(open_base(x, &base));
-    TN_TRY(keep_dropout(x, base));
+    TN_TRY(tn_ablating_keep_dropout(x, tn_step_probe_session(base)));
     TN_TRY(fit_batch(x, &base));
     TN_TRY(run(x, base, &r));
     *out = r;

@@ -1,6 +1,8 @@
 /* Whole ablations: a row that cannot be built, and held-out metrics with the dropout that auto stands for. */
-#include "report/ablate/ablate.h"
+#include "report/ablate/ablate_internal.h"
+#include "base/clock.h"
 #include "mlp.h"
+#include "report/probe/probe.h"
 
 #include <string.h>
 
@@ -77,21 +79,31 @@ static void no_twin(void **state)
 
 /* --- dropout -------------------------------------------------------------------------------------------------------------------- */
 
+/* Of one row, after four steps. */
 static tn_scores scores_with(const char *dropout)
 {
-    const char *const words[] = { "task=parity", "task.bits=6",      "dim=8",    "threads=1",
-                                  "device=cpu",  "train.steps=4000", "train.batch=8", dropout };
+    const char *const words[] = { "task=parity", "task.bits=6",        "dim=8",         "threads=1",
+                                  "device=cpu",  "train.steps=400000", "train.batch=8", dropout };
     seen s = { 0 };
-    tn_settings *st = NULL;
-    tn_ablate_result r;
+    tn_step_probe *base = NULL;
+    tn_ablate_result r = { .rows = 0 };
     tn_ablate_options o = options(&s);
-    assert_ok(tn_settings_resolve("net", words, sizeof words / sizeof *words, &st, &o.model));
-    o.settings = st;
+    tn_settings *st = NULL;
+    tn_ablating *x = tn_alloc(sizeof *x);
+    assert_non_null(x);
     o.only = "batch";
     o.eval = 4;
-    assert_ok(tn_ablate_run(&o, &r));
+    assert_ok(tn_settings_resolve("net", words, sizeof words / sizeof *words, &st, &o.model));
+    assert_ok(tn_step_probe_open(&(tn_step_probe_options){ .settings = st, .model = o.model }, &base));
+    *x = (tn_ablating){ .o = &o, .settings = st, .base = tn_step_probe_session(base), .until = tn_clock_s() + 600 };
+    assert_ok(tn_ablate_list(&(tn_ablate_facts){ .session = x->base, .only = o.only }, &x->arena, x->row, &x->n));
+    assert_ok(tn_ablating_keep_dropout(x, x->base));
+    assert_ok(tn_ablate_heldout(x, x->until, &r));
     assert_true(s.plain.n > 0);
+    tn_step_probe_close(base);
     tn_settings_free(st);
+    tn_arena_free(&x->arena);
+    tn_free(x);
     return s.plain;
 }
 

@@ -58,7 +58,7 @@ tn_status tn_tracing_switch(tn_tracing *x, tn_tracer_change what)
     }
     TN_RETURN_IF(x->device->wait(NULL));
     TN_RETURN_IF(x->device->trace_end(&x->spans, &x->n_spans));
-    (void)tn_trace_sum(x->spans, x->n_spans); /* which sorts them */
+    tn_trace_sort(x->spans, x->n_spans);
     return TN_OK;
 }
 

@@ -1,6 +1,8 @@
 /* tenon report: where the time and memory of a training go, as text, as a page, and as lines of JSON; of two configurations, what
  * changed between them. Runs that cannot be measured here say what they recorded. */
 #include "cli/cli.h"
+
+#include "base/text.h"
 #include "cli/next.h"
 #include "cli/report/report_lines.h"
 #include "cli/report/report_recorded.h"
@@ -96,13 +98,13 @@ static void read_curves(reporting *r)
 static const char *machine_in_words(tn_arena *a, const tn_ceilings *m)
 {
     if (m->gpu)
-        return tn_arena_printf(a, "GPU: %.4g GFLOP/s bf16, %.4g tf32, %.4g fp32, memory %.4g GB/s; measured now",
-                               m->bf16_gflops, m->tf32_gflops, m->fma_gflops, m->memory_gbs);
+        return tn_arena_printf(a, "GPU: %s GFLOP/s bf16, %s tf32, %s fp32, memory %s GB/s; measured now",
+                               TN_NUMBER(m->bf16_gflops), TN_NUMBER(m->tf32_gflops), TN_NUMBER(m->fma_gflops),
+                               TN_NUMBER(m->memory_gbs));
     return tn_arena_printf(
-        a,
-        "%d thread%s: %.4g GFLOP/s fp32, %.4g bf16; memory %.4g GB/s, last cache %.4g, own caches %.4g; measured now",
-        m->threads, m->threads > 1 ? "s" : "", m->fma_gflops, m->bf16_gflops, m->memory_gbs, m->shared_gbs,
-        m->cache_gbs);
+        a, "%d thread%s: %s GFLOP/s fp32, %s bf16; memory %s GB/s, last cache %s, own caches %s; measured now",
+        m->threads, m->threads > 1 ? "s" : "", TN_NUMBER(m->fma_gflops), TN_NUMBER(m->bf16_gflops),
+        TN_NUMBER(m->memory_gbs), TN_NUMBER(m->shared_gbs), TN_NUMBER(m->cache_gbs));
 }
 
 /* Seconds for advice: twice the time of the profile, ten at most unless steps are long. */
@@ -141,7 +143,7 @@ static tn_status advise(reporting *r)
     r->report.advised = s == TN_OK;
     r->report.advice = r->advice;
     if (s != TN_MEMORY) return s;
-    fprintf(r->c->err, "note    no advice: there is no memory to try another configuration beside this one\n");
+    fprintf(r->c->err, "note    no advice: not enough memory for a second configuration; use a smaller train.batch\n");
     return TN_OK;
 }
 

@@ -2,7 +2,12 @@
 #include "report/page/markdown.h"
 #include "report/page/report_parts.h"
 
-static void put_finding(void *ctx, const char *sentence) { fprintf(ctx, "- %s\n", sentence); }
+static void put_finding(void *ctx, const char *sentence)
+{
+    fputs("- ", ctx);
+    tn_markdown_text(ctx, sentence);
+    fputc('\n', ctx);
+}
 
 tn_status tn_report_text(const tn_report *r, FILE *out)
 {

@@ -1,6 +1,7 @@
 /* Cells. */
 #include "report/page/table.h"
 
+#include "base/text.h"
 #include "report/chart/html.h"
 #include "report/page/markdown.h"
 
@@ -49,19 +50,9 @@ void tn_cell_text(const tn_page *p, const char *s) { tn_cell_path(p, "", s); }
 
 static void put_cell(const tn_page *p, const char *text) { fprintf(p->out, p->html ? "<td>%s</td>" : "| %s ", text); }
 
-void tn_cell_number(const tn_page *p, double v)
-{
-    char text[32] = "";
-    if (v > 0 && isfinite(v)) snprintf(text, sizeof text, "%.4g", v);
-    put_cell(p, text);
-}
+void tn_cell_number(const tn_page *p, double v) { put_cell(p, v > 0 && isfinite(v) ? TN_NUMBER(v) : ""); }
 
-void tn_cell_known(const tn_page *p, double v)
-{
-    char text[32] = "";
-    if (isfinite(v)) snprintf(text, sizeof text, "%.4g", v);
-    put_cell(p, text);
-}
+void tn_cell_known(const tn_page *p, double v) { put_cell(p, isfinite(v) ? TN_NUMBER(v) : ""); }
 
 void tn_cell_percent(const tn_page *p, double frac)
 {

@@ -113,7 +113,7 @@ static tn_status miss_checkpoint(tn_recorded *r, const tn_recorded_run *x, bool 
                            why);
     return put_missing(r, tn_arena_printf(a, "shares of the time of %s, planned memory", x->name),
                        why    ? why
-                       : some ? "its checkpoints cannot be read"
+                       : some ? "its checkpoints cannot be read: `tenon ckpt verify` on the run says why"
                               : "it has no checkpoint: ckpt.every=N or ckpt.every_s=S makes a run save earlier");
 }
 

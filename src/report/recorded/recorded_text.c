@@ -1,16 +1,12 @@
 /* What runs recorded, as Markdown. */
-#include "report/page/markdown.h"
 #include "report/recorded/recorded.h"
+
+#include "base/text.h"
+#include "report/page/markdown.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-const char *tn_recorded_value(double x, char buf[24])
-{
-    snprintf(buf, 24, fabs(x) >= 1000 && fabs(x) < 1e12 ? "%.0f" : "%.4g", x);
-    return buf;
-}
 
 const char *tn_recorded_about(const tn_recorded_run *r, char buf[TN_RECORDED_TEXT])
 {
@@ -50,9 +46,8 @@ static void put_numbers(const tn_recorded *r, FILE *out)
         const tn_recorded_number *x = &r->number[k];
         fprintf(out, "| %s%s%s ", x->name, x->unit[0] ? ", " : "", x->unit);
         for (size_t i = 0; i < r->n; i++) {
-            char text[24];
             if (isnan(x->value[i])) fputs("| ", out);
-            else fprintf(out, "| %s ", tn_recorded_value(x->value[i], text));
+            else fprintf(out, "| %s ", TN_NUMBER(x->value[i]));
         }
         fputs("|\n", out);
     }
@@ -82,7 +77,7 @@ static void put_parts(const tn_recorded_run *x, FILE *out)
         tn_markdown_text(out, x->part[k].name);
         for (int i = 0; i < 2; i++) {
             if (isnan(ms[i])) fputs(" |", out);
-            else fprintf(out, " | %.4g", ms[i]);
+            else fprintf(out, " | %s", TN_NUMBER(ms[i]));
         }
         fputs(" |\n", out);
     }

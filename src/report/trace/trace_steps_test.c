@@ -16,8 +16,9 @@ static size_t prepared(tn_tracer *t)
 
 static void trace_and_go_on(const char *model, const char *data, const char *context)
 {
-    const char *const set[] = { data,        context,           "dim=16",           "layers=1", "train.batch=4",
-                                "threads=1", "loader.workers=1", "loader.prefetch=2" };
+    const char *const set[] = {
+        data, context, "dim=16", "layers=1", "train.batch=4", "threads=1", "loader.workers=1", "loader.prefetch=2"
+    };
     tn_session s = { 0 };
     tn_tracer *t = NULL;
     const tn_event *e;

@@ -56,7 +56,7 @@ static tn_status open_point(const tuning *t, const tn_tune_point *at, const tn_s
     const char *word[TN_TUNE_WORDS];
     const size_t n = tn_tune_words(&t->space, at, NULL, word);
     const double taken = beside ? tn_step_probe_bytes(beside) : 0;
-    if (t->free > 0 && taken >= t->free) return tn_error(TN_MEMORY, "no memory is left beside the other plan");
+    if (t->free > 0 && taken >= t->free) return tn_error(TN_MEMORY, "not enough memory for two plans at once");
     return tn_step_probe_open(&(tn_step_probe_options){ .user = t->o->user,
                                                         .settings = t->o->settings,
                                                         .model = t->o->model,

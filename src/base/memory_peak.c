@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* "VmHWM:     1234 kB" */
 static double status_bytes(const char *key)
@@ -33,3 +34,9 @@ double tn_memory_peak_begin(void)
 }
 
 double tn_memory_peak(void) { return status_bytes("VmHWM:"); }
+
+double tn_process_peak(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? 1024.0 * (double)u.ru_maxrss : NAN;
+}

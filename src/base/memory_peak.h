@@ -6,5 +6,7 @@
 double tn_memory_peak_begin(void);
 /* Bytes of the peak since then; NaN: not known. */
 double tn_memory_peak(void);
+/* The same where nobody said tn_memory_peak_begin: of the whole life of the process. */
+double tn_process_peak(void);
 
 #endif

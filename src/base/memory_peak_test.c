@@ -18,6 +18,7 @@ static void peaks(void **state)
     memset(p, 1, BYTES);
     tn_free(p);
     assert_true(tn_memory_peak() - before > 0.9 * BYTES);
+    assert_true(tn_process_peak() - before > 0.9 * BYTES);
     before = tn_memory_peak_begin();
     assert_true(tn_memory_peak() - before < 0.2 * BYTES);
 }

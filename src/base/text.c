@@ -2,6 +2,7 @@
  * Invariant: what tn_text_quote returns is one line of valid UTF-8. */
 #include "base/text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -112,5 +113,11 @@ const char *tn_count_text(double n, char buf[16])
     const char *unit = n >= 1e9 ? " G" : n >= 1e6 ? " M" : n >= 1e3 ? " k" : "";
     const double x = n >= 1e9 ? n / 1e9 : n >= 1e6 ? n / 1e6 : n >= 1e3 ? n / 1e3 : n;
     snprintf(buf, 16, "%.*f%s", *unit && x < 100 ? 1 : 0, x, unit);
+    return buf;
+}
+
+const char *tn_number_text(double x, char buf[TN_NUMBER_TEXT])
+{
+    snprintf(buf, TN_NUMBER_TEXT, fabs(x) >= 1000 && fabs(x) < 1e12 ? "%.0f" : "%.4g", x);
     return buf;
 }

@@ -31,4 +31,9 @@ void tn_text_clean(char *s);
 /* "8.4 M" */
 const char *tn_count_text(double n, char buf[16]);
 
+/* "0.01235", "12.35", "63770": four digits, and all before the point. */
+enum { TN_NUMBER_TEXT = 24 };
+const char *tn_number_text(double x, char buf[TN_NUMBER_TEXT]);
+#define TN_NUMBER(x) tn_number_text(x, (char[TN_NUMBER_TEXT]){ 0 }) /* lives as long as the block around it */
+
 #endif

@@ -127,6 +127,9 @@ tn_status tn_cli_check_flags(const tn_cli *c)
             return tn_error(TN_USAGE, "--%s is a flag of %s; %s%s%s does not take it", c->args.flags[k].name, takers,
                             c->verb->name, c->sub ? " " : "", c->sub ? c->sub->name : "");
     }
+    if (tn_args_flag(&c->args, "trace-steps") && !tn_args_flag(&c->args, "trace"))
+        return tn_error(TN_USAGE,
+                        "--trace-steps says how long --trace=FILE traces: add it, or leave out --trace-steps");
     return TN_OK;
 }
 

@@ -109,8 +109,8 @@ static void show_measured(const tn_cli *c, const tn_ckpt_state *st)
         fputc('\n', c->out);
     }
     if (st->evaluating >= 0)
-        fprintf(c->out, "time        %.4g s: %.4g in steps, %.4g evaluating, %.4g saving before\n", st->seconds,
-                st->working, st->evaluating, st->saving);
+        fprintf(c->out, "time        %s s: %s in steps, %s evaluating, %s saving before\n", TN_NUMBER(st->seconds),
+                TN_NUMBER(st->working), TN_NUMBER(st->evaluating), TN_NUMBER(st->saving));
 }
 
 static int set_number(json_t *row, const char *key, double x)

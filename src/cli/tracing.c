@@ -58,7 +58,7 @@ tn_status tn_tracing_switch(tn_tracing *x, tn_tracer_change what)
     }
     TN_RETURN_IF(x->device->wait(NULL));
     TN_RETURN_IF(x->device->trace_end(&x->spans, &x->n_spans));
-    (void)tn_trace_sum(x->spans, x->n_spans); /* which sorts them */
+    tn_trace_sort(x->spans, x->n_spans);
     return TN_OK;
 }
 
@@ -94,7 +94,7 @@ tn_status tn_tracing_write(tn_tracing *x, const char *title, tn_status s)
     char text[1024];
     if (!x->path || !x->tracer) return s;
     if (!tn_tracer_begun(x->tracer)) {
-        fprintf(x->c->err, "note    nothing was traced: no step was trained\n");
+        fprintf(x->c->err, "note    nothing was traced: training ended before the first traced step\n");
         return s;
     }
     snprintf(text, sizeof text, "%s", s == TN_OK ? "" : tn_error_text());

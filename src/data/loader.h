@@ -93,7 +93,7 @@ void tn_loader_rewind(tn_loader *l);
 tn_status tn_loader_row(tn_loader *l, int64_t row, uint64_t *document, uint64_t *offset);
 tn_loader_cursor tn_loader_position(const tn_loader *l);
 tn_loader_stats tn_loader_measure(const tn_loader *l);
-/* Its workers tell this tracer, which outlives them, what batches they fill; without workers nobody does. */
+/* Its workers tell this tracer what batches they fill, from the next one on (NULL: nobody); without workers nobody does. */
 void tn_loader_trace(tn_loader *l, struct tn_tracer *to);
 /* They finish what they fill and begin nothing new until the next batch is asked for. */
 void tn_loader_rest(tn_loader *l);

@@ -357,3 +357,11 @@ tn_status tn_curves_plot(const tn_curves *c, tn_curves_axis x, bool full, tn_are
     *out = p;
     return TN_OK;
 }
+
+tn_status tn_curves_draw(const tn_curves *c, tn_arena *arena, FILE *out)
+{
+    tn_plot plot;
+    if (!c->n) return TN_OK;
+    TN_RETURN_IF(tn_curves_plot(c, TN_CURVES_STEPS, true, arena, &plot));
+    return tn_plot_svg(&plot, out);
+}

@@ -56,5 +56,7 @@ int64_t tn_curves_stop(const tn_curves_run *r);
 /* The plot; a ring marks the best step of a held-out loss that has a later one. full: with the training losses behind the held-out
  * ones, for SVG. TN_USAGE: the axis is not known of some run. */
 tn_status tn_curves_plot(const tn_curves *c, tn_curves_axis x, bool full, tn_arena *arena, tn_plot *out);
+/* The same over steps, in full, as a picture of a page; nothing where there is no run. TN_MEMORY, TN_DISK. */
+tn_status tn_curves_draw(const tn_curves *c, tn_arena *arena, FILE *out);
 
 #endif

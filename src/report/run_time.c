@@ -2,6 +2,7 @@
  * the metrics, for each session: the last lines have that of the last. No tensor is read, and no whole file of metrics. */
 #include "report/run_time.h"
 
+#include "base/text.h"
 #include "report/run_tail.h"
 #include "train/run/run_info.h"
 
@@ -51,7 +52,7 @@ tn_status tn_run_time_read(const char *run, tn_run_time *out)
 
 const char *tn_run_time_text(const tn_run_time *t, char buf[TN_RUN_TIME_TEXT])
 {
-    int n = snprintf(buf, TN_RUN_TIME_TEXT, "The run took %.4g s to its checkpoint of step %lld", t->seconds,
+    int n = snprintf(buf, TN_RUN_TIME_TEXT, "The run took %s s to its checkpoint of step %lld", TN_NUMBER(t->seconds),
                      (long long)t->step);
     const char *lead = ": ";
     for (int i = 0; i < TN_RUN_TIMES && n > 0 && n < TN_RUN_TIME_TEXT; i++) {

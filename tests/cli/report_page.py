@@ -43,8 +43,9 @@ def markdown(lines):
 
 
 def group(which): return [row for row in rows if row.get("group") == which]
-def number(x): return "%.4g" % x if x and x > 0 and math.isfinite(x) else ""
-def known(x): return "" if x is None else "%.4g" % x
+def digits(x): return ("%.0f" if 1000 <= abs(x) < 1e12 else "%.4g") % x
+def number(x): return digits(x) if x and x > 0 and math.isfinite(x) else ""
+def known(x): return "" if x is None else digits(x)
 def percent(x): return "%.1f %%" % (100 * x) if x and x > 0 and math.isfinite(x) else ""
 def over(x, y): return x / y if x and y else None
 
@@ -78,9 +79,9 @@ for kind, (tables, items) in ("page", (shown.tables, shown.items)), ("text", mar
         good = has == want and (bool(want) or heading == "Where the run's time went")
         print(f"{kind}, {heading}:", good, *([] if good else [next(((a, b) for a, b in zip(has, want) if a != b), (len(has), len(want)))]))
     step = next(row for row in rows if row.get("name") == "step")
-    said = ["A step takes %.4g ms" % step["step_ms"]] + [
+    said = [f"A step takes {digits(step['step_ms'])} ms"] + [
         "%s: %.2f times as fast (%.2f to %.2f" % tuple(row[k] for k in ("set", "value", "low", "high")) for row in group("advice")]
-    if not step["replayed"]: said.append("of %.4g ms: %.1f %%" % (step["timed_ms"], 100 * abs(step["timed_ms"] / step["step_ms"] - 1)))
+    if not step["replayed"]: said.append("of %s ms: %.1f %%" % (digits(step["timed_ms"]), 100 * abs(step["timed_ms"] / step["step_ms"] - 1)))
     print(f"{kind}, sentences:", all(any(x in item for item in items) for x in said))
 parts = group("component")
 print("parts are the step:", abs(sum(row["value"] for row in parts) - step["parts_ms"]) < 1e-9 * step["parts_ms"],
@@ -88,4 +89,4 @@ print("parts are the step:", abs(sum(row["value"] for row in parts) - step["part
       sum(row["share"] for row in parts if row["pass"])) < 1e-9)
 print("pictures", page.count("<svg"), "MB", math.ceil(len(page) / 1e6))
 print("scripts", "<script" in page, "requests", "http" in page.replace("http://www.w3.org/2000/svg", ""))
-print("name", (name not in page or "<" not in name) and html.escape(name) in page and text.startswith(f"# {name}\n"))
+print("name", (name not in page or "<" not in name) and html.escape(name) in page and text.startswith("# " + name.replace("<", "\\<") + "\n"))

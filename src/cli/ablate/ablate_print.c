@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MS = 24, CELL = 40, WORDS = TN_ABLATE_WORDS * TN_ABLATE_WORD };
+enum { MS = 24, CELL = 40, WORDS = 400 };
 
 /* --- cells ------------------------------------------------------------------------------------------------------------------------ */
 
@@ -114,11 +114,11 @@ static const char *const verdicts[] = {
 static void emit_row(tn_ablate_printing *p, const tn_ablation *a)
 {
     char plain[WORDS], fast[WORDS];
-    json_t *o =
-        json_pack("{s:s, s:o, s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:s}", "name", a->row->name, "value",
-                  tn_number_or_null(a->ratio.median), "unit", "x", "low", tn_number_or_null(a->ratio.low), "high",
-                  tn_number_or_null(a->ratio.high), "pairs", a->ratio.n, "rounds", TN_ABLATE_AGREE, "verdict",
-                  verdicts[a->verdict], "plain", words_of(a->row, false, plain), "fast", words_of(a->row, true, fast));
+    json_t *o = json_pack("{s:s, s:o, s:s, s:o, s:o, s:i, s:i, s:s, s:s, s:s}", "name", a->row->name, "value",
+                          tn_number_or_null(a->ratio.median), "unit", "x", "low", tn_number_or_null(a->ratio.low),
+                          "high", tn_number_or_null(a->ratio.high), "pairs", a->ratio.n, "rounds",
+                          tn_paired_rounds(&a->pairs), "verdict", verdicts[a->verdict], "plain",
+                          words_of(a->row, false, plain), "fast", words_of(a->row, true, fast));
     if (o) {
         const bool compared = a->steps > 0;
         (void)json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:s, s:o, s:b, s:b, s:i, s:s}", "of",

@@ -21,6 +21,7 @@ static tn_status read_flags(const tn_cli *c, tn_ablate_options *o)
     TN_RETURN_IF(tn_args_whole(&c->args, "eval", 1, 1000000, &o->eval));
     o->steps = (int)steps;
     o->only = tn_args_value(&c->args, "rows");
+    if (o->only && strcmp(o->only, "all") == 0) o->only = NULL; /* alone it is what all rows end with */
     return TN_OK;
 }
 

@@ -215,7 +215,7 @@ static tn_status emit(tn_cli *c, const outcome *o)
     if (!c->json) {
         fprintf(c->out, "%s, %s: ", o->target, o->split);
         tn_scores_print(c->out, &o->found.metrics, &o->found.scores, o->counts, false);
-        if (perplexity) fprintf(c->out, ", perplexity %.4g", exp(loss));
+        if (perplexity) fprintf(c->out, ", perplexity %s", TN_NUMBER(exp(loss)));
         fprintf(c->out, ", %lld %s, %.0f %s/s\n", (long long)o->counted, o->counts, rate, o->counts);
         return TN_OK;
     }

@@ -2,6 +2,7 @@
  * data are cmd_eval.c's. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/eval/eval.h"
 #include "cli/term.h"
 #include "cli/text_model.h"
@@ -198,12 +199,11 @@ static tn_status show(const reading *r, const char *target, const tn_perplexity 
     tn_cli *c = r->c;
     const double rate = (double)p->tokens / seconds;
     if (!c->json) {
-        fprintf(
-            c->out,
-            "%s, %s: %.4f nats per token, %.4f bits per byte, perplexity %.4g; %lld tokens in windows of %lld, %lld "
-            "apart, %.0f tokens/s\n",
-            target, r->file, p->nats, p->bits, exp(p->nats), (long long)p->tokens, (long long)r->window,
-            (long long)r->stride, rate);
+        fprintf(c->out,
+                "%s, %s: %.4f nats per token, %.4f bits per byte, perplexity %s; %lld tokens in windows of %lld, %lld "
+                "apart, %.0f tokens/s\n",
+                target, r->file, p->nats, p->bits, TN_NUMBER(exp(p->nats)), (long long)p->tokens, (long long)r->window,
+                (long long)r->stride, rate);
         return TN_OK;
     }
     TN_RETURN_IF(tn_cli_number(c, "loss", p->nats, "nats/token"));

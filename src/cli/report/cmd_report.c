@@ -1,6 +1,8 @@
 /* tenon report: where the time and memory of a training go, as text, as a page, and as lines of JSON; of two configurations, what
  * changed between them. Runs that cannot be measured here say what they recorded. */
 #include "cli/cli.h"
+
+#include "base/text.h"
 #include "cli/next.h"
 #include "cli/report/report_lines.h"
 #include "cli/report/report_recorded.h"
@@ -96,20 +98,26 @@ static void read_curves(reporting *r)
 static const char *machine_in_words(tn_arena *a, const tn_ceilings *m)
 {
     if (m->gpu)
-        return tn_arena_printf(a, "GPU: %.4g GFLOP/s bf16, %.4g tf32, %.4g fp32, memory %.4g GB/s; measured now",
-                               m->bf16_gflops, m->tf32_gflops, m->fma_gflops, m->memory_gbs);
+        return tn_arena_printf(a, "GPU: %s GFLOP/s bf16, %s tf32, %s fp32, memory %s GB/s; measured now",
+                               TN_NUMBER(m->bf16_gflops), TN_NUMBER(m->tf32_gflops), TN_NUMBER(m->fma_gflops),
+                               TN_NUMBER(m->memory_gbs));
     return tn_arena_printf(
-        a,
-        "%d thread%s: %.4g GFLOP/s fp32, %.4g bf16; memory %.4g GB/s, last cache %.4g, own caches %.4g; measured now",
-        m->threads, m->threads > 1 ? "s" : "", m->fma_gflops, m->bf16_gflops, m->memory_gbs, m->shared_gbs,
-        m->cache_gbs);
+        a, "%d thread%s: %s GFLOP/s fp32, %s bf16; memory %s GB/s, last cache %s, own caches %s; measured now",
+        m->threads, m->threads > 1 ? "s" : "", TN_NUMBER(m->fma_gflops), TN_NUMBER(m->bf16_gflops),
+        TN_NUMBER(m->memory_gbs), TN_NUMBER(m->shared_gbs), TN_NUMBER(m->cache_gbs));
+}
+
+/* Seconds for advice: twice the time of the profile, ten at most unless steps are long. */
+static double advice_s(const reporting *r)
+{
+    return r->n > 1 || tn_args_flag(&r->c->args, "no-advice") ? 0 : fmin(2 * r->seconds, 10);
 }
 
 /* Two sides in turn, so that both see the same machine. */
 static tn_status measure(reporting *r)
 {
     const int rounds = r->n > 1 ? TN_PROFILE_ROUNDS : 1;
-    const double about = (double)r->n * (r->seconds + 1);
+    const double about = (double)r->n * (r->seconds + 1) + advice_s(r);
     if (!r->c->json) fprintf(r->c->err, "report  measuring for about %.3g s\n", about);
     for (int k = 0; k < rounds; k++)
         for (size_t i = 0; i < r->n; i++) {
@@ -122,20 +130,20 @@ static tn_status measure(reporting *r)
     return TN_OK;
 }
 
-/* Probes take twice the time of the profile, ten seconds at most unless steps are long. A machine without room for a second session beside gets no advice. */
+/* A machine without room for a second session beside gets none. */
 static tn_status advise(reporting *r)
 {
     const side *x = &r->side[0];
-    if (r->n > 1 || tn_args_flag(&r->c->args, "no-advice")) return TN_OK;
+    if (!(advice_s(r) > 0)) return TN_OK;
     const tn_advice_options o = { .user = &r->c->user,
                                   .dir = tn_is_run(x->target.target) ? x->target.target : NULL,
-                                  .seconds = fmin(2 * r->seconds, 10) };
+                                  .seconds = advice_s(r) };
     const tn_status s =
         tn_advice_find(&x->session, x->profile[0], &o, r->advice, &r->report.n_advice, &r->report.untried);
     r->report.advised = s == TN_OK;
     r->report.advice = r->advice;
     if (s != TN_MEMORY) return s;
-    fprintf(r->c->err, "note    no advice: there is no memory to try another configuration beside this one\n");
+    fprintf(r->c->err, "note    no advice: not enough memory for a second configuration; use a smaller train.batch\n");
     return TN_OK;
 }
 

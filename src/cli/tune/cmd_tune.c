@@ -6,6 +6,7 @@
 #include "cli/view.h"
 #include "base/memory_limit.h"
 #include "base/output.h"
+#include "base/text.h"
 #include "io/yaml_settings.h"
 #include "train/run/train_settings.h"
 
@@ -52,7 +53,7 @@ static void print_begun(void *ctx, const tn_tune_base *b)
         return;
     }
     tn_session_describe_ladder(s, 0, c->err);
-    fprintf(c->err, "tune    %.4g ms a step of %lld ", b->ms, (long long)rows);
+    fprintf(c->err, "tune    %s ms a step of %lld ", TN_NUMBER(b->ms), (long long)rows);
     if (sequences) fprintf(c->err, "x %lld tokens", (long long)s->length);
     else fprintf(c->err, "samples");
     fprintf(c->err, ", %s; measuring for at most %.3g s%s\n", tn_bytes_text(b->bytes, bytes), p->seconds,
@@ -132,9 +133,9 @@ static void print_result(const printing *p, const tn_tune_result *r)
     fprintf(c->out, "%s\n", r->n_changed ? "" : " the settings as they are: nothing was clearly faster");
     if (!r->n_changed) return;
     fprintf(c->out,
-            "gain    %.2f times as fast (%.2f to %.2f, %d pairs): %.4g ms a step instead of %.4g, %s instead of %s\n",
-            r->gain.median, r->gain.low, r->gain.high, r->gain.n, r->ms, r->start_ms, tn_bytes_text(r->bytes, after),
-            tn_bytes_text(r->start_bytes, before));
+            "gain    %.2f times as fast (%.2f to %.2f, %d pairs): %s ms a step instead of %s, %s instead of %s\n",
+            r->gain.median, r->gain.low, r->gain.high, r->gain.n, TN_NUMBER(r->ms), TN_NUMBER(r->start_ms),
+            tn_bytes_text(r->bytes, after), tn_bytes_text(r->start_bytes, before));
     print_losses(c, r);
 }
 
@@ -166,7 +167,8 @@ static tn_status check_default(const char *path)
     const bool ours = f && fgets(line, sizeof line, f) && strcmp(line, MARK) == 0;
     if (f) fclose(f);
     if (ours) return tn_output_file_check(path);
-    return tn_error(TN_USAGE, "%s is there and not by tenon tune: name the file to write with --out=FILE", path);
+    return tn_error(TN_USAGE, "%s already exists and tenon tune did not write it: choose another file with --out=FILE",
+                    path);
 }
 
 /* What the command said and what was found; all else stays a default, which data and tasks may fill. */

@@ -34,7 +34,7 @@ tn_status tn_ablating_ask(const tn_ablating *x, const char *what)
     return o->interrupted && o->interrupted(o->ctx) ? tn_error(TN_INTERRUPTED, "interrupted") : TN_OK;
 }
 
-static void add_words(const char (*word)[TN_ABLATE_WORD], size_t n, tn_ablate_words *out)
+static void add_words(const char *const *word, size_t n, tn_ablate_words *out)
 {
     for (size_t i = 0; i < n && out->n < TN_ABLATE_ALL_WORDS; i++) out->word[out->n++] = word[i];
 }
@@ -48,8 +48,8 @@ void tn_ablating_words(const tn_ablating *x, size_t i, bool fast, tn_ablate_word
     for (size_t k = 0; k < x->n; k++) {
         const tn_ablate_row *r = &x->row[k];
         if (is_all(x, i) ? !x->cumulative[k] : k != i) continue;
-        if (fast) add_words((const char(*)[TN_ABLATE_WORD])r->fast, r->n_fast, out);
-        else add_words((const char(*)[TN_ABLATE_WORD])r->plain, r->n_plain, out);
+        if (fast) add_words(r->fast, r->n_fast, out);
+        else add_words(r->plain, r->n_plain, out);
     }
 }
 
@@ -73,7 +73,7 @@ static tn_status calibrate(const tn_side_kind *k, void *side[2], double ms[2])
     for (int i = 0; i < 2; i++)
         for (int times = 1; times <= k->most && ms[i] * times < SIDE_MS / 4;) {
             times = (int)fmin(fmax(SIDE_MS / 4 / fmax(ms[i], 1e-3), 4 * times), k->most);
-            TN_RETURN_IF(k->run(side[i], times, 0, &ms[i]));
+            TN_RETURN_IF(k->run(side[i], times, &ms[i]));
             if (times == k->most) break;
         }
     return TN_OK;
@@ -94,7 +94,7 @@ tn_status tn_ablating_pairs(const tn_ablating *x, const tn_side_kind *k, void *s
         if (tn_clock_s() >= (*n < TN_RATIOS_LEAST ? x->until : until)) break;
         for (int i = 0; i < 2; i++) {
             const int which = (i + *n) % 2;
-            TN_RETURN_IF(k->run(side[which], times, 0, &one[which]));
+            TN_RETURN_IF(k->run(side[which], times, &one[which]));
             all[which][*n] = one[which];
         }
         ratio[*n] = one[0] / one[1];
@@ -164,6 +164,9 @@ static tn_status open_warm(tn_ablating *x, size_t i, sides *s, double ms[2], dou
     return TN_OK;
 }
 
+/* Of rounds that count alike: `mean` is that of those before. */
+static double mean_of_rounds(double mean, int before, double ms) { return (mean * before + ms) / (before + 1); }
+
 /* The smaller one: what the first use of code and tables takes is no side's. */
 static double both_peaks(double known, double found) { return known > 0 && !(found < known) ? known : found; }
 
@@ -176,8 +179,8 @@ static tn_status time_round(tn_ablating *x, size_t i, int round, double until, s
     if (late) return TN_OK;
     a->pairs.n[round] = PAIRS;
     TN_RETURN_IF(tn_ablating_pairs(x, s->kind, s->side, until, &a->pairs.n[round], a->pairs.ratio[round], ms));
-    a->plain_ms = a->plain_ms > 0 ? (a->plain_ms + ms[0]) / 2 : ms[0];
-    a->fast_ms = a->fast_ms > 0 ? (a->fast_ms + ms[1]) / 2 : ms[1];
+    a->plain_ms = mean_of_rounds(a->plain_ms, round, ms[0]);
+    a->fast_ms = mean_of_rounds(a->fast_ms, round, ms[1]);
     a->plain_bytes = s->kind->bytes(s->side[0]);
     a->fast_bytes = s->kind->bytes(s->side[1]);
     a->plain_peak = both_peaks(a->plain_peak, peak[0]);
@@ -198,13 +201,15 @@ static tn_status first_round(tn_ablating *x, size_t i, double seconds, sides *s)
     return TN_OK;
 }
 
-/* What a model or its data do not have is no row; a plan that does not fit is one, without figures. */
+/* What a model or its data do not have is no row; a plan that does not fit is one, without figures of rounds before. */
 static tn_status take_reason(tn_ablating *x, size_t i, tn_status s)
 {
+    tn_ablation *a = &x->found[i];
     if (s == TN_USAGE && !x->row[i].is_switch && !is_all(x, i)) x->dropped[i] = x->refused[i] = true;
-    else if (s == TN_USAGE || s == TN_MEMORY || s == TN_DIVERGED)
-        snprintf(x->found[i].why, sizeof x->found[i].why, "%.*s", (int)sizeof x->found[i].why - 1, tn_error_text());
-    else return s;
+    else if (s == TN_USAGE || s == TN_MEMORY || s == TN_DIVERGED) {
+        snprintf(a->why, sizeof a->why, "%.*s", (int)sizeof a->why - 1, tn_error_text());
+        memset(a->pairs.n, 0, sizeof a->pairs.n);
+    } else return s;
     return TN_OK;
 }
 
@@ -261,7 +266,7 @@ static tn_status run_rounds(tn_ablating *x, double until)
             a->what = tn_side_kind_of(a->row->price)->what;
             if (now > (round == 0 ? end : x->until)) continue;
             TN_RETURN_IF(run_round(x, i, round, now + fmax(end - now, 0) / (double)rows_left(x, i, round)));
-            if (!x->refused[i] && !a->why[0] && !a->failed && !is_all(x, i)) x->cumulative[i] = x->row[i].as_it_is;
+            x->cumulative[i] = x->row[i].as_it_is && !x->refused[i] && !a->why[0] && !a->failed;
         }
     return TN_OK;
 }
@@ -286,7 +291,7 @@ static void conclude(tn_ablating *x, tn_ablate_result *out)
         out->rows++;
         out->gains += a->verdict == TN_GAIN_SHOWN;
         out->losses += a->verdict == TN_GAIN_NEGATIVE;
-        out->unmeasured += a->verdict == TN_GAIN_SHORT && !a->failed;
+        out->unmeasured += a->verdict == TN_GAIN_SHORT && !a->failed && !a->why[0];
         if (a->failed && !out->failed++)
             snprintf(out->worst, sizeof out->worst, "%s: %s", a->row->name, a->parity.worst);
         x->o->row(x->o->ctx, a);
@@ -319,6 +324,13 @@ static tn_status open_base(const tn_ablating *x, tn_step_probe **out)
         &(tn_step_probe_options){ .user = x->o->user, .settings = x->settings, .model = x->o->model }, out);
 }
 
+tn_status tn_ablating_keep_dropout(tn_ablating *x, const tn_session *base)
+{
+    if (!base->dropout.chosen) return TN_OK;
+    return tn_settings_set(x->settings, "train.dropout", tn_settings_text(base->settings, "train.dropout"),
+                           "tenon ablate");
+}
+
 /* Where a step takes too long for the time that there is, fewer rows, unless the command says how many. */
 static tn_status fit_batch(tn_ablating *x, tn_step_probe **base)
 {
@@ -343,10 +355,9 @@ static tn_status run(tn_ablating *x, tn_step_probe *base, tn_ablate_result *out)
     double ms = 0;
     x->base = tn_step_probe_session(base);
     TN_RETURN_IF(tn_ablate_list(&(tn_ablate_facts){ .session = x->base, .prepared = o->prepared, .only = o->only },
-                                x->row, &x->n));
+                                &x->arena, x->row, &x->n));
     add_all(x);
     TN_RETURN_IF(tn_step_probe_warm(base, 0, &ms));
-    x->base_ms = ms;
     o->begun(o->ctx,
              &(tn_ablate_base){
                  .session = x->base, .ms = ms, .bytes = tn_step_probe_bytes(base), .items = items_of(x->base) });
@@ -370,12 +381,14 @@ tn_status tn_ablate_run(const tn_ablate_options *o, tn_ablate_result *out)
     x->until = x->begun + o->seconds;
     TN_TRY(tn_settings_clone(o->settings, &x->settings));
     TN_TRY(open_base(x, &base));
+    TN_TRY(tn_ablating_keep_dropout(x, tn_step_probe_session(base)));
     TN_TRY(fit_batch(x, &base));
     TN_TRY(run(x, base, &r));
     *out = r;
 done:
     tn_step_probe_close(base);
     tn_settings_free(x->settings);
+    tn_arena_free(&x->arena);
     tn_free(x);
     return s;
 }

@@ -21,7 +21,7 @@ typedef struct tn_ablation {
         fast_peak; /* what the process had resident more than before, from opening a side to its first steps; NaN: not known */
     tn_ops_alone alone; /* where the row has a component */
     tn_paired pairs;
-    tn_ratio ratio; /* of both rounds together */
+    tn_ratio ratio; /* of all rounds together */
     tn_gain verdict;
     tn_parity parity; /* after `steps` steps */
     int steps;        /* 0: not compared */

@@ -15,10 +15,10 @@ typedef struct tn_ablate_words {
 
 typedef struct tn_ablating {
     const tn_ablate_options *o;
-    tn_settings *settings; /* the options', with fewer rows of a batch where steps are slow */
+    tn_settings
+        *settings; /* the options', with fewer rows of a batch where steps are slow, and the dropout that auto is */
     const tn_session *base;
-    double begun, until; /* clock */
-    double base_ms;
+    double begun, until;                   /* clock */
     tn_ablate_row row[TN_ABLATE_ROWS + 1]; /* (n); the last may be all of them together */
     tn_ablation found[TN_ABLATE_ROWS + 1];
     bool dropped[TN_ABLATE_ROWS + 1]; /* it changes nothing here, alone */
@@ -27,10 +27,13 @@ typedef struct tn_ablating {
     bool cumulative[TN_ABLATE_ROWS + 1]; /* it is turned on among the others: beside them it may change something */
     size_t n;
     bool has_all;
+    tn_arena arena; /* of the rows' words */
 } tn_ablating;
 
 double tn_ablating_left(const tn_ablating *x);                     /* seconds */
 tn_status tn_ablating_ask(const tn_ablating *x, const char *what); /* progress; TN_INTERRUPTED */
+/* A rate that auto chose by the epochs of the whole training is said: the few steps of a side would have another. */
+tn_status tn_ablating_keep_dropout(tn_ablating *x, const tn_session *base);
 void tn_ablating_words(const tn_ablating *x, size_t i, bool fast, tn_ablate_words *out);
 tn_status tn_ablating_open(const tn_ablating *x, const tn_side_kind *k, const tn_ablate_words *w, bool again,
                            void **side);

@@ -82,6 +82,7 @@ static void too_few(void **state)
     p.n[0] = p.n[1] = 0;
     assert_int_equal(tn_paired_gain(&p), TN_GAIN_SHORT);
     assert_int_equal(tn_paired_all(&p).n, 0);
+    assert_int_equal(tn_paired_rounds(&p), 0);
     p.n[0] = p.n[1] = p.n[2] = TN_ABLATE_PAIRS; /* as many as there may be */
     for (int i = 0; i < TN_ABLATE_PAIRS; i++) p.ratio[0][i] = p.ratio[1][i] = p.ratio[2][i] = 3;
     assert_int_equal(tn_paired_all(&p).n, TN_ABLATE_ROUNDS * TN_ABLATE_PAIRS);
@@ -95,7 +96,9 @@ static void third_round(void **state)
     tn_paired p = made(1, 1.2, 0.02, 1, 1 / 1.2);
     assert_true(tn_paired_undecided(&p));
     assert_int_equal(tn_paired_gain(&p), TN_GAIN_NONE);
+    assert_int_equal(tn_paired_rounds(&p), 2);
     p.n[2] = PAIRS;
+    assert_int_equal(tn_paired_rounds(&p), 3);
     memcpy(p.ratio[2], p.ratio[0], sizeof p.ratio[0]);
     assert_false(tn_paired_undecided(&p));
     assert_int_equal(tn_paired_gain(&p), TN_GAIN_SHOWN);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BRIEF_STEPS = 30, NUDGES = 2 };
+enum { BRIEF_STEPS = 30, NUDGES = 2, WORD = 48 };
 static const double POINTS = 0.005, POINTS_DB = 0.5, PART = 0.005; /* tn_ablate_allowed */
 static const double NUDGE = 1e-5, NOISE_TIMES = 2;
 
@@ -22,7 +22,7 @@ typedef struct scoring {
     bool known;
     tn_scores noise; /* how far it is moved by rounding */
     bool noise_known;
-    char word[3][TN_ABLATE_WORD];
+    char word[3][WORD];
 } scoring;
 
 /* All held-out batches that an evaluation of a run has. */
@@ -79,8 +79,7 @@ static tn_status score_side(scoring *c, size_t i, bool fast, tn_evaluation *out,
 {
     tn_ablate_words w;
     const tn_ablate_row *r = &c->x->row[i];
-    const bool as_base = fast && (r->as_it_is || tn_ablate_is_as(c->x->base->settings,
-                                                                 (const char(*)[TN_ABLATE_WORD])r->fast, r->n_fast));
+    const bool as_base = fast && (r->as_it_is || tn_ablate_is_as(c->x->base->settings, r->fast, r->n_fast));
     *ended = false;
     if (!as_base) {
         tn_ablating_words(c->x, i, fast, &w);

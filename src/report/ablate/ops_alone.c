@@ -40,7 +40,7 @@ static tn_status time_step(void *side, tn_node_time *rows, size_t *n)
     double ms;
     tn_trainer *t = tn_side_session(side)->trainer;
     tn_trainer_timers(t, true);
-    const tn_status s = tn_side_step.run(side, 1, 0, &ms);
+    const tn_status s = tn_side_step.run(side, 1, &ms);
     *n = s == TN_OK ? tn_trainer_node_times(t, rows, MOST_ROWS) : 0;
     tn_trainer_timers(t, false);
     return s;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-tn_ratio tn_paired_round(const tn_paired *p, int round)
+static tn_ratio of_round(const tn_paired *p, int round)
 {
     return tn_ratio_of(p->ratio[round], p->n[round], TN_RATIOS_TAIL);
 }
@@ -20,6 +20,13 @@ tn_ratio tn_paired_all(const tn_paired *p)
     return tn_ratio_of(x, n, TN_RATIOS_TAIL);
 }
 
+int tn_paired_rounds(const tn_paired *p)
+{
+    int rounds = 0;
+    for (int r = 0; r < TN_ABLATE_ROUNDS; r++) rounds += p->n[r] > 0;
+    return rounds;
+}
+
 typedef struct sides_shown {
     int rounds, gains, losses; /* rounds: with enough pairs */
 } sides_shown;
@@ -28,7 +35,7 @@ static sides_shown count(const tn_paired *p)
 {
     sides_shown c = { .rounds = 0 };
     for (int r = 0; r < TN_ABLATE_ROUNDS; r++) {
-        const tn_ratio x = tn_paired_round(p, r);
+        const tn_ratio x = of_round(p, r);
         if (x.n < TN_RATIOS_LEAST) continue;
         c.rounds++;
         c.gains += x.low > 1;

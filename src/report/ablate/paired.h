@@ -22,8 +22,8 @@ typedef struct tn_paired {
     int n[TN_ABLATE_ROUNDS];
 } tn_paired;
 
-tn_ratio tn_paired_round(const tn_paired *p, int round);
 tn_ratio tn_paired_all(const tn_paired *p); /* of all rounds together */
+int tn_paired_rounds(const tn_paired *p);   /* that have a pair */
 /* A gain, or a loss, where the 95 % interval of two rounds leaves out 1 on the same side, that of no round on the other, and all of them
  * together say at least TN_ABLATE_LEAST. */
 tn_gain tn_paired_gain(const tn_paired *p);

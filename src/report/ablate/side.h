@@ -14,7 +14,6 @@ typedef struct tn_side_options {
     size_t n;
     const char *dir; /* a folder of its own for files */
     bool again;      /* TN_ABLATE_REREAD: reads all tokens again for each */
-    double limit_s;  /* that opening and warming may take, about */
 } tn_side_options;
 
 typedef struct tn_side_kind {
@@ -23,8 +22,7 @@ typedef struct tn_side_kind {
     tn_status (*open)(const tn_side_options *o, void **out);
     void (*close)(void *side);                                 /* takes NULL */
     tn_status (*warm)(void *side, double limit_s, double *ms); /* *ms: of one, or infinite where time was up */
-    tn_status (*run)(void *side, int times, double limit_s,
-                     double *ms); /* *ms: of one, or infinite, and the side is of no more use */
+    tn_status (*run)(void *side, int times, double *ms);       /* *ms: of one */
     double (*bytes)(const void *side);
     /* How far both are apart after *steps steps from the same start, on other sides than those that are timed. Fewer where `seconds` do not
      * suffice. */

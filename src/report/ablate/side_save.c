@@ -79,11 +79,10 @@ static tn_status save_one(tn_save_side *t)
 }
 
 /* Removing is not timed. */
-static tn_status run_save(void *side, int times, double limit_s, double *ms)
+static tn_status run_save(void *side, int times, double *ms)
 {
     tn_save_side *t = side;
     double seconds = 0;
-    (void)limit_s;
     for (int i = 0; i < times; i++) {
         TN_RETURN_IF(tn_tree_remove(t->dir, "", is_own));
         TN_RETURN_IF(tn_dir_make(t->dir));
@@ -99,7 +98,8 @@ static tn_status warm_save(void *side, double limit_s, double *ms)
 {
     tn_save_side *t = side;
     tn_ckpt_list l = { 0 };
-    TN_RETURN_IF(run_save(side, 1, limit_s, ms));
+    (void)limit_s;
+    TN_RETURN_IF(run_save(side, 1, ms));
     TN_RETURN_IF(tn_ckpt_list_read(t->dir, &l));
     if (l.n) t->bytes = (double)l.entry[0].bytes;
     tn_ckpt_list_free(&l);
@@ -119,7 +119,7 @@ static tn_status save_parity(void *plain, void *fast, double seconds, int *steps
         tn_save_side *t = i ? fast : plain;
         tn_ckpt_state st = { 0 };
         char path[TN_PATH_BYTES], name[TN_CKPT_NAME];
-        TN_RETURN_IF(run_save(t, 1, 0, &ms));
+        TN_RETURN_IF(run_save(t, 1, &ms));
         TN_RETURN_IF(tn_path_join(t->dir, tn_ckpt_name(1, name), path, sizeof path));
         for (int k = 0; k < tn_store_buckets(store_of(t)); k++) {
             const tn_bucket *b = tn_store_bucket(store_of(t), k);

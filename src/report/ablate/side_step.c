@@ -25,10 +25,7 @@ static void close_step(void *side) { tn_step_probe_close(side); }
 
 static tn_status warm_step(void *side, double limit_s, double *ms) { return tn_step_probe_warm(side, limit_s, ms); }
 
-static tn_status run_step(void *side, int times, double limit_s, double *ms)
-{
-    return tn_step_probe_run(side, times, limit_s, ms);
-}
+static tn_status run_step(void *side, int times, double *ms) { return tn_step_probe_run(side, times, 0, ms); }
 
 static double step_bytes(const void *side) { return tn_step_probe_bytes(side); }
 

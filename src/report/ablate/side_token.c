@@ -79,11 +79,10 @@ static tn_status read_again(tn_token_side *t, int times)
 }
 
 /* *ms: of one token. */
-static tn_status run_token(void *side, int times, double limit_s, double *ms)
+static tn_status run_token(void *side, int times, double *ms)
 {
     tn_token_side *t = side;
     const double begun = tn_clock_s();
-    (void)limit_s;
     TN_RETURN_IF(t->again ? read_again(t, times) : tn_decoder_greedy(t->decoder, t->in, times, t->out));
     *ms = 1e3 * (tn_clock_s() - begun) / times;
     return TN_OK;
@@ -92,9 +91,10 @@ static tn_status run_token(void *side, int times, double limit_s, double *ms)
 static tn_status warm_token(void *side, double limit_s, double *ms)
 {
     tn_token_side *t = side;
+    (void)limit_s;
     if (!t->again) TN_RETURN_IF(tn_decoder_fill_to(t->decoder, t->context - 1, 1));
-    TN_RETURN_IF(run_token(side, WARM_TIMES, limit_s, ms));
-    return run_token(side, 1, limit_s, ms);
+    TN_RETURN_IF(run_token(side, WARM_TIMES, ms));
+    return run_token(side, 1, ms);
 }
 
 static double token_bytes(const void *side)

@@ -75,16 +75,19 @@ static tn_status train_once(tn_train_side *t)
 }
 
 /* *ms: of a step. */
-static tn_status run_train(void *side, int times, double limit_s, double *ms)
+static tn_status run_train(void *side, int times, double *ms)
 {
     const double begun = tn_clock_s();
-    (void)limit_s;
     for (int i = 0; i < times; i++) TN_RETURN_IF(train_once(side));
     *ms = 1e3 * (tn_clock_s() - begun) / times / STEPS;
     return TN_OK;
 }
 
-static tn_status warm_train(void *side, double limit_s, double *ms) { return run_train(side, 1, limit_s, ms); }
+static tn_status warm_train(void *side, double limit_s, double *ms)
+{
+    (void)limit_s;
+    return run_train(side, 1, ms);
+}
 
 static double train_bytes(const void *side) { return tn_step_probe_bytes(((const tn_train_side *)side)->probe); }
 

@@ -1,6 +1,7 @@
 /* Which rows a configuration has. Knows settings by their names alone: what a row does is measured elsewhere. */
 #include "report/ablate/table.h"
 
+#include "base/fs.h"
 #include "train/source/text.h"
 
 #include <math.h>
@@ -37,6 +38,7 @@ static const setting_row setting_rows[] = {
 #undef TN_ABLATE_SETTING
 };
 enum { SETTING_ROWS = sizeof setting_rows / sizeof *setting_rows };
+enum { WORD = 128, NUMBER = 24 }; /* WORD: room for a word of these, without a path that is put into it */
 
 /* Twins that are further apart than a sum in another order, with what their tests state. */
 static const struct {
@@ -74,26 +76,19 @@ bool tn_ablate_in(const char *list, const char *name)
 
 static bool has(const tn_settings *st, const char *key) { return tn_settings_find(st, key) < tn_settings_count(st); }
 
-/* "key=value" as key and value. */
-static const char *split(const char *word, char key[TN_ABLATE_WORD])
+bool tn_ablate_is_as(const tn_settings *st, const char *const *word, size_t n)
 {
-    const char *eq = strchr(word, '=');
-    snprintf(key, TN_ABLATE_WORD, "%.*s", (int)(eq - word), word);
-    return eq + 1;
-}
-
-bool tn_ablate_is_as(const tn_settings *st, const char (*word)[TN_ABLATE_WORD], size_t n)
-{
-    char key[TN_ABLATE_WORD];
+    char key[WORD];
     for (size_t i = 0; i < n; i++) {
-        const char *value = split(word[i], key);
-        if (!has(st, key) || strcmp(tn_settings_text(st, key), value) != 0) return false;
+        const char *eq = strchr(word[i], '=');
+        snprintf(key, sizeof key, "%.*s", (int)(eq - word[i]), word[i]);
+        if (!has(st, key) || strcmp(tn_settings_text(st, key), eq + 1) != 0) return false;
     }
     return true;
 }
 
-/* Places in braces get their numbers. */
-static void put_place(const tn_ablate_facts *f, const char *place, size_t n, char *out, size_t bytes)
+/* What stands for a place in braces. */
+static const char *place_text(const tn_ablate_facts *f, const char *place, size_t n, char buf[NUMBER])
 {
     const tn_session *s = f->session;
     const int64_t A = tn_settings_int(s->settings, "train.accumulate");
@@ -102,25 +97,41 @@ static void put_place(const tn_ablate_facts *f, const char *place, size_t n, cha
         int64_t value;
     } numbers[] = { { "B", s->batch }, { "B/4", s->batch / 4 },  { "A", A },
                     { "4A", 4 * A },   { "T/8", s->length / 8 }, { "T/2", s->length / 2 } };
+    buf[0] = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strlen(numbers[i].place) == n && strncmp(numbers[i].place, place, n) == 0)
-            snprintf(out, bytes, "%lld", (long long)numbers[i].value);
-    if (n == 8 && f->prepared && strncmp(place, "PREPARED", n) == 0) snprintf(out, bytes, "%s", f->prepared);
+            snprintf(buf, NUMBER, "%lld", (long long)numbers[i].value);
+    return f->prepared && n == 8 && strncmp(place, "PREPARED", n) == 0 ? f->prepared : buf;
 }
 
-static size_t put_words(const tn_ablate_facts *f, const char *from, char to[TN_ABLATE_WORDS][TN_ABLATE_WORD])
+/* One of n bytes; NULL: out of memory. A path has room in it. */
+static const char *word_of(const tn_ablate_facts *f, const char *from, size_t n, tn_arena *arena)
 {
-    size_t n = 0, at = 0;
-    for (; *from && n < TN_ABLATE_WORDS; from++) {
-        if (*from == '{') {
-            const size_t k = strcspn(from, "}");
-            put_place(f, from + 1, k - 1, to[n] + at, TN_ABLATE_WORD - at);
-            at += strlen(to[n] + at);
-            from += k;
-        } else if (*from == ' ') n++, at = 0;
-        else if (at + 1 < TN_ABLATE_WORD) to[n][at++] = *from, to[n][at] = 0;
+    char text[TN_PATH_BYTES + WORD], number[NUMBER];
+    size_t at = 0;
+    for (size_t i = 0; i < n && at + 1 < sizeof text; i++) {
+        if (from[i] != '{') {
+            text[at++] = from[i];
+            continue;
+        }
+        const size_t k = strcspn(from + i, "}");
+        const char *value = place_text(f, from + i + 1, k - 1, number);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%.*s", TN_PATH_BYTES, value);
+        i += k;
     }
-    return at ? n + 1 : n;
+    text[at] = 0;
+    return tn_arena_strdup(arena, text);
+}
+
+static tn_status put_words(const tn_ablate_facts *f, const char *from, tn_arena *arena, const char *to[TN_ABLATE_WORDS],
+                           size_t *n)
+{
+    for (*n = 0; *from && *n < TN_ABLATE_WORDS; ++*n) {
+        const size_t k = strcspn(from, " ");
+        if (!(to[*n] = word_of(f, from, k, arena))) return tn_error(TN_MEMORY, "out of memory");
+        from += k + (from[k] == ' ');
+    }
+    return TN_OK;
 }
 
 /* --- what a configuration has ------------------------------------------------------------------------------------------------------- */
@@ -152,37 +163,35 @@ static unsigned facts_of(const tn_ablate_facts *f)
     return known;
 }
 
-static bool is_given(const tn_ablate_facts *f, const setting_row *r)
-{
-    char word[TN_ABLATE_WORDS][TN_ABLATE_WORD];
-    const size_t n = put_words(f, r->fast, word);
-    return tn_ablate_is_as(f->session->settings, (const char(*)[TN_ABLATE_WORD])word, n);
-}
-
 static bool is_for(const tn_ablate_facts *f, const setting_row *r)
 {
     const tn_settings *st = f->session->settings;
-    if (r->key[0] && !has(st, r->key)) return false;
-    if ((r->needs & facts_of(f)) != r->needs || ((r->needs & GIVEN) && !is_given(f, r))) return false;
-    if (!(r->needs & ASKED)) return tn_ablate_in(f->only, r->name);
-    return (f->only && tn_ablate_in(f->only, r->name)) || strcmp(tn_settings_text(st, "compute"), "f16") == 0;
+    if ((r->key[0] && !has(st, r->key)) || !tn_ablate_in(f->only, r->name)) return false;
+    if ((r->needs & facts_of(f)) != r->needs) return false;
+    return !(r->needs & ASKED) || f->only || strcmp(tn_settings_text(st, "compute"), "f16") == 0;
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------------------------- */
 
-static void put_setting(const tn_ablate_facts *f, const setting_row *from, tn_ablate_row *r)
+/* *has: the configuration has it. */
+static tn_status put_setting(const tn_ablate_facts *f, const setting_row *from, tn_arena *arena, tn_ablate_row *r,
+                             bool *has_it)
 {
+    *has_it = is_for(f, from);
+    if (!*has_it) return TN_OK;
     *r = (tn_ablate_row){ .tolerance = from->tolerance, .price = from->price, .by_plan = (from->needs & PLAN) != 0 };
     snprintf(r->name, sizeof r->name, "%s", from->name);
-    r->n_plain = put_words(f, from->plain, r->plain);
-    r->n_fast = put_words(f, from->fast, r->fast);
-    r->as_it_is = from->price == TN_ABLATE_STEP && !isnan(from->tolerance) && r->n_fast &&
-                  tn_ablate_is_as(f->session->settings, (const char(*)[TN_ABLATE_WORD])r->fast, r->n_fast);
+    TN_RETURN_IF(put_words(f, from->plain, arena, r->plain, &r->n_plain));
+    TN_RETURN_IF(put_words(f, from->fast, arena, r->fast, &r->n_fast));
+    const bool as = tn_ablate_is_as(f->session->settings, r->fast, r->n_fast);
+    r->as_it_is = from->price == TN_ABLATE_STEP && !isnan(from->tolerance) && r->n_fast && as;
+    *has_it = as || !(from->needs & GIVEN);
+    return TN_OK;
 }
 
 static bool starts(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
 
-static void put_switch(const tn_ablate_facts *f, const tn_setting *from, tn_ablate_row *r)
+static tn_status put_switch(const tn_ablate_facts *f, const tn_setting *from, tn_arena *arena, tn_ablate_row *r)
 {
     const bool gpu = tn_trainer_device(f->session->trainer) != TN_CPU, token = starts(from->key, "opt.decode_");
     *r = (tn_ablate_row){ .tolerance = TN_ABLATE_TOLERANCE, .is_switch = true, .n_plain = 1, .n_fast = 1 };
@@ -191,10 +200,11 @@ static void put_switch(const tn_ablate_facts *f, const tn_setting *from, tn_abla
     r->by_plan = !token;
     r->as_it_is = !token;
     snprintf(r->name, sizeof r->name, "%s", from->key);
-    snprintf(r->plain[0], sizeof r->plain[0], "%.100s=off", from->key);
-    snprintf(r->fast[0], sizeof r->fast[0], "%.100s=on", from->key);
+    r->plain[0] = tn_arena_printf(arena, "%s=off", from->key);
+    r->fast[0] = tn_arena_printf(arena, "%s=on", from->key);
     for (size_t i = 0; i < sizeof stated / sizeof *stated; i++)
         if (strcmp(stated[i].key, from->key) == 0) r->tolerance = stated[i].tolerance;
+    return r->plain[0] && r->fast[0] ? TN_OK : tn_error(TN_MEMORY, "out of memory");
 }
 
 /* One that is off was turned off on purpose. What only a GPU has is no row of a CPU. */
@@ -231,14 +241,18 @@ static tn_status check_names(const char *only, const tn_ablate_row *rows, size_t
     return TN_OK;
 }
 
-tn_status tn_ablate_list(const tn_ablate_facts *f, tn_ablate_row rows[TN_ABLATE_ROWS], size_t *n)
+tn_status tn_ablate_list(const tn_ablate_facts *f, tn_arena *arena, tn_ablate_row rows[TN_ABLATE_ROWS], size_t *n)
 {
     const tn_settings *st = f->session->settings;
     *n = 0;
     for (size_t i = 0; i < tn_settings_count(st) && *n < TN_ABLATE_ROWS; i++)
-        if (is_switch_for(f, tn_settings_row_at(st, i))) put_switch(f, tn_settings_row_at(st, i), &rows[(*n)++]);
-    for (size_t i = 0; i < SETTING_ROWS && *n < TN_ABLATE_ROWS; i++)
-        if (is_for(f, &setting_rows[i])) put_setting(f, &setting_rows[i], &rows[(*n)++]);
+        if (is_switch_for(f, tn_settings_row_at(st, i)))
+            TN_RETURN_IF(put_switch(f, tn_settings_row_at(st, i), arena, &rows[(*n)++]));
+    for (size_t i = 0; i < SETTING_ROWS && *n < TN_ABLATE_ROWS; i++) {
+        bool has_it;
+        TN_RETURN_IF(put_setting(f, &setting_rows[i], arena, &rows[*n], &has_it));
+        *n += has_it;
+    }
     for (size_t i = 0; i < *n; i++) rows[i].component = component_of(rows[i].name);
     return check_names(f->only, rows, *n);
 }

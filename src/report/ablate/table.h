@@ -3,9 +3,10 @@
 #ifndef TN_REPORT_ABLATE_TABLE_H
 #define TN_REPORT_ABLATE_TABLE_H
 
+#include "base/alloc.h"
 #include "train/run/session.h"
 
-enum { TN_ABLATE_ROWS = 96, TN_ABLATE_WORDS = 3, TN_ABLATE_WORD = 128, TN_ABLATE_NAME = 40 };
+enum { TN_ABLATE_ROWS = 96, TN_ABLATE_WORDS = 3, TN_ABLATE_NAME = 40 };
 
 #define TN_ABLATE_TOLERANCE 1e-4 /* of a switch for which no other is stated */
 
@@ -21,8 +22,8 @@ typedef enum tn_ablate_price {
 
 typedef struct tn_ablate_row {
     char name[TN_ABLATE_NAME];
-    char plain[TN_ABLATE_WORDS][TN_ABLATE_WORD]; /* (n_plain) "key=value", on top of the configuration */
-    char fast[TN_ABLATE_WORDS][TN_ABLATE_WORD];  /* (n_fast) */
+    const char *plain[TN_ABLATE_WORDS]; /* (n_plain) "key=value", on top of the configuration */
+    const char *fast[TN_ABLATE_WORDS];  /* (n_fast) */
     size_t n_plain, n_fast;
     double tolerance; /* of parameters and loss (parity.h); NaN: the row changes the training */
     tn_ablate_price price;
@@ -40,12 +41,12 @@ typedef struct tn_ablate_facts {
     const char *only; /* "opt.scan,precision": these rows alone; NULL: all but those that have to be asked for */
 } tn_ablate_facts;
 
-/* TN_USAGE: `only` names a row that this configuration does not have. */
-tn_status tn_ablate_list(const tn_ablate_facts *f, tn_ablate_row rows[TN_ABLATE_ROWS], size_t *n);
+/* Their words are in `arena`. TN_USAGE: `only` names a row that this configuration does not have. */
+tn_status tn_ablate_list(const tn_ablate_facts *f, tn_arena *arena, tn_ablate_row rows[TN_ABLATE_ROWS], size_t *n);
 /* Whether a name is in "a,b,c", or lies below one of them (opt: opt.scan); NULL holds all. */
 bool tn_ablate_in(const char *list, const char *name);
 /* Whether the words leave the settings as they are. */
-bool tn_ablate_is_as(const tn_settings *st, const char (*word)[TN_ABLATE_WORD], size_t n);
+bool tn_ablate_is_as(const tn_settings *st, const char *const *word, size_t n);
 
 /* For tests: the setting that a row of rows.def needs, i from 0; NULL at the end. "": of no setting. */
 const char *tn_ablate_key_at(size_t i);

@@ -49,14 +49,6 @@ static tn_advice *changes_training(tn_advice *a)
 
 static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-/* Percent of the arithmetic that the machine has; NaN: FLOPs are not known. */
-static double reached(const tn_profile *p)
-{
-    double flops = 0;
-    for (size_t i = 0; i < p->n; i++) flops += p->row[i].varies ? NAN : p->row[i].flops;
-    return percent(flops / p->step_ms * 1e-6, tn_ceilings_of_compute(&p->ceilings, p->compute));
-}
-
 /* --- rules -------------------------------------------------------------------------------------------------------------------- */
 
 /* Weights are read, packed and updated once for a batch, and kernels begun: few rows share the cost. */
@@ -67,10 +59,11 @@ static void batch(listing *l)
     const bool sequences = strcmp(p->unit, "tokens") == 0;
     const int64_t each = sequences ? p->length : 1, accumulate = tn_settings_int(st, "train.accumulate");
     const int64_t enough = sequences ? (TN_SESSION_TOKENS + each - 1) / each : TN_SESSION_SAMPLES;
+    const double reached = tn_profile_reached(p);
     char arithmetic[64] = "";
     if (p->batch <= 0 || p->batch * 2 > enough) return;
-    if (!isnan(reached(p)))
-        snprintf(arithmetic, sizeof arithmetic, ", and it reaches %.0f %% of this machine's arithmetic", reached(p));
+    if (isfinite(reached))
+        snprintf(arithmetic, sizeof arithmetic, ", and it reaches %.0f %% of this machine's arithmetic", 100 * reached);
     if (accumulate > 1) {
         int64_t times = 1; /* batches that become one */
         for (int64_t k = 2; k <= accumulate && p->batch * k <= enough; k++)

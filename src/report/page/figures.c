@@ -43,11 +43,8 @@ size_t tn_figures_of_memory(const tn_profile *p, const tn_plan *plan, tn_figure 
 
 size_t tn_figures_of_use(const tn_profile *p, tn_figure row[TN_FIGURES])
 {
-    double flops = 0;
-    for (size_t i = 0; i < p->n; i++) flops += p->row[i].varies ? NAN : p->row[i].flops;
-    const double peak = tn_ceilings_of_compute(&p->ceilings, p->compute);
     const tn_figure all[] = { { p->device == TN_CPU ? "threads at work" : "GPU at work", "%", 100 * p->busy },
-                              { "arithmetic, of the machine's peak", "%", 1e-4 * flops / p->step_ms / peak },
+                              { "arithmetic, of the machine's peak", "%", 100 * tn_profile_reached(p) },
                               { "waiting for data", "%", 100 * p->data_ms / tn_profile_whole(p) } };
     return keep(all, sizeof all / sizeof *all, row);
 }

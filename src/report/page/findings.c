@@ -1,6 +1,8 @@
 /* What a profile says, in sentences. */
 #include "report/page/report.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -8,14 +10,13 @@ enum { SENTENCE = 320, LONGEST = 3 };
 
 static void say_step(const tn_profile *p, char *buf)
 {
-    double flops = 0;
-    for (size_t i = 0; i < p->n; i++) flops += p->row[i].varies ? NAN : p->row[i].flops;
-    const double gflops = flops / p->step_ms * 1e-6, peak = tn_ceilings_of_compute(&p->ceilings, p->compute);
-    int n = snprintf(buf, SENTENCE, "A step takes %.4g ms (+- %.2g, %d steps): %.4g %s/s", p->step_ms, p->spread_ms,
-                     p->steps, 1e3 * p->items / p->step_ms, p->unit);
+    const double gflops = 1e-6 * tn_profile_flops(p) / p->step_ms,
+                 peak = tn_ceilings_of_compute(&p->ceilings, p->compute);
+    int n = snprintf(buf, SENTENCE, "A step takes %s ms (+- %.2g, %d steps): %s %s/s", TN_NUMBER(p->step_ms),
+                     p->spread_ms, p->steps, TN_NUMBER(1e3 * p->items / p->step_ms), p->unit);
     if (!isnan(gflops) && n > 0 && n < SENTENCE)
-        snprintf(buf + n, SENTENCE - (size_t)n, ", %.4g GFLOP/s, %.0f %% of the %.4g that this machine reaches", gflops,
-                 100 * gflops / peak, peak);
+        snprintf(buf + n, SENTENCE - (size_t)n, ", %s GFLOP/s, %.0f %% of the %s that this machine reaches",
+                 TN_NUMBER(gflops), 100 * tn_profile_reached(p), TN_NUMBER(peak));
 }
 
 /* Timers take time of their own, and other work on the machine is not the same for all steps. */
@@ -25,27 +26,27 @@ static void say_timed(const tn_profile *p, char *buf)
     if (p->replayed)
         snprintf(buf, SENTENCE, "Its parts are those of steps that the device replays as a whole, as training does");
     else
-        snprintf(buf, SENTENCE, "Its parts are those of steps with a timer around every op, of %.4g ms: %.1f %% %s",
-                 p->timed_ms, 100 * fabs(more), more < 0 ? "shorter" : "longer");
+        snprintf(buf, SENTENCE, "Its parts are those of steps with a timer around every op, of %s ms: %.1f %% %s",
+                 TN_NUMBER(p->timed_ms), 100 * fabs(more), more < 0 ? "shorter" : "longer");
 }
 
 static void say_part(const tn_profile_part *x, char *buf)
 {
-    int n = snprintf(buf, SENTENCE, "%s%s%s: %.1f %% of the step, %.3g ms", x->name, x->pass[0] ? ", " : "", x->pass,
-                     100 * x->share, x->ms);
+    int n = snprintf(buf, SENTENCE, "%s%s%s: %.1f %% of the step, %s ms", x->name, x->pass[0] ? ", " : "", x->pass,
+                     100 * x->share, TN_NUMBER(x->ms));
     if (!(x->bound_ms > 0) && x->bound[0] && n > 0 && n < SENTENCE)
         snprintf(buf + n, SENTENCE - (size_t)n, "; bound by the %s", x->bound);
     if (x->bound_ms > 0 && n > 0 && n < SENTENCE)
-        snprintf(buf + n, SENTENCE - (size_t)n, "; bound by %s, which would allow %.3g ms (%.0f %% is reached)",
-                 x->bound, x->bound_ms, 100 * x->bound_ms / x->ms);
+        snprintf(buf + n, SENTENCE - (size_t)n, "; bound by %s, which would allow %s ms (%.0f %% is reached)", x->bound,
+                 TN_NUMBER(x->bound_ms), 100 * x->bound_ms / x->ms);
 }
 
 static void say_memory(const tn_profile *p, char *buf)
 {
-    int n = snprintf(buf, SENTENCE, "Memory: %.4g MB planned", (double)p->memory.total * 1e-6);
+    int n = snprintf(buf, SENTENCE, "Memory: %s MB planned", TN_NUMBER((double)p->memory.total * 1e-6));
     if (!isnan(p->peak_bytes) && n > 0 && n < SENTENCE)
-        snprintf(buf + n, SENTENCE - (size_t)n, ", %.4g MB the most that the %s has taken", p->peak_bytes * 1e-6,
-                 p->device == TN_CPU ? "process" : "device");
+        snprintf(buf + n, SENTENCE - (size_t)n, ", %s MB the most that the %s has taken",
+                 TN_NUMBER(p->peak_bytes * 1e-6), p->device == TN_CPU ? "process" : "device");
 }
 
 static void say_change(const tn_comparison *c, void (*put)(void *ctx, const char *sentence), void *ctx)
@@ -55,8 +56,9 @@ static void say_change(const tn_comparison *c, void (*put)(void *ctx, const char
     char text[SENTENCE];
     for (int k = 0; k < 2; k++) {
         const tn_profile *p = k ? c->after[0] : c->before[0];
-        snprintf(text, sizeof text, "%.120s: a step of %.4g %s takes %.4g ms, %.4g %s/s, %.4g MB planned", c->name[k],
-                 p->items, p->unit, p->step_ms, 1e3 * p->items / p->step_ms, p->unit, (double)p->memory.total * 1e-6);
+        snprintf(text, sizeof text, "%.120s: a step of %s %s takes %s ms, %s %s/s, %s MB planned", c->name[k],
+                 TN_NUMBER(p->items), p->unit, TN_NUMBER(p->step_ms), TN_NUMBER(1e3 * p->items / p->step_ms), p->unit,
+                 TN_NUMBER((double)p->memory.total * 1e-6));
         put(ctx, text);
     }
     snprintf(text, sizeof text,
@@ -96,7 +98,8 @@ void tn_report_findings(const tn_report *r, void (*put)(void *ctx, const char *s
 static void say_memory_change(double bytes, char *buf, size_t room)
 {
     buf[0] = 0;
-    if (fabs(bytes) >= 0.05e6) snprintf(buf, room, "; %.4g MB %s", fabs(bytes) * 1e-6, bytes > 0 ? "more" : "less");
+    if (fabs(bytes) >= 0.05e6)
+        snprintf(buf, room, "; %s MB %s", TN_NUMBER(fabs(bytes) * 1e-6), bytes > 0 ? "more" : "less");
 }
 
 void tn_report_advice(const tn_report *r, void (*put)(void *ctx, const char *sentence), void *ctx)

@@ -1,6 +1,7 @@
 /* Two configurations beside each other: what a step takes, by component. */
 #include "report/page/report.h"
 
+#include "base/text.h"
 #include "report/chart/chart.h"
 #include "report/chart/html.h"
 
@@ -20,24 +21,31 @@ static void say_ratio(const tn_profile_change *x, char *buf, size_t bytes)
     else snprintf(buf, bytes, "%s", x->after_ms > 0 ? "new" : "gone");
 }
 
+static const char *more(const tn_profile_change *x, char buf[TN_NUMBER_TEXT + 1])
+{
+    const double ms = x->after_ms - x->before_ms;
+    snprintf(buf, TN_NUMBER_TEXT + 1, "%s%s", ms < 0 ? "" : "+", TN_NUMBER(ms));
+    return buf;
+}
+
 static void say_work(const tn_profile *p, char *buf, size_t bytes)
 {
-    snprintf(buf, bytes, "ms for %.4g %s, what a step of the first learns from; two rounds, measured in turn", p->items,
-             p->unit);
+    snprintf(buf, bytes, "ms for %s %s, what a step of the first learns from; two rounds, measured in turn",
+             TN_NUMBER(p->items), p->unit);
 }
 
 void tn_report_changes_text(const tn_comparison *c, FILE *out)
 {
     tn_profile_change x[TN_PROFILE_CHANGES + 1];
     const size_t n = tn_profile_changes(c->before, c->after, x);
-    char text[160];
+    char text[160], difference[TN_NUMBER_TEXT + 1];
     say_work(c->before[0], text, sizeof text);
     fprintf(out, "\n## What changed\n\n%s\n\n| component | pass | first | second | difference | ratio | |\n", text);
     fputs("| --- | --- | --- | --- | --- | --- | --- |\n", out);
     for (size_t i = 0; i < n; i++) {
         say_ratio(&x[i], text, sizeof text);
-        fprintf(out, "| %s | %s | %.4g | %.4g | %+.3g | %s | %s |\n", x[i].name, x[i].pass, x[i].before_ms,
-                x[i].after_ms, x[i].after_ms - x[i].before_ms, text, verdict(&x[i]));
+        fprintf(out, "| %s | %s | %s | %s | %s | %s | %s |\n", x[i].name, x[i].pass, TN_NUMBER(x[i].before_ms),
+                TN_NUMBER(x[i].after_ms), more(&x[i], difference), text, verdict(&x[i]));
     }
 }
 
@@ -67,7 +75,7 @@ tn_status tn_report_changes_page(const tn_comparison *c, FILE *out)
 {
     tn_profile_change x[TN_PROFILE_CHANGES + 1];
     const size_t n = tn_profile_changes(c->before, c->after, x);
-    char text[160];
+    char text[160], difference[TN_NUMBER_TEXT + 1];
     say_work(c->before[0], text, sizeof text);
     fputs("<h2>What changed</h2>\n", out);
     tn_html_tag(out, "p", text);
@@ -80,8 +88,8 @@ tn_status tn_report_changes_page(const tn_comparison *c, FILE *out)
         fputs("<tr>", out);
         tn_html_tag(out, "td", x[i].name);
         tn_html_tag(out, "td", x[i].pass);
-        fprintf(out, "<td>%.4g</td><td>%.4g</td><td>%+.3g</td><td>%s</td><td>%s</td></tr>\n", x[i].before_ms,
-                x[i].after_ms, x[i].after_ms - x[i].before_ms, text, verdict(&x[i]));
+        fprintf(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", TN_NUMBER(x[i].before_ms),
+                TN_NUMBER(x[i].after_ms), more(&x[i], difference), text, verdict(&x[i]));
     }
     fputs("</table>\n", out);
     return TN_OK;

@@ -2,6 +2,7 @@
 #include "report/page/report_parts.h"
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "report/chart/chart.h"
 
 #include <math.h>
@@ -39,7 +40,7 @@ static int bound_of(const char *what)
 
 static const char *with_value(tn_arena *a, const char *name, double value, const char *unit)
 {
-    const char *s = tn_arena_printf(a, "%s %.4g %s", name, value, unit);
+    const char *s = tn_arena_printf(a, "%s %s %s", name, TN_NUMBER(value), unit);
     return s ? s : name;
 }
 
@@ -161,15 +162,15 @@ static tn_status draw_spans(const spans *s, const char *title, const char *const
 }
 
 /* What each thread did; waits last, over the ops in which they are. */
-static tn_status draw_recorded(tn_arena *a, const tn_recorded *r, FILE *out)
+static tn_status draw_recorded(tn_arena *a, const tn_step_record *r, FILE *out)
 {
     static const char *const states[TN_DOINGS] = { "forward", "backward", "optimizer", "batch", "waiting" };
-    const char *lanes[TN_RECORDED_TRACKS];
+    const char *lanes[TN_STEP_TRACKS];
     spans all = { 0 };
     TN_RETURN_IF(spans_alloc(a, r->n, &all));
     for (int k = 0; k < r->tracks; k++) lanes[k] = r->track[k];
     for (size_t i = 0; i < r->n; i++) {
-        const tn_recorded_span *s = &r->span[i];
+        const tn_step_span *s = &r->span[i];
         spans_add(&all, s->begin_ms, s->end_ms, s->track, (int)s->doing,
                   label(a, s->name ? s->name : "", s->where ? s->where : ""));
     }
@@ -261,8 +262,9 @@ static tn_status draw_memory(tn_arena *a, const tn_profile *p, const tn_plan *pl
     if (!row) return TN_MEMORY;
     TN_RETURN_IF(map_alloc(a, n + MOST_FIXED, &m));
     tn_plan_layout(plan, row);
-    const char *const peak = tn_arena_printf(a, "measured peak of the %s: %.4g MB",
-                                             p->device == TN_CPU ? "process" : "device", 1e-6 * p->peak_bytes);
+    const char *const peak =
+        tn_arena_printf(a, "measured peak of the %s: %s MB", p->device == TN_CPU ? "process" : "device",
+                        TN_NUMBER(1e-6 * p->peak_bytes));
     const double steps = (double)tn_plan_steps(plan), base = map_fixed(&p->memory, steps, &m);
     for (size_t i = 0; i < n; i++)
         map_add(&m, (double)row[i].first, fmin((double)row[i].last + 1, steps), base + (double)row[i].offset,
@@ -290,7 +292,7 @@ static tn_status draw_memory(tn_arena *a, const tn_profile *p, const tn_plan *pl
 
 tn_status tn_report_draw(tn_arena *a, const tn_report *r, FILE *out)
 {
-    const tn_recorded *recorded = &r->profile->recorded;
+    const tn_step_record *recorded = &r->profile->recorded;
     TN_RETURN_IF(draw_shares(a, r->profile, out));
     TN_RETURN_IF(draw_roofline(a, r->profile, out));
     TN_RETURN_IF(recorded->n ? draw_recorded(a, recorded, out) : draw_rows(a, r->profile, out));

@@ -9,14 +9,6 @@
 
 static void put_finding(void *ctx, const char *sentence) { tn_html_tag(ctx, "li", sentence); }
 
-static tn_status draw_curve(tn_arena *a, const tn_curves *c, FILE *out)
-{
-    tn_plot plot;
-    if (!c) return TN_OK;
-    TN_RETURN_IF(tn_curves_plot(c, TN_CURVES_STEPS, true, a, &plot));
-    return tn_plot_svg(&plot, out);
-}
-
 static void put_tables(const tn_report *r, FILE *out)
 {
     const tn_page to = { .out = out, .html = true };
@@ -44,7 +36,7 @@ tn_status tn_report_page(const tn_report *r, FILE *out)
     }
     if (r->against) TN_TRY(tn_report_changes_page(r->against, out));
     else TN_TRY(tn_report_draw(&a, r, out));
-    TN_TRY(draw_curve(&a, r->curves, out));
+    if (r->curves) TN_TRY(tn_curves_draw(r->curves, &a, out));
     if (!r->against) put_tables(r, out);
     tn_html_end(out);
     if (ferror(out)) s = tn_error(TN_DISK, "the page could not be written");

@@ -1,6 +1,8 @@
 /* The tables of a report. */
 #include "report/page/report_parts.h"
 
+#include "base/text.h"
+
 #include <tenon/op.h>
 
 #include <math.h>
@@ -71,8 +73,8 @@ void tn_report_put_run(const tn_page *to, const tn_run_time *t)
 {
     char text[TN_RUN_TIME_TEXT];
     if (!t) return;
-    snprintf(text, sizeof text, "Its %lld steps took %.4g s of wall-clock, up to the newest checkpoint.",
-             (long long)t->step, t->seconds);
+    snprintf(text, sizeof text, "Its %lld steps took %s s of wall-clock, up to the newest checkpoint.",
+             (long long)t->step, TN_NUMBER(t->seconds));
     tn_page_heading(to, "Where the run's time went");
     tn_page_note(to, text);
     tn_table_begin(to, HEADS("part", "seconds", "share", "ms for each step"));

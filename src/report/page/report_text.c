@@ -1,13 +1,19 @@
 /* The report as Markdown. */
+#include "report/page/markdown.h"
 #include "report/page/report_parts.h"
 
-static void put_finding(void *ctx, const char *sentence) { fprintf(ctx, "- %s\n", sentence); }
+static void put_finding(void *ctx, const char *sentence)
+{
+    fputs("- ", ctx);
+    tn_markdown_text(ctx, sentence);
+    fputc('\n', ctx);
+}
 
 tn_status tn_report_text(const tn_report *r, FILE *out)
 {
     const tn_page to = { .out = out };
     fputs("# ", out);
-    for (const char *s = r->title; *s; s++) fputc((unsigned char)*s < ' ' ? ' ' : *s, out);
+    tn_markdown_text(out, r->title);
     fprintf(out, "\n\n%s\n\n", r->machine);
     tn_report_findings(r, put_finding, out);
     if (r->against) {

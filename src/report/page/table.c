@@ -1,7 +1,9 @@
 /* Cells. */
 #include "report/page/table.h"
 
+#include "base/text.h"
 #include "report/chart/html.h"
+#include "report/page/markdown.h"
 
 #include <math.h>
 
@@ -35,21 +37,12 @@ void tn_table_end(const tn_page *p) { fputs(p->html ? "</table></div>\n" : "", p
 void tn_row_begin(const tn_page *p) { fputs(p->html ? "<tr>" : "", p->out); }
 void tn_row_end(const tn_page *p) { fputs(p->html ? "</tr>\n" : "|\n", p->out); }
 
-/* What would end a cell does not. */
-static void put_markdown(FILE *out, const char *s)
-{
-    for (; *s; s++) {
-        if (*s == '|') fputs("\\|", out);
-        else fputc((unsigned char)*s < ' ' ? ' ' : *s, out);
-    }
-}
-
 void tn_cell_path(const tn_page *p, const char *folder, const char *name)
 {
     fputs(p->html ? "<td>" : "| ", p->out);
     if (p->html && folder[0]) fprintf(p->out, "<span class=\"note\">%s</span>", folder);
     if (p->html) tn_html_text(p->out, name);
-    else fputs(folder, p->out), put_markdown(p->out, name);
+    else fputs(folder, p->out), tn_markdown_text(p->out, name);
     fputs(p->html ? "</td>" : " ", p->out);
 }
 
@@ -57,19 +50,9 @@ void tn_cell_text(const tn_page *p, const char *s) { tn_cell_path(p, "", s); }
 
 static void put_cell(const tn_page *p, const char *text) { fprintf(p->out, p->html ? "<td>%s</td>" : "| %s ", text); }
 
-void tn_cell_number(const tn_page *p, double v)
-{
-    char text[32] = "";
-    if (v > 0 && isfinite(v)) snprintf(text, sizeof text, "%.4g", v);
-    put_cell(p, text);
-}
+void tn_cell_number(const tn_page *p, double v) { put_cell(p, v > 0 && isfinite(v) ? TN_NUMBER(v) : ""); }
 
-void tn_cell_known(const tn_page *p, double v)
-{
-    char text[32] = "";
-    if (isfinite(v)) snprintf(text, sizeof text, "%.4g", v);
-    put_cell(p, text);
-}
+void tn_cell_known(const tn_page *p, double v) { put_cell(p, isfinite(v) ? TN_NUMBER(v) : ""); }
 
 void tn_cell_percent(const tn_page *p, double frac)
 {

@@ -72,6 +72,18 @@ tn_bound_by tn_profile_bound(const tn_profile *p, const tn_profile_row *row)
     return k < KINDS ? (tn_bound_by){ kinds[k], ms } : (tn_bound_by){ "", 0 };
 }
 
+double tn_profile_flops(const tn_profile *p)
+{
+    double flops = 0;
+    for (size_t i = 0; i < p->n; i++) flops += p->row[i].varies ? NAN : p->row[i].flops;
+    return flops;
+}
+
+double tn_profile_reached(const tn_profile *p)
+{
+    return tn_profile_flops(p) / (1e6 * p->step_ms * tn_ceilings_of_compute(&p->ceilings, p->compute));
+}
+
 /* --- parts ----------------------------------------------------------------------------------------------------------------- */
 
 typedef struct sums {

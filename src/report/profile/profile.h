@@ -47,8 +47,8 @@ typedef struct tn_profile {
     double peak_bytes; /* of the process; on a GPU what it takes there; NaN: not known */
     tn_profile_row *row;
     size_t n;
-    tn_recorded
-        recorded; /* a replayed step; of others whoever wants one records it (tn_record_step). The profile frees it */
+    /* A replayed step; of others whoever wants one records it (tn_record_step). The profile frees it. */
+    tn_step_record recorded;
 } tn_profile;
 
 typedef struct tn_profile_options {
@@ -77,6 +77,11 @@ typedef struct tn_profile_part {
     const char *bound; /* what most of that time is bound by; loader and host of time outside ops */
 } tn_profile_part;
 enum { TN_PROFILE_PARTS = 64 };
+
+/* Of a step; NaN: the work of an op varies. */
+double tn_profile_flops(const tn_profile *p);
+/* The part of the arithmetic that the machine has for the profile's type of numbers, in undisturbed steps; NaN as above. */
+double tn_profile_reached(const tn_profile *p);
 
 /* What all parts take together: timed_ms, or more where clocks overlap. */
 double tn_profile_whole(const tn_profile *p);

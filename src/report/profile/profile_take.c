@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/memory_peak.h"
 #include "report/bench/timing.h"
 #include "train/trainer/inputs.h"
 
@@ -187,12 +188,6 @@ static tn_status put_rows(const taking *t, tn_profile *p)
     return TN_OK;
 }
 
-static double peak_of_process(void)
-{
-    struct rusage u;
-    return getrusage(RUSAGE_SELF, &u) == 0 ? 1024.0 * (double)u.ru_maxrss : NAN;
-}
-
 static double peak_of_device(tn_device d)
 {
     size_t left, all;
@@ -233,7 +228,7 @@ static void describe(const taking *t, tn_profile *p)
     p->optimizer_bytes = 2.0 * (double)(p->memory.parameters + p->memory.gradients + p->memory.optimizer);
     /* A GPU's own time is seen in a trace of it alone (replayed.c). */
     p->busy = device == TN_CPU && t->wall_s > 0 ? t->cores_s / (t->wall_s * p->threads) : NAN;
-    p->peak_bytes = device == TN_CPU ? peak_of_process() : peak_of_device(device);
+    p->peak_bytes = device == TN_CPU ? tn_process_peak() : peak_of_device(device);
 }
 
 static tn_status measure_ceilings(const tn_session *s, const tn_profile_options *o, tn_ceilings *out)
@@ -278,7 +273,7 @@ tn_status tn_profile_take(tn_session *s, const tn_profile_options *o, tn_profile
 void tn_profile_free(tn_profile *p)
 {
     if (!p) return;
-    tn_recorded_free(&p->recorded);
+    tn_step_record_free(&p->recorded);
     tn_free(p->row);
     tn_free(p);
 }

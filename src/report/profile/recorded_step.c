@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 3, WARM = 1, MOST_SPANS = 20000, MOST_PHASES = 256 };
+enum { STEPS = 3, WARM = 1, MOST_SPANS = 20000, MOST_PHASES = 256 }; /* MOST_SPANS: of a track */
 
 /* A step of the main thread, and its phases. */
 typedef struct choice {
@@ -57,42 +57,54 @@ static tn_doing doing_of(const tn_event *e, const choice *c)
     return e->backward ? TN_DOING_BACKWARD : TN_DOING_FORWARD;
 }
 
-static void take_track(tn_tracer *t, int track, const choice *c, tn_recorded *out)
+static void take_track(tn_tracer *t, int track, const choice *c, tn_step_record *out)
 {
     const tn_event *e, *step = c->step;
-    const size_t n = tn_tracer_events(t, track, &e);
+    const size_t n = tn_tracer_events(t, track, &e), most = out->n + MOST_SPANS;
     tn_tracer_track_name(t, track, out->track[track]);
-    for (size_t i = 0; i < n && out->n < MOST_SPANS; i++) {
+    for (size_t i = 0; i < n && out->n < most; i++) {
         if (e[i].end <= step->begin || e[i].begin >= step->end) continue;
         const tn_doing doing = doing_of(&e[i], c);
         if (doing == TN_DOINGS) continue;
         const uint64_t begin = e[i].begin > step->begin ? e[i].begin : step->begin,
                        end = e[i].end < step->end ? e[i].end : step->end;
-        out->span[out->n++] = (tn_recorded_span){ .begin_ms = 1e-6 * (double)(begin - step->begin),
-                                                  .end_ms = 1e-6 * (double)(end - step->begin),
-                                                  .track = track,
-                                                  .doing = doing,
-                                                  .name = e[i].name,
-                                                  .where = e[i].where };
+        out->span[out->n++] = (tn_step_span){ .begin_ms = 1e-6 * (double)(begin - step->begin),
+                                              .end_ms = 1e-6 * (double)(end - step->begin),
+                                              .track = track,
+                                              .doing = doing,
+                                              .name = e[i].name,
+                                              .where = e[i].where };
     }
 }
 
-static tn_status take(tn_tracer *t, tn_recorded *out)
+/* Each track has room of its own: a main thread with many ops leaves that of the others. */
+static size_t most_spans(tn_tracer *t, int tracks)
+{
+    size_t sum = 1;
+    const tn_event *e;
+    for (int k = 0; k < tracks; k++) {
+        const size_t n = tn_tracer_events(t, k, &e);
+        sum += n < MOST_SPANS ? n : MOST_SPANS;
+    }
+    return sum;
+}
+
+static tn_status take(tn_tracer *t, tn_step_record *out)
 {
     const choice c = middle_step(t);
     if (!c.step) return TN_OK;
-    if (!(out->span = tn_alloc(MOST_SPANS * sizeof *out->span))) return TN_MEMORY;
     const int tracks = tn_tracer_tracks(t);
-    out->tracks = tracks < TN_RECORDED_TRACKS ? tracks : TN_RECORDED_TRACKS;
+    out->tracks = tracks < TN_STEP_TRACKS ? tracks : TN_STEP_TRACKS;
+    if (!(out->span = tn_alloc(most_spans(t, out->tracks) * sizeof *out->span))) return TN_MEMORY;
     out->ms = 1e-6 * (double)(c.step->end - c.step->begin);
     for (int k = 0; k < out->tracks; k++) take_track(t, k, &c, out);
     return TN_OK;
 }
 
-tn_status tn_record_step(tn_session *s, tn_recorded *out)
+tn_status tn_record_step(tn_session *s, tn_step_record *out)
 {
     tn_tracer *t = NULL;
-    *out = (tn_recorded){ 0 };
+    *out = (tn_step_record){ 0 };
     if (tn_trainer_device(s->trainer) != TN_CPU) return TN_OK;
     TN_RETURN_IF(tn_trace_tracer(s->trainer, tn_trace_loaders(s->settings), STEPS, WARM, &t));
     tn_status st = tn_trace_session(s, t, WARM + STEPS);
@@ -120,25 +132,32 @@ static size_t begins(const tn_trainer *t, const tn_span *spans, size_t n, size_t
     return found;
 }
 
-static int track_of(tn_recorded *r, uint32_t stream, uint32_t *streams)
+typedef struct lane {
+    uint32_t stream;
+    uint64_t end; /* of the last span */
+} lane;
+
+/* Spans of a stream that overlap, kernels of a graph beside each other, have tracks of their own. */
+static int track_of(tn_step_record *r, const tn_span *s, lane lanes[TN_STEP_TRACKS])
 {
-    int i = 0;
-    while (i < r->tracks && streams[i] != stream) i++;
-    if (i == TN_RECORDED_TRACKS) return i - 1;
+    int i = 0, same = 1;
+    for (; i < r->tracks && (lanes[i].stream != s->stream || lanes[i].end > s->begin); i++)
+        same += lanes[i].stream == s->stream;
+    if (i == TN_STEP_TRACKS) return i - 1;
     if (i == r->tracks) {
-        streams[i] = stream;
-        snprintf(r->track[i], sizeof r->track[i], "stream %u", stream);
+        snprintf(r->track[i], sizeof r->track[i], same > 1 ? "stream %u (%d)" : "stream %u", s->stream, same);
         r->tracks++;
     }
+    lanes[i] = (lane){ s->stream, s->end };
     return i;
 }
 
-tn_status tn_record_spans(const tn_trainer *t, const tn_span *spans, size_t n, tn_recorded *out)
+tn_status tn_record_spans(const tn_trainer *t, const tn_span *spans, size_t n, tn_step_record *out)
 {
     size_t first = 0, last = 0;
-    uint32_t streams[TN_RECORDED_TRACKS];
+    lane lanes[TN_STEP_TRACKS];
     const size_t steps = begins(t, spans, n, SIZE_MAX, &first);
-    *out = (tn_recorded){ 0 };
+    *out = (tn_step_record){ 0 };
     if (steps < 2) return TN_OK;
     const size_t middle = (steps - 2) / 2;
     begins(t, spans, n, middle, &first);
@@ -150,20 +169,20 @@ tn_status tn_record_spans(const tn_trainer *t, const tn_span *spans, size_t n, t
         tn_node_time x;
         bool update;
         if (!on_device(&spans[i]) || !tn_trainer_marked(t, spans[i].mark, &x, &update)) continue;
-        out->span[out->n++] = (tn_recorded_span){ .begin_ms = 1e-6 * (double)(spans[i].begin - begin),
-                                                  .end_ms = 1e-6 * (double)(spans[i].end - begin),
-                                                  .track = track_of(out, spans[i].stream, streams),
-                                                  .doing = update       ? TN_DOING_OPTIMIZER
-                                                           : x.backward ? TN_DOING_BACKWARD
-                                                                        : TN_DOING_FORWARD,
-                                                  .name = x.op,
-                                                  .where = x.region };
+        out->span[out->n++] = (tn_step_span){ .begin_ms = 1e-6 * (double)(spans[i].begin - begin),
+                                              .end_ms = 1e-6 * (double)(spans[i].end - begin),
+                                              .track = track_of(out, &spans[i], lanes),
+                                              .doing = update       ? TN_DOING_OPTIMIZER
+                                                       : x.backward ? TN_DOING_BACKWARD
+                                                                    : TN_DOING_FORWARD,
+                                              .name = x.op,
+                                              .where = x.region };
     }
     return TN_OK;
 }
 
-void tn_recorded_free(tn_recorded *r)
+void tn_step_record_free(tn_step_record *r)
 {
     tn_free(r->span);
-    *r = (tn_recorded){ 0 };
+    *r = (tn_step_record){ 0 };
 }

@@ -134,7 +134,7 @@ tn_status tn_profile_replay(tn_session *s, tn_profile *p, int64_t *next)
     tn_trainer_mark(s->trainer, false);
     const tn_status ended = b->trace_end(&spans, &n);
     if (st == TN_OK && ended == TN_OK) {
-        (void)tn_trace_sum(spans, n); /* which sorts them */
+        tn_trace_sort(spans, n);
         st = take(s, p, spans, n, begun);
     }
     tn_free(spans);

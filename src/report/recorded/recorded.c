@@ -1,6 +1,7 @@
 /* Reads what a run wrote about itself. Whatever is damaged or not there becomes a row of what is missing. */
 #include "report/recorded/recorded.h"
 
+#include "base/text.h"
 #include "io/yaml_settings.h"
 #include "report/run_tail.h"
 #include "train/run/train_settings.h"
@@ -16,6 +17,13 @@ static tn_status put_missing(tn_recorded *r, const char *what, const char *why)
     return TN_OK;
 }
 
+/* Texts of files are shown on terminals. NULL stays NULL: out of memory. */
+static char *clean(char *s)
+{
+    if (s) tn_text_clean(s);
+    return s;
+}
+
 /* --- settings -------------------------------------------------------------------------------------------------------- */
 
 static tn_status take_settings(tn_recorded *r, size_t i, const tn_settings *st, tn_arena *a)
@@ -28,7 +36,7 @@ static tn_status take_settings(tn_recorded *r, size_t i, const tn_settings *st, 
     const size_t n = sizeof keys / sizeof *keys;
     _Static_assert(sizeof keys / sizeof *keys <= TN_RECORDED_SETTINGS, "room for all of them");
     for (size_t k = 0; k < n; k++) {
-        const char *text = tn_arena_strdup(a, tn_settings_text_at(st, tn_settings_find(st, keys[k])));
+        const char *text = clean(tn_arena_strdup(a, tn_settings_text_at(st, tn_settings_find(st, keys[k]))));
         if (!text) return tn_error(TN_MEMORY, "out of memory");
         if (r->n_settings < n) r->setting[r->n_settings++] = (tn_recorded_setting){ keys[k], { "", "" } };
         r->setting[k].value[i] = text;
@@ -105,7 +113,7 @@ static tn_status miss_checkpoint(tn_recorded *r, const tn_recorded_run *x, bool 
                            why);
     return put_missing(r, tn_arena_printf(a, "shares of the time of %s, planned memory", x->name),
                        why    ? why
-                       : some ? "its checkpoints cannot be read"
+                       : some ? "its checkpoints cannot be read: `tenon ckpt verify` on the run says why"
                               : "it has no checkpoint: ckpt.every=N or ckpt.every_s=S makes a run save earlier");
 }
 
@@ -120,7 +128,7 @@ static tn_status read_checkpoint(tn_recorded *r, tn_recorded_run *x, tn_ckpt_sta
     x->timed = known && tn_run_time_read(x->name, &x->time) == TN_OK;
     if (known && tn_ckpt_read_manifest(path, &manifest) == TN_OK) {
         const char *version = json_string_value(json_object_get(manifest, "tenon"));
-        x->version = version ? tn_arena_printf(a, "%.31s", version) : NULL;
+        x->version = version ? clean(tn_arena_printf(a, "%.31s", version)) : NULL;
     }
     json_decref(manifest);
     return miss_checkpoint(r, x, known, a);
@@ -199,7 +207,7 @@ static tn_recorded_part *part_of(tn_recorded_run *x, const char *name, size_t n,
     size_t i = 0;
     while (i < x->n_parts && !(strncmp(x->part[i].name, name, n) == 0 && !x->part[i].name[n])) i++;
     if (i < x->n_parts) return &x->part[i];
-    char *copy = i == TN_RECORDED_PARTS ? NULL : tn_arena_printf(a, "%.*s", (int)n, name);
+    char *copy = i == TN_RECORDED_PARTS ? NULL : clean(tn_arena_printf(a, "%.*s", (int)n, name));
     if (!copy) return NULL;
     x->part[x->n_parts++] = (tn_recorded_part){ copy, NAN, NAN };
     return &x->part[i];
@@ -277,6 +285,7 @@ static tn_status read_run(tn_recorded *r, size_t i, tn_arena *a, double numbers[
     tn_ckpt_state st = { 0 };
     if (tn_run_info_read(x->name, &x->info) != TN_OK)
         return put_missing(r, tn_arena_printf(a, "all of %s", x->name), tn_arena_strdup(a, tn_error_text()));
+    tn_text_clean(x->info.model), tn_text_clean(x->info.preset);
     TN_RETURN_IF(read_settings(r, i, a));
     TN_RETURN_IF(read_checkpoint(r, x, &st, a));
     json_t *tail = tn_run_tail(x->name);
@@ -288,6 +297,15 @@ static tn_status read_run(tn_recorded *r, size_t i, tn_arena *a, double numbers[
     if (x->n_parts) return TN_OK;
     return put_missing(r, tn_arena_printf(a, "times of components within the training of %s", x->name),
                        "its metrics have none: train with log.level=performance");
+}
+
+/* Whose curves lack something: of two the one with damaged lines, where the other has none. */
+static const char *whose(const tn_curves *c, bool none, const char *const *dirs, size_t n, tn_arena *a)
+{
+    if (n < 2) return dirs[0];
+    const bool first = c->run[0].damaged > 0, second = c->run[1].damaged > 0;
+    if (!none && first != second) return dirs[second];
+    return tn_arena_printf(a, "%s and %s", dirs[0], dirs[1]);
 }
 
 /* Of these (n); where one of two has none, that of the other is drawn. */
@@ -307,7 +325,9 @@ static tn_status read_curves(tn_recorded *r, const char *const *dirs, size_t n, 
     const char *why = s != TN_OK ? tn_arena_strdup(a, tn_error_text()) : tn_curves_trouble(&c, a, &none);
     r->curves = none ? (tn_curves){ .n = 0 } : c;
     if (s == TN_OK && !why) return TN_OK;
-    return put_missing(r, tn_arena_printf(a, "%slearning curve of %s", none ? "" : "parts of the ", dirs[0]), why);
+    const char *of = s == TN_OK ? whose(&c, none, dirs, n, a) : dirs[0];
+    return put_missing(r, of ? tn_arena_printf(a, "%slearning curve of %s", none ? "" : "parts of the ", of) : NULL,
+                       why);
 }
 
 tn_status tn_recorded_read(const char *const *runs, size_t n, const char *why, tn_arena *arena, tn_recorded *out)

@@ -65,8 +65,6 @@ tn_status tn_recorded_read(const char *const *runs, size_t n, const char *why, t
 tn_status tn_recorded_text(const tn_recorded *r, FILE *out); /* Markdown. TN_DISK */
 tn_status tn_recorded_page(const tn_recorded *r, FILE *out); /* one HTML page. TN_DISK, TN_MEMORY */
 
-/* "12.35", "25093": of a table. */
-const char *tn_recorded_value(double x, char buf[24]);
 /* "r1: gpt_tiny, step 40 of 100, stopped; written by tenon 0.2.0" */
 enum { TN_RECORDED_TEXT = 640 };
 const char *tn_recorded_about(const tn_recorded_run *r, char buf[TN_RECORDED_TEXT]);

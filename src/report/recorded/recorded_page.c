@@ -1,6 +1,7 @@
 /* What runs recorded, as one HTML page without scripts. All that comes from a file is escaped. */
 #include "report/recorded/recorded.h"
 
+#include "base/text.h"
 #include "report/chart/chart.h"
 #include "report/chart/html.h"
 
@@ -33,14 +34,6 @@ static void put_abouts(const tn_recorded *r, FILE *out)
 
 /* --- pictures -------------------------------------------------------------------------------------------------------- */
 
-static tn_status draw_curve(const tn_curves *c, tn_arena *a, FILE *out)
-{
-    tn_plot plot;
-    if (!c->n) return TN_OK;
-    TN_RETURN_IF(tn_curves_plot(c, TN_CURVES_STEPS, true, a, &plot));
-    return tn_plot_svg(&plot, out);
-}
-
 static tn_status draw_time(const tn_recorded_run *x, tn_arena *a, FILE *out)
 {
     const char *names[TN_RUN_TIMES];
@@ -64,9 +57,8 @@ static tn_status draw_time(const tn_recorded_run *x, tn_arena *a, FILE *out)
 
 static void put_number(FILE *out, double v)
 {
-    char text[24];
     if (isnan(v)) fputs("<td></td>", out);
-    else fprintf(out, "<td>%s</td>", tn_recorded_value(v, text));
+    else fprintf(out, "<td>%s</td>", TN_NUMBER(v));
 }
 
 static void put_head(const tn_recorded *r, const char *heading, FILE *out)
@@ -126,7 +118,7 @@ tn_status tn_recorded_page(const tn_recorded *r, FILE *out)
     tn_html_tag(out, "p", TN_RECORDED_LEAD);
     put_abouts(r, out);
     put_missing(r, out);
-    TN_TRY(draw_curve(&r->curves, &a, out));
+    TN_TRY(tn_curves_draw(&r->curves, &a, out));
     for (size_t i = 0; i < r->n; i++) TN_TRY(draw_time(&r->run[i], &a, out));
     put_numbers(r, out);
     for (size_t i = 0; i < r->n; i++) put_parts(&r->run[i], out);

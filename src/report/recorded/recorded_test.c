@@ -186,6 +186,36 @@ static void damaged(void **state)
     tn_tempdir_remove_all(&d);
 }
 
+/* What a terminal would act on, in a setting, a name and a version of a file: nothing of it is printed. */
+static void controls(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    tn_arena arena = { 0 };
+    tn_recorded r;
+    tn_tempdir_make_quick(&d);
+    const char *dir = make_run(&d, "r");
+    make_checkpoint(dir, 30,
+                    "9\x1b[2J\xc2\x9b"
+                    "9");
+    write_in(dir, "config.yaml",
+             "# A run of tenon: its settings\nmodel: \"g\\e[31m\"\npreset: \"p\\x7f\"\ndata: \"t\\e[2J.txt\"\n");
+    write_in(dir, "metrics.jsonl", "{\"step\":10,\"loss\":3,\"a\\u009b\\u007fb.forward_ms\":1,\"optimizer_ms\":2}\n");
+    assert_ok(tn_recorded_read(&dir, 1, NULL, &arena, &r));
+    char *text = written(&r, tn_recorded_text), *page = written(&r, tn_recorded_page);
+    for (int i = 0; i < 2; i++) {
+        const char *s = i ? page : text;
+        assert_null(strpbrk(s, "\x1b\x7f"));
+        assert_null(strstr(s, "\xc2\x9b"));
+        assert_non_null(strstr(s, "t?[2J.txt"));
+        assert_non_null(strstr(s, "a???b"));
+        assert_non_null(strstr(s, "written by tenon 9?[2J??9"));
+    }
+    free(text), free(page);
+    tn_arena_free(&arena);
+    tn_tempdir_remove_all(&d);
+}
+
 static void two_runs(void **state)
 {
     (void)state;
@@ -201,6 +231,13 @@ static void two_runs(void **state)
     char *text = written(&r, tn_recorded_text);
     assert_non_null(strstr(text, "| time of a step, ms | 40 | 6 |\n"));
     free(text);
+    assert_string_equal(why_of(&r, "learning curve"), "");
+    write_in(dirs[1], "metrics.jsonl",
+             "{\"step\":10,\"loss\":3,\"step_ms\":6}\nnot a line\n{\"step\":20,\"loss\":2}\n");
+    assert_ok(tn_recorded_read(dirs, 2, NULL, &arena, &r));
+    char what[300];
+    snprintf(what, sizeof what, "learning curve of %s", dirs[1]); /* not of the first, which is whole */
+    assert_non_null(strstr(why_of(&r, what), "line 2 of "));
     assert_int_equal(unlink(tn_tempdir_file(&d, "a/metrics.jsonl")), 0); /* the other's curve stays */
     assert_ok(tn_recorded_read(dirs, 2, NULL, &arena, &r));
     assert_true(r.curves.n == 1 && r.curves.run[0].dir == dirs[1]);
@@ -237,6 +274,7 @@ void tn_tests_recorded(tn_test_list *l)
 {
     tn_test_add(l, one_run, NULL, "recorded: a run");
     tn_test_add(l, damaged, NULL, "recorded: damaged runs, another version's");
+    tn_test_add(l, controls, NULL, "recorded: control characters in files");
     tn_test_add(l, two_runs, NULL, "recorded: two runs");
     tn_test_add(l, tail_is_bounded, NULL, "recorded: the last lines of a long file");
 }

@@ -1,15 +1,12 @@
 /* What runs recorded, as Markdown. */
 #include "report/recorded/recorded.h"
 
+#include "base/text.h"
+#include "report/page/markdown.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-const char *tn_recorded_value(double x, char buf[24])
-{
-    snprintf(buf, 24, fabs(x) >= 1000 && fabs(x) < 1e12 ? "%.0f" : "%.4g", x);
-    return buf;
-}
 
 const char *tn_recorded_about(const tn_recorded_run *r, char buf[TN_RECORDED_TEXT])
 {
@@ -23,20 +20,11 @@ const char *tn_recorded_about(const tn_recorded_run *r, char buf[TN_RECORDED_TEX
     return buf;
 }
 
-/* Names come from files: what would end a cell, or begin a tag, does not. */
-static void put_text(FILE *out, const char *s)
-{
-    for (; *s; s++) {
-        if (*s == '|' || *s == '<') fputc('\\', out);
-        fputc((unsigned char)*s < ' ' ? ' ' : *s, out);
-    }
-}
-
 static void put_item(FILE *out, const char *what, const char *why)
 {
     fputs("- ", out);
-    put_text(out, what);
-    if (why) fputs(": ", out), put_text(out, why);
+    tn_markdown_text(out, what);
+    if (why) fputs(": ", out), tn_markdown_text(out, why);
     fputc('\n', out);
 }
 
@@ -44,7 +32,7 @@ static void put_item(FILE *out, const char *what, const char *why)
 static void put_head(const tn_recorded *r, const char *heading, FILE *out)
 {
     fprintf(out, "\n## %s\n\n| ", heading);
-    for (size_t i = 0; i < r->n; i++) fputs("| ", out), put_text(out, r->run[i].name), fputc(' ', out);
+    for (size_t i = 0; i < r->n; i++) fputs("| ", out), tn_markdown_text(out, r->run[i].name), fputc(' ', out);
     fputs("|\n| --- |", out);
     for (size_t i = 0; i < r->n; i++) fputs(" --- |", out);
     fputc('\n', out);
@@ -58,9 +46,8 @@ static void put_numbers(const tn_recorded *r, FILE *out)
         const tn_recorded_number *x = &r->number[k];
         fprintf(out, "| %s%s%s ", x->name, x->unit[0] ? ", " : "", x->unit);
         for (size_t i = 0; i < r->n; i++) {
-            char text[24];
             if (isnan(x->value[i])) fputs("| ", out);
-            else fprintf(out, "| %s ", tn_recorded_value(x->value[i], text));
+            else fprintf(out, "| %s ", TN_NUMBER(x->value[i]));
         }
         fputs("|\n", out);
     }
@@ -72,7 +59,8 @@ static void put_settings(const tn_recorded *r, FILE *out)
     put_head(r, "Settings", out);
     for (size_t k = 0; k < r->n_settings; k++) {
         fprintf(out, "| %s ", r->setting[k].key);
-        for (size_t i = 0; i < r->n; i++) fputs("| ", out), put_text(out, r->setting[k].value[i]), fputc(' ', out);
+        for (size_t i = 0; i < r->n; i++)
+            fputs("| ", out), tn_markdown_text(out, r->setting[k].value[i]), fputc(' ', out);
         fputs("|\n", out);
     }
 }
@@ -81,15 +69,15 @@ static void put_parts(const tn_recorded_run *x, FILE *out)
 {
     if (!x->n_parts) return;
     fputs("\n## Components, as ", out);
-    put_text(out, x->name);
+    tn_markdown_text(out, x->name);
     fputs(" timed them\n\n| component | forward ms | backward ms |\n| --- | --- | --- |\n", out);
     for (size_t k = 0; k < x->n_parts; k++) {
         const double ms[] = { x->part[k].forward_ms, x->part[k].backward_ms };
         fputs("| ", out);
-        put_text(out, x->part[k].name);
+        tn_markdown_text(out, x->part[k].name);
         for (int i = 0; i < 2; i++) {
             if (isnan(ms[i])) fputs(" |", out);
-            else fprintf(out, " | %.4g", ms[i]);
+            else fprintf(out, " | %s", TN_NUMBER(ms[i]));
         }
         fputs(" |\n", out);
     }
@@ -99,7 +87,7 @@ tn_status tn_recorded_text(const tn_recorded *r, FILE *out)
 {
     char text[TN_RECORDED_TEXT];
     fputs("# ", out);
-    put_text(out, r->title);
+    tn_markdown_text(out, r->title);
     fprintf(out, "\n\n%s\n\n", TN_RECORDED_LEAD);
     for (size_t i = 0; i < r->n; i++) {
         put_item(out, tn_recorded_about(&r->run[i], text), NULL);

@@ -38,11 +38,15 @@ static double covered(const tn_span *s, size_t n, bool copies, double *span_s, d
     return 1e-9 * (double)sum;
 }
 
-tn_trace tn_trace_sum(tn_span *spans, size_t n)
+void tn_trace_sort(tn_span *spans, size_t n)
+{
+    if (n) qsort(spans, n, sizeof *spans, by_begin);
+}
+
+tn_trace tn_trace_sum(const tn_span *spans, size_t n)
 {
     tn_trace t = { 0 };
     double span, gap;
-    if (n) qsort(spans, n, sizeof *spans, by_begin);
     for (size_t i = 0; i < n; i++) {
         size_t *const count[] = { [TN_SPAN_KERNEL] = &t.kernels,
                                   [TN_SPAN_COPY] = &t.copies,

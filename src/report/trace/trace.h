@@ -16,8 +16,9 @@ typedef struct tn_trace {
     size_t calls;       /* of the device's runtime */
 } tn_trace;
 
-/* spans are sorted. */
-tn_trace tn_trace_sum(tn_span *spans, size_t n);
+void tn_trace_sort(tn_span *spans, size_t n); /* by begin */
+/* Of sorted ones. */
+tn_trace tn_trace_sum(const tn_span *spans, size_t n);
 
 enum { TN_KERNEL_NAME = 64 };
 

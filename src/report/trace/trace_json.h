@@ -13,7 +13,7 @@ typedef struct tn_trace_file {
     const char *title; /* model, run: any text */
     tn_tracer *tracer; /* that has stopped */
     const tn_span *spans;
-    size_t n_spans; /* of the device, by begin (tn_trace_sum sorts them); 0: there is none */
+    size_t n_spans; /* of the device, by begin (tn_trace_sort); 0: there is none */
 } tn_trace_file;
 
 /* TN_DISK, TN_MEMORY. */

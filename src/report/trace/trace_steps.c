@@ -71,5 +71,7 @@ tn_status tn_trace_session(tn_session *s, tn_tracer *to, int64_t steps)
     const tn_status st = run_steps(s, to, steps);
     tn_tracer_stop(to);
     tn_trainer_trace(s->trainer, NULL);
+    tn_source_rest(&s->source); /* batches that are being prepared know the tracer */
+    tn_source_trace(&s->source, NULL);
     return st;
 }

@@ -60,12 +60,17 @@ static int add_number(tn_tune_axis *a, const char *key, int64_t x)
 
 /* --- rows at once ------------------------------------------------------------------------------------------------------------- */
 
+/* Without data the rate that auto stands for is not known. */
+static bool may_drop(const tn_settings *st)
+{
+    return tn_settings_is_auto(st, "train.dropout") || tn_settings_float(st, "train.dropout") > 0;
+}
+
 /* Dropout draws by the number of the batch: other parts have other masks. */
 static bool may_cut(const making *m)
 {
     const tn_model *model = m->s->model;
-    return tn_settings_float(m->st, "train.dropout") == 0 && !m->s->source.on_policy &&
-           !(model->couples_rows && model->couples_rows(m->st));
+    return !may_drop(m->st) && !m->s->source.on_policy && !(model->couples_rows && model->couples_rows(m->st));
 }
 
 /* Rows of a step that do not depend on the batch: windows are drawn by the number of the row, made-up numbers are nobody's. */

@@ -56,7 +56,7 @@ static tn_status open_point(const tuning *t, const tn_tune_point *at, const tn_s
     const char *word[TN_TUNE_WORDS];
     const size_t n = tn_tune_words(&t->space, at, NULL, word);
     const double taken = beside ? tn_step_probe_bytes(beside) : 0;
-    if (t->free > 0 && taken >= t->free) return tn_error(TN_MEMORY, "no memory is left beside the other plan");
+    if (t->free > 0 && taken >= t->free) return tn_error(TN_MEMORY, "not enough memory for two plans at once");
     return tn_step_probe_open(&(tn_step_probe_options){ .user = t->o->user,
                                                         .settings = t->o->settings,
                                                         .model = t->o->model,
@@ -178,7 +178,7 @@ static tn_status open_both(tuning *t, const tn_tune_point *best, bool again, tn_
     if (s != TN_INTERRUPTED) return s;
     close_tried(t);
     c->verdict = TN_TUNE_SLOWER;
-    snprintf(c->why, sizeof c->why, "its first steps take more than %.0f times as long", TOO_SLOW * WARM_TIMES / 2);
+    snprintf(c->why, sizeof c->why, "its first steps take more than %.3g s", warm_limit(t));
     return TN_OK;
 }
 

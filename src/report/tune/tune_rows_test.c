@@ -201,8 +201,35 @@ static void largest_that_fits(void **state)
     assert_true(inside >= 3); /* values that are not tried in any case */
 }
 
+/* With dropout the rows at once stay: other parts of a batch would have other masks. auto is a rate where data are known, and may become
+ * one where they are not. */
+static void dropout_keeps_rows(void **state)
+{
+    static const struct {
+        const char *dropout, *task, *steps;
+        bool cuts;
+    } of[] = { { "train.dropout=0", NULL, "train.steps=10", true },
+               { "train.dropout=0.1", NULL, "train.steps=10", false },
+               { "train.dropout=auto", NULL, "train.steps=10", false },
+               { "train.dropout=auto", "task=parity", "train.steps=4", true }, /* not one epoch */
+               { "train.dropout=auto", "task=parity", "train.steps=4000", false } };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const char *const word[] = { of[i].dropout,   of[i].steps,  "dim=8",       "threads=1",
+                                     "train.batch=8", "device=cpu", "task=parity", "task.bits=6" };
+        tn_session s = { 0 };
+        tn_tune_space space;
+        assert_ok(tn_session_open(of[i].task ? "net" : "gpt_tiny", word, of[i].task ? 8 : 6, false, &s));
+        assert_ok(tn_tune_space_of(&(tn_tune_space_options){ .session = &s, .cores = 1, .keep = KEEP }, &space));
+        if ((space.rows >= 0) != of[i].cuts)
+            fail_msg("%s %s %s: %d", of[i].dropout, of[i].steps, of[i].task ? of[i].task : "no data", space.rows);
+        tn_session_close(&s);
+    }
+}
+
 void tn_tests_tune_rows(tn_test_list *l)
 {
     tn_test_add(l, near_every_divisor, NULL, "tune rows: a divisor near every number of rows");
+    tn_test_add(l, dropout_keeps_rows, NULL, "tune rows: dropout");
     tn_test_add(l, largest_that_fits, NULL, "tune rows: the largest batch that fits");
 }

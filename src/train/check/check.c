@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/memory_peak.h"
 #include "base/rng.h"
 #include "train/trainer/inputs.h"
 #include "train/run/parts.h"
@@ -201,27 +202,6 @@ static tn_status check_allocations(const tn_check *c, tn_check_row *r)
 
 /* --- memory and speed ----------------------------------------------------------------------------------------------------------- */
 
-/* A number of kB from /proc/self/status, in bytes; 0 where there is no such line. */
-static size_t process_bytes(const char *key)
-{
-    char line[256];
-    size_t kb = 0;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (strncmp(line, key, strlen(key)) == 0) (void)sscanf(line + strlen(key), ": %zu", &kb);
-    if (f) fclose(f);
-    return kb * 1024;
-}
-
-/* Makes the kernel's record of the peak start anew; false where that is not allowed. */
-static bool reset_peak(void)
-{
-    FILE *f = fopen("/proc/self/clear_refs", "w");
-    if (!f) return false;
-    const bool written = fputs("5", f) >= 0;
-    return (fclose(f) == 0) && written;
-}
-
 /* Bytes of the GPU's memory that are taken, by whomever; 0: there is none. */
 static size_t gpu_bytes(void)
 {
@@ -256,18 +236,18 @@ static tn_status check_memory(const tn_check *c, tn_check_row *r)
     tn_trainer *t = NULL;
     float loss;
     tn_update_result a;
-    const bool measured = reset_peak();
-    const size_t idle = process_bytes("VmRSS"), idle_gpu = gpu_bytes();
+    const double idle = tn_memory_peak_begin();
+    const size_t idle_gpu = gpu_bytes();
     TN_TRY(tn__check_open(c, (tn_trainer_options){ 0 }, &t));
     const tn_memory_plan m = tn_trainer_memory(t);
     r->value = (double)m.total;
     r->unit = "bytes";
     (void)tn_memory_plan_text(&m, r->detail, sizeof r->detail);
-    if (!measured || !idle) goto done;
+    if (isnan(idle)) goto done;
     TN_TRY(tn_trainer_grad(t, 0, &loss));
     TN_TRY(tn_trainer_apply(t, 0, 1, loss, &a));
     const bool gpu = tn_trainer_device(t) != TN_CPU;
-    const double took = gpu ? (double)gpu_bytes() - (double)idle_gpu : (double)process_bytes("VmHWM") - (double)idle;
+    const double took = gpu ? (double)gpu_bytes() - (double)idle_gpu : tn_memory_peak() - idle;
     tn_trainer_free(t);
     t = NULL;
     compare_memory(took, gpu ? (double)gpu_bytes() - (double)idle_gpu : 0, &m, gpu, r);

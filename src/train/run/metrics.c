@@ -3,12 +3,12 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/memory_peak.h"
 #include "train/run/training_internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum { PEAK_AFTER_S = 2, MOST_PARTS = 64, MOST_OPS = 64, KEPT_BYTES = 1 << 20 };
 
@@ -88,18 +88,12 @@ static void read_gpu(const tn_metrics *m, tn_progress_report *r)
     r->gpu_all = now.all;
 }
 
-static double memory_bytes(void)
-{
-    struct rusage u;
-    return getrusage(RUSAGE_SELF, &u) == 0 ? 1024.0 * (double)u.ru_maxrss : NAN;
-}
-
 void tn_metrics_memory(const tn_metrics *m, double *planned, double *peak)
 {
     tn_gpu_sample now;
     const bool gpu = tn_trainer_device(m->t->trainer) != TN_CPU;
     *planned = (double)tn_trainer_memory(m->t->trainer).total;
-    *peak = !gpu ? memory_bytes() : m->gpu && tn_gpu_usage_last(m->gpu, &now) ? now.used : NAN;
+    *peak = !gpu ? tn_process_peak() : m->gpu && tn_gpu_usage_last(m->gpu, &now) ? now.used : NAN;
 }
 
 void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_report *r)
@@ -115,7 +109,7 @@ void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_repor
     if (isnan(m->peak) && m->t->peak && m->working_s > PEAK_AFTER_S) m->peak = m->t->peak(m->t->ctx);
     r->utilisation = m->peak > 0 ? m->since_flops / m->since_s / m->peak : NAN;
     if (!line) return;
-    r->memory_bytes = memory_bytes();
+    r->memory_bytes = tn_process_peak();
     read_gpu(m, r);
 }
 

@@ -227,9 +227,10 @@ void tn_prefetch_resume(tn_prefetch *a)
 void tn_prefetch_trace(tn_prefetch *a, tn_tracer *to)
 {
     pthread_mutex_lock(&a->lock);
+    const bool rests = a->held;
     stand_still(a);
     a->tracer = to;
-    go_on(a);
+    if (!rests) go_on(a);
     pthread_mutex_unlock(&a->lock);
 }
 

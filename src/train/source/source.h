@@ -156,7 +156,8 @@ void tn_source_stop(tn_source *s); /* ends prefetching and microbatches, before 
 tn_status tn_source_make_ready(const tn_source *s, const tn_source_prepare *how); /* prepare, where there is one */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count);
-/* Threads that prepare batches tell this tracer which; it outlives the source. */
+/* Threads that prepare batches tell this tracer which, from their next batch on; NULL: nobody. It outlives the source, or goes after
+ * tn_source_rest and tn_source_trace(NULL). */
 void tn_source_trace(const tn_source *s, struct tn_tracer *to);
 /* Threads that prepare batches finish those they have begun, and begin no other until the next is asked for: while somebody else is
  * measured, they take no core and get no further. */

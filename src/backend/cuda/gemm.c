@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { WORKSPACE = 64 << 20, CANDIDATES = 16, FINALISTS = 2, MOST_RUNS = 64, TABLE = 4096 };
-enum { COLD_ROWS = 256, COLD_BYTES = 4 << 20, COLD_CACHES = 2 };
+enum { COLD_ROWS = 256, COLD_BYTES = 4 << 20 };
 
 /* Of what is kept between runs. The number goes up when measuring changes: what was found before it is measured anew. */
 static const char PURPOSE[] = "gemm-2";
@@ -43,8 +43,8 @@ struct tn_cuda_gemms {
     tn_cublaslt lt;
     cublasLtHandle_t handle;
     void *workspace;
-    void *
-        scratch; /* (scratch_bytes) while candidates are measured: where they put what they add up to; what empties the L2 cache */
+    /* (scratch_bytes) While candidates are measured: where they put what they add up to; what empties a large L2 cache. */
+    void *scratch;
     size_t scratch_bytes, cache_bytes; /* cache: L2 */
     cudaEvent_t begin, end;
     tn_algorithms *known; /* from earlier runs */
@@ -242,14 +242,23 @@ static bool is_read_cold(const shape *s)
     return s->batch == 1 && s->n <= COLD_ROWS && s->m * s->k * (s->type == TN_F32 ? 4 : 2) >= COLD_BYTES;
 }
 
-/* Mean time of n runs, ms, before each of which more than the L2 cache holds is written: nothing else stays in it. */
+/* As many bytes as the L2 cache has are written, so that nothing else stays in it: of the workspace, or more. */
+static bool is_larger(size_t cache_bytes) { return cache_bytes > WORKSPACE; }
+
+static cudaError_t empty_cache(const tn_cuda_gemms *g, cudaStream_t stream)
+{
+    return is_larger(g->cache_bytes) ? cudaMemsetAsync(g->scratch, 0, g->cache_bytes, stream)
+                                     : cudaMemsetAsync(g->workspace, 0, WORKSPACE, stream);
+}
+
+/* Mean time of n runs, ms, before each of which the L2 cache is emptied. */
 static float time_cold_runs(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulAlgo_t *algo,
                             void *d, int n, cudaStream_t stream)
 {
     float all = 0;
     for (int i = 0; i < n; i++) {
         float ms;
-        if (cudaMemsetAsync(g->scratch, 0, COLD_CACHES * g->cache_bytes, stream) != cudaSuccess) return 1e30f;
+        if (empty_cache(g, stream) != cudaSuccess) return 1e30f;
         cudaEventRecord(g->begin, stream);
         if (multiply(g, p, m, algo, d, stream) != CUBLAS_STATUS_SUCCESS) return 1e30f;
         cudaEventRecord(g->end, stream);
@@ -328,8 +337,8 @@ static size_t sums_bytes(const shape *s)
 static tn_status make_scratch(tn_cuda_gemms *g, const planned *p)
 {
     const size_t sums = adds_in_place(&p->key) ? sums_bytes(&p->key) : 0,
-                 caches = is_read_cold(&p->key) ? COLD_CACHES * g->cache_bytes : 0,
-                 bytes = sums > caches ? sums : caches;
+                 cache = is_read_cold(&p->key) && is_larger(g->cache_bytes) ? g->cache_bytes : 0,
+                 bytes = sums > cache ? sums : cache;
     if (bytes <= g->scratch_bytes) return TN_OK;
     if (g->scratch) TN_CUDA_TRY(cudaFree(g->scratch));
     g->scratch = NULL;

@@ -57,7 +57,7 @@ static void check_outside(tn_graph *g)
         const bool rng = t->role == TN_ROLE_INPUT && t->name &&
                          (strcmp(t->name, "rng") == 0 || strcmp(t->name, TN_UPDATE_SEED) == 0);
         if (t->role == TN_ROLE_PARAM || t->role == TN_ROLE_FROZEN || t->role == TN_ROLE_STATE ||
-            t->role == TN_ROLE_CACHE || t->role == TN_ROLE_SCALAR || rng)
+            t->role == TN_ROLE_CACHE || t->role == TN_ROLE_DATA || t->role == TN_ROLE_SCALAR || rng)
             tn_graph_fail(g, "body", 0, TN_USAGE, "%s inside a body: make it outside and pass it as a constant",
                           t->name ? t->name : "a tensor");
     }

@@ -124,6 +124,7 @@ static const char *const role_names[] = {
     [TN_ROLE_PARAM] = "the parameter",      [TN_ROLE_GRAD] = "the gradient, before the step, of",
     [TN_ROLE_FROZEN] = "the frozen tensor", [TN_ROLE_STATE] = "the state",
     [TN_ROLE_INPUT] = "the input",          [TN_ROLE_SCALAR] = "the scalar",
+    [TN_ROLE_DATA] = "the samples",
 };
 
 static const char *role_name(tn_role r)

@@ -1,4 +1,5 @@
 /* The first number that is not finite, wherever it comes from: what a plan is given, a forward pass, a backward pass. A look changes no bit. */
+#include "plan/graph.h"
 #include "world.h"
 
 #include <tenon/ops.h>
@@ -77,8 +78,29 @@ static void finds(void **state)
     tn_world_close(&w);
 }
 
+/* Samples that stay in the store belong to no batch. */
+static void finds_in_samples(void **state)
+{
+    (void)state;
+    tn_world w = tn_world_open_on(tn_test_device(), 3, 1);
+    tn_finding f = { 0 };
+    tn_graph *g = tn_world_graph_on(w.device, NULL);
+    const tn_ref set = tn_graph_data(g, "set", tn_shape(5, D), TN_F32),
+                 number = tn_input(g, "number", tn_shape(R), TN_I32);
+    const tn_ref valid = tn_input(g, "valid", tn_shape(1), TN_I32);
+    tn_output(g, "y", tn_take_samples(g, set, number, valid, 1, 0));
+    tn_bound *b = tn_world_add(&w, g, NULL);
+    put(&w, "set", 3 * D + 1, NAN);
+    tn_bound_check(b, &f);
+    assert_ok(tn_run(b));
+    assert_true(f.found && f.row == -1);
+    if (!strstr(f.text, "the samples set, f32 (5,4): NaN at (3,1)")) fail_msg("\"%s\"", f.text);
+    tn_world_close(&w);
+}
+
 void tn_tests_finite(tn_test_list *l)
 {
+    tn_test_add(l, finds_in_samples, NULL, "finite: samples that stay");
     for (size_t i = 0; i < sizeof bad_rows / sizeof *bad_rows; i++)
         tn_test_add(l, finds, &bad_rows[i], "finite: %s", bad_rows[i].what);
 }

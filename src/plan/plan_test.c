@@ -538,6 +538,27 @@ static void parts_in_place(void **state)
     }
 }
 
+/* Rows that are looked up count in the type of the table, whatever the op makes of them. */
+static void bytes_of_rows(void **state)
+{
+    enum { ALL = 1000, TAKEN = 4, WIDE = 8 };
+    static const tn_dtype types[] = { TN_U8, TN_F32, TN_I32 };
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        tn_world w = tn_world_open(1, 1);
+        tn_graph *g = tn_world_graph(NULL);
+        tn_op_time row;
+        const tn_ref number = tn_input(g, "number", tn_shape(TAKEN), TN_I32),
+                     valid = tn_input(g, "valid", tn_shape(1), TN_I32);
+        tn_output(g, "y", tn_take_samples(g, tn_input(g, "set", tn_shape(ALL, WIDE), types[i]), number, valid, 1, 0));
+        const tn_bound *b = tn_world_add(&w, g, NULL);
+        assert_int_equal(tn_bound_op_times(b, &row, 0, 1), 1);
+        assert_string_equal(row.op, "take_samples");
+        assert_int_equal((int64_t)row.bytes, 4 * (TAKEN + 1) + TAKEN * WIDE * ((int64_t)tn_dtype_bytes(types[i]) + 4));
+        tn_world_close(&w);
+    }
+}
+
 void tn_tests_plan(tn_test_list *l)
 {
     tn_test_add(l, dead_code, NULL, "plan: what nobody reads is not run");
@@ -549,6 +570,7 @@ void tn_tests_plan(tn_test_list *l)
                 "plan: a segment is what the model says, whatever its name and where it stands");
     tn_test_add(l, split, NULL, "plan: parts of a projection need no zeroing");
     tn_test_add(l, parts_in_place, NULL, "plan: parts of a projection are not copied");
+    tn_test_add(l, bytes_of_rows, NULL, "plan: bytes of rows that are looked up");
     tn_test_add(l, slices, NULL, "plan: overlapping, partial and turned views");
     tn_test_add(l, duplicates, NULL, "plan: a tensor that is read twice by one op");
     tn_test_add(l, custom_and_stopped, NULL, "plan: custom gradients and stopped ones");

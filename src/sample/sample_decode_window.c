@@ -25,17 +25,16 @@ static tn_status make_move(tn_decoder *d)
     return tn__decoder_make_plan(d, g, &how, &d->move);
 }
 
-/* All rows at once, so that it happens seldom. */
+/* All rows at once, so that it happens seldom. Slots change when the rows have moved: where that fails they still say what the caches hold. */
 tn_status tn__decoder_make_room(tn_decoder *d, int64_t tokens)
 {
     if (tn__decoder_room(d) >= tokens) return TN_OK;
     if (!d->move.bound) TN_RETURN_IF(make_move(d));
     int32_t *shift = tn_bound_data(d->move.bound, "cache.shift"); /* (B) */
     if (!shift) return tn_error(TN_INTERNAL, "no cache moves");
-    for (int64_t b = 0; b < d->o.batch; b++) {
-        const int64_t after = tn_decode_window_moved(d->window, d->slot[b]);
-        shift[b] = (int32_t)(d->slot[b] - after);
-        d->slot[b] = after;
-    }
-    return tn_run(d->move.bound);
+    for (int64_t b = 0; b < d->o.batch; b++)
+        shift[b] = (int32_t)(d->slot[b] - tn_decode_window_moved(d->window, d->slot[b]));
+    TN_RETURN_IF(tn_run(d->move.bound));
+    for (int64_t b = 0; b < d->o.batch; b++) d->slot[b] = tn_decode_window_moved(d->window, d->slot[b]);
+    return TN_OK;
 }

@@ -5,8 +5,7 @@
  * through tn__gemm_pack_bf16. The instruction that rounds flushes denormals to 0, which the products would do anyway. */
 #if defined(__x86_64__)
 #include "backend/cpu/gemm_kernel.h"
-
-#include <immintrin.h>
+#include "backend/cpu/transpose_avx512.h"
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512bf16,avx2,fma")))
 #define INLINE TARGET static inline __attribute__((always_inline))
@@ -59,37 +58,6 @@ INLINE __m512i load_across(const unsigned char *from, const unsigned char *next,
                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16));
 }
 
-/* 16 x 16 pairs: each step swaps blocks of twice the size across the diagonal. */
-INLINE void turn(__m512i x[SIDE])
-{
-    __m512i y[SIDE];
-    UNROLL for (int i = 0; i < SIDE; i += 2)
-    {
-        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-    }
-    UNROLL for (int i = 0; i < SIDE; i += 4)
-    {
-        UNROLL for (int h = 0; h < 2; h++)
-        {
-            x[i + 2 * h] = _mm512_unpacklo_epi64(y[i + h], y[i + h + 2]);
-            x[i + 2 * h + 1] = _mm512_unpackhi_epi64(y[i + h], y[i + h + 2]);
-        }
-    }
-    /* x[4g+c]: columns c, c+4, c+8, c+12 of lines 4g..4g+3, one in each quarter */
-    UNROLL for (int c = 0; c < 4; c++)
-    {
-        const __m512i a = _mm512_shuffle_i32x4(x[c], x[c + 4], 0x88), b = _mm512_shuffle_i32x4(x[c], x[c + 4], 0xdd);
-        const __m512i d = _mm512_shuffle_i32x4(x[c + 8], x[c + 12], 0x88);
-        const __m512i e = _mm512_shuffle_i32x4(x[c + 8], x[c + 12], 0xdd);
-        y[c] = _mm512_shuffle_i32x4(a, d, 0x88);
-        y[c + 8] = _mm512_shuffle_i32x4(a, d, 0xdd);
-        y[c + 4] = _mm512_shuffle_i32x4(b, e, 0x88);
-        y[c + 12] = _mm512_shuffle_i32x4(b, e, 0xdd);
-    }
-    UNROLL for (int i = 0; i < SIDE; i++) x[i] = y[i];
-}
-
 /* One block: from points at its number (0,0), rows x k of it are real; at points at its first number in the panel. */
 INLINE void pack_block(uint16_t *restrict at, const tn_gemm_panel *to, const unsigned char *from, int64_t outer,
                        int64_t inner, int64_t rows, int64_t k, bool is_f32, bool along, int part)
@@ -105,7 +73,7 @@ INLINE void pack_block(uint16_t *restrict at, const tn_gemm_panel *to, const uns
         else x[i] = load_across(line, 2 * i + 1 < k ? line + inner : NULL, side, is_f32, part);
     }
     const bool deep = to->depth == DEPTH;
-    if (along != deep) turn(x);
+    if (along != deep) tn__transpose_words(x);
     const int64_t width = to->width < SIDE ? to->width : SIDE;
     if (deep)
         for (int i = 0; i < width; i++) _mm512_storeu_si512(at + i * DEPTH, x[i]);

@@ -7,38 +7,12 @@
 #include "backend/cpu/gemm_kernel.h"
 
 #include "backend/cpu/gemm.h"
-
-#include <immintrin.h>
+#include "backend/cpu/transpose_avx512.h"
 
 #define TARGET __attribute__((target("avx512f")))
 #define INSIDE TARGET static inline __attribute__((always_inline))
 
 enum { COLUMNS = 16, LINE = 64, WORDS = 16 };
-
-/* x[i] word j becomes x[j] word i. */
-INSIDE void turn(__m512i x[WORDS])
-{
-    __m512i y[WORDS];
-#pragma GCC unroll 4
-    for (int i = 0; i < WORDS; i += 4) {
-        const __m512i a = _mm512_unpacklo_epi32(x[i], x[i + 1]), b = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-        const __m512i c = _mm512_unpacklo_epi32(x[i + 2], x[i + 3]), d = _mm512_unpackhi_epi32(x[i + 2], x[i + 3]);
-        y[i] = _mm512_unpacklo_epi64(a, c);
-        y[i + 1] = _mm512_unpackhi_epi64(a, c);
-        y[i + 2] = _mm512_unpacklo_epi64(b, d);
-        y[i + 3] = _mm512_unpackhi_epi64(b, d);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        const __m512i a = _mm512_shuffle_i32x4(y[i], y[i + 4], 0x88), b = _mm512_shuffle_i32x4(y[i], y[i + 4], 0xdd);
-        const __m512i c = _mm512_shuffle_i32x4(y[i + 8], y[i + 12], 0x88);
-        const __m512i d = _mm512_shuffle_i32x4(y[i + 8], y[i + 12], 0xdd);
-        x[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-        x[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
-        x[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
-        x[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
-    }
-}
 
 /* The line that begins at p of every column; the memory behind all columns is asked for meanwhile. */
 INSIDE void load_lines(const unsigned char *p, int64_t step, uintptr_t ahead, __m512i x[WORDS])
@@ -48,7 +22,7 @@ INSIDE void load_lines(const unsigned char *p, int64_t step, uintptr_t ahead, __
         x[c] = _mm512_loadu_si512(p + c * step);
         _mm_prefetch((const char *)(ahead + (uintptr_t)(LINE * c)), _MM_HINT_T0);
     }
-    turn(x);
+    tn__transpose_words(x);
 }
 
 /* The last steps, fewer than a line has: the words of a column that it still has. */
@@ -57,7 +31,7 @@ INSIDE void load_ends(const unsigned char *p, int64_t step, int words, __m512i x
     const __mmask16 mask = (__mmask16)((1u << words) - 1);
 #pragma GCC unroll 16
     for (int c = 0; c < COLUMNS; c++) x[c] = _mm512_maskz_loadu_epi32(mask, p + c * step);
-    turn(x);
+    tn__transpose_words(x);
 }
 
 INSIDE __m512 first_of(__m512i pair) { return _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16)); }

@@ -15,6 +15,9 @@
  * compiler copy it into every thread's local memory. */
 #define TN_GRID const __grid_constant__
 
+/* Shared memory that a block may have on every GPU that kernels are made for (sm_80 and later); static and dynamic together. */
+enum { TN_SHARED_BYTES = 99 * 1024 };
+
 /* --- numbers ---------------------------------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ float tn_load(const void *p, tn_dtype t, int64_t i)

@@ -13,6 +13,9 @@
 enum { WORKSPACE = 64 << 20, CANDIDATES = 16, FINALISTS = 2, MOST_RUNS = 64, TABLE = 4096 };
 enum { COLD_ROWS = 256, COLD_BYTES = 4 << 20 };
 
+/* Of what is kept between runs. The number goes up when measuring changes: what was found before it is measured anew. */
+static const char PURPOSE[] = "gemm-2";
+
 /* A candidate is measured over runs that follow each other for so long: in a step the chip is hot and its clock is lower,
  * and what wins single runs on a cool one may be 15 % slower there. The finalists get twice as long once more. */
 static const float BURST_MS = 4;
@@ -40,8 +43,9 @@ struct tn_cuda_gemms {
     tn_cublaslt lt;
     cublasLtHandle_t handle;
     void *workspace;
-    void *scratch; /* where candidates put what they add up to, while they are measured; (scratch_bytes) */
-    size_t scratch_bytes;
+    /* (scratch_bytes) While candidates are measured: where they put what they add up to; what empties a large L2 cache. */
+    void *scratch;
+    size_t scratch_bytes, cache_bytes; /* cache: L2 */
     cudaEvent_t begin, end;
     tn_algorithms *known; /* from earlier runs */
     planned *table;       /* (TABLE), open addressing */
@@ -64,7 +68,8 @@ static tn_status open_parts(tn_cuda_gemms *g)
     struct cudaDeviceProp about;
     TN_CUDA_TRY(cudaGetDevice(&device));
     TN_CUDA_TRY(cudaGetDeviceProperties(&about, device));
-    g->known = tn_algorithms_open("gemm", about.name, g->lt.GetVersion(), sizeof(shape), sizeof(cublasLtMatmulAlgo_t));
+    g->cache_bytes = about.l2CacheSize > 0 ? (size_t)about.l2CacheSize : 0;
+    g->known = tn_algorithms_open(PURPOSE, about.name, g->lt.GetVersion(), sizeof(shape), sizeof(cublasLtMatmulAlgo_t));
     return TN_OK;
 }
 
@@ -237,14 +242,23 @@ static bool is_read_cold(const shape *s)
     return s->batch == 1 && s->n <= COLD_ROWS && s->m * s->k * (s->type == TN_F32 ? 4 : 2) >= COLD_BYTES;
 }
 
-/* Mean time of n runs, ms, before each of which the workspace, which is as large as the L2 cache, is written over. */
+/* As many bytes as the L2 cache has are written, so that nothing else stays in it: of the workspace, or more. */
+static bool is_larger(size_t cache_bytes) { return cache_bytes > WORKSPACE; }
+
+static cudaError_t empty_cache(const tn_cuda_gemms *g, cudaStream_t stream)
+{
+    return is_larger(g->cache_bytes) ? cudaMemsetAsync(g->scratch, 0, g->cache_bytes, stream)
+                                     : cudaMemsetAsync(g->workspace, 0, WORKSPACE, stream);
+}
+
+/* Mean time of n runs, ms, before each of which the L2 cache is emptied. */
 static float time_cold_runs(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulAlgo_t *algo,
                             void *d, int n, cudaStream_t stream)
 {
     float all = 0;
     for (int i = 0; i < n; i++) {
         float ms;
-        if (cudaMemsetAsync(g->workspace, 0, WORKSPACE, stream) != cudaSuccess) return 1e30f;
+        if (empty_cache(g, stream) != cudaSuccess) return 1e30f;
         cudaEventRecord(g->begin, stream);
         if (multiply(g, p, m, algo, d, stream) != CUBLAS_STATUS_SUCCESS) return 1e30f;
         cudaEventRecord(g->end, stream);
@@ -311,19 +325,26 @@ static int measure(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m,
 }
 
 /* Sums that are added to must not be added to while candidates are measured: those go elsewhere. */
-static tn_status scratch_for(tn_cuda_gemms *g, const planned *p, void **out)
+static bool adds_in_place(const shape *s) { return s->adds && !s->apart; }
+
+static size_t sums_bytes(const shape *s)
 {
-    const shape *s = &p->key;
-    const size_t bytes =
-        ((size_t)s->ldd * (size_t)s->n + (size_t)s->stride_d * (size_t)(s->batch - 1)) * (s->c_type == TN_F32 ? 4 : 2);
-    if (bytes > g->scratch_bytes) {
-        if (g->scratch) TN_CUDA_TRY(cudaFree(g->scratch));
-        g->scratch = NULL;
-        g->scratch_bytes = 0;
-        TN_CUDA_TRY(cudaMalloc(&g->scratch, bytes));
-        g->scratch_bytes = bytes;
-    }
-    *out = g->scratch;
+    return ((size_t)s->ldd * (size_t)s->n + (size_t)s->stride_d * (size_t)(s->batch - 1)) *
+           (s->c_type == TN_F32 ? 4 : 2);
+}
+
+/* What measuring p needs. */
+static tn_status make_scratch(tn_cuda_gemms *g, const planned *p)
+{
+    const size_t sums = adds_in_place(&p->key) ? sums_bytes(&p->key) : 0,
+                 cache = is_read_cold(&p->key) && is_larger(g->cache_bytes) ? g->cache_bytes : 0,
+                 bytes = sums > cache ? sums : cache;
+    if (bytes <= g->scratch_bytes) return TN_OK;
+    if (g->scratch) TN_CUDA_TRY(cudaFree(g->scratch));
+    g->scratch = NULL;
+    g->scratch_bytes = 0;
+    TN_CUDA_TRY(cudaMalloc(&g->scratch, bytes));
+    g->scratch_bytes = bytes;
     return TN_OK;
 }
 
@@ -362,7 +383,6 @@ static tn_status choose(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m, cud
     if (!g->shared && recall(g, p)) return TN_OK;
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int n = 0, best = 0;
-    void *d = m->c;
     TN_RETURN_IF(ask(g, p, found, &n));
     if (n == 0) {
         p->none = true;
@@ -371,8 +391,8 @@ static tn_status choose(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m, cud
     const double work = 2.0 * (double)p->key.m * (double)p->key.n * (double)p->key.k * (double)p->key.batch;
     if (!g->shared && work > 1e8 && n > 1) { /* below that a launch costs more than any of them */
         /* without memory for it the first one has to do: cuBLASLt thinks it the best */
-        const bool can = !p->key.adds || p->key.apart || scratch_for(g, p, &d) == TN_OK;
-        if (can) best = measure(g, p, m, found, n, d, stream);
+        if (make_scratch(g, p) == TN_OK)
+            best = measure(g, p, m, found, n, adds_in_place(&p->key) ? g->scratch : m->c, stream);
     }
     p->algo = found[best].algo;
     if (!g->shared && work > 1e8) tn_algorithms_add(g->known, &p->key, &p->algo);

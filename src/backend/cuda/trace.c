@@ -33,7 +33,8 @@ typedef struct collector {
 #define FIELD(name) __typeof__(cupti##name) *name;
     TN_CUPTI_FUNCTIONS(FIELD)
 #undef FIELD
-    pthread_mutex_t lock; /* buffers come back on a thread of CUPTI's */
+    pthread_mutex_t
+        lock; /* for all below: buffers come back on a thread of CUPTI's, nodes are made on any thread that captures */
     tn_span *span;
     size_t n, capacity;
     size_t dropped;
@@ -170,8 +171,8 @@ static tn_status open_library(collector *c)
 
 static void drop(collector *c)
 {
-    now = NULL;
     if (c->subscribed) (void)c->Unsubscribe(c->subscriber);
+    now = NULL;
     tn_span_marks_free(&c->marks);
     tn_free(c->span);
     pthread_mutex_destroy(&c->lock); /* the library stays loaded: CUPTI does not survive being unloaded */
@@ -256,10 +257,12 @@ static void find_nodes(collector *c)
     cudaGraphNode_t *node;
     uint64_t id;
     const size_t n = captured_nodes(c->capture, &node);
+    pthread_mutex_lock(&c->lock);
     for (size_t i = 0; i < n; i++)
         if (c->GetGraphNodeId(node[i], &id) == CUPTI_SUCCESS && !tn_span_marks_find(&c->marks, id) &&
             tn_span_marks_add(&c->marks, id, c->mark) != TN_OK)
             c->failed = true;
+    pthread_mutex_unlock(&c->lock);
     tn_free(node);
 }
 
@@ -267,7 +270,9 @@ void tn_cuda_trace_mark(uint64_t mark)
 {
     if (!now) return;
     if (now->capture && now->mark) find_nodes(now);
+    pthread_mutex_lock(&now->lock);
     now->mark = mark;
+    pthread_mutex_unlock(&now->lock);
 }
 
 void tn_cuda_trace_capture(cudaStream_t stream)
@@ -277,12 +282,14 @@ void tn_cuda_trace_capture(cudaStream_t stream)
 
 static void settle(collector *c)
 {
+    pthread_mutex_lock(&c->lock);
     for (size_t i = 0; i < c->n; i++) {
         tn_span *s = &c->span[i];
         s->begin += (uint64_t)c->later;
         s->end += (uint64_t)c->later;
         s->mark = tn_span_marks_find(&c->marks, s->mark);
     }
+    pthread_mutex_unlock(&c->lock);
 }
 
 tn_status tn_cuda_trace_begin(void)

@@ -12,7 +12,7 @@ enum {
     SPAN = WARPS * KEYS, /* of a tile each of all warps */
 };
 
-/* Shared memory of a block; GPUs with least have 99 KiB. */
+/* Shared memory of a block. */
 template <int WIDTH>
 struct few_room {
     static const int stages = WIDTH <= 80 ? 3 : 2, tile = KEYS * tile_of<WIDTH>::row;
@@ -140,6 +140,7 @@ template <int WIDTH>
 static tn_status forward(const tn_call *c, const problem *p, shares share)
 {
     const int bytes = few_room<WIDTH>::bytes;
+    static_assert(bytes <= (int)TN_SHARED_BYTES, "a block's shared memory on every GPU");
     TN_RETURN_IF(tn_attention_room_cuda((const void *)attend_few<WIDTH>, bytes));
     attend_few<WIDTH><<<(unsigned)(p->B * p->KV * share.n), THREADS, bytes, tn_cuda_stream(c)>>>(*p, share);
     TN_CUDA_LAUNCHED();

@@ -6,7 +6,8 @@
  *
  *     cache[b,s] = cache[b,s+shift[b]] for all s + shift[b] < S;  the last shift[b] rows stay
  *
- * A shift outside 0..S is a usage error when the step runs; nothing is moved then. No gradient passes. */
+ * A shift outside 0..S is a usage error when the step runs; nothing is moved then. A GPU, where the host does not see shifts, has no
+ * error: all rows of that sequence become NaN. Moves and writes (cache_write) happen in the order of the calls. No gradient passes. */
 #ifndef TN_OPS_CACHE_SHIFT_H
 #define TN_OPS_CACHE_SHIFT_H
 

@@ -14,7 +14,7 @@ struct tn_d_cache {
 };
 
 template <class U>
-__global__ void __launch_bounds__(THREADS) move_rows(const __grid_constant__ tn_d_cache c, const int32_t *shift)
+__global__ void __launch_bounds__(THREADS) move_rows(TN_GRID tn_d_cache c, const int32_t *shift)
 {
     const int64_t b = blockIdx.x / c.KV, by = shift[b];
     U *x = (U *)c.data + b * c.stride[0] + blockIdx.x % c.KV * c.stride[2];

@@ -4,8 +4,9 @@
  *     cache (B,S,...) a tn_state or tn_cache, f32, bf16 or f16    x (B,T,...)    position i32 (1), or (B): of each sequence
  *     ->  the cache itself, as a tensor that depends on the write: read this one, not the old handle
  *
- * Rows that do not fit (position < 0 or position+T > S) are a usage error when the step runs; nothing is written
- * then. The other rows stay. No gradient passes. Writes happen in the order of the calls. */
+ * Rows that do not fit (position < 0 or position+T > S) are a usage error when the step runs; nothing is written then. A GPU, where
+ * the host does not see positions, has no error: the T nearest rows of that sequence become NaN. The other rows stay. Writes and moves
+ * (cache_shift) happen in the order of the calls. No gradient passes. */
 #ifndef TN_OPS_CACHE_WRITE_H
 #define TN_OPS_CACHE_WRITE_H
 

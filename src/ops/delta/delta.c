@@ -6,25 +6,9 @@
 #include "ops/delta/delta_cpu.h"
 #include "ops/delta/delta_cuda.h"
 
-enum { DEFAULT_CHUNK = 32, MOST_CHUNK = 4096 };
+enum { MOST_CHUNK = 4096 };
 
 tn_status tn_delta_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
-
-static tn_status check(const tn_type *t, const char *name, const char *want, tn_dims dims)
-{
-    char have[96], expected[96];
-    if (tn_dims_equal(t->dims, dims)) return TN_OK;
-    return tn_error(TN_USAGE, "%s has shape %s, it must be %s = %s", name, tn_dims_text(t->dims, have, sizeof have),
-                    want, tn_dims_text(dims, expected, sizeof expected));
-}
-
-static tn_status check_reset(const tn_type *reset, tn_dims dims)
-{
-    if (reset->absent) return TN_OK;
-    TN_RETURN_IF(check(reset, "reset", "(B,T)", dims));
-    if (reset->dtype == TN_I32) return TN_OK;
-    return tn_error(TN_USAGE, "reset is %s, it must be i32 (1 where a sequence begins)", tn_dtype_name(reset->dtype));
-}
 
 static tn_status delta_infer(tn_sig *s)
 {
@@ -33,17 +17,17 @@ static tn_status delta_infer(tn_sig *s)
     if (q->dims.rank != 4 || v->dims.rank != 4)
         return tn_error(TN_USAGE, "q and v need four axes: (batch, time, heads, size); tn_reshape gives them");
     const int64_t B = q->dims.dim[0], T = q->dims.dim[1], H = q->dims.dim[2], N = q->dims.dim[3], P = v->dims.dim[3];
-    TN_RETURN_IF(check(&s->in[TN_DELTA_K], "k", "(B,T,H,N)", q->dims));
-    TN_RETURN_IF(check(v, "v", "(B,T,H,P)", tn_shape(B, T, H, P)));
-    if (alpha->dims.rank == 4) TN_RETURN_IF(check(alpha, "alpha", "(B,T,H,N)", q->dims));
-    else TN_RETURN_IF(check(alpha, "alpha", "(B,T,H)", tn_shape(B, T, H)));
-    TN_RETURN_IF(check(&s->in[TN_DELTA_BETA], "beta", "(B,T,H)", tn_shape(B, T, H)));
+    TN_RETURN_IF(tn_state_check(&s->in[TN_DELTA_K], "k", "(B,T,H,N)", q->dims));
+    TN_RETURN_IF(tn_state_check(v, "v", "(B,T,H,P)", tn_shape(B, T, H, P)));
+    if (alpha->dims.rank == 4) TN_RETURN_IF(tn_state_check(alpha, "alpha", "(B,T,H,N)", q->dims));
+    else TN_RETURN_IF(tn_state_check(alpha, "alpha", "(B,T,H)", tn_shape(B, T, H)));
+    TN_RETURN_IF(tn_state_check(&s->in[TN_DELTA_BETA], "beta", "(B,T,H)", tn_shape(B, T, H)));
     if (!s->in[TN_DELTA_STATE].absent)
-        TN_RETURN_IF(check(&s->in[TN_DELTA_STATE], "state", "(B,H,N,P)", tn_shape(B, H, N, P)));
-    TN_RETURN_IF(check_reset(&s->in[TN_DELTA_RESET], tn_shape(B, T)));
+        TN_RETURN_IF(tn_state_check(&s->in[TN_DELTA_STATE], "state", "(B,H,N,P)", tn_shape(B, H, N, P)));
+    TN_RETURN_IF(tn_state_check_reset(&s->in[TN_DELTA_RESET], tn_shape(B, T)));
     if (a->chunk < 1 || a->chunk > MOST_CHUNK)
-        return tn_error(TN_USAGE, "chunk=%lld is outside [1, %d]: 32 suits most sizes", (long long)a->chunk,
-                        MOST_CHUNK);
+        return tn_error(TN_USAGE, "chunk=%lld is outside [1, %d]: %d suits most sizes", (long long)a->chunk, MOST_CHUNK,
+                        TN_DELTA_CHUNK);
     s->n_out = 2;
     s->out[0].dims = v->dims;
     s->out[1].dims = tn_shape(B, H, N, P);
@@ -97,7 +81,7 @@ const tn_op tn_op_delta = {
 tn_ref tn_delta_(tn_graph *g, const char *file, int line, tn_ref q, tn_ref k, tn_ref v, tn_ref alpha, tn_ref beta,
                  tn_delta_options o)
 {
-    const tn_delta_attr a = { .chunk = o.chunk ? o.chunk : DEFAULT_CHUNK };
+    const tn_delta_attr a = { .chunk = o.chunk ? o.chunk : TN_DELTA_CHUNK };
     const tn_ref in[TN_DELTA_INPUTS] = { q, k, v, alpha, beta, o.state, o.reset };
     tn_ref out[2] = { TN_NONE, TN_NONE };
     tn_graph_add(g, file, line, &tn_op_delta, &a, in, TN_DELTA_INPUTS, out);

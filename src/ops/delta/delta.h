@@ -14,7 +14,7 @@
  *     reset (B,T) i32    absent: none. A reset token's alpha is without effect
  *     o     (B,T,H,P)    final (B,H,N,P) f32: S after the last token (the state itself when T = 0); has a gradient
  *
- * Tokens are worked off in chunks of .chunk (32; longer ones are cut): w of a chunk solves a triangular system. The chunk
+ * Tokens are worked off in chunks of .chunk (TN_DELTA_CHUNK; longer ones are cut): w of a chunk solves a triangular system. The chunk
  * length changes results by rounding only. Decays are products of e^{alpha}, never quotients, so nothing overflows, and
  * those below 1e-37 count as 0. Later tokens never touch a bit of earlier outputs. NaN and Inf reach the outputs of their own
  * and of later tokens only; in gradients they may spread over their chunk.
@@ -24,6 +24,8 @@
 
 #include <tenon/op.h>
 
+enum { TN_DELTA_CHUNK = 32 }; /* tokens that kernels work off at once */
+
 typedef struct tn_delta_attr {
     int64_t chunk;
 } tn_delta_attr;
@@ -31,7 +33,7 @@ typedef struct tn_delta_attr {
 typedef struct tn_delta_options {
     int unused_;
     tn_ref state, reset;
-    int64_t chunk; /* 0 = 32 */
+    int64_t chunk; /* 0 = TN_DELTA_CHUNK */
     tn_ref *final; /* receives the state after the last token */
 } tn_delta_options;
 

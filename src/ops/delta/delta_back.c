@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-typedef tn_outer_view view;
+typedef tn_strided view;
 typedef tn_delta_seq seq;
 typedef tn_delta_chunk chunk;
 
@@ -27,9 +27,9 @@ static void solve_back(const seq *s, const chunk *k)
         float *restrict y = s->read + j * P, *restrict held = s->held + j * P;
         tn_delta_add_rows(y, 1, s->m + j * C + j, C, d_o + j * P, c - j, P);
         if (j + 1 < c) tn_delta_add_rows(y, 1, s->a + (j + 1) * C + j, C, held + P, c - j - 1, P);
-        if (s->dbeta.data) tn_outer_store(s->dbeta, k->t0 + j, 1, &(float){ tn_delta_dot(y, k->u + j * P, P) });
+        if (s->dbeta.data) tn_strided_store(s->dbeta, k->t0 + j, 1, &(float){ tn_delta_dot(y, k->u + j * P, P) });
         for (int64_t p = 0; p < P; p++) y[p] *= s->beta_row[j];
-        if (s->dv.data) tn_outer_store(s->dv, k->t0 + j, P, y);
+        if (s->dv.data) tn_strided_store(s->dv, k->t0 + j, P, y);
         for (int64_t p = 0; p < P; p++) held[p] = -y[p];
     }
 }
@@ -83,8 +83,8 @@ static void part_token(const seq *s, const chunk *k, int64_t i)
         by_key[n] = query[n] * later_query + key[n] * (later_key - earlier[n]);
         by_query[n] = key[n] * write;
     }
-    if (s->dq.data) tn_outer_store(s->dq, k->t0 + i, N, dq);
-    if (s->dk.data) tn_outer_store(s->dk, k->t0 + i, N, dk);
+    if (s->dq.data) tn_strided_store(s->dq, k->t0 + i, N, dq);
+    if (s->dk.data) tn_strided_store(s->dk, k->t0 + i, N, dk);
 }
 
 /* through (N): S0 times dL/dS1 by rows, times all decays. */
@@ -119,7 +119,7 @@ static void alpha_backward(const seq *s, const chunk *k)
             d[n] = t || !k->fresh ? (float)(run[n] + (double)write[n]) : 0;
         }
         for (int64_t n = 0; !s->by_row && n < N; n++) all += (double)d[n];
-        tn_outer_store(s->dalpha, k->t0 + t, s->by_row ? N : 1, s->by_row ? d : &(float){ (float)all });
+        tn_strided_store(s->dalpha, k->t0 + t, s->by_row ? N : 1, s->by_row ? d : &(float){ (float)all });
     }
 }
 
@@ -136,23 +136,25 @@ static void carry_back(const seq *s, const chunk *k)
         float *restrict g = s->g + n * P;
         for (int64_t p = 0; p < P; p++) g[p] *= all;
     }
-    tn_delta_multiply(s, N, P, 2 * c, tn_delta_flipped(tn_delta_dense(s->led, N)), tn_delta_dense(s->held, P), s->g,
-                      true);
+    tn_strided_multiply(&s->how, N, P, 2 * c, tn_strided_flipped(tn_strided_dense(s->led, N)),
+                        tn_strided_dense(s->held, P), s->g, true, TN_GEMM_WHOLE);
 }
 
 TN_LEVELED(void, tn_delta_chunk_backward, (const seq *s, const chunk *k), (s, k))
 {
     const int64_t c = k->c, N = s->N, P = s->P;
-    const view g = tn_delta_dense(s->g, P), held = tn_delta_dense(s->held, P), w = tn_delta_dense(k->w, P);
-    for (int64_t i = 0; i < c; i++) tn_outer_load(s->d_o, k->t0 + i, P, s->held + (c + i) * P);
-    tn_delta_multiply(s, c, P, N, tn_delta_dense(s->out, N), g, s->read, false);
+    const view g = tn_strided_dense(s->g, P), held = tn_strided_dense(s->held, P), w = tn_strided_dense(k->w, P);
+    for (int64_t i = 0; i < c; i++) tn_strided_load(s->d_o, k->t0 + i, P, s->held + (c + i) * P);
+    tn_strided_multiply(&s->how, c, P, N, tn_strided_dense(s->out, N), g, s->read, false, TN_GEMM_WHOLE);
     solve_back(s, k);
     const bool pairs = s->dq.data || s->dk.data || s->dalpha.data;
     if (pairs) {
-        tn_delta_multiply(s, 2 * c, c, P, held, tn_delta_flipped(w), s->pairs, false);
+        tn_strided_multiply(&s->how, 2 * c, c, P, held, tn_strided_flipped(w), s->pairs, false, TN_GEMM_WHOLE);
         if (k->fresh) memset(s->d_led, 0, sizeof *s->d_led * (size_t)(2 * c * N));
-        else tn_delta_multiply(s, 2 * c, N, P, held, tn_delta_flipped(tn_delta_dense(k->s0, P)), s->d_led, false);
-        tn_delta_multiply(s, c, N, P, w, tn_delta_flipped(g), s->d_out, false);
+        else
+            tn_strided_multiply(&s->how, 2 * c, N, P, held, tn_strided_flipped(tn_strided_dense(k->s0, P)), s->d_led,
+                                false, TN_GEMM_WHOLE);
+        tn_strided_multiply(&s->how, c, N, P, w, tn_strided_flipped(g), s->d_out, false, TN_GEMM_WHOLE);
         part_pairs(s, k);
         through_chunk(s, k, s->run);
     }

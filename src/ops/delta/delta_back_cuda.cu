@@ -18,12 +18,16 @@ enum { FEW = 16, STEP = 20 }; /* columns at a time; numbers from row to row: no 
 
 template <int N>
 struct room {
-    float key[C * N], query[C * N], decay[C * N], led[C * N], g[N * SLICE], all[N];
-    float d_o[C * SLICE];
-    float asked[C * SLICE], x[C * SLICE]; /* dL/dW by outputs and the state behind; diag(beta) Y */
+    float key[C * N], query[C * N], led[C * N], g[N * SLICE], all[N];
+    union {
+        float decay[C * N];
+        float asked[C * SLICE]; /* when decays have been multiplied in: dL/dW by outputs and the state behind */
+    };
+    float d_o[C * SLICE], x[C * SLICE]; /* x: diag(beta) Y */
     float backward[TN_DELTA_ALL], m[TN_DELTA_ALL], beta[C];
     uint32_t starts;
 };
+static_assert(sizeof(room<TN_DELTA_MOST>) <= TN_SHARED_BYTES, "a block's shared memory on every GPU");
 
 template <int N>
 __device__ __forceinline__ void load_chunk(const tn_delta_walk &w, const tn_delta_place &at, int column, room<N> &r)
@@ -95,7 +99,7 @@ __device__ __forceinline__ void carry_back(const tn_delta_walk &w, const tn_delt
 }
 
 template <int N>
-__global__ void __launch_bounds__(THREADS) back_kernel(tn_delta_walk w)
+__global__ void __launch_bounds__(THREADS) back_kernel(TN_GRID tn_delta_walk w)
 {
     extern __shared__ __align__(16) float memory[];
     room<N> &r = *(room<N> *)memory;
@@ -104,7 +108,7 @@ __global__ void __launch_bounds__(THREADS) back_kernel(tn_delta_walk w)
     const bool there = column + lane < w.z.P;
     for (int n = threadIdx.x / 32; n < N; n += WARPS) {
         const bool given = there && n < w.z.N && w.d_final.at;
-        const int64_t from = tn_delta_index(w.d_final, all.b, all.h, n, column + lane);
+        const int64_t from = tn_head_place(w.d_final, all.b, all.h, n, column + lane);
         r.g[n * SLICE + lane] = given ? tn_load(w.d_final.at, w.d_final.type, from) : 0.f;
     }
     for (int chunk = w.z.chunks; chunk-- > 0;) {
@@ -115,7 +119,7 @@ __global__ void __launch_bounds__(THREADS) back_kernel(tn_delta_walk w)
         __syncthreads();
     }
     for (int n = threadIdx.x / 32; w.dstate.at && there && n < w.z.N; n += WARPS)
-        tn_put(w.dstate.at, w.dstate.type, tn_delta_index(w.dstate, all.b, all.h, n, column + lane),
+        tn_put(w.dstate.at, w.dstate.type, tn_head_place(w.dstate, all.b, all.h, n, column + lane),
                r.g[n * SLICE + lane], w.dstate.add);
 }
 
@@ -123,7 +127,7 @@ __global__ void __launch_bounds__(THREADS) back_kernel(tn_delta_walk w)
 
 typedef struct gradients {
     tn_delta_shape z;
-    tn_delta_tensor d_o, dq, dk, dalpha, dbeta;
+    tn_head_tensor d_o, dq, dk, dalpha, dbeta;
     const float *states, *behind, *u, *y; /* as the walks left them */
 } gradients;
 
@@ -135,14 +139,14 @@ struct desk {
             float state[N * STEP], behind[N * STEP], u[C * STEP], y[C * STEP], d_o[C * STEP];
         } few; /* columns at a time */
         struct {
-            float lead[C * N],
-                tail[C * N]; /* decays from the beginning, to the end; later: parts of alpha's gradient */
-        } along;
+            float lead[C * N], tail[C * N];
+        } along; /* decays from the chunk's beginning, to its end; then parts of alpha's gradient */
     } at;
     float by_key[TN_DELTA_ALL], by_query[TN_DELTA_ALL]; /* dL/dA, dL/dM */
     float beta[C], all[N];
     uint32_t starts;
 };
+static_assert(sizeof(desk<TN_DELTA_MOST>) <= TN_SHARED_BYTES, "a block's shared memory on every GPU");
 
 /* What this thread adds up over columns: row n of the state, tokens i = group, group + GROUPS, ... */
 template <int N>
@@ -242,7 +246,7 @@ __device__ __forceinline__ void put_decays(desk<N> &d)
     d.all[n] = lead;
 }
 
-/* Token i and row n: dq and dk; where decays were, what it has of those up to it, and of those after it. */
+/* Token i and row n: dq and dk; in `along`, what it has of those up to it, and of those after it. */
 template <int N>
 __device__ __forceinline__ void put_token(const gradients &a, const tn_delta_place &at, int i, int n, float read_key,
                                           float read_query, float out, desk<N> &d)
@@ -316,7 +320,7 @@ __device__ __forceinline__ void put_alpha(const gradients &a, const tn_delta_pla
 }
 
 template <int N>
-__global__ void __launch_bounds__(THREADS) token_kernel(gradients a)
+__global__ void __launch_bounds__(THREADS) token_kernel(TN_GRID gradients a)
 {
     extern __shared__ __align__(16) float memory[];
     desk<N> &d = *(desk<N> *)memory;
@@ -417,15 +421,15 @@ extern "C" tn_status tn_delta_backward_cuda(const tn_call *c)
     w.z = tn_delta_shape_of(c);
     if (!w.z.B || !w.z.H) return TN_OK;
     lay_out(c, &w);
-    w.d_o = tn_delta_of(&c->dout[0], false);
-    w.d_final = tn_delta_state_of(&c->dout[1], false);
-    w.dv = tn_delta_of(&c->din[TN_DELTA_V], c->accumulate >> TN_DELTA_V & 1);
-    w.dstate = tn_delta_state_of(&c->din[TN_DELTA_STATE], c->accumulate >> TN_DELTA_STATE & 1);
+    w.d_o = tn_head_of(&c->dout[0], false);
+    w.d_final = tn_head_state_of(&c->dout[1], false);
+    w.dv = tn_head_of(&c->din[TN_DELTA_V], c->accumulate >> TN_DELTA_V & 1);
+    w.dstate = tn_head_state_of(&c->din[TN_DELTA_STATE], c->accumulate >> TN_DELTA_STATE & 1);
     a.z = w.z, a.d_o = w.d_o, a.states = w.states, a.behind = w.behind, a.u = w.u, a.y = w.y;
-    a.dq = tn_delta_of(&c->din[TN_DELTA_Q], c->accumulate >> TN_DELTA_Q & 1);
-    a.dk = tn_delta_of(&c->din[TN_DELTA_K], c->accumulate >> TN_DELTA_K & 1);
-    a.dalpha = tn_delta_of(&c->din[TN_DELTA_ALPHA], c->accumulate >> TN_DELTA_ALPHA & 1);
-    a.dbeta = tn_delta_of(&c->din[TN_DELTA_BETA], c->accumulate >> TN_DELTA_BETA & 1);
+    a.dq = tn_head_of(&c->din[TN_DELTA_Q], c->accumulate >> TN_DELTA_Q & 1);
+    a.dk = tn_head_of(&c->din[TN_DELTA_K], c->accumulate >> TN_DELTA_K & 1);
+    a.dalpha = tn_head_of(&c->din[TN_DELTA_ALPHA], c->accumulate >> TN_DELTA_ALPHA & 1);
+    a.dbeta = tn_head_of(&c->din[TN_DELTA_BETA], c->accumulate >> TN_DELTA_BETA & 1);
     const bool tokens = a.dq.at || a.dk.at || a.dalpha.at || a.dbeta.at;
     TN_RETURN_IF(walk(c, &w, tokens));
     if (!tokens) return TN_OK;

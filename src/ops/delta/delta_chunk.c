@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef tn_outer_view view;
+typedef tn_strided view;
 typedef tn_delta_seq seq;
 typedef tn_delta_chunk chunk;
 
@@ -16,11 +16,11 @@ typedef tn_delta_chunk chunk;
 static void load_decay(const seq *s, int64_t t, float *restrict x)
 {
     if (!s->by_row) {
-        const float decay = (float)exp((double)tn_outer_at(s->alpha, t, 0));
+        const float decay = (float)exp((double)tn_strided_at(s->alpha, t, 0));
         for (int64_t n = 0; n < s->N; n++) x[n] = tn_delta_damp_one(decay);
         return;
     }
-    tn_outer_load(s->alpha, t, s->N, x);
+    tn_strided_load(s->alpha, t, s->N, x);
     for (int64_t n = 0; n < s->N; n++) x[n] = tn_delta_damp_one(tn_v_exp(x[n]));
 }
 
@@ -35,10 +35,10 @@ static void load(const seq *s, const chunk *k)
     const int64_t c = k->c, N = s->N;
     for (int64_t i = 0; i < c; i++) {
         float *restrict lead = s->lead + i * N;
-        tn_outer_load(s->k, k->t0 + i, N, s->raw + i * N);
-        tn_outer_load(s->q, k->t0 + i, N, s->raw + (c + i) * N);
+        tn_strided_load(s->k, k->t0 + i, N, s->raw + i * N);
+        tn_strided_load(s->q, k->t0 + i, N, s->raw + (c + i) * N);
         load_decay(s, k->t0 + i, s->decay + i * N);
-        s->beta_row[i] = tn_outer_at(s->beta, k->t0 + i, 0);
+        s->beta_row[i] = tn_strided_at(s->beta, k->t0 + i, 0);
         if (k->fresh) {
             memset(lead, 0, sizeof *lead * (size_t)N);
             continue;
@@ -91,14 +91,14 @@ static void solve(const seq *s, const chunk *k, bool outputs)
     for (int64_t i = 0; i < c; i++) {
         float *restrict u = k->u + i * P, *restrict w = k->w + i * P;
         float *restrict o = s->read + (c + i) * P;
-        tn_outer_load(s->v, k->t0 + i, P, u);
+        tn_strided_load(s->v, k->t0 + i, P, u);
         for (int64_t p = 0; !k->fresh && p < P; p++) u[p] -= s->read[i * P + p];
         tn_delta_add_rows(u, -1, s->a + i * C, 1, k->w, i, P);
         for (int64_t p = 0; p < P; p++) w[p] = s->beta_row[i] * u[p];
         if (!outputs) continue;
         if (k->fresh) memset(o, 0, sizeof *o * (size_t)P);
         tn_delta_add_rows(o, 1, s->m + i * C, 1, k->w, i + 1, P);
-        tn_outer_store(s->o, k->t0 + i, P, o);
+        tn_strided_store(s->o, k->t0 + i, P, o);
     }
 }
 
@@ -106,14 +106,14 @@ TN_LEVELED(void, tn_delta_chunk_forward, (const seq *s, const chunk *k, bool out
 {
     const int64_t c = k->c, N = s->N, P = s->P;
     if (!k->fresh)
-        tn_delta_multiply(s, outputs ? 2 * c : c, P, N, tn_delta_dense(s->led, N), tn_delta_dense(s->s, P), s->read,
-                          false);
+        tn_strided_multiply(&s->how, outputs ? 2 * c : c, P, N, tn_strided_dense(s->led, N), tn_strided_dense(s->s, P),
+                            s->read, false, TN_GEMM_WHOLE);
     solve(s, k, outputs);
     for (int64_t n = 0; !k->fresh && n < N; n++) {
         const float all = s->lead[(c - 1) * N + n];
         float *restrict state = s->s + n * P;
         for (int64_t p = 0; p < P; p++) state[p] *= all;
     }
-    tn_delta_multiply(s, N, P, c, tn_delta_flipped(tn_delta_dense(s->out, N)), tn_delta_dense(k->w, P), s->s,
-                      !k->fresh);
+    tn_strided_multiply(&s->how, N, P, c, tn_strided_flipped(tn_strided_dense(s->out, N)), tn_strided_dense(k->w, P),
+                        s->s, !k->fresh, TN_GEMM_WHOLE);
 }

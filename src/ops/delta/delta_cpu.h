@@ -11,7 +11,7 @@
 #ifndef TN_OPS_DELTA_CPU_H
 #define TN_OPS_DELTA_CPU_H
 
-#include "ops/outer/outer_cpu.h"
+#include "ops/matrix_state.h"
 
 tn_kernel tn_delta_forward_cpu, tn_delta_backward_cpu;
 size_t tn_delta_work_cpu(const tn_sig *s, bool backward);
@@ -19,13 +19,13 @@ size_t tn_delta_work_cpu(const tn_sig *s, bool backward);
 /* Rows of keys come before those of queries where both are in one array. */
 typedef struct tn_delta_seq {
     int64_t N, P, C;
-    tn_dtype round;                               /* as in tn_call, like the next two */
-    bool bf16x3, portable, by_row;                /* by_row: alpha has a number for each row of the state */
-    tn_outer_view q, k, v, alpha, beta, o;        /* (T,N) (T,N) (T,P) (T,N) or (T,1), (T,1) (T,P) */
-    tn_outer_view dq, dk, dv, dalpha, dbeta, d_o; /* their gradients */
-    float *s;                                     /* (N,P) the state, carried from chunk to chunk */
-    float *raw, *led;                             /* (2C,N) keys and queries; times Gamma */
-    float *decay, *lead;                          /* (C,N) e^{alpha}; Gamma */
+    tn_strided_products how;
+    bool by_row;                               /* alpha has a number for each row of the state */
+    tn_strided q, k, v, alpha, beta, o;        /* (T,N) (T,N) (T,P) (T,N) or (T,1), (T,1) (T,P) */
+    tn_strided dq, dk, dv, dalpha, dbeta, d_o; /* their gradients */
+    float *s;                                  /* (N,P) the state, carried from chunk to chunk */
+    float *raw, *led;                          /* (2C,N) keys and queries; times Gamma */
+    float *decay, *lead;                       /* (C,N) e^{alpha}; Gamma */
     float *out;      /* (C,N) keys on their way: Gamma_i/Gamma_j k_j, at last Gamma_C/Gamma_j k_j */
     float *a, *m;    /* (C,C) */
     float *read;     /* (2C,P) what rows of `led` read in the state */
@@ -39,7 +39,6 @@ typedef struct tn_delta_seq {
     float *between;  /* (C,N) Gamma_i/Gamma_j */
     float *sums;     /* (3C,N) pairs' part of a token's key, of its query, and of its key as the earlier one */
     double *run;     /* (N) */
-    void *gemm;
 } tn_delta_seq;
 
 /* A chunk of c tokens from t0 on. No reset lies inside. */
@@ -50,20 +49,9 @@ typedef struct tn_delta_chunk {
     float *u, *w;    /* (c,P) */
 } tn_delta_chunk;
 
-/* c (m,n), rows n apart, = or += a (m,k) b (k,n); in memory, rows and columns of a and b any distances apart. */
-void tn_delta_multiply(const tn_delta_seq *s, int64_t m, int64_t n, int64_t k, tn_outer_view a, tn_outer_view b,
-                       float *c, bool add);
-
 /* From inputs to `out`, a and m; what tokens write (u, w), and the state behind the chunk; outputs. */
 void tn_delta_chunk_prepare(const tn_delta_seq *s, const tn_delta_chunk *k);
 void tn_delta_chunk_forward(const tn_delta_seq *s, const tn_delta_chunk *k, bool outputs);
 void tn_delta_chunk_backward(const tn_delta_seq *s, const tn_delta_chunk *k);
-
-static inline tn_outer_view tn_delta_dense(const float *data, int64_t columns)
-{
-    return (tn_outer_view){ (float *)(uintptr_t)data, columns, 1, false };
-}
-
-static inline tn_outer_view tn_delta_flipped(tn_outer_view a) { return (tn_outer_view){ a.data, a.col, a.row, false }; }
 
 #endif

@@ -59,7 +59,7 @@ __device__ __forceinline__ void invert(const float *a, const float *beta, uint32
 }
 
 template <int N>
-__global__ void __launch_bounds__(THREADS) pairs_kernel(tn_delta_shape z)
+__global__ void __launch_bounds__(THREADS) pairs_kernel(TN_GRID tn_delta_shape z)
 {
     extern __shared__ __align__(16) float memory[];
     __shared__ float a[TN_DELTA_ALL], m[TN_DELTA_ALL], inverse[2][TN_DELTA_ALL], beta[C];
@@ -91,11 +91,16 @@ __global__ void __launch_bounds__(THREADS) pairs_kernel(tn_delta_shape z)
 /* A chunk in the walk's shared memory. */
 template <int N>
 struct room {
-    float key[C * N], query[C * N], decay[C * N], led[C * N], state[N * SLICE], all[N];
-    float v[C * SLICE], missing[C * SLICE], written[C * SLICE]; /* missing: V - Gamma K S, what is not held yet */
+    float key[C * N], query[C * N], led[C * N], state[N * SLICE], all[N];
+    union {
+        float decay[C * N];
+        float missing[C * SLICE]; /* when decays have been multiplied in: V - Gamma K S, what is not held yet */
+    };
+    float v[C * SLICE], written[C * SLICE];
     float forward[TN_DELTA_ALL], m[TN_DELTA_ALL], beta[C];
     uint32_t starts;
 };
+static_assert(sizeof(room<TN_DELTA_MOST>) <= TN_SHARED_BYTES, "a block's shared memory on every GPU");
 
 template <int N>
 __device__ __forceinline__ void load_chunk(const tn_delta_walk &w, const tn_delta_place &at, int column, room<N> &r)
@@ -171,7 +176,7 @@ __device__ __forceinline__ void carry(const tn_delta_walk &w, const tn_delta_pla
 }
 
 template <int N>
-__global__ void __launch_bounds__(THREADS) walk_kernel(tn_delta_walk w)
+__global__ void __launch_bounds__(THREADS) walk_kernel(TN_GRID tn_delta_walk w)
 {
     extern __shared__ __align__(16) float memory[];
     room<N> &r = *(room<N> *)memory;
@@ -180,7 +185,7 @@ __global__ void __launch_bounds__(THREADS) walk_kernel(tn_delta_walk w)
     const bool there = column + lane < w.z.P;
     for (int n = threadIdx.x / 32; n < N; n += WARPS) {
         const bool given = there && n < w.z.N && w.z.state.at;
-        const int64_t from = tn_delta_index(w.z.state, all.b, all.h, n, column + lane);
+        const int64_t from = tn_head_place(w.z.state, all.b, all.h, n, column + lane);
         r.state[n * SLICE + lane] = given ? tn_load(w.z.state.at, w.z.state.type, from) : 0.f;
     }
     for (int chunk = 0; chunk < w.z.chunks; chunk++) {
@@ -191,7 +196,7 @@ __global__ void __launch_bounds__(THREADS) walk_kernel(tn_delta_walk w)
         __syncthreads();
     }
     for (int n = threadIdx.x / 32; w.final.at && there && n < w.z.N; n += WARPS)
-        tn_store(w.final.at, w.final.type, tn_delta_index(w.final, all.b, all.h, n, column + lane),
+        tn_store(w.final.at, w.final.type, tn_head_place(w.final, all.b, all.h, n, column + lane),
                  r.state[n * SLICE + lane]);
 }
 
@@ -220,12 +225,12 @@ tn_delta_shape tn_delta_shape_of(const tn_call *c)
     z.chunks = (int)((z.T + C - 1) / C);
     z.stateless = c->in[TN_DELTA_STATE].dims.rank == 0;
     z.by_row = c->in[TN_DELTA_ALPHA].dims.rank == 4;
-    z.q = tn_delta_of(&c->in[TN_DELTA_Q], false);
-    z.k = tn_delta_of(&c->in[TN_DELTA_K], false);
-    z.v = tn_delta_of(&c->in[TN_DELTA_V], false);
-    z.alpha = tn_delta_of(&c->in[TN_DELTA_ALPHA], false);
-    z.beta = tn_delta_of(&c->in[TN_DELTA_BETA], false);
-    z.state = tn_delta_state_of(&c->in[TN_DELTA_STATE], false);
+    z.q = tn_head_of(&c->in[TN_DELTA_Q], false);
+    z.k = tn_head_of(&c->in[TN_DELTA_K], false);
+    z.v = tn_head_of(&c->in[TN_DELTA_V], false);
+    z.alpha = tn_head_of(&c->in[TN_DELTA_ALPHA], false);
+    z.beta = tn_head_of(&c->in[TN_DELTA_BETA], false);
+    z.state = tn_head_state_of(&c->in[TN_DELTA_STATE], false);
     z.reset = (const int32_t *)r->data;
     if (z.reset) z.reset_b = r->stride[0], z.reset_t = r->stride[1];
     z.forward = (float *)c->work;
@@ -271,8 +276,8 @@ extern "C" tn_status tn_delta_forward_cuda(const tn_call *c)
 {
     tn_delta_walk w = {};
     w.z = tn_delta_shape_of(c);
-    w.o = tn_delta_of(&c->out[0], false);
-    w.final = tn_delta_state_of(&c->out[1], false);
+    w.o = tn_head_of(&c->out[0], false);
+    w.final = tn_head_state_of(&c->out[1], false);
     if (!w.z.B || !w.z.H || !w.z.P) return TN_OK;
     TN_RETURN_IF(tn_delta_pairs(c, &w.z));
     return tn_delta_forward(c, &w);

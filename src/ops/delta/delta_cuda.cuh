@@ -5,25 +5,22 @@
 #ifndef TN_OPS_DELTA_CUDA_CUH
 #define TN_OPS_DELTA_CUDA_CUH
 
-#include "backend/cuda/device.cuh"
 #include "ops/delta/delta.h"
 #include "ops/delta/delta_cuda.h"
+#include "ops/matrix_state.cuh"
 
-enum { TN_DELTA_C = 32, TN_DELTA_THREADS = 256, TN_DELTA_SLICE = 32, TN_DELTA_ALL = TN_DELTA_C * (TN_DELTA_C + 1) };
-
-/* (B,T,H,n), (B,T,H) or (B,H,N,P). */
-typedef struct tn_delta_tensor {
-    void *at; /* NULL: absent, not wanted or zero */
-    tn_dtype type;
-    int64_t b, t, h, n; /* steps of the axes; a state's: b, h, rows t, columns n */
-    bool add;
-} tn_delta_tensor;
+enum {
+    TN_DELTA_C = TN_DELTA_CHUNK,
+    TN_DELTA_THREADS = 256,
+    TN_DELTA_SLICE = 32,
+    TN_DELTA_ALL = TN_DELTA_C * (TN_DELTA_C + 1)
+};
 
 typedef struct tn_delta_shape {
     int64_t B, T, H;
     int N, P, chunks;
     bool stateless, by_row; /* nothing enters token 0; alpha has a number for each row of the state */
-    tn_delta_tensor q, k, v, alpha, beta, state;
+    tn_head_tensor q, k, v, alpha, beta, state;
     const int32_t *reset;
     int64_t reset_b, reset_t;
     /* Workspace, (B,H,chunks,C,C) each: (I + A diag(beta))^-1, which makes U; (I + diag(beta) A)^-1, turned, what U's gradient is
@@ -45,25 +42,19 @@ __device__ __forceinline__ tn_delta_place tn_delta_place_of(const tn_delta_shape
     return at;
 }
 
-__device__ __forceinline__ int64_t tn_delta_index(const tn_delta_tensor &p, int64_t b, int64_t h, int64_t row,
-                                                  int64_t column)
-{
-    return b * p.b + h * p.h + row * p.t + column * p.n;
-}
-
 /* Token i of the chunk; 0 where the tensor is not there, or the token. */
-__device__ __forceinline__ float tn_delta_get(const tn_delta_shape &z, const tn_delta_tensor &p,
+__device__ __forceinline__ float tn_delta_get(const tn_delta_shape &z, const tn_head_tensor &p,
                                               const tn_delta_place &at, int i, int column)
 {
     const int64_t t = at.first + i;
-    return p.at && t < z.T ? tn_load(p.at, p.type, tn_delta_index(p, at.b, at.h, t, column)) : 0.f;
+    return p.at && t < z.T ? tn_load(p.at, p.type, tn_head_place(p, at.b, at.h, t, column)) : 0.f;
 }
 
-__device__ __forceinline__ void tn_delta_set(const tn_delta_shape &z, const tn_delta_tensor &p,
-                                             const tn_delta_place &at, int i, int column, float x)
+__device__ __forceinline__ void tn_delta_set(const tn_delta_shape &z, const tn_head_tensor &p, const tn_delta_place &at,
+                                             int i, int column, float x)
 {
     const int64_t t = at.first + i;
-    if (p.at && t < z.T) tn_put(p.at, p.type, tn_delta_index(p, at.b, at.h, t, column), x, p.add);
+    if (p.at && t < z.T) tn_put(p.at, p.type, tn_head_place(p, at.b, at.h, t, column), x, p.add);
 }
 
 /* --- documents ---------------------------------------------------------------------------------------------------- */
@@ -99,9 +90,9 @@ __device__ __forceinline__ bool tn_delta_leaves(uint32_t starts, int j) { return
 
 /* --- rows in shared memory ---------------------------------------------------------------------------------------- */
 
-/* (C,N); numbers that are not there are `none`. */
+/* (C,N); 0 where the tensor is not there, or the token, or the row of the state. */
 template <int N>
-__device__ __forceinline__ void tn_delta_rows(const tn_delta_shape &z, const tn_delta_tensor &p,
+__device__ __forceinline__ void tn_delta_rows(const tn_delta_shape &z, const tn_head_tensor &p,
                                               const tn_delta_place &at, float *to)
 {
     for (int k = threadIdx.x; k < TN_DELTA_C * N; k += TN_DELTA_THREADS)
@@ -119,7 +110,7 @@ __device__ __forceinline__ void tn_delta_decays(const tn_delta_shape &z, const t
 }
 
 /* A slice of columns of (T,P), from `column` on: (C,SLICE). */
-__device__ __forceinline__ void tn_delta_columns(const tn_delta_shape &z, const tn_delta_tensor &p,
+__device__ __forceinline__ void tn_delta_columns(const tn_delta_shape &z, const tn_head_tensor &p,
                                                  const tn_delta_place &at, int column, float *to)
 {
     for (int k = threadIdx.x; k < TN_DELTA_C * TN_DELTA_SLICE; k += TN_DELTA_THREADS) {
@@ -196,27 +187,11 @@ __device__ __forceinline__ void tn_delta_add4(float (&sum)[4], const float *row,
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-static inline tn_delta_tensor tn_delta_of(const tn_arg *a, bool add)
-{
-    tn_delta_tensor p = { a->data, a->dtype, 0, 0, 0, 1, add };
-    if (a->dims.rank >= 3) p.b = a->stride[0], p.t = a->stride[1], p.h = a->stride[2];
-    if (a->dims.rank == 4) p.n = a->stride[3];
-    return p;
-}
-
-static inline tn_delta_tensor tn_delta_state_of(const tn_arg *a, bool add)
-{
-    tn_delta_tensor p = tn_delta_of(a, add);
-    const int64_t h = p.t;
-    p.t = p.h, p.h = h;
-    return p;
-}
-
 /* What a walk along the chunks carries. */
 typedef struct tn_delta_walk {
     tn_delta_shape z;
-    tn_delta_tensor o, final; /* forward */
-    tn_delta_tensor d_o, d_final, dv, dstate;
+    tn_head_tensor o, final; /* forward */
+    tn_head_tensor d_o, d_final, dv, dstate;
     float *states, *behind; /* (B,H,chunks,N,P) S before every chunk, dL/dS behind it; NULL: not wanted */
     float *u, *y;           /* (B,H,chunks,C,P) U, and its gradient; NULL: not wanted */
 } tn_delta_walk;

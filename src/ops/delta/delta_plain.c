@@ -1,5 +1,6 @@
 /* The plain twin of delta (opt.delta_chunked=off, and devices without its kernels): the recurrence as it is written, a loop of
- * plain ops, token by token. Exact on every device, and slow; S of every token is kept for the backward pass. */
+ * plain ops, token by token. Exact on every device, and slow; S of every token is kept for the backward pass. A document's start
+ * multiplies by 0: unlike in the kernels, NaN and Inf before it reach what comes after it. */
 #include "ops/delta/delta.h"
 
 #include <tenon/ops.h>

@@ -4,9 +4,8 @@
 
 #include "backend/cpu/vec.h"
 
-enum {
-    TN_DELTA_WIDE = 4
-}; /* blocks of lanes side by side: more sums under way than one fused multiply-add takes cycles */
+/* Blocks of lanes side by side: more sums under way than one fused multiply-add takes cycles. */
+enum { TN_DELTA_WIDE = 4 };
 
 /* Decays whose numbers are denormal would be slow and mean nothing. NaN stays. */
 TN_INLINE tn_vec tn_delta_damp(tn_vec x)

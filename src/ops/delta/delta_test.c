@@ -53,6 +53,8 @@ static const tn_case long_cases[] = {
     { "full size", { 1, 200, 2, 64, 64, 0 }, STATE | SLOW, 1e-5f, 3e-2f },
     { "full size, rows", { 1, 200, 2, 64, 64, 0 }, STATE | SLOW | ROWS, 1e-5f, 3e-2f },
     { "wide", { 1, 150, 1, 128, 40, 0 }, STATE | RESET | SLOW | ROWS, 1e-5f, 3e-2f },
+    { "wider than a GPU's kernels", { 1, 70, 2, 200, 150, 0 }, STATE | RESET | SLOW, 1e-5f, 3e-2f },
+    { "wider, rows", { 1, 70, 1, 136, 24, 0 }, STATE | RESET | SLOW | ROWS, 1e-5f, 3e-2f },
 };
 
 static void build(tn_op_io *io, const tn_case *c)

@@ -3,6 +3,7 @@
  *
  *     [z|n] = Wh h + b + Wx x_t      h' = h + s(z) (tanh(n) - h)      m' = m/2 + h'      k' = k[turn]      y_t = h'[k] m' */
 #include "optest.h"
+#include "plan/graph.h"
 #include "world.h"
 
 #include <tenon/ops.h>
@@ -287,6 +288,12 @@ static void own_param(tn_graph *g, tn_body_io *io, void *user)
     io->next[0] = tn_mul(g, io->state[0], tn_param(g, "secret", tn_shape(3), tn_ones));
 }
 
+static void own_samples(tn_graph *g, tn_body_io *io, void *user)
+{
+    (void)user;
+    io->next[0] = tn_mul(g, io->state[0], tn_graph_data(g, "samples", tn_shape(3), TN_F32));
+}
+
 static void refused(tn_body_build *f, tn_loop_options o, const char *why)
 {
     tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
@@ -308,6 +315,7 @@ static void errors(void)
     refused(forgets, (tn_loop_options){ .steps = 2 }, "state 0 goes in as f32 (2,3) and comes out as f32 nothing");
     refused(own_param, (tn_loop_options){ .steps = 2 },
             "secret inside a body: make it outside and pass it as a constant");
+    refused(own_samples, (tn_loop_options){ .steps = 2 }, "samples inside a body");
     refused(half_plus, (tn_loop_options){ .steps = 2, .n_consts = 1, .grad = TN_LOOP_EP },
             "ep needs a cost body and beta");
     refused(half_plus, (tn_loop_options){ .steps = 2, .n_consts = 1, .grad = TN_LOOP_IMPLICIT }, "give rtol");

@@ -9,34 +9,21 @@
 
 enum { DEFAULT_CHUNK = 64, MOST_CHUNK = 4096 };
 
-static tn_status check(const tn_type *t, const char *name, const char *want, tn_dims dims)
-{
-    char have[96], expected[96];
-    if (tn_dims_equal(t->dims, dims)) return TN_OK;
-    return tn_error(TN_USAGE, "%s has shape %s, it must be %s = %s", name, tn_dims_text(t->dims, have, sizeof have),
-                    want, tn_dims_text(dims, expected, sizeof expected));
-}
-
 static tn_status outer_infer(tn_sig *s)
 {
     const tn_outer_attr *a = s->attr;
-    const tn_type *q = &s->in[TN_OUTER_Q], *v = &s->in[TN_OUTER_V], *reset = &s->in[TN_OUTER_RESET];
+    const tn_type *q = &s->in[TN_OUTER_Q], *v = &s->in[TN_OUTER_V];
     if (q->dims.rank != 4 || v->dims.rank != 4)
         return tn_error(TN_USAGE, "q and v need four axes: (batch, time, heads, size); tn_reshape gives them");
     const int64_t B = q->dims.dim[0], T = q->dims.dim[1], H = q->dims.dim[2], N = q->dims.dim[3], P = v->dims.dim[3];
-    TN_RETURN_IF(check(&s->in[TN_OUTER_K], "k", "(B,T,H,N)", q->dims));
-    TN_RETURN_IF(check(v, "v", "(B,T,H,P)", tn_shape(B, T, H, P)));
-    TN_RETURN_IF(check(&s->in[TN_OUTER_ALPHA], "alpha", "(B,T,H)", tn_shape(B, T, H)));
+    TN_RETURN_IF(tn_state_check(&s->in[TN_OUTER_K], "k", "(B,T,H,N)", q->dims));
+    TN_RETURN_IF(tn_state_check(v, "v", "(B,T,H,P)", tn_shape(B, T, H, P)));
+    TN_RETURN_IF(tn_state_check(&s->in[TN_OUTER_ALPHA], "alpha", "(B,T,H)", tn_shape(B, T, H)));
     if (!s->in[TN_OUTER_STATE].absent)
-        TN_RETURN_IF(check(&s->in[TN_OUTER_STATE], "state", "(B,H,N,P)", tn_shape(B, H, N, P)));
-    if (!reset->absent) {
-        TN_RETURN_IF(check(reset, "reset", "(B,T)", tn_shape(B, T)));
-        if (reset->dtype != TN_I32)
-            return tn_error(TN_USAGE, "reset is %s, it must be i32 (1 where a sequence begins)",
-                            tn_dtype_name(reset->dtype));
-    }
+        TN_RETURN_IF(tn_state_check(&s->in[TN_OUTER_STATE], "state", "(B,H,N,P)", tn_shape(B, H, N, P)));
+    TN_RETURN_IF(tn_state_check_reset(&s->in[TN_OUTER_RESET], tn_shape(B, T)));
     if (!s->in[TN_OUTER_WRITE].absent)
-        TN_RETURN_IF(check(&s->in[TN_OUTER_WRITE], "write", "(B,T,H,1)", tn_shape(B, T, H, 1)));
+        TN_RETURN_IF(tn_state_check(&s->in[TN_OUTER_WRITE], "write", "(B,T,H,1)", tn_shape(B, T, H, 1)));
     if (a->chunk < 1 || a->chunk > MOST_CHUNK)
         return tn_error(TN_USAGE, "chunk=%lld is outside [1, %d]: 64 suits most sizes", (long long)a->chunk,
                         MOST_CHUNK);

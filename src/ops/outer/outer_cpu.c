@@ -11,61 +11,30 @@
 #include "backend/cpu/gemm.h"
 #include "ops/outer/outer.h"
 #include "ops/rows.h"
+#include "ops/slots.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
-enum { ALIGN = 64, FEW_TOKENS = 4 }; /* so few tokens go one by one: chosen by T alone, never by the data */
+enum { FEW_TOKENS = 4 }; /* so few tokens go one by one: chosen by T alone, never by the data */
 
-typedef tn_outer_view view;
+typedef tn_strided view;
 typedef tn_outer_seq seq;
 typedef tn_outer_chunk chunk;
 
 typedef struct shape {
     int64_t B, T, H, N, P, C;
-    bool steps, bf16x3, portable;
-    tn_dtype round;
+    bool steps;
+    tn_strided_products how;
     size_t gemm_bytes;
 } shape;
 
 /* --- small pieces ------------------------------------------------------------------------------------------------ */
 
-/* c (m,n) dense = or += a (m,k) b (k,n), of which only a part is wanted or not zero */
-static void multiply_part(const seq *s, int64_t m, int64_t n, int64_t k, view a, view b, float *c, bool add,
-                          tn_gemm_part part)
-{
-    const tn_gemm g = { .m = m,
-                        .n = n,
-                        .k = k,
-                        .a = a.data,
-                        .a_row = a.row,
-                        .a_col = a.col,
-                        .a_type = TN_F32,
-                        .b = b.data,
-                        .b_row = b.row,
-                        .b_col = b.col,
-                        .b_type = TN_F32,
-                        .c = c,
-                        .c_row = n,
-                        .batch = 1,
-                        .round = s->round,
-                        .bf16x3 = s->bf16x3,
-                        .portable_only = s->portable,
-                        .accumulate = add,
-                        .part = part,
-                        .alpha = 1 };
-    tn_gemm_run(NULL, &g, s->gemm);
-}
-
 static void multiply(const seq *s, int64_t m, int64_t n, int64_t k, view a, view b, float *c, bool add)
 {
-    multiply_part(s, m, n, k, a, b, c, add, TN_GEMM_WHOLE);
+    tn_strided_multiply(&s->how, m, n, k, a, b, c, add, TN_GEMM_WHOLE);
 }
-
-static view dense(const float *data, int64_t columns) { return (view){ (float *)(uintptr_t)data, columns, 1, false }; }
-
-static view flipped(view a) { return (view){ a.data, a.col, a.row, false }; }
 
 static view from(view a, int64_t t0) { return (view){ a.data ? a.data + t0 * a.row : NULL, a.row, a.col, a.add }; }
 
@@ -79,13 +48,8 @@ static void scale_rows(float *x, const double *by, int64_t rows, int64_t n)
 
 static void load_scaled(view a, const double *by, int64_t rows, int64_t n, float *x)
 {
-    for (int64_t i = 0; i < rows; i++) tn_outer_load(a, i, n, x + i * n);
+    tn_strided_load_rows(a, rows, n, x);
     scale_rows(x, by, rows, n);
-}
-
-static void store_rows(view a, int64_t rows, int64_t n, const float *x)
-{
-    for (int64_t i = 0; i < rows; i++) tn_outer_store(a, i, n, x + i * n);
 }
 
 /* Denormal factors would be slow and mean nothing. */
@@ -95,7 +59,7 @@ static void load_decays(const seq *s, const chunk *k)
 {
     double lead = 1, tail = 1;
     for (int64_t i = 0; i < k->c; i++) {
-        s->decay[i] = exp((double)tn_outer_at(s->alpha, k->t0 + i, 0));
+        s->decay[i] = exp((double)tn_strided_at(s->alpha, k->t0 + i, 0));
         s->lead[i] = lead = damp(lead * s->decay[i]);
     }
     for (int64_t i = k->c; i-- > 0;) {
@@ -121,7 +85,8 @@ static void carry(const seq *s, const chunk *k, float *state)
     const float all = (float)s->lead[k->c - 1];
     load_scaled(from(s->k, k->t0), s->tail, k->c, s->N, s->scaled);
     for (int64_t i = 0; !k->fresh && i < s->N * s->P; i++) state[i] *= all;
-    multiply(s, s->N, s->P, k->c, flipped(dense(s->scaled, s->N)), from(s->v, k->t0), state, !k->fresh);
+    multiply(s, s->N, s->P, k->c, tn_strided_flipped(tn_strided_dense(s->scaled, s->N)), from(s->v, k->t0), state,
+             !k->fresh);
 }
 
 static bool is_finite(float x)
@@ -140,16 +105,17 @@ static void add_masked(const seq *s, const chunk *k, bool add)
     for (int64_t j = 0; j < c; j++) {
         float *row = s->clean + j * P;
         bool ok = true;
-        tn_outer_load(v, j, P, row);
+        tn_strided_load(v, j, P, row);
         for (int64_t p = 0; p < P; p++) ok &= is_finite(row[p]);
         for (int64_t p = 0; !ok && p < P; p++) row[p] = is_finite(row[p]) ? row[p] : 0;
         finite &= ok;
     }
-    multiply_part(s, c, P, c, dense(s->m, c), dense(s->clean, P), s->x, add, TN_GEMM_A_LOWER);
+    tn_strided_multiply(&s->how, c, P, c, tn_strided_dense(s->m, c), tn_strided_dense(s->clean, P), s->x, add,
+                        TN_GEMM_A_LOWER);
     if (finite) return;
     for (int64_t j = 0; j < c; j++)
         for (int64_t p = 0; p < P; p++) {
-            const float bad = tn_outer_at(v, j, p);
+            const float bad = tn_strided_at(v, j, p);
             for (int64_t i = j; !is_finite(bad) && i < c; i++) s->x[i * P + p] += s->m[i * c + j] * bad;
         }
 }
@@ -159,7 +125,7 @@ static void chunk_forward(const seq *s, const chunk *k)
     const view q = from(s->q, k->t0);
     const int64_t c = k->c;
     load_decays(s, k);
-    multiply_part(s, c, c, s->N, q, flipped(from(s->k, k->t0)), s->m, false, TN_GEMM_C_LOWER);
+    tn_strided_multiply(&s->how, c, c, s->N, q, tn_strided_flipped(from(s->k, k->t0)), s->m, false, TN_GEMM_C_LOWER);
     for (int64_t i = 0; i < c; i++) {
         float *m = s->m + i * c;
         next_row(s, i);
@@ -167,11 +133,11 @@ static void chunk_forward(const seq *s, const chunk *k)
         for (int64_t j = i + 1; j < c; j++) m[j] = 0;
     }
     if (!k->fresh) {
-        multiply(s, c, s->P, s->N, q, dense(s->s, s->P), s->x, false);
+        multiply(s, c, s->P, s->N, q, tn_strided_dense(s->s, s->P), s->x, false);
         scale_rows(s->x, s->lead, c, s->P);
     }
     add_masked(s, k, !k->fresh);
-    store_rows(from(s->o, k->t0), c, s->P, s->x);
+    tn_strided_store_rows(from(s->o, k->t0), c, s->P, s->x);
     carry(s, k, s->s);
 }
 
@@ -182,8 +148,10 @@ static void chunk_forward(const seq *s, const chunk *k)
 static void masks_backward(const seq *s, const chunk *k)
 {
     const int64_t c = k->c;
-    multiply_part(s, c, c, s->N, from(s->q, k->t0), flipped(from(s->k, k->t0)), s->m, false, TN_GEMM_C_LOWER);
-    multiply_part(s, c, c, s->P, from(s->d_o, k->t0), flipped(from(s->v, k->t0)), s->dp, false, TN_GEMM_C_LOWER);
+    tn_strided_multiply(&s->how, c, c, s->N, from(s->q, k->t0), tn_strided_flipped(from(s->k, k->t0)), s->m, false,
+                        TN_GEMM_C_LOWER);
+    tn_strided_multiply(&s->how, c, c, s->P, from(s->d_o, k->t0), tn_strided_flipped(from(s->v, k->t0)), s->dp, false,
+                        TN_GEMM_C_LOWER);
     memset(s->sum, 0, sizeof *s->sum * (size_t)c);
     for (int64_t i = 0; i < c; i++) {
         float *restrict m = s->m + i * c, *restrict dp = s->dp + i * c;
@@ -204,7 +172,7 @@ static void masks_backward(const seq *s, const chunk *k)
 static double dot_row(view a, int64_t i, const float *x, int64_t n)
 {
     double d = 0;
-    for (int64_t j = 0; j < n; j++) d += (double)tn_outer_at(a, i, j) * (double)x[j];
+    for (int64_t j = 0; j < n; j++) d += (double)tn_strided_at(a, i, j) * (double)x[j];
     return d;
 }
 
@@ -213,34 +181,37 @@ static void q_backward(const seq *s, const chunk *k)
 {
     const int64_t c = k->c, N = s->N;
     if (!k->fresh) {
-        multiply(s, c, N, s->P, from(s->d_o, k->t0), flipped(dense(k->s0, s->P)), s->x, false);
+        multiply(s, c, N, s->P, from(s->d_o, k->t0), tn_strided_flipped(tn_strided_dense(k->s0, s->P)), s->x, false);
         scale_rows(s->x, s->lead, c, N);
         for (int64_t i = 0; i < c; i++) s->sum[i] += dot_row(from(s->q, k->t0), i, s->x + i * N, N);
     }
     if (!s->dq.data) return;
-    multiply_part(s, c, N, c, dense(s->dp, c), from(s->k, k->t0), s->x, !k->fresh, TN_GEMM_A_LOWER);
-    store_rows(from(s->dq, k->t0), c, N, s->x);
+    tn_strided_multiply(&s->how, c, N, c, tn_strided_dense(s->dp, c), from(s->k, k->t0), s->x, !k->fresh,
+                        TN_GEMM_A_LOWER);
+    tn_strided_store_rows(from(s->dq, k->t0), c, N, s->x);
 }
 
 /* dk, and into `row` what token j leaves in the state for alpha_t, t > j. */
 static void k_backward(const seq *s, const chunk *k)
 {
     const int64_t c = k->c, N = s->N;
-    multiply(s, c, N, s->P, from(s->v, k->t0), flipped(dense(s->g, s->P)), s->x, false);
+    multiply(s, c, N, s->P, from(s->v, k->t0), tn_strided_flipped(tn_strided_dense(s->g, s->P)), s->x, false);
     scale_rows(s->x, s->tail, c, N);
     for (int64_t j = 0; s->dalpha.data && j < c; j++) s->row[j] = dot_row(from(s->k, k->t0), j, s->x + j * N, N);
     if (!s->dk.data) return;
-    multiply_part(s, c, N, c, flipped(dense(s->dp, c)), from(s->q, k->t0), s->x, true, TN_GEMM_A_UPPER);
-    store_rows(from(s->dk, k->t0), c, N, s->x);
+    tn_strided_multiply(&s->how, c, N, c, tn_strided_flipped(tn_strided_dense(s->dp, c)), from(s->q, k->t0), s->x, true,
+                        TN_GEMM_A_UPPER);
+    tn_strided_store_rows(from(s->dk, k->t0), c, N, s->x);
 }
 
 static void v_backward(const seq *s, const chunk *k)
 {
     const int64_t c = k->c;
-    multiply(s, c, s->P, s->N, from(s->k, k->t0), dense(s->g, s->P), s->x, false);
+    multiply(s, c, s->P, s->N, from(s->k, k->t0), tn_strided_dense(s->g, s->P), s->x, false);
     scale_rows(s->x, s->tail, c, s->P);
-    multiply_part(s, c, s->P, c, flipped(dense(s->m, c)), from(s->d_o, k->t0), s->x, true, TN_GEMM_A_UPPER);
-    store_rows(from(s->dv, k->t0), c, s->P, s->x);
+    tn_strided_multiply(&s->how, c, s->P, c, tn_strided_flipped(tn_strided_dense(s->m, c)), from(s->d_o, k->t0), s->x,
+                        true, TN_GEMM_A_UPPER);
+    tn_strided_store_rows(from(s->dv, k->t0), c, s->P, s->x);
 }
 
 /* alpha_t decays everything that passes from before t to t or after it: pairs inside the chunk and reads of S0 (sum, by
@@ -258,7 +229,7 @@ static void alpha_backward(const seq *s, const chunk *k)
     for (int64_t t = k->c; t-- > 0;) {
         later += s->sum[t];
         const float d = t || !k->fresh ? (float)(later + s->row[t]) : 0;
-        tn_outer_store(s->dalpha, k->t0 + t, 1, &d);
+        tn_strided_store(s->dalpha, k->t0 + t, 1, &d);
     }
 }
 
@@ -278,7 +249,8 @@ static void chunk_backward(const seq *s, const chunk *k)
     const float all = (float)s->lead[k->c - 1];
     load_scaled(from(s->q, k->t0), s->lead, k->c, s->N, s->scaled);
     for (int64_t i = 0; i < size; i++) s->g[i] *= all;
-    multiply(s, s->N, s->P, k->c, flipped(dense(s->scaled, s->N)), from(s->d_o, k->t0), s->g, true);
+    multiply(s, s->N, s->P, k->c, tn_strided_flipped(tn_strided_dense(s->scaled, s->N)), from(s->d_o, k->t0), s->g,
+             true);
 }
 
 /* --- workspace --------------------------------------------------------------------------------------------------- */
@@ -294,62 +266,49 @@ typedef struct walk {
 /* Of the largest product; the last chunk and those that documents cut may be shorter. */
 static size_t gemm_bytes(const shape *z)
 {
-    const int64_t side[4][2] = { { z->C, z->C }, { z->C, z->P }, { z->C, z->N }, { z->N, z->P } };
-    size_t most = ALIGN;
-    for (int i = 0; i < 4; i++) {
-        const size_t bytes = tn_gemm_work_most(side[i][0], side[i][1], 1);
-        if (bytes > most) most = bytes;
-    }
-    return most;
+    const int64_t most[4][2] = { { z->C, z->C }, { z->C, z->P }, { z->C, z->N }, { z->N, z->P } };
+    return tn_strided_work(most, 4);
 }
 
-static void *take(uintptr_t *at, int64_t count, size_t each)
+/* Lays a walk's memory out from `base` (NULL: measures alone); returns its size. */
+static size_t lay_out(const shape *z, bool backward, void *base, walk *w)
 {
-    void *p = (void *)*at;
-    *at += ((size_t)count * each + ALIGN - 1) / ALIGN * ALIGN;
-    return p;
-}
-
-/* Lays a walk's memory out from `at`; returns its size. */
-static size_t lay_out(const shape *z, bool backward, uintptr_t at, walk *w)
-{
-    const uintptr_t start = at;
+    size_t used = 0;
     const int64_t C = z->C, N = z->N, P = z->P, wide = N > P ? N : P;
     const size_t f = sizeof(float), d = sizeof(double);
     seq *s = &w->s;
-    *w = (walk){ .s = { .N = N, .P = P, .round = z->round, .bf16x3 = z->bf16x3, .portable = z->portable } };
-    s->s = take(&at, N * P, f);
-    s->x = take(&at, C * wide, f);
-    s->clean = take(&at, C * P, f);
+    *w = (walk){ .s = { .N = N, .P = P, .how = z->how } };
+    s->s = tn_carve(base, &used, (size_t)(N * P) * f);
+    s->x = tn_carve(base, &used, (size_t)(C * wide) * f);
+    s->clean = tn_carve(base, &used, (size_t)(C * P) * f);
     if (!z->steps) {
-        s->m = take(&at, C * C, f);
-        s->scaled = take(&at, C * N, f);
-        s->decay = take(&at, C, d);
-        s->lead = take(&at, C, d);
-        s->tail = take(&at, C, d);
-        s->row = take(&at, C, d);
-        s->gemm = take(&at, (int64_t)z->gemm_bytes, 1);
+        s->m = tn_carve(base, &used, (size_t)(C * C) * f);
+        s->scaled = tn_carve(base, &used, (size_t)(C * N) * f);
+        s->decay = tn_carve(base, &used, (size_t)C * d);
+        s->lead = tn_carve(base, &used, (size_t)C * d);
+        s->tail = tn_carve(base, &used, (size_t)C * d);
+        s->row = tn_carve(base, &used, (size_t)C * d);
+        s->how.work = tn_carve(base, &used, z->gemm_bytes);
     }
     if (backward) {
-        s->g = take(&at, N * P, f);
-        w->starts = take(&at, z->T + 1, sizeof *w->starts);
-        w->states = take(&at, (z->T / C + 1) * N * P, f);
-        w->zero = take(&at, P, f);
+        s->g = tn_carve(base, &used, (size_t)(N * P) * f);
+        w->starts = tn_carve(base, &used, (size_t)(z->T + 1) * sizeof *w->starts);
+        w->states = tn_carve(base, &used, (size_t)((z->T / C + 1) * N * P) * f);
+        w->zero = tn_carve(base, &used, (size_t)P * f);
         if (z->steps) {
-            s->token = take(&at, P + 2 * N, f);
-            s->history = take(&at, C * N * P, f);
+            s->token = tn_carve(base, &used, (size_t)(P + 2 * N) * f);
+            s->history = tn_carve(base, &used, (size_t)(C * N * P) * f);
         } else {
-            s->dp = take(&at, C * C, f);
-            s->sum = take(&at, C, d);
+            s->dp = tn_carve(base, &used, (size_t)(C * C) * f);
+            s->sum = tn_carve(base, &used, (size_t)C * d);
         }
     }
-    return at - start;
+    return used;
 }
 
-/* kind: round, bf16x3 and portable; the rest is found here. */
-static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, shape kind)
+static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, tn_strided_products how)
 {
-    shape z = kind;
+    shape z = { .how = how };
     z.B = q.dim[0], z.T = q.dim[1], z.H = q.dim[2], z.N = q.dim[3], z.P = v.dim[3];
     z.C = z.T < 1 ? 1 : z.T < a->chunk ? z.T : a->chunk;
     z.steps = a->steps || z.T <= FEW_TOKENS;
@@ -359,11 +318,11 @@ static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, shape kind)
 
 TN_LEVELED(size_t, tn_outer_work_cpu, (const tn_sig *s, bool backward), (s, backward))
 {
-    const shape kind = { .round = s->round, .bf16x3 = s->bf16x3, .portable = s->portable };
-    const shape z = shape_of(s->in[TN_OUTER_Q].dims, s->in[TN_OUTER_V].dims, s->attr, kind);
+    const tn_strided_products how = { .round = s->round, .bf16x3 = s->bf16x3, .portable = s->portable };
+    const shape z = shape_of(s->in[TN_OUTER_Q].dims, s->in[TN_OUTER_V].dims, s->attr, how);
     const int64_t heads = z.B * z.H;
     walk w;
-    return lay_out(&z, backward, 0, &w) * (size_t)(heads < s->threads ? heads : s->threads);
+    return lay_out(&z, backward, NULL, &w) * (size_t)(heads < s->threads ? heads : s->threads);
 }
 
 /* --- sequences over threads -------------------------------------------------------------------------------------- */
@@ -372,41 +331,16 @@ typedef struct job {
     const tn_call *c;
     shape z;
     bool backward;
-    size_t walk_bytes;
-    _Atomic int64_t next; /* sequence to be taken: any slot may take any, each has its own result */
 } job;
-
-/* Head h of sequence b of a (B,T,H,n) or (B,T,H) tensor as a matrix over time. */
-static view head(const tn_arg *a, int64_t b, int64_t h, bool add)
-{
-    if (!a->data) return (view){ 0 };
-    return (view){ (float *)a->data + b * a->stride[0] + h * a->stride[2], a->stride[1],
-                   a->dims.rank == 4 ? a->stride[3] : 1, add };
-}
-
-/* The (N,P) matrix of head h of sequence b of a (B,H,N,P) tensor. */
-static view matrix(const tn_arg *a, int64_t b, int64_t h, bool add)
-{
-    if (!a->data) return (view){ 0 };
-    return (view){ (float *)a->data + b * a->stride[0] + h * a->stride[1], a->stride[2], a->stride[3], add };
-}
-
-static void load_matrix(view from_, int64_t rows, int64_t n, float *x)
-{
-    for (int64_t i = 0; i < rows; i++) tn_outer_load(from_, i, n, x + i * n);
-}
-
-static bool is_reset(const job *j, int64_t b, int64_t t)
-{
-    const tn_arg *r = &j->c->in[TN_OUTER_RESET];
-    return r->data && ((const int32_t *)r->data)[b * r->stride[0] + t * r->stride[1]];
-}
 
 /* The chunk that begins at t: up to C tokens, ending before the next reset. */
 static chunk next_chunk(const job *j, int64_t b, int64_t t)
 {
-    chunk k = { .t0 = t, .c = 1, .fresh = is_reset(j, b, t) || (t == 0 && j->c->in[TN_OUTER_STATE].dims.rank == 0) };
-    while (k.c < j->z.C && t + k.c < j->z.T && !is_reset(j, b, t + k.c)) k.c++;
+    const tn_arg *reset = &j->c->in[TN_OUTER_RESET];
+    chunk k = { .t0 = t,
+                .c = 1,
+                .fresh = tn_state_is_reset(reset, b, t) || (t == 0 && j->c->in[TN_OUTER_STATE].dims.rank == 0) };
+    while (k.c < j->z.C && t + k.c < j->z.T && !tn_state_is_reset(reset, b, t + k.c)) k.c++;
     return k;
 }
 
@@ -414,20 +348,19 @@ static void walk_forward(const job *j, walk *w, int64_t b, int64_t h)
 {
     const tn_call *c = j->c;
     seq *s = &w->s;
-    s->q = head(&c->in[TN_OUTER_Q], b, h, false);
-    s->k = head(&c->in[TN_OUTER_K], b, h, false);
-    s->v = head(&c->in[TN_OUTER_V], b, h, false);
-    s->alpha = head(&c->in[TN_OUTER_ALPHA], b, h, false);
-    s->o = head(&c->out[0], b, h, false);
-    load_matrix(matrix(&c->in[TN_OUTER_STATE], b, h, false), s->N, s->P, s->s);
+    s->q = tn_strided_head(&c->in[TN_OUTER_Q], b, h, false);
+    s->k = tn_strided_head(&c->in[TN_OUTER_K], b, h, false);
+    s->v = tn_strided_head(&c->in[TN_OUTER_V], b, h, false);
+    s->alpha = tn_strided_head(&c->in[TN_OUTER_ALPHA], b, h, false);
+    s->o = tn_strided_head(&c->out[0], b, h, false);
+    tn_strided_load_rows(tn_strided_state(&c->in[TN_OUTER_STATE], b, h, false), s->N, s->P, s->s);
     for (int64_t t = 0; t < j->z.T;) {
         const chunk k = next_chunk(j, b, t);
         if (j->z.steps) tn_outer_steps_forward(s, &k);
         else chunk_forward(s, &k);
         t += k.c;
     }
-    const view final = matrix(&c->out[1], b, h, false);
-    if (final.data) store_rows(final, s->N, s->P, s->s);
+    tn_strided_store_rows(tn_strided_state(&c->out[1], b, h, false), s->N, s->P, s->s);
 }
 
 /* Finds where chunks begin; computes the states before them if a gradient needs them. */
@@ -435,7 +368,7 @@ static int64_t recompute_states(const job *j, walk *w, int64_t b, int64_t h, boo
 {
     seq *s = &w->s;
     int64_t n = 0, kept = 0;
-    if (wanted) load_matrix(matrix(&j->c->in[TN_OUTER_STATE], b, h, false), s->N, s->P, s->s);
+    if (wanted) tn_strided_load_rows(tn_strided_state(&j->c->in[TN_OUTER_STATE], b, h, false), s->N, s->P, s->s);
     for (int64_t t = 0; t < j->z.T;) {
         const chunk k = next_chunk(j, b, t);
         w->starts[n++] = t;
@@ -456,18 +389,18 @@ static void walk_backward(const job *j, walk *w, int64_t b, int64_t h)
 {
     const tn_call *c = j->c;
     seq *s = &w->s;
-    s->q = head(&c->in[TN_OUTER_Q], b, h, false);
-    s->k = head(&c->in[TN_OUTER_K], b, h, false);
-    s->v = head(&c->in[TN_OUTER_V], b, h, false);
-    s->alpha = head(&c->in[TN_OUTER_ALPHA], b, h, false);
-    s->dq = head(&c->din[TN_OUTER_Q], b, h, c->accumulate >> TN_OUTER_Q & 1);
-    s->dk = head(&c->din[TN_OUTER_K], b, h, c->accumulate >> TN_OUTER_K & 1);
-    s->dv = head(&c->din[TN_OUTER_V], b, h, c->accumulate >> TN_OUTER_V & 1);
-    s->dalpha = head(&c->din[TN_OUTER_ALPHA], b, h, c->accumulate >> TN_OUTER_ALPHA & 1);
-    s->d_o = head(&c->dout[0], b, h, false);
+    s->q = tn_strided_head(&c->in[TN_OUTER_Q], b, h, false);
+    s->k = tn_strided_head(&c->in[TN_OUTER_K], b, h, false);
+    s->v = tn_strided_head(&c->in[TN_OUTER_V], b, h, false);
+    s->alpha = tn_strided_head(&c->in[TN_OUTER_ALPHA], b, h, false);
+    s->dq = tn_strided_head(&c->din[TN_OUTER_Q], b, h, c->accumulate >> TN_OUTER_Q & 1);
+    s->dk = tn_strided_head(&c->din[TN_OUTER_K], b, h, c->accumulate >> TN_OUTER_K & 1);
+    s->dv = tn_strided_head(&c->din[TN_OUTER_V], b, h, c->accumulate >> TN_OUTER_V & 1);
+    s->dalpha = tn_strided_head(&c->din[TN_OUTER_ALPHA], b, h, c->accumulate >> TN_OUTER_ALPHA & 1);
+    s->d_o = tn_strided_head(&c->dout[0], b, h, false);
     memset(w->zero, 0, sizeof *w->zero * (size_t)s->P);
     if (!s->d_o.data) s->d_o = (view){ w->zero, 0, 1, false };
-    load_matrix(matrix(&c->dout[1], b, h, false), s->N, s->P, s->g);
+    tn_strided_load_rows(tn_strided_state(&c->dout[1], b, h, false), s->N, s->P, s->g);
 
     const bool states = s->dq.data || s->dalpha.data;
     const int64_t n = recompute_states(j, w, b, h, states);
@@ -480,29 +413,25 @@ static void walk_backward(const job *j, walk *w, int64_t b, int64_t h)
         if (j->z.steps) tn_outer_steps_backward(s, &k);
         else chunk_backward(s, &k);
     }
-    const view d_state = matrix(&c->din[TN_OUTER_STATE], b, h, c->accumulate >> TN_OUTER_STATE & 1);
-    if (d_state.data) store_rows(d_state, s->N, s->P, s->g);
+    tn_strided_store_rows(tn_strided_state(&c->din[TN_OUTER_STATE], b, h, c->accumulate >> TN_OUTER_STATE & 1), s->N,
+                          s->P, s->g);
 }
 
-static void run_slot(void *arg, int64_t slot)
+static void walk_head(void *arg, void *scratch, int64_t i)
 {
-    job *j = arg;
-    const int64_t heads = j->z.B * j->z.H;
+    const job *j = arg;
     walk w;
-    lay_out(&j->z, j->backward, (uintptr_t)j->c->work + (size_t)slot * j->walk_bytes, &w);
-    for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < heads;)
-        (j->backward ? walk_backward : walk_forward)(j, &w, i / j->z.H, i % j->z.H);
+    lay_out(&j->z, j->backward, scratch, &w);
+    (j->backward ? walk_backward : walk_forward)(j, &w, i / j->z.H, i % j->z.H);
 }
 
 static tn_status run(const tn_call *c, bool backward)
 {
     walk w;
     job j = { .c = c, .backward = backward };
-    const shape kind = { .round = c->round, .bf16x3 = c->bf16x3, .portable = c->portable };
-    j.z = shape_of(c->in[TN_OUTER_Q].dims, c->in[TN_OUTER_V].dims, c->attr, kind);
-    j.walk_bytes = lay_out(&j.z, backward, 0, &w);
-    const int64_t heads = j.z.B * j.z.H, threads = tn_pool_threads(c->pool);
-    tn_pool_run(c->pool, heads < threads ? heads : threads, run_slot, &j);
+    const tn_strided_products how = { .round = c->round, .bf16x3 = c->bf16x3, .portable = c->portable };
+    j.z = shape_of(c->in[TN_OUTER_Q].dims, c->in[TN_OUTER_V].dims, c->attr, how);
+    tn_slots_run(c->pool, j.z.B * j.z.H, walk_head, &j, c->work, lay_out(&j.z, backward, NULL, &w));
     return TN_OK;
 }
 

@@ -4,38 +4,29 @@
 #ifndef TN_OPS_OUTER_CPU_H
 #define TN_OPS_OUTER_CPU_H
 
-#include <tenon/op.h>
+#include "ops/matrix_state.h"
 
 tn_kernel tn_outer_forward_cpu, tn_outer_backward_cpu;
 size_t tn_outer_work_cpu(const tn_sig *s, bool backward);
 
-/* A matrix with any strides: element (i,j) is data[i * row + j * col]. */
-typedef struct tn_outer_view {
-    float *data; /* NULL: absent or not wanted */
-    int64_t row, col;
-    bool add; /* gradients: add to what is there */
-} tn_outer_view;
-
 typedef struct tn_outer_seq {
     int64_t N, P;
-    tn_dtype round; /* as in tn_call, like the next two */
-    bool bf16x3, portable;
-    tn_outer_view q, k, v, alpha, o;       /* (T,N) (T,N) (T,P) (T,1) (T,P) */
-    tn_outer_view dq, dk, dv, dalpha, d_o; /* their gradients */
-    float *s;                              /* (N,P) forward: the state, carried from chunk to chunk */
-    float *g;                              /* (N,P) backward: dL/dS behind the chunk at hand */
-    float *m, *dp;                         /* (C,C) */
-    float *x;                              /* (C,max(N,P)) rows on their way to a strided tensor */
-    float *scaled;                         /* (C,N) */
-    float *clean;                          /* (C,P) forward: v without NaN and Inf */
-    float *token;                          /* (P+2N) backward, steps: gradients of one token */
-    float *history;                        /* (C,N,P) backward, steps: S after every token of the chunk */
-    double *decay;                         /* (C) e^{alpha} */
-    double *lead;                          /* (C) decay from the chunk's beginning up to and with token i */
-    double *tail;                          /* (C) decay after token j up to the chunk's end */
-    double *row;                           /* (C) decay between tokens: one row of the mask */
-    double *sum;                           /* (C) what alpha's gradient is added up from */
-    void *gemm;
+    tn_strided_products how;
+    tn_strided q, k, v, alpha, o;       /* (T,N) (T,N) (T,P) (T,1) (T,P) */
+    tn_strided dq, dk, dv, dalpha, d_o; /* their gradients */
+    float *s;                           /* (N,P) forward: the state, carried from chunk to chunk */
+    float *g;                           /* (N,P) backward: dL/dS behind the chunk at hand */
+    float *m, *dp;                      /* (C,C) */
+    float *x;                           /* (C,max(N,P)) rows on their way to a strided tensor */
+    float *scaled;                      /* (C,N) */
+    float *clean;                       /* (C,P) forward: v without NaN and Inf */
+    float *token;                       /* (P+2N) backward, steps: gradients of one token */
+    float *history;                     /* (C,N,P) backward, steps: S after every token of the chunk */
+    double *decay;                      /* (C) e^{alpha} */
+    double *lead;                       /* (C) decay from the chunk's beginning up to and with token i */
+    double *tail;                       /* (C) decay after token j up to the chunk's end */
+    double *row;                        /* (C) decay between tokens: one row of the mask */
+    double *sum;                        /* (C) what alpha's gradient is added up from */
 } tn_outer_seq;
 
 /* A chunk of c tokens from t0 on. No reset lies inside. */
@@ -44,30 +35,6 @@ typedef struct tn_outer_chunk {
     bool fresh;      /* the state before it is zero */
     const float *s0; /* (N,P) backward: the state before it, where it is not zero and is needed */
 } tn_outer_chunk;
-
-static inline float tn_outer_at(tn_outer_view a, int64_t i, int64_t j) { return a.data[i * a.row + j * a.col]; }
-
-/* Row i of a strided matrix to and from n contiguous numbers; no data reads as zeros. */
-static inline void tn_outer_load(tn_outer_view a, int64_t i, int64_t n, float *restrict x)
-{
-    if (!a.data)
-        for (int64_t j = 0; j < n; j++) x[j] = 0;
-    else if (a.col == 1)
-        for (int64_t j = 0; j < n; j++) x[j] = a.data[i * a.row + j];
-    else
-        for (int64_t j = 0; j < n; j++) x[j] = tn_outer_at(a, i, j);
-}
-
-static inline void tn_outer_store(tn_outer_view a, int64_t i, int64_t n, const float *restrict x)
-{
-    float *to = a.data + i * a.row;
-    if (a.col == 1 && a.add)
-        for (int64_t j = 0; j < n; j++) to[j] += x[j];
-    else if (a.col == 1)
-        for (int64_t j = 0; j < n; j++) to[j] = x[j];
-    else
-        for (int64_t j = 0; j < n; j++) to[j * a.col] = a.add ? to[j * a.col] + x[j] : x[j];
-}
 
 void tn_outer_steps_forward(const tn_outer_seq *s, const tn_outer_chunk *k);
 void tn_outer_steps_backward(const tn_outer_seq *s, const tn_outer_chunk *k);

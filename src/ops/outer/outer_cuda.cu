@@ -23,8 +23,8 @@ enum { C = TN_OUTER_C, SLICE = 32, WALKERS = 128, THREADS = 256, FORWARD_TILES =
 /* a (N columns) by its decay, times b (P columns), added up. */
 typedef struct walk {
     tn_outer_shape z;
-    tn_outer_tensor a, b;
-    tn_outer_tensor first, end; /* what enters the walk, NULL: zero; where its result goes, or NULL */
+    tn_head_tensor a, b;
+    tn_head_tensor first, end; /* what enters the walk, NULL: zero; where its result goes, or NULL */
     void *states; /* (B,H,chunks,N,P) of T: before every chunk, in the walk's direction; NULL: not wanted */
     bool reverse;
 } walk;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(WALKERS) walk_kernel(walk w)
         for (int e = 0; e < 4; e++) {
             const int n = s.row_of(e), p = column + s.column_of(i, e);
             if (w.first.at && n < w.z.N && p < w.z.P)
-                s.v[i][e] = tn_load(w.first.at, w.first.type, tn_outer_place(w.first, b, h, n, p));
+                s.v[i][e] = tn_load(w.first.at, w.first.type, tn_head_place(w.first, b, h, n, p));
         }
     if (w.z.chunks) load_ahead(w, b, h, column, w.reverse ? w.z.chunks - 1 : 0, r);
     for (int i = 0; i < w.z.chunks; i++) {
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(WALKERS) walk_kernel(walk w)
         for (int e = 0; e < 4; e++) {
             const int n = s.row_of(e), p = column + s.column_of(i, e);
             if (n < w.z.N && p < w.z.P)
-                tn_put(w.end.at, w.end.type, tn_outer_place(w.end, b, h, n, p), s.v[i][e], w.end.add);
+                tn_put(w.end.at, w.end.type, tn_head_place(w.end, b, h, n, p), s.v[i][e], w.end.add);
         }
 }
 
@@ -195,7 +195,7 @@ __device__ __forceinline__ void add_odd(const tn_outer_shape &z, const tn_outer_
             const int row = o.row_of(e), p = o.column_of(i, e);
 #pragma unroll 1
             for (int j = 0; j <= row && p < z.P && k.first + j < z.T; j++) {
-                const float x = tn_load(z.v.at, z.v.type, tn_outer_place(z.v, k.b, k.h, k.first + j, p));
+                const float x = tn_load(z.v.at, z.v.type, tn_head_place(z.v, k.b, k.h, k.first + j, p));
                 if (!(fabsf(x) <= 3.402823466e38f) && d.doc[row] == d.doc[j])
                     o.v[i][e] += tn_outer_get(m + row * tn_tile_step<T>::V + j) * x;
             }
@@ -204,7 +204,7 @@ __device__ __forceinline__ void add_odd(const tn_outer_shape &z, const tn_outer_
 
 typedef struct outputs {
     tn_outer_shape z;
-    tn_outer_tensor o;
+    tn_head_tensor o;
     const void *states;
 } outputs;
 
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(THREADS, 2) out_kernel(outputs a)
 
 typedef struct gradients {
     tn_outer_shape z;
-    tn_outer_tensor d_o, dq, dk, dv, dalpha;
+    tn_head_tensor d_o, dq, dk, dv, dalpha;
     const void *states, *g; /* S before and dL/dS behind every chunk; states may be NULL: not needed */
 } gradients;
 
@@ -447,7 +447,7 @@ static tn_status walk_states(const tn_call *c, const tn_outer_shape *z, void *st
 {
     walk w = {};
     w.z = *z, w.a = z->k, w.b = z->v, w.first = z->state, w.states = states;
-    if (final) w.end = tn_outer_state_of(final, false);
+    if (final) w.end = tn_head_state_of(final, false);
     return launch_walk(c, &w);
 }
 
@@ -466,7 +466,7 @@ extern "C" tn_status tn_outer_forward_cuda(const tn_call *c)
     if (!in_chunks(c->attr, c->in[TN_OUTER_Q].dims, c->in[TN_OUTER_V].dims)) return tn_outer_step_forward_cuda(c);
     outputs a = {};
     a.z = tn_outer_shape_of(c);
-    a.o = tn_outer_of(&c->out[0], false);
+    a.o = tn_head_of(&c->out[0], false);
     a.states = c->work;
     if (!a.z.B || !a.z.H) return TN_OK;
     if (tn_outer_mma_fits(c)) return tn_outer_mma_forward_cuda(c);
@@ -492,8 +492,8 @@ static tn_status walk_gradients(const tn_call *c, const gradients *a)
     walk w = {};
     w.z = a->z, w.a = a->z.q, w.b = a->d_o, w.reverse = true;
     w.states = (void *)(uintptr_t)a->g;
-    w.first = tn_outer_state_of(&c->dout[1], false);
-    w.end = tn_outer_state_of(&c->din[TN_OUTER_STATE], c->accumulate >> TN_OUTER_STATE & 1);
+    w.first = tn_head_state_of(&c->dout[1], false);
+    w.end = tn_head_state_of(&c->din[TN_OUTER_STATE], c->accumulate >> TN_OUTER_STATE & 1);
     return launch_walk(c, &w);
 }
 
@@ -507,11 +507,11 @@ extern "C" tn_status tn_outer_backward_cuda(const tn_call *c)
     if (tn_outer_mma_fits(c)) return tn_outer_mma_backward_cuda(c);
     if (c->in[TN_OUTER_WRITE].data)
         return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
-    a.d_o = tn_outer_of(&c->dout[0], false);
-    a.dq = tn_outer_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
-    a.dk = tn_outer_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);
-    a.dv = tn_outer_of(&c->din[TN_OUTER_V], c->accumulate >> TN_OUTER_V & 1);
-    a.dalpha = tn_outer_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
+    a.d_o = tn_head_of(&c->dout[0], false);
+    a.dq = tn_head_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
+    a.dk = tn_head_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);
+    a.dv = tn_head_of(&c->din[TN_OUTER_V], c->accumulate >> TN_OUTER_V & 1);
+    a.dalpha = tn_head_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
     const bool states = a.dq.at || a.dalpha.at, tokens = states || a.dk.at || a.dv.at;
     if (states) a.states = c->work;
     if (tokens) a.g = (char *)c->work + states_bytes(q, v, on_tensor_cores(c));

@@ -65,8 +65,8 @@ __device__ __forceinline__ void tn_mma_own_rows(F f)
 }
 
 /* Sends rows first.. of a tensor on their way to a tile; what does not exist becomes zero. */
-__device__ __forceinline__ void tn_mma_fetch(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t first,
-                                             int64_t rows, int columns, tn_b16 *tile)
+__device__ __forceinline__ void tn_mma_fetch(const tn_head_tensor &p, int64_t b, int64_t h, int64_t first, int64_t rows,
+                                             int columns, tn_b16 *tile)
 {
     const tn_b16 *from = (const tn_b16 *)p.at + b * p.b + h * p.h;
     tn_mma_own_rows([&](int row, int column) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ void tn_mma_fetch_state(const tn_b16 *state, int N, i
 }
 
 /* Out of a tile's own rows, filled by this warp, into rows first.. of a tensor. */
-__device__ __forceinline__ void tn_mma_send(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t first, int64_t rows,
+__device__ __forceinline__ void tn_mma_send(const tn_head_tensor &p, int64_t b, int64_t h, int64_t first, int64_t rows,
                                             int columns, const tn_b16 *tile)
 {
     tn_b16 *to = (tn_b16 *)p.at + b * p.b + h * p.h;

@@ -32,10 +32,10 @@ enum { WARPS = THREADS / 32, ENOUGH_BLOCKS = 384, LEAST_CHUNKS = 4, LINKERS = 25
 /* a (N columns) by its decay, times b (P columns), added up. */
 typedef struct walk {
     tn_outer_shape z;
-    tn_outer_tensor a, b;
-    tn_outer_tensor first, end; /* what enters the walk, NULL: zero; where its result goes, or NULL */
-    tn_b16 *states;             /* (B,H,chunks,N,P): before every chunk, in the walk's direction */
-    float *enters;              /* (B,H,segments,N,P): a segment's own sum; after link_kernel, what enters it */
+    tn_head_tensor a, b;
+    tn_head_tensor first, end; /* what enters the walk, NULL: zero; where its result goes, or NULL */
+    tn_b16 *states;            /* (B,H,chunks,N,P): before every chunk, in the walk's direction */
+    float *enters;             /* (B,H,segments,N,P): a segment's own sum; after link_kernel, what enters it */
     float *decays;      /* (B,H,segments): what is left of that behind the segment; -1: a document starts in it */
     int segments, each; /* chunks of a segment */
     bool reverse;
@@ -89,7 +89,7 @@ __device__ __forceinline__ void begin(const walk &w, int64_t head, int segment, 
     if (w.segments > 1) each_number(w.z, s, [&](int n, int p, float &x) { x = from[n * w.z.P + p]; });
     else if (w.first.at)
         each_number(w.z, s, [&](int n, int p, float &x) {
-            x = tn_load(w.first.at, w.first.type, tn_outer_place(w.first, b, h, n, p));
+            x = tn_load(w.first.at, w.first.type, tn_head_place(w.first, b, h, n, p));
         });
 }
 
@@ -104,7 +104,7 @@ __device__ __forceinline__ void finish(const walk &w, int64_t head, int segment,
     }
     if (segment < w.segments - 1 || !w.end.at) return;
     each_number(w.z, s, [&](int n, int p, float &x) {
-        tn_put(w.end.at, w.end.type, tn_outer_place(w.end, b, h, n, p), x, w.end.add);
+        tn_put(w.end.at, w.end.type, tn_head_place(w.end, b, h, n, p), x, w.end.add);
     });
 }
 
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(LINKERS) link_kernel(walk w)
     float *at = segment_of(w, head, 0) + e;
     const float *decays = w.decays + head * w.segments;
     if (e >= size) return;
-    float s = w.first.at ? tn_load(w.first.at, w.first.type, tn_outer_place(w.first, b, h, e / w.z.P, e % w.z.P)) : 0.f;
+    float s = w.first.at ? tn_load(w.first.at, w.first.type, tn_head_place(w.first, b, h, e / w.z.P, e % w.z.P)) : 0.f;
     for (int i = 0; i < w.segments; i += AHEAD) {
         float own[AHEAD], decay[AHEAD];
 #pragma unroll
@@ -236,7 +236,7 @@ __device__ __forceinline__ bool clear_odd(tn_b16 *tile)
 
 typedef struct outputs {
     tn_outer_shape z;
-    tn_outer_tensor o;
+    tn_head_tensor o;
     const tn_b16 *states;
 } outputs;
 
@@ -252,7 +252,7 @@ __device__ __forceinline__ void add_odd(const tn_outer_shape &z, const tn_outer_
             float sum = 0;
 #pragma unroll 1
             for (int j = 0; j <= row && p < z.P && k.first + j < z.T; j++) {
-                const float x = tn_load(z.v.at, z.v.type, tn_outer_place(z.v, k.b, k.h, k.first + j, p));
+                const float x = tn_load(z.v.at, z.v.type, tn_head_place(z.v, k.b, k.h, k.first + j, p));
                 if (!(fabsf(x) <= 3.402823466e38f) && d.doc[row] == d.doc[j])
                     sum += __bfloat162float(m[row * TN_MMA_STEP + j]) * x;
             }
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(THREADS, 4) out_kernel(outputs a)
 
 typedef struct gradients {
     tn_outer_shape z;
-    tn_outer_tensor d_o, dq, dk, dv, dalpha, dwrite;
+    tn_head_tensor d_o, dq, dk, dv, dalpha, dwrite;
     bool add_dv;              /* what is there comes with the tiles: v's readers besides outer have left it there */
     const tn_b16 *states, *g; /* S before and dL/dS behind every chunk; states may be NULL: not needed */
 } gradients;
@@ -352,8 +352,8 @@ struct tiles {
     tn_b16 *q, *k, *v, *d_o, *s0, *g, *stage;
 };
 
-__device__ __forceinline__ void send(const gradients &a, const tn_outer_chunk &at, const tn_outer_tensor &p,
-                                     int columns, const tn_mma_part &x, tn_b16 *stage)
+__device__ __forceinline__ void send(const gradients &a, const tn_outer_chunk &at, const tn_head_tensor &p, int columns,
+                                     const tn_mma_part &x, tn_b16 *stage)
 {
     if (!p.at) return;
     __syncwarp();
@@ -372,7 +372,7 @@ __device__ __forceinline__ void through_write(const gradients &a, const tn_outer
         __syncwarp();
         if (threadIdx.x % 32 < 16 && at.first + row < a.z.T) {
             const float w = d.write[row], slope = a.z.raw ? w * (1.f - w) : 1.f;
-            tn_put(a.dwrite.at, a.dwrite.type, tn_outer_place(a.dwrite, at.b, at.h, at.first + row, 0),
+            tn_put(a.dwrite.at, a.dwrite.type, tn_head_place(a.dwrite, at.b, at.h, at.first + row, 0),
                    __fmul_rn(sums.strengths[row], slope), a.dwrite.add);
         }
     }
@@ -543,7 +543,7 @@ static tn_status walk_states(const tn_call *c, const tn_outer_shape *z, const la
     char *work = (char *)c->work;
     walk w = {};
     w.z = *z, w.a = z->k, w.b = z->v, w.first = z->state, w.states = states_of(c);
-    if (final) w.end = tn_outer_state_of(final, false);
+    if (final) w.end = tn_head_state_of(final, false);
     return launch_walk(c, &w, work + l->enters, work + l->decays);
 }
 
@@ -553,7 +553,7 @@ extern "C" tn_status tn_outer_mma_forward_cuda(const tn_call *c)
     const layout l = layout_of(c->in[TN_OUTER_Q].dims, c->in[TN_OUTER_V].dims, false);
     outputs a = {};
     a.z = tn_outer_shape_of(c);
-    a.o = tn_outer_of(&c->out[0], false);
+    a.o = tn_head_of(&c->out[0], false);
     a.states = states_of(c);
     TN_RETURN_IF(tn_cuda_allow_shared((const void *)out_kernel, bytes));
     TN_RETURN_IF(walk_states(c, &a.z, &l, &c->out[1]));
@@ -569,8 +569,8 @@ static tn_status walk_gradients(const tn_call *c, const gradients *a, const layo
     walk w = {};
     w.z = a->z, w.a = a->z.q, w.b = a->d_o, w.reverse = true;
     w.states = (tn_b16 *)(uintptr_t)a->g;
-    w.first = tn_outer_state_of(&c->dout[1], false);
-    w.end = tn_outer_state_of(&c->din[TN_OUTER_STATE], c->accumulate >> TN_OUTER_STATE & 1);
+    w.first = tn_head_state_of(&c->dout[1], false);
+    w.end = tn_head_state_of(&c->din[TN_OUTER_STATE], c->accumulate >> TN_OUTER_STATE & 1);
     return launch_walk(c, &w, work + l->enters, work + l->decays);
 }
 
@@ -580,13 +580,13 @@ extern "C" tn_status tn_outer_mma_backward_cuda(const tn_call *c)
     const layout l = layout_of(c->in[TN_OUTER_Q].dims, c->in[TN_OUTER_V].dims, true);
     gradients a = {};
     a.z = tn_outer_shape_of(c);
-    a.d_o = tn_outer_of(&c->dout[0], false);
-    a.dq = tn_outer_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
-    a.dk = tn_outer_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);
-    a.dv = tn_outer_of(&c->din[TN_OUTER_V], false);
+    a.d_o = tn_head_of(&c->dout[0], false);
+    a.dq = tn_head_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
+    a.dk = tn_head_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);
+    a.dv = tn_head_of(&c->din[TN_OUTER_V], false);
     a.add_dv = a.dv.at && (c->accumulate >> TN_OUTER_V & 1);
-    a.dalpha = tn_outer_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
-    a.dwrite = tn_outer_of(&c->din[TN_OUTER_WRITE], c->accumulate >> TN_OUTER_WRITE & 1);
+    a.dalpha = tn_head_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
+    a.dwrite = tn_head_of(&c->din[TN_OUTER_WRITE], c->accumulate >> TN_OUTER_WRITE & 1);
     const bool states = a.dq.at || a.dalpha.at, tokens = states || a.dk.at || a.dv.at || a.dwrite.at;
     if (states) a.states = states_of(c);
     if (tokens) a.g = (const tn_b16 *)((char *)c->work + l.g);

@@ -14,8 +14,8 @@ enum { WARPS = 8, THREADS = 32 * WARPS, CHUNK = TN_OUTER_C };
 
 typedef struct steps {
     tn_outer_shape z;
-    tn_outer_tensor o, final;
-    tn_outer_tensor d_o, dfinal, dq, dk, dv, dalpha, dstate;
+    tn_head_tensor o, final;
+    tn_head_tensor d_o, dfinal, dq, dk, dv, dalpha, dstate;
     float *work;
     int64_t each; /* floats of a block */
 } steps;
@@ -40,9 +40,9 @@ __device__ __forceinline__ room room_of(const steps &a)
     return r;
 }
 
-__device__ __forceinline__ float number(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t row, int64_t column)
+__device__ __forceinline__ float number(const tn_head_tensor &p, int64_t b, int64_t h, int64_t row, int64_t column)
 {
-    return p.at ? tn_load(p.at, p.type, tn_outer_place(p, b, h, row, column)) : 0.f;
+    return p.at ? tn_load(p.at, p.type, tn_head_place(p, b, h, row, column)) : 0.f;
 }
 
 __device__ __forceinline__ float decay_at(const steps &a, int64_t b, int64_t h, int64_t t)
@@ -90,11 +90,11 @@ __device__ __forceinline__ void sum_rows(const steps &a, const room &r, F x)
     __syncthreads();
 }
 
-__device__ __forceinline__ void write_sums(const steps &a, const room &r, const tn_outer_tensor &to, int64_t b,
+__device__ __forceinline__ void write_sums(const steps &a, const room &r, const tn_head_tensor &to, int64_t b,
                                            int64_t h, int64_t t)
 {
     for (int p = threadIdx.x; p < a.z.P; p += THREADS)
-        tn_put(to.at, to.type, tn_outer_place(to, b, h, t, p), r.part[p], to.add);
+        tn_put(to.at, to.type, tn_head_place(to, b, h, t, p), r.part[p], to.add);
     __syncthreads(); /* before the sums are made anew */
 }
 
@@ -110,20 +110,20 @@ __global__ void __launch_bounds__(THREADS) forward_steps(steps a)
     }
     if (!a.final.at) return;
     own(a, [&](int n, int p, int64_t i) {
-        tn_store(a.final.at, a.final.type, tn_outer_place(a.final, b, h, n, p), r.s[i]);
+        tn_store(a.final.at, a.final.type, tn_head_place(a.final, b, h, n, p), r.s[i]);
     });
 }
 
 /* Row sums of x(p, index) for every row of this warp, into a tensor's token t. */
 template <class F>
-__device__ __forceinline__ void sum_columns(const steps &a, const tn_outer_tensor &to, int64_t b, int64_t h, int64_t t,
+__device__ __forceinline__ void sum_columns(const steps &a, const tn_head_tensor &to, int64_t b, int64_t h, int64_t t,
                                             F x)
 {
     for (int n = threadIdx.x / 32; n < a.z.N && to.at; n += WARPS) {
         float sum = 0;
         for (int p = threadIdx.x % 32; p < a.z.P; p += 32) sum += x(p, (int64_t)n * a.z.P + p);
         sum = tn_warp_sum(sum);
-        if (threadIdx.x % 32 == 0) tn_put(to.at, to.type, tn_outer_place(to, b, h, t, n), sum, to.add);
+        if (threadIdx.x % 32 == 0) tn_put(to.at, to.type, tn_head_place(to, b, h, t, n), sum, to.add);
     }
 }
 
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(THREADS) backward_steps(steps a)
     }
     if (!a.dstate.at) return;
     own(a, [&](int n, int p, int64_t i) {
-        tn_put(a.dstate.at, a.dstate.type, tn_outer_place(a.dstate, b, h, n, p), r.g[i], a.dstate.add);
+        tn_put(a.dstate.at, a.dstate.type, tn_head_place(a.dstate, b, h, n, p), r.g[i], a.dstate.add);
     });
 }
 
@@ -212,8 +212,8 @@ static steps set_up(const tn_call *c, bool backward)
 tn_status tn_outer_step_forward_cuda(const tn_call *c)
 {
     steps a = set_up(c, false);
-    a.o = tn_outer_of(&c->out[0], false);
-    a.final = tn_outer_state_of(&c->out[1], false);
+    a.o = tn_head_of(&c->out[0], false);
+    a.final = tn_head_state_of(&c->out[1], false);
     if (!a.z.B || !a.z.H) return TN_OK;
     forward_steps<<<(unsigned)(a.z.B * a.z.H), THREADS, 0, tn_cuda_stream(c)>>>(a);
     TN_CUDA_LAUNCHED();
@@ -225,13 +225,13 @@ tn_status tn_outer_step_backward_cuda(const tn_call *c)
     if (c->in[TN_OUTER_WRITE].data)
         return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
     steps a = set_up(c, true);
-    a.d_o = tn_outer_of(&c->dout[0], false);
-    a.dfinal = tn_outer_state_of(&c->dout[1], false);
-    a.dq = tn_outer_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
-    a.dk = tn_outer_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);
-    a.dv = tn_outer_of(&c->din[TN_OUTER_V], c->accumulate >> TN_OUTER_V & 1);
-    a.dalpha = tn_outer_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
-    a.dstate = tn_outer_state_of(&c->din[TN_OUTER_STATE], c->accumulate >> TN_OUTER_STATE & 1);
+    a.d_o = tn_head_of(&c->dout[0], false);
+    a.dfinal = tn_head_state_of(&c->dout[1], false);
+    a.dq = tn_head_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
+    a.dk = tn_head_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);
+    a.dv = tn_head_of(&c->din[TN_OUTER_V], c->accumulate >> TN_OUTER_V & 1);
+    a.dalpha = tn_head_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
+    a.dstate = tn_head_state_of(&c->din[TN_OUTER_STATE], c->accumulate >> TN_OUTER_STATE & 1);
     if (!a.z.B || !a.z.H) return TN_OK;
     backward_steps<<<(unsigned)(a.z.B * a.z.H), THREADS, 0, tn_cuda_stream(c)>>>(a);
     TN_CUDA_LAUNCHED();

@@ -8,10 +8,10 @@
 /* to = decay from + k_t v_t^T; to may be from; from NULL is zero. (N,P) */
 static void advance(const tn_outer_seq *s, int64_t t, const float *from, float *to)
 {
-    const float decay = from ? expf(tn_outer_at(s->alpha, t, 0)) : 0;
-    tn_outer_load(s->v, t, s->P, s->clean);
+    const float decay = from ? expf(tn_strided_at(s->alpha, t, 0)) : 0;
+    tn_strided_load(s->v, t, s->P, s->clean);
     for (int64_t n = 0; n < s->N; n++) {
-        const float k = tn_outer_at(s->k, t, n);
+        const float k = tn_strided_at(s->k, t, n);
         const float *v = s->clean, *f = from ? from + n * s->P : NULL;
         float *y = to + n * s->P;
         if (f)
@@ -29,10 +29,10 @@ void tn_outer_steps_forward(const tn_outer_seq *s, const tn_outer_chunk *k)
         if (!s->o.data) continue; /* only the state is asked for */
         memset(s->x, 0, sizeof *s->x * (size_t)s->P);
         for (int64_t n = 0; n < s->N; n++) {
-            const float q = tn_outer_at(s->q, t, n);
+            const float q = tn_strided_at(s->q, t, n);
             for (int64_t p = 0; p < s->P; p++) s->x[p] += q * s->s[n * s->P + p];
         }
-        tn_outer_store(s->o, t, s->P, s->x);
+        tn_strided_store(s->o, t, s->P, s->x);
     }
 }
 
@@ -41,11 +41,11 @@ static void token_backward(const tn_outer_seq *s, int64_t t, const float *now)
 {
     const int64_t N = s->N, P = s->P;
     float *v = s->clean, *d = s->x, *dv = s->token, *dq = dv + P, *dk = dq + N;
-    tn_outer_load(s->d_o, t, P, d);
-    tn_outer_load(s->v, t, P, v);
+    tn_strided_load(s->d_o, t, P, d);
+    tn_strided_load(s->v, t, P, v);
     memset(s->token, 0, sizeof *s->token * (size_t)(P + 2 * N));
     for (int64_t n = 0; n < N; n++) {
-        const float q = tn_outer_at(s->q, t, n), k = s->k.data ? tn_outer_at(s->k, t, n) : 0;
+        const float q = tn_strided_at(s->q, t, n), k = s->k.data ? tn_strided_at(s->k, t, n) : 0;
         float *g = s->g + n * P;
         double q_sum = 0, k_sum = 0;
         for (int64_t p = 0; p < P; p++) {
@@ -57,9 +57,9 @@ static void token_backward(const tn_outer_seq *s, int64_t t, const float *now)
         dq[n] = (float)q_sum;
         dk[n] = (float)k_sum;
     }
-    if (s->dq.data) tn_outer_store(s->dq, t, N, dq);
-    if (s->dk.data) tn_outer_store(s->dk, t, N, dk);
-    if (s->dv.data) tn_outer_store(s->dv, t, P, dv);
+    if (s->dq.data) tn_strided_store(s->dq, t, N, dq);
+    if (s->dk.data) tn_strided_store(s->dk, t, N, dk);
+    if (s->dv.data) tn_strided_store(s->dv, t, P, dv);
 }
 
 void tn_outer_steps_backward(const tn_outer_seq *s, const tn_outer_chunk *k)
@@ -72,12 +72,12 @@ void tn_outer_steps_backward(const tn_outer_seq *s, const tn_outer_chunk *k)
         const int64_t t = k->t0 + i;
         const float *before = i ? s->history + (i - 1) * size : k->s0;
         const bool fresh = !i && k->fresh; /* nothing flows into this token */
-        const float decay = fresh ? 0 : expf(tn_outer_at(s->alpha, t, 0));
+        const float decay = fresh ? 0 : expf(tn_strided_at(s->alpha, t, 0));
         token_backward(s, t, states ? s->history + i * size : NULL);
         if (s->dalpha.data) {
             double d = 0;
             for (int64_t j = 0; !fresh && j < size; j++) d += (double)before[j] * (double)s->g[j];
-            tn_outer_store(s->dalpha, t, 1, &(float){ (float)((double)decay * d) });
+            tn_strided_store(s->dalpha, t, 1, &(float){ (float)((double)decay * d) });
         }
         for (int64_t j = 0; j < size; j++) s->g[j] = fresh ? 0 : decay * s->g[j];
     }

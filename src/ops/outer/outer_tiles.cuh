@@ -9,47 +9,21 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/mma.cuh"
 #include "ops/act.cuh"
+#include "ops/matrix_state.cuh"
 #include "ops/outer/outer.h"
 
-enum {
-    TN_OUTER_C = 64,
-    TN_OUTER_PARTS = 4
-}; /* tokens of a chunk, and most rows and columns of a state; tiles of 8 columns */
-
-/* (B,T,H,n), (B,T,H) or (B,H,N,P): four axes, of which the middle two are told apart by name only. */
-typedef struct tn_outer_tensor {
-    void *at; /* NULL: absent, not wanted or zero */
-    tn_dtype type;
-    int64_t b, t, h, n; /* steps of the axes; a state's: b, h, rows t, columns n */
-    bool add;
-    bool vectors; /* 8 neighbours may be read at once */
-} tn_outer_tensor;
+/* Tokens of a chunk, and most rows and columns of a state; tiles of 8 columns. */
+enum { TN_OUTER_C = 64, TN_OUTER_PARTS = 4 };
 
 typedef struct tn_outer_shape {
     int64_t B, T, H;
     int N, P, chunks;
     bool stateless; /* nothing enters token 0 */
     bool raw;       /* as in tn_outer_attr */
-    tn_outer_tensor q, k, v, alpha, state, write;
+    tn_head_tensor q, k, v, alpha, state, write;
     const int32_t *reset;
     int64_t reset_b, reset_t;
 } tn_outer_shape;
-
-static inline tn_outer_tensor tn_outer_of(const tn_arg *a, bool add)
-{
-    tn_outer_tensor p = { a->data, a->dtype, 0, 0, 0, 1, add, a->data && a->dims.rank == 4 && tn_vector_rows(a) };
-    if (a->dims.rank >= 3) p.b = a->stride[0], p.t = a->stride[1], p.h = a->stride[2];
-    if (a->dims.rank == 4) p.n = a->stride[3];
-    return p;
-}
-
-static inline tn_outer_tensor tn_outer_state_of(const tn_arg *a, bool add)
-{
-    tn_outer_tensor p = tn_outer_of(a, add);
-    const int64_t h = p.t;
-    p.t = p.h, p.h = h;
-    return p;
-}
 
 static inline tn_outer_shape tn_outer_shape_of(const tn_call *c)
 {
@@ -59,23 +33,16 @@ static inline tn_outer_shape tn_outer_shape_of(const tn_call *c)
     z.B = q[0], z.T = q[1], z.H = q[2], z.N = (int)q[3], z.P = (int)c->in[TN_OUTER_V].dims.dim[3];
     z.chunks = (int)((z.T + TN_OUTER_C - 1) / TN_OUTER_C);
     z.stateless = c->in[TN_OUTER_STATE].dims.rank == 0;
-    z.q = tn_outer_of(&c->in[TN_OUTER_Q], false);
-    z.k = tn_outer_of(&c->in[TN_OUTER_K], false);
-    z.v = tn_outer_of(&c->in[TN_OUTER_V], false);
-    z.alpha = tn_outer_of(&c->in[TN_OUTER_ALPHA], false);
-    z.state = tn_outer_state_of(&c->in[TN_OUTER_STATE], false);
-    z.write = tn_outer_of(&c->in[TN_OUTER_WRITE], false);
+    z.q = tn_head_of(&c->in[TN_OUTER_Q], false);
+    z.k = tn_head_of(&c->in[TN_OUTER_K], false);
+    z.v = tn_head_of(&c->in[TN_OUTER_V], false);
+    z.alpha = tn_head_of(&c->in[TN_OUTER_ALPHA], false);
+    z.state = tn_head_state_of(&c->in[TN_OUTER_STATE], false);
+    z.write = tn_head_of(&c->in[TN_OUTER_WRITE], false);
     z.raw = ((const tn_outer_attr *)c->attr)->raw;
     z.reset = (const int32_t *)r->data;
     if (z.reset) z.reset_b = r->stride[0], z.reset_t = r->stride[1];
     return z;
-}
-
-/* Number (row, column) of head h of sequence b. */
-__device__ __forceinline__ int64_t tn_outer_place(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t row,
-                                                  int64_t column)
-{
-    return b * p.b + h * p.h + row * p.t + column * p.n;
 }
 
 __device__ __forceinline__ bool tn_outer_starts(const tn_outer_shape &z, int64_t b, int64_t t)
@@ -115,14 +82,14 @@ __device__ __forceinline__ float tn_outer_get(const float *p) { return *p; }
 __device__ __forceinline__ float tn_outer_get(const __nv_bfloat16 *p) { return __bfloat162float(*p); }
 
 /* 8 neighbours of a row, zeros beyond `columns`; row is known to exist. */
-__device__ __forceinline__ tn_f8 tn_outer_eight(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t row, int column,
+__device__ __forceinline__ tn_f8 tn_outer_eight(const tn_head_tensor &p, int64_t b, int64_t h, int64_t row, int column,
                                                 int columns)
 {
     tn_f8 r;
-    if (p.vectors && column + 8 <= columns) return tn_load8(p.at, p.type, tn_outer_place(p, b, h, row, column));
+    if (p.vectors && column + 8 <= columns) return tn_load8(p.at, p.type, tn_head_place(p, b, h, row, column));
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        r.v[i] = column + i < columns ? tn_load(p.at, p.type, tn_outer_place(p, b, h, row, column + i)) : 0.f;
+        r.v[i] = column + i < columns ? tn_load(p.at, p.type, tn_head_place(p, b, h, row, column + i)) : 0.f;
     return r;
 }
 
@@ -132,7 +99,7 @@ __device__ __forceinline__ void tn_outer_set8(__nv_bfloat16 *to, const tn_f8 &r)
 /* Rows first..first+63 of `rows`, all columns. True where some number is NaN or Inf, which is left out then if
  * `clean`. */
 template <class T, int THREADS>
-__device__ __forceinline__ bool tn_outer_tile_load(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t first,
+__device__ __forceinline__ bool tn_outer_tile_load(const tn_head_tensor &p, int64_t b, int64_t h, int64_t first,
                                                    int64_t rows, int columns, T *tile, bool clean)
 {
     bool bad = false;
@@ -251,7 +218,7 @@ __device__ __forceinline__ void tn_outer_part_keep(const tn_outer_part &a, T *ti
 }
 
 /* Rows first.. of a tensor. */
-__device__ __forceinline__ void tn_outer_part_write(const tn_outer_part &a, const tn_outer_tensor &p, int64_t b,
+__device__ __forceinline__ void tn_outer_part_write(const tn_outer_part &a, const tn_head_tensor &p, int64_t b,
                                                     int64_t h, int64_t first, int64_t rows, int columns)
 {
     if (!p.at) return;
@@ -259,7 +226,7 @@ __device__ __forceinline__ void tn_outer_part_write(const tn_outer_part &a, cons
     for (int i = 0; i < TN_OUTER_PARTS; i++)
 #pragma unroll
         for (int e = 0; e < 4; e += 2) {
-            const int64_t row = first + a.row_of(e), at = tn_outer_place(p, b, h, row, a.column_of(i, e));
+            const int64_t row = first + a.row_of(e), at = tn_head_place(p, b, h, row, a.column_of(i, e));
             if (row >= rows) continue;
             if (p.vectors && p.type == TN_BF16 && !p.add && a.column_of(i, 1) < columns) {
                 const __nv_bfloat162 x = __floats2bfloat162_rn(a.v[i][e], a.v[i][e + 1]);
@@ -324,7 +291,7 @@ struct tn_outer_asked {
     bool starts[2], there[2];
 };
 
-__device__ __forceinline__ uint32_t tn_outer_ask(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t t, bool there)
+__device__ __forceinline__ uint32_t tn_outer_ask(const tn_head_tensor &p, int64_t b, int64_t h, int64_t t, bool there)
 {
     const int64_t i = b * p.b + t * p.t + h * p.h;
     if (!there || !p.at) return 0;
@@ -333,7 +300,7 @@ __device__ __forceinline__ uint32_t tn_outer_ask(const tn_outer_tensor &p, int64
     return ((const uint16_t *)p.at)[i];
 }
 
-__device__ __forceinline__ float tn_outer_opened(const tn_outer_tensor &p, uint32_t x)
+__device__ __forceinline__ float tn_outer_opened(const tn_head_tensor &p, uint32_t x)
 {
     if (p.type == TN_BF16) return __uint_as_float(x << 16);
     return p.type == TN_F16 ? __half2float(__ushort_as_half((unsigned short)x)) : __uint_as_float(x);
@@ -402,7 +369,7 @@ __device__ __forceinline__ int tn_outer_documents(const tn_outer_alphas &a, int 
 /* alpha_t decays everything that passes from before t to t or after it. later (tokens from the end): what belongs to pairs and reads of
  * S0, by the later token; earlier: writes to S1, by the earlier token, and what passes through. Both are added up along the
  * chunk, cut where a document starts. slope (64), or NULL: of alpha by what is given for it. By one warp, two tokens a lane. */
-__device__ __forceinline__ void tn_outer_alpha_write(const tn_outer_tensor &dalpha, int64_t T, const tn_outer_chunk &k,
+__device__ __forceinline__ void tn_outer_alpha_write(const tn_head_tensor &dalpha, int64_t T, const tn_outer_chunk &k,
                                                      double (&later)[2], bool (&later_cut)[2], double (&earlier)[2],
                                                      bool (&earlier_cut)[2], const float *slope = NULL)
 {

@@ -33,10 +33,13 @@ static void tile(void *arg, int64_t t)
     const size_t each = tn_dtype_bytes(j->set->dtype);
     for (int64_t i = t * j->per_tile; i < end; i++) {
         const int64_t r = j->number[i];
-        char *y = (char *)j->y->data + sizeof(float) * (size_t)(i * j->width);
+        float *y = (float *)j->y->data + i * j->width; /* of integers, too: they have as many bytes */
+        if (i >= j->valid || r < 0 || r >= j->samples) {
+            pad_row(j, y);
+            continue;
+        }
         const char *x = (const char *)j->set->data + (int64_t)each * r * j->width;
-        if (i >= j->valid || r < 0 || r >= j->samples) pad_row(j, y);
-        else if (j->set->dtype == TN_U8) take_bytes(j, (float *)(void *)y, (const uint8_t *)x);
+        if (j->set->dtype == TN_U8) take_bytes(j, y, (const uint8_t *)x);
         else memcpy(y, x, each * (size_t)j->width);
     }
 }

@@ -29,7 +29,7 @@ __device__ __forceinline__ void put_pad(uint32_t *y, double pad, bool whole)
 }
 
 template <class FROM, class TO, int V>
-static __global__ void __launch_bounds__(THREADS) take(const __grid_constant__ taking t, bool whole)
+static __global__ void __launch_bounds__(THREADS) take(TN_GRID taking t, bool whole)
 {
     const int64_t each = t.width / V, all = t.n * each, step = (int64_t)gridDim.x * THREADS;
     const int32_t valid = *t.valid;

@@ -4,8 +4,7 @@
 
 enum { THREADS = 256 };
 
-__global__ void text_parts(const __grid_constant__ tn_arg lengths, const __grid_constant__ tn_arg y,
-                           tn_text_part_attr a)
+__global__ void text_parts(TN_GRID tn_arg lengths, TN_GRID tn_arg y, tn_text_part_attr a)
 {
     const int64_t T = a.length, n = tn_d_count(lengths) * T, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {

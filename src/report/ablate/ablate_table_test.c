@@ -71,6 +71,22 @@ static void every_key(void **state)
     }
 }
 
+/* One step per token is that of every recurrence. */
+static void no_recurrence_is_left_out(void **state)
+{
+    static const char *const off[] = { "opt.scan=off", "opt.scan_gated=off", "opt.outer=off", "opt.delta_chunked=off" };
+    tn_ablate_row rows[TN_ABLATE_ROWS];
+    tn_arena arena = { 0 };
+    size_t n;
+    (void)state;
+    tn_session s = open_tiny("ten", NULL);
+    assert_ok(tn_ablate_list(&(tn_ablate_facts){ .session = &s, .only = "recurrence" }, &arena, rows, &n));
+    assert_true(n == 1 && rows[0].n_plain == sizeof off / sizeof *off);
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++) assert_string_equal(rows[0].plain[i], off[i]);
+    tn_session_close(&s);
+    tn_arena_free(&arena);
+}
+
 static void words_are_settings(void **state)
 {
     static const char *const models[] = { "ten", "tep", "gpt" };
@@ -198,6 +214,7 @@ static void rows_of_one_model(void **state)
         if (r) assert_true(r->as_it_is && strcmp(r->plain[0], "act=gelu_erf") == 0);
         assert_string_equal(find(rows, n, "recurrence")->component, "recurrence");
         assert_string_equal(find(rows, n, "opt.scan_gated")->component, "recurrence");
+        assert_string_equal(find(rows, n, "opt.delta_chunked")->component, "recurrence");
         assert_null(find(rows, n, "opt.norm")->component);
         assert_null(find(rows, n, levels[0])); /* there are no data */
         tn_session_close(&s);
@@ -218,6 +235,7 @@ void tn_tests_ablate_table(tn_test_list *l)
 {
     tn_test_add(l, every_switch, NULL, "ablate: every switch is a row");
     tn_test_add(l, every_key, NULL, "ablate: every row has a setting");
+    tn_test_add(l, no_recurrence_is_left_out, NULL, "ablate: one step per token in every recurrence");
     tn_test_add(l, words_are_settings, NULL, "ablate: words are settings");
     tn_test_add(l, numbers_in_words, NULL, "ablate: numbers in words");
     tn_test_add(l, rows_of_one_model, NULL, "ablate: rows that a model has");

@@ -54,10 +54,8 @@ static const struct {
 static const struct {
     const char *row, *component;
 } alone[] = {
-    { "recurrence", "recurrence" },
-    { "opt.scan", "recurrence" },
-    { "opt.scan_gated", "recurrence" },
-    { "opt.outer", "recurrence" },
+    { "recurrence", "recurrence" }, { "opt.scan", "recurrence" },          { "opt.scan_gated", "recurrence" },
+    { "opt.outer", "recurrence" },  { "opt.delta_chunked", "recurrence" },
 };
 
 /* --- words ------------------------------------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "train/run/session.h"
 
-enum { TN_ABLATE_ROWS = 96, TN_ABLATE_WORDS = 3, TN_ABLATE_NAME = 40 };
+enum { TN_ABLATE_ROWS = 96, TN_ABLATE_WORDS = 4, TN_ABLATE_NAME = 40 };
 
 #define TN_ABLATE_TOLERANCE 1e-4 /* of a switch for which no other is stated */
 

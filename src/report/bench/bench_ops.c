@@ -85,6 +85,13 @@ static tn_ref case_outer(tn_graph *g)
     return tn_outer(g, in(g, "q", tn_shape(B, T, H, 64)), in(g, "k", tn_shape(B, T, H, 64)),
                     in(g, "v", tn_shape(B, T, H, 64)), alpha);
 }
+static tn_ref case_delta(tn_graph *g)
+{
+    const tn_ref alpha = tn_neg(g, tn_softplus(g, in(g, "alpha", tn_shape(B, T, H))));
+    const tn_ref key = tn_l2_normalize(g, in(g, "k", tn_shape(B, T, H, 64)), 1e-6f);
+    return tn_delta(g, in(g, "q", tn_shape(B, T, H, 64)), key, in(g, "v", tn_shape(B, T, H, 64)), alpha,
+                    tn_sigmoid(g, in(g, "beta", tn_shape(B, T, H))));
+}
 static tn_ref case_conv(tn_graph *g)
 {
     return tn_conv_causal(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(4, D)));
@@ -121,6 +128,7 @@ static const struct {
     { "scan", case_scan, NULL, 0, 0 },
     { "scan_gated", case_scan_gated, NULL, 0, 0 },
     { "outer", case_outer, NULL, 0, 0 },
+    { "delta", case_delta, NULL, 0, 0 },
     { "conv_causal", case_conv, "conv_causal bwd", 0, 0 },
     { "attention", case_attention, NULL, 0, 0 },
     { "embed", case_embed, NULL, 0, 0 },

@@ -73,6 +73,16 @@ static tn_ref build_outer(tn_graph *g, const void *how)
     return tn_outer(g, tn_bench_activation(g, "q", heads_of(s)), tn_bench_activation(g, "k", heads_of(s)),
                     tn_bench_activation(g, "v", heads_of(s)), tn_neg(g, tn_softplus(g, a)));
 }
+static tn_ref build_delta(tn_graph *g, const void *how)
+{
+    const sizes *s = how;
+    const tn_dims each = tn_shape(s->batch, s->length, s->heads);
+    return tn_delta(g, tn_bench_activation(g, "q", heads_of(s)),
+                    tn_l2_normalize(g, tn_bench_activation(g, "k", heads_of(s)), 1e-6f),
+                    tn_bench_activation(g, "v", heads_of(s)),
+                    tn_neg(g, tn_softplus(g, tn_bench_activation(g, "alpha", each))),
+                    tn_sigmoid(g, tn_bench_activation(g, "beta", each)));
+}
 static tn_ref build_conv(tn_graph *g, const void *how)
 {
     const sizes *s = how;
@@ -123,6 +133,8 @@ static const struct gpu_case {
     { "scan_gated 2x32768 K64", "scan_gated", build_scan_gated, { 2, 32768, 0, 64 } },
     { "outer 64x1024 H8", "outer", build_outer, { 64, 1024, 8, 64 } },
     { "outer 2x32768 H8", "outer", build_outer, { 2, 32768, 8, 64 } },
+    { "delta 64x1024 H8", "delta", build_delta, { 64, 1024, 8, 64 } },
+    { "delta 2x32768 H8", "delta", build_delta, { 2, 32768, 8, 64 } },
     { "attention 64x1024 H12", "attention", build_attention, { 64, 1024, 12, 64 } },
     { "attention 8x8192 H12", "attention", build_attention, { 8, 8192, 12, 64 } },
     { "linear_xent", "linear_xent", build_xent, { 1, N, 0, V } },

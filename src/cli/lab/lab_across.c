@@ -165,8 +165,8 @@ static void put_sums(tn_cli *c, const table *t)
         if (s->paired.n) {
             char interval[64] = "-";
             if (s->paired.n > 1) snprintf(interval, sizeof interval, "%+.4f..%+.4f", s->paired.lo, s->paired.hi);
-            fprintf(c->out, " %6zu %5zu  %+*.4f %18s %8.2g", s->better, s->worse, wide, s->paired.difference,
-                    interval, s->p_adjusted);
+            fprintf(c->out, " %6zu %5zu  %+*.4f %18s %8.2g", s->better, s->worse, wide, s->paired.difference, interval,
+                    s->p_adjusted);
         }
         fputc('\n', c->out);
     }

@@ -201,12 +201,6 @@ static tally count(const tn_wire_shapes *s, const tn_record_batches *b)
 
 static double part(double used, double all) { return all > 0 ? 1 - used / all : NAN; }
 
-double tn_wire_shapes_padding(const tn_wire_shapes *s, const tn_record_batches *b)
-{
-    const tally t = count(s, b);
-    return part(sum_of(s, &t.used), sum_of(s, &t.all));
-}
-
 static void put_part(FILE *f, bool reads, const char *what, char letter, double used, double all, bool *any)
 {
     if (!reads) return;

@@ -135,7 +135,7 @@ static const struct {
 } kinds[] = { { "MODEL", offer_models },    { "PRESET", offer_presets }, { "RUN", offer_runs },
               { "A", offer_presets },       { "A", offer_models },       { "B", offer_presets },
               { "B", offer_models },        { "model", offer_models },   { "preset", offer_presets },
-              { "task.name", offer_tasks }, { "run", offer_runs } };
+              { "task.name", offer_tasks }, { "run", offer_runs },       { "train.from", offer_runs } };
 
 static void offer_kind(const char *word, size_t n, const char *lead, const char *typed, FILE *f)
 {

@@ -10,8 +10,9 @@ static const struct {
 } sections[] = {
     { "run", "model preset run device compute frozen threads seed " },
     { "data", "data tokenizer loader. train.holdout_frac train.test_frac " },
-    { "training", "train.steps train.epochs train.batch train.context train.accumulate train.dropout train.nonfinite "
-                  "train.memory train.dropped " },
+    { "training",
+      "train.steps train.epochs train.from train.batch train.context train.accumulate train.dropout train.nonfinite "
+      "train.memory train.dropped " },
     { "optimizer",
       "train.optimizer train.lr train.lr_min_frac train.warmup train.schedule train.cooldown_frac train.decay "
       "train.decay_on train.beta1 train.beta2 train.eps train.momentum train.clip optim. " },

@@ -32,6 +32,8 @@ void tn_cli_expanded(tn_cli *c, const char *file, const tn_matrices *m)
 void tn_session_describe(tn_session *s, FILE *f)
 {
     char count[16], memory[512], dropout[TN_DROPOUT_AUTO_TEXT];
+    const char *why;
+    int refused;
     const tn_memory_plan m = tn_trainer_memory(s->trainer);
     const int threads = tn_trainer_threads(s->trainer);
     if (tn_trainer_device(s->trainer) == TN_CUDA) fprintf(f, "device  cuda\n");
@@ -42,6 +44,9 @@ void tn_session_describe(tn_session *s, FILE *f)
     if (!tn_model_reads_sequences(s->model)) fprintf(f, ", %lld samples a step\n", (long long)s->batch);
     else fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
     if (s->source.ctx) s->source.about(s->source.ctx, f);
+    if ((refused = tn_trainer_shapes_refused(s->trainer, &why)))
+        fprintf(f, "shapes  %d of %d are refused by the model, and their batches are padded to the largest: %s\n",
+                refused, s->source.n_shapes, why);
     if (*tn_dropout_auto_text(&s->dropout, s->settings, dropout)) fprintf(f, "%s\n", dropout);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
     tn_session_describe_ladder(s, 0, f);

@@ -356,7 +356,7 @@ static void what_is_probed(void **state)
     (void)state;
     world w;
     tn_trial_probe p;
-    begin(&w, "one", "base: gpt\nparameters: 2e4\nwidth: ffn\n" GRID, "lab.db", NULL);
+    begin(&w, "one, train.from: /nowhere", "base: gpt\nparameters: 2e4\nwidth: ffn\n" GRID, "lab.db", NULL);
     tn_trial_host h = { .plan = &w.plan, .runs = w.dir.path };
     assert_ok(tn_trial_probe_side(&h, &(tn_claim){ .kind = TN_TRIAL_COMPARE, .seed = 1 }, (double[]){ 0 }, 0.01, &p));
     assert_true(fabs((double)p.parameters - 2e4) <= 0.03 * 2e4 && p.steps == 12 && p.tokens == 12 * 2 * 16);

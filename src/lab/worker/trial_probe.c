@@ -62,6 +62,7 @@ static tn_status time_it(tn_session *on, double seconds, double *step_s, double 
                               .ctx = &w,
                               .report = look_at_clock,
                               .enough = is_enough };
+    TN_RETURN_IF(tn_settings_set(on->settings, "train.from", "", "plan")); /* no time depends on it */
     TN_RETURN_IF(tn_settings_set(on->settings, "train.eval_every", "0", "plan"));
     TN_RETURN_IF(tn_settings_set(on->settings, "train.eval_batches", "1", "plan"));
     TN_RETURN_IF(tn_training_run(&job, NULL, &last));

@@ -38,6 +38,9 @@ static tn_status set_words(const tn_step_probe_options *o, tn_settings *st)
     return TN_OK;
 }
 
+/* What is timed does not depend on the weights: those of a run are not read. */
+static tn_status set_start(tn_settings *st) { return tn_settings_set(st, "train.from", "", "probe"); }
+
 /* Without a run's ladder: what does not fit is not measured as something else. */
 static tn_status set_memory(const tn_step_probe_options *o, tn_settings *st)
 {
@@ -74,6 +77,7 @@ tn_status tn_step_probe_open(const tn_step_probe_options *o, tn_step_probe **out
     if (!p) TN_TRY(TN_MEMORY);
     TN_TRY(tn_settings_clone(o->settings, &st));
     TN_TRY(set_words(o, st));
+    TN_TRY(set_start(st));
     TN_TRY(set_memory(o, st));
     TN_TRY(tn_session_open_with(
         &(tn_session_options){ .user = o->user, .settings = st, .model = o->model, .runs = o->runs }, &p->s));

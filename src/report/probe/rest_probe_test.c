@@ -102,6 +102,9 @@ static void lines(void **state)
     assert_ok(tn_step_probe_lines(p, 1, &ms)); /* once more, from the beginning of a run */
     assert_true(ms > 0 && made[0] - before == 22 * B);
     tn_step_probe_close(p);
+    p = open_side(0, "train.from=/nowhere"); /* no probe reads the weights that a run starts from */
+    assert_ok(tn_step_probe_lines(p, 1, &ms));
+    tn_step_probe_close(p);
     p = open_side(0, "train.steps=15");
     assert_fails(tn_step_probe_lines(p, 10, &ms), TN_INTERNAL, "a probe of 20 steps ended after 15");
     tn_step_probe_close(p);

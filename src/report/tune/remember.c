@@ -89,6 +89,7 @@ static const char *const beside[] = {
     "log.",
     "ckpt.",
     "sample.",
+    "train.from",
     "train.steps",
     "train.epochs",
     "train.lr",

@@ -28,8 +28,8 @@ static tn_tuned_key key_of(const char *target, const char *word, const char *mac
 /* Another machine, version, model or shape is another key; what only names or schedules a run is not. */
 static void keys(void **state)
 {
-    static const char *const same[] = { "run=runs/x",     "seed=7",       "train.steps=10",    "train.lr=0.5",
-                                        "log.level=info", "ckpt.every=3", "train.eval_every=7" };
+    static const char *const same[] = { "run=runs/x",     "seed=7",       "train.steps=10",     "train.lr=0.5",
+                                        "log.level=info", "ckpt.every=3", "train.eval_every=7", "train.from=x" };
     static const char *const other[] = { "dim=32",           "train.batch=3",        "train.context=77",
                                          "threads=1",        "plan.recompute=layer", "opt.scan=off",
                                          "plan.memory_gb=1", "compute=bf16",         "data=x.txt",

@@ -335,6 +335,35 @@ static void goes_on(void **state)
     end(&x);
 }
 
+/* Other shapes are another order: a cursor is for its own. What the ladder gives up leaves them as they were. */
+static void other_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        bool same;
+    } rows[] = { { "loss.kd=1", true },
+                 { "loss.kd=1 loader.shapes=3", false },
+                 { "loss.kd=0", false },
+                 { "loss.kd=0 train.dropped=loss.kd=1", true },
+                 { "loss.kd=0 train.dropped=loss.ae=1", false },
+                 { "loss.kd=1 loader.mode=auto", false } };
+    world x;
+    tn_session s;
+    begin(&x, &few);
+    open_it(&x, rows[0].words, &s);
+    json_t *cursor = tn_source_save(&s.source);
+    tn_session_close(&s);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        open_it(&x, rows[i].words, &s);
+        if (rows[i].same) assert_ok(tn_source_load(&s.source, cursor));
+        else assert_fails(tn_source_load(&s.source, cursor), TN_USAGE, "other shapes than those the run began with");
+        tn_session_close(&s);
+    }
+    json_decref(cursor);
+    end(&x);
+}
+
 static tn_status train(const world *x, const char *run, int64_t stop_after, tn_progress_report *last)
 {
     char words[700];
@@ -524,6 +553,7 @@ void tn_tests_wire_buckets(tn_test_list *l)
     tn_test_add(l, every_text_once, NULL, "wire buckets: every text once in an epoch");
     tn_test_add(l, same_order, NULL, "wire buckets: the same order for 0, 1 and 4 workers");
     tn_test_add(l, goes_on, NULL, "wire buckets: the order goes on in the middle");
+    tn_test_add(l, other_shapes, NULL, "wire buckets: a cursor is for its shapes");
     tn_test_add(l, in_sessions, NULL, "wire buckets: in sessions of 0, 1, 2, ... steps");
     tn_test_add(l, allocates_nothing, NULL, "wire buckets: steps allocate nothing");
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)

@@ -2,8 +2,10 @@
  * bit. */
 #include "train/run/dropout_auto.h"
 
+#include "io/yaml_settings.h"
 #include "tempdir.h"
 #include "train/run/run_train.h"
+#include "train/run/same_settings.h"
 #include "train/run/train_settings.h"
 
 #include <math.h>
@@ -223,11 +225,44 @@ static void resumed(void **state)
     tn_tempdir_remove_all(&p.d);
 }
 
+/* Whether settings with this dropout find a run that has that one: of two that were chosen, by other batches, neither was asked for. */
+static void found_again(void **state)
+{
+    static const struct {
+        const char *there, *from, *here, *by;
+        bool same;
+    } rows[] = { { "0.1", "auto", "0.1", "auto", true },
+                 { "0.1", "auto", "0.2", "auto", true },
+                 { "0.1", "auto", "0.2", "command line", false },
+                 { "0.1", "command line", "0.2", "auto", false },
+                 { "0.1", "command line", "0.1", "auto", true } };
+    const tn_model *m;
+    tn_tempdir d;
+    (void)state;
+    tn_tempdir_make_quick(&d);
+    const char *config = tn_tempdir_file(&d, "config.yaml");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tn_settings *st;
+        FILE *f = fopen(config, "w");
+        assert_non_null(f);
+        assert_ok(tn_settings_resolve("gpt_tiny", NULL, 0, &st, &m));
+        assert_ok(tn_settings_set(st, "train.dropout", rows[i].there, "%s", rows[i].from));
+        assert_ok(tn_settings_write_yaml(st, f));
+        fclose(f);
+        assert_ok(tn_settings_set(st, "train.dropout", rows[i].here, "%s", rows[i].by));
+        if (tn_settings_same_run(st, config) != rows[i].same)
+            fail_msg("%s (%s) for %s (%s)", rows[i].there, rows[i].from, rows[i].here, rows[i].by);
+        tn_settings_free(st);
+    }
+    tn_tempdir_remove_all(&d);
+}
+
 void tn_tests_dropout_auto(tn_test_list *l)
 {
     tn_test_add(l, by_epochs, NULL, "dropout: by epochs");
     tn_test_add(l, of_text, NULL, "dropout: auto for text and documents");
     tn_test_add(l, of_tasks, NULL, "dropout: auto for tasks");
     tn_test_add(l, of_nothing, NULL, "dropout: auto where nothing is trained");
+    tn_test_add(l, found_again, NULL, "dropout: a run is found again with another rate");
     tn_test_add(l, resumed, NULL, "dropout: a run keeps its rate");
 }

@@ -78,10 +78,20 @@ static tn_status take_weights(const tn_training *t)
     return TN_OK;
 }
 
+/* The guard has kept what the trainer was made with: a rollback before its next snapshot leads to these weights instead. */
+static tn_status keep_weights(tn_trainer *t)
+{
+    tn_guard *guard = tn_trainer_guard(t);
+    if (!guard) return TN_OK;
+    const tn_guard_state now = tn_guard_state_of(guard);
+    return tn_guard_resume(guard, &now, false, 0);
+}
+
 tn_status tn_run_begin_parts(const tn_training *t)
 {
     TN_RETURN_IF(take_weights(t)); /* parts that have a file of their own come from there */
     TN_RETURN_IF(tn_parts_load(t->settings, tn_trainer_model(t->trainer), tn_trainer_store(t->trainer)));
+    TN_RETURN_IF(keep_weights(t->trainer));
     return record_parts(t->dir, t, true);
 }
 
@@ -269,10 +279,10 @@ static bool unfinished(const tn_settings *st, const char *dir)
     return !finished;
 }
 
-/* A file that the settings name (data, a model's .so) is newer than the run's last checkpoint: the same words, another command. */
+/* What the settings name (data, a model's .so, weights to start from) is newer than the run's last checkpoint: the same words, another command. */
 static bool changed_since(const tn_settings *st, const char *dir)
 {
-    static const char *const keys[] = { "model", "data", "tokenizer", "task.data" };
+    static const char *const keys[] = { "model", "data", "tokenizer", "task.data", "train.from" };
     char path[TN_RUN_PATH];
     struct stat then, now;
     if (tn_path_join(dir, "latest", path, sizeof path) != TN_OK || stat(path, &then) != 0) return true;

@@ -94,6 +94,28 @@ static void ahead_of_a_bad_step(void **state)
     tn_tempdir_remove_all(&p.d);
 }
 
+/* A first step that goes wrong leads back to the weights that the run started from. */
+static void from_weights(void **state)
+{
+    (void)state;
+    const char *const first[] = { "train.steps=6", "train.eval_every=0" };
+    char from_a[TN_PATH_BYTES + 16];
+    const char *const second[] = { "train.steps=1", "train.nonfinite=rollback", from_a };
+    place p;
+    tn_progress_report last;
+    int64_t from;
+    open_place(&p, false);
+    snprintf(from_a, sizeof from_a, "train.from=%s", tn_tempdir_file(&p.d, "a"));
+    assert_ok(session(&p, "a", first, 2, false, -1, &last, &from));
+    p.ruin = 1;
+    assert_ok(session(&p, "b", second, 3, false, -1, &last, &from));
+    assert_true(last.step == 1 && last.action == TN_GUARD_ROLLED_BACK);
+    char command[900];
+    snprintf(command, sizeof command, "cd '%s' && cmp a/latest/model.safetensors b/latest/model.safetensors", p.d.path);
+    assert_int_equal(system(command), 0);
+    tn_tempdir_remove_all(&p.d);
+}
+
 /* Prolonged, with other unimportant settings, as if it had been that long from the beginning. */
 static void prolonged(void **state)
 {
@@ -444,6 +466,7 @@ static void late_link(void **state)
 void tn_tests_run(tn_test_list *l)
 {
     tn_test_add(l, sessions, "train.nonfinite=stop", "run: in sessions of 0, 1, 2, ... steps");
+    tn_test_add(l, from_weights, NULL, "run: a rollback before the first snapshot, from other weights");
     tn_test_add(l, sessions, "train.nonfinite=rollback", "run: in sessions, with snapshots");
     tn_test_add(l, sessions, "compute=f16", "run: in sessions, half precision");
     tn_test_add(l, sessions, "loader.mode=pack", "run: in sessions, documents in a row");

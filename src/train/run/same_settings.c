@@ -9,6 +9,7 @@
 #include "train/run/train_settings.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Keys that may change; one that ends in a dot stands for all below it. */
@@ -164,6 +165,22 @@ static tn_status keep_dropout(tn_settings *now, const tn_settings *old, bool *ch
     return tn_settings_set(now, key, tn_settings_text(old, key), TN_DROPOUT_CHOSEN);
 }
 
+/* Not typed: a config.yaml has behind each value where it came from. */
+static bool was_chosen(const tn_settings *old, const char *config)
+{
+    const char *colon = strrchr(tn_settings_source(old, "train.dropout"), ':');
+    long line = colon ? strtol(colon + 1, NULL, 10) : 0;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = line > 0 ? fopen(config, "r") : NULL;
+    bool chosen = false;
+    while (f && line > 0 && getline(&text, &bytes, f) >= 0)
+        if (--line == 0) chosen = strstr(text, "# " TN_DROPOUT_CHOSEN "\n") != NULL;
+    if (f) fclose(f);
+    free(text);
+    return chosen;
+}
+
 tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowered, char *kept, size_t bytes)
 {
     tn_settings *old;
@@ -205,10 +222,12 @@ bool tn_settings_same_run(const tn_settings *here, const char *config)
 {
     tn_settings *there = NULL, *old = NULL, *now = NULL;
     char a[TN_HASH_BYTES], b[TN_HASH_BYTES];
+    bool kept;
     const bool same = read_old(here, config, &there) == TN_OK && undone(here, &now) == TN_OK &&
-                      undone(there, &old) == TN_OK && tn_settings_same_hash(now, a) == TN_OK &&
-                      tn_settings_same_hash(old, b) == TN_OK && strcmp(a, b) == 0 &&
-                      tn_settings_int(now, "train.steps") == tn_settings_int(old, "train.steps");
+                      undone(there, &old) == TN_OK &&
+                      (!was_chosen(there, config) || keep_dropout(now, old, &kept) == TN_OK) &&
+                      tn_settings_same_hash(now, a) == TN_OK && tn_settings_same_hash(old, b) == TN_OK &&
+                      strcmp(a, b) == 0 && tn_settings_int(now, "train.steps") == tn_settings_int(old, "train.steps");
     tn_settings_free(there);
     tn_settings_free(old);
     tn_settings_free(now);

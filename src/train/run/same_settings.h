@@ -21,7 +21,8 @@ tn_status tn_settings_may_continue(const tn_settings *now, const char *config, c
  * chose for it (dropout_auto.h). *lowered: `now` was changed for that. `kept` (bytes
  * long): "stays without loss.kd=1 (train.dropped)" where its loss was, or "". */
 tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowered, char *kept, size_t bytes);
-/* All that may not change is equal, and train.steps too. A file that cannot be read is not. */
+/* All that may not change is equal, and train.steps too; a dropout that train.dropout=auto chose there counts as the one that it
+ * chooses here. A file that cannot be read is not. */
 bool tn_settings_same_run(const tn_settings *now, const char *config);
 
 #endif

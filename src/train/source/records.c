@@ -14,11 +14,12 @@ typedef struct record_source {
     tn_record_set set;
     tn_source_start at;
     tn_feed_map map;
-    char hash[TN_HASH_BYTES]; /* of the records and their splits */
-    int64_t epoch, next;      /* the next row is order.row[next] of this epoch */
-    int64_t batches;          /* handed out */
-    int64_t rows;             /* of the last one */
-    int64_t shown;            /* rows of the held-out part handed out */
+    char hash[TN_HASH_BYTES];   /* of the records and their splits */
+    char shapes[TN_HASH_BYTES]; /* of the shapes of batches, by which they are ordered; "": there are none */
+    int64_t epoch, next;        /* the next row is order.row[next] of this epoch */
+    int64_t batches;            /* handed out */
+    int64_t rows;               /* of the last one */
+    int64_t shown;              /* rows of the held-out part handed out */
     tn_record_order order;
 } record_source;
 
@@ -103,10 +104,10 @@ static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64
 static json_t *source_save(void *ctx)
 {
     const record_source *s = ctx;
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", s->set.kind, "data", s->hash, "batches",
-                     (json_int_t)s->batches, "epoch", (json_int_t)s->epoch, "next", (json_int_t)s->next, "rows",
-                     (json_int_t)s->at.batch, "seed", (json_int_t)s->set.seed, "train",
-                     (json_int_t)s->set.count[TN_TRAIN]);
+    return json_pack("{s:s, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", s->set.kind, "data", s->hash, "shapes",
+                     s->shapes[0] ? s->shapes : NULL, "batches", (json_int_t)s->batches, "epoch", (json_int_t)s->epoch,
+                     "next", (json_int_t)s->next, "rows", (json_int_t)s->at.batch, "seed", (json_int_t)s->set.seed,
+                     "train", (json_int_t)s->set.count[TN_TRAIN]);
 }
 
 /* Else a model's own: there is no task to speak of. */
@@ -116,7 +117,8 @@ static tn_status source_load(void *ctx, const json_t *cursor)
 {
     record_source *s = ctx;
     const char *kind = json_string_value(json_object_get(cursor, "kind")),
-               *data = json_string_value(json_object_get(cursor, "data"));
+               *data = json_string_value(json_object_get(cursor, "data")),
+               *shapes = json_string_value(json_object_get(cursor, "shapes"));
     int64_t epoch, next, batches;
     if (!kind || strcmp(kind, s->set.kind) != 0)
         return tn_error(TN_USAGE, "the run was not trained on %s: give it the same data, or start over with --fresh",
@@ -127,6 +129,10 @@ static tn_status source_load(void *ctx, const json_t *cursor)
                         "or start over with "
                         "--fresh or run=OTHER",
                         s->set.noun, of_task(s) ? " of the task" : "", of_task(s) ? "task.* settings" : "settings");
+    if (strcmp(shapes ? shapes : "", s->shapes) != 0)
+        return tn_error(TN_USAGE,
+                        "batches by length have other shapes than those the run began with, and another order: "
+                        "use its version of tenon and its settings, or start over with --fresh or run=OTHER");
     if (tn_cursor_number(cursor, "seed") != (int64_t)s->set.seed || tn_cursor_number(cursor, "rows") != s->at.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
                         (long long)tn_cursor_number(cursor, "seed"), (long long)tn_cursor_number(cursor, "rows"));
@@ -153,10 +159,11 @@ static void source_mark(void *ctx, tn_source_mark *out)
 static tn_status source_back(void *ctx, const tn_source_mark *to)
 {
     record_source *s = ctx;
+    const bool other = s->epoch != (int64_t)to->at[0];
     s->epoch = (int64_t)to->at[0];
     s->next = (int64_t)to->at[1];
     s->batches = (int64_t)to->at[2];
-    shuffle(s);
+    if (other) shuffle(s); /* every checkpoint comes by here */
     return TN_OK;
 }
 
@@ -194,6 +201,23 @@ static void source_close(void *ctx)
     tn_free(s);
 }
 
+static tn_status hash_shapes(const tn_record_shapes *shapes, char hash[TN_HASH_BYTES])
+{
+    tn_hash *h;
+    hash[0] = 0;
+    if (!shapes->n) return TN_OK;
+    TN_RETURN_IF(tn_hash_begin(&h));
+    for (int i = 0; i < shapes->n; i++)
+        for (size_t k = 0; k < shapes->shape[i].n; k++) {
+            const tn_source_number *x = &shapes->shape[i].size[k];
+            tn_hash_add(h, x->name, strlen(x->name) + 1);
+            tn_hash_add(h, &x->value, sizeof x->value);
+        }
+    tn_hash_text(h, hash);
+    tn_hash_free(h);
+    return TN_OK;
+}
+
 /* The last batch of an epoch may be short, and counts less among those of its step. */
 static tn_status source_start(tn_source *self, const tn_source_start *how)
 {
@@ -212,6 +236,7 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
     self->weigh_of = (double)how->batch * self->train_tokens;
     if (how->heldout_only) return TN_OK;
     TN_RETURN_IF(s->set.hash(s->set.data, s->hash));
+    TN_RETURN_IF(hash_shapes(&s->set.shapes, s->shapes));
     if (!s->order.row) TN_RETURN_IF(tn_record_order_new(&s->set, &s->order));
     s->epoch = s->next = s->batches = s->rows = 0;
     shuffle(s);

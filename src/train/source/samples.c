@@ -202,7 +202,7 @@ static const tn_resident *stay(owned *o)
     if (t && t->same_target)
         add_stored(o, TARGET, (tn_resident_part){ .input = "target", .stored = TN_F32, .each = n });
     if (t && t->same_target && t->has_goals)
-        add_stored(o, GOAL, (tn_resident_part){ .input = "goal", .stored = TN_I32, .each = n });
+        add_stored(o, GOAL, (tn_resident_part){ .input = "goal", .stored = TN_I32, .each = n, .counts = true });
     return o->resident.n ? &o->resident : NULL;
 }
 

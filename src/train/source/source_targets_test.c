@@ -191,6 +191,36 @@ static void allocates_nothing(void **state)
     tn_session_close(&s);
 }
 
+/* A loss that is a mean over goals: parts weigh what they have of them, also where the surfaces stay on the device. */
+static void cut_by_goals(void **state)
+{
+    (void)state;
+    static const tn_loss_row losses[] = { { "loss", "goal" } };
+    enum { PARTS = 4 };
+    tn_model m = narrow;
+    float weight[2][8 * PARTS];
+    bool even = true;
+    m.losses = losses;
+    m.n_losses = 1;
+    for (int stays = 0; stays < 2; stays++) {
+        tn_session s;
+        char text[200];
+        int64_t count;
+        snprintf(text, sizeof text, "task=route task.dx=9 task.grow=0 plan.microbatches=%d opt.resident_samples=%s",
+                 PARTS, stays ? "on" : "off");
+        assert_ok(try_session(&s, &m, text));
+        assert_true(tn_trainer_keeps_samples(s.trainer) == (stays != 0));
+        for (int i = 0; i < 8 * PARTS; i++) {
+            assert_ok(tn_source_next(&s.source, i / PARTS, s.trainer, &count));
+            weight[stays][i] = tn_source_weight(&s.source, count);
+            even &= weight[stays][i] == 1;
+        }
+        tn_session_close(&s);
+    }
+    assert_memory_equal(weight[0], weight[1], sizeof weight[0]);
+    assert_false(even);
+}
+
 /* --- runs ---------------------------------------------------------------------------------------------------------------------- */
 
 static tn_status train(const tn_tempdir *d, const char *run, const char *words, int64_t stop_after,
@@ -300,6 +330,7 @@ void tn_tests_source_targets(tn_test_list *l)
         tn_test_add(l, batches, tasks[i], "target source: batches of %s", tasks[i]);
     tn_test_add(l, defaults, NULL, "target source: what the task sets");
     tn_test_add(l, allocates_nothing, NULL, "target source: steps allocate nothing");
+    tn_test_add(l, cut_by_goals, NULL, "target source: parts of a batch by their goals");
     tn_test_add(l, sessions, tasks[0], "target run: route in sessions of 0, 1, 2, ... steps");
     tn_test_add(l, sessions, tasks[2], "target run: restore in sessions of 0, 1, 2, ... steps");
     tn_test_add(l, not_on_another, NULL, "target run: not continued on another task");

@@ -29,7 +29,5 @@ int tn_wire_shapes_fit(const tn_wire_shapes *s, const int32_t *rows, int64_t n, 
 
 /* "batches by length, in 8 shapes; 6 % of their places are padding (bytes 5 %, a 9 %)" */
 void tn_wire_shapes_about(const tn_wire_shapes *s, const tn_record_batches *b, FILE *f);
-/* That part; NaN: no batches. */
-double tn_wire_shapes_padding(const tn_wire_shapes *s, const tn_record_batches *b);
 
 #endif

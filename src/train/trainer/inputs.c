@@ -196,7 +196,7 @@ static tn_status match_row(const matching *m, const tn_input_row *given, tn_inpu
     char wants[96], has[96];
     const tn_input_row *own = find(m->model->inputs, m->model->n_inputs, given->name);
     if (!own || own->from == TN_TRAINER) {
-        *out = (tn_input_slot){ .row = given };
+        *out = (tn_input_slot){ .row = given, .given = given };
         return TN_OK;
     }
     tn_input_slot filled;
@@ -204,6 +204,7 @@ static tn_status match_row(const matching *m, const tn_input_row *given, tn_inpu
     const matching data = { m->model, m->st, m->input_spec, .theirs = m->input_spec->rows != NULL };
     TN_RETURN_IF(resolve(&data, given, &filled));
     out->read = true;
+    out->given = given;
     if (alike(out, &filled)) return TN_OK;
     return tn_error(TN_USAGE,
                     "model %s, input %s: the model takes %s and the data have %s: change the model's settings or its "
@@ -315,11 +316,11 @@ void tn_inputs_narrow(const tn_inputs *whole, const tn_input_shape *s, tn_inputs
         tn_input_slot *x = &out->slot[i];
         x->all = 1;
         for (int k = 0; k < x->rank; k++) {
-            x->dim[k] = size_in(s, x->row->dims[k], x->dim[k]);
+            x->dim[k] = size_in(s, x->given->dims[k], x->dim[k]);
             x->all *= x->dim[k] ? x->dim[k] : 1;
         }
         x->each = x->each ? x->all : 0;
-        x->below = size_in(s, x->row->below, x->below);
+        x->below = size_in(s, x->given->below ? x->given->below : x->row->below, x->below);
     }
     for (size_t i = 0; i < out->n_numbers; i++) {
         const int64_t size = size_in(s, out->number[i].name, 0);

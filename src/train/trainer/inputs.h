@@ -23,9 +23,10 @@ tn_input_spec tn_input_spec_with(const tn_model *model, const char *input, tn_in
 double tn_input_spec_number(const tn_input_spec *s, const char *name);
 
 typedef struct tn_input_slot {
-    const tn_input_row *row; /* the model's; the supplier's where the model has none */
-    bool read;               /* the model has it */
-    bool has_time;           /* its second dim is T */
+    const tn_input_row *row;   /* the model's; the supplier's where the model has none */
+    const tn_input_row *given; /* the supplier's: the same sizes, by the names that a shape has for them */
+    bool read;                 /* the model has it */
+    bool has_time;             /* its second dim is T */
     int rank;
     int64_t dim[TN_INPUT_RANK]; /* B and T are 0 here */
     int64_t each; /* items of a row of the batch, of one token where it is timed; 0: it has no B, and `all` items */

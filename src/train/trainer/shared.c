@@ -182,6 +182,7 @@ static const char *const run_time[] = {
     "sample.",
     "loader.workers",
     "loader.prefetch",
+    "train.from",
     "train.lr",
     "train.lr_min_frac",
     "train.warmup",

@@ -4,6 +4,7 @@
 
 #include "testlib.h"
 #include "train/run/session.h"
+#include "train/run/train_settings.h"
 #include "train/run/training.h"
 
 #include <pthread.h>
@@ -138,6 +139,26 @@ static void at_once(void **state)
     tn_shared_free(shared);
 }
 
+/* What a plan is known by: its shape, and not what the run does with it. */
+static void keys(void **state)
+{
+    static const char *const same[] = { "seed=3", "train.lr=0.5", "train.from=x" }, *const other[] = { "dim=9",
+                                                                                                       "compute=bf16" };
+    const tn_model *m;
+    tn_settings *st;
+    char key[2][TN_HASH_BYTES];
+    (void)state;
+    assert_ok(tn_settings_resolve("gpt_tiny", NULL, 0, &st, &m));
+    assert_ok(tn_plan_key(m, st, key[0]));
+    tn_settings_free(st);
+    for (size_t i = 0; i < 5; i++) {
+        assert_ok(tn_settings_resolve("gpt_tiny", i < 3 ? &same[i] : &other[i - 3], 1, &st, &m));
+        assert_ok(tn_plan_key(m, st, key[1]));
+        assert_true((strcmp(key[0], key[1]) == 0) == (i < 3));
+        tn_settings_free(st);
+    }
+}
+
 /* Of plans that nobody uses the oldest go. */
 static void forgets(void **state)
 {
@@ -162,5 +183,6 @@ void tn_tests_shared(tn_test_list *l)
 {
     tn_test_add(l, by_turns, NULL, "shared: plans and a context used by turns change no bit");
     tn_test_add(l, at_once, NULL, "shared: plans used by three threads at once change no bit");
+    tn_test_add(l, keys, NULL, "shared: what the key of a plan depends on");
     tn_test_add(l, forgets, NULL, "shared: plans that were used longest ago are forgotten");
 }

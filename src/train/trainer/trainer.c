@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond any machine, far below overflow */
@@ -86,7 +87,10 @@ static tn_status add_narrower(const tn_trainer_options *o, tn_trainer *whole, in
 {
     const tn_status s = open_trainer(o, whole, shape, NULL, *at);
     if (s == TN_OK) *at = &(**at)->narrower;
-    return s == TN_USAGE ? TN_OK : s;
+    if (s != TN_USAGE) return s;
+    if (shape && !whole->shapes_refused++)
+        snprintf(whole->why_refused, sizeof whole->why_refused, "%s", tn_error_text());
+    return TN_OK;
 }
 
 /* The narrower widths, the widest first, or the shapes. All are there before the first step, so that it is known then what
@@ -211,6 +215,12 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, in
 done:
     tn_trainer_free(t);
     return s;
+}
+
+int tn_trainer_shapes_refused(const tn_trainer *t, const char **why)
+{
+    *why = t->why_refused;
+    return t->shapes_refused;
 }
 
 /* Where memory is short with samples that may as well stay on the host, or the model wants what only a plain input has (its gradient),

@@ -78,6 +78,8 @@ tn_feeder tn_trainer_batch_feeder(tn_trainer *t); /* for batches of training: wi
 /* Puts those samples there, once before the first step; nothing where none stay. */
 tn_status tn_trainer_load_samples(tn_trainer *t, const struct tn_resident *r);
 bool tn_trainer_keeps_samples(const tn_trainer *t);
+/* How many of the shapes the model refused: their batches have the whole one. *why: what it said of the first. */
+int tn_trainer_shapes_refused(const tn_trainer *t, const char **why);
 /* What such a feed has but memory: its inputs, batch, length, shape (tn_feeder). */
 tn_feed tn_trainer_feed_blank(const tn_trainer *t, int64_t width, int shape);
 

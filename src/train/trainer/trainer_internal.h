@@ -78,6 +78,8 @@ struct tn_trainer {
     tn_trainer *now; /* the one whose inputs were filled last: itself or a narrower one */
     bool part;       /* it is such a narrower one */
     int shape;       /* ... by its sizes: of this number; 0: by its length */
+    int shapes_refused;
+    char why_refused[256]; /* the first of them */
     bool steady,
         fresh;     /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int64_t steps; /* of the schedule; 0: train.steps */

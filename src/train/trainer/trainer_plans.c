@@ -310,7 +310,7 @@ tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
                             t->want[i]);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
     t->sealed = !t->forward_only;
-    TN_RETURN_IF(tn__steps_plan(t, o->steps));
+    if (!t->shape) TN_RETURN_IF(tn__steps_plan(t, o->steps)); /* others run on whole batches alone */
     t->sealed = true;
     if (!t->forward_only && !t->part) TN_RETURN_IF(make_update(t));
     TN_RETURN_IF(tn__trainer_fits(t));

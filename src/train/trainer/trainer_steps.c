@@ -155,8 +155,8 @@ tn_status tn__steps_check(const tn_trainer *t)
         const char *name = t->model->schedules[i].name;
         bool read = t->chunks && tn_chunks_schedule(t->chunks, i, 0);
         for (size_t k = 0; k < t->n_steps; k++) read |= t->step[k].scalar[i] || makes(&t->step[k], name);
-        const bool all =
-            !t->forward_only && (t->n_train > 1 || !t->model->choose); /* plans that it may be in are here */
+        const bool all = !t->forward_only && !t->shape &&
+                         (t->n_train > 1 || !t->model->choose); /* plans that it may be in are here */
         if (!read && all)
             return tn_error(TN_USAGE,
                             "model %s, schedule %s: no plan has a scalar of that name: call tn_scalar(g, \"%s\", "

@@ -13,7 +13,7 @@ count() {
     local all by_clock
     all=$(valgrind --tool=callgrind --callgrind-out-file=counted "$@" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p')
     by_clock=$(callgrind_annotate --inclusive=yes --threshold=100 counted |
-        awk '/:(beat|save_timed)( |$)/ { gsub(",", "", $1); sum += $1 } END { printf "%d", sum }')
+        awk '!/=>/ && /:(beat|save_timed)( |$)/ { gsub(",", "", $1); sum += $1 } END { printf "%d", sum }')
     echo $((all - by_clock))
 }
 python() { python3 -c 'import sqlite3, sys

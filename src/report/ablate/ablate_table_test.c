@@ -229,6 +229,7 @@ static void rows_of_one_model(void **state)
         assert_string_equal(rows[i].fast[0], "log.level=info");
     }
     tn_session_close(&s);
+    tn_arena_free(&arena);
 }
 
 void tn_tests_ablate_table(tn_test_list *l)

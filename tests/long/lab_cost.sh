@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# One core: runs beside another script of this folder (scripts/run-tests).
 # What the laboratory adds to a trial of 25 epochs: instructions of a worker with one trial against `tenon train` with the same settings.
 # Below 1 %. Counted at 3 and at 6 epochs and continued along the line: an epoch costs what it costs, and callgrind takes a minute for three.
 # Heartbeats and saves every 20 seconds are left out: they go by the clock, and callgrind makes a second of training a minute.

@@ -5,8 +5,10 @@ set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=${BUILD:-build}-tsan
 make -j"$(nproc)" CC="${CC:-gcc}" BUILD="$build" WERROR=1 CFLAGS="-O1 -g1" SAN=-fsanitize=thread "$build/unit" || exit 2
-run=("$build/unit")
 # Some kernels place memory further apart than ThreadSanitizer can shadow: without that, where it can be had.
-setarch "$(uname -m)" -R true 2>/dev/null && run=(setarch "$(uname -m)" -R "${run[@]}")
-TSAN_OPTIONS=halt_on_error=0:exitcode=66 "${run[@]}" pool loop: overfit twins: "1 thread = 2 threads" "families: trials" "lab/lanes" "shared:" decode equilibrium \
+apart=()
+setarch "$(uname -m)" -R true 2>/dev/null && apart=(setarch "$(uname -m)" -R)
+checked() { TSAN_OPTIONS=halt_on_error=0:exitcode=66 "${apart[@]}" "$build/unit" "$@"; }
+declare -F in_parts >/dev/null || in_parts() { "$@"; } # by run-tests: as many parts at once as there are cores
+in_parts checked pool loop: overfit twins: "1 thread = 2 threads" "families: trials" "lab/lanes" "shared:" decode equilibrium \
     gemm: fill: scatter_rows: loader: "prepare: any number"

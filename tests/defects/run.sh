@@ -4,8 +4,8 @@
 #
 #     tests/defects/run.sh [NAME ...]     all, or those whose names begin so: D14
 #
-# A table is blocks of lines: "defect NAME what", one or more "test FILTER" of build/unit, "file PATH", then "- text" that is in PATH once,
-# and "+ text" for it. Ends with "N passed, N failed".
+# A table is blocks of lines: "defect NAME what", one or more "test FILTER" of build/unit or "golden FILE" of tests/golden, "file PATH", then
+# "- text" that is in PATH once, and "+ text" for it, as often as it takes. Ends with "N passed, N failed".
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -39,17 +39,30 @@ wanted() { # wanted NAME
 
 bad() { failed=$((failed + 1)); echo "FAILED $1: $2"; }
 
+# Whether the test "filter FILTER" or "golden FILE" fails as a test does, not as a crash.
+noticed() { # noticed KIND WHAT
+    if [ "$1" = golden ]; then
+        make -j"$(nproc)" build/tenon >log 2>&1 || return 1
+        timeout 300 build/tenon check --against="tests/golden/$2" >log 2>&1
+        [ $? = 4 ]
+    else ! timeout 300 build/unit "$2" >log 2>&1 && grep -q '^\[  FAILED  \]' log; fi
+}
+
 try() { # the defect in name, what, tests, file, old, new
-    local t
-    wanted "$name" || return
+    local i
+    [ -n "$name" ] && wanted "$name" || return 0
     cp -p "$file" kept
-    if ! OLD=$old NEW=$new put "$file"; then bad "$name" "its text is not in $file once"
-    elif ! build; then bad "$name" "does not compile"; grep -m3 error log
+    for i in "${!old[@]}"; do
+        OLD=${old[i]} NEW=${new[i]} put "$file" && continue
+        bad "$name" "not once in $file: ${old[i]}"
+        cat kept >"$file"
+        return
+    done
+    if ! build; then bad "$name" "does not compile" && grep -m3 error log
     else
-        for t in "${tests[@]}"; do
-            if timeout 300 build/unit "$t" >log 2>&1; then bad "$name ($what)" "passes \"$t\""
-            elif ! grep -q '^\[  FAILED  \]' log; then bad "$name" "\"$t\" ended without a failed test"
-            else passed=$((passed + 1)); echo "$name: $what: \"$t\" fails, $(grep -c '^\[  FAILED  \] [^0-9]' log) lines"; fi
+        for i in "${tests[@]}"; do
+            if noticed "${i%% *}" "${i#* }"; then passed=$((passed + 1)) && echo "$name: $what: noticed by \"${i#* }\""
+            else bad "$name" "$what: not noticed by \"${i#* }\""; fi
         done
     fi
     cat kept >"$file"
@@ -57,16 +70,18 @@ try() { # the defect in name, what, tests, file, old, new
 
 names=("$@")
 for table in "$here"/*.txt; do
-    name='' tests=()
+    name=
     while IFS= read -r line; do
         case $line in
-        defect\ *) line=${line#defect }; name=${line%% *} what=${line#* } tests=() ;;
-        test\ *) tests+=("${line#test }") ;;
+        defect\ *) try; line=${line#defect }; name=${line%% *} what=${line#* } tests=() old=() new=() ;;
+        test\ *) tests+=("filter ${line#test }") ;;
+        golden\ *) tests+=("$line") ;;
         file\ *) file=${line#file } ;;
-        -\ *) old=${line#- } ;;
-        +\ *) new=${line#+ }; try ;;
+        -\ *) old+=("${line#- }") ;;
+        +\ *) new+=("${line#+ }") ;;
         esac
     done <"$table"
+    try
 done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed -gt 0 ]

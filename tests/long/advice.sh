@@ -44,7 +44,7 @@ slow() { # rule, least gain, target with what is slow, settings of both
 slow batch 1.5 gpt,train.batch=1 data=text.txt dim=256 layers=2 heads=4 train.context=32 compute=f32
 slow loader 1.5 ./slow/slow.so,loader.workers=0 threads=1 wait=0.1 dim=512
 slow recompute 1.15 gpt,plan.recompute=layer data=text.txt dim=128 layers=3 heads=4 train.context=128 train.batch=16 compute=f32
-slow solver 1.5 tep,rtol=1e-5 task=parity task.bits=8 dim=64
+slow solver 1.5 tep,rtol=1e-5 task=parity task.bits=8 dim=64 compute=f32
 
 for try in 1 2 3; do
     most=$("$tenon" report gpt data=text.txt dim=128 layers=2 heads=4 train.context=128 train.batch=32 compute=bf16 train.eval_every=200 --seconds=3 --json 2>/dev/null |

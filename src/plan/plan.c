@@ -40,22 +40,22 @@ static double arg_bytes(const tn_plan *p, int i)
     return p->arg[i].slot < 0 ? 0 : (double)tn_dims_count(a->dims) * (double)tn_dtype_bytes(a->dtype);
 }
 
-/* Of argument i, what is beyond as many of its numbers. */
+/* Bytes of argument i beyond its first `numbers` numbers. */
 static double bytes_beyond(const tn_plan *p, int i, double numbers)
 {
     return fmax(arg_bytes(p, i) - numbers * (double)tn_dtype_bytes(p->arg[i].arg.dtype), 0);
 }
 
-/* Of all arguments, each once. Of an input that is looked up, and of a gradient that is added to, as many rows as output 0 has. */
+/* Of all arguments, each once. Of an input that is looked up, and of a gradient that is added to, no more numbers than output 0 has. */
 static double step_bytes(const tn_plan *p, const tn_node *n, const tn_step *s)
 {
-    const double rows = n->n_out ? (double)tn_dims_count(n->out_type[0].dims) : 0;
+    const double numbers = n->n_out ? (double)tn_dims_count(n->out_type[0].dims) : 0;
     double bytes = 0;
     for (int i = s->in; i < p->n_args; i++) bytes += arg_bytes(p, i);
     for (int i = 0; i < n->n_in; i++) {
         if (!(n->op->fusion.some_rows >> i & 1)) continue;
-        bytes -= bytes_beyond(p, s->in + i, rows);
-        if (n->backward && n->accumulate >> i & 1) bytes -= bytes_beyond(p, s->din + i, rows);
+        bytes -= bytes_beyond(p, s->in + i, numbers);
+        if (n->backward && n->accumulate >> i & 1) bytes -= bytes_beyond(p, s->din + i, numbers);
     }
     return bytes;
 }

@@ -14,7 +14,6 @@ trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 
 cp -a "$root"/{Makefile,VERSION,include,scripts,src,tests,examples} "$work" || exit 2
-[ ! -d "$root/../shared" ] || export TENON_DATA=${TENON_DATA:-$root/../shared/data}
 cd "$work" || exit 2
 build() { make -j"$(nproc)" build/unit >log 2>&1; }
 build || { tail -20 log; exit 2; }

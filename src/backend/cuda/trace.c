@@ -33,8 +33,8 @@ typedef struct collector {
 #define FIELD(name) __typeof__(cupti##name) *name;
     TN_CUPTI_FUNCTIONS(FIELD)
 #undef FIELD
-    pthread_mutex_t
-        lock; /* for all below: buffers come back on a thread of CUPTI's, nodes are made on any thread that captures */
+    /* For records and marks: buffers come back on a thread of CUPTI's, and nodes may be made on any. */
+    pthread_mutex_t lock;
     tn_span *span;
     size_t n, capacity;
     size_t dropped;

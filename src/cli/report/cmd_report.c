@@ -1,8 +1,7 @@
 /* tenon report: where the time and memory of a training go, as text, as a page, and as lines of JSON; of two configurations, what
  * changed between them. Runs that cannot be measured here say what they recorded. */
-#include "cli/cli.h"
-
 #include "base/text.h"
+#include "cli/cli.h"
 #include "cli/next.h"
 #include "cli/report/report_lines.h"
 #include "cli/report/report_recorded.h"

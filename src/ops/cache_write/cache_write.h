@@ -5,8 +5,8 @@
  *     ->  the cache itself, as a tensor that depends on the write: read this one, not the old handle
  *
  * Rows that do not fit (position < 0 or position+T > S) are a usage error when the step runs; nothing is written then. A GPU, where
- * the host does not see positions, has no error: the T nearest rows of that sequence become NaN. The other rows stay. Writes and moves
- * (cache_shift) happen in the order of the calls. No gradient passes. */
+ * the host does not see positions, has no error: the T nearest rows of each sequence that has this position become NaN. The other rows
+ * stay. Writes and moves (cache_shift) happen in the order of the calls. No gradient passes. */
 #ifndef TN_OPS_CACHE_WRITE_H
 #define TN_OPS_CACHE_WRITE_H
 

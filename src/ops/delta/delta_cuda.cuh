@@ -1,4 +1,4 @@
-/* For the CUDA kernels of delta: tensors as they see them, documents inside a chunk, and a chunk's rows in shared memory. The
+/* For the CUDA kernels of delta: documents inside a chunk, and a chunk's rows in shared memory. The
  * formulas are in delta_cpu.h. Chunks are 32 consecutive tokens, wherever documents start; who sees whom is a question to a
  * mask of starts, and is answered by choice and not by multiplication, so that no NaN crosses a start. All arithmetic is f32.
  * Kernels are made for N = 64 and 128 keys; rows that do not exist are keys of zeros with a decay of 1. */
@@ -15,6 +15,7 @@ enum {
     TN_DELTA_SLICE = 32,
     TN_DELTA_ALL = TN_DELTA_C * (TN_DELTA_C + 1)
 };
+static_assert((int)TN_DELTA_C == 32, "a token of a chunk is a lane of a warp, and a bit of a mask");
 
 typedef struct tn_delta_shape {
     int64_t B, T, H;

@@ -7,7 +7,7 @@
 #include "ops/outer/outer_cpu.h"
 #include "ops/outer/outer_cuda.h"
 
-enum { DEFAULT_CHUNK = 64, MOST_CHUNK = 4096 };
+enum { MOST_CHUNK = 4096 };
 
 static tn_status outer_infer(tn_sig *s)
 {
@@ -25,8 +25,8 @@ static tn_status outer_infer(tn_sig *s)
     if (!s->in[TN_OUTER_WRITE].absent)
         TN_RETURN_IF(tn_state_check(&s->in[TN_OUTER_WRITE], "write", "(B,T,H,1)", tn_shape(B, T, H, 1)));
     if (a->chunk < 1 || a->chunk > MOST_CHUNK)
-        return tn_error(TN_USAGE, "chunk=%lld is outside [1, %d]: 64 suits most sizes", (long long)a->chunk,
-                        MOST_CHUNK);
+        return tn_error(TN_USAGE, "chunk=%lld is outside [1, %d]: %d suits most sizes", (long long)a->chunk, MOST_CHUNK,
+                        TN_OUTER_CHUNK);
     s->n_out = 2;
     s->out[0].dims = v->dims;
     s->out[1].dims = tn_shape(B, H, N, P);
@@ -82,7 +82,7 @@ static bool in_tiles(const tn_sig *s)
     for (int i = TN_OUTER_Q; i <= TN_OUTER_V; i++)
         if (s->in[i].dtype != TN_BF16) return false;
     return !((const tn_outer_attr *)s->attr)->steps && T > TN_OUTER_FEW && s->out[0].dtype == TN_BF16 && N > 0 &&
-           P > 0 && N % 8 == 0 && P % 8 == 0 && N <= DEFAULT_CHUNK && P <= DEFAULT_CHUNK;
+           P > 0 && N % 8 == 0 && P % 8 == 0 && N <= TN_OUTER_CHUNK && P <= TN_OUTER_CHUNK;
 }
 
 static bool in_vectors(const tn_absorbing *a, tn_ref v)
@@ -130,7 +130,7 @@ static bool keep_states(tn_absorbing *a)
 {
     const tn_dims q = a->sig.in[TN_OUTER_Q].dims, v = a->sig.in[TN_OUTER_V].dims;
     if (a->n_out > TN_OUTER_KEPT || !a->trains || !in_tiles(&a->sig) || !in_vectors(a, a->in[TN_OUTER_V])) return false;
-    const int64_t chunks = (q.dim[1] + DEFAULT_CHUNK - 1) / DEFAULT_CHUNK;
+    const int64_t chunks = (q.dim[1] + TN_OUTER_CHUNK - 1) / TN_OUTER_CHUNK;
     ((tn_outer_attr *)a->attr)->keeps = true;
     a->out[TN_OUTER_KEPT] = tn_absorb_result(a, TN_BF16, tn_shape(q.dim[0], q.dim[2], chunks, q.dim[3] * v.dim[3]));
     a->n_out = TN_OUTER_KEPT + 1;
@@ -175,7 +175,7 @@ static tn_status outer_plain(tn_graph *g, const void *attr, const tn_ref *in, in
 tn_ref tn_outer_(tn_graph *g, const char *file, int line, tn_ref q, tn_ref k, tn_ref v, tn_ref alpha,
                  tn_outer_options o)
 {
-    const tn_outer_attr a = { .chunk = o.chunk ? o.chunk : DEFAULT_CHUNK };
+    const tn_outer_attr a = { .chunk = o.chunk ? o.chunk : TN_OUTER_CHUNK };
     const tn_ref in[TN_OUTER_INPUTS] = { q, k, v, alpha, o.state, o.reset };
     tn_ref out[2] = { TN_NONE, TN_NONE };
     tn_graph_add(g, file, line, &tn_op_outer, &a, in, TN_OUTER_INPUTS, out);

@@ -23,6 +23,10 @@
 
 #include <tenon/op.h>
 
+/* CHUNK: tokens of one, unless .chunk says otherwise, and between the states that are kept. FEW: up to so many tokens are worked off
+ * one by one, chosen by T alone, never by the data. */
+enum { TN_OUTER_CHUNK = 64, TN_OUTER_FEW = 4 };
+
 typedef struct tn_outer_attr {
     int64_t chunk;
     bool steps; /* one step per token: the plain twin */
@@ -33,7 +37,7 @@ typedef struct tn_outer_attr {
 typedef struct tn_outer_options {
     int unused_;
     tn_ref state, reset;
-    int64_t chunk; /* 0 = 64 */
+    int64_t chunk; /* 0: TN_OUTER_CHUNK */
     tn_ref *final; /* receives the state after the last token */
 } tn_outer_options;
 

@@ -8,15 +8,11 @@
  * Invariant: row i of O is summed in an order that depends on i alone. */
 #include "backend/cpu/level.h"
 #include "ops/outer/outer_cpu.h"
-#include "backend/cpu/gemm.h"
 #include "ops/outer/outer.h"
-#include "ops/rows.h"
 #include "ops/slots.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { FEW_TOKENS = 4 }; /* so few tokens go one by one: chosen by T alone, never by the data */
 
 typedef tn_strided view;
 typedef tn_outer_seq seq;
@@ -311,7 +307,7 @@ static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, tn_strided_p
     shape z = { .how = how };
     z.B = q.dim[0], z.T = q.dim[1], z.H = q.dim[2], z.N = q.dim[3], z.P = v.dim[3];
     z.C = z.T < 1 ? 1 : z.T < a->chunk ? z.T : a->chunk;
-    z.steps = a->steps || z.T <= FEW_TOKENS;
+    z.steps = a->steps || z.T <= TN_OUTER_FEW;
     z.gemm_bytes = z.steps ? 0 : gemm_bytes(&z);
     return z;
 }

@@ -8,8 +8,6 @@
 extern "C" {
 #endif
 
-enum { TN_OUTER_FEW = 4 }; /* tokens, up to which they are worked off one by one */
-
 tn_kernel tn_outer_forward_cuda, tn_outer_backward_cuda;
 size_t tn_outer_work_cuda(const tn_sig *s, bool backward);
 

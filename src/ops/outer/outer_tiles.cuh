@@ -1,4 +1,4 @@
-/* For the CUDA kernels of outer: tensors as they see them, and a chunk of 64 tokens as 64x64 tiles in shared memory.
+/* For the CUDA kernels of outer: a chunk of 64 tokens as 64x64 tiles in shared memory.
  *
  * A tile's numbers are T: bf16, multiplied on tensor cores, or f32, multiplied exactly. Sums are f32. Rows and
  * columns that do not exist are zeros. A warp's part of a product is 16 rows by 32 columns, in the order of mma.sync
@@ -13,7 +13,7 @@
 #include "ops/outer/outer.h"
 
 /* Tokens of a chunk, and most rows and columns of a state; tiles of 8 columns. */
-enum { TN_OUTER_C = 64, TN_OUTER_PARTS = 4 };
+enum { TN_OUTER_C = TN_OUTER_CHUNK, TN_OUTER_PARTS = 4 };
 
 typedef struct tn_outer_shape {
     int64_t B, T, H;

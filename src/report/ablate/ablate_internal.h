@@ -15,8 +15,8 @@ typedef struct tn_ablate_words {
 
 typedef struct tn_ablating {
     const tn_ablate_options *o;
-    tn_settings
-        *settings; /* the options', with fewer rows of a batch where steps are slow, and the dropout that auto is */
+    /* The options', with fewer rows of a batch where steps are slow, and the dropout that auto is. */
+    tn_settings *settings;
     const tn_session *base;
     double begun, until;                   /* clock */
     tn_ablate_row row[TN_ABLATE_ROWS + 1]; /* (n); the last may be all of them together */

@@ -102,11 +102,10 @@ static tn_status make_file(const char *dir, const char *name, void (*put)(FILE *
     char path[TN_PATH_BYTES];
     TN_RETURN_IF(tn_path_join(dir, name, path, sizeof path));
     FILE *f = fopen(path, "wb");
-    if (!f) return tn_error(TN_DISK, "cannot write %.600s: set TMPDIR to a folder with room", path);
-    put(f);
-    const bool bad = ferror(f) != 0;
-    return fclose(f) != 0 || bad ? tn_error(TN_DISK, "cannot write %.600s: set TMPDIR to a folder with room", path)
-                                 : TN_OK;
+    if (f) put(f);
+    bool bad = !f || ferror(f);
+    if (f) bad |= fclose(f) != 0;
+    return bad ? tn_error(TN_DISK, "cannot write %.600s: set TMPDIR to a folder with room", path) : TN_OK;
 }
 
 static bool is_for(const tn_settings *st, size_t i)

@@ -171,7 +171,7 @@ static bool is_for(const tn_ablate_facts *f, const setting_row *r)
 
 /* --- rows --------------------------------------------------------------------------------------------------------------------------- */
 
-/* *has: the configuration has it. */
+/* *has_it: the configuration has such a row. */
 static tn_status put_setting(const tn_ablate_facts *f, const setting_row *from, tn_arena *arena, tn_ablate_row *r,
                              bool *has_it)
 {

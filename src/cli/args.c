@@ -37,6 +37,19 @@ static bool flag_find(const tn_flag_row *rows, size_t n, const char *name, tn_fl
     return false;
 }
 
+/* One that the verb has: no other word that begins with dashes is taken for a forgotten value. */
+static bool is_flag(const char *arg, const tn_flag_row *rows, size_t n_rows)
+{
+    char name[32], best[32] = "";
+    tn_flag_kind kind;
+    const size_t n = strncmp(arg, "--", 2) == 0 ? strcspn(arg + 2, "=") : 0;
+    if (!n || n >= sizeof name) return false;
+    snprintf(name, sizeof name, "%.*s", (int)n, arg + 2);
+    tn_nearest near = { .word = name };
+    return flag_find(rows, n_rows, name, &kind, &near, best) ||
+           flag_find(tn_global_flags, TN_GLOBAL_FLAGS, name, &kind, &near, best);
+}
+
 /* argv[*i] begins with a dash; a value may be the argument behind it. */
 static tn_status take_flag(tn_args *a, int argc, char *const *argv, int *i, const tn_flag_row *rows, size_t n_rows)
 {
@@ -57,7 +70,8 @@ static tn_status take_flag(tn_args *a, int argc, char *const *argv, int *i, cons
     }
     if (kind == TN_FLAG_ALONE && value) return tn_error(TN_USAGE, "--%s takes no value", name);
     if (kind == TN_FLAG_VALUE && !value) {
-        if (*i + 1 >= argc) return tn_error(TN_USAGE, "--%s needs a value", name);
+        if (*i + 1 >= argc || is_flag(argv[*i + 1], rows, n_rows))
+            return tn_error(TN_USAGE, "--%s needs a value: --%s=VALUE", name, name);
         value = argv[++*i];
     }
     tn_flag *f = &a->flags[a->flags_n++];

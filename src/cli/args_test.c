@@ -55,6 +55,7 @@ static void refused(void **state)
         { { "-fresh" }, "unknown flag -fresh" },
         { { "--fresh=1" }, "--fresh takes no value" },
         { { "--prompt" }, "--prompt needs a value" },
+        { { "--prompt", "--json" }, "--prompt needs a value: --prompt=VALUE" },
         { { "--a-name-that-is-longer-than-any-flag-could-be=1" }, "unknown flag" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct cell {
     char name[64]; /* of the database, without folder and .db */
@@ -33,11 +34,17 @@ static void name_of(const char *path, char out[64])
     snprintf(out, 64, "%.*s", dot ? (int)(dot - file) : (int)strlen(file), file);
 }
 
-static tn_status side_of(const tn_study *s, const char *name, int *out)
+/* A study that counts twice would make differences look surer than they are. */
+static tn_status check_twice(const tn_cli *c, size_t n)
 {
-    for (size_t i = 0; i < s->n_sides; i++)
-        if (strcmp(s->sides[i].name, name) == 0) return *out = (int)i, TN_OK;
-    return tn_error(TN_USAGE, "--against=%.64s: study %s has no such side", name, s->name);
+    struct stat a, b;
+    for (size_t i = 1; i < n; i++)
+        for (size_t k = 0; k < i; k++) {
+            const char *one = tn_args_positional(&c->args, k + 1), *other = tn_args_positional(&c->args, i + 1);
+            if (stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+                return tn_error(TN_USAGE, "%s and %s are the same file: name each study once", one, other);
+        }
+    return TN_OK;
 }
 
 /* Standings of one database; the study stays open, as they point into it. */
@@ -52,7 +59,7 @@ static tn_status read_cell(table *t, const char *path, const char *against, tn_s
     TN_TRY(tn_lab_open(path, false, &lab));
     TN_TRY(tn_lab_verify(lab));
     TN_TRY(tn_lab_load(lab, NULL, study));
-    TN_TRY(side_of(*study, against, &other));
+    TN_TRY(tn_lab_view_side(*study, "against", against, &other));
     const tn_side_set sides = tn_compare_finished(*study);
     if (!sides)
         TN_TRY(tn_error(TN_USAGE, "nothing has been compared in it: run `tenon lab compare %s --against=%s`", path,
@@ -250,6 +257,7 @@ tn_status tn_lab_across(tn_cli *c)
     TN_TRY(tn_args_expect(&c->args, 2, 1 + TN_ACROSS_STUDIES));
     if (!against) TN_TRY(tn_error(TN_USAGE, "--against=SIDE is missing: the side that the others are compared with"));
     const size_t n = c->args.positional_n - 1;
+    TN_TRY(check_twice(c, n));
     t.cell = tn_arena_alloc(&t.arena, sizeof *t.cell * n);
     t.opened = tn_arena_alloc(&t.arena, sizeof *t.opened * n);
     if (!t.cell || !t.opened) TN_TRY(tn_error(TN_MEMORY, "out of memory"));

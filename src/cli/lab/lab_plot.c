@@ -11,10 +11,7 @@ static tn_status side_of(const tn_cli *c, const tn_study *s, int *out)
 {
     const char *name = tn_args_value(&c->args, "side");
     *out = 0;
-    if (!name) return TN_OK;
-    for (size_t i = 0; i < s->n_sides; i++)
-        if (strcmp(s->sides[i].name, name) == 0) return *out = (int)i, TN_OK;
-    return tn_error(TN_USAGE, "--side=%.64s: study %s has no such side", name, s->name);
+    return name ? tn_lab_view_side(s, "side", name, out) : TN_OK;
 }
 
 static tn_status chart_of(const char *name, tn_study_chart *out)

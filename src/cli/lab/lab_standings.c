@@ -9,14 +9,13 @@
 
 static tn_status side_named(const tn_study *s, const tn_comparison *k, const char *flag, const char *name, int *out)
 {
-    size_t i = 0;
-    while (i < s->n_sides && strcmp(s->sides[i].name, name) != 0) i++;
-    if (i == s->n_sides) return tn_error(TN_USAGE, "--%s=%.64s: study %s has no such side", flag, name, s->name);
-    if (!tn_side_in(k->sides, i))
+    int i = 0;
+    TN_RETURN_IF(tn_lab_view_side(s, flag, name, &i));
+    if (!tn_side_in(k->sides, (size_t)i))
         return tn_error(
             TN_USAGE, "--%s=%s: the side has no finished trial, or is not in --sides: run it first, or choose another",
             flag, name);
-    *out = (int)i;
+    *out = i;
     return TN_OK;
 }
 

@@ -2,11 +2,13 @@
 #include "cli/lab/lab_view.h"
 
 #include "base/fs.h"
+#include "base/text.h"
 #include "cli/table_file.h"
 #include "lab/study/study.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,6 +84,22 @@ void tn_lab_view_close(tn_lab_view *v)
     tn_study_free(v->study);
     tn_lab_close(v->lab);
     *v = (tn_lab_view){ 0 };
+}
+
+tn_status tn_lab_view_side(const tn_study *s, const char *flag, const char *name, int *out)
+{
+    tn_nearest near = { .word = name };
+    char sides[256] = "";
+    for (size_t i = 0, n = 0; i < s->n_sides; i++) {
+        if (strcmp(s->sides[i].name, name) == 0) return *out = (int)i, TN_OK;
+        tn_nearest_try(&near, s->sides[i].name);
+        if (n < sizeof sides)
+            n += (size_t)snprintf(sides + n, sizeof sides - n, "%s%.60s", i ? ", " : "", s->sides[i].name);
+    }
+    if (near.best)
+        return tn_error(TN_USAGE, "--%s=%.64s: study %s has no such side: did you mean %s?", flag, name, s->name,
+                        near.best);
+    return tn_error(TN_USAGE, "--%s=%.64s: study %s has no such side: it has %s", flag, name, s->name, sides);
 }
 
 tn_status tn_lab_view_objective(const tn_cli *c, const tn_study *s, size_t *out)

@@ -22,6 +22,8 @@ tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_access how,
 void tn_lab_view_close(tn_lab_view *v);
 /* Figures that are published are those of the study's file as it is now, where the file is named; else those it was begun with. */
 tn_status tn_lab_view_quote(const tn_cli *c, tn_study *s);
+/* The place of the side that --FLAG names. */
+tn_status tn_lab_view_side(const tn_study *s, const char *flag, const char *name, int *out);
 /* --objective=NAME: its place, or 0 (the first) where it is not given. */
 tn_status tn_lab_view_objective(const tn_cli *c, const tn_study *s, size_t *out);
 /* The file that --NAME names, or standard output; closed (and kept only whole) by tn_lab_view_put. */

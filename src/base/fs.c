@@ -22,7 +22,6 @@ static const struct {
     { EACCES, "check the permissions or choose another place" },
     { EPERM, "check the permissions or choose another place" },
     { EROFS, "the filesystem is read-only; choose another place" },
-    { ENOENT, "check the path; its directory must exist" },
     { ENOTDIR, "a part of the path is a file; check the path" },
     { EISDIR, "that is a directory; give the name of a file" },
     { ENAMETOOLONG, "use a shorter name" },
@@ -32,10 +31,19 @@ static const struct {
     { EIO, "the disk reports a fault; check it (dmesg) and write to another one" },
 };
 
+/* What is read has to be there itself; of what is made, the directory. */
+static const char *remedy_of_absent(const char *verb)
+{
+    static const char *const reads[] = { "open", "read", "read directory", "map" };
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+        if (strcmp(verb, reads[i]) == 0) return "check the path";
+    return "check the path; its directory must exist";
+}
+
 tn_status tn_fs_error(tn_status code, int err, const char *verb, const char *path)
 {
     char reason[128];
-    const char *remedy = "check the disk and the path";
+    const char *remedy = err == ENOENT ? remedy_of_absent(verb) : "check the disk and the path";
     for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
         if (remedies[i].err == err) remedy = remedies[i].text;
     if (strerror_r(err, reason, sizeof reason) != 0) snprintf(reason, sizeof reason, "error %d", err);

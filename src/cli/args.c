@@ -181,17 +181,29 @@ static tn_status add(tn_spans *s, const char *flag, int64_t x)
     return TN_OK;
 }
 
+static tn_status read_bound(const tn_setting *row, const char *flag, const char *text, const char *whole, int64_t *out)
+{
+    tn_setting_value v = { 0 };
+    if (!*text)
+        return tn_error(TN_USAGE, "%s: %.40s lacks a number: N, or A..B with A < B", flag, *whole ? whole : "\"\"");
+    TN_RETURN_IF(tn_setting_parse(row, text, "command line", &v));
+    *out = v.i;
+    return TN_OK;
+}
+
 static tn_status read_span(tn_spans *s, const char *flag, char *text)
 {
     const tn_setting row = TN_SETTING_INT(flag, "0", TN_RANGE(1, 1e9), "", "");
-    tn_setting_value first, last;
+    char whole[41];
+    int64_t first = 0, last;
     char *dots = strstr(text, "..");
+    snprintf(whole, sizeof whole, "%s", text);
     if (dots) *dots = 0;
-    TN_RETURN_IF(tn_setting_parse(&row, text, "command line", &first));
+    TN_RETURN_IF(read_bound(&row, flag, text, whole, &first));
     last = first;
-    if (dots) TN_RETURN_IF(tn_setting_parse(&row, dots + 2, "command line", &last));
-    if (last.i < first.i) return tn_error(TN_USAGE, "%s: list them in increasing order", flag);
-    for (int64_t x = first.i; x <= last.i; x *= 2) TN_RETURN_IF(add(s, flag, x));
+    if (dots) TN_RETURN_IF(read_bound(&row, flag, dots + 2, whole, &last));
+    if (last < first) return tn_error(TN_USAGE, "%s: list them in increasing order", flag);
+    for (int64_t x = first; x <= last; x *= 2) TN_RETURN_IF(add(s, flag, x));
     return TN_OK;
 }
 

@@ -82,6 +82,14 @@ static tn_status time_steps(const tn_contexts *o, bench *b, tn_context_row *r)
     return TN_OK;
 }
 
+/* Before memory and time go into a sequence that the text cannot fill. */
+static tn_status check_text(const tn_contexts *o, const tn_context_row *r)
+{
+    const unsigned long long has = tn_dataset_count(o->data, o->split).tokens;
+    if ((uint64_t)r->context <= has) return TN_OK;
+    return tn_error(TN_USAGE, "the held-out text ends after %llu tokens", has);
+}
+
 /* What is wrong with one context is said in its row; what is wrong with the machine ends it all. */
 static tn_status measure(const tn_contexts *o, tn_context_row *r, bool trains)
 {
@@ -90,7 +98,8 @@ static tn_status measure(const tn_contexts *o, tn_context_row *r, bool trains)
     if (o->interrupted && o->interrupted(o->ctx))
         return tn_error(TN_INTERRUPTED, "interrupted while measuring contexts");
     if (o->progress) o->progress(o->ctx, trains ? "training speed" : "held-out loss", r->context);
-    tn_status s = open_bench(o, r, trains, &b);
+    tn_status s = check_text(o, r);
+    if (s == TN_OK) s = open_bench(o, r, trains, &b);
     if (s == TN_OK) s = trains ? time_steps(o, &b, r) : score(o, &b, r);
     close_bench(&b);
     if (s != TN_USAGE && s != TN_MEMORY && s != TN_BAD_FILE) return s;

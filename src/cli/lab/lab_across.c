@@ -2,12 +2,15 @@
  * `tenon lab compare` has run. */
 #include "cli/lab/lab_view.h"
 
+#include "base/fs.h"
 #include "lab/statistics/across.h"
 #include "lab/statistics/standings.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct cell {
     char name[64]; /* of the database, without folder and .db */
@@ -34,10 +37,23 @@ static void name_of(const char *path, char out[64])
     snprintf(out, 64, "%.*s", dot ? (int)(dot - file) : (int)strlen(file), file);
 }
 
+/* Before the database itself is opened, which knows nothing of the other files of a study. */
+static tn_status check_database(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    if (dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0))
+        return tn_error(TN_USAGE,
+                        "%s describes a study: name the database with its results (db: in it, or --db of "
+                        "`tenon lab run`)",
+                        path);
+    return access(path, F_OK) == 0 ? TN_OK : tn_fs_error(TN_BAD_FILE, errno, "open", path);
+}
+
 /* A study that counts twice would make differences look surer than they are. */
-static tn_status check_twice(const tn_cli *c, size_t n)
+static tn_status check_databases(const tn_cli *c, size_t n)
 {
     struct stat a, b;
+    for (size_t i = 0; i < n; i++) TN_RETURN_IF(check_database(tn_args_positional(&c->args, i + 1)));
     for (size_t i = 1; i < n; i++)
         for (size_t k = 0; k < i; k++) {
             const char *one = tn_args_positional(&c->args, k + 1), *other = tn_args_positional(&c->args, i + 1);
@@ -255,9 +271,9 @@ tn_status tn_lab_across(tn_cli *c)
     const char *against = tn_args_value(&c->args, "against");
     tn_status s = TN_OK;
     TN_TRY(tn_args_expect(&c->args, 2, 1 + TN_ACROSS_STUDIES));
-    if (!against) TN_TRY(tn_error(TN_USAGE, "--against=SIDE is missing: the side that the others are compared with"));
     const size_t n = c->args.positional_n - 1;
-    TN_TRY(check_twice(c, n));
+    TN_TRY(check_databases(c, n));
+    if (!against) TN_TRY(tn_error(TN_USAGE, "--against=SIDE is missing: the side that the others are compared with"));
     t.cell = tn_arena_alloc(&t.arena, sizeof *t.cell * n);
     t.opened = tn_arena_alloc(&t.arena, sizeof *t.opened * n);
     if (!t.cell || !t.opened) TN_TRY(tn_error(TN_MEMORY, "out of memory"));

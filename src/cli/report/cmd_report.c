@@ -117,7 +117,8 @@ static tn_status measure(reporting *r)
 {
     const int rounds = r->n > 1 ? TN_PROFILE_ROUNDS : 1;
     const double about = (double)r->n * (r->seconds + 1) + advice_s(r);
-    if (!r->c->json) fprintf(r->c->err, "report  measuring for about %.3g s\n", about);
+    if (!r->c->json)
+        fprintf(r->c->err, "report  measuring for about %.3g s, longer where a step takes seconds\n", about);
     for (int k = 0; k < rounds; k++)
         for (size_t i = 0; i < r->n; i++) {
             const bool same = r->side[0].profile[0] && tn_trainer_device(r->side[0].session.trainer) ==

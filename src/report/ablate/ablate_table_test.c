@@ -143,6 +143,10 @@ static void names(void **state)
     tn_session s = open_tiny("ten", "opt.norm=off");
     tn_ablate_facts f = { .session = &s, .only = "opt.scan,opt.none" };
     assert_fails(tn_ablate_list(&f, &arena, rows, &n), TN_USAGE, "no row opt.none");
+    f.only = "opt.scna";
+    assert_fails(tn_ablate_list(&f, &arena, rows, &n), TN_USAGE, "no row opt.scna: did you mean opt.scan?");
+    f.only = "opt.norm"; /* known, and off here */
+    assert_fails(tn_ablate_list(&f, &arena, rows, &n), TN_USAGE, "no row opt.norm: leave --rows out to see all");
     f.only = "half,all";
     assert_ok(tn_ablate_list(&f, &arena, rows, &n));
     assert_true(n == 1 && strcmp(rows[0].fast[0], "compute=f16") == 0);

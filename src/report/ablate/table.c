@@ -2,6 +2,7 @@
 #include "report/ablate/table.h"
 
 #include "base/fs.h"
+#include "base/text.h"
 #include "train/source/text.h"
 
 #include <math.h>
@@ -223,17 +224,31 @@ static const char *component_of(const char *row)
     return NULL;
 }
 
-/* Each name of `only` must be a row. */
-static tn_status check_names(const char *only, const tn_ablate_row *rows, size_t n)
+/* A name that was meant: rows that this configuration lacks are known words too, and no mistakes. */
+static const char *nearest_row(const tn_settings *st, const char *name)
 {
-    char name[TN_ABLATE_NAME];
-    for (const char *at = only; at && *at;) {
+    tn_nearest near = { .word = name };
+    for (size_t i = 0; i < tn_settings_count(st); i++)
+        if (starts(tn_settings_row_at(st, i)->key, "opt.")) tn_nearest_try(&near, tn_settings_row_at(st, i)->key);
+    for (size_t i = 0; i < SETTING_ROWS; i++) tn_nearest_try(&near, setting_rows[i].name);
+    return near.best && strcmp(near.best, name) != 0 ? near.best : NULL;
+}
+
+/* Each name of `only` must be a row. */
+static tn_status check_names(const tn_ablate_facts *f, const tn_ablate_row *rows, size_t n)
+{
+    char name[TN_ABLATE_NAME], quoted[80];
+    for (const char *at = f->only; at && *at;) {
         const size_t k = strcspn(at, ",");
         size_t i = 0;
         snprintf(name, sizeof name, "%.*s", (int)k, at);
         while (i < n && !tn_ablate_in(name, rows[i].name)) i++;
-        if (i == n && strcmp(name, "all") != 0)
-            return tn_error(TN_USAGE, "--rows: this configuration has no row %s: leave --rows out to see all", name);
+        if (i == n && strcmp(name, "all") != 0) {
+            const char *near = nearest_row(f->session->settings, name);
+            return tn_error(TN_USAGE, "--rows: this configuration has no row %s: %s%s%s",
+                            tn_text_quote(name, quoted, sizeof quoted),
+                            near ? "did you mean " : "leave --rows out to see all", near ? near : "", near ? "?" : "");
+        }
         at += k + (at[k] == ',');
     }
     return TN_OK;
@@ -252,7 +267,7 @@ tn_status tn_ablate_list(const tn_ablate_facts *f, tn_arena *arena, tn_ablate_ro
         *n += has_it;
     }
     for (size_t i = 0; i < *n; i++) rows[i].component = component_of(rows[i].name);
-    return check_names(f->only, rows, *n);
+    return check_names(f, rows, *n);
 }
 
 const char *tn_ablate_key_at(size_t i) { return i < SETTING_ROWS ? setting_rows[i].key : NULL; }

@@ -61,6 +61,17 @@ static tn_status record_parts(const char *dir, const tn_training *t, bool again)
     return changed && dir && exists(dir, "config.yaml") ? write_config(t->settings, dir) : TN_OK;
 }
 
+/* They do not fit: what that run's model has otherwise, where it says so. */
+static tn_status explain_weights(const tn_settings *st, const char *from)
+{
+    char config[TN_RUN_PATH], why[1024], other[512] = "";
+    snprintf(why, sizeof why, "%s", tn_error_text());
+    if (tn_path_join(from, "config.yaml", config, sizeof config) == TN_OK && exists(from, "config.yaml"))
+        tn_settings_other_model(st, config, other, sizeof other);
+    if (!other[0]) return tn_error(TN_BAD_FILE, "train.from: %s", why);
+    return tn_error(TN_BAD_FILE, "train.from: %s: %.300s has %s", why, from, other);
+}
+
 /* Weights that the run starts from; moments and steps begin at zero. */
 static tn_status take_weights(const tn_training *t)
 {
@@ -68,10 +79,9 @@ static tn_status take_weights(const tn_training *t)
     const char *from = tn_settings_text(t->settings, "train.from");
     if (!*from) return TN_OK;
     const tn_status s = tn_weights_load(from, tn_trainer_store(t->trainer), note);
-    if (s != TN_OK) {
-        tn_error_prefix("train.from");
-        return s;
-    }
+    if (s == TN_BAD_FILE) return explain_weights(t->settings, from);
+    if (s != TN_OK) tn_error_prefix("train.from");
+    TN_RETURN_IF(s);
     snprintf(line, sizeof line, "starts from the weights of %.640s%s%.200s", from, *note ? ", " : "", note);
     tn_text_clean(line); /* the name of a folder may be anything */
     if (t->note) t->note(t->ctx, line);
@@ -346,6 +356,7 @@ static tn_status first_free(const char *base, tn_run_dir *r)
     for (int n = 1; n < 100000; n++) {
         snprintf(r->dir, sizeof r->dir, "runs/%s%d", base, n);
         if (mkdir(r->dir, 0777) == 0) {
+            r->made = true;
             TN_RETURN_IF(tn_dir_sync("runs"));
             return tn_run_lock(r->dir, WAIT_MS, &r->lock);
         }
@@ -360,6 +371,7 @@ static tn_status take_dir(const tn_settings *st, const char *model, bool fresh, 
     char base[128];
     if (named[0]) {
         TN_RETURN_IF(tn_path_join("", named, r->dir, sizeof r->dir));
+        r->made = !exists("", r->dir);
         tn_status s = tn_dir_make(r->dir);
         if (s == TN_OK) s = tn_run_lock(r->dir, WAIT_MS, &r->lock);
         if (s != TN_OK) tn_error_prefix("run");
@@ -389,6 +401,7 @@ tn_status tn_run_open(tn_settings *st, const char *model, bool fresh, tn_run_dir
     *out = r;
     r.lock = -1;
 done:
+    if (s != TN_OK) tn_run_undo(&r);
     tn_run_close(&r);
     return s;
 }

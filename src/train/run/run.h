@@ -17,6 +17,7 @@ typedef struct tn_run_dir {
     char checkpoint[TN_RUN_PATH]; /* to go on from; "" where there is none */
     char note[2048]; /* what a person should know: settings that changed, a checkpoint that is damaged; or "" */
     bool found;      /* runs/NAME-N that was there and is continued because the settings are the same */
+    bool made;       /* the folder was not there before */
     bool
         lowered; /* the settings now have its rung of the memory ladder and its dropout, and what was made from them has not */
     int lock; /* descriptor of the directory, or -1 */
@@ -36,6 +37,9 @@ tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st);
 tn_status tn_run_begin_parts(const tn_training *t);
 /* Before the first step of this process: that, where the run starts, and what its source makes with it (tn_source.prepare). */
 tn_status tn_run_prepare(const tn_training *t, bool starts);
+/* After a start that failed, before tn_run_close: the folder goes again if this one made it and nothing was trained. Fine with one that did
+ * not open. */
+void tn_run_undo(tn_run_dir *r);
 void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */
 
 /* Fills trainer and data from r->checkpoint, cuts lines of later steps off metrics.jsonl, and tidies. */

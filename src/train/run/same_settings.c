@@ -88,14 +88,26 @@ static tn_status refuse(const char *key, const char *was, const char *is)
                     key, key, was[0] ? was : "\"\"", is[0] ? is : "\"\"");
 }
 
-/* Another model has other keys, which the file's reader would take for mistakes: that one is compared first. */
-static tn_status check_model(const tn_settings *now, const char *config)
+/* The name of the run's model alone: another one has other keys, which the file's reader would take for mistakes. */
+static tn_status read_model(const char *config, tn_settings **out)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
     TN_TRY(tn_settings_new(&st));
     TN_TRY(tn_settings_add(st, tn_train_settings, 1, "train")); /* model comes first in the table */
     TN_TRY(tn_settings_peek_yaml(st, config));
+    *out = st;
+    st = NULL;
+done:
+    tn_settings_free(st);
+    return s;
+}
+
+static tn_status check_model(const tn_settings *now, const char *config)
+{
+    tn_status s = TN_OK;
+    tn_settings *st = NULL;
+    TN_TRY(read_model(config, &st));
     if (strcmp(tn_settings_text(st, "model"), tn_settings_text(now, "model")) != 0)
         TN_TRY(refuse("model", tn_settings_text(st, "model"), tn_settings_text(now, "model")));
 done:
@@ -232,4 +244,36 @@ bool tn_settings_same_run(const tn_settings *here, const char *config)
     tn_settings_free(old);
     tn_settings_free(now);
     return same;
+}
+
+/* Settings that say what is trained rather than with what; groups of settings have a dot. */
+static bool shapes_model(const char *key)
+{
+    static const char *const others[] = { "data", "tokenizer", "seed", "task", "compute" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(key, others[i]) == 0) return false;
+    return !strchr(key, '.') && !tn_settings_may_change(key);
+}
+
+static void add_other(const char *key, const char *was, const char *is, char *text, size_t bytes)
+{
+    const size_t n = strlen(text);
+    if (strcmp(was, is) != 0)
+        snprintf(text + n, bytes - n, "%s%s=%.60s, not %s=%.60s", n ? "; " : "", key, was, key, is);
+}
+
+void tn_settings_other_model(const tn_settings *now, const char *config, char *text, size_t bytes)
+{
+    tn_settings *old = NULL;
+    text[0] = 0;
+    if (read_model(config, &old) == TN_OK)
+        add_other("model", tn_settings_text(old, "model"), tn_settings_text(now, "model"), text, bytes);
+    tn_settings_free(old);
+    old = NULL;
+    if (text[0] || read_old(now, config, &old) != TN_OK) return;
+    for (size_t i = 0; i < tn_settings_count(now); i++) {
+        const char *key = tn_settings_row_at(now, i)->key;
+        if (shapes_model(key)) add_other(key, tn_settings_text_at(old, i), tn_settings_text_at(now, i), text, bytes);
+    }
+    tn_settings_free(old);
 }

@@ -140,8 +140,10 @@ $(BUILD)/libtenon.so: $(LIBOBJ) $(EXPORTS)
 $(BUILD)/tenon: $(call obj,$(CLISRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB)
 	$(call step,LD,$@,$(LINK))
 # The tests of cuDNN's graphs need no GPU: what they look at is linked once more.
-UNITSRC := $(TESTSRC) $(filter-out src/cli/main.c,$(CLISRC)) $(if $(CUDALIB),$(wildcard $(addprefix src/backend/cuda/cudnn,.c _graph.c _sdpa.c)))
-$(BUILD)/unit: $(call obj,$(UNITSRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB)
+UNITSRC := $(filter-out src/cli/main.c,$(CLISRC)) $(if $(CUDALIB),$(wildcard $(addprefix src/backend/cuda/cudnn,.c _graph.c _sdpa.c)))
+# TESTBUILD=FOLDER: objects of tests are those of another build folder, for a build that instruments the library alone.
+TESTBUILD := $(BUILD)
+$(BUILD)/unit: $(patsubst %.c,$(TESTBUILD)/obj/%.o,$(TESTSRC)) $(call obj,$(UNITSRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB)
 	$(call step,LD,$@,$(LINK) $(TEST_LIBS))
 $(BUILD)/libtenon_cuda.so: $(CUDAOBJ)
 	$(call step,LD,$@,$(LINK_CUDA))

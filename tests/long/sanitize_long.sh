@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The thread pool, loops and training under ThreadSanitizer: a build of its own in BUILD-tsan, and the tests in which
-# several threads share memory. Ends with "N passed, N failed".
+# The thread pool, loops and training under ThreadSanitizer: the library built for it in BUILD-tsan, and the tests, as they are in BUILD, in
+# which several threads share memory. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:-build}-tsan
-make -j"$(nproc)" CC="${CC:-gcc}" BUILD="$build" WERROR=1 CFLAGS="-O1 -g1" SAN=-fsanitize=thread "$build/unit" || exit 2
+plain=${BUILD:-build} build=${BUILD:-build}-tsan
+make -j"$(nproc)" CC="${CC:-gcc}" BUILD="$plain" WERROR=1 "$plain/unit" &&
+    make -j"$(nproc)" CC="${CC:-gcc}" BUILD="$build" TESTBUILD="$plain" WERROR=1 CFLAGS="-O1 -g1" SAN=-fsanitize=thread "$build/unit" || exit 2
 # Some kernels place memory further apart than ThreadSanitizer can shadow: without that, where it can be had.
 apart=()
 setarch "$(uname -m)" -R true 2>/dev/null && apart=(setarch "$(uname -m)" -R)

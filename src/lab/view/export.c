@@ -166,7 +166,7 @@ static json_t *time_text(double at)
 {
     char text[64];
     struct tm t;
-    const time_t whole = (time_t)floor(at);
+    const time_t whole = isfinite(at) ? (time_t)floor(at) : 0;
     if (!isfinite(at) || !gmtime_r(&whole, &t)) return json_null();
     const size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &t);
     snprintf(text + n, sizeof text - n, ".%06d+00:00", (int)((at - floor(at)) * 1e6));

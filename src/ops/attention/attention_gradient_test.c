@@ -139,5 +139,6 @@ static void all_numbers(void **state)
 void tn_tests_attention_gradient(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        tn_test_add(l, all_numbers, (const void *)i, "attention: every number, %s", rows[i].name);
+        if (!TN_SANITIZED || !strstr(rows[i].name, "many heads")) /* the same code, 20 s a row */
+            tn_test_add(l, all_numbers, (const void *)i, "attention: every number, %s", rows[i].name);
 }

@@ -18,8 +18,17 @@ TN_MICROS(12, 12, 2)
 TN_MICRO(along_n_1, 1, 8, 8, +=)
 TN_MICRO(along_n_2, 2, 8, 8, +=)
 TN_MICRO(along_n_4, 4, 4, 8, +=)
-TN_ALONG_K_ALL
+TN_ALONG_K_OTHERS
 TN_ROW_ALL
+
+#define ALONG                                                                                                          \
+    {                                                                                                                  \
+        [TN_GEMM_AS_F32] =                                                                                             \
+            TN_ALONG_K_ENTRY(tn__gemm_along_avx512_1, tn__gemm_along_avx512_2, tn__gemm_along_avx512_4, 16, 16),       \
+        [TN_GEMM_AS_BF16] = TN_ALONG_K_ENTRY(tn__gemm_along_bf16_avx512_1, tn__gemm_along_bf16_avx512_2,               \
+                                             tn__gemm_along_bf16_avx512_4, 16, 16),                                    \
+        TN_ALONG_K_OTHER_ENTRIES                                                                                       \
+    }
 
 #define ROWS                                                                                                           \
     {                                                                                                                  \
@@ -41,7 +50,7 @@ const tn_gemm_ukernel tn__gemm_avx512 = {
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8, [12] = micro_12 },
     .fresh = { [1] = fresh_1, [2] = fresh_2, [4] = fresh_4, [8] = fresh_8, [12] = fresh_12 },
     .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
-    .along_k = TN_ALONG_K_TABLE,
+    .along_k = ALONG,
     .row = ROWS,
     .pack_f32 = tn__gemm_pack_f32_avx512,
 };
@@ -59,7 +68,7 @@ const tn_gemm_ukernel tn__gemm_avx512_8 = {
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8 },
     .fresh = { [1] = fresh_1, [2] = fresh_2, [4] = fresh_4, [8] = fresh_8 },
     .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
-    .along_k = TN_ALONG_K_TABLE,
+    .along_k = ALONG,
     .row = ROWS,
     .pack_f32 = tn__gemm_pack_f32_avx512,
 };

@@ -130,6 +130,9 @@ const tn_gemm_ukernel *tn__gemm_kernel_bf16(void); /* the best bf16 one, or NULL
 /* The packer of fp32 panels that runs everywhere, and those for AVX2 and AVX-512. */
 tn_gemm_packer_f32 tn__gemm_pack, tn__gemm_pack_avx2, tn__gemm_pack_f32_avx512;
 tn_gemm_row tn__gemm_row_avx512, tn__gemm_row_bf16_avx512;
+/* 1, 2 or 4 rows times 16 columns that lie along k (tn_gemm_ukernel.along_k). */
+tn_gemm_micro tn__gemm_along_avx512_1, tn__gemm_along_avx512_2, tn__gemm_along_avx512_4;
+tn_gemm_micro tn__gemm_along_bf16_avx512_1, tn__gemm_along_bf16_avx512_2, tn__gemm_along_bf16_avx512_4;
 /* The packer of bf16 panels that runs everywhere. */
 void tn__gemm_pack_bf16(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k);
 /* The one for panels of x86-64 (A's depth 32, B's depth 2); needs AVX512-BF16 and AVX512-BW. */

@@ -184,29 +184,35 @@ typedef float pairs_in_memory
         [TN_GEMM_AS_F16] = { [TN_GEMM_ROW_8] = row_f16_8, [TN_GEMM_ROW_4] = row_f16_4 },                               \
     }
 
-/* All of the second kind, and their entry in a tn_gemm_ukernel. */
-#define TN_ALONG_K_ALL                                                                                                 \
+/* All of the second kind, and their entries in a tn_gemm_ukernel: those of plain numbers and bf16, which an architecture may have wider
+ * ones for, and the others. */
+#define TN_ALONG_K_PLAIN                                                                                               \
     TN_ALONG_K(along_k_1, 1, 2, F32)                                                                                   \
     TN_ALONG_K(along_k_2, 2, 2, F32)                                                                                   \
     TN_ALONG_K(along_k_4, 4, TN_QUADS, F32)                                                                            \
+    TN_ALONG_K_HALF(along_k_bf16_1, 1, 2, BF16)                                                                        \
+    TN_ALONG_K_HALF(along_k_bf16_2, 2, 2, BF16)                                                                        \
+    TN_ALONG_K_HALF(along_k_bf16_4, 4, TN_QUADS, BF16)
+#define TN_ALONG_K_OTHERS                                                                                              \
     TN_ALONG_K(along_k_to_bf16_1, 1, 2, F32_TO_BF16)                                                                   \
     TN_ALONG_K(along_k_to_bf16_2, 2, 2, F32_TO_BF16)                                                                   \
     TN_ALONG_K(along_k_to_bf16_4, 4, TN_QUADS, F32_TO_BF16)                                                            \
     TN_ALONG_K(along_k_to_f16_1, 1, 2, F32_TO_F16)                                                                     \
     TN_ALONG_K(along_k_to_f16_2, 2, 2, F32_TO_F16)                                                                     \
     TN_ALONG_K(along_k_to_f16_4, 4, TN_QUADS, F32_TO_F16)                                                              \
-    TN_ALONG_K_HALF(along_k_bf16_1, 1, 2, BF16)                                                                        \
-    TN_ALONG_K_HALF(along_k_bf16_2, 2, 2, BF16)                                                                        \
-    TN_ALONG_K_HALF(along_k_bf16_4, 4, TN_QUADS, BF16)                                                                 \
     TN_ALONG_K_HALF(along_k_f16_1, 1, 2, F16)                                                                          \
     TN_ALONG_K_HALF(along_k_f16_2, 2, 2, F16)                                                                          \
     TN_ALONG_K_HALF(along_k_f16_4, 4, TN_QUADS, F16)
+#define TN_ALONG_K_ALL TN_ALONG_K_PLAIN TN_ALONG_K_OTHERS
+#define TN_ALONG_K_ENTRY(one, two, four, few, many) { [1] = { one, few }, [2] = { two, few }, [4] = { four, many } }
+#define TN_ALONG_K_OTHER_ENTRIES                                                                                       \
+    [TN_GEMM_F32_TO_BF16] = TN_ALONG_K_ENTRY(along_k_to_bf16_1, along_k_to_bf16_2, along_k_to_bf16_4, 8, 4 * TN_QUADS), \
+    [TN_GEMM_F32_TO_F16] = TN_ALONG_K_ENTRY(along_k_to_f16_1, along_k_to_f16_2, along_k_to_f16_4, 8, 4 * TN_QUADS),     \
+    [TN_GEMM_AS_F16] = TN_ALONG_K_ENTRY(along_k_f16_1, along_k_f16_2, along_k_f16_4, 8, 4 * TN_QUADS)
 #define TN_ALONG_K_TABLE                                                                                               \
     {                                                                                                                  \
-        { [1] = { along_k_1, 8 }, [2] = { along_k_2, 8 }, [4] = { along_k_4, 4 * TN_QUADS } },                         \
-        { [1] = { along_k_to_bf16_1, 8 }, [2] = { along_k_to_bf16_2, 8 }, [4] = { along_k_to_bf16_4, 4 * TN_QUADS } }, \
-        { [1] = { along_k_bf16_1, 8 }, [2] = { along_k_bf16_2, 8 }, [4] = { along_k_bf16_4, 4 * TN_QUADS } },          \
-        { [1] = { along_k_to_f16_1, 8 }, [2] = { along_k_to_f16_2, 8 }, [4] = { along_k_to_f16_4, 4 * TN_QUADS } },    \
-        { [1] = { along_k_f16_1, 8 }, [2] = { along_k_f16_2, 8 }, [4] = { along_k_f16_4, 4 * TN_QUADS } },            \
+        [TN_GEMM_AS_F32] = TN_ALONG_K_ENTRY(along_k_1, along_k_2, along_k_4, 8, 4 * TN_QUADS),                         \
+        [TN_GEMM_AS_BF16] = TN_ALONG_K_ENTRY(along_k_bf16_1, along_k_bf16_2, along_k_bf16_4, 8, 4 * TN_QUADS),         \
+        TN_ALONG_K_OTHER_ENTRIES                                                                                       \
     }
 /* clang-format on */

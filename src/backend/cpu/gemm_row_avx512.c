@@ -6,13 +6,7 @@
 #if defined(__x86_64__)
 #include "backend/cpu/gemm_kernel.h"
 
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/transpose_avx512.h"
-
-#define TARGET __attribute__((target("avx512f")))
-#define INSIDE TARGET static inline __attribute__((always_inline))
-
-enum { COLUMNS = 16, LINE = 64, WORDS = 16 };
+#include "backend/cpu/gemm_columns_avx512.h"
 
 /* The line that begins at p of every column; the memory behind all columns is asked for meanwhile. */
 INSIDE void load_lines(const unsigned char *p, int64_t step, uintptr_t ahead, __m512i x[WORDS])
@@ -25,23 +19,6 @@ INSIDE void load_lines(const unsigned char *p, int64_t step, uintptr_t ahead, __
     tn__transpose_words(x);
 }
 
-/* The last steps, fewer than a line has: the words of a column that it still has. */
-INSIDE void load_ends(const unsigned char *p, int64_t step, int words, __m512i x[WORDS])
-{
-    const __mmask16 mask = (__mmask16)((1u << words) - 1);
-#pragma GCC unroll 16
-    for (int c = 0; c < COLUMNS; c++) x[c] = _mm512_maskz_loadu_epi32(mask, p + c * step);
-    tn__transpose_words(x);
-}
-
-INSIDE __m512 first_of(__m512i pair) { return _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16)); }
-INSIDE __m512 second_of(__m512i pair)
-{
-    return _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32((int)0xffff0000u)));
-}
-
-INSIDE __m512 step_of(__m512 sum, float a, __m512 b) { return _mm512_fmadd_ps(_mm512_set1_ps(a), b, sum); }
-
 /* Words [0, n) of a line; where `pairs`, each is two steps. */
 INSIDE __m512 add_words(__m512 sum, const float *a, const __m512i x[WORDS], int n, bool pairs)
 {
@@ -52,18 +29,6 @@ INSIDE __m512 add_words(__m512 sum, const float *a, const __m512i x[WORDS], int 
         else sum = step_of(step_of(sum, a[2 * i], first_of(x[i])), a[2 * i + 1], second_of(x[i]));
     }
     return sum;
-}
-
-/* A last bf16 number that has no pair. */
-INSIDE __m512 add_single(__m512 sum, float a, const unsigned char *p, int64_t step)
-{
-    uint32_t x[COLUMNS];
-    for (int c = 0; c < COLUMNS; c++) {
-        uint16_t half;
-        __builtin_memcpy(&half, p + c * step, sizeof half);
-        x[c] = (uint32_t)half << 16;
-    }
-    return step_of(sum, a, _mm512_castsi512_ps(_mm512_loadu_si512(x)));
 }
 
 INSIDE void run(int64_t k, const float *restrict a, const void *restrict columns, int64_t b_step, float *restrict acc,

@@ -252,8 +252,8 @@ static void values_direct(const block *k, const direct *x, int64_t s0, const flo
     const float *v = value.data;
     int64_t step = value.inner;
     float turned[FEW * TN_ATT_KEYS]; /* (KEYS,rows) */
-    for (int64_t i = 0; x->rows > 1 && i < TN_ATT_KEYS * x->rows; i++)
-        turned[i] = s[i % x->rows * TN_ATT_KEYS + i / x->rows];
+    for (int64_t i = 0; x->rows > 1 && i < TN_ATT_KEYS; i++)
+        for (int r = 0; r < x->rows; r++) turned[i * x->rows + r] = s[r * TN_ATT_KEYS + i];
     if (value.type != TN_F32 || value.round != TN_F32) {
         tn__gemm_pack(k->v, (int)w->D, value, w->D, TN_ATT_KEYS);
         v = k->v;

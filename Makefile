@@ -141,9 +141,11 @@ $(BUILD)/tenon: $(call obj,$(CLISRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB
 	$(call step,LD,$@,$(LINK))
 # The tests of cuDNN's graphs need no GPU: what they look at is linked once more.
 UNITSRC := $(filter-out src/cli/main.c,$(CLISRC)) $(if $(CUDALIB),$(wildcard $(addprefix src/backend/cuda/cudnn,.c _graph.c _sdpa.c)))
-# TESTBUILD=FOLDER: objects of tests are those of another build folder, for a build that instruments the library alone.
+# TESTBUILD=FOLDER: objects of tests are those of another build folder, but for those that match TESTOWN: for a build that instruments the
+# library and a few tests.
 TESTBUILD := $(BUILD)
-$(BUILD)/unit: $(patsubst %.c,$(TESTBUILD)/obj/%.o,$(TESTSRC)) $(call obj,$(UNITSRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB)
+TESTOBJ   := $(foreach f,$(TESTSRC),$(if $(filter $(TESTOWN),$(notdir $f)),$(BUILD),$(TESTBUILD))/obj/$(f:.c=.o))
+$(BUILD)/unit: $(TESTOBJ) $(call obj,$(UNITSRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB)
 	$(call step,LD,$@,$(LINK) $(TEST_LIBS))
 $(BUILD)/libtenon_cuda.so: $(CUDAOBJ)
 	$(call step,LD,$@,$(LINK_CUDA))

@@ -32,7 +32,7 @@ typedef struct tn_contexts {
     bool (*interrupted)(void *ctx);
 } tn_contexts;
 
-/* Fills n rows, whose `context` is set. What does not fit the machine or the model says why in its row;
+/* Fills n rows, whose `context` is set. What does not fit the machine, the model or, where the loss is all, the text says why in its row;
  * TN_INTERRUPTED leaves the rest NaN. */
 tn_status tn_contexts_measure(const tn_contexts *o, tn_context_row *rows, size_t n);
 

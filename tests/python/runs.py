@@ -121,6 +121,8 @@ def stopped_and_resumed():
         states = set()
         cut = small("cut", progress=lambda p: seen.append(p) or states.add(tenon.Run("cut").state) or p.step == 3)
         assert states == {"running"}, states
+        begun = small("begun", progress=lambda p: True) # before its first step
+        assert begun.resume(progress=False).best == whole.best
         assert [p.step for p in seen] == [0, 1, 2, 3] and cut.state == "unfinished" and cut.steps == 3, seen
         assert seen[2].evaluated and seen[2].run == "cut" and math.isnan(seen[1].heldout) and "step 2/6  loss " in repr(seen[2])
 

@@ -43,7 +43,7 @@ static tn_status check_database(const char *path)
     const char *dot = strrchr(path, '.');
     if (dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0))
         return tn_error(TN_USAGE,
-                        "%s describes a study: name the database with its results (db: in it, or --db of "
+                        "%.640s describes a study: name the database with its results (db: in it, or --db of "
                         "`tenon lab run`)",
                         path);
     return access(path, F_OK) == 0 ? TN_OK : tn_fs_error(TN_BAD_FILE, errno, "open", path);

@@ -242,8 +242,8 @@ static tn_status train_all(tn_race *r, tn_racer *x, tn_session *on)
         tn_race_trial *t = &x->trial[k];
         TN_RETURN_IF(open_racer(r, x, t, on));
         if (k == 0) tn_session_describe(on, r->c->err);
-        if (!tn_model_reads_sequences(on->model) && r->contexts.n)
-            return tn_error(TN_USAGE, "--contexts needs a model of sequences, and %s is trained on samples: remove it",
+        if (r->contexts.n && !on->source.text)
+            return tn_error(TN_USAGE, "--contexts needs a model that is trained on text, and %s is not: remove it",
                             on->model->name);
         const tn_status s = train(r, x, t, on);
         t->diverged = s == TN_DIVERGED;

@@ -166,8 +166,9 @@ static json_t *time_text(double at)
 {
     char text[64];
     struct tm t;
-    const time_t whole = isfinite(at) ? (time_t)floor(at) : 0;
-    if (!isfinite(at) || !gmtime_r(&whole, &t)) return json_null();
+    const bool can_be = fabs(at) < 1e15; /* a database may hold any number */
+    const time_t whole = can_be ? (time_t)floor(at) : 0;
+    if (!can_be || !gmtime_r(&whole, &t)) return json_null();
     const size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &t);
     snprintf(text + n, sizeof text - n, ".%06d+00:00", (int)((at - floor(at)) * 1e6));
     return json_string(text);

@@ -224,14 +224,20 @@ static const char *component_of(const char *row)
     return NULL;
 }
 
-/* A name that was meant: rows that this configuration lacks are known words too, and no mistakes. */
-static const char *nearest_row(const tn_settings *st, const char *name)
+/* The row that was meant, or NULL: one that this configuration lacks is no mistake. */
+static const char *nearest_row(const tn_ablate_facts *f, const char *name)
 {
+    const tn_settings *st = f->session->settings;
+    const tn_ablate_facts all = { .session = f->session, .prepared = f->prepared };
     tn_nearest near = { .word = name };
+    if (has(st, name)) return NULL;
     for (size_t i = 0; i < tn_settings_count(st); i++)
-        if (starts(tn_settings_row_at(st, i)->key, "opt.")) tn_nearest_try(&near, tn_settings_row_at(st, i)->key);
-    for (size_t i = 0; i < SETTING_ROWS; i++) tn_nearest_try(&near, setting_rows[i].name);
-    return near.best && strcmp(near.best, name) != 0 ? near.best : NULL;
+        if (is_switch_for(&all, tn_settings_row_at(st, i))) tn_nearest_try(&near, tn_settings_row_at(st, i)->key);
+    for (size_t i = 0; i < SETTING_ROWS; i++) {
+        if (strcmp(setting_rows[i].name, name) == 0) return NULL;
+        if (is_for(&all, &setting_rows[i])) tn_nearest_try(&near, setting_rows[i].name);
+    }
+    return near.best;
 }
 
 /* Each name of `only` must be a row. */
@@ -244,7 +250,7 @@ static tn_status check_names(const tn_ablate_facts *f, const tn_ablate_row *rows
         snprintf(name, sizeof name, "%.*s", (int)k, at);
         while (i < n && !tn_ablate_in(name, rows[i].name)) i++;
         if (i == n && strcmp(name, "all") != 0) {
-            const char *near = nearest_row(f->session->settings, name);
+            const char *near = nearest_row(f, name);
             return tn_error(TN_USAGE, "--rows: this configuration has no row %s: %s%s%s",
                             tn_text_quote(name, quoted, sizeof quoted),
                             near ? "did you mean " : "leave --rows out to see all", near ? near : "", near ? "?" : "");

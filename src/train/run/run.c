@@ -61,15 +61,18 @@ static tn_status record_parts(const char *dir, const tn_training *t, bool again)
     return changed && dir && exists(dir, "config.yaml") ? write_config(t->settings, dir) : TN_OK;
 }
 
-/* They do not fit: what that run's model has otherwise, where it says so. */
+/* They do not fit: what that run's model has otherwise, where it says so. `from` is the run or one of its checkpoints. */
 static tn_status explain_weights(const tn_settings *st, const char *from)
 {
     char config[TN_RUN_PATH], why[1024], other[512] = "";
     snprintf(why, sizeof why, "%s", tn_error_text());
-    if (tn_path_join(from, "config.yaml", config, sizeof config) == TN_OK && exists(from, "config.yaml"))
-        tn_settings_other_model(st, config, other, sizeof other);
+    for (int up = 0; up < 2 && !other[0]; up++) {
+        if (tn_path_join(from, up ? "../config.yaml" : "config.yaml", config, sizeof config) == TN_OK &&
+            exists("", config))
+            tn_settings_other_model(st, config, other, sizeof other);
+    }
     if (!other[0]) return tn_error(TN_BAD_FILE, "train.from: %s", why);
-    return tn_error(TN_BAD_FILE, "train.from: %s: %.300s has %s", why, from, other);
+    return tn_error(TN_BAD_FILE, "train.from: %s; settings that differ: %s", why, other);
 }
 
 /* Weights that the run starts from; moments and steps begin at zero. */
@@ -130,17 +133,27 @@ static bool lock_within(int fd, int wait_ms)
     }
 }
 
+/* Whether the open directory is still the one of that name: a start that failed takes its own away (run_undo.c). */
+static bool is_still(int fd, const char *dir)
+{
+    struct stat locked, named;
+    return fstat(fd, &locked) == 0 && stat(dir, &named) == 0 && locked.st_dev == named.st_dev &&
+           locked.st_ino == named.st_ino;
+}
+
 tn_status tn_run_lock(const char *dir, int wait_ms, int *fd)
 {
     const int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d < 0) return tn_fs_error(TN_DISK, errno, "open", dir);
-    if (!lock_within(d, wait_ms)) {
-        close(d);
-        return tn_error(TN_USAGE,
-                        "%.640s is in use by another process: wait for it, or name another run with run=OTHER", dir);
+    const bool locked = lock_within(d, wait_ms);
+    if (locked && is_still(d, dir)) {
+        *fd = d;
+        return TN_OK;
     }
-    *fd = d;
-    return TN_OK;
+    close(d);
+    if (locked) return tn_error(TN_USAGE, "%.640s was removed by the process that had made it: try again", dir);
+    return tn_error(TN_USAGE, "%.640s is in use by another process: wait for it, or name another run with run=OTHER",
+                    dir);
 }
 
 /* --- what a killed process left -------------------------------------------------------------------------------------- */

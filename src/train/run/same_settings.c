@@ -249,7 +249,8 @@ bool tn_settings_same_run(const tn_settings *here, const char *config)
 /* Settings that say what is trained rather than with what; groups of settings have a dot. */
 static bool shapes_model(const char *key)
 {
-    static const char *const others[] = { "data", "tokenizer", "seed", "task", "compute" };
+    static const char *const others[] = { "data", "tokenizer", "seed", "task", "compute", "frozen" };
+    if (strcmp(key, "train.context") == 0) return true; /* a table of positions may be as long */
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(key, others[i]) == 0) return false;
     return !strchr(key, '.') && !tn_settings_may_change(key);
@@ -258,8 +259,7 @@ static bool shapes_model(const char *key)
 static void add_other(const char *key, const char *was, const char *is, char *text, size_t bytes)
 {
     const size_t n = strlen(text);
-    if (strcmp(was, is) != 0)
-        snprintf(text + n, bytes - n, "%s%s=%.60s, not %s=%.60s", n ? "; " : "", key, was, key, is);
+    if (strcmp(was, is) != 0) snprintf(text + n, bytes - n, "%s%s=%.60s, not %.60s", n ? ", " : "", key, was, is);
 }
 
 void tn_settings_other_model(const tn_settings *now, const char *config, char *text, size_t bytes)

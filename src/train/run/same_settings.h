@@ -24,7 +24,7 @@ tn_status tn_settings_keep_rung(tn_settings *now, const char *config, bool *lowe
 /* All that may not change is equal, and train.steps too; a dropout that train.dropout=auto chose there counts as the one that it
  * chooses here. A file that cannot be read is not. */
 bool tn_settings_same_run(const tn_settings *now, const char *config);
-/* How the model of a run with this config.yaml differs from that of `now`: "dim=64, not dim=32; ...", or "" where it does not, or the file
+/* How the model of a run with this config.yaml differs from that of `now`: "dim=64, not 32; ...", or "" where it does not, or the file
  * cannot be read. */
 void tn_settings_other_model(const tn_settings *now, const char *config, char *text, size_t bytes);
 

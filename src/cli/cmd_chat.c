@@ -168,7 +168,7 @@ static tn_status turn(session *s, const char *line, size_t bytes)
     const tn_status st =
         s->talk ? tn_talk_turn(s->talk, line, text, &o, &r) : plain_turn(s, line, s->m.replies ? text : bytes, &o, &r);
     if (s->person && st == TN_INTERRUPTED && !tn_terminated()) {
-        tn_interrupt_reads();
+        tn_interrupt_watch();
         return end_line(s);
     }
     if (s->person && s->talk && st == TN_USAGE) { /* a message that cannot be written, or is too long: try another */
@@ -194,7 +194,7 @@ static bool wait_for_line(const session *s)
         if (!tn_interrupted(NULL)) return true;
         if (warned || tn_terminated()) return false;
         fputs("\nto leave: Ctrl-D, /quit, or Ctrl-C again\n", s->m.c->err);
-        tn_interrupt_reads();
+        tn_interrupt_watch();
     }
 }
 
@@ -205,8 +205,11 @@ static bool read_line(const session *s, char *line)
         if (s->person && !wait_for_line(s)) return false;
         if (tn_interrupted(NULL)) return false;
         errno = 0;
-        if (fgets(line, LINE_BYTES, stdin)) return true;
-        if (!ferror(stdin) || errno != EINTR) return false;
+        tn_interrupt_reads(true);
+        const bool read = fgets(line, LINE_BYTES, stdin), ended = errno == EINTR;
+        tn_interrupt_reads(false);
+        if (read) return true;
+        if (!ferror(stdin) || !ended) return false;
         clearerr(stdin);
     }
 }
@@ -252,7 +255,7 @@ static tn_status run(session *s)
     TN_RETURN_IF(open_session(s));
     char *line = tn_alloc(LINE_BYTES);
     if (!line) return TN_MEMORY;
-    tn_interrupt_reads();
+    tn_interrupt_watch();
     s->person = isatty(STDIN_FILENO);
     if (s->person) fputs("type a text and Enter; Ctrl-C stops an answer, Ctrl-D ends, /help says more\n", s->m.c->err);
     while (st == TN_OK && (st = next_line(s, line, &more)) == TN_OK && more) {

@@ -205,19 +205,22 @@ static void on_signal(int number)
     signal(SIGTERM, SIG_DFL);
 }
 
+static void catch_signals(int flags)
+{
+    struct sigaction a = { .sa_handler = on_signal, .sa_flags = flags };
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
 void tn_interrupt_watch(void)
 {
     interrupts = 0;
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    catch_signals(SA_RESTART);
 }
 
-void tn_interrupt_reads(void)
+void tn_interrupt_reads(bool end)
 {
-    struct sigaction a = { .sa_handler = on_signal };
-    tn_interrupt_watch();
-    sigaction(SIGINT, &a, NULL);
-    sigaction(SIGTERM, &a, NULL);
+    if (!interrupts) catch_signals(end ? 0 : SA_RESTART);
 }
 
 bool tn_interrupted(void *unused)

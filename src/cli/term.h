@@ -57,7 +57,8 @@ void tn_progress_end(tn_progress *p);
 
 /* Ctrl-C: the first asks the job to stop and save, the second ends the process. */
 void tn_interrupt_watch(void); /* also after one that was dealt with: it is forgotten */
-void tn_interrupt_reads(void); /* the same, and a read that waits ends (EINTR) */
+/* true, for the time of a read: a signal ends a read that waits (EINTR), and a write too. */
+void tn_interrupt_reads(bool end);
 bool tn_interrupted(void *unused);
 bool tn_terminated(void); /* interrupted by SIGTERM, with which nobody means to stop a part of the job only */
 

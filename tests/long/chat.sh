@@ -44,7 +44,18 @@ check 'Ctrl-C at the prompt' interrupted
 check 'how to leave is said once for each' [ "$(grep -ac 'to leave: Ctrl-D, /quit, or Ctrl-C again' said)" = 2 ]
 check 'the line was cleared' grep -qa '"prompt":"one"' said
 
-stopped() { # Ctrl-C in an answer: the next prompt comes, and /quit ends the talk
+writes() { # $1: script's process. Until the talk waits for room to write: nobody reads the terminal
+    local chat state times=0 seen=0
+    chat=$(pgrep -P "$1") || return 1
+    while [ $seen -lt 5 ] && [ $times -lt 600 ]; do
+        read -r _ _ state _ <"/proc/$chat/stat" || return 1
+        [ "$state" = S ] && seen=$((seen + 1)) || seen=0
+        times=$((times + 1))
+        sleep 0.05
+    done
+    [ $seen = 5 ] || { echo "the answer never filled the terminal's buffer"; return 1; }
+}
+stopped() { # $1: at_once, or full: with the terminal's buffer full. Ctrl-C in an answer: the next prompt comes, and /quit ends the talk
     local first line code
     coproc script -qec "exec $tenon chat ten template=none max_tokens=100000000 temperature=0 2>&1" /dev/null
     local in=${COPROC[1]} out=${COPROC[0]} pid=$COPROC_PID
@@ -53,6 +64,7 @@ stopped() { # Ctrl-C in an answer: the next prompt comes, and /quit ends the tal
     printf 'one\n' >&"$in"
     read -r line <&"$out"
     read -r -n 1 line <&"$out" # of the answer: before it Ctrl-C would be at the prompt
+    [ "$1" = at_once ] || writes "$pid" || return 1
     printf '\003' >&"$in"
     read -r -d '>' first <&"$out"
     rm -f heard
@@ -68,7 +80,8 @@ stopped() { # Ctrl-C in an answer: the next prompt comes, and /quit ends the tal
     cat heard rest >said
     [ $code = 0 ] && ! grep -qa error said && grep -qa '^ \?/clear  forget what was said' said
 }
-check 'Ctrl-C in an answer, then /help and /quit' stopped
+check 'Ctrl-C in an answer that waits for the terminal' stopped full
+check 'Ctrl-C in an answer, then /help and /quit' stopped at_once
 check 'nothing of the answer that was stopped comes later' [ -z "$(tail -n 1 said | tr -d '> ')" ]
 check 'a word that is none of them is no message' grep -qa '/exit is unknown: /help' said
 terminated() { # SIGTERM ends a talk that waits for a pipe

@@ -81,11 +81,21 @@ check 'some sides first, the table is the same' diff "$work/calm.table" "$work/s
 check 'its table is that of the undisturbed run' diff "$work/calm.table" "$work/hurt.table"
 check 'a folder without the text is refused' bash -c "! examples/quality/run.sh small text=$work out=$work/none tenon=$tenon 2>$work/no.err && grep -q 'there is no .txt or .txt.gz in ' $work/no.err"
 mkdir -p "$work/plain" && cp "$work/text/wikitext-2/train.txt" "$work/plain"
+# The study of five rates, whose best points are trained with more seeds afterwards, made small.
+sed -e 's/dim: 512/dim: 16/; s/layers: 8/layers: 4/; s/heads: 8/heads: 4/; s/device: cuda/device: cpu/; s/29.4e6/22e3/; s/context: 1024, batch: 32/context: 32, batch: 4/' \
+    -e 's/steps: 1200, warmup: 100/steps: 8, warmup: 2/; s/eval_every: 200/eval_every: 4/' examples/quality/gpu_five.yaml >"$work/five.yaml"
 plain() { # a folder of text: its splits are made here
-    examples/quality/run.sh "$work/tiny.yaml" text="$work/plain" out="$1" vocab=300 tenon="$tenon" --sides=ten,gpt >"$1.log" 2>&1 &&
-        grep -q '^verdict: test loss of ten' "$1/table.txt"
+    examples/quality/run.sh "$work/five.yaml" text="$work/plain" out="$1" vocab=300 tenon="$tenon" against=gpt_conv_gate seeds=4 "${@:2}" >"$1.log" 2>&1
 }
-check 'a folder of text files will do' plain "$work/from_plain"
+five_rates() {
+    grep -q '^verdict: test loss of ten .*(4 common seeds' "$1/table.txt" &&
+        [ "$(grep -cE '^(ten|gpt_conv_gate) +4 +[0-9.]+ ' "$1/table.txt")" = 2 ] &&
+        [ "$(awk '$1 == "ten" || $1 == "gpt_conv_gate" { n += $2 } END { print n }' "$1/plan.txt")" = 10 ]
+}
+check 'a folder of text files will do' plain "$work/from_plain" --seconds=2
+check '... stopped at a limit' grep -q 'time limit reached (--seconds=2): rerun this command to resume' "$work/from_plain.log"
+check '... and goes on' plain "$work/from_plain"
+check 'the best of five rates, with four seeds' five_rates "$work/from_plain"
 # Many texts: three of the twelve studies, whose text is here.
 sed -e 's/dim: 64/dim: 16/; s/parameters: 0.2e6/parameters: 12e3/; s/warmup: 20/warmup: 2/' examples/quality/many_small.yaml >"$work/many.yaml"
 many() { # $1: out, then more words
@@ -102,6 +112,6 @@ check '... which is said' grep -q 'time limit reached (--seconds=1): rerun this 
 check '... go on to their end' many "$work/stopped"
 check 'one table of all studies' one_table "$work/stopped"
 check 'a study that there is not' bash -c "! examples/quality/run.sh many cells=verse tenon=$tenon 2>$work/no.err && grep -q 'cells=verse: there is no such study' $work/no.err"
-cat "$work/calm/table.txt" "$work/stopped/table.txt"
+cat "$work/calm/table.txt" "$work/from_plain/table.txt" "$work/stopped/table.txt"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

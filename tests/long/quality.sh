@@ -107,11 +107,20 @@ one_table() { # mean ranks that add up, a line for each study, seeds
         awk '$1 == "ten" || $1 == "gpt" || $1 == "gated_delta" { n++; ranks += $2 } END { exit !(n == 3 && ranks > 5.98 && ranks < 6.02) }' "$1/table.txt" &&
         [ "$(grep -cE '^(wiki_once|bytes_often|bytes_long) +3 +[0-9.]+' "$1/table.txt")" = 3 ]
 }
-check 'many texts, stopped at a limit' many "$work/stopped" --seconds=1
-check '... which is said' grep -q 'time limit reached (--seconds=1): rerun this command to resume' "$work/stopped.log"
-check '... go on to their end' many "$work/stopped"
-check 'one table of all studies' one_table "$work/stopped"
+check 'many texts, one of them, packed' many "$work/first" cells=bytes_often pack="$work/first.tar.gz"
+check '... go on elsewhere' many "$work/moved" unpack="$work/first.tar.gz" --seconds=1
+check '... stop at a limit with the table so far' grep -q '^bits_per_byte on the test split of 1 study' "$work/moved.log"
+check '... which is said' grep -q 'time limit reached (--seconds=1): rerun this command to resume' "$work/moved.log"
+check '... and go on to their end' many "$work/moved" unpack="$work/first.tar.gz"
+check '... without what had finished' bash -c "! grep '^study   bytes_often' $work/moved.log && [ ! -e $work/moved/data/wiki-bytes-often ] && grep -q '^kept ' $work/moved.log"
+check 'one table of all studies' one_table "$work/moved"
+mkdir -p "$work/tree" && cp -r examples "$work/tree" && printf '#!/bin/sh\necho "error: no network" >&2\nexit 1\n' >"$work/offline" && chmod +x "$work/offline"
+no_text() { # the error names what is missing, and what to do
+    ! "$work/tree/examples/quality/run.sh" many text="$work/text" cells=code_once tenon="$work/offline" 2>"$work/no.err" &&
+        grep -q '^error: the text stb is not here and cannot be fetched: .*text=FOLDER' "$work/no.err" && [ "$(wc -l <"$work/no.err")" = 2 ]
+}
+check 'a text that cannot be fetched' no_text
 check 'a study that there is not' bash -c "! examples/quality/run.sh many cells=verse tenon=$tenon 2>$work/no.err && grep -q 'cells=verse: there is no such study' $work/no.err"
-cat "$work/calm/table.txt" "$work/from_plain/table.txt" "$work/stopped/table.txt"
+cat "$work/calm/table.txt" "$work/from_plain/table.txt" "$work/moved/table.txt"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

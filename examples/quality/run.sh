@@ -7,7 +7,9 @@
 #   held=N     use the first N bytes of WikiText-2's validation and test text (0: all; small: 98304)
 #   tenon=FILE the command (build/tenon)
 #   against=SIDE side=SIDE  the question: is the second better than the first (gpt, ten)?
-#   --workers=N --seconds=S  passed to `tenon lab run`
+#   seeds=N    for a study without `seeds`: train the best point of each side with N seeds (10)
+#   --workers=N  passed to `tenon lab run`
+#   --seconds=S  stop after this time
 #   --sides=NAME,NAME  train only these; the table has those that have finished. Rerun without it to train the others
 #   many [small|gpu]  as the first word: many texts instead of one; examples/quality/run.sh many --help
 # Rerun the command to resume. Other key=value are settings of all trainings (train.steps=600).
@@ -17,14 +19,15 @@ die() { echo "error: $*" >&2; exit 2; }
 usage() { sed -n '2,/^set /p' "${BASH_SOURCE[0]}" | sed '$d; s/^# \{0,1\}//'; }
 
 [ "${1-}" != many ] || exec "$root/examples/quality/many.sh" "${@:2}"
-study=small text='' out='' vocab='' held='' tenon=$root/build/tenon against=gpt side=ten
-settings=() flags=() only=()
+study=small text='' out='' vocab='' held='' tenon=$root/build/tenon against=gpt side=ten seeds='' seconds=0
+settings=() flags=() only=() best=()
 for word in "$@"; do
     case $word in
     -h | --help) usage; exit 0 ;;
     small | gpu | *.yaml) study=$word ;;
-    text=* | out=* | vocab=* | held=* | tenon=* | against=* | side=*) declare "${word%%=*}=${word#*=}" ;;
+    text=* | out=* | vocab=* | held=* | tenon=* | against=* | side=* | seeds=*) declare "${word%%=*}=${word#*=}" ;;
     --sides=*) only=("$word") ;;
+    --seconds=*) seconds=${word#*=} ;;
     --*) flags+=("$word") ;;
     *=*) settings+=("$word") ;;
     *) die "$word: not understood; examples/quality/run.sh --help" ;;
@@ -35,6 +38,8 @@ small) file=$root/examples/quality/small.yaml vocab=${vocab:-1024} held=${held:-
 gpu) file=$root/examples/quality/gpu.yaml vocab=${vocab:-8192} held=${held:-0} set=gcide ;;
 *) file=$study vocab=${vocab:-8192} held=${held:-0} study=$(basename "$study" .yaml) set=gcide ;;
 esac
+[[ $seconds =~ ^[0-9]+$ ]] || die "--seconds=$seconds: give whole seconds"
+[ -z "$seeds" ] || best=(--top=1 --seeds="$seeds")
 [ -x "$tenon" ] || die "there is no $tenon: run make, or name it with tenon=FILE"
 [ -r "$file" ] || die "cannot read $file"
 mkdir -p "${out:=$root/runs/quality-$study}"
@@ -80,8 +85,16 @@ fi
 # --- the study: what it will run, the trainings, the verdict ---
 db=$out/quality.db
 words=("$file" "data=$out/data" "${settings[@]}" "--db=$db")
+exec 3>&1
+limited() { # a command that may be stopped: what runs is saved
+    local left=0 rc=0
+    [ "$seconds" = 0 ] || left=$((seconds > SECONDS ? seconds - SECONDS : -1))
+    if [ $left = -1 ]; then rc=124; else timeout --foreground -s INT $left "$@" || rc=$?; fi
+    [ $rc != 124 ] || { echo "time limit reached (--seconds=$seconds): rerun this command to resume" >&3; exit 0; }
+    return $rc
+}
 [ -e "$db" ] || "$tenon" lab run "${words[@]}" "${only[@]}" --plan | tee "$out/plan.txt"
-"$tenon" lab run "${words[@]}" "${flags[@]}" "${only[@]}"
+limited "$tenon" lab run "${words[@]}" "${flags[@]}" "${only[@]}"
 
 # The table has the sides that have finished: all of them, or with --sides at least the chosen ones.
 ended='' left=''
@@ -105,7 +118,9 @@ elif ! has "$left" "$side"; then
     question=(--side="$side")
 fi
 [ -z "$left" ] || question+=(--sides="$ended")
-"$tenon" lab compare "$db" --against="$against" "${question[@]}" --svg="$out/curves.svg" | tee "$out/table.txt"
+limited "$tenon" lab compare "$db" --against="$against" "${question[@]}" "${best[@]}" --svg="$out/curves.svg" >"$out/table.part"
+mv "$out/table.part" "$out/table.txt"
+cat "$out/table.txt"
 "$tenon" lab plot "$db" --html="$out/report.html"
 "$tenon" lab export "$db" --format=csv --out="$out/trials.csv"
 echo "written $out: table.txt, curves.svg, report.html, trials.csv"

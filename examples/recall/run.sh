@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Recall tasks: examples/recall/run.sh [mqar] [copy] [needle]     (default: all three)
+#           or: examples/recall/run.sh long [tiny] [key=value ...]    copy, needle and mqar up to 32,768 tokens; long --help
 #
 #   mqar    associative recall of 8, 16, 32 and 64 pairs over 256 tokens: ten, recall, ten_hybrid, gpt and gpt_conv_gate with 2 and with
 #           4 layers at three learning rates each; accuracy on test sequences
@@ -11,6 +12,7 @@
 # what is trained, DEVICE=auto the device, TENON the command; arguments after -- are passed to every training.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
+[ "${1-}" != long ] || exec "$root/examples/recall/long.sh" "${@:2}"
 tenon=${TENON:-$root/build/tenon} out=${OUT:-runs/recall} device=${DEVICE:-auto} seed=${SEED:-0}
 steps=${STEPS:-3000} batch=${BATCH:-128} dim=${DIM:-128}
 read -ra rates <<<"${LRS:-7e-4 1e-3 2e-3}"

@@ -81,11 +81,21 @@ check 'some sides first, the table is the same' diff "$work/calm.table" "$work/s
 check 'its table is that of the undisturbed run' diff "$work/calm.table" "$work/hurt.table"
 check 'a folder without the text is refused' bash -c "! examples/quality/run.sh small text=$work out=$work/none tenon=$tenon 2>$work/no.err && grep -q 'there is no .txt or .txt.gz in ' $work/no.err"
 mkdir -p "$work/plain" && cp "$work/text/wikitext-2/train.txt" "$work/plain"
+# The study of five rates, whose best points are trained with more seeds afterwards, made small.
+sed -e 's/dim: 512/dim: 16/; s/layers: 8/layers: 4/; s/heads: 8/heads: 4/; s/device: cuda/device: cpu/; s/29.4e6/22e3/; s/context: 1024, batch: 32/context: 32, batch: 4/' \
+    -e 's/steps: 1200, warmup: 100/steps: 8, warmup: 2/; s/eval_every: 200/eval_every: 4/' examples/quality/gpu_five.yaml >"$work/five.yaml"
 plain() { # a folder of text: its splits are made here
-    examples/quality/run.sh "$work/tiny.yaml" text="$work/plain" out="$1" vocab=300 tenon="$tenon" --sides=ten,gpt >"$1.log" 2>&1 &&
-        grep -q '^verdict: test loss of ten' "$1/table.txt"
+    examples/quality/run.sh "$work/five.yaml" text="$work/plain" out="$1" vocab=300 tenon="$tenon" against=gpt_conv_gate seeds=4 "${@:2}" >"$1.log" 2>&1
 }
-check 'a folder of text files will do' plain "$work/from_plain"
+five_rates() {
+    grep -q '^verdict: test loss of ten .*(4 common seeds' "$1/table.txt" &&
+        [ "$(grep -cE '^(ten|gpt_conv_gate) +4 +[0-9.]+ ' "$1/table.txt")" = 2 ] &&
+        [ "$(awk '$1 == "ten" || $1 == "gpt_conv_gate" { n += $2 } END { print n }' "$1/plan.txt")" = 10 ]
+}
+check 'a folder of text files will do' plain "$work/from_plain" --seconds=2
+check '... stopped at a limit' grep -q 'time limit reached (--seconds=2): rerun this command to resume' "$work/from_plain.log"
+check '... and goes on' plain "$work/from_plain"
+check 'the best of five rates, with four seeds' five_rates "$work/from_plain"
 # Many texts: three of the twelve studies, whose text is here.
 sed -e 's/dim: 64/dim: 16/; s/parameters: 0.2e6/parameters: 12e3/; s/warmup: 20/warmup: 2/' examples/quality/many_small.yaml >"$work/many.yaml"
 many() { # $1: out, then more words
@@ -97,11 +107,20 @@ one_table() { # mean ranks that add up, a line for each study, seeds
         awk '$1 == "ten" || $1 == "gpt" || $1 == "gated_delta" { n++; ranks += $2 } END { exit !(n == 3 && ranks > 5.98 && ranks < 6.02) }' "$1/table.txt" &&
         [ "$(grep -cE '^(wiki_once|bytes_often|bytes_long) +3 +[0-9.]+' "$1/table.txt")" = 3 ]
 }
-check 'many texts, stopped at a limit' many "$work/stopped" --seconds=1
-check '... which is said' grep -q 'time limit reached (--seconds=1): rerun this command to resume' "$work/stopped.log"
-check '... go on to their end' many "$work/stopped"
-check 'one table of all studies' one_table "$work/stopped"
+check 'many texts, one of them, packed' many "$work/first" cells=bytes_often pack="$work/first.tar.gz"
+check '... go on elsewhere' many "$work/moved" unpack="$work/first.tar.gz" --seconds=1
+check '... stop at a limit with the table so far' grep -q '^bits_per_byte on the test split of 1 study' "$work/moved.log"
+check '... which is said' grep -q 'time limit reached (--seconds=1): rerun this command to resume' "$work/moved.log"
+check '... and go on to their end' many "$work/moved" unpack="$work/first.tar.gz"
+check '... without what had finished' bash -c "! grep '^study   bytes_often' $work/moved.log && [ ! -e $work/moved/data/wiki-bytes-often ] && grep -q '^kept ' $work/moved.log"
+check 'one table of all studies' one_table "$work/moved"
+mkdir -p "$work/tree" && cp -r examples "$work/tree" && printf '#!/bin/sh\necho "error: no network" >&2\nexit 1\n' >"$work/offline" && chmod +x "$work/offline"
+no_text() { # the error names what is missing, and what to do
+    ! "$work/tree/examples/quality/run.sh" many text="$work/text" cells=code_once tenon="$work/offline" 2>"$work/no.err" &&
+        grep -q '^error: the text stb is not here and cannot be fetched: .*text=FOLDER' "$work/no.err" && [ "$(wc -l <"$work/no.err")" = 2 ]
+}
+check 'a text that cannot be fetched' no_text
 check 'a study that there is not' bash -c "! examples/quality/run.sh many cells=verse tenon=$tenon 2>$work/no.err && grep -q 'cells=verse: there is no such study' $work/no.err"
-cat "$work/calm/table.txt" "$work/stopped/table.txt"
+cat "$work/calm/table.txt" "$work/from_plain/table.txt" "$work/moved/table.txt"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

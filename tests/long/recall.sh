@@ -36,5 +36,12 @@ copy="task=tokens_copy task.lengths=16,64,256,1024,4096 dim=32 layers=2 train.ba
     gate mqar-gpt 4 0 gpt $mqar train.batch=64 train.steps=600 train.lr=3e-3
     gate copy-ten 4096 0.99 ten pattern=DO $copy
 }
+# The script for long sequences, at sizes of seconds: trained in two parts, evaluated at three lengths, and a table.
+long() { examples/recall/run.sh long tiny tasks=copy,mqar models=ten seeds=1 device=cpu threads=1 tenon="$tenon" out="$work/tiny" "$@" >"$work/tiny.out" 2>&1; }
+rows() { [ "$(grep -cE "^(copy|mqar) +ten +1( +[01][.0-9]+ \([01][.0-9]+\)){3}$" "$work/tiny/table.txt")" = 2 ]; }
+again() { long --seconds=20 && ! grep -q '^tenon train' "$work/tiny.out"; } # nothing is left to train
+for step in long rows again; do
+    if $step; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: long sequences, $step"; tail -n 5 "$work/tiny.out"; fi
+done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

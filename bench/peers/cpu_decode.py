@@ -4,8 +4,8 @@
 
 Each side decodes after a prompt, up to `length` positions, and reads a prompt of `length` tokens up to the logits behind its last. transformers
 has the file's weights dequantised, in float32 and bfloat16, as usually written (eager) and compiled with frozen weights (compiled: Inductor
-packs them); what counts is its fastest form. llama.cpp (PyPI: xllamacpp) keeps the weights in their 4 bits: its figures stand beside, they are
-no ratio of equal work. Every round times every side once, for at least a second each. Prints a table in Markdown.
+packs them), Tenon has them in bf16 and computes in f32 and in bf16. What counts is the fastest form of both, in decoding and for
+prompts. llama.cpp (PyPI: xllamacpp) keeps the weights in their 4 bits: its figures stand beside, they are no ratio of equal work. Every round times every side once, for at least a second each. Prints a table in Markdown.
 Needs build/tenon, torch, transformers, gguf; llama.cpp is left out where xllamacpp is missing."""
 import argparse
 import json
@@ -21,6 +21,7 @@ import turns
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TENON = str(ROOT / os.environ.get("BUILD", "build") / "tenon")
 FORMS = ("eager float32", "eager bfloat16", "compiled float32", "compiled bfloat16")
+OURS = ("f32", "bf16")
 TOKENS, LEAST_S = 64, 1.0
 
 
@@ -110,10 +111,10 @@ def serve_llama(args):
 
 # --- in turn -----------------------------------------------------------------------------------------------------------------
 
-def ours(args):
+def ours(args, compute):
     """tokens per second by name, of one round."""
     lines, errors = turns.run_lines([TENON, "bench", "decode", args.model, f"--contexts={args.length}", "--batch=1", f"--prefill={args.length}",
-                                     "--rounds=1", f"--seconds={LEAST_S}", f"--threads={args.threads}", "device=cpu", "--json"])
+                                     "--rounds=1", f"--seconds={LEAST_S}", f"--threads={args.threads}", "device=cpu", f"compute={compute}", "--json"])
     got = {line["group"]: line["value"] for line in lines if line.get("group") in ("decode", "prefill")}
     if len(got) != 2:
         sys.exit(f"error: {errors}")
@@ -143,8 +144,9 @@ def main(args):
     with tempfile.TemporaryDirectory() as work:
         peers = sides(args, work)
         for n in range(args.rounds):
-            for name, value in ours(args).items():
-                values.setdefault(("tenon", name), []).append(value)
+            for compute in OURS:
+                for name, value in ours(args, compute).items():
+                    values.setdefault(("Tenon, " + compute, name), []).append(value)
             for side, peer in peers:
                 for name in ("decode", "prefill"):
                     got = peer.ask(name)
@@ -155,13 +157,14 @@ def main(args):
         for _, peer in peers:
             peer.close()
     print("| side | decode, tokens/s | Tenon / side | prefill, tokens/s | Tenon / side |\n| --- | --- | --- | --- | --- |")
+    mine = {name: max((values["Tenon, " + compute, name] for compute in OURS), key=statistics.median) for name in ("decode", "prefill")}
     for side in dict.fromkeys(side for side, _ in values):
         cells = []
         for name in ("decode", "prefill"):
-            mine, theirs = values["tenon", name], values[side, name]
-            ratios = [a / b for a, b in zip(mine, theirs)]
+            theirs = values[side, name]
+            ratios = [a / b for a, b in zip(mine[name], theirs)]
             value, ratio = turns.middle(theirs), turns.middle(ratios)
-            cells += [f"{value[0]:.1f} ({value[1]:.1f})", "" if side == "tenon" else f"{ratio[0]:.2f} ({ratio[1]:.2f})"]
+            cells += [f"{value[0]:.1f} ({value[1]:.1f})", "" if side.startswith("Tenon") else f"{ratio[0]:.2f} ({ratio[1]:.2f})"]
             if out:
                 out.line({"side": side, "name": name, "length": args.length, "threads": args.threads, "value": value[0], "unit": "tokens/s",
                           "spread": value[1], "ratio": ratio[0], "ratio_spread": ratio[1], "rounds": len(theirs)})

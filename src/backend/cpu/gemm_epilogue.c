@@ -44,6 +44,6 @@ TN_LEVELED(void, tn__gemm_store_row,
     if (g->pre) memcpy(g->pre + (batch * g->m + i) * g->n + j, acc, (size_t)count * sizeof *acc);
     if (act_rows[g->act]) act_rows[g->act](acc, count);
     if (g->residual) add(acc, g->residual + batch * g->residual_batch + i * g->residual_row + j, count);
-    if (g->accumulate) add(acc, c, count);
-    if (c != acc) memcpy(c, acc, (size_t)count * sizeof *acc);
+    if (g->accumulate) add(c, acc, count); /* acc is not C then */
+    else if (c != acc) memcpy(c, acc, (size_t)count * sizeof *acc);
 }

@@ -18,12 +18,13 @@ tn_kernel_work tn_gru_work_cpu;
 
 enum { X = TN_GRU_X, HID = TN_GRU_H, WI = TN_GRU_WI, WH = TN_GRU_WH, BI = TN_GRU_BI, BH = TN_GRU_BH };
 /* A panel of gates, packed rows beside it, should stay in a core's own cache; so many rows share each load of the weights. */
-enum { PANEL_BYTES = 512 << 10, FEWEST = 16, MOST = 128, UNIT = 8 };
+enum { PANEL_BYTES = 512 << 10, FEWEST = 16, MOST = 128, UNIT = TN_GRU_CHUNK, KERNEL_ROWS = 32 };
 enum {
     BIAS_COLUMNS = 128
 }; /* columns summed by one tile: several cache lines of every row, so that they are fetched ahead */
-/* Floats between rows of d beyond 4H: a power of two between them would leave most of a cache unused where columns are read. */
-enum { APART = 16 };
+/* Bytes between rows of d beyond 4H numbers: a power of two between them would leave most of a cache unused where columns
+ * are read. */
+enum { APART = 64 };
 
 /* The products with a weight, forward and backward: w_h is cut between z and n, because q is kept apart from n's other part. */
 enum { BY_X, BY_H_RZ, BY_H_N, PRODUCTS };
@@ -40,10 +41,12 @@ static int64_t panel_most(int64_t H)
     return n < FEWEST ? FEWEST : n > MOST ? MOST : n / UNIT * UNIT;
 }
 
-/* Rows of a panel, so that all threads have the same number of them. */
+/* Rows of a panel, so that all threads have the same number of them; one thread alone takes what kernels take whole. */
 static int64_t panel_rows(int64_t rows, int64_t H, int64_t threads)
 {
-    const int64_t most = panel_most(H), panels = tn_tiles(tn_tiles(rows, most), threads) * threads;
+    const int64_t most = panel_most(H);
+    if (threads == 1) return most < KERNEL_ROWS ? most : most / KERNEL_ROWS * KERNEL_ROWS;
+    const int64_t panels = tn_tiles(tn_tiles(rows, most), threads) * threads;
     const int64_t each = (tn_tiles(rows, panels ? panels : 1) + UNIT - 1) / UNIT * UNIT;
     return each < FEWEST ? FEWEST : each > most ? most : each;
 }
@@ -64,7 +67,8 @@ static tn_gemm shape_of(const sizes *s, int which, bool backward)
 /* --- workspace ------------------------------------------------------------------------------------------------------ */
 
 typedef struct space {
-    float *d;               /* backward (N,4H), rows d_row apart */
+    void *d;                /* backward (N,4H), rows d_row apart: bf16 where products round to it, else f32 */
+    float *sums;            /* backward: d's rows added up, TN_GRU_CHUNK at a time */
     void *packed[PRODUCTS]; /* the weights, where several panels share them */
     void *slots;            /* per thread: a panel of gates (forward), then a product's workspace */
     size_t slot_bytes, gate_bytes;
@@ -74,7 +78,9 @@ typedef struct space {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static int64_t d_row(int64_t H) { return 4 * H + APART; }
+static tn_dtype d_type(const sizes *s) { return s->round == TN_BF16 ? TN_BF16 : TN_F32; }
+
+static int64_t d_row(const sizes *s) { return 4 * s->H + APART / (int64_t)tn_dtype_bytes(d_type(s)); }
 
 static size_t most_of(size_t a, size_t b) { return a > b ? a : b; }
 
@@ -92,7 +98,8 @@ static space make_space(const sizes *s, int64_t N, bool backward, int threads, v
 {
     space p = { 0 };
     const int64_t panel = panel_most(s->H), widest = backward ? (s->I > s->H ? s->I : s->H) : 3 * s->H;
-    p.d = tn_carve(base, &p.bytes, backward ? sizeof(float) * (size_t)(d_row(s->H) * N) : 0);
+    p.d = tn_carve(base, &p.bytes, backward ? tn_dtype_bytes(d_type(s)) * (size_t)(d_row(s) * N) : 0);
+    p.sums = tn_carve(base, &p.bytes, backward ? sizeof(float) * (size_t)(4 * s->H * tn_tiles(N, TN_GRU_CHUNK)) : 0);
     const size_t before = p.bytes;
     p.whole = tn_carve(base, &p.bytes, 0);
     for (int i = 0; i < PRODUCTS; i++) {
@@ -133,6 +140,12 @@ static job make_job(const tn_call *c, bool backward, const tn_arg *y)
     j.s = make_space(&j.z, c->in[X].dims.dim[0], backward, threads, c->work);
     j.per_panel = j.rows <= panel_most(j.z.H) ? j.rows : panel_rows(j.rows, j.z.H, threads);
     return j;
+}
+
+/* Column `at` of row `row` of d. */
+static void *d_at(const job *j, int64_t row, int64_t at)
+{
+    return (char *)j->s.d + (row * d_row(&j->z) + at) * (int64_t)tn_dtype_bytes(d_type(&j->z));
 }
 
 static const void *element(const tn_arg *a, int64_t index)
@@ -181,13 +194,15 @@ static void backward_panel(const job *j, tn_pool *pool, void *scratch, int64_t f
 {
     const tn_arg *h = &j->c->in[HID], *dx = &j->c->din[X], *dh = &j->c->din[HID];
     const int64_t H = j->z.H;
-    float *d = j->s.d + first * d_row(H), *dh_at = dh->data ? (float *)dh->data + first * dh->stride[0] : NULL;
+    float *dh_at = dh->data ? (float *)dh->data + first * dh->stride[0] : NULL;
     tn_gru_gate_slopes(&(tn_gru_slopes){ .gates = (const float *)j->c->out[1].data + first * 4 * H,
                                          .h = (const float *)h->data + first * h->stride[0],
                                          .dy = j->dy + first * H,
                                          .h_row = h->stride[0],
-                                         .d = d,
-                                         .d_row = d_row(H),
+                                         .d = d_at(j, first, 0),
+                                         .half = d_type(&j->z) == TN_BF16,
+                                         .d_row = d_row(&j->z),
+                                         .sums = j->s.sums + 4 * H * (first / TN_GRU_CHUNK),
                                          .dh = dh_at,
                                          .dh_row = dh->stride[0],
                                          .add = j->c->accumulate >> HID & 1,
@@ -197,7 +212,8 @@ static void backward_panel(const job *j, tn_pool *pool, void *scratch, int64_t f
         tn_gemm g = product_of(j, which, rows);
         const tn_arg *to = which == BY_X ? dx : dh;
         if (!to->data) continue;
-        g.a = which == BY_H_N ? d + 3 * H : d, g.a_row = d_row(H), g.a_col = 1;
+        g.a = d_at(j, first, which == BY_H_N ? 3 * H : 0), g.a_row = d_row(&j->z), g.a_col = 1;
+        g.a_type = d_type(&j->z);
         g.c = (float *)to->data + first * to->stride[0], g.c_row = to->stride[0];
         g.accumulate = which != BY_X || (j->c->accumulate >> X & 1);
         tn_gemm_run(pool, &g, scratch);
@@ -242,16 +258,17 @@ tn_status tn_gru_forward_cpu(const tn_call *c)
 
 /* --- backward, over all rows ---------------------------------------------------------------------------------------- */
 
-/* dw (m,n) = the sum over rows of d (rows,m), rows d_row apart, times a (rows,n). */
-static void weight_grad(const job *j, const float *d, const tn_arg *a, const tn_arg *dw, int64_t from, int64_t m,
+/* dw (m,n) = the sum over rows of m columns of d, from column `column` on, times a (rows,n). */
+static void weight_grad(const job *j, int64_t column, const tn_arg *a, const tn_arg *dw, int64_t from, int64_t m,
                         bool add)
 {
     const tn_gemm g = { .m = m,
                         .n = dw->dims.dim[1],
                         .k = j->rows,
-                        .a = d,
+                        .a = d_at(j, 0, column),
                         .a_row = 1,
-                        .a_col = d_row(j->z.H),
+                        .a_col = d_row(&j->z),
+                        .a_type = d_type(&j->z),
                         .b = a->data,
                         .b_row = a->stride[0],
                         .b_col = 1,
@@ -274,7 +291,7 @@ static void bias_tile(void *arg, int64_t t)
     const job *j = arg;
     const int64_t H = j->z.H, first = t * BIAS_COLUMNS, count = least(4 * H - first, BIAS_COLUMNS);
     double sum[BIAS_COLUMNS] = { 0 };
-    tn_gru_sum_rows(j->s.d + first, d_row(H), j->rows, count, sum);
+    tn_gru_sum_rows(j->s.sums + first, 4 * H, tn_tiles(j->rows, TN_GRU_CHUNK), count, sum);
     for (int b = BI; b <= BH; b++) {
         float *to = j->c->din[b].data;
         for (int64_t i = 0; to && i < count; i++) {
@@ -302,10 +319,10 @@ tn_status tn_gru_backward_cpu(const tn_call *c)
     run_panels(&j);
     clear_dead(&j, X);
     clear_dead(&j, HID);
-    if (c->din[WI].data) weight_grad(&j, j.s.d, &c->in[X], &c->din[WI], 0, 3 * H, c->accumulate >> WI & 1);
+    if (c->din[WI].data) weight_grad(&j, 0, &c->in[X], &c->din[WI], 0, 3 * H, c->accumulate >> WI & 1);
     if (c->din[WH].data) {
-        weight_grad(&j, j.s.d, &c->in[HID], &c->din[WH], 0, 2 * H, c->accumulate >> WH & 1);
-        weight_grad(&j, j.s.d + 3 * H, &c->in[HID], &c->din[WH], 2 * H, H, c->accumulate >> WH & 1);
+        weight_grad(&j, 0, &c->in[HID], &c->din[WH], 0, 2 * H, c->accumulate >> WH & 1);
+        weight_grad(&j, 3 * H, &c->in[HID], &c->din[WH], 2 * H, H, c->accumulate >> WH & 1);
     }
     if (c->din[BI].data || c->din[BH].data) tn_pool_run(c->pool, tn_tiles(4 * H, BIAS_COLUMNS), bias_tile, &j);
     return TN_OK;

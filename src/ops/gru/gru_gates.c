@@ -72,18 +72,19 @@ TN_LEVELED(void, tn_gru_gates,
     for (int64_t i = 0; i < rows; i++) value_row(gates + 4 * H * i, b_i, b_h, h + h_row * i, y + H * i, H);
 }
 
-/* in: r, z, n, q, h, dy; out: gradients before r, z, n, of q, and h's own. */
-typedef struct slope_block {
-    const float *in[6];
-    float *out[5];
-} slope_block;
-
-TN_INLINE void slopes(const slope_block *b)
+/* To nearest even, as tn_f32_to_bf16 does. */
+TN_INLINE uint16_t to_bf16(float x)
 {
-    float out[5][BLOCK];
+    const uint32_t u = tn_v_bits(x), rounded = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
+    const uint32_t is_nan = 0u - ((u & 0x7fffffffu) > 0x7f800000u);
+    return (uint16_t)(((rounded & ~is_nan) | (quiet & is_nan)) >> 16);
+}
+
+/* r, z, n, q, h, dy of a block: gradients before r, z, n, of q, and h's own. */
+TN_INLINE void slopes(const float *const in[6], float out[5][BLOCK])
+{
     for (int k = 0; k < BLOCK; k++) {
-        const float r = b->in[0][k], z = b->in[1][k], n = b->in[2][k], q = b->in[3][k], h = b->in[4][k],
-                    dy = b->in[5][k];
+        const float r = in[0][k], z = in[1][k], n = in[2][k], q = in[3][k], h = in[4][k], dy = in[5][k];
         const float dn = dy * (1.0f - z) * (1.0f - n * n);
         out[0][k] = dn * q * (r * (1.0f - r));
         out[1][k] = dy * (h - n) * (z * (1.0f - z));
@@ -91,42 +92,70 @@ TN_INLINE void slopes(const slope_block *b)
         out[3][k] = dn * r;
         out[4][k] = dy * z;
     }
-    for (int f = 0; f < 5; f++) memcpy(b->out[f], out[f], sizeof out[f]);
 }
+
+/* n of a block's numbers into a row of d, from column `at` on. */
+TN_INLINE void put(void *row, int64_t at, const float x[BLOCK], int64_t n, bool half)
+{
+    uint16_t h[BLOCK];
+    for (int k = 0; half && k < BLOCK; k++) h[k] = to_bf16(x[k]);
+    if (half) memcpy((uint16_t *)row + at, h, sizeof *h * (size_t)n);
+    else memcpy((float *)row + at, x, sizeof *x * (size_t)n);
+}
+
+/* One row of a job; base pointers of that row. */
+typedef struct slope_row {
+    const float *gates, *h, *dy;
+    void *d;
+    float *dh, *sums;
+    bool add, fresh; /* to dh; the first of sums' rows */
+} slope_row;
 
 /* n elements from i on; a block that is not whole is filled up with zeros. */
-TN_INLINE void slopes_at(const float *gates, const float *h, const float *dy, float *d, float *dh, bool add, int64_t H,
-                         int64_t i, int64_t n)
+TN_INLINE void slopes_at(const slope_row *s, int64_t H, int64_t i, int64_t n, bool half)
 {
-    const size_t bytes = sizeof(float) * (size_t)n;
-    float in[6][BLOCK], out[4][BLOCK], own[BLOCK];
-    slope_block b = { .in = { gates + i, gates + H + i, gates + 2 * H + i, gates + 3 * H + i, h + i, dy + i },
-                      .out = { d + i, d + H + i, d + 2 * H + i, d + 3 * H + i, own } };
+    float last[6][BLOCK], out[5][BLOCK];
+    const float *in[6] = { s->gates + i,         s->gates + H + i, s->gates + 2 * H + i,
+                           s->gates + 3 * H + i, s->h + i,         s->dy + i };
     if (n < BLOCK) {
-        memset(in, 0, sizeof in);
-        for (int f = 0; f < 6; f++) memcpy(in[f], b.in[f], bytes), b.in[f] = in[f];
-        for (int f = 0; f < 4; f++) b.out[f] = out[f];
+        memset(last, 0, sizeof last);
+        for (int f = 0; f < 6; f++) memcpy(last[f], in[f], sizeof(float) * (size_t)n), in[f] = last[f];
     }
-    slopes(&b);
-    for (int f = 0; n < BLOCK && f < 4; f++) memcpy(d + f * H + i, out[f], bytes);
-    if (!dh) return;
-    for (int64_t k = 0; add && k < n; k++) own[k] += dh[i + k];
-    memcpy(dh + i, own, bytes);
+    slopes(in, out);
+    for (int f = 0; f < 4; f++) {
+        float *sum = s->sums + f * H + i;
+        put(s->d, f * H + i, out[f], n, half);
+        for (int64_t k = 0; k < n; k++) sum[k] = s->fresh ? out[f][k] : sum[k] + out[f][k];
+    }
+    for (int64_t k = 0; s->dh && k < n; k++) s->dh[i + k] = s->add ? s->dh[i + k] + out[4][k] : out[4][k];
 }
 
-static void slope_row(const float *gates, const float *h, const float *dy, float *d, float *dh, bool add, int64_t H)
+TN_INLINE void slopes_of(const slope_row *s, int64_t H, bool half)
 {
     int64_t i = 0;
-    for (; i + BLOCK <= H; i += BLOCK) slopes_at(gates, h, dy, d, dh, add, H, i, BLOCK);
-    if (i < H) slopes_at(gates, h, dy, d, dh, add, H, i, H - i);
+    for (; i + BLOCK <= H; i += BLOCK) slopes_at(s, H, i, BLOCK, half);
+    if (i < H) slopes_at(s, H, i, H - i, half);
 }
+
+static void slopes_f32(const slope_row *s, int64_t H) { slopes_of(s, H, false); }
+
+static void slopes_bf16(const slope_row *s, int64_t H) { slopes_of(s, H, true); }
 
 TN_LEVELED(void, tn_gru_gate_slopes, (const tn_gru_slopes *s), (s))
 {
     const int64_t H = s->H;
-    for (int64_t i = 0; i < s->rows; i++)
-        slope_row(s->gates + 4 * H * i, s->h + s->h_row * i, s->dy + H * i, s->d + s->d_row * i,
-                  s->dh ? s->dh + s->dh_row * i : NULL, s->add, H);
+    for (int64_t i = 0; i < s->rows; i++) {
+        const slope_row row = { .gates = s->gates + 4 * H * i,
+                                .h = s->h + s->h_row * i,
+                                .dy = s->dy + H * i,
+                                .d = s->half ? (void *)((uint16_t *)s->d + s->d_row * i)
+                                             : (void *)((float *)s->d + s->d_row * i),
+                                .dh = s->dh ? s->dh + s->dh_row * i : NULL,
+                                .sums = s->sums + 4 * H * (i / TN_GRU_CHUNK),
+                                .add = s->add,
+                                .fresh = i % TN_GRU_CHUNK == 0 };
+        (s->half ? slopes_bf16 : slopes_f32)(&row, H);
+    }
 }
 
 TN_LEVELED(void, tn_gru_sum_rows, (const float *d, int64_t d_row, int64_t rows, int64_t count, double *sum),

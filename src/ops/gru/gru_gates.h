@@ -11,18 +11,23 @@ void tn_gru_gates(float *gates, const float *b_i, const float *b_h, const float 
                   int64_t rows, int64_t H);
 
 /* Backward of these rows: d (rows,4H) gets the gradients of what r, z and n are functions of, and of q. dh, if not NULL, gets
- * the part of h's gradient that comes through no product. */
+ * the part of h's gradient that comes through no product. sums gets d added up, TN_GRU_CHUNK rows at a time: their number
+ * in all rows decides which, so that the panels they come in do not. */
+enum { TN_GRU_CHUNK = 8 };
 typedef struct tn_gru_slopes {
     const float *gates, *h, *dy; /* (rows,4H), (rows,H), (rows,H) */
     int64_t h_row;
-    float *d, *dh; /* (rows,4H), (rows,H) */
+    void *d; /* (rows,4H), rows d_row apart; bf16 if half is set, else f32 */
+    bool half;
+    float *dh; /* (rows,H) */
     int64_t d_row, dh_row;
-    bool add; /* to dh */
+    bool add;    /* to dh */
+    float *sums; /* (rows/TN_GRU_CHUNK rounded up,4H) */
     int64_t rows, H;
 } tn_gru_slopes;
 void tn_gru_gate_slopes(const tn_gru_slopes *s);
 
-/* sum (count): each gets a column of d's rows added, from the first row to the last. */
-void tn_gru_sum_rows(const float *d, int64_t d_row, int64_t rows, int64_t count, double *sum);
+/* sum (count): each gets a column of sums added, from the first row to the last. */
+void tn_gru_sum_rows(const float *sums, int64_t row, int64_t rows, int64_t count, double *sum);
 
 #endif

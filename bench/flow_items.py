@@ -7,7 +7,7 @@ Costs are CPU seconds of one thread, which other processes disturb less than tim
 printed are the medians and, in brackets, the smallest and largest ratio of a round. A training step's cost is a longer run's less a
 shorter one's, so that start and end of a run do not count. --data: the folder of MNIST (stop, stall). TENON names another binary.
 """
-import json, os, resource, statistics, subprocess, sys, tempfile, time
+import concurrent.futures, json, os, resource, statistics, subprocess, sys, tempfile, time
 
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 tenon = os.environ.get("TENON", os.path.join(root, "build", "tenon"))
@@ -111,20 +111,24 @@ def batch():
 
 def levels():
     """Instructions of 10 steps and the line after them with each level against those of a run that writes no lines."""
-    size = ["dim=16", "depth=4", "train.batch=4", "loader.workers=0", "threads=1"]
+    size = ["dim=32", "depth=4", "task.pool=4", "task.size=20", "train.batch=8", "loader.workers=0", "threads=1"]
 
-    def count(level, steps):
+    def count(row):
+        level, steps = row
         much = ["log.level=info", "log.every=1e9"] if level == "off" else [f"log.level={level}", "log.every=10"]
         command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", tenon, "train", *drawn, *size, *much,
-                   f"train.steps={steps}", "run=r", "--fresh"]
+                   f"train.steps={steps}", f"run={level}-{steps}", "--fresh"]
         done = subprocess.run(command, capture_output=True, text=True)
         found = [int(line.split()[-1]) for line in done.stderr.splitlines() if "Collected :" in line]
         if not found: sys.exit(f"callgrind counts nothing: {done.stderr[-300:]}")
         return found[0]
 
-    base = count("off", 20) - count("off", 10)
-    for level in ("info", "training", "performance", "profiling"):
-        print(f"{level:12} {100 * ((count(level, 20) - count(level, 10)) / base - 1):+.3f} % instructions", flush=True)
+    names = ["off", "info", "training", "performance", "profiling"]
+    rows = [(name, steps) for name in names for steps in (20, 10)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as cores: counts = dict(zip(rows, cores.map(count, rows)))
+    cost = {name: counts[name, 20] - counts[name, 10] for name in names}
+    print(f"{cost['off'] / 10:.4g} instructions per step without lines")
+    for name in names[1:]: print(f"{name:12} {100 * (cost[name] / cost['off'] - 1):+.3f} % instructions")
 
 
 def compress():

@@ -1,9 +1,12 @@
-/* Hugging Face folders: config.json and the index of shards, by the first byte. A configuration is refused, or has sizes within the
- * bounds of gpt's settings, and is the same after it was written and read again. */
+/* Hugging Face folders: config.json, the index of shards, generation_config.json and tokenizer_config.json, by the first byte. A
+ * configuration is refused, or has sizes within the bounds of gpt's settings, and is the same after it was written and read again. What
+ * the last two say of tokens is refused, or in the vocabulary. */
 #include "base/alloc.h"
 #include "fuzz_file.h"
 #include "io/hf_config.h"
 #include "io/hf_index.h"
+#include "token/chat_template.h"
+#include "token/model_tokens.h"
 
 static tn_status look(void *ctx, const tn_decoder_tensor *t)
 {
@@ -70,10 +73,30 @@ static void check_index(const uint8_t *input, size_t bytes)
     free(text);
 }
 
+/* Beside a tokenizer that is whole. */
+static void check_tokens(const char *name, const uint8_t *input, size_t bytes)
+{
+    static tn_tokenizer *t;
+    tn_chat_template c;
+    if (!t) CHECK(tn_tokenizer_open("tests/token/mini_qwen2.json", &t) == TN_OK);
+    fuzz_put(name, input, bytes);
+    tn_model_tokens m = tn_model_tokens_of(t);
+    const tn_status s = tn_model_tokens_read(fuzz_dir(), t, &m);
+    if (s != TN_OK) fuzz_refused(s);
+    CHECK(m.n_end <= TN_END_TOKENS_MAX && m.start >= -1 && m.start < tn_tokenizer_vocab(t));
+    for (size_t i = 0; i < m.n_end; i++) CHECK(m.end[i] >= 0 && m.end[i] < tn_tokenizer_vocab(t));
+    if (m.chat_template && tn_chat_template_recognise(m.chat_template, &c) != TN_OK) fuzz_refused(TN_BAD_FILE);
+    tn_model_tokens_free(&m);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
 {
     if (bytes == 0) return 0;
-    if (input[0] % 2 == 0) config((const char *)input + 1, bytes - 1);
-    else check_index(input + 1, bytes - 1);
+    switch (input[0] % 4) {
+    case 0: config((const char *)input + 1, bytes - 1); break;
+    case 1: check_index(input + 1, bytes - 1); break;
+    case 2: check_tokens("generation_config.json", input + 1, bytes - 1); break;
+    default: check_tokens("tokenizer_config.json", input + 1, bytes - 1); break;
+    }
     return 0;
 }

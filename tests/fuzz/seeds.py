@@ -83,7 +83,9 @@ SEEDS = {
         {}, {"model_type": "qwen3", "head_dim": 4, "rope_scaling": {"type": "linear", "factor": 2.0}}, {"model_type": "mistral", "sliding_window": 8},
         {"model_type": "qwen2", "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0, "original_max_position_embeddings": 8, "mscale": 1.0}},
         {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}})]
-    + [b'\x01{"metadata":{"total_size":1},"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}}'],
+    + [b'\x01{"metadata":{"total_size":1},"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}}', b'\x02{"eos_token_id":[1,2],"bos_token_id":0}', b'\x02{"eos_token_id":3}']
+    + [b"\x03" + json.dumps(x).encode() for x in ({"eos_token": {"content": "<|im_end|>"}, "add_bos_token": False, "chat_template": TEMPLATE},
+                                                  {"eos_token": "<|endoftext|>", "chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": TEMPLATE}]})],
     "yaml_settings": [b"model: gpt\ndim: 16\ntrain: {steps: 2, lr: 1e-3}\nsample:\n  prompt: \"a\\nb\"\n", b"data: x.txt\nopt.norm: off\n"],
     "yaml_study": [read(os.path.join(STUDIES, name)) for name in sorted(os.listdir(STUDIES))],
     "jsonl": [b'\x00\x00{"text":"some text"}\n{"text":"more","loss":1}\n', b'\x01\x00["a",{"text":"b"}]', b"\x02\x01one\ntwo\n\nthree\n", b"\x02\x03 = A = \n\ntext\n",

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "device_memory.h"
 #include "models/models.h"
+#include "ops/rollout/rollout.h"
 #include "sample/sample.h"
 #include "testlib.h"
 #include "train/run/train_settings.h"
@@ -79,6 +80,7 @@ static const tn_records sentences = { "sentences", rows, 6, .open = open_sentenc
         "decoder.heads=4", "decoder.layers=1", "body=identity", "flow.dim=8", "flow.layers=1", "flow.depth=4"
 
 static const char *const small[] = { SMALL, NULL };
+static const char *const lattice[] = { SMALL, "body=lattice", "residual=true", "flow.field=2", NULL };
 static const char *const letters[] = { SMALL, "vocab=256", "text=16", "body=mlp", NULL }; /* tokens are bytes */
 
 typedef struct rig {
@@ -100,11 +102,11 @@ static tn_status settings_of(const char *const *words, const char *more, tn_sett
     return more ? tn_settings_override(*out, more) : TN_OK;
 }
 
-static void open_rig(rig *r, const char *more, int64_t batch, bool forward_only)
+static void open_rig_of(rig *r, const char *const *words, const char *more, int64_t batch, bool forward_only)
 {
     *r = (rig){ .model = *tn_model_named("bridge") };
     r->model.records = &sentences;
-    assert_ok(settings_of(small, more, &r->settings));
+    assert_ok(settings_of(words, more, &r->settings));
     assert_ok(tn_settings_override(r->settings, "train.lr=1e-2"));
     assert_ok(tn_settings_override(r->settings, "train.warmup=10"));
     assert_ok(tn_settings_override(r->settings, "train.steps=100"));
@@ -128,6 +130,11 @@ static void open_rig(rig *r, const char *more, int64_t batch, bool forward_only)
                                     .heldout = TN_VALID,
                                     .heldout_only = forward_only };
     assert_ok(r->source.start(&r->source, &start));
+}
+
+static void open_rig(rig *r, const char *more, int64_t batch, bool forward_only)
+{
+    open_rig_of(r, small, more, batch, forward_only);
 }
 
 static void close_rig(rig *r)
@@ -517,8 +524,32 @@ static void sampler_replies(void **state)
     tn_settings_free(st);
 }
 
+static int rollouts_of(const tn_trainer *t, bool training, bool backward)
+{
+    const tn_graph *g = tn_plan_graph(tn_trainer_plan(t, training));
+    int n = 0;
+    for (size_t i = 0; i < g->n_nodes; i++) n += g->node[i].op == &tn_op_rollout && g->node[i].backward == backward;
+    return n;
+}
+
+/* The premises of a batch go through the lattice in one call, whatever is kept of it; nothing else does. */
+static void one_run(void **state)
+{
+    static const char *const kept[] = { "flow.keep=0", "flow.keep=1", "plan.recompute=layer" };
+    (void)state;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        rig r;
+        open_rig_of(&r, lattice, kept[i], 8, false);
+        assert_int_equal(rollouts_of(r.trainer, true, false), 1);
+        assert_int_equal(rollouts_of(r.trainer, true, true), 1);
+        assert_int_equal(rollouts_of(r.trainer, false, false), 1);
+        close_rig(&r);
+    }
+}
+
 void tn_tests_bridge(tn_test_list *l)
 {
+    tn_test_add(l, one_run, NULL, "bridge: one run of the lattice in a step");
     tn_test_add(l, padding, NULL, "bridge: tokens behind a text change nothing");
     tn_test_add(l, short_batch, NULL, "bridge: rows behind the last count nowhere");
     tn_test_add(l, one_by_one, NULL, "bridge: a batch of sentences is encoded as each of them alone");

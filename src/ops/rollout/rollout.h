@@ -24,7 +24,11 @@
  * Operands of the products of the GRU and of E1 and D1 are rounded where the graph says so; the others stay f32.
  *
  * keep: states are kept every so many steps, and the backward pass computes the steps between again; 0: everything is kept.
- * Decisions (who left, where a move was clamped or folded) are kept, never made again. */
+ * Decisions (who left, where a move was clamped or folded) are kept, never made again.
+ *
+ * opt.rollout_compact=off runs these kernels with a row for every slot in every step: flows that left are computed on and thrown
+ * away, with the same bits. No graph of other ops is a twin, as the number of rows is known only while it runs: the loops in double
+ * of tests/flow_oracle.h, whose written-out backward pass is tested against differences, play the twin's part in the tests. */
 #ifndef TN_OPS_ROLLOUT_H
 #define TN_OPS_ROLLOUT_H
 

@@ -26,9 +26,9 @@ const tn_setting tn_train_settings[] = {
                    "of texts with questions in batches by length: sizes of batches at most, with a plan each"),
     TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads",
                    "threads that prefetch batches (0: no prefetch)"),
-    TN_SETTING_AUTO_INT(
-        "loader.prefetch", "auto", TN_RANGE(1, 4096), "batches",
-        "batches to prefetch (auto: text 4, or as many as fit 256 MB; probes and a model's records 2; samples none)"),
+    TN_SETTING_AUTO_INT("loader.prefetch", "auto", TN_RANGE(1, 4096), "batches",
+                        "batches to prefetch (auto: text 4, or as many as fit 256 MB; samples, sentence pairs, probes "
+                        "and a model's records 2)"),
     TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME-N)"),
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),

@@ -1,16 +1,44 @@
 /* A source with batches made ahead is the source without: the same inputs, cursors, marks and words, whatever is asked in between. */
 #include "train/run/session.h"
 
-#include "testlib.h"
+#include "dataset_files.h"
 
 #include <string.h>
 
-static tn_session open_run(const char *const *row, const char *prefetch)
+/* Sentence pairs: the files that "task.data=@" stands for. */
+static void put_pairs(const tn_tempdir *d)
 {
-    const char *const set[] = { row[1], row[2], row[3], prefetch, "threads=1", "train.batch=4" };
+    static const char *const names[] = { "snli_train.tsv", "snli_dev.tsv", "snli_test.tsv" };
+    char path[1024], text[8192];
+    for (int k = 0; k < 3; k++) {
+        int n = sprintf(text, "gold_label\tsentence1\tsentence2\n");
+        for (int i = 0; i < 30 - 9 * k; i++)
+            n += sprintf(text + n, "entailment\tThe %s %d sees a tree .\tSomebody sees %d trees .\n", names[k] + 5, i,
+                         i);
+        assert_ok(tn_path_join(d->path, names[k], path, sizeof path));
+        tn_put_file(path, text, (size_t)n);
+    }
+}
+
+static tn_session open_run(const char *const *row, const char *ahead)
+{
+    char text[600], data[300];
+    const char *set[24];
+    size_t n = 0;
+    tn_tempdir d;
     tn_session on;
-    assert_ok(tn_session_open(row[0], set, sizeof set / sizeof *set, true, &on));
-    assert_true((on.source.prefetch != NULL) == (strcmp(prefetch, "loader.workers=0") != 0));
+    snprintf(text, sizeof text, "%s %s threads=1 train.batch=4", row[1], ahead);
+    for (char *rest = text, *word; (word = strtok_r(rest, " ", &rest));) set[n++] = word;
+    tn_tempdir_make(&d);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(set[i], "task.data=@") == 0) {
+            put_pairs(&d);
+            snprintf(data, sizeof data, "task.data=%s", d.path);
+            set[i] = data;
+        }
+    assert_ok(tn_session_open(row[0], set, n, true, &on));
+    tn_tempdir_remove(&d); /* sentences are in memory */
+    assert_true((on.source.prefetch != NULL) == (strcmp(ahead, "loader.workers=0") != 0));
     return on;
 }
 
@@ -47,9 +75,9 @@ static void same_batches(void **state)
     char said[2][200];
     tn_source_mark mark;
     int64_t n, m;
-    for (int depth = 1; depth <= 3; depth += 2) {
-        tn_session a = open_run(row, "loader.workers=0"),
-                   b = open_run(row, depth == 1 ? "loader.prefetch=1" : "loader.prefetch=3");
+    static const char *const ways[] = { "loader.prefetch=1", "loader.prefetch=3", "loader.workers=4" };
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        tn_session a = open_run(row, "loader.workers=0"), b = open_run(row, ways[way]);
         const int64_t each = tn_settings_int(a.settings, "train.accumulate");
         for (int64_t step = 0; step < 30; step++) {
             tn_source_mark_here(&b.source, &mark);
@@ -123,17 +151,26 @@ static void memory_and_halves(void **state)
     tn_session_close(&b);
 }
 
-static const char *const rows[][4] = {
-    { "ten", "task=mqar", "task.pairs=2,4", "train.context=16" },
-    { "gpt_tiny", "task=tokens_copy", "task.lengths=8,16,32", "train.accumulate=2" }, /* plans of three widths */
-    { "tep", "task=xor", "train.accumulate=3", "seed=4" },                            /* short last batches */
+#define SURFACES "task.images=strokes task.size=30 task.pool=4"
+static const char *const rows[][2] = {
+    { "ten", "task=mqar task.pairs=2,4 train.context=16" },
+    { "gpt_tiny", "task=tokens_copy task.lengths=8,16,32 train.accumulate=2" },    /* plans of three widths */
+    { "tep", "task=xor train.accumulate=3 seed=4" },                               /* short last batches */
+    { "net", "task=route task.dx=2 train.accumulate=2 train.steps=30 " SURFACES }, /* targets grow by step */
+    { "net", "task=restore " SURFACES },                                           /* noise is drawn by step */
+    { "bridge",
+      "task=snli task.data=@ task.vocab=300 width=4 height=3 prefix=3 dim=8 heads=2 ffn=8 layers=1 body=identity "
+      "decoder.dim=8 decoder.heads=2 decoder.layers=1" },
 };
+
+static int first_word(const char *text) { return (int)strcspn(text, " "); }
 
 void tn_tests_prefetch(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        tn_test_add(l, same_batches, rows[i], "ahead: %s %s", rows[i][0], rows[i][1]);
+        tn_test_add(l, same_batches, rows[i], "ahead: %s %.*s", rows[i][0], first_word(rows[i][1]), rows[i][1]);
     for (size_t i = 0; i < 2; i++)
-        tn_test_add(l, memory_and_halves, rows[i], "ahead: memory, and half the batch, %s %s", rows[i][0], rows[i][1]);
+        tn_test_add(l, memory_and_halves, rows[i], "ahead: memory, and half the batch, %s %.*s", rows[i][0],
+                    first_word(rows[i][1]), rows[i][1]);
     tn_test_add(l, by_default, NULL, "ahead: samples, but not environments");
 }

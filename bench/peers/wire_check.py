@@ -44,6 +44,18 @@ CASES = {
     "training on first tokens": (f"place=embeddings {TERMS} loss.k=3 loss.k_ce=0.5 train.lr=0.003 train.eps=1e-6 {SIZES}", 6),
     "one reader": (f"a.shape='{LLAMA}' place=embeddings {TERMS}", 0),
     "qwen 3 beside llama, keys": (f"a.shape='{QWEN3}' b.shape='{LLAMA}' {TERMS}", 0),
+    "entropy of the first token": (f"place=embeddings loss.entropy=0.7 {SIZES}", 0),
+    "entropy, keys, each from its pass": (f"loss.entropy=0.7 {SIZES}", 0, "opt.one_pass=off"),
+    "means and deviations of slots": (f"place=embeddings loss.manifold=20 {SIZES}", 0),
+    "means and deviations of large tables": ("place=embeddings loss.manifold=20 a.shape='dim=8 layers=1 heads=2 vocab=9000' "
+                                            "b.shape='dim=8 layers=1 heads=2 vocab=4096'", 0),
+    "sizes of slots, gain": (f"place=embeddings loss.rms=3 loss.scale=2 slots=3 private=2 {SIZES}", 0),
+    "sizes of slots, keys, sender": (f"encoder=sender loss.rms=3 {SIZES}", 0),
+    "one slot aligned": (f"place=embeddings loss.align=20 {SIZES}", 0),
+    "two slots aligned by cosine": (f"place=embeddings loss.cosine=2 loss.align_k=2 {SIZES}", 0),
+    "slots aligned with the whole answer": (f"place=embeddings slots=2 loss.align=9 loss.cosine=2 loss.align_k=0 {SIZES}", 0),
+    "training, terms that are off": (f"place=embeddings loss.entropy=0.3 loss.manifold=5 loss.rms=0.5 loss.scale=1 loss.align=5 "
+                                     f"loss.cosine=0.5 loss.align_k=3 {TERMS} train.lr=0.003 train.eps=1e-6 {SIZES}", 6),
     "no layers, one slot, one question": ("layers=0 slots=1 questions=1 place=embeddings loss.nce=1", 0),
 }
 

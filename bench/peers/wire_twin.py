@@ -31,6 +31,7 @@ DEFAULTS = {
     "contexts": 9, "dim": 12, "layers": 2, "heads": 3, "ffn": 20, "refiner": 0, "place": "keys", "hidden": 10,
     "loss.first": 0.0, "loss.k": 0, "loss.k_ce": 0.0, "loss.kd": 0.0, "loss.kd_temperature": 2.0, "loss.state": 0.0, "loss.states": 3, "loss.ae": 0.0,
     "ae.alone": 0, "ae.until": 0, "loss.nce": 0.0, "loss.nce_temperature": 0.1,
+    "loss.entropy": 0.0, "loss.manifold": 0.0, "loss.rms": 0.0, "loss.scale": 0.0, "loss.align": 0.0, "loss.cosine": 0.0, "loss.align_k": 1,
 }
 # Of different shapes: one like Llama, one like Qwen 2.
 CONFIG = {"a": "dim=16 layers=2 heads=4 kv_heads=4 ffn=24 vocab=29 rope_base=100",
@@ -207,7 +208,7 @@ class Wire(against.Net):
         return z
 
     def adapt(self, reader, z):
-        """What the reader is given of Z: vectors P (M,d), its anchors (3,d), and keys and values of its layers or None."""
+        """What the reader is given of Z: vectors P (M,d), its anchors (3,d), keys and values of its layers or None; and P of any size."""
         s, r = self.settings, reader.s
         own = s["slots"] + self.readers.index(reader) * s["private"]
         z = torch.cat([z[:s["slots"]], z[own:own + s["private"]]])
@@ -219,17 +220,17 @@ class Wire(against.Net):
             p = a / a.square().mean(-1, keepdim=True).sqrt()
             anchors = reader.rho * self.param("anchors", (3, r["dim"]), normal(1), decay=False)
             if s["place"] == "embeddings":
-                return reader.rho * self.param("gain", (1,), away(1.2, 0), decay=False) * p, anchors, None
+                return reader.rho * self.param("gain", (1,), away(1.2, 0), decay=False) * p, anchors, None, a
             u = self.norm(p, "norm_keys")
             u = u + self.dense(u, "mix", r["dim"])
             L, KV, D = r["layers"], r["kv_heads"], r["head_dim"]
             both = u @ self.param("w_keys", (2 * L * KV * D, r["dim"]), normal(1 / math.sqrt(r["dim"]))).T
             keys, values = both.view(-1, 2, L, KV, D).unbind(1)
-        return p, anchors, [(keys[:, l], values[:, l]) for l in range(L)]
+        return p, anchors, [(keys[:, l], values[:, l]) for l in range(L)], a
 
     def read(self, reader, given, kind, row):
         """BOS ; P ; anchor ; the rest of the row but its last token. States that say tokens 1 .. n-1, of all layers; and hidden ones."""
-        P, anchors, before = given
+        P, anchors, before, _ = given
         x = [reader.embed[row[:1]], *([P] if before is None else []), anchors[kind][None], reader.embed[row[1:-1]]]
         states, hidden = reader.forward(torch.cat(x), before)
         says = slice(len(hidden) - (len(row) - 1), None)
@@ -247,7 +248,7 @@ class Wire(against.Net):
         """Sums over all answers of the batch, each divided by what it is a mean of."""
         s, T = self.settings, self.settings["loss.kd_temperature"]
         K = s["loss.k"]
-        nll, first, kd, state, head = [], [], [], [], [[] for _ in range(K)]  # head[t]: of token t of all answers that have so many
+        nll, first, kd, state, entropy, align, cosine, head = [], [], [], [], [], [], [], [[] for _ in range(K)]  # head[t]: of token t of all answers that have so many
         for context, g in zip(contexts, given):
             for q in context["questions"]:
                 q = q and q[reader.letter]
@@ -260,6 +261,10 @@ class Wire(against.Net):
                 keep(said.detach(), begin)
                 nll += said[begin - 1:]
                 first.append(said[begin - 1])
+                entropy.append(-(logp[begin - 1].exp() * logp[begin - 1]).sum())
+                for p, y in list(zip(g[0], reader.embed[row[begin:]]))[:s["loss.align_k"] or None]:
+                    align.append((p - y).square().mean())
+                    cosine.append(1 - F.cosine_similarity(p, y, 0))
                 for t, x in zip(range(K), said[begin - 1:]):
                     head[t].append(x)
                 if not s["loss.kd"] and not s["loss.state"]:
@@ -274,7 +279,23 @@ class Wire(against.Net):
                 state += torch.stack(gaps).mean(0)
         mean = lambda x: torch.stack(x).mean() if x else 0.0
         k_ce = s["loss.k_ce"] / K * sum(mean(x) for x in head) if K else 0.0
-        return (mean(nll) + s["loss.first"] * mean(first) + k_ce + s["loss.kd"] * T * T * mean(kd) + s["loss.state"] * mean(state)), mean(nll)
+        others = s["loss.align"] * mean(align) + s["loss.cosine"] * mean(cosine) - s["loss.entropy"] * mean(entropy)
+        return (mean(nll) + s["loss.first"] * mean(first) + k_ce + s["loss.kd"] * T * T * mean(kd) + s["loss.state"] * mean(state)
+                + others), mean(nll)
+
+    def size(self, reader, given):
+        """Terms of P itself."""
+        s, total = self.settings, 0.0
+        if s["loss.manifold"]:
+            P, E = torch.cat([g[0] for g in given]), reader.embed
+            gaps = P.mean(0) - E.mean(0), P.std(0, unbiased=False) - E.std(0, unbiased=False)
+            total = total + s["loss.manifold"] * sum(x.square().mean() for x in gaps)
+        if s["loss.rms"]:
+            raw = torch.cat([g[3] for g in given])
+            total = total + s["loss.rms"] * (raw.square().mean(-1).sqrt() - reader.rho).square().mean()
+        if s["loss.scale"]:
+            total = total + s["loss.scale"] * (self.params[f"to.{reader.letter}.gain"] - 1).square().sum()
+        return total
 
     def autoencode(self, reader, given, contexts):
         nll = []
@@ -305,6 +326,7 @@ class Wire(against.Net):
                 total = total + task
             if ae or alone:
                 total = total + (1 if alone else s["loss.ae"]) * self.autoencode(reader, given, contexts)
+            total = total + self.size(reader, given)
             if seen is not None:
                 seen[f"output.{reader.letter}.nats"] = torch.as_tensor(nats, dtype=torch.float64).detach().view(1)
                 seen[f"output.{reader.letter}.nll"] = self.lay_out(reader, rows, contexts)

@@ -66,7 +66,10 @@ static const tn_part_row parts[] = {
 static const char *const gives_up[] = { "loss.kd=0", "loss.state=0", NULL };
 static const tn_loss_row losses[] = { { "loss", "a.labels" } };
 
-static bool couples_rows(const tn_settings *st) { return tn_settings_float(st, "loss.nce") != 0; }
+static bool couples_rows(const tn_settings *st)
+{
+    return tn_settings_float(st, "loss.nce") != 0 || tn_settings_float(st, "loss.manifold") != 0;
+}
 
 #define VALUES(...) ((const char *const[]){ __VA_ARGS__, NULL })
 /* The workload that the first wire was measured at: a reader of Llama 3.1's shape with random weights, 64 texts of 1,280 bytes, 32 slots,

@@ -62,15 +62,17 @@ typedef struct wire_config {
     float keep, dropout;
     float nce_temperature, kd_temperature;
     double first, k_ce, kd, state, ae, nce; /* weights in the loss */
-    int64_t k;                              /* first tokens of an answer that k_ce and distillation see; 0: all */
-    int64_t states;                         /* layers whose states are compared */
-    bool cached;                            /* the teacher is kept */
-    int64_t kd_top;                         /* logits that are kept of it */
+    double entropy, manifold, rms, scale, align, cosine;
+    int64_t align_k; /* slots that align and cosine see; 0: as many as an answer has tokens */
+    int64_t k;       /* first tokens of an answer that k_ce and distillation see; 0: all */
+    int64_t states;  /* layers whose states are compared */
+    bool cached;     /* the teacher is kept */
+    int64_t kd_top;  /* logits that are kept of it */
 } wire_config;
 
 /* Opens the readers' parts too. b NULL: no lengths are checked. */
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c);
-enum { WIRE_SETTINGS = 65 };
+enum { WIRE_SETTINGS = 72 };
 extern const tn_setting wire_settings[WIRE_SETTINGS];
 
 /* Z (B,slots,width) f32 of the batch's contexts. */
@@ -84,6 +86,8 @@ typedef struct wire_prefix {
     tn_ref vectors;      /* (B,M,d) f32, each of the root mean square of the reader's embeddings; with keys: 1 */
     tn_ref keys, values; /* (B,M,layers*KV,D), or none: the vectors themselves are read */
     tn_ref anchors;      /* (WIRE_ANCHORS,d) */
+    tn_ref raw;          /* (B,M,d), the vectors before they have this size */
+    tn_ref rho, gain;    /* (1) f32: the size of embeddings; with embeddings alone, a factor that is learned */
 } wire_prefix;
 wire_prefix wire_adapt(tn_graph *g, const wire_config *c, const wire_reader *r, tn_ref z);
 
@@ -94,8 +98,19 @@ tn_status wire_read(tn_graph *g, const wire_reader *r, const char *step, const w
 /* The same of a text row (N,t), right-aligned: the states of its last n-1 tokens. */
 tn_status wire_read_told(tn_graph *g, const wire_reader *r, const char *step, tn_ref told, tn_ref document, int64_t n,
                          tn_ref *states, tn_forward *out);
+/* The reader's table of embeddings (V,d), frozen. */
+tn_ref wire_table(tn_graph *g, const wire_reader *r);
 /* Vectors (B,...) as often as there are questions: (B*Q,...). */
 tn_ref wire_repeat(tn_graph *g, tn_ref x, int64_t times);
+
+/* Terms that are off unless they are set (wire_terms.c), times their weights; none where all are 0.
+ * Of the first token of answers: first (N,n) is 1 at the state of f->hidden (N,n,d) that says it. */
+tn_ref wire_entropy(tn_graph *g, const wire_config *c, const tn_forward *f, tn_ref first);
+/* Of slots (N,M,d) and answers: those of tokens (N,n) where counts (N,n) is 1, in one piece. */
+tn_ref wire_alignment(tn_graph *g, const wire_config *c, const wire_reader *r, tn_ref slots, tn_ref tokens,
+                      tn_ref counts);
+/* Of P itself; of its rows (axis 0) the first `count` are messages. */
+tn_ref wire_size(tn_graph *g, const wire_config *c, const wire_reader *r, const wire_prefix *p, tn_ref count);
 
 /* An input of a reader: NAME of "x.NAME". */
 tn_ref wire_in(const tn_batch *b, const wire_reader *r, const char *name);

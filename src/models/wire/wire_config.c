@@ -73,6 +73,19 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
     TN_SETTING_INT("ae.until", "0", TN_RANGE(0, 1e12), "steps", "step from which there is none (0: it goes on)"),
     TN_SETTING_FLOAT("loss.nce", "0", TN_RANGE(0, 1e3), "", "weight of InfoNCE between the halves of a message"),
     TN_SETTING_FLOAT("loss.nce_temperature", "0.1", TN_RANGE_LO_OPEN(0, 100), "", "its temperature"),
+    TN_SETTING_FLOAT("loss.entropy", "0", TN_RANGE(0, 1e3), "",
+                     "weight of minus the entropy of an answer's first token: readers are less sure of it"),
+    TN_SETTING_FLOAT("loss.manifold", "0", TN_RANGE(0, 1e6), "",
+                     "weight of the distance of means and deviations, by number, of slots and embeddings"),
+    TN_SETTING_FLOAT("loss.rms", "0", TN_RANGE(0, 1e6), "",
+                     "weight of the squared distance of sizes: of slots before they are scaled, and of embeddings"),
+    TN_SETTING_FLOAT("loss.scale", "0", TN_RANGE(0, 1e6), "",
+                     "weight of the squared distance of an adapter's gain to 1"),
+    TN_SETTING_FLOAT("loss.align", "0", TN_RANGE(0, 1e6), "",
+                     "weight of the mean squared distance of slots to the embeddings of an answer's first tokens"),
+    TN_SETTING_FLOAT("loss.cosine", "0", TN_RANGE(0, 1e3), "", "weight of 1 - cosine between the same"),
+    TN_SETTING_INT("loss.align_k", "1", TN_RANGE(0, 4096), "slots",
+                   "first slots that loss.align and loss.cosine see (0: one for each token of an answer)"),
 };
 
 static wire_config read_settings(const tn_settings *st)
@@ -106,7 +119,14 @@ static wire_config read_settings(const tn_settings *st)
                           .kd_top = tn_settings_int(st, "loss.kd_top"),
                           .ae = tn_settings_float(st, "loss.ae"),
                           .nce = tn_settings_float(st, "loss.nce"),
-                          .nce_temperature = (float)tn_settings_float(st, "loss.nce_temperature") };
+                          .nce_temperature = (float)tn_settings_float(st, "loss.nce_temperature"),
+                          .entropy = tn_settings_float(st, "loss.entropy"),
+                          .manifold = tn_settings_float(st, "loss.manifold"),
+                          .rms = tn_settings_float(st, "loss.rms"),
+                          .scale = tn_settings_float(st, "loss.scale"),
+                          .align = tn_settings_float(st, "loss.align"),
+                          .cosine = tn_settings_float(st, "loss.cosine"),
+                          .align_k = tn_settings_int(st, "loss.align_k") };
 }
 
 static tn_status check(const wire_config *c)
@@ -118,6 +138,13 @@ static tn_status check(const wire_config *c)
         return tn_model_error("the refiner has 4 heads: width=%lld must be a multiple of 4", (long long)c->width);
     if (c->k_ce != 0 && !c->k)
         return tn_model_error("loss.k_ce weighs the first loss.k tokens of an answer: set loss.k=4");
+    if (c->place == WIRE_KEYS && (c->manifold != 0 || c->scale != 0 || c->align != 0 || c->cosine != 0))
+        return tn_model_error("loss.%s is of vectors among a reader's embeddings, and place=keys puts none there: set "
+                              "place=embeddings",
+                              c->manifold != 0 ? "manifold"
+                              : c->scale != 0  ? "scale"
+                              : c->align != 0  ? "align"
+                                               : "cosine");
     return TN_OK;
 }
 

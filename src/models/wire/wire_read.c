@@ -51,8 +51,8 @@ static tn_ref own_slots(tn_graph *g, const wire_config *c, const wire_reader *r,
 
 static tn_ref unit(tn_graph *g, tn_ref x) { return tn_rmsnorm(g, tn_floats(g, x), TN_NONE, .eps = 1e-12f); }
 
-/* (B,M,d), each of root mean square 1. */
-static tn_ref vectors(tn_graph *g, const wire_config *c, const wire_reader *r, tn_ref z)
+/* (B,M,d), each of root mean square 1; *raw: of any. */
+static tn_ref vectors(tn_graph *g, const wire_config *c, const wire_reader *r, tn_ref z, tn_ref *raw)
 {
     const int64_t M = tn_ref_dim(g, z, 1), d = r->shape.dim;
     const tn_ref places = tn_param(g, "place", tn_shape(M, c->width), tn_normal(0.02f), .no_decay = true);
@@ -61,6 +61,7 @@ static tn_ref vectors(tn_graph *g, const wire_config *c, const wire_reader *r, t
     tn_ref a = tn_add(g, tn_dense(g, h, "out", d, TN_ACT_NONE), tn_dense(g, u, "skip", d, TN_ACT_NONE));
     a = tn_mul(g, tn_sigmoid(g, tn_dense(g, z, "film_gain", d, TN_ACT_NONE)), a);
     a = tn_add(g, a, tn_dense(g, z, "film_shift", d, TN_ACT_NONE));
+    *raw = a;
     return unit(g, a);
 }
 
@@ -85,13 +86,14 @@ wire_prefix wire_adapt(tn_graph *g, const wire_config *c, const wire_reader *r, 
     tn_frozen_begin(g); /* a weight, which checkpoints hold: whoever opens one does not see the readers' files */
     const tn_ref rho = tn_param(g, "rms", tn_shape(1), tn_constant(0.02f));
     tn_frozen_end(g);
-    wire_prefix p = { .vectors = vectors(g, c, r, own_slots(g, c, r, z)) };
+    wire_prefix p = { .rho = rho };
+    p.vectors = vectors(g, c, r, own_slots(g, c, r, z), &p.raw);
     p.anchors =
         tn_mul(g, tn_param(g, "anchors", tn_shape(WIRE_ANCHORS, r->shape.dim), tn_normal(1), .no_decay = true), rho);
     if (c->place == WIRE_KEYS) keys_of(g, r, p.vectors, &p);
     else {
-        const tn_ref gain = tn_param(g, "gain", tn_shape(1), tn_ones, .no_decay = true);
-        p.vectors = tn_mul(g, p.vectors, tn_mul(g, gain, rho));
+        p.gain = tn_param(g, "gain", tn_shape(1), tn_ones, .no_decay = true);
+        p.vectors = tn_mul(g, p.vectors, tn_mul(g, p.gain, rho));
     }
     tn_region_end(g, scope);
     return p;
@@ -101,6 +103,16 @@ wire_prefix wire_adapt(tn_graph *g, const wire_config *c, const wire_reader *r, 
 static tn_ref table_of(tn_graph *g, const wire_reader *r)
 {
     return tn_matrix(g, "embed", tn_shape(r->shape.vocab, r->shape.dim), tn_normal(0.02f));
+}
+
+tn_ref wire_table(tn_graph *g, const wire_reader *r)
+{
+    tn_frozen_begin(g);
+    const tn_region scope = tn_region_begin(g, "%s", r->letter);
+    const tn_ref table = table_of(g, r);
+    tn_region_end(g, scope);
+    tn_frozen_end(g);
+    return table;
 }
 
 /* Rows that the reader was never trained on so long are refused: what it said would be no measure of anything. */

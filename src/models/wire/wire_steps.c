@@ -259,6 +259,7 @@ static tn_status terms_of_one_pass(work *w, const wire_reader *r, const answers 
     tn_forward f;
     TN_RETURN_IF(wire_read(w->g, r, w->b->step, &a->prefix, w->kind, a->tokens, states, &f));
     *loss = plus(w->g, *loss, 1, cross_entropies(w, a, &f));
+    *loss = plus(w->g, *loss, 1, wire_entropy(w->g, &w->c, &f, a->first));
     return distil_head(w, r, a, &f, states, loss);
 }
 
@@ -324,6 +325,7 @@ static tn_status terms_of_each_pass(work *w, const wire_reader *r, const answers
     tn_forward f;
     TN_RETURN_IF(wire_read(w->g, r, w->b->step, &a->prefix, w->kind, a->tokens, states, &f));
     *loss = plus(w->g, *loss, 1, tn_linear_xent(w->g, f.hidden, f.head, a->labels));
+    *loss = plus(w->g, *loss, 1, wire_entropy(w->g, c, &f, a->first));
     if (c->first != 0) TN_RETURN_IF(add_token(w, r, a, 1, c->first, loss));
     for (int64_t t = 1; t <= a->k && c->k_ce != 0; t++)
         TN_RETURN_IF(add_token(w, r, a, t, c->k_ce / (double)c->k, loss));
@@ -335,8 +337,11 @@ static tn_status task_terms(work *w, const wire_reader *r, const wire_prefix *p,
 {
     const answers a = answers_of(w, r, p);
     TN_RETURN_IF(tn_graph_status(w->g));
-    return tn_graph_switch(w->g, "opt.one_pass") ? terms_of_one_pass(w, r, &a, loss)
-                                                 : terms_of_each_pass(w, r, &a, loss);
+    TN_RETURN_IF(tn_graph_switch(w->g, "opt.one_pass") ? terms_of_one_pass(w, r, &a, loss)
+                                                       : terms_of_each_pass(w, r, &a, loss));
+    *loss =
+        plus(w->g, *loss, 1, wire_alignment(w->g, &w->c, r, a.prefix.vectors, said_labels(w->g, a.tokens), a.counts));
+    return tn_graph_status(w->g);
 }
 
 /* The text itself, said from P behind the anchor AE. */
@@ -389,6 +394,7 @@ static tn_status minimise(tn_graph *g, const tn_settings *st, const tn_batch *b,
         const wire_prefix p = wire_adapt(g, &w.c, r, w.z);
         if (task) TN_RETURN_IF(task_terms(&w, r, &p, &loss));
         if (ae) TN_RETURN_IF(ae_terms(&w, r, &p, task ? w.c.ae : 1, &loss));
+        loss = plus(g, loss, 1, wire_size(g, &w.c, r, &p, tn_in(b, "count")));
     }
     loss = tn_scale(g, loss, 1 / (float)w.c.readers);
     tn_output(g, "loss", plus(g, loss, w.c.nce, contrast(&w)));

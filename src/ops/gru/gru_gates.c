@@ -123,9 +123,9 @@ TN_INLINE void slopes_at(const slope_row *s, int64_t H, int64_t i, int64_t n, bo
     }
     slopes(in, out);
     for (int f = 0; f < 4; f++) {
-        float *sum = s->sums + f * H + i;
+        float *sum = s->sums ? s->sums + f * H + i : NULL;
         put(s->d, f * H + i, out[f], n, half);
-        for (int64_t k = 0; k < n; k++) sum[k] = s->fresh ? out[f][k] : sum[k] + out[f][k];
+        for (int64_t k = 0; sum && k < n; k++) sum[k] = s->fresh ? out[f][k] : sum[k] + out[f][k];
     }
     for (int64_t k = 0; s->dh && k < n; k++) s->dh[i + k] = s->add ? s->dh[i + k] + out[4][k] : out[4][k];
 }
@@ -151,7 +151,7 @@ TN_LEVELED(void, tn_gru_gate_slopes, (const tn_gru_slopes *s), (s))
                                 .d = s->half ? (void *)((uint16_t *)s->d + s->d_row * i)
                                              : (void *)((float *)s->d + s->d_row * i),
                                 .dh = s->dh ? s->dh + s->dh_row * i : NULL,
-                                .sums = s->sums + 4 * H * (i / TN_GRU_CHUNK),
+                                .sums = s->sums ? s->sums + 4 * H * (i / TN_GRU_CHUNK) : NULL,
                                 .add = s->add,
                                 .fresh = i % TN_GRU_CHUNK == 0 };
         (s->half ? slopes_bf16 : slopes_f32)(&row, H);

@@ -11,8 +11,8 @@ void tn_gru_gates(float *gates, const float *b_i, const float *b_h, const float 
                   int64_t rows, int64_t H);
 
 /* Backward of these rows: d (rows,4H) gets the gradients of what r, z and n are functions of, and of q. dh, if not NULL, gets
- * the part of h's gradient that comes through no product. sums gets d added up, TN_GRU_CHUNK rows at a time: their number
- * in all rows decides which, so that the panels they come in do not. */
+ * the part of h's gradient that comes through no product; it may be dy. sums, if not NULL, gets d added up, TN_GRU_CHUNK rows at
+ * a time: their number in all rows decides which, so that the panels they come in do not. */
 enum { TN_GRU_CHUNK = 8 };
 typedef struct tn_gru_slopes {
     const float *gates, *h, *dy; /* (rows,4H), (rows,H), (rows,H) */

@@ -64,13 +64,17 @@ CUDASRC := $(if $(CUDA_DIR),$(sort $(wildcard src/*/*/*.cu)) $(filter-out %_test
 TESTSRC := $(filter %_test.c,$(SRC)) $(sort $(wildcard tests/unit/*.c tests/families/*.c))
 LIBSRC  := $(filter-out %_test.c src/cli/% src/backend/cuda/% %_cuda.c,$(SRC))
 CLISRC  := $(filter-out %_test.c,$(filter src/cli/%,$(SRC)))
-obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+# TESTBUILD=FOLDER: another build folder, objects of which this one takes over.
+TESTBUILD := $(BUILD)
+# OWN="PATTERN ...": only these objects of the library and the command are compiled; the others are those of TESTBUILD.
+OWN     := %
+obj      = $(foreach f,$(1),$(if $(filter $(OWN),$f),$(BUILD),$(TESTBUILD))/obj/$(f:.c=.o))
 # x86-64 compiles the files that say TN_LEVELED two more times (backend/cpu/level.h); level.c asks for what is named here.
 LEVELED := $(if $(filter x86_64%,$(TARGET)),$(shell grep -lsE '^TN_LEVELED' $(LIBSRC)))
 LEVEL3  := -DTN_LEVEL=3 -mavx2 -mfma -mf16c
 LEVEL4  := -DTN_LEVEL=4 -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512dq -mavx512bw -mprefer-vector-width=512
 LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c))
-CUDAOBJ := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(call obj,$(CUDASRC)))
+CUDAOBJ := $(patsubst %.cu,%.cu.o,$(call obj,$(CUDASRC)))
 CUDALIB := $(if $(CUDASRC),$(BUILD)/libtenon_cuda.so)
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
 GEN     := $(addprefix $(BUILD)/include/,tenon/ops.h tenon_tests.def tenon_template.def tenon_flows_page.def tenon_cuda_abi.h)
@@ -141,9 +145,7 @@ $(BUILD)/tenon: $(call obj,$(CLISRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB
 	$(call step,LD,$@,$(LINK))
 # The tests of cuDNN's graphs need no GPU: what they look at is linked once more.
 UNITSRC := $(filter-out src/cli/main.c,$(CLISRC)) $(if $(CUDALIB),$(wildcard $(addprefix src/backend/cuda/cudnn,.c _graph.c _sdpa.c)))
-# TESTBUILD=FOLDER: objects of tests are those of another build folder, but for those that match TESTOWN: for a build that instruments the
-# library and a few tests.
-TESTBUILD := $(BUILD)
+# The objects of tests are those of TESTBUILD, but for those that match TESTOWN: for a build that instruments the library and a few tests.
 TESTOBJ   := $(foreach f,$(TESTSRC),$(if $(filter $(TESTOWN),$(notdir $f)),$(BUILD),$(TESTBUILD))/obj/$(f:.c=.o))
 $(BUILD)/unit: $(TESTOBJ) $(call obj,$(UNITSRC)) $(BUILD)/libtenon.a $(EXPORTS) | $(CUDALIB)
 	$(call step,LD,$@,$(LINK) $(TEST_LIBS))

@@ -286,6 +286,11 @@ static void about(const void *data, const tn_record_batches *b, FILE *f)
     tn_wire_shapes_about(&w->shapes, b, f);
 }
 
+static double padding_of(const void *data, const tn_record_batches *b)
+{
+    return tn_wire_shapes_padding(&((const wire *)data)->shapes, b);
+}
+
 static size_t bytes_of(const void *data)
 {
     const wire *w = data;
@@ -553,6 +558,7 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
                                     .read = w->store ? read_wire : read_made,
                                     .hash = hash_wire,
                                     .about = about,
+                                    .padding = w->store ? padding_of : NULL,
                                     .bytes = bytes_of,
                                     .prepare = w->store && w->teacher.n_rows ? prepare_wire : NULL,
                                     .prepares = w->store && w->teacher.n_rows ? "teach" : NULL,

@@ -215,6 +215,12 @@ static void put_part(FILE *f, bool reads, const char *what, char letter, double 
     *any = true;
 }
 
+double tn_wire_shapes_padding(const tn_wire_shapes *s, const tn_record_batches *b)
+{
+    const tally t = count(s, b);
+    return part(sum_of(s, &t.used), sum_of(s, &t.all));
+}
+
 void tn_wire_shapes_about(const tn_wire_shapes *s, const tn_record_batches *b, FILE *f)
 {
     const tally t = count(s, b);

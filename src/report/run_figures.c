@@ -13,6 +13,7 @@ typedef struct row {
 static const row rows[] = {
     { "utilisation", "arithmetic, of the machine's peak", "%", 100 },
     { "stall_frac", "waiting for data", "%", 100 },
+    { "padding_frac", "padding in batches", "%", 100 },
     { "gpu_utilization_percent", "GPU at work", "%", 1 },
     { "gpu_clock_mhz", "GPU clock", "MHz", 1 },
     { "gpu_power_w", "GPU power", "W", 1 },

@@ -109,9 +109,11 @@ static tn_status encode_all(encoding *e, size_t batch)
 
 static tn_status open_post(encoding *e, size_t batch)
 {
-    TN_RETURN_IF(
-        tn_wire_post_open(&(tn_wire_post_options){ .user = &e->c->user, .model = &e->model, .batch = (int64_t)batch },
-                          &e->post));
+    TN_RETURN_IF(tn_wire_post_open(&(tn_wire_post_options){ .user = &e->c->user,
+                                                            .model = &e->model,
+                                                            .batch = (int64_t)batch,
+                                                            .question = tn_args_value(&e->c->args, "question") },
+                                   &e->post));
     e->header = tn_wire_header_of(tn_wire_post_about(e->post), atoi(tn_settings_text(e->keys, "bits")),
                                   tn_settings_int(e->keys, "group"));
     TN_RETURN_IF(tn_wire_size_of(&e->header, &e->size));

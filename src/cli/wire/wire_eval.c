@@ -91,7 +91,7 @@ static tn_status measure(tn_wire_evaluation *e, const tn_settings *keys)
     e->line.pending = e->line.pending && e->line.term.tty;
     tn_progress_end(&e->line);
     TN_RETURN_IF(s);
-    return tn_wire_sizes_measure(&e->s, &e->sizes);
+    return tn_wire_sizes_measure(&e->s, (int)e->of, &e->sizes);
 }
 
 /* Scores of the contexts (contexts), and their mean. */

@@ -25,6 +25,7 @@ static const tn_input_row inputs[] = {
     { "kind", TN_I32, .dims = { TN_B }, .below = "3" },
     { "count", TN_I32, { "1" }, .valid_rows = true },
     { "features", TN_F32, { TN_B, "features.tokens", "features.width" }, .optional = true },
+    { "sent", TN_I32, { TN_B, "sent" }, .optional = true },
     READER_INPUTS("a", true),
     READER_INPUTS("b", true),
     READER_INPUTS("c", false),
@@ -53,8 +54,9 @@ static const tn_step_row steps[] = {
 };
 
 /* What an encoder's numbers mean depends on these. */
-static const char *const same[] = { "slots",   "private", "width", "encoder", "sender", "sender_layer",
-                                    "refiner", "dim",     "heads", "ffn",     "layers", NULL };
+static const char *const same[] = { "slots",        "private",      "width", "encoder", "sender",
+                                    "sender_layer", "refiner",      "dim",   "heads",   "ffn",
+                                    "layers",       "encoder_sees", NULL };
 static const tn_part_row parts[] = {
     { "a", "a.model", .shape = "a.shape", .rms = "to.a.rms", .optional = true },
     { "b", "b.model", .shape = "b.shape", .rms = "to.b.rms", .optional = true },

@@ -10,6 +10,7 @@
  *
  * A batch is B contexts with Q questions each:
  *     bytes (B,bytes), lengths (B)     the context        sample (B)   which of the training set
+ *     (with encoder_sees=both the context and its question; a sender has both in sent (B,1+m): their number, then the tokens)
  *     kind (B)                         0 AE, 1 LM, 2 QA: the anchor of its questions
  *     x.tokens, x.labels (B,Q,n)       BOS, question, answer, EOS; labels are -1 but for answer and EOS
  *     x.text, x.text_labels (B,m), x.text_length (B)     BOS, context, EOS; labels are -1 at BOS and behind the end
@@ -72,7 +73,7 @@ typedef struct wire_config {
 
 /* Opens the readers' parts too. b NULL: no lengths are checked. */
 tn_status wire_config_read(tn_graph *g, const tn_settings *st, const tn_batch *b, wire_config *c);
-enum { WIRE_SETTINGS = 72 };
+enum { WIRE_SETTINGS = 74 };
 extern const tn_setting wire_settings[WIRE_SETTINGS];
 
 /* Z (B,slots,width) f32 of the batch's contexts. */

@@ -33,6 +33,8 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
     TN_SETTING_CHOICE("encoder", "bytes", "bytes|sender|free|constant",
                       "what reads the text: bytes, the states of a frozen reader; or no encoder: a message for each "
                       "training text, or one for all"),
+    TN_SETTING_CHOICE("encoder_sees", "context", "context|both",
+                      "what a message is made of: a text alone, or with its question (one: task.questions=1)"),
     TN_SETTING_CHOICE("sender", "a", "a|b|c", "the reader whose states encoder=sender takes"),
     TN_SETTING_AUTO_INT("sender_layer", "auto", TN_RANGE(1, 1024), "",
                         "its layer whose input is taken (auto: behind the last)"),
@@ -40,6 +42,8 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
                       "its states of training texts: made in every step, or once before the first, into a file in "
                       "task.cache or the run"),
     TN_SETTING_AUTO_INT("bytes", "auto", TN_RANGE(1, 1e6), "bytes", "longest text (auto: the data's)"),
+    TN_SETTING_AUTO_INT("sent", "auto", TN_RANGE(4, 1e6), "",
+                        "1 + the most tokens of a text with its question, as the sender reads them (auto: the data's)"),
     TN_SETTING_AUTO_INT("questions", "auto", TN_RANGE(1, 64), "", "questions on a text (auto: the data's)"),
     TN_SETTING_AUTO_INT("contexts", "auto", TN_RANGE(1, 1e9), "", "training texts (auto: the data's)"),
     TN_SETTING_INT("dim", "256", TN_RANGE(1, 65536), "", "width of the encoder"),
@@ -201,6 +205,7 @@ static int64_t places_of(const tn_settings *st, const wire_config *c)
 {
     char text[16];
     if (c->encoder != WIRE_SENDER) return c->bytes;
+    if (tn_settings_int(st, "sent")) return tn_settings_int(st, "sent") - 1;
     snprintf(text, sizeof text, "%s.text", tn_settings_text(st, "sender"));
     return tn_settings_int(st, text);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 enum { B = 4, STEPS = 9 };
+#define BOTH "task.questions=1 encoder_sees=both"
 
 /* --- texts with questions ----------------------------------------------------------------------------------------------------------- */
 
@@ -364,24 +365,24 @@ static void other_shapes(void **state)
     end(&x);
 }
 
-static tn_status train(const world *x, const char *run, int64_t stop_after, tn_progress_report *last)
+static tn_status train(const world *x, const char *run, const char *more, int64_t stop_after, tn_progress_report *last)
 {
-    char words[700];
+    char words[900];
     tn_session on;
-    snprintf(words, sizeof words, "run=%s/%s", x->w.d.path, run);
+    snprintf(words, sizeof words, "%s run=%s/%s", more, x->w.d.path, run);
     open_it(x, words, &on);
     return tn_run_piece(&on, "wire", stop_after, last);
 }
 
 static void in_sessions(void **state)
 {
-    (void)state;
+    const char *more = *state;
     world x;
     tn_progress_report whole, last = { 0 };
     begin(&x, &few);
-    assert_ok(train(&x, "r1", -1, &whole));
+    assert_ok(train(&x, "r1", more, -1, &whole));
     for (int i = 0; last.step < STEPS && i < 30; i++) {
-        const tn_status status = train(&x, "r2", i, &last);
+        const tn_status status = train(&x, "r2", more, i, &last);
         assert_int_equal(status, last.step < STEPS ? TN_INTERRUPTED : TN_OK);
     }
     assert_true(last.step == STEPS && memcmp(&last.last, &whole.last, sizeof last.last) == 0);
@@ -421,11 +422,16 @@ static void said_padding(void **state)
     begin(&x, &few);
     open_it(&x, what[0], &s);
     const double said = printed(&s, what[1]);
+    if (fabs(s.source.padding(s.source.ctx) - printed(&s, s.source.n_shapes ? "shapes; " : "shape; ") / 100) > 0.00051)
+        fail_msg("as a metric %g", s.source.padding(s.source.ctx));
     for (int64_t k = 0; k < s.source.epoch_batches; k++) {
         int64_t rows;
         assert_ok(tn_source_next(&s.source, k, s.trainer, &rows));
         all += (double)items(&s, what[2]);
-        for (int64_t b = 0; b < rows; b++) used += input(&s, what[3])[b];
+        const bool sent = strcmp(what[3], "sent") == 0; /* a row begins with its length */
+        const int64_t each = sent ? items(&s, "sent") / B : 1;
+        if (sent) all -= B;
+        for (int64_t b = 0; b < rows; b++) used += input(&s, what[3])[b * each];
     }
     if (fabs(said - 100 * (1 - used / all)) > 0.51) fail_msg("said %g %%, are %g", said, 100 * (1 - used / all));
     tn_session_close(&s);
@@ -540,11 +546,19 @@ void tn_tests_wire_buckets(tn_test_list *l)
         "loader.workers=0 loss.kd=1 loss.state=0.5 loss.ae=0.5",
         "loader.workers=0 loss.kd=1 loss.state=0.5 loss.k=2 opt.one_pass=off",
         "loader.workers=0 encoder=sender sender=b loss.kd=1 loss.state=1 loss.teacher=cached sender_features=cached",
+        "loader.workers=0 " BOTH,
+        "loader.workers=0 encoder=sender sender=b " BOTH,
+        "loader.workers=0 encoder=sender sender=b sender_features=cached " BOTH,
     };
+    static const char *const runs[] = { "loader.workers=1", BOTH,
+                                        BOTH " encoder=sender sender=b sender_features=cached",
+                                        BOTH " loader.mode=auto" };
     static const char *const said[][4] = {
         { "encoder=bytes", "(bytes ", "bytes", "lengths" },
         { "encoder=bytes loader.mode=auto", "(bytes ", "bytes", "lengths" },
         { "encoder=sender sender=b loader.prefetch=1", "text b ", "b.text", "b.text_length" },
+        { BOTH, "(bytes ", "bytes", "lengths" },
+        { "encoder=sender sender=b " BOTH, "(text and question ", "sent", "sent" },
     };
     for (size_t i = 0; i < sizeof terms / sizeof *terms; i++)
         tn_test_add(l, same_numbers, (void *)(uintptr_t)terms[i], "wire buckets: every batch as if padded: %s",
@@ -554,7 +568,9 @@ void tn_tests_wire_buckets(tn_test_list *l)
     tn_test_add(l, same_order, NULL, "wire buckets: the same order for 0, 1 and 4 workers");
     tn_test_add(l, goes_on, NULL, "wire buckets: the order goes on in the middle");
     tn_test_add(l, other_shapes, NULL, "wire buckets: a cursor is for its shapes");
-    tn_test_add(l, in_sessions, NULL, "wire buckets: in sessions of 0, 1, 2, ... steps");
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        tn_test_add(l, in_sessions, (void *)(uintptr_t)runs[i], "wire buckets: in sessions of 0, 1, 2, ... steps (%s)",
+                    runs[i]);
     tn_test_add(l, allocates_nothing, NULL, "wire buckets: steps allocate nothing");
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         tn_test_add(l, said_padding, &said[i], "wire buckets: the padding that is said: %s", said[i][0]);

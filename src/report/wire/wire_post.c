@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "tasks/wire/wire_text.h"
 #include "train/run/weights_hash.h"
 #include "train/trainer/graph_setup.h"
 
@@ -61,6 +62,31 @@ done:
 
 /* --- opening -------------------------------------------------------------------------------------------------------------- */
 
+static bool sees_question(const tn_wire_post *p)
+{
+    return strcmp(tn_settings_text(p->settings, "encoder_sees"), "both") == 0;
+}
+
+/* Whose row of tokens holds what the encoder sees: the sender's text, or its text and question. */
+static const char *row_key(const tn_wire_post *p, char key[KEY])
+{
+    return !p->sender ? "bytes" : sees_question(p) ? "sent" : tn_wire_key(p->sender, "text", key);
+}
+
+/* A message that was made without its question, or with one, is none that readers were trained on. */
+static tn_status take_seen(tn_wire_post *p, const char *question)
+{
+    const bool asked = question && question[0];
+    if (sees_question(p) && !asked)
+        return tn_error(TN_USAGE, "the run's encoder sees the question too (encoder_sees=both): give "
+                                  "--question=TEXT");
+    if (asked && !sees_question(p))
+        return tn_error(TN_USAGE, "the run's encoder sees texts alone (encoder_sees=context): leave --question "
+                                  "out, and give it to `tenon wire decode`");
+    if (asked) p->seen = question, p->seen_bytes = strlen(question);
+    return TN_OK;
+}
+
 static tn_status describe(tn_wire_post *p)
 {
     const tn_settings *st = p->settings;
@@ -77,7 +103,7 @@ static tn_status describe(tn_wire_post *p)
     a->slots = a->shared + a->readers * a->private_slots;
     a->width = tn_settings_int(st, "width");
     a->tokens = p->sender != 0;
-    a->most = tn_settings_int(st, p->sender ? tn_wire_key(p->sender, "text", key) : "bytes");
+    a->most = tn_settings_int(st, row_key(p, key)) - (p->sender && sees_question(p));
     if (!a->readers || a->most < 1)
         return tn_error(TN_USAGE, "the run does not say how long its texts are: it was not trained on data");
     return TN_OK;
@@ -123,6 +149,7 @@ static void list_rows(tn_wire_post *p)
     const tn_model *m = p->model->model;
     for (size_t i = 0; i < m->n_inputs; i++) {
         const char *name = m->inputs[i].name;
+        if (strcmp(name, "sent") == 0 && !(p->sender && sees_question(p))) continue;
         if (!is_kept(name) && (name[1] != '.' || has_reader(p->settings, name[0]))) p->rows[p->n_rows++] = m->inputs[i];
     }
 }
@@ -155,7 +182,7 @@ static tn_status open_post(tn_wire_post *p, const tn_wire_post_options *o)
         return tn_error(TN_USAGE, "the run has no reader %c: choose one whose %c.model is set", o->reader, o->reader);
     const char tokenizes = o->reader ? o->reader : p->sender;
     if (tokenizes) TN_RETURN_IF(tn_wire_words_open(o->user, p->settings, tokenizes, &p->words));
-    if (o->reader) TN_RETURN_IF(take_question(p, o));
+    TN_RETURN_IF(o->reader ? take_question(p, o) : take_seen(p, o->question));
     TN_RETURN_IF(set_lengths(p, o->no_cache));
     TN_RETURN_IF(open_trainer(p, o->no_cache));
     if (!o->reader || o->no_cache) return TN_OK;
@@ -209,35 +236,57 @@ static tn_status too_long(const tn_wire_post *p, const tn_wire_line *t, size_t h
 {
     char key[KEY];
     return tn_error(TN_USAGE,
-                    "%.300s has %zu %s, and the run takes texts of at most %lld (%s): shorten it, or give --cut",
-                    t->name, has, p->sender ? "tokens" : "bytes", (long long)p->about.most,
-                    p->sender ? tn_wire_key(p->sender, "text", key) : "bytes");
+                    "%.300s has %zu %s%s, and the run takes texts of at most %lld (%s): shorten it, or give --cut",
+                    t->name, has, p->sender ? "tokens" : "bytes", p->seen ? " with its question" : "",
+                    (long long)p->about.most, row_key(p, key));
+}
+
+static tn_status question_too_long(const tn_wire_post *p, size_t has)
+{
+    return tn_error(TN_USAGE, "--question has %zu %s, which leaves none of %lld for a text: shorten it", has,
+                    p->sender ? "tokens" : "bytes", (long long)p->about.most);
+}
+
+static int32_t *add_bytes(int32_t *to, const char *text, size_t n)
+{
+    for (size_t i = 0; to && i < n; i++) to[i] = (unsigned char)text[i];
+    return to ? to + n : NULL;
 }
 
 static tn_status put_bytes(const tn_wire_post *p, const tn_wire_line *t, bool cut, int32_t *bytes, int32_t *length)
 {
+    const size_t between = p->seen ? strlen(TN_WIRE_BETWEEN) : 0, behind = between + p->seen_bytes,
+                 all = (size_t)p->about.most;
     size_t n = t->bytes;
-    const size_t most = (size_t)p->about.most;
-    if (n > most && !cut) return too_long(p, t, n);
+    if (behind >= all) return question_too_long(p, behind);
+    const size_t most = all - behind;
+    if (n > most && !cut) return too_long(p, t, n + behind);
     if (n > most)
         for (n = most; n && most - n < 3 && ((unsigned char)t->text[n] & 0xc0) == 0x80;) n--;
-    for (size_t i = 0; bytes && i < n; i++) bytes[i] = (unsigned char)t->text[i];
-    if (length) *length = (int32_t)n;
+    bytes = add_bytes(bytes, t->text, n);
+    bytes = add_bytes(bytes, TN_WIRE_BETWEEN, between);
+    (void)add_bytes(bytes, p->seen, p->seen_bytes);
+    if (length) *length = (int32_t)(n + behind);
     return TN_OK;
 }
 
 static tn_status put_tokens(tn_wire_post *p, const tn_wire_line *t, bool cut, int32_t *ids, int32_t *length)
 {
     const tn_wire_reader r = tn_wire_words_reader(&p->words);
-    const tn_wire_parts parts = { .context = t->text, .context_bytes = t->bytes };
-    size_t answer;
-    TN_RETURN_IF(tn_wire_lay_out(&r, p->words.scratch, &parts, &p->work, &p->laid, &answer));
-    size_t n = p->laid.n;
-    const size_t most = (size_t)p->about.most;
+    const tn_wire_parts parts = { .context = t->text,
+                                  .context_bytes = t->bytes,
+                                  .anchor = TN_WIRE_BETWEEN,
+                                  .anchor_bytes = p->seen ? strlen(TN_WIRE_BETWEEN) : 0,
+                                  .question = p->seen,
+                                  .question_bytes = p->seen_bytes };
+    TN_RETURN_IF(tn_wire_tokenize(&r, p->words.scratch, &parts, &p->work));
+    tn_wire_sequence row = tn_wire_sequence_of(&r, &p->work);
+    const size_t n = tn_wire_length(&row), most = (size_t)p->about.most, behind = n - row.contexts;
+    if (behind >= most) return question_too_long(p, behind);
     if (n > most && !cut) return too_long(p, t, n);
-    if (n > most) p->laid.ids[(n = most) - 1] = p->words.eos;
-    if (ids) memcpy(ids, p->laid.ids, n * sizeof *ids);
-    if (length) *length = (int32_t)n;
+    if (n > most) row.contexts = most - behind;
+    if (ids) tn_wire_lay(&row, ids);
+    if (length) *length = (int32_t)tn_wire_length(&row);
     return TN_OK;
 }
 
@@ -249,11 +298,14 @@ tn_status tn_wire_post_encode(tn_wire_post *p, const tn_wire_line *text, int64_t
     int64_t count;
     const int64_t each = p->about.slots * p->about.width, most = p->about.most;
     TN_RETURN_IF(tn__wire_post_begin(p, n, &f));
-    int32_t *rows = tn_feed_at(&f, p->sender ? tn_wire_key(p->sender, "text", key[0]) : "bytes"),
-            *lengths = tn_feed_at(&f, p->sender ? tn_wire_key(p->sender, "text_length", key[1]) : "lengths");
+    const bool sent = p->sender && p->seen; /* a row begins with its length */
+    int32_t *rows = tn_feed_at(&f, row_key(p, key[0])),
+            *lengths =
+                sent ? NULL : tn_feed_at(&f, p->sender ? tn_wire_key(p->sender, "text_length", key[1]) : "lengths");
     for (int64_t i = 0; i < n; i++) {
         if (!text[i].bytes) return tn_error(TN_USAGE, "%.300s is empty: a message needs a text", text[i].name);
-        int32_t *row = rows ? rows + i * most : NULL, *length = lengths ? lengths + i : NULL;
+        int32_t *row = rows ? rows + i * (most + sent) : NULL, *length = sent ? row : lengths ? lengths + i : NULL;
+        if (row) row += sent;
         TN_RETURN_IF(p->sender ? put_tokens(p, &text[i], cut, row, length) : put_bytes(p, &text[i], cut, row, length));
     }
     TN_RETURN_IF(tn_trainer_run_step(p->trainer, "encode"));

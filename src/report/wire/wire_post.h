@@ -22,7 +22,7 @@ typedef struct tn_wire_post_options {
     int64_t batch;         /* texts or messages at a time */
     char reader;           /* 'a', ...: who answers; 0: messages are made */
     int kind;              /* of the anchor: 0 AE, 1 LM, 2 QA */
-    const char *question;  /* may be empty or NULL */
+    const char *question;  /* may be empty or NULL; where messages are made: what the encoder sees with each text */
     int64_t max_tokens;    /* of an answer */
     bool no_cache;         /* each token runs the whole row again: what answers with caches are compared with */
 } tn_wire_post_options;
@@ -46,8 +46,8 @@ typedef struct tn_wire_line {
     const char *name; /* for errors */
 } tn_wire_line;
 
-/* Z of n texts (at most the batch) into z (n, slots, width). A text longer than `most` is cut, at the end of a character, or refused
- * (TN_USAGE). So is an empty one. */
+/* Z of n texts (at most the batch) into z (n, slots, width). A text longer than `most`, less what its question takes, is cut, at the end of a
+ * character, or refused (TN_USAGE). So is an empty one. */
 tn_status tn_wire_post_encode(tn_wire_post *p, const tn_wire_line *text, int64_t n, bool cut, float *z);
 
 /* What the reader says, each time the most likely token, to n messages (at most the batch) z (n, slots, width). stop NULL, or asked before

@@ -124,7 +124,8 @@ static void all_tokens(void **state)
         assert_null(tn_bound_data(tn_trainer_bound(kept.s.trainer, true), told[k]));
     }
     if (strstr(terms[1], "features")) {
-        assert_non_null(tn_bound_data(tn_trainer_bound(live.s.trainer, true), "b.text"));
+        const char *tokens = strstr(terms[0], "both") ? "sent" : "b.text";
+        assert_non_null(tn_bound_data(tn_trainer_bound(live.s.trainer, true), tokens));
         assert_null(tn_bound_data(tn_trainer_bound(kept.s.trainer, true), "b.text"));
     }
     tn_session_close(&live.s);
@@ -255,6 +256,30 @@ static void shared_folder(void **state)
     wire_run_close(&w);
 }
 
+/* What a sender gives for a text is not what it gives for a text with a question. The teacher, who never sees what the encoder does, is the
+ * same. */
+static void shared_with_questions(void **state)
+{
+    (void)state;
+    wire_run w;
+    tn_progress_report last;
+    char name[300], words[TN_PATH_BYTES + 300];
+    static const char *const more[] = { "", "encoder_sees=both", "encoder_sees=both seed=5" };
+    wire_run_open(&w, "slots=3");
+    for (int i = 0; i < 3; i++) {
+        char run[16];
+        snprintf(run, sizeof run, "r%d", i);
+        snprintf(words, sizeof words,
+                 KEPT "train.steps=1 task.questions=1 encoder=sender sender_features=cached task.cache=%s/cache %s",
+                 w.d.path, more[i]);
+        assert_ok(piece(&w, run, words, -1, &last));
+        assert_int_equal(files_of(&w, "cache", "features-", name), i ? 2 : 1);
+        assert_int_equal(files_of(&w, "cache", "teach-", name), 1);
+        assert_int_equal(files_of(&w, "cache", "wire-", name), 1);
+    }
+    wire_run_close(&w);
+}
+
 /* Who has not prepared it gets an error, not a run on nothing. */
 static void not_prepared(void **state)
 {
@@ -276,6 +301,7 @@ void tn_tests_wire_teacher(tn_test_list *l)
 {
 #define CACHED "loss.teacher=cached"
 #define SENDER "encoder=sender sender=b "
+#define BOTH "task.questions=1 encoder_sees=both "
     static const char *const terms[][2] = {
         { "loss.kd=0.7 loss.state=0.3", CACHED },
         { "loss.kd=1 loss.kd_temperature=1", CACHED },
@@ -283,6 +309,8 @@ void tn_tests_wire_teacher(tn_test_list *l)
         { SENDER "loss.kd=0.7 loss.state=0.3", CACHED " sender_features=cached" },
         { SENDER "loss.kd=0.5", "sender_features=cached" },
         { SENDER "readers=a", "sender_features=cached" },
+        { SENDER BOTH "loss.kd=0.5", CACHED " sender_features=cached" },
+        { SENDER BOTH "readers=a", "sender_features=cached" },
     };
     for (size_t i = 0; i < sizeof terms / sizeof *terms; i++)
         tn_test_add(l, all_tokens, (void *)terms[i], "wire teacher: kept is live, with all tokens (%s, %s)",
@@ -291,5 +319,6 @@ void tn_tests_wire_teacher(tn_test_list *l)
     tn_test_add(l, interrupted, NULL, "wire teacher: interrupted while it is made, and later");
     tn_test_add(l, damaged, NULL, "wire teacher: a killed process, a damaged file");
     tn_test_add(l, shared_folder, NULL, "wire teacher: what other runs take, and what not");
+    tn_test_add(l, shared_with_questions, NULL, "wire teacher: a text with its question is another than the text");
     tn_test_add(l, not_prepared, NULL, "wire teacher: not without being prepared");
 }

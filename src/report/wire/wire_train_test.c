@@ -118,6 +118,38 @@ static void best_of_all(void **state)
     wire_run_close(&w);
 }
 
+/* What a run says of its batches and of its arena, in each line from log.level=training on. A run that goes on says the same. */
+static void places_and_holes(void **state)
+{
+    (void)state;
+#define LENGTHS "task.fewer=on task.size=24 " /* texts of 1, 2 or 3 pairs */
+    static const char *const words[] = { LENGTHS "log.level=training", LENGTHS "log.level=training loader.mode=bucket",
+                                         LENGTHS "log.level=info",
+                                         LENGTHS "log.level=training train.steps=4 train.schedule=constant" };
+    static const char *const runs[] = { "plain", "bucket", "info", "on" };
+    wire_run w;
+    tn_progress_report last;
+    double padding[4][STEPS + 1], holes[4][STEPS + 1];
+    wire_run_open(&w, "slots=3");
+    for (int k = 0; k < 4; k++) {
+        train(&w, runs[k], words[k], &last);
+        if (k == 3) train(&w, runs[k], LENGTHS "log.level=training train.schedule=constant", &last);
+        read_metrics(&w, runs[k], "padding_frac", padding[k]);
+        read_metrics(&w, runs[k], "memory_fragmentation_percent", holes[k]);
+    }
+    for (int i = 1; i <= STEPS; i++) {
+        assert_true(isnan(padding[2][i]) && isnan(holes[2][i]));
+        for (int k = 0; k < 4; k++) {
+            if (k == 2) continue;
+            assert_true(padding[k][i] < 0.9 && padding[k][i] == padding[k][1]);
+            assert_true(holes[k][i] >= 0 && holes[k][i] < 100);
+        }
+        assert_true(padding[0][i] > 0.1 && padding[1][i] >= 0 && padding[1][i] < padding[0][i]);
+        assert_true(padding[3][i] == padding[0][1] && holes[3][i] == holes[0][1]);
+    }
+    wire_run_close(&w);
+}
+
 static void rate_counts_steps(void **state)
 {
     (void)state;
@@ -140,5 +172,6 @@ static void rate_counts_steps(void **state)
 void tn_tests_wire_train(tn_test_list *l)
 {
     tn_test_add(l, best_of_all, NULL, "wire run: the best checkpoint is the best whole evaluation");
+    tn_test_add(l, places_and_holes, NULL, "wire run: padding and holes are metrics");
     tn_test_add(l, rate_counts_steps, NULL, "wire run: the learning rate counts steps, not batches");
 }

@@ -63,7 +63,7 @@ static tn_status open_cls(const tn_settings *st, tn_wire_texts **out)
     if (!d) return TN_MEMORY;
     tn_wire_texts t = { .task = "cls",
                         .kind = TN_WIRE_QA,
-                        .anchor = "\n",
+                        .anchor = TN_WIRE_BETWEEN,
                         .form = "Hypothesis: %s Answer: yes|maybe|no",
                         .data = d,
                         .read = read_cls,

@@ -37,7 +37,7 @@ static tn_status open_letters(const tn_settings *st, tn_wire_texts **out)
     const int64_t numbers[] = { (int64_t)d->length, (int64_t)d->seed };
     tn_wire_texts t = { .task = "letters",
                         .kind = TN_WIRE_QA,
-                        .anchor = "\n",
+                        .anchor = TN_WIRE_BETWEEN,
                         .form = "letters",
                         .count = { [TN_TRAIN] = size, [TN_VALID] = heldout, [TN_TEST] = heldout },
                         .endless = true,

@@ -134,7 +134,7 @@ static tn_status open_recall(const tn_settings *st, tn_wire_texts **out)
                   size = tn_settings_is_auto(st, "task.size") ? SIZE : tn_settings_int(st, "task.size");
     tn_wire_texts t = { .task = "recall",
                         .kind = TN_WIRE_QA,
-                        .anchor = "\n",
+                        .anchor = TN_WIRE_BETWEEN,
                         .form = "key: value",
                         .count = { [TN_TRAIN] = size, [TN_VALID] = heldout, [TN_TEST] = heldout },
                         .endless = true,

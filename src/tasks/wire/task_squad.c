@@ -264,7 +264,7 @@ static tn_status open_squad(const tn_settings *st, tn_wire_texts **out)
     TN_TRY(read_squad_file(path, &file, d));
     tn_wire_texts t = { .task = "squad",
                         .kind = TN_WIRE_QA,
-                        .anchor = "\n",
+                        .anchor = TN_WIRE_BETWEEN,
                         .form = "Question: %s Answer: %s",
                         .data = d,
                         .read = read_squad,

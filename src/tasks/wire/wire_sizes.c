@@ -23,12 +23,20 @@ tn_wire_sizes tn_wire_sizes_whole(const tn_wire_store *s, int64_t questions)
         w.text[r] = s->reader[r].text;
         w.told[r] = s->reader[r].told;
     }
+    if (tn_wire_sends_asked(s)) w.sent = s->seen->most_ids;
     return w;
+}
+
+/* What the encoder sees beside the context: the first question that is asked, if it sees one; then it is the only one. */
+static int64_t seen_of(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n)
+{
+    return n > 0 ? s->question_at[context] + picked[0] : -1;
 }
 
 void tn_wire_sizes_of(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n, int32_t *size)
 {
-    size[0] = (int32_t)(s->byte_at[context + 1] - s->byte_at[context]);
+    const int64_t seen = seen_of(s, context, picked, n);
+    size[0] = (int32_t)tn_wire_seen_bytes(s, context, seen, NULL);
     size[1] = (int32_t)n;
     for (size_t r = 0; r < s->readers; r++) {
         const tn_wire_ids *x = &s->reader[r];
@@ -37,6 +45,7 @@ void tn_wire_sizes_of(const tn_wire_store *s, int64_t context, const int32_t *pi
         size[2 + 2 * r] = (int32_t)length;
         size[3 + 2 * r] = (int32_t)text_of(x, context);
     }
+    if (tn_wire_sends_asked(s)) size[2 + 2 * s->readers] = (int32_t)tn_wire_seen_ids(s, context, seen, NULL);
 }
 
 tn_wire_sizes tn_wire_sizes_hold(const tn_wire_store *s, const tn_wire_sizes *whole, const int32_t *size)
@@ -48,12 +57,14 @@ tn_wire_sizes tn_wire_sizes_hold(const tn_wire_store *s, const tn_wire_sizes *wh
         w.text[r] = smaller(larger(size[3 + 2 * r], LEAST), whole->text[r]);
         w.told[r] = told_of(&s->reader[r], w.text[r], w.length[r]);
     }
+    if (tn_wire_sends_asked(s)) w.sent = smaller(larger(size[2 + 2 * s->readers], LEAST), whole->sent);
     return w;
 }
 
 void tn_wire_places_add(const tn_wire_store *s, const tn_wire_sizes *size, tn_wire_places *sum)
 {
     sum->bytes += (double)size->bytes;
+    sum->sent += (double)size->sent;
     for (size_t r = 0; r < s->readers; r++) {
         sum->asked[r] += (double)(size->questions * size->length[r]);
         sum->text[r] += (double)size->text[r];
@@ -63,7 +74,9 @@ void tn_wire_places_add(const tn_wire_store *s, const tn_wire_sizes *size, tn_wi
 
 void tn_wire_places_used(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n, tn_wire_places *sum)
 {
-    sum->bytes += (double)(s->byte_at[context + 1] - s->byte_at[context]);
+    const int64_t seen = seen_of(s, context, picked, n);
+    sum->bytes += (double)tn_wire_seen_bytes(s, context, seen, NULL);
+    if (tn_wire_sends_asked(s)) sum->sent += (double)tn_wire_seen_ids(s, context, seen, NULL);
     for (size_t r = 0; r < s->readers; r++) {
         const tn_wire_ids *x = &s->reader[r];
         const int64_t text = text_of(x, context);

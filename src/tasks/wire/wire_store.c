@@ -32,6 +32,7 @@ void tn_wire_store_free(tn_wire_store *s)
     tn_free(s->byte_at);
     tn_free(s->bytes);
     tn_free(s->question_at);
+    tn_wire_seen_free(s->seen);
     tn_free(s);
 }
 
@@ -42,6 +43,10 @@ size_t tn_wire_store_bytes(const tn_wire_store *s)
         const tn_wire_ids *x = &s->reader[r];
         n += sizeof(int64_t) * (size_t)(s->contexts + s->questions) + sizeof(int32_t) * (size_t)s->questions +
              sizeof(int32_t) * (size_t)(x->context_at[s->contexts] + x->asked_at[s->questions]);
+    }
+    if (s->seen) {
+        n += 2 * sizeof(int64_t) * (size_t)s->questions + (size_t)s->seen->byte_at[s->questions];
+        if (s->seen->id_at) n += sizeof(int32_t) * (size_t)s->seen->id_at[s->questions];
     }
     return n;
 }

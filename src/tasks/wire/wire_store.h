@@ -26,6 +26,16 @@ typedef struct tn_wire_ids {
     int64_t before; /* the longest BOS and question: no answer begins behind that */
 } tn_wire_ids;
 
+/* What stands behind a context where the encoder sees the question too: the anchor's text and the question, tokenised without the answer. */
+typedef struct tn_wire_seen {
+    int64_t *byte_at; /* (questions + 1) */
+    unsigned char *bytes;
+    int sender;     /* the reader whose ids are here; -1: none */
+    int64_t *id_at; /* (questions + 1) */
+    int32_t *ids;
+    int64_t most_ids; /* of BOS, context, these, EOS */
+} tn_wire_seen;
+
 typedef struct tn_wire_store {
     char key[TN_HASH_BYTES];
     int kind;
@@ -37,6 +47,7 @@ typedef struct tn_wire_store {
     int64_t most_bytes, most_questions;
     size_t readers;
     tn_wire_ids reader[TN_WIRE_READERS];
+    tn_wire_seen *seen; /* NULL: the encoder sees contexts alone. No part of the file */
 } tn_wire_store;
 
 /* folder: "" or NULL keeps no file. */
@@ -51,6 +62,14 @@ tn_status tn_wire_store_key(const tn_wire_texts *t, const tn_wire_reader *reader
 /* Question q of all (-1: none), with its context read as text or not, as a sequence. */
 tn_wire_sequence tn_wire_store_sequence(const tn_wire_store *s, size_t reader, int64_t context, int64_t question,
                                         bool with_context);
+
+/* From now on the encoder sees each question behind its context, and most_bytes counts it. sender: a reader of the store with its tokenizer;
+ * NULL: bytes alone. TN_USAGE: a text has no question. (wire_seen.c) */
+tn_status tn_wire_store_see(tn_wire_store *s, const tn_wire_texts *t, const tn_wire_reader *sender);
+void tn_wire_seen_free(tn_wire_seen *x); /* takes NULL */
+/* What the encoder sees when question q of all (-1: none) is asked: bytes into to (NULL: they are counted), and the sender's ids. */
+int64_t tn_wire_seen_bytes(const tn_wire_store *s, int64_t context, int64_t question, int32_t *to);
+int64_t tn_wire_seen_ids(const tn_wire_store *s, int64_t context, int64_t question, int32_t *to);
 
 /* The file alone, for wire_store.c and its tests. */
 tn_status tn__wire_store_save(const tn_wire_store *s, const char *path);

@@ -16,6 +16,7 @@
 
 /* What the questions of a context are: none, its continuation, questions. Also the anchor that a reader sees before them. */
 enum { TN_WIRE_AE, TN_WIRE_LM, TN_WIRE_QA };
+#define TN_WIRE_BETWEEN "\n" /* the anchor as text, of all tasks that ask questions */
 
 /* Bytes of an example's text. */
 typedef struct tn_wire_span {

@@ -42,7 +42,7 @@ tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
     }
     if (spreads) *m.spreads = (tn_histograms){ 0 };
     if (m.level >= TN_LOG_TRAINING && tn_trainer_device(t->trainer) == TN_CUDA) m.gpu = tn_gpu_usage_start(NULL);
-    m.holes = m.gpu ? tn_plan_holes(tn_trainer_plan(t->trainer, true)) : NAN;
+    m.holes = m.level >= TN_LOG_TRAINING ? tn_plan_holes(tn_trainer_plan(t->trainer, true)) : NAN;
     tn_trainer_times(t->trainer, m.regions, m.n_regions);
     *out = m;
     return TN_OK;
@@ -347,6 +347,7 @@ static void write_ladder(const tn_metrics *m, tn_jsonl *w)
 tn_status tn_metrics_line(tn_metrics *m, tn_progress_report *r, double first_step_s)
 {
     tn_jsonl *w = m->t->metrics;
+    const tn_source *source = m->t->source;
     m->since_s = m->since_flops = 0;
     m->since = 0;
     if (!w) {
@@ -372,9 +373,10 @@ tn_status tn_metrics_line(tn_metrics *m, tn_progress_report *r, double first_ste
         write_known(w, "gpu_power_w", r->gpu_watt);
         write_known(w, "memory_used_gb", r->gpu_used / 1e9);
         write_known(w, "memory_utilization_percent", 100 * r->gpu_used / r->gpu_all);
-        if (m->gpu) write_known(w, "memory_fragmentation_percent", 100 * m->holes);
+        write_known(w, "memory_fragmentation_percent", 100 * m->holes);
         write_known(w, "stall_s", r->stall_s);
         write_known(w, "stall_frac", r->stall_frac);
+        if (source->padding) write_known(w, "padding_frac", source->padding(source->ctx));
     }
     write_known(w, "step_ms", r->step_ms);
     tn_jsonl_number(w, "seconds", r->seconds);

@@ -4,9 +4,9 @@
  *                by groups heldout_NAME_GROUP), lr, loss_scale where there is one, step_ms (mean since
  *                the line before), seconds, memory in a session's first line where the ladder was used (ladder.h), nonfinite where something was done about it (stopped, skipped, ...), and where the step was looked into
  *                nonfinite_tensor and nonfinite_batch (tn_diagnose)
- *   training     + first_step_s in a session's first line, grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, on a GPU
- *                gpu_utilization_percent, gpu_clock_mhz, gpu_power_w, memory_used_gb and memory_utilization_percent (of the whole GPU, once a second),
- *                memory_fragmentation_percent (of the training step's arena), the model's instruments
+ *   training     + first_step_s in a session's first line, grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac,
+ *                padding_frac (where the source knows it), memory_fragmentation_percent (of the training step's arena), on a GPU
+ *                gpu_utilization_percent, gpu_clock_mhz, gpu_power_w, memory_used_gb and memory_utilization_percent (of the whole GPU, once a second), the model's instruments
  *                and NAME_p10, _p50, _p90 of those that are distributions
  *                (utilisation: not where the numbers decide how much a step computes)
  *   performance  + NAME.forward_ms, NAME.backward_ms of each part of the model, data_ms, optimizer_ms: of the line's step; evaluation_s
@@ -38,7 +38,7 @@ typedef struct tn_metrics {
     tn_region_time *regions;     /* (n_regions) */
     size_t n_regions;
     tn_gpu_usage *gpu;      /* NULL: none, or nothing is known of it */
-    double holes;           /* tn_plan_holes of the training step, on a GPU */
+    double holes;           /* tn_plan_holes of the training step */
     tn_histograms *spreads; /* NULL: the model has no instruments, or the level is below them */
     bool timed;             /* the step at work is timed part by part */
 } tn_metrics;

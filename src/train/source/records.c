@@ -20,6 +20,7 @@ typedef struct record_source {
     int64_t batches;            /* handed out */
     int64_t rows;               /* of the last one */
     int64_t shown;              /* rows of the held-out part handed out */
+    double padding;             /* of the first epoch's batches */
     tn_record_order order;
 } record_source;
 
@@ -218,6 +219,15 @@ static tn_status hash_shapes(const tn_record_shapes *shapes, char hash[TN_HASH_B
     return TN_OK;
 }
 
+static tn_record_batches batches_of(const record_source *s)
+{
+    return (tn_record_batches){ .row = s->order.row,
+                                .n = s->set.count[TN_TRAIN],
+                                .rows = s->at.batch,
+                                .accumulate = s->at.accumulate > 0 ? s->at.accumulate : 1,
+                                .epoch = s->epoch };
+}
+
 /* The last batch of an epoch may be short, and counts less among those of its step. */
 static tn_status source_start(tn_source *self, const tn_source_start *how)
 {
@@ -240,8 +250,12 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
     if (!s->order.row) TN_RETURN_IF(tn_record_order_new(&s->set, &s->order));
     s->epoch = s->next = s->batches = s->rows = 0;
     shuffle(s);
+    const tn_record_batches first = batches_of(s);
+    if (s->set.padding) s->padding = s->set.padding(s->set.data, &first);
     return TN_OK;
 }
+
+static double source_padding(void *ctx) { return ((const record_source *)ctx)->padding; }
 
 static size_t source_bytes(void *ctx, const tn_source_start *how)
 {
@@ -255,11 +269,7 @@ static int64_t source_count(void *ctx, tn_data_split split) { return ((const rec
 static void source_about(void *ctx, FILE *f)
 {
     const record_source *s = ctx;
-    const tn_record_batches b = { .row = s->order.row,
-                                  .n = s->set.count[TN_TRAIN],
-                                  .rows = s->at.batch,
-                                  .accumulate = s->at.accumulate > 0 ? s->at.accumulate : 1,
-                                  .epoch = s->epoch };
+    const tn_record_batches b = batches_of(s);
     s->set.about(s->set.data, &b, f);
 }
 
@@ -294,7 +304,7 @@ tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
         if (set->close) set->close((void *)(uintptr_t)set->data);
         return TN_MEMORY;
     }
-    *s = (record_source){ .set = *set };
+    *s = (record_source){ .set = *set, .padding = NAN };
     *out = (tn_source){ .ctx = s,
                         .what = "task",
                         .start = source_start,
@@ -309,6 +319,7 @@ tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
                         .open_heldout = source_open_heldout,
                         .count = source_count,
                         .about = source_about,
+                        .padding = set->padding ? source_padding : NULL,
                         .example = n > 0 ? source_example : NULL,
                         .prepare = set->prepare ? source_prepare : NULL,
                         .prepares = set->prepares,

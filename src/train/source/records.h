@@ -38,8 +38,9 @@ typedef struct tn_record_set {
     int64_t (*place)(const void *data, int64_t i); /* of training record i, for people; NULL: i */
     tn_status (*hash)(const void *data, char hash[TN_HASH_BYTES]);
     void (*about)(const void *data, const tn_record_batches *b, FILE *f);
-    size_t (*bytes)(const void *data);                              /* or NULL */
-    tn_status (*prepare)(void *data, const tn_source_prepare *how); /* as tn_source.prepare, or NULL */
+    double (*padding)(const void *data, const tn_record_batches *b); /* as tn_source.padding, or NULL */
+    size_t (*bytes)(const void *data);                               /* or NULL */
+    tn_status (*prepare)(void *data, const tn_source_prepare *how);  /* as tn_source.prepare, or NULL */
     const char *prepares;
     void (*close)(void *data);   /* the data go with the source; NULL: they are borrowed */
     const tn_resident *resident; /* as tn_source.resident, with the data; or NULL */

@@ -80,7 +80,9 @@ struct tn_source {
     tn_status (*open_heldout)(void *ctx, const tn_source_start *how, tn_source *out);
     int64_t (*count)(void *ctx, tn_data_split split); /* tokens, samples or sequences of a split */
     void (*about)(void *ctx, FILE *f);                /* one line of text */
-    void (*example)(void *ctx, const tn_feed *f);     /* some training data, without start: for checks and benchmarks */
+    double (*padding)(
+        void *ctx); /* as started: the part of the places of training batches that is padding. NULL: not known */
+    void (*example)(void *ctx, const tn_feed *f); /* some training data, without start: for checks and benchmarks */
     tn_status (*play)(void *ctx, int64_t episodes, tn_source_play *out); /* greedy actions, fixed initial states */
     /* Makes what training batches need and the model alone can give, with its step `prepares`. NULL: they need nothing. */
     tn_status (*prepare)(void *ctx, const tn_source_prepare *how);

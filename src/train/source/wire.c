@@ -1,7 +1,8 @@
 /* Texts with questions as records, for models that read a text through a latent: bytes for the encoder, and for each reader (a frozen
  * language model, by its letter) the tokens of questions and answers, of the context, and of both behind each other.
  *
- * X.labels[i] is X.tokens[i] or -1: nobody shifts here. Nothing but X.tokens, X.labels and the end of X.told depends on an answer. */
+ * X.labels[i] is X.tokens[i] or -1: nobody shifts here. Nothing but X.tokens, X.labels and the end of X.told depends on an answer. With
+ * encoder_sees=both the encoder's bytes go on with the question, and a sender has a row of its own for both: sent. */
 #include "base/alloc.h"
 #include "tasks/wire/wire_store.h"
 #include "train/source/records.h"
@@ -15,8 +16,9 @@
 #include <sys/stat.h>
 
 enum { BYTES, LENGTHS, SAMPLE, KIND, COUNT, SHARED };
+enum { MORE = TN_TEACHER_ROWS + 1 /* behind the readers': what is kept, and sent */ };
 enum { TOKENS, LABELS, TEXT, TEXT_LABELS, TEXT_LENGTH, TOLD, TOLD_DOCUMENT, OF_READER };
-enum { ROWS = SHARED + TN_WIRE_READERS * OF_READER + TN_TEACHER_ROWS, QUESTIONS_MOST = 4096 };
+enum { ROWS = SHARED + TN_WIRE_READERS * OF_READER + MORE, QUESTIONS_MOST = 4096 };
 
 static const tn_input_row shared_rows[SHARED] = {
     { "bytes", TN_I32, { TN_B, "bytes" }, .below = "256" },
@@ -25,6 +27,8 @@ static const tn_input_row shared_rows[SHARED] = {
     { "kind", TN_I32, .dims = { TN_B }, .below = "3" },
     { "count", TN_I32, { "1" }, .valid_rows = true },
 };
+
+static const tn_input_row sent_row = { "sent", TN_I32, .dims = { TN_B, "sent" } }; /* how many tokens, then these */
 
 /* clang-format off */
 #define READER(X) {                                                                \
@@ -68,9 +72,10 @@ typedef struct wire {
     uint64_t seed;
     tn_wire_teacher teacher;
     tn_wire_shapes shapes;   /* of a store */
-    tn_input_row rows[ROWS]; /* shared ones, readers', the teacher's */
+    tn_input_row rows[ROWS]; /* shared ones, readers', the teacher's, sent */
     size_t n_rows;
-    tn_source_number numbers[3 + 5 * TN_WIRE_READERS + TN_TEACHER_NUMBERS];
+    int sent; /* its row, or -1 */
+    tn_source_number numbers[4 + 5 * TN_WIRE_READERS + TN_TEACHER_NUMBERS];
     size_t n_numbers;
 } wire;
 
@@ -153,11 +158,22 @@ static void put_reader(const wire *w, size_t r, const asking *a, void *const *in
         else put_none(a->size->length[r], a->size->told[r], k, at);
 }
 
-static void put_bytes(const tn_wire_store *s, const asking *a, int32_t *to)
+/* The question that the encoder sees, or -1. */
+static int64_t seen_of(const tn_wire_store *s, const asking *a)
 {
-    const int64_t first = s->byte_at[a->context], n = s->byte_at[a->context + 1] - first;
-    for (int64_t k = 0; k < n; k++) to[k] = s->bytes[first + k];
-    fill(to + n, a->size->bytes - n, 0);
+    return s->seen && a->n > 0 ? s->question_at[a->context] + a->picked[0] : -1;
+}
+
+static void put_encoder(const wire *w, const asking *a, void *const *at)
+{
+    const tn_wire_store *s = w->store;
+    const int64_t question = seen_of(s, a), n = tn_wire_seen_bytes(s, a->context, question, at[BYTES]);
+    if (at[BYTES]) fill((int32_t *)at[BYTES] + n, a->size->bytes - n, 0);
+    if (at[LENGTHS]) *(int32_t *)at[LENGTHS] = (int32_t)n;
+    int32_t *sent = w->sent < 0 ? NULL : at[w->sent];
+    if (!sent) return;
+    *sent = (int32_t)tn_wire_seen_ids(s, a->context, question, sent + 1);
+    fill(sent + 1 + *sent, a->size->sent - *sent, 0);
 }
 
 static int64_t read_wire(const void *data, int split, int64_t i, int64_t step, int shape, void *const *at)
@@ -169,8 +185,7 @@ static int64_t read_wire(const void *data, int split, int64_t i, int64_t step, i
     const int64_t n = tn_wire_pick(w->seed, split == TN_TRAIN ? step : -1, split, i,
                                    s->question_at[context + 1] - s->question_at[context], w->questions, picked);
     const asking a = { context, picked, n, &w->shapes.size[shape] };
-    if (at[BYTES]) put_bytes(s, &a, at[BYTES]);
-    if (at[LENGTHS]) *(int32_t *)at[LENGTHS] = (int32_t)(s->byte_at[context + 1] - s->byte_at[context]);
+    put_encoder(w, &a, at);
     if (at[SAMPLE]) *(int32_t *)at[SAMPLE] = split == TN_TRAIN ? (int32_t)i : 0;
     if (at[KIND]) *(int32_t *)at[KIND] = s->kind;
     for (size_t r = 0; r < w->readers; r++) put_reader(w, r, &a, at);
@@ -185,11 +200,12 @@ static int fit_wire(const void *data, const int32_t *rows, int64_t n, int64_t ep
     return tn_wire_shapes_fit(&w->shapes, rows, n, epoch, after);
 }
 
-/* Rows for the teacher, which nobody learns from: readers alone. */
+/* Rows for the teacher and the sender, which nobody learns from. */
 static void put_asking(const void *data, int64_t context, const int32_t *picked, int64_t n, void *const *at)
 {
     const wire *w = data;
     const asking a = { context, picked, n, &w->shapes.size[0] };
+    if (w->sent >= 0) put_encoder(w, &a, at);
     for (size_t r = 0; r < w->readers; r++) put_reader(w, r, &a, at);
 }
 
@@ -233,13 +249,13 @@ static int64_t read_made(const void *data, int split, int64_t i, int64_t step, i
 
 /* --- about them ----------------------------------------------------------------------------------------------------------------- */
 
-/* The key of the tokens, and how many are asked. */
+/* The key of the tokens, how many are asked, and what the encoder sees of them. */
 static tn_status hash_wire(const void *data, char hash[TN_HASH_BYTES])
 {
     const wire *w = data;
     char text[2 * TN_HASH_BYTES];
-    const int n =
-        snprintf(text, sizeof text, "%s %lld", w->store ? w->store->key : w->texts->hash, (long long)w->questions);
+    const int n = snprintf(text, sizeof text, "%s %lld%s", w->store ? w->store->key : w->texts->hash,
+                           (long long)w->questions, w->store && w->store->seen ? " both" : "");
     tn_hash_memory(text, (size_t)n, hash);
     return TN_OK;
 }
@@ -260,6 +276,7 @@ static void about(const void *data, const tn_record_batches *b, FILE *f)
     if (w->texts->cut) fprintf(f, "; %lld contexts were cut at task.length", (long long)w->texts->cut);
     if (w->texts->left_out)
         fprintf(f, "; %lld questions left out whose answer is not in the context", (long long)w->texts->left_out);
+    if (s->seen) fprintf(f, "; the encoder sees the question too");
     fprintf(f, "\nrows    at most, in tokens:");
     for (size_t r = 0; r < w->readers; r++) {
         const tn_wire_ids *x = &s->reader[r];
@@ -267,6 +284,11 @@ static void about(const void *data, const tn_record_batches *b, FILE *f)
     }
     fprintf(f, "\n");
     tn_wire_shapes_about(&w->shapes, b, f);
+}
+
+static double padding_of(const void *data, const tn_record_batches *b)
+{
+    return tn_wire_shapes_padding(&((const wire *)data)->shapes, b);
 }
 
 static size_t bytes_of(const void *data)
@@ -280,6 +302,7 @@ static void close_wire(void *data)
     wire *w = data;
     if (!w) return;
     tn_wire_teacher_close(&w->teacher);
+    tn_wire_features_free(&w->teacher.features);
     tn_wire_store_free(w->store);
     tn_wire_texts_free(w->texts);
     for (size_t r = 0; r < TN_WIRE_READERS; r++) tn_tokenizer_free(w->tokenizer[r]);
@@ -355,6 +378,8 @@ static void list_rows(wire *w)
         memcpy(w->rows + w->n_rows, w->letter[r]->rows, sizeof w->letter[r]->rows);
     memcpy(w->rows + w->n_rows, w->teacher.rows, w->teacher.n_rows * sizeof *w->rows);
     w->n_rows += w->teacher.n_rows;
+    w->sent = w->store && tn_wire_sends_asked(w->store) ? (int)w->n_rows : -1;
+    if (w->sent >= 0) w->rows[w->n_rows++] = sent_row;
 }
 
 static void list_numbers(wire *w)
@@ -371,6 +396,7 @@ static void list_numbers(wire *w)
         w->numbers[n++] = (tn_source_number){ w->letter[r]->text, (double)s->reader[r].text };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->told, (double)s->reader[r].told };
     }
+    if (w->sent >= 0) w->numbers[n++] = (tn_source_number){ "sent", (double)(1 + s->seen->most_ids) };
     for (size_t i = 0; i < w->teacher.n_numbers; i++) w->numbers[n++] = w->teacher.numbers[i];
     w->n_numbers = n;
 }
@@ -439,6 +465,35 @@ static tn_status fit_made(tn_settings *st, wire *w)
     return tn_task_fit_texts(st, w->numbers, w->n_numbers, w->texts->count);
 }
 
+/* Whether the encoder sees questions. One message then serves one question. */
+static bool sees_both(const tn_settings *st) { return strcmp(text_of(st, "encoder_sees"), "both") == 0; }
+
+static tn_status check_sees(const tn_settings *st, const wire *w)
+{
+    const char *encoder = text_of(st, "encoder");
+    if (!w->store) return tn_error(TN_USAGE, "encoder_sees=both: rows are made up: use encoder_sees=context");
+    if (w->store->kind != TN_WIRE_QA)
+        return tn_error(TN_USAGE, "encoder_sees=both: task=%s asks no questions: use encoder_sees=context",
+                        w->texts->task);
+    if (strcmp(encoder, "free") == 0 || strcmp(encoder, "constant") == 0)
+        return tn_error(TN_USAGE, "encoder_sees=both: encoder=%s sees nothing: use encoder_sees=context", encoder);
+    if (w->questions == 1) return TN_OK;
+    return tn_error(TN_USAGE,
+                    "encoder_sees=both: a message is for one question, and a text has %lld here: set "
+                    "task.questions=1",
+                    (long long)w->questions);
+}
+
+static tn_status see_questions(const tn_settings *st, wire *w)
+{
+    const tn_wire_reader *sender = NULL;
+    if (!sees_both(st)) return TN_OK;
+    TN_RETURN_IF(check_sees(st, w));
+    for (size_t r = 0; r < w->readers && strcmp(text_of(st, "encoder"), "sender") == 0; r++)
+        if (w->reader[r].letter == text_of(st, "sender")[0]) sender = &w->reader[r];
+    return tn_wire_store_see(w->store, w->texts, sender);
+}
+
 static tn_status open_wire(const tn_source_open *o, wire *w)
 {
     const tn_task *task = tn_task_named(tn_settings_text(o->settings, "task.name"));
@@ -451,6 +506,7 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
         if (strcmp(text_of(o->settings, "sender_features"), "cached") == 0)
             return tn_error(TN_USAGE,
                             "rows are made up, and nothing is kept of their sender: use sender_features=live");
+        if (sees_both(o->settings)) return check_sees(o->settings, w);
         TN_RETURN_IF(tn_wire_teacher_open(o, &w->made_of, &w->teacher));
         return fit_made(o->settings, w);
     }
@@ -463,6 +519,7 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
     if (w->questions > QUESTIONS_MOST)
         return tn_error(TN_USAGE, "a context has %lld questions: set task.questions to %d or less", (long long)most,
                         QUESTIONS_MOST);
+    TN_RETURN_IF(see_questions(o->settings, w));
     TN_RETURN_IF(check_before(o->settings, w));
     TN_RETURN_IF(tn_wire_teacher_open(o, w->store, &w->teacher));
     const int sender = w->teacher.features.width ? (int)w->teacher.features.sender : -1;
@@ -501,6 +558,7 @@ tn_status tn_source_open_wire(const tn_source_open *o, tn_source *out)
                                     .read = w->store ? read_wire : read_made,
                                     .hash = hash_wire,
                                     .about = about,
+                                    .padding = w->store ? padding_of : NULL,
                                     .bytes = bytes_of,
                                     .prepare = w->store && w->teacher.n_rows ? prepare_wire : NULL,
                                     .prepares = w->store && w->teacher.n_rows ? "teach" : NULL,

@@ -53,15 +53,16 @@ static void find_reads(const tn_settings *st, tn_wire_shapes *s)
         const bool reads = listed(st, x), asked = s->size[0].length[r] > 2;
         s->reads.asked[r] = reads && asked;
         s->reads.told[r] = reads && asked && teaches;
-        s->reads.text[r] =
-            (reads && (!asked || weighs(st, "loss.ae"))) || (sends && tn_settings_text(st, "sender")[0] == x);
+        s->reads.text[r] = (reads && (!asked || weighs(st, "loss.ae"))) ||
+                           (sends && !s->size[0].sent && tn_settings_text(st, "sender")[0] == x);
     }
+    s->reads.sent = sends && s->size[0].sent;
 }
 
 /* What of it is read. */
 static double sum_of(const tn_wire_shapes *s, const tn_wire_places *p)
 {
-    double sum = s->reads.bytes * p->bytes;
+    double sum = s->reads.bytes * p->bytes + s->reads.sent * p->sent;
     for (size_t r = 0; r < s->store->readers; r++)
         sum += s->reads.asked[r] * p->asked[r] + s->reads.text[r] * p->text[r] + s->reads.told[r] * p->told[r];
     return sum;
@@ -100,11 +101,14 @@ static void name_sizes(tn_wire_shapes *s, int sender)
             const int64_t own[] = { size->length[r], size->text[r], size->told[r] };
             for (int k = 0; k < 3; k++) to->size[to->n++] = (tn_source_number){ s->names[r][k], (double)own[k] };
         }
-        if (sender >= 0) to->size[to->n++] = (tn_source_number){ "features.tokens", (double)size->text[sender] };
+        if (size->sent) to->size[to->n++] = (tn_source_number){ "sent", (double)(1 + size->sent) };
+        if (sender >= 0)
+            to->size[to->n++] =
+                (tn_source_number){ "features.tokens", (double)(size->sent ? size->sent : size->text[sender]) };
     }
 }
 
-_Static_assert(2 + 3 * TN_WIRE_READERS + 1 <= TN_SHAPE_SIZES, "a shape has room for all sizes");
+_Static_assert(2 + 3 * TN_WIRE_READERS + 2 <= TN_SHAPE_SIZES, "a shape has room for all sizes");
 
 static tn_status choose(tn_wire_shapes *w, int most)
 {
@@ -138,6 +142,7 @@ static void take_all(tn_wire_shapes *s)
         s->all[2 + 2 * r] = (int32_t)w->length[r];
         s->all[3 + 2 * r] = (int32_t)w->text[r];
     }
+    s->all[2 + 2 * s->store->readers] = (int32_t)w->sent;
 }
 
 tn_status tn_wire_shapes_open(const tn_source_open *o, const tn_wire_store *store, int64_t questions, int sender,
@@ -210,6 +215,12 @@ static void put_part(FILE *f, bool reads, const char *what, char letter, double 
     *any = true;
 }
 
+double tn_wire_shapes_padding(const tn_wire_shapes *s, const tn_record_batches *b)
+{
+    const tally t = count(s, b);
+    return part(sum_of(s, &t.used), sum_of(s, &t.all));
+}
+
 void tn_wire_shapes_about(const tn_wire_shapes *s, const tn_record_batches *b, FILE *f)
 {
     const tally t = count(s, b);
@@ -220,6 +231,7 @@ void tn_wire_shapes_about(const tn_wire_shapes *s, const tn_record_batches *b, F
     else fprintf(f, "batches in one shape;");
     fprintf(f, " %.1f %% of their places are padding", 100 * all);
     put_part(f, s->reads.bytes != 0, "bytes", 0, t.used.bytes, t.all.bytes, &any);
+    put_part(f, s->reads.sent != 0, "text and question", 0, t.used.sent, t.all.sent, &any);
     for (size_t r = 0; r < s->store->readers; r++) {
         const char x = s->store->reader[r].letter;
         put_part(f, s->reads.asked[r] != 0, "answers", x, t.used.asked[r], t.all.asked[r], &any);

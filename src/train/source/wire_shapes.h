@@ -27,6 +27,8 @@ tn_status tn_wire_shapes_open(const tn_source_open *o, const tn_wire_store *stor
 /* As tn_record_shapes.fit. */
 int tn_wire_shapes_fit(const tn_wire_shapes *s, const int32_t *rows, int64_t n, int64_t epoch, int after);
 
+/* The part of all that training steps read of these batches that is padding. NaN: there are none. */
+double tn_wire_shapes_padding(const tn_wire_shapes *s, const tn_record_batches *b);
 /* "batches by length, in 8 shapes; 6 % of their places are padding (bytes 5 %, a 9 %)" */
 void tn_wire_shapes_about(const tn_wire_shapes *s, const tn_record_batches *b, FILE *f);
 

@@ -82,7 +82,7 @@ static void add_features(tn_wire_teacher *t)
     t->features_row = f->width ? (int)t->n_rows : -1;
     if (!f->width) return;
     t->rows[t->n_rows++] = row;
-    t->numbers[t->n_numbers++] = (tn_source_number){ row.dims[1], (double)t->lesson.store->reader[f->sender].text };
+    t->numbers[t->n_numbers++] = (tn_source_number){ row.dims[1], (double)tn_wire_features_tokens(f) };
     t->numbers[t->n_numbers++] = (tn_source_number){ row.dims[2], (double)f->width };
 }
 
@@ -136,7 +136,8 @@ static bool next_unit(making *m, unit *u)
     const tn_wire_store *s = m->t->lesson.store;
     const int64_t end = s->first[TN_TRAIN] + s->count[TN_TRAIN];
     for (; m->context < end; m->context++, m->asked = 0, m->begun_context = false) {
-        const int64_t left = m->to ? s->question_at[m->context + 1] - s->question_at[m->context] - m->asked : 0;
+        const bool asks = m->to || (m->sends && m->t->features.asked_at);
+        const int64_t left = asks ? s->question_at[m->context + 1] - s->question_at[m->context] - m->asked : 0;
         if (left <= 0 && (m->begun_context || !m->sends)) continue;
         *u = (unit){ m->context, m->asked, smaller(smaller(left, MOST_ASKED), m->ask->questions), !m->begun_context };
         m->asked += u->n;
@@ -146,7 +147,6 @@ static bool next_unit(making *m, unit *u)
     return false;
 }
 
-/* What the sender gives for the context in row b. */
 static bool all_finite(const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -154,10 +154,11 @@ static bool all_finite(const float *x, int64_t n)
     return true;
 }
 
-static tn_status keep_features(making *m, int64_t context, int64_t b)
+/* What the sender gives for the context in row b, with the question that it sees. */
+static tn_status keep_features(making *m, int64_t context, int64_t question, int64_t b)
 {
     tn_wire_features *f = &m->t->features;
-    const int64_t each = m->t->lesson.store->reader[f->sender].text * f->width;
+    const int64_t each = tn_wire_features_tokens(f) * f->width;
     int64_t count;
     tn_dtype type = TN_F32;
     const float *x = tn_trainer_step_output(m->how->trainer, STEP, "features", &type, &count);
@@ -168,7 +169,7 @@ static tn_status keep_features(making *m, int64_t context, int64_t b)
                         "the sender's states of training text %lld are not finite: check its model, or use "
                         "compute=f32",
                         (long long)context);
-    return tn_wire_features_add(f, context, x + b * each);
+    return tn_wire_features_add(f, context, question, x + b * each);
 }
 
 static tn_status find_outputs(making *m)
@@ -250,9 +251,10 @@ static tn_status make_batch(making *m, const unit *u, int64_t rows)
     if (m->to) TN_RETURN_IF(find_outputs(m));
     for (int64_t b = 0; b < rows; b++) {
         m->done += u[b].first;
-        if (m->sends && u[b].first) TN_RETURN_IF(keep_features(m, u[b].context, b));
-        for (int64_t i = 0; i < u[b].n; i++) {
-            const int64_t q = m->t->lesson.store->question_at[u[b].context] + u[b].from + i;
+        const int64_t first = m->t->lesson.store->question_at[u[b].context] + u[b].from;
+        if (m->sends && (u[b].first || m->t->features.asked_at)) TN_RETURN_IF(keep_features(m, u[b].context, first, b));
+        for (int64_t i = 0; i < u[b].n && m->to; i++) {
+            const int64_t q = first + i;
             for (size_t k = 0; k < m->t->lesson.readers; k++)
                 TN_RETURN_IF(keep_answer(m, k, q, b * m->ask->questions + i));
         }
@@ -311,8 +313,10 @@ static tn_status make_files(tn_wire_teacher *t, const tn_wire_asking *a, const t
     m.all = store->count[TN_TRAIN];
     m.begun = m.noted = tn_clock_s();
     if (sends) {
-        tell_size(how, "the sender's states of texts, once:", m.all, t->features.path,
-                  tn_wire_features_bytes(&t->features));
+        const bool asks = t->features.asked_at != NULL;
+        tell_size(how,
+                  asks ? "the sender's states of texts with questions, once:" : "the sender's states of texts, once:",
+                  tn_wire_features_count(&t->features), t->features.path, tn_wire_features_bytes(&t->features));
         TN_TRY(tn_wire_features_begin(&t->features));
     }
     if (lesson) {
@@ -423,12 +427,14 @@ static bool read_reader(const tn_wire_teacher *t, size_t k, int64_t context, con
     return true;
 }
 
-static bool read_features(const tn_wire_teacher *t, int64_t context, int64_t text, float *to)
+static bool read_features(const tn_wire_teacher *t, int64_t context, int64_t question, const tn_wire_sizes *size,
+                          float *to)
 {
     const tn_wire_features *f = &t->features;
+    const int64_t tokens = f->asked_at ? size->sent : size->text[f->sender];
     if (!to) return true;
-    if (t->ready) return tn_wire_features_read(f, context, text, to) == TN_OK;
-    memset(to, 0, (size_t)(text * f->width) * sizeof *to);
+    if (t->ready) return tn_wire_features_read(f, context, question, tokens, to) == TN_OK;
+    memset(to, 0, (size_t)(tokens * f->width) * sizeof *to);
     return true;
 }
 
@@ -438,8 +444,8 @@ bool tn_wire_teacher_read(const tn_wire_teacher *t, int64_t context, const int32
     if (!t->n_rows) return true;
     for (size_t k = 0; k < t->lesson.readers; k++)
         if (!read_reader(t, k, context, picked, n, size, at)) return false;
-    if (t->features_row >= 0 && !read_features(t, context, size->text[t->features.sender], at[t->features_row]))
-        return false;
+    const int64_t question = t->lesson.store->question_at[context] + (n ? picked[0] : 0);
+    if (t->features_row >= 0 && !read_features(t, context, question, size, at[t->features_row])) return false;
     if (t->ready) return true;
     (void)tn_error(TN_INTERNAL, "nobody has prepared what is cached: use loss.teacher=live, sender_features=live");
     return false;

@@ -9,7 +9,7 @@ enum { M = 3, WIDTH = 8, HIDDEN = 12, MOST_D = 16, MOST_V = 4100 };
 /* --- what a reader is given, in double --------------------------------------------------------------------------------------- */
 
 typedef struct given {
-    double raw[B][M][MOST_D], p[B][M][MOST_D];
+    double raw[B * M][MOST_D], p[B * M][MOST_D]; /* slot j of text b: row b * M + j */
     double table[MOST_V][MOST_D];
     double rho, gain;
     int d, V;
@@ -99,7 +99,7 @@ static void give(rig *r, char x, bool keys, given *g)
     look(r, NULL, &s);
     for (int b = 0; b < B; b++)
         for (int j = 0; j < M; j++)
-            adapt(r, x, s.z + (b * M + j) * WIDTH, place + j * WIDTH, g, g->raw[b][j], g->p[b][j]);
+            adapt(r, x, s.z + (b * M + j) * WIDTH, place + j * WIDTH, g, g->raw[b * M + j], g->p[b * M + j]);
     free(table);
     free(place);
     free(rho);
@@ -151,7 +151,7 @@ static double manifold(rig *r, const given *g, char x, int rows, int k)
     (void)r, (void)x, (void)k;
     for (int i = 0; i < g->d; i++) {
         double mean[2], deviation[2];
-        moments(g->p[0], rows * M, i, &mean[0], &deviation[0]);
+        moments(g->p, rows * M, i, &mean[0], &deviation[0]);
         moments(g->table, g->V, i, &mean[1], &deviation[1]);
         sum +=
             (mean[0] - mean[1]) * (mean[0] - mean[1]) + (deviation[0] - deviation[1]) * (deviation[0] - deviation[1]);
@@ -164,7 +164,7 @@ static double rms(rig *r, const given *g, char x, int rows, int k)
     double sum = 0;
     (void)r, (void)x, (void)k;
     for (int j = 0; j < rows * M; j++) {
-        const double gap = size_of(g->raw[0][j], g->d) - g->rho;
+        const double gap = size_of(g->raw[j], g->d) - g->rho;
         sum += gap * gap;
     }
     return sum / (rows * M);
@@ -185,7 +185,7 @@ static double aligned(rig *r, const given *g, char x, int rows, int k, bool cosi
     for (int row = 0; row < B * Q; row++) {
         const int begin = asked(row / Q) + 1;
         for (int t = 0; t < M && begin + t < row_of(row / Q) && (!k || t < k) && is_asked(row, rows); t++, n++) {
-            const double *p = g->p[row / Q][t], *y = g->table[tokens[row * LENGTH + begin + t]];
+            const double *p = g->p[row / Q * M + t], *y = g->table[tokens[row * LENGTH + begin + t]];
             double gap = 0, dot = 0;
             for (int i = 0; i < g->d; i++) gap += (p[i] - y[i]) * (p[i] - y[i]), dot += p[i] * y[i];
             sum += cosine ? 1 - dot / (g->d * size_of(p, g->d) * size_of(y, g->d)) : gap / g->d;

@@ -71,8 +71,8 @@ route() { # $1: least PSNR in dB, $2: least share of ink that lands in its cell
     result $? "flow, route: below $1 dB, or less than $2 of the ink in its cell"
 }
 
-# Metrics without what a clock says.
-without_times() { sed -E 's/,"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }
+# Metrics without what a clock says, and what a plan for other threads takes.
+without_times() { sed -E 's/,"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|memory_fragmentation_percent|utilisation)":[^,}]*//g' "$1"; }
 
 same_twice() { # $1: preset
     local lines

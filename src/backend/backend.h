@@ -60,6 +60,8 @@ typedef struct tn_backend {
     /* Between host and device memory, in the order of the queue (NULL: at once). The host may use its memory again when
      * upload returns; download returns when the bytes are there. */
     tn_status (*upload)(void *queue, void *device, const void *host, size_t bytes);
+    /* The same without pinned memory between, so that the device's driver stages it (opt.pinned_uploads=off); NULL: there is no other. */
+    tn_status (*upload_pageable)(void *queue, void *device, const void *host, size_t bytes);
     tn_status (*download)(void *queue, void *host, const void *device, size_t bytes);
     tn_status (*zero)(void *queue, void *device, size_t bytes);
     tn_status (*copy)(void *queue, void *to, const void *from, size_t bytes); /* within device memory */

@@ -147,6 +147,7 @@ tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out)
     if (c->threads > p->threads)
         TN_FAIL(TN_USAGE, "the context has %d threads, the plan allows at most %d", c->threads, p->threads);
     b->replays = c->backend->record && tn_graph_switch(p->graph, "opt.replay");
+    b->pageable = c->backend->upload_pageable && !tn_graph_switch(p->graph, "opt.pinned_uploads");
     if (st) TN_TRY(tn__store_attach(st, c->queue));
     b->attached = st != NULL;
     TN_TRY(alloc_own(b));
@@ -302,7 +303,8 @@ static tn_status upload_own(tn_bound *b)
     if (b->host == b->own || !bytes || ((b->held || b->chained) && b->uploaded && !b->gave_gradients)) return TN_OK;
     b->gave_gradients = false;
     b->uploaded = true;
-    return b->context->backend->upload(b->context->queue, b->own, b->host, bytes);
+    const tn_backend *backend = b->context->backend;
+    return (b->pageable ? backend->upload_pageable : backend->upload)(b->context->queue, b->own, b->host, bytes);
 }
 
 static tn_status run(tn_bound *b, bool again)

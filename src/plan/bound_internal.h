@@ -43,6 +43,7 @@ struct tn_bound {
     void *recording[RECORDINGS];
     bool queued[RECORDINGS]; /* ran once, kernel by kernel */
     bool replays;            /* the device can, and opt.replay is on */
+    bool pageable;           /* uploads go without pinned memory (opt.pinned_uploads=off) */
     bool attached;           /* the store knows of the queue */
     void *frame;
     uint64_t generation;

@@ -12,6 +12,8 @@ const tn_setting tn_plan_switches[] = {
                       "drop converged samples from the batch of a solve (off: keep computing them)"),
     TN_SETTING_SWITCH("opt.replay", "on",
                       "CUDA: capture a step as a CUDA graph and replay it (off: launch its kernels one by one)"),
+    TN_SETTING_SWITCH("opt.pinned_uploads", "on",
+                      "CUDA: upload batches through pinned memory, without waiting (off: from pageable memory)"),
     TN_SETTING_SWITCH("opt.sum_in_norm", "on",
                       "add the residual inside the norm that reads it (off: an addition, then a norm)"),
     TN_SETTING_SWITCH("opt.silu_in_conv", "on",

@@ -250,6 +250,14 @@ static tn_status cuda_upload(void *queue, void *device, const void *host, size_t
     return TN_OK;
 }
 
+static tn_status cuda_upload_pageable(void *queue, void *device, const void *host, size_t bytes)
+{
+    if (bytes)
+        TN_CUDA_TRY(
+            cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, ((const tn_cuda_queue *)queue)->stream));
+    return TN_OK;
+}
+
 static tn_status cuda_download(void *queue, void *host, const void *device, size_t bytes)
 {
     const tn_cuda_queue *q = queue;
@@ -427,6 +435,7 @@ const tn_backend tn_backend_cuda = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .upload = cuda_upload,
+    .upload_pageable = cuda_upload_pageable,
     .download = cuda_download,
     .zero = cuda_zero,
     .copy = cuda_copy,

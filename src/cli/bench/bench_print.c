@@ -49,13 +49,20 @@ static tn_status print_ceilings(tn_cli *c, const tn_ceilings *m, const char *whe
 {
     if (c->json) {
         TN_RETURN_IF(tn_cli_number(c, "fma_peak", m->fma_gflops, "GFLOP/s"));
-        if (m->gpu) TN_RETURN_IF(tn_cli_number(c, "tf32_peak", m->tf32_gflops, "GFLOP/s"));
+        if (m->gpu) {
+            TN_RETURN_IF(tn_cli_number(c, "tf32_peak", m->tf32_gflops, "GFLOP/s"));
+            TN_RETURN_IF(tn_cli_number(c, "upload_bandwidth", m->upload_gbs, "GB/s"));
+            TN_RETURN_IF(tn_cli_number(c, "upload_bandwidth_pageable", m->upload_pageable_gbs, "GB/s"));
+        }
         TN_RETURN_IF(tn_cli_number(c, "bf16_peak", m->bf16_gflops, "GFLOP/s"));
         return tn_cli_number(c, "copy_bandwidth", m->copy_gbs, "GB/s");
     }
     if (m->gpu)
-        fprintf(c->out, "gpu      copy %.0f GB/s; products %.1f TFLOP/s bf16, %.1f tf32, %.1f f32", m->copy_gbs,
-                m->bf16_gflops * 1e-3, m->tf32_gflops * 1e-3, m->fma_gflops * 1e-3);
+        fprintf(c->out,
+                "gpu      copy %.0f GB/s; uploads %.1f, %.1f from pageable memory; products %.1f TFLOP/s bf16, %.1f "
+                "tf32, %.1f f32",
+                m->copy_gbs, m->upload_gbs, m->upload_pageable_gbs, m->bf16_gflops * 1e-3, m->tf32_gflops * 1e-3,
+                m->fma_gflops * 1e-3);
     else {
         fprintf(c->out, "machine  %d thread%s: %.1f GFLOP/s fp32, ", m->threads, m->threads > 1 ? "s" : "",
                 m->fma_gflops);

@@ -13,10 +13,12 @@ typedef struct tn_ceilings {
     double bf16_gflops; /* of bf16 matrix instructions, or fp32 where there are none; on a GPU of a large product */
     double tf32_gflops; /* on a GPU: a large product of fp32 operands rounded to tf32 */
     double copy_gbs;    /* bytes read plus bytes written by a copy, from memory, all threads together */
-    double memory_gbs;  /* from memory by the fastest of a copy, a sum and numbers that are changed in place */
-    double shared_gbs;  /* the same of TN_CEILING_SHARED bytes, again and again: the last cache; 0: not measured */
-    double cache_gbs;   /* the same of TN_CEILING_CACHE bytes a thread: its own cache; 0: not measured */
-    double launch_ms;   /* of a call that computes nothing: threads begin and are waited for; 0: not measured */
+    double upload_gbs;  /* on a GPU: from the host's memory to the device's, as batches go */
+    double upload_pageable_gbs; /* the same with opt.pinned_uploads=off */
+    double memory_gbs;          /* from memory by the fastest of a copy, a sum and numbers that are changed in place */
+    double shared_gbs; /* the same of TN_CEILING_SHARED bytes, again and again: the last cache; 0: not measured */
+    double cache_gbs;  /* the same of TN_CEILING_CACHE bytes a thread: its own cache; 0: not measured */
+    double launch_ms;  /* of a call that computes nothing: threads begin and are waited for; 0: not measured */
 } tn_ceilings;
 
 enum { TN_CEILING_CACHE = 512 << 10, TN_CEILING_SHARED = 16 << 20 };

@@ -1,12 +1,15 @@
 /* The ceilings of a GPU: the driver's own copy within its memory, and the largest matrix product that cuBLASLt makes of
  * each type of operands; the best of several, as clocks only ever fall short of what they can do. */
 #include "backend/backend.h"
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "report/bench/bench_kernel.h"
 #include "report/bench/timing.h"
 
-enum { ROUNDS = 20 };
+enum { ROUNDS = 20, UPLOADS = 32 };
 
 static const size_t COPY_BYTES = (size_t)1 << 30; /* far larger than the second-level cache */
+static const size_t UPLOAD_BYTES = (size_t)16 << 20;
 
 static tn_status time_copies(const tn_backend *b, void *queue, char *to, const char *from, size_t bytes, double *best)
 {
@@ -34,21 +37,44 @@ static tn_status time_cache(const tn_backend *b, void *queue, char *to, const ch
     return time_copies(b, queue, to, from, 4, &out->launch_ms);
 }
 
+typedef tn_status upload_fn(void *queue, void *device, const void *host, size_t bytes);
+
+/* By the host's clock, as it is the host that may wait; the first upload also makes what the others use again. */
+static tn_status time_uploads(const tn_backend *b, void *queue, upload_fn *upload, char *to, const char *from,
+                              double *gbs)
+{
+    double begin = 0;
+    for (int i = 0; i < 2 * UPLOADS; i++) {
+        if (i == UPLOADS) {
+            TN_RETURN_IF(b->wait(queue));
+            begin = tn_clock_s();
+        }
+        TN_RETURN_IF(upload(queue, to, from, UPLOAD_BYTES));
+    }
+    TN_RETURN_IF(b->wait(queue));
+    *gbs = (double)UPLOADS * (double)UPLOAD_BYTES * 1e-9 / (tn_clock_s() - begin);
+    return TN_OK;
+}
+
 static tn_status measure_copy(tn_ceilings *out)
 {
     tn_status s = TN_OK;
     void *queue = NULL;
-    char *memory = NULL;
+    char *memory = NULL, *host = NULL;
     double ms;
     const tn_backend *b = tn_backend_get(TN_CUDA);
     if (!b) return TN_USAGE;
     TN_TRY(b->open(1, &queue));
     memory = b->alloc(2 * COPY_BYTES);
-    if (!memory) TN_TRY(TN_MEMORY);
+    host = tn_alloc(UPLOAD_BYTES);
+    if (!memory || !host) TN_TRY(TN_MEMORY);
     TN_TRY(time_copies(b, queue, memory, memory + COPY_BYTES, COPY_BYTES, &ms));
     out->copy_gbs = 2e-6 * (double)COPY_BYTES / ms;
     TN_TRY(time_cache(b, queue, memory, memory + COPY_BYTES, out));
+    TN_TRY(time_uploads(b, queue, b->upload, memory, host, &out->upload_gbs));
+    TN_TRY(time_uploads(b, queue, b->upload_pageable, memory, host, &out->upload_pageable_gbs));
 done:
+    tn_free(host);
     if (memory) b->free(memory);
     if (queue) b->close(queue);
     return s;

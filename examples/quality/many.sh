@@ -85,7 +85,8 @@ if [ -n "$unpack" ] && have_results; then
 elif [ -n "$unpack" ]; then
     tar -xzf "$unpack" || die "unpack=$unpack: it is not a whole .tar.gz"
 fi
-trap pack_results EXIT
+exec 3>&1 # the screen, where a study's own output goes to its log
+trap 'pack_results >&3' EXIT
 
 # --- texts: found or fetched, cut to size ---
 either() { # $1: a file; it, or its packed form
@@ -144,12 +145,11 @@ data_of() { # $1: text, $2: bpe or bytes, $3: once or often; the folder of the d
     if [ ! -e "$to/dataset.json" ]; then
         [ "$2" = bytes ] || tokenizer=train:$vocab
         rm -rf "$to" && mkdir -p text
-        text_of "$1" >"text/$name.all"
-        cut_to "${most[$3]}" <"text/$name.all" >"text/$name.txt"
+        text_of "$1" | { if [ "$behind" = 0 ]; then cat; else tee "text/$name.all"; fi; } | cut_to "${most[$3]}" >"text/$name.txt"
         if [ "$1" = wiki ] && either "$text/wikitext-2/valid.txt" >/dev/null; then own_splits
         elif [ "$behind" != 0 ]; then parts_behind "$name"
         else words=(valid_frac=0.05 test_frac=0.05); fi
-        rm "text/$name.all"
+        rm -f "text/$name.all"
         "$tenon" data prepare "text/$name.txt" "${words[@]}" tokenizer="$tokenizer" out="$to" >"text/$1-$2-$3.log" 2>&1 ||
             die "cannot prepare $1: see $out/text/$1-$2-$3.log"
     fi
@@ -158,18 +158,7 @@ data_of() { # $1: text, $2: bpe or bytes, $3: once or often; the folder of the d
 tokens_of() { tr -d '\n' <"$1/dataset.json" | sed 's/.*"train": *{[^}]*"tokens": *\([0-9]*\).*/\1/'; }
 
 # --- studies, one after the other ---
-left() { # seconds; 0: no limit
-    [ "$seconds" = 0 ] && echo 0 || echo $((seconds > SECONDS ? seconds - SECONDS : -1))
-}
-limited() { # a command that may be stopped: what runs is saved
-    local most rc=0
-    most=$(left)
-    [ "$most" -ge 0 ] || rest
-    timeout --foreground -s INT "$most" "$@" || rc=$?
-    [ $rc != 124 ] || rest
-    return $rc
-}
-exec 3>&1 # the screen, where a study's own output goes to its log
+. "$root/examples/limited.sh"
 rest() {
     {
         table

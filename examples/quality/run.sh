@@ -7,8 +7,8 @@
 #   held=N     use the first N bytes of WikiText-2's validation and test text (0: all; small: 98304)
 #   tenon=FILE the command (build/tenon)
 #   against=SIDE side=SIDE  the question: is the second better than the first (gpt, ten)?
-#   seeds=N    for a study without `seeds`: train the best point of each side with N seeds (10)
-#   --workers=N  passed to `tenon lab run`
+#   seeds=N    for a study without `seeds`: train the best point of each side with N seeds (none)
+#   --workers=N  passed to `tenon lab`
 #   --seconds=S  stop after this time
 #   --sides=NAME,NAME  train only these; the table has those that have finished. Rerun without it to train the others
 #   many [small|gpu]  as the first word: many texts instead of one; examples/quality/run.sh many --help
@@ -86,13 +86,8 @@ fi
 db=$out/quality.db
 words=("$file" "data=$out/data" "${settings[@]}" "--db=$db")
 exec 3>&1
-limited() { # a command that may be stopped: what runs is saved
-    local left=0 rc=0
-    [ "$seconds" = 0 ] || left=$((seconds > SECONDS ? seconds - SECONDS : -1))
-    if [ $left = -1 ]; then rc=124; else timeout --foreground -s INT $left "$@" || rc=$?; fi
-    [ $rc != 124 ] || { echo "time limit reached (--seconds=$seconds): rerun this command to resume" >&3; exit 0; }
-    return $rc
-}
+rest() { echo "time limit reached (--seconds=$seconds): rerun this command to resume" >&3; exit 0; }
+. "$root/examples/limited.sh"
 [ -e "$db" ] || "$tenon" lab run "${words[@]}" "${only[@]}" --plan | tee "$out/plan.txt"
 limited "$tenon" lab run "${words[@]}" "${flags[@]}" "${only[@]}"
 
@@ -118,7 +113,7 @@ elif ! has "$left" "$side"; then
     question=(--side="$side")
 fi
 [ -z "$left" ] || question+=(--sides="$ended")
-limited "$tenon" lab compare "$db" --against="$against" "${question[@]}" "${best[@]}" --svg="$out/curves.svg" >"$out/table.part"
+limited "$tenon" lab compare "$db" --against="$against" "${question[@]}" "${best[@]}" "${flags[@]}" --svg="$out/curves.svg" >"$out/table.part"
 mv "$out/table.part" "$out/table.txt"
 cat "$out/table.txt"
 "$tenon" lab plot "$db" --html="$out/report.html"

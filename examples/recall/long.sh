@@ -48,15 +48,8 @@ esac
 trained=${upto##*,}
 mkdir -p "${out:=$root/runs/recall-$size}"
 
-limited() { # a command that may be stopped: what runs is saved
-    local rc=0 most=0
-    [ "$seconds" = 0 ] || most=$((seconds - SECONDS))
-    [ "$seconds" = 0 ] || [ $most -gt 0 ] || rest
-    timeout --foreground -s INT "$most" "$@" || rc=$?
-    [ $rc != 124 ] || rest
-    return $rc
-}
-exec 3>&1
+. "$root/examples/limited.sh"
+exec 3>&1 # the screen, where a command's own output goes to a file
 rest() {
     {
         table

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 static const double TTY_EVERY_S = 0.1, PIPE_EVERY_S = 5;
@@ -196,13 +197,24 @@ void tn_progress_end(tn_progress *p)
 /* --- Ctrl-C ------------------------------------------------------------------------------------------------------- */
 
 /* The one piece of process state that the command needs. */
-static volatile sig_atomic_t interrupts; /* the signal, or 0 */
+static volatile sig_atomic_t interrupts;     /* the signal, or 0 */
+static volatile sig_atomic_t interrupted_ms; /* when it came */
+
+/* A second one ends the process at once, but not within this time: `timeout --foreground`, and others that run a command, pass on what
+ * the terminal has sent to all of them. */
+enum { TOGETHER_MS = 100 };
 
 static void on_signal(int number)
 {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const int now = (int)(t.tv_sec % 1000000 * 1000 + t.tv_nsec / 1000000);
+    if (!interrupts) interrupted_ms = now;
+    if (interrupts && now - interrupted_ms >= TOGETHER_MS) {
+        signal(number, SIG_DFL);
+        raise(number); /* when this handler has returned */
+    }
     if (interrupts != SIGTERM) interrupts = number; /* of two that wait the last comes first, and the stronger stays */
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
 }
 
 static void catch_signals(int flags)

@@ -3,8 +3,12 @@
 
 #include "testlib.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 typedef struct capture {
     FILE *f;
@@ -118,6 +122,32 @@ static void errors(void **state)
     assert_string_equal(tn_error_text(), "?x: a?[2J b??c \xc3\xa9 is not there");
 }
 
+/* Signals as `timeout --foreground` doubles them, then one of a user who does not want to wait. */
+static void signals(void **state)
+{
+    (void)state;
+    int status = 0, lived[2];
+    char byte = 0;
+    assert_int_equal(pipe(lived), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        tn_interrupt_watch();
+        raise(SIGINT);
+        raise(SIGINT);
+        if (tn_interrupted(NULL) && !tn_terminated() && write(lived[1], "x", 1) == 1) {
+            nanosleep(&(struct timespec){ .tv_nsec = 150000000 }, NULL);
+            raise(SIGINT);
+        }
+        _exit(1);
+    }
+    close(lived[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(read(lived[0], &byte, 1), 1);
+    close(lived[0]);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+}
+
 void tn_tests_term(tn_test_list *l)
 {
     tn_test_add(l, piped, NULL, "term: piped progress");
@@ -126,4 +156,5 @@ void tn_tests_term(tn_test_list *l)
     tn_test_add(l, fit, NULL, "term: fit");
     tn_test_add(l, plain, NULL, "term: words from files");
     tn_test_add(l, errors, NULL, "term: errors are one line of text");
+    tn_test_add(l, signals, NULL, "term: the same signal twice at once is one, later it ends the process");
 }

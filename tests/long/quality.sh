@@ -113,9 +113,10 @@ one_table() { # mean ranks that add up, a line for each study, seeds
         [ "$(grep -cE '^(wiki_once|bytes_often|bytes_long) +3 +[0-9.]+' "$1/table.txt")" = 3 ]
 }
 check 'many texts, one of them, packed' many "$work/first" cells=bytes_often pack="$work/first.tar.gz"
-check '... go on elsewhere' many "$work/moved" unpack="$work/first.tar.gz" --seconds=1 tenon="$(slow run)"
+check '... go on elsewhere' many "$work/moved" unpack="$work/first.tar.gz" --seconds=1 tenon="$(slow run)" pack="$work/second.tar.gz"
 check '... stop at a limit with the table so far' grep -q '^bits_per_byte on the test split of 1 study' "$work/moved.log"
 check '... which is said' grep -q 'time limit reached (--seconds=1): rerun this command to resume' "$work/moved.log"
+check '... and packed again' grep -q "^packed  $work/second.tar.gz" "$work/moved.log"
 check '... and go on to their end' many "$work/moved" unpack="$work/first.tar.gz"
 check '... without what had finished' bash -c "! grep '^study   bytes_often' $work/moved.log && [ ! -e $work/moved/data/wiki-bytes-often ] && grep -q '^kept ' $work/moved.log"
 check 'one table of all studies' one_table "$work/moved"
@@ -125,6 +126,25 @@ no_text() { # the error names what is missing, and what to do
         grep -q '^error: the text stb is not here and cannot be fetched: .*text=FOLDER' "$work/no.err" && [ "$(wc -l <"$work/no.err")" = 2 ]
 }
 check 'a text that cannot be fetched' no_text
+# Ctrl-C reaches all processes of the terminal, and `timeout` passes it on once more: what runs saves, and nothing else is begun.
+cat >"$work/saving" <<'END'
+#!/bin/bash
+echo "$*" >>"${0%/*}/begun"
+trap 'sleep 0.3; echo saved >>"${0%/*}/begun"; exit 130' INT
+for ((i = 0; i < 100; i++)); do sleep 0.1; done
+END
+chmod +x "$work/saving"
+stopped() { # a command, which begins with the stand-in for tenon
+    local rc=0 i
+    rm -f "$work/begun"
+    env --default-signal=INT setsid "$@" tenon="$work/saving" out="$work/stopped" >"$work/stopped.log" 2>&1 &
+    for ((i = 0; i < 100; i++)); do [ ! -e "$work/begun" ] || break; sleep 0.1; done
+    kill -INT -- -$!
+    wait $! || rc=$?
+    [ $rc = 130 ] && [ "$(wc -l <"$work/begun")" = 2 ] && [ "$(tail -n 1 "$work/begun")" = saved ]
+}
+check 'Ctrl-C ends all of it' stopped examples/recall/run.sh long tiny
+check '... under a limit too' stopped examples/recall/run.sh long tiny --seconds=60
 check 'a study that there is not' bash -c "! examples/quality/run.sh many cells=verse tenon=$tenon 2>$work/no.err && grep -q 'cells=verse: there is no such study' $work/no.err"
 cat "$work/calm/table.txt" "$work/from_plain/table.txt" "$work/moved/table.txt"
 echo "$passed passed, $failed failed"

@@ -113,7 +113,7 @@ tenon_status tenon_train(const tenon_train_options *given)
     TN_TRY(tn_run_open(on.settings, tn_settings_text(on.settings, "model"), o.fresh, &run));
     TN_TRY(start_or_continue(&(watch){ .o = &o, .run = &run }, &on));
 done:
-    if (s != TN_OK && s != TN_INTERRUPTED) tn_run_undo(&run);
+    tn_run_undo(&run, s);
     tn_run_close(&run);
     tn_session_close(&on);
     return (tenon_status)s;

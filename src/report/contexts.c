@@ -82,7 +82,7 @@ static tn_status time_steps(const tn_contexts *o, bench *b, tn_context_row *r)
     return TN_OK;
 }
 
-/* Before memory and time go into a sequence that the text cannot fill. Training steps may have more text than what is held out. */
+/* Before memory and time go into a sequence that the held-out text cannot fill; where steps are timed as well, those come first. */
 static tn_status check_text(const tn_contexts *o, const tn_context_row *r)
 {
     const unsigned long long has = tn_dataset_count(o->data, o->split).tokens;

@@ -61,6 +61,14 @@ TN_INLINE float tn_v_round_f16(float x)
     return tn_v_from_bits((m >= 0x477ff000u ? large : finite) | (u & 0x80000000u));
 }
 
+/* To nearest even in bf16, the bits of tn_f32_to_bf16, as a mask: the upper half of the result; the lower is 0. */
+TN_INLINE uint32_t tn_v_bf16_bits(float x)
+{
+    const uint32_t u = tn_v_bits(x), even = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
+    const uint32_t nan = 0u - ((u & 0x7fffffffu) > 0x7f800000u);
+    return ((even & ~nan) | (quiet & nan)) & 0xffff0000u;
+}
+
 /* Clamps that let NaN pass, as masks: compilers turn chains of conditionals into far longer vector code. */
 TN_INLINE float tn_v_pick(bool first, float a, float b)
 {

@@ -363,7 +363,7 @@ static tn_status train_words(tn_cli *c, tn_arena *arena)
         tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);
     if (st == TN_OK) st = tn_tracing_open(c, tn_trainer_device(s.trainer), s.trainer, s.settings, &tracing);
     if (st == TN_OK) st = start_or_continue(c, &s, &run, &tracing);
-    if (st != TN_OK && st != TN_INTERRUPTED) tn_run_undo(&run);
+    tn_run_undo(&run, st);
     tn_run_close(&run);
     tn_session_close(&s);
     tn_tracing_close(&tracing);

@@ -105,10 +105,7 @@ static inline void tn_attention_strip_turn(const tn_attention_job *w, const floa
 static inline void tn_attention_round(const tn_attention_job *w, float *x, int64_t n)
 {
     for (int64_t i = 0; w->c->round == TN_F16 && i < n; i++) x[i] = tn_v_round_f16(x[i]);
-    for (int64_t i = 0; w->c->round == TN_BF16 && i < n; i++) {
-        const uint32_t u = tn_v_bits(x[i]), even = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
-        x[i] = tn_v_from_bits(((u & 0x7fffffffu) > 0x7f800000u ? quiet : even) & 0xffff0000u);
-    }
+    for (int64_t i = 0; w->c->round == TN_BF16 && i < n; i++) x[i] = tn_v_from_bits(tn_v_bf16_bits(x[i]));
 }
 
 #endif

@@ -2,8 +2,8 @@
  * gates (output 1 itself where it is wanted) and the gates are computed there. Backward, a panel of gate gradients is made
  * and multiplied at once for dx and dh; the weights' gradients are products over all rows afterwards.
  *
- * Invariant: no bits depend on how rows are cut, as a row of tn_gemm depends on that row alone and sums over rows are in
- * their order. So panels may depend on the number of threads. */
+ * Invariant: no bits depend on how rows are cut, as a row of tn_gemm depends on that row alone, and rows are added up in chunks of
+ * TN_GRU_CHUNK that panels never cut. So panels may depend on the number of threads. */
 #include "backend/cpu/gemm.h"
 #include "ops/cuda_kernels.h"
 #include "ops/gru/gru.h"
@@ -19,6 +19,7 @@ tn_kernel_work tn_gru_work_cpu;
 enum { X = TN_GRU_X, HID = TN_GRU_H, WI = TN_GRU_WI, WH = TN_GRU_WH, BI = TN_GRU_BI, BH = TN_GRU_BH };
 /* A panel of gates, packed rows beside it, should stay in a core's own cache; so many rows share each load of the weights. */
 enum { PANEL_BYTES = 512 << 10, FEWEST = 16, MOST = 128, UNIT = TN_GRU_CHUNK, KERNEL_ROWS = 32 };
+_Static_assert(FEWEST % UNIT == 0 && MOST % UNIT == 0 && KERNEL_ROWS % UNIT == 0, "panels begin where chunks do");
 enum {
     BIAS_COLUMNS = 128
 }; /* columns summed by one tile: several cache lines of every row, so that they are fetched ahead */
@@ -195,6 +196,8 @@ static void backward_panel(const job *j, tn_pool *pool, void *scratch, int64_t f
     const tn_arg *h = &j->c->in[HID], *dx = &j->c->din[X], *dh = &j->c->din[HID];
     const int64_t H = j->z.H;
     float *dh_at = dh->data ? (float *)dh->data + first * dh->stride[0] : NULL;
+    const bool biases = j->c->din[BI].data || j->c->din[BH].data;
+    float *sums = biases ? j->s.sums + 4 * H * (first / TN_GRU_CHUNK) : NULL;
     tn_gru_gate_slopes(&(tn_gru_slopes){ .gates = (const float *)j->c->out[1].data + first * 4 * H,
                                          .h = (const float *)h->data + first * h->stride[0],
                                          .dy = j->dy + first * H,
@@ -202,7 +205,7 @@ static void backward_panel(const job *j, tn_pool *pool, void *scratch, int64_t f
                                          .d = d_at(j, first, 0),
                                          .half = d_type(&j->z) == TN_BF16,
                                          .d_row = d_row(&j->z),
-                                         .sums = j->s.sums + 4 * H * (first / TN_GRU_CHUNK),
+                                         .sums = sums,
                                          .dh = dh_at,
                                          .dh_row = dh->stride[0],
                                          .add = j->c->accumulate >> HID & 1,

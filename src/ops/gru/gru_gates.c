@@ -72,14 +72,6 @@ TN_LEVELED(void, tn_gru_gates,
     for (int64_t i = 0; i < rows; i++) value_row(gates + 4 * H * i, b_i, b_h, h + h_row * i, y + H * i, H);
 }
 
-/* To nearest even, as tn_f32_to_bf16 does. */
-TN_INLINE uint16_t to_bf16(float x)
-{
-    const uint32_t u = tn_v_bits(x), rounded = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
-    const uint32_t is_nan = 0u - ((u & 0x7fffffffu) > 0x7f800000u);
-    return (uint16_t)(((rounded & ~is_nan) | (quiet & is_nan)) >> 16);
-}
-
 /* r, z, n, q, h, dy of a block: gradients before r, z, n, of q, and h's own. */
 TN_INLINE void slopes(const float *const in[6], float out[5][BLOCK])
 {
@@ -98,7 +90,7 @@ TN_INLINE void slopes(const float *const in[6], float out[5][BLOCK])
 TN_INLINE void put(void *row, int64_t at, const float x[BLOCK], int64_t n, bool half)
 {
     uint16_t h[BLOCK];
-    for (int k = 0; half && k < BLOCK; k++) h[k] = to_bf16(x[k]);
+    for (int k = 0; half && k < BLOCK; k++) h[k] = (uint16_t)(tn_v_bf16_bits(x[k]) >> 16);
     if (half) memcpy((uint16_t *)row + at, h, sizeof *h * (size_t)n);
     else memcpy((float *)row + at, x, sizeof *x * (size_t)n);
 }

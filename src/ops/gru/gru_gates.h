@@ -12,7 +12,7 @@ void tn_gru_gates(float *gates, const float *b_i, const float *b_h, const float 
 
 /* Backward of these rows: d (rows,4H) gets the gradients of what r, z and n are functions of, and of q. dh, if not NULL, gets
  * the part of h's gradient that comes through no product; it may be dy. sums, if not NULL, gets d added up, TN_GRU_CHUNK rows at
- * a time: their number in all rows decides which, so that the panels they come in do not. */
+ * a time, counted from the first of these rows: whoever cuts rows into several jobs cuts at multiples of it. */
 enum { TN_GRU_CHUNK = 8 };
 typedef struct tn_gru_slopes {
     const float *gates, *h, *dy; /* (rows,4H), (rows,H), (rows,H) */
@@ -27,7 +27,7 @@ typedef struct tn_gru_slopes {
 } tn_gru_slopes;
 void tn_gru_gate_slopes(const tn_gru_slopes *s);
 
-/* sum (count): each gets a column of sums added, from the first row to the last. */
-void tn_gru_sum_rows(const float *sums, int64_t row, int64_t rows, int64_t count, double *sum);
+/* sum (count): each gets a column of d (rows,count) added, from the first row to the last. */
+void tn_gru_sum_rows(const float *d, int64_t d_row, int64_t rows, int64_t count, double *sum);
 
 #endif

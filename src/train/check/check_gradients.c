@@ -308,7 +308,8 @@ done:
 }
 
 typedef struct findings {
-    int checked, total, bad;
+    int checked, probed, total,
+        bad;               /* of all tensors some are probed; checked: those whose slope can be told from rounding */
     double worst, largest; /* largest: norm of a gradient */
     char where[96];
 } findings;
@@ -327,6 +328,7 @@ static tn_status check_tensors(const tn_check *c, tn_trainer *t, float loss, fin
         probe p;
         TN_RETURN_IF(open_probe(t, c->step, e, &p));
         const tn_status s = slope_error(&p, (double)loss, &error, &noise);
+        f->probed++;
         f->largest = fmax(f->largest, norm_of(p.grad, p.n));
         close_probe(&p);
         if (s != TN_OK) return s;
@@ -456,8 +458,8 @@ static void say_too_small(const findings *f, float loss, tn_check_row *r)
         snprintf(r->detail, sizeof r->detail,
                  "gradients of %d tensors, of norm %.1e at most, are lost in the rounding of a loss of %.3g: "
                  "try trained parts or data",
-                 f->total, f->largest, (double)loss);
-    else snprintf(r->detail, sizeof r->detail, "the gradients of all %d tensors are 0", f->total);
+                 f->probed, f->largest, (double)loss);
+    else snprintf(r->detail, sizeof r->detail, "the gradients of all %d tensors are 0", f->probed);
 }
 
 static tn_status check_step(const tn_check *c, findings *f, tn_check_row *r)
@@ -483,7 +485,7 @@ static tn_status check_step(const tn_check *c, findings *f, tn_check_row *r)
         const size_t at = strlen(r->detail);
         snprintf(r->detail + at, sizeof r->detail - at, ", by input %s %.1e", inputs.where, inputs.worst);
     }
-    if (!f->checked && !f->bad) say_too_small(f, loss, r);
+    if (!f->checked && !f->bad && !inputs.bad) say_too_small(f, loss, r);
     if (rounding > 0) TN_TRY(check_rounded(c, t, rounding, r));
     if (c->model->exact) TN_TRY(check_estimate(c, t, r));
 done:

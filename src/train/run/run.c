@@ -66,10 +66,11 @@ static tn_status explain_weights(const tn_settings *st, const char *from)
 {
     char config[TN_RUN_PATH], why[1024], other[512] = "";
     snprintf(why, sizeof why, "%s", tn_error_text());
-    for (int up = 0; up < 2 && !other[0]; up++) {
-        if (tn_path_join(from, up ? "../config.yaml" : "config.yaml", config, sizeof config) == TN_OK &&
-            exists("", config))
-            tn_settings_other_model(st, config, other, sizeof other);
+    bool found = false;
+    for (int up = 0; up < 2 && !found; up++) {
+        found = tn_path_join(from, up ? "../config.yaml" : "config.yaml", config, sizeof config) == TN_OK &&
+                exists("", config);
+        if (found) tn_settings_other_model(st, config, other, sizeof other);
     }
     if (!other[0]) return tn_error(TN_BAD_FILE, "train.from: %s", why);
     return tn_error(TN_BAD_FILE, "train.from: %s; settings that differ: %s", why, other);
@@ -414,7 +415,7 @@ tn_status tn_run_open(tn_settings *st, const char *model, bool fresh, tn_run_dir
     *out = r;
     r.lock = -1;
 done:
-    if (s != TN_OK) tn_run_undo(&r);
+    tn_run_undo(&r, s);
     tn_run_close(&r);
     return s;
 }

@@ -37,9 +37,9 @@ tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st);
 tn_status tn_run_begin_parts(const tn_training *t);
 /* Before the first step of this process: that, where the run starts, and what its source makes with it (tn_source.prepare). */
 tn_status tn_run_prepare(const tn_training *t, bool starts);
-/* After a start that failed, before tn_run_close: the folder goes again if this one made it and nothing was trained. Fine with one that did
- * not open. Not after an interrupt: whoever sent it was told where the run is. */
-void tn_run_undo(tn_run_dir *r);
+/* After a start that ended with s, before tn_run_close: if it failed, the folder goes again where this one made it and nothing was trained.
+ * Not after an interrupt: whoever sent it was told where the run is. Fine with one that did not open. */
+void tn_run_undo(tn_run_dir *r, tn_status s);
 void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */
 
 /* Fills trainer and data from r->checkpoint, cuts lines of later steps off metrics.jsonl, and tidies. */

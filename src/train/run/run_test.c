@@ -8,6 +8,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <sys/wait.h>
+#include <time.h>
 
 /* --- a whole training, in sessions ----------------------------------------------------------------------------------- */
 
@@ -249,6 +251,29 @@ static void one_process(void **state)
     tn_tempdir_remove(&d);
 }
 
+/* Who waits for a folder that goes has not got it: a process that started anew would have one of the same name. */
+static void lock_of_nothing(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    int lock, held[2], status;
+    char byte;
+    tn_tempdir_make_quick(&d);
+    assert_int_equal(pipe(held), 0);
+    const pid_t other = fork();
+    assert_true(other >= 0);
+    if (other == 0) {
+        const bool has = tn_run_lock(d.path, 0, &lock) == TN_OK && write(held[1], "x", 1) == 1;
+        nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL);
+        _exit(!has || rmdir(d.path) != 0);
+    }
+    assert_int_equal(read(held[0], &byte, 1), 1);
+    assert_fails(tn_run_lock(d.path, 10000, &lock), TN_USAGE, "was removed by the process that had made it: try again");
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close(held[0]), close(held[1]);
+}
+
 /* --- metrics --------------------------------------------------------------------------------------------------------- */
 
 static const struct cut_row {
@@ -487,6 +512,7 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, half_aside, NULL, "run: of an older version, half set aside");
     tn_test_add(l, late_link, NULL, "run: metrics through a link");
     tn_test_add(l, one_process, NULL, "run: one process at a time");
+    tn_test_add(l, lock_of_nothing, NULL, "run: the lock of a folder that is gone is none");
     for (size_t i = 0; i < sizeof cut_rows / sizeof *cut_rows; i++)
         tn_test_add(l, cut, &cut_rows[i], "run: metrics, %s", cut_rows[i].what);
     for (size_t i = 0; i < sizeof change_rows / sizeof *change_rows; i++)

@@ -34,10 +34,10 @@ static bool nothing_trained(const char *dir)
     return nothing;
 }
 
-void tn_run_undo(tn_run_dir *r)
+void tn_run_undo(tn_run_dir *r, tn_status s)
 {
     char path[TN_RUN_PATH];
-    if (r->lock < 0 || !r->made || !nothing_trained(r->dir)) return;
+    if (s == TN_OK || s == TN_INTERRUPTED || r->lock < 0 || !r->made || !nothing_trained(r->dir)) return;
     for (size_t i = 0; i < sizeof begun / sizeof *begun; i++)
         if (tn_path_join(r->dir, begun[i], path, sizeof path) == TN_OK) (void)unlink(path);
     (void)rmdir(r->dir); /* what cannot be removed stays; the start's own error is what counts */

@@ -4,7 +4,7 @@
  *   forward against the oracle           gradients against central differences of the oracle
  *   the same bits three times            1 thread = 2 threads
  *   strided views of every input         gradients added to what is there
- *   bf16 inputs and outputs              NaN where the oracle has NaN
+ *   bf16 (GPU: f16) inputs and outputs   NaN where the oracle has NaN
  *   time and bytes (with TENON_TIMES=1)
  *
  * Error of a tensor: max|x - ref| / max|ref|. */
@@ -21,7 +21,7 @@ typedef struct tn_case {
     const char *name;
     int64_t dim[TN_CASE_DIMS]; /* meaning is the op's own: its test file says which is which */
     uint32_t flags;            /* the op's own, and the ones below */
-    float f32, bf16;           /* tolerances; 0 = not run in that type */
+    float f32, bf16;           /* tolerances, f16 has that of bf16; 0 = not run in that type */
 } tn_case;
 
 enum {

@@ -26,7 +26,7 @@ typedef struct tn_ref {
 typedef enum tn_device { TN_CPU = 0, TN_CUDA = 1, TN_DEVICES = 2 } tn_device;
 
 typedef struct tn_graph_options {
-    tn_dtype activation; /* type of activations: TN_F32 (default) or TN_BF16 */
+    tn_dtype activation; /* type of activations: TN_F32 (default), TN_BF16 or TN_F16 */
     tn_dtype round;      /* matrix operands are rounded to this: TN_F32 (not at all), TN_BF16, TN_F16 (compute=) */
     bool bf16x3;         /* ... or split into three bf16 parts (compute=bf16x3), where that is faster than f32 */
     bool tf32;           /* ... or, on a GPU, f32 operands are rounded to 11 bits inside the product (compute=tf32) */

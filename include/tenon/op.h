@@ -131,7 +131,7 @@ typedef struct tn_op {
     size_t attr_bytes;
     unsigned flags;
     uint64_t half_in; /* inputs whose bf16/f16 data the CPU's kernels read themselves; elsewhere the planner converts.
-                         CUDA's kernels read and write f32 and bf16 wherever a tensor of theirs has it. */
+                         CUDA's kernels read and write f32, bf16 and f16 wherever a tensor of theirs has it. */
     tn_status (*infer)(tn_sig *s);
     void (*grad)(const tn_sig *s, uint64_t want, tn_uses *u); /* NULL: no gradient passes */
     void (*cost)(const tn_sig *s, tn_cost *c);                /* NULL: one operation per output element */

@@ -128,7 +128,8 @@ tn_ref tn_decode_cache_state(tn_graph *g, const tn_batch *b, const char *name, t
 
 tn_ref tn_decode_cache_kv(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims)
 {
-    return b->cached ? tn_cache(g, name, dims, g->options.round == TN_BF16 ? TN_BF16 : TN_F32) : TN_NONE;
+    const tn_dtype type = g->options.round == TN_BF16 ? TN_BF16 : g->options.activation == TN_F16 ? TN_F16 : TN_F32;
+    return b->cached ? tn_cache(g, name, dims, type) : TN_NONE;
 }
 
 void tn_decode_cache_store(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after)

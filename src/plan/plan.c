@@ -170,7 +170,9 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     if (p->device == TN_CUDA) tn_pass_slopes(g);
     if (p->device == TN_CUDA) tn_pass_columns(g);
     tn_pass_legalize(g, p->device);
-    const bool token = o->token && p->device == TN_CUDA && tn_graph_switch(g, "opt.decode_fused");
+    const bool token = o->token && p->device == TN_CUDA &&
+                       g->options.activation != TN_F16 && /* which the fused kernel does not read */
+                       tn_graph_switch(g, "opt.decode_fused");
     p->prologue = p->device == TN_CPU ? tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1) : tn_pass_round_weights(g);
     const tn_place_options where = {
         .device = p->device, .threads = p->threads, .prologue = p->prologue, .apart = token

@@ -39,8 +39,9 @@ const tn_setting tn_plan_switches[] = {
     TN_SETTING_SWITCH(
         "opt.cudnn", "on",
         "CUDA: cuDNN's attention forward kernel where it is installed and measures faster (off: our own kernels)"),
-    TN_SETTING_SWITCH("opt.decode_half", "on",
-                      "CUDA: decode with bf16 weights, activations and caches if compute=bf16 (off: f32)"),
+    TN_SETTING_SWITCH(
+        "opt.decode_half", "on",
+        "CUDA: decode with weights, activations and caches in the half of compute=bf16 or f16 (off: f32)"),
     TN_SETTING_SWITCH(
         "opt.decode_ahead", "on",
         "CUDA: greedy decoding picks tokens on the device and queues them ahead (off: logits go to the host)"),

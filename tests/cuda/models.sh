@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Whole models on the GPU: 20 training steps in f32 against the CPU's, in bf16 near them; the same bits twice; sequences in chunks
+# Whole models on the GPU: 20 training steps in f32 against the CPU's, in bf16 and f16 near them; the same bits twice; sequences in chunks
 # against whole ones; texts and held-out losses against the CPU's; tenon check; a run that is stopped and goes on has the losses of
 # one that was not; memory stays flat over many steps.
 #
-#   tests/cuda/models.sh [PART ...]          of: steps surfaces chunks sample check resume soak
+#   tests/cuda/models.sh [PART ...]          of: steps half surfaces chunks sample check resume soak
 #                                            DEVICE=cpu: the script where there is no GPU, but for soak
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -79,6 +79,29 @@ if wanted steps; then
         compare "$model" 5e-2
     done
     small=$text
+fi
+
+# f16 with its loss scale, in the log; then texts and a held-out loss.
+if wanted half; then
+    for model in "gpt dim=64 layers=2 heads=2" "gpt shape=gpt2 dim=64 layers=2 heads=2" "ten dim=64 layers=4 pattern=DOEW heads=2"; do
+        i=$((i + 1))
+        losses cpu$i $model device=cpu compute=f32 train.steps=20
+        losses half$i $model device=$device compute=f16 train.steps=20
+        losses again$i $model device=$device compute=f16 train.steps=20
+        near "$model: f16 near f32 on the CPU" $work/half$i.losses $work/cpu$i.losses 1e-2
+        near "$model: the same bits twice" $work/again$i.losses $work/half$i.losses 0
+        if grep -q '"loss_scale":65536' "$work/half$i/metrics.jsonl"; then ok "$model: a loss scale"; else bad "$model: a loss scale"; fi
+        "$tenon" sample "$work/half$i" --prompt='The plan' temperature=0 max_tokens=20 device=$device > "$work/half.text" 2> "$work/err" || cat "$work/err"
+        if [ -s "$work/half.text" ]; then ok "$model: a text"; else bad "$model: a text"; fi
+        for d in cpu "$device"; do
+            "$tenon" eval "$work/half$i" device=$d --json 2> "$work/err" | grep '"loss"' | grep -o '"value":[^,]*' | cut -d: -f2 > "$work/half.$d.eval" || cat "$work/err"
+        done
+        near "$model: held-out loss in f16" "$work/half.$device.eval" "$work/half.cpu.eval" 1e-2
+    done
+    for name in 'half:' 'products:' 'run: in sessions, half precision'; do
+        if TENON_TEST_DEVICE=$device "$unit" "$name" > "$work/unit.log" 2>&1; then ok "unit tests $name"
+        else bad "unit tests $name"; grep -E 'FAILED|apart|error|instead' "$work/unit.log" | head -8; fi
+    done
 fi
 
 if wanted surfaces; then # a small rate: at 2e-3 a rate that differs by 5e-7 gives losses that differ by 1e-2 after ten steps, on one device

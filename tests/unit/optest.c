@@ -318,7 +318,8 @@ static double oracle_loss(const row *r, const numbers *x, double *const *scratch
 static void check_gradient(const row *r, numbers *x, int i, double *const *scratch, double tolerance)
 {
     const int64_t n = x->in_count[i], most = r->c->flags & TN_FEW ? (TN_SANITIZED ? 2 : 4) : 24;
-    const double scale = fmax(largest(x->grad[i], n), 1e-12);
+    const double least = r->dtype == TN_F16 ? 0x1p-14 : 1e-12; /* below it f16 has fewer and fewer digits */
+    const double scale = fmax(largest(x->grad[i], n), least);
     const tn_rng rng = { 99, (uint64_t)i };
     for (int64_t s = 0; s < (n < most ? n : most); s++) {
         const int64_t j = n <= most ? s : (int64_t)tn_rng_below(rng, (uint64_t)s, (uint64_t)n);
@@ -518,15 +519,17 @@ static bool left_out(const tn_op_test *t, size_t i)
 
 void tn_optest_add(tn_test_list *l, const tn_op_test *t)
 {
+    static const tn_dtype types[] = { TN_F32, TN_BF16, TN_F16 };
+    const int n_types = tn_test_device() == TN_CPU ? 2 : 3; /* the CPU's kernels never see halves of either kind */
     for (size_t i = 0; i < t->n_cases; i++)
-        for (int half = 0; half < 2; half++) {
+        for (int k = 0; k < n_types; k++) {
             if (left_out(t, i)) continue;
-            if ((half ? t->cases[i].bf16 : t->cases[i].f32) <= 0) continue;
+            if ((k ? t->cases[i].bf16 : t->cases[i].f32) <= 0) continue;
             if (TN_SANITIZED && (t->cases[i].flags & TN_SLOW)) continue;
             assert_true(n_rows < MOST_ROWS);
             row *r = &rows[n_rows++];
-            *r = (row){ .test = t, .c = &t->cases[i], .dtype = half ? TN_BF16 : TN_F32 };
-            tn_test_add(l, run_row, r, "%s: %s %s", t->op, t->cases[i].name, half ? "bf16" : "f32");
+            *r = (row){ .test = t, .c = &t->cases[i], .dtype = types[k] };
+            tn_test_add(l, run_row, r, "%s: %s %s", t->op, t->cases[i].name, tn_dtype_name(types[k]));
         }
     for (size_t i = 0; i < t->n_properties && !getenv("TENON_TEST_SMALLEST"); i++)
         tn_test_add(l, run_property, &t->properties[i], "%s: %s", t->op, t->properties[i].name);

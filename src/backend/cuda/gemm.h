@@ -52,13 +52,14 @@ bool tn_cuda_gemm_exists(tn_cuda_queue *q, const tn_cuda_gemm *g);
 /* The first call with a shape may measure: never while recording (tn_bound's first run is not). */
 tn_status tn_cuda_gemm_run(tn_cuda_queue *q, const tn_cuda_gemm *g);
 
-/* c (m,n) = or += a b, all f32, c contiguous; a, b and sizes are given. */
+/* c (m,n) = or += a b, all f32, c contiguous; a, b and sizes are given. Where operands may be rounded to a half they are rounded to
+ * tf32, which has as many digits as f16 and the range of f32. */
 static inline tn_status tn_cuda_gemm_f32(const tn_call *c, tn_cuda_gemm g, bool add)
 {
     g.type = g.c_type = TN_F32;
     g.alpha = 1, g.beta = add ? 1.f : 0.f;
     g.c_row = g.n;
-    g.tf32 = c->tf32 || c->round == TN_BF16;
+    g.tf32 = c->tf32 || c->round != TN_F32;
     return tn_cuda_gemm_run(tn_cuda_queue_of(c), &g);
 }
 

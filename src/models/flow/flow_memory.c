@@ -26,7 +26,7 @@ const char *flow_memory_where(const tn_graph *g)
 double flow_keep_bytes(const tn_graph *g, const flow_config *c, int64_t batch, int64_t keep)
 {
     const double flows = (double)batch * (double)flow_slots(c), H = (double)c->dim, L = (double)c->layers,
-                 T = (double)c->steps, of = (double)tn_dtype_bytes(tn_graph_get_options(g)->activation);
+                 T = (double)c->steps, of = tn_graph_get_options(g)->activation == TN_BF16 ? 2 : 4; /* rollout's */
     const double state = flows * L * H * of, heads = flows * (H / 2 + 64) * of, step = 5 * state + heads;
     const double places = T * flows * 4 * (double)(3 + c->energy + 3);
     const double grid = T * (double)batch * 4 * (double)(c->field * c->grid[0] * c->grid[1] * c->grid[2]);

@@ -234,7 +234,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
 {
     tn_graph_options go = *tn_graph_get_options(g);
     go.activation = TN_F32; /* the state of a recurrence is never rounded to a half */
-    go.tf32 = go.tf32 || (go.device == TN_CUDA && go.round == TN_BF16); /* operands of its products may be */
+    go.tf32 = go.tf32 || (go.device == TN_CUDA && go.round != TN_F32); /* operands of its products may be */
     b->steps = o->steps;
     b->grad = o->grad;
     b->solve = o->rtol.id || o->tol.id;

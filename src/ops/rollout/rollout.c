@@ -129,6 +129,7 @@ static void fill_outputs(tn_sig *s)
     for (int i = 0; i < TN_ROLLOUT_OUTPUTS; i++) {
         const bool by_slot = i >= TN_ROLLOUT_U && i <= TN_ROLLOUT_LANDED;
         if (i < TN_ROLLOUT_STATE || i == TN_ROLLOUT_GRID) o[i].dtype = TN_F32;
+        if (o[i].dtype == TN_F16) o[i].dtype = TN_F32; /* gradients add up over more steps than f16 has range for */
         if (by_slot) o[i].dims = slots;
         if (i >= TN_ROLLOUT_PLANE && i <= TN_ROLLOUT_COUNTS) o[i].dtype = TN_I32;
         if (i >= TN_ROLLOUT_SLOT && i <= TN_ROLLOUT_LIVE) o[i].dtype = TN_I32, o[i].dims = rows;

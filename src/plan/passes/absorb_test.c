@@ -25,6 +25,7 @@ typedef enum kind {
     OTHER_ACT,
     NARROW,
     FULL,
+    HALF,
     ODD_ROWS,
     REPEATED,
     TOKEN,
@@ -48,6 +49,7 @@ static const struct {
     [OTHER_ACT] = { "another activation, a sum", 0, 0 },
     [NARROW] = { "a state of odd size", 1, 0 },
     [FULL] = { "f32", 1, 0 },
+    [HALF] = { "f16", 1, 0 },
     [ODD_ROWS] = { "rows that begin anywhere", 1, 0 },
     [REPEATED] = { "a strength for all heads", 1, 0 },
     [TOKEN] = { "single tokens, of any type and size", 1, 2 },
@@ -59,7 +61,7 @@ static tn_ref part(tn_graph *g, tn_ref x, int64_t from, int64_t n) { return tn_s
 static void build(tn_graph *g, kind k, tn_seed seed[2])
 {
     const bool single = k == TOKEN || k == TOKEN_IS_SEED;
-    const tn_dtype type = k == FULL || single ? TN_F32 : TN_BF16;
+    const tn_dtype type = k == FULL || single ? TN_F32 : k == HALF ? TN_F16 : TN_BF16;
     const int64_t T = single ? 1 : MANY, size = k == NARROW || single ? 12 : N, wide = k == ODD_ROWS ? size + 4 : size;
     const tn_ref x = tn_input(g, "x", tn_shape(B, T, C), type), w = tn_input(g, "w", tn_shape(4, C), TN_F32);
     const int64_t heads = k == REPEATED ? 1 : H;
@@ -92,7 +94,9 @@ static void what_goes_where(void **state)
     (void)state;
     for (int k = 0; k < KINDS; k++) {
         const char *const off[] = { "opt.silu_in_conv", "opt.write_in_outer", NULL };
-        const tn_graph_options o = { .activation = k == FULL ? TN_F32 : TN_BF16,
+        const tn_graph_options o = { .activation = k == FULL   ? TN_F32
+                                                   : k == HALF ? TN_F16
+                                                               : TN_BF16,
                                      .off = k == SWITCHED_OFF ? off : NULL };
         tn_graph *g;
         tn_seed seed[2] = { 0 };

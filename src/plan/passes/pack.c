@@ -99,7 +99,7 @@ static void retype(tn_graph *g, tn_node *n, int k)
 {
     tn_type *types = tn_graph_types(g, n->in_type, n->n_in);
     if (!types) return;
-    types[k].dtype = TN_BF16;
+    types[k].dtype = g->options.activation;
     n->in_type = types;
 }
 
@@ -122,7 +122,7 @@ typedef struct pile {
 
 static void emit_pile(tn_graph *g, pile *p)
 {
-    const tn_copy_attr a = { .dtype = TN_BF16 };
+    const tn_copy_attr a = { .dtype = g->options.activation };
     if (p->n) tn_graph_emit(g, &tn_op_copy, &a, p->from, p->n, p->to, p->n);
     p->n = 0;
 }
@@ -130,13 +130,14 @@ static void emit_pile(tn_graph *g, pile *p)
 size_t tn_pass_round_weights(tn_graph *g)
 {
     const size_t n = g->n_nodes;
+    const tn_dtype half = g->options.activation;
     pile p = { .n = 0 };
-    if (g->status != TN_OK || g->options.activation != TN_BF16) return 0;
+    if (g->status != TN_OK || half == TN_F32) return 0;
     for (size_t i = 0; i < n && g->status == TN_OK; i++)
         for (int k = 0; k < g->node[i].n_in && g->status == TN_OK; k++) {
             if (!to_round(g, &g->node[i], k)) continue;
             const int32_t w = g->node[i].in[k];
-            const int32_t rounded = tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, TN_BF16, g->tensor[w].dims);
+            const int32_t rounded = tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, half, g->tensor[w].dims);
             if (!rounded) break;
             read_rounded(g, i, n, w, rounded);
             p.from[p.n] = w;

@@ -151,7 +151,8 @@ double tn_ceilings_of_compute(const tn_ceilings *c, const char *compute)
 {
     if (strcmp(compute, "auto") == 0) compute = c->gpu ? "bf16" : "f32";
     if (strcmp(compute, "tf32") == 0) return c->gpu ? c->tf32_gflops : c->fma_gflops;
-    return strncmp(compute, "bf16", 4) == 0 ? c->bf16_gflops : c->fma_gflops;
+    const bool f16 = c->gpu && strcmp(compute, "f16") == 0; /* as fast as bf16 there */
+    return f16 || strncmp(compute, "bf16", 4) == 0 ? c->bf16_gflops : c->fma_gflops;
 }
 
 tn_status tn_ceilings_arithmetic(int threads, tn_ceilings *out)

@@ -33,12 +33,14 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "random seed of the run"),
-    TN_SETTING_CHOICE("compute", "auto", "auto|f32|tf32|bf16|f16|bf16x3",
-                      "operands of matrix products (auto: f32, on a GPU bf16; sums are always f32; tf32: a GPU's f32 "
-                      "operands rounded inside the product; bf16x3: f32's precision from bf16 instructions)"),
+    TN_SETTING_CHOICE(
+        "compute", "auto", "auto|f32|tf32|bf16|f16|bf16x3",
+        "operands of matrix products (auto: f32, on a GPU bf16; sums are always f32; f16: with a loss scale; "
+        "tf32: a GPU's f32 operands rounded inside the product; bf16x3: f32's precision from bf16 "
+        "instructions)"),
     TN_SETTING_CHOICE("frozen", "auto", "auto|f32|bf16|f16",
-                      "type of matrices that are not trained, such as those of parts from files (auto: f32; with "
-                      "compute=bf16 on a GPU bf16; of a file that is only run its own)"),
+                      "type of matrices that are not trained, such as those of parts from files (auto: f32; on a "
+                      "GPU that of compute=bf16 or f16; of a file that is only run its own)"),
 
     TN_SETTING_INT("train.steps", "2000", TN_RANGE(1, 1e12), "steps", "length of the run"),
     TN_SETTING_INT("train.epochs", "0", TN_RANGE(0, 1e9), "epochs",

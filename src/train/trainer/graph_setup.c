@@ -61,33 +61,52 @@ static tn_status read_frozen(const tn_settings *st, tn_graph_setup *out)
     const int64_t which = tn_settings_choice(st, "frozen");
     out->frozen = types[which];
     if (out->device == TN_CPU || which < 2 || out->frozen == out->options.activation) return TN_OK;
-    return tn_error(TN_USAGE, "frozen=%s on a GPU: use frozen=auto or f32%s", tn_settings_text(st, "frozen"),
-                    out->frozen == TN_BF16 ? ", or compute=bf16" : "; frozen=bf16 goes with compute=bf16");
+    return tn_error(TN_USAGE, "frozen=%s on a GPU: use frozen=auto or f32, or compute=%s",
+                    tn_settings_text(st, "frozen"), tn_dtype_name(out->frozen));
+}
+
+/* What the operands of products are rounded to, which on a GPU is the type of activations too: its products take what lies in memory,
+ * and write it. */
+static const struct {
+    const char *name;
+    tn_dtype half; /* TN_F32: none */
+    bool not_on[TN_DEVICES];
+} computes[] = {
+    { "bf16", TN_BF16, { false } },
+    { "f32", TN_F32, { false } },
+    { "f16", TN_F16, { false } },
+    { "tf32", TN_F32, { [TN_CPU] = true } },
+    { "bf16x3", TN_F32, { [TN_CUDA] = true } },
+};
+
+static tn_status read_compute(const tn_settings *st, tn_device device, size_t *out)
+{
+    const char *compute = tn_settings_text(st, "compute");
+    size_t i = 0;
+    if (strcmp(compute, "auto") == 0) compute = device == TN_CUDA ? "bf16" : "f32";
+    while (strcmp(computes[i].name, compute) != 0) i++;
+    *out = i;
+    if (!computes[i].not_on[device]) return TN_OK;
+    if (device == TN_CUDA)
+        return tn_error(TN_USAGE, "compute=%s is for the CPU: on the GPU use compute=bf16, f16, tf32 or f32", compute);
+    return tn_error(TN_USAGE, "compute=%s needs a GPU: on the CPU use compute=f32, bf16 or bf16x3, or set device=cuda",
+                    compute);
 }
 
 tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, int threads, tn_graph_setup *out)
 {
-    const char *compute = tn_settings_text(st, "compute");
+    size_t how;
     TN_RETURN_IF(list_off(st, out->off));
     if (device) out->device = *device;
     else TN_RETURN_IF(find_device(st, &out->device));
-    if (strcmp(compute, "auto") == 0) compute = out->device == TN_CUDA ? "bf16" : "f32";
-    const bool tf32 = strcmp(compute, "tf32") == 0;
-    if (out->device == TN_CUDA && strcmp(compute, "bf16") != 0 && strcmp(compute, "f32") != 0 && !tf32)
-        return tn_error(TN_USAGE, "compute=%s is for the CPU: on the GPU use compute=bf16, tf32 or f32", compute);
-    if (out->device == TN_CPU && tf32)
-        return tn_error(TN_USAGE,
-                        "compute=tf32 needs a GPU: on the CPU use compute=f32, bf16 or bf16x3, or set device=cuda");
-    out->options =
-        (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
-                            .off = out->off,
-                            .device = out->device,
-                            .activation = out->device == TN_CUDA && strcmp(compute, "bf16") == 0 ? TN_BF16 : TN_F32,
-                            .round = strcmp(compute, "bf16") == 0  ? TN_BF16
-                                     : strcmp(compute, "f16") == 0 ? TN_F16
-                                                                   : TN_F32,
-                            .bf16x3 = strcmp(compute, "bf16x3") == 0,
-                            .tf32 = tf32 };
+    TN_RETURN_IF(read_compute(st, out->device, &how));
+    out->options = (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
+                                       .off = out->off,
+                                       .device = out->device,
+                                       .activation = out->device == TN_CUDA ? computes[how].half : TN_F32,
+                                       .round = computes[how].half,
+                                       .bf16x3 = strcmp(computes[how].name, "bf16x3") == 0,
+                                       .tf32 = strcmp(computes[how].name, "tf32") == 0 };
     return read_frozen(st, out);
 }
 

@@ -1,11 +1,13 @@
 /* Half precision in training: the loss scale changes no digit of what is finite, grows, is halved by an overflow without
- * the guard's counting it, and small models learn with it what they learn in f32. The weights stay f32. */
+ * the guard's counting it, and small models learn with it what they learn in f32. The weights stay f32. On the device of
+ * TENON_TEST_DEVICE: a GPU's steps are replayed from the third on, and must see the scale that they are given. */
 #include "base/rng.h"
 #include "testlib.h"
 #include "train/run/train_settings.h"
 #include "train/trainer/trainer.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { T = 16, B = 2, VOCAB = 40 };
@@ -15,7 +17,7 @@ typedef struct rig {
     tn_trainer *trainer;
 } rig;
 
-static rig open_rig(const char *target, const char *a, const char *b)
+static rig open_rig(const char *target, const char *compute, const char *clip, const char *more)
 {
     const char *const set[] = { "dim=32",
                                 "train.context=16",
@@ -25,8 +27,10 @@ static rig open_rig(const char *target, const char *a, const char *b)
                                 "train.warmup=0",
                                 "train.lr=3e-3",
                                 "train.schedule=constant",
-                                a,
-                                b };
+                                tn_test_device() == TN_CUDA ? "device=cuda" : "device=cpu",
+                                compute,
+                                clip,
+                                more };
     rig r = { 0 };
     const tn_model *model;
     assert_ok(tn_settings_resolve(target, set, sizeof set / sizeof *set, &r.settings, &model));
@@ -53,6 +57,31 @@ static void give(rig *r, uint64_t which)
 
 static const tn_bucket *bucket(const rig *r) { return tn_store_bucket(tn_trainer_store(r->trainer), 0); }
 
+/* The numbers of a bucket's array, to be freed. */
+static float *numbers(const rig *r, const float *array)
+{
+    tn_host_copy host = { 0 };
+    const size_t bytes = sizeof *array * (size_t)bucket(r)->count;
+    float *copy = malloc(bytes);
+    const float *x = tn_store_read(tn_trainer_store(r->trainer), array, bytes, &host);
+    assert_true(copy && x);
+    memcpy(copy, x, bytes);
+    tn_host_copy_free(&host);
+    return copy;
+}
+
+static float number(const rig *r, const float *array, int64_t i)
+{
+    float *all = numbers(r, array), x = all[i];
+    free(all);
+    return x;
+}
+
+static void put_number(const rig *r, float *array, float x)
+{
+    assert_ok(tn_store_write(tn_trainer_store(r->trainer), array, &x, sizeof x));
+}
+
 /* One step over `batches` batches, from number `first` of the supply on; the mean loss. */
 static float step(rig *r, int64_t number, uint64_t first, int batches, tn_update_result *a)
 {
@@ -72,12 +101,13 @@ static void changes_no_digit(void **state)
 {
     static const char *const ways[] = { "optim.loss_scale=auto", "optim.loss_scale=off", "optim.loss_scale=1024",
                                         "optim.loss_scale=1500" };
-    rig plain = open_rig(*state, "compute=f32", "train.clip=0.1");
+    rig plain = open_rig(*state, "compute=f32", "train.clip=0.1", "optim.loss_scale=auto");
     tn_update_result a;
     for (int i = 0; i < 3; i++) step(&plain, i, (uint64_t)(3 * i), 3, &a);
     assert_true(isnan(a.loss_scale) && tn_trainer_loss_scale(plain.trainer).scale == 1);
+    float *want = numbers(&plain, bucket(&plain)->param);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
-        rig r = open_rig(*state, "train.clip=0.1", ways[w]);
+        rig r = open_rig(*state, "compute=f32", "train.clip=0.1", ways[w]);
         for (int i = 0; i < 3; i++) {
             float loss;
             give(&r, (uint64_t)(3 * i));
@@ -91,9 +121,12 @@ static void changes_no_digit(void **state)
             assert_ok(tn_trainer_apply(r.trainer, i, 3, loss, &a));
         }
         if (w >= 2) assert_true(a.loss_scale == 1024);
-        assert_memory_equal(bucket(&plain)->param, bucket(&r)->param, sizeof(float) * (size_t)bucket(&r)->count);
+        float *got = numbers(&r, bucket(&r)->param);
+        assert_memory_equal(want, got, sizeof *got * (size_t)bucket(&r)->count);
+        free(got);
         close_rig(&r);
     }
+    free(want);
     close_rig(&plain);
 }
 
@@ -104,7 +137,7 @@ static void learns(void **state)
     static const char *const ways[] = { "compute=f32", "compute=f16" };
     float first[2], last[2];
     for (int w = 0; w < 2; w++) {
-        rig r = open_rig(*state, ways[w], "optim.loss_scale=auto");
+        rig r = open_rig(*state, ways[w], "train.clip=1", "optim.loss_scale=auto");
         tn_update_result a;
         int64_t fine = 0;
         for (int i = 0; i < 40; i++) {
@@ -112,10 +145,9 @@ static void learns(void **state)
             assert_true(a.ok);
             if (i == 0) first[w] = last[w];
         }
-        for (int64_t i = 0; i < bucket(&r)->count; i++) {
-            const float x = bucket(&r)->param[i];
-            fine += tn_f16_to_f32(tn_f32_to_f16(x)) != x;
-        }
+        float *x = numbers(&r, bucket(&r)->param);
+        for (int64_t i = 0; i < bucket(&r)->count; i++) fine += tn_f16_to_f32(tn_f32_to_f16(x[i])) != x[i];
+        free(x);
         assert_true(fine > bucket(&r)->count / 2);
         close_rig(&r);
     }
@@ -128,16 +160,17 @@ static void learns(void **state)
 /* From 2^40 on: every step overflows and is left out until the scale fits, whatever train.nonfinite says; then it learns. */
 static void recovers(void **state)
 {
-    rig r = open_rig(*state, "compute=f16", "optim.loss_scale=1099511627776");
+    rig r = open_rig(*state, "compute=f16", "train.clip=1", "optim.loss_scale=1099511627776");
     tn_update_result a = { 0 };
     float first = 0, last = 0;
     int left_out = 0;
     for (; left_out < 60; left_out++) {
-        const float before = bucket(&r)->param[7];
+        const float before = number(&r, bucket(&r)->param, 7);
         first = step(&r, left_out, 0, 2, &a);
         assert_true(a.loss_scale == ldexpf(1, 40 - left_out));
         if (a.ok) break;
-        assert_true(a.action == TN_GUARD_RESCALED && bucket(&r)->param[7] == before && bucket(&r)->grad[7] == 0);
+        assert_true(a.action == TN_GUARD_RESCALED && number(&r, bucket(&r)->param, 7) == before);
+        assert_true(number(&r, bucket(&r)->grad, 7) == 0);
     }
     assert_true(left_out > 15 && left_out < 40); /* about where the largest one fits below 65504 */
     assert_true(tn_guard_applied(tn_trainer_guard(r.trainer)) == 1);
@@ -148,7 +181,7 @@ static void recovers(void **state)
 
 static void grows(void **state)
 {
-    rig r = open_rig(*state, "compute=f16", "optim.loss_scale_growth=3");
+    rig r = open_rig(*state, "compute=f16", "train.clip=1", "optim.loss_scale_growth=3");
     tn_update_result a;
     for (int i = 0; i < 7; i++) {
         step(&r, i, 0, 1, &a);
@@ -165,19 +198,19 @@ static void grows(void **state)
 /* A loss that is not finite is the model's own doing: the scale stays, and the guard decides. */
 static void not_for_the_scale(void **state)
 {
-    rig r = open_rig(*state, "compute=f16", "train.nonfinite=stop");
+    rig r = open_rig(*state, "compute=f16", "train.clip=1", "train.nonfinite=stop");
     tn_update_result a;
     float loss;
-    bucket(&r)->param[0] = NAN;
+    put_number(&r, bucket(&r)->param, NAN);
     give(&r, 0);
     assert_ok(tn_trainer_grad(r.trainer, 0, &loss));
     assert_fails(tn_trainer_apply(r.trainer, 0, 1, NAN, &a), TN_DIVERGED, "not finite");
     assert_true(tn_trainer_loss_scale(r.trainer).scale == 65536);
     close_rig(&r);
-    rig low = open_rig(*state, "train.nonfinite=stop", "optim.loss_scale=1"); /* no smaller one is left */
+    rig low = open_rig(*state, "compute=f32", "train.clip=1", "optim.loss_scale=1"); /* no smaller one is left */
     give(&low, 0);
     assert_ok(tn_trainer_grad(low.trainer, 0, &loss));
-    bucket(&low)->grad[0] = INFINITY;
+    put_number(&low, bucket(&low)->grad, INFINITY);
     assert_fails(tn_trainer_apply(low.trainer, 0, 1, loss, &a), TN_DIVERGED, "not finite");
     close_rig(&low);
 }

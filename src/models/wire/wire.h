@@ -113,6 +113,11 @@ tn_ref wire_alignment(tn_graph *g, const wire_config *c, const wire_reader *r, t
 /* Of P itself; of its rows (axis 0) the first `count` are messages. */
 tn_ref wire_size(tn_graph *g, const wire_config *c, const wire_reader *r, const wire_prefix *p, tn_ref count);
 
+/* sum + weight x; either may be none. */
+tn_ref wire_plus(tn_graph *g, tn_ref sum, double weight, tn_ref x);
+/* x (N,n) moved by t columns to the right: what was at i is at i+t, and zeros before it. */
+tn_ref wire_moved(tn_graph *g, tn_ref x, int64_t t);
+
 /* An input of a reader: NAME of "x.NAME". */
 tn_ref wire_in(const tn_batch *b, const wire_reader *r, const char *name);
 

@@ -142,13 +142,15 @@ static tn_status check(const wire_config *c)
         return tn_model_error("the refiner has 4 heads: width=%lld must be a multiple of 4", (long long)c->width);
     if (c->k_ce != 0 && !c->k)
         return tn_model_error("loss.k_ce weighs the first loss.k tokens of an answer: set loss.k=4");
-    if (c->place == WIRE_KEYS && (c->manifold != 0 || c->scale != 0 || c->align != 0 || c->cosine != 0))
+    const char *none = c->manifold != 0 ? "manifold"
+                       : c->scale != 0  ? "scale"
+                       : c->align != 0  ? "align"
+                       : c->cosine != 0 ? "cosine"
+                                        : NULL;
+    if (none && c->place == WIRE_KEYS)
         return tn_model_error("loss.%s is of vectors among a reader's embeddings, and place=keys puts none there: set "
                               "place=embeddings",
-                              c->manifold != 0 ? "manifold"
-                              : c->scale != 0  ? "scale"
-                              : c->align != 0  ? "align"
-                                               : "cosine");
+                              none);
     return TN_OK;
 }
 

@@ -10,7 +10,7 @@
  *
  * A batch is B contexts with Q questions each:
  *     bytes (B,bytes), lengths (B)     the context        sample (B)   which of the training set
- *     (with encoder_sees=both the context and its question; a sender has both in sent (B,1+m): their number, then the tokens)
+ *     (with encoder_sees=both the context and its question; a sender has both in sent (B,m), sent_length (B))
  *     kind (B)                         0 AE, 1 LM, 2 QA: the anchor of its questions
  *     x.tokens, x.labels (B,Q,n)       BOS, question, answer, EOS; labels are -1 but for answer and EOS
  *     x.text, x.text_labels (B,m), x.text_length (B)     BOS, context, EOS; labels are -1 at BOS and behind the end

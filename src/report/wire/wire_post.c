@@ -67,10 +67,17 @@ static bool sees_question(const tn_wire_post *p)
     return strcmp(tn_settings_text(p->settings, "encoder_sees"), "both") == 0;
 }
 
-/* Whose row of tokens holds what the encoder sees: the sender's text, or its text and question. */
+/* The row that holds what the encoder sees: bytes, the sender's text, or its text and question. */
 static const char *row_key(const tn_wire_post *p, char key[KEY])
 {
-    return !p->sender ? "bytes" : sees_question(p) ? "sent" : tn_wire_key(p->sender, "text", key);
+    if (!p->sender) return "bytes";
+    return sees_question(p) ? "sent" : tn_wire_key(p->sender, "text", key);
+}
+
+static const char *length_key(const tn_wire_post *p, char key[KEY])
+{
+    if (!p->sender) return "lengths";
+    return sees_question(p) ? "sent_length" : tn_wire_key(p->sender, "text_length", key);
 }
 
 /* A message that was made without its question, or with one, is none that readers were trained on. */
@@ -103,7 +110,7 @@ static tn_status describe(tn_wire_post *p)
     a->slots = a->shared + a->readers * a->private_slots;
     a->width = tn_settings_int(st, "width");
     a->tokens = p->sender != 0;
-    a->most = tn_settings_int(st, row_key(p, key)) - (p->sender && sees_question(p));
+    a->most = tn_settings_int(st, row_key(p, key));
     if (!a->readers || a->most < 1)
         return tn_error(TN_USAGE, "the run does not say how long its texts are: it was not trained on data");
     return TN_OK;
@@ -147,9 +154,10 @@ static bool is_kept(const char *name) { return strcmp(name, "features") == 0 || 
 static void list_rows(tn_wire_post *p)
 {
     const tn_model *m = p->model->model;
+    char key[KEY];
     for (size_t i = 0; i < m->n_inputs; i++) {
         const char *name = m->inputs[i].name;
-        if (strcmp(name, "sent") == 0 && !(p->sender && sees_question(p))) continue;
+        if (strncmp(name, "sent", 4) == 0 && strcmp(row_key(p, key), "sent") != 0) continue;
         if (!is_kept(name) && (name[1] != '.' || has_reader(p->settings, name[0]))) p->rows[p->n_rows++] = m->inputs[i];
     }
 }
@@ -298,14 +306,10 @@ tn_status tn_wire_post_encode(tn_wire_post *p, const tn_wire_line *text, int64_t
     int64_t count;
     const int64_t each = p->about.slots * p->about.width, most = p->about.most;
     TN_RETURN_IF(tn__wire_post_begin(p, n, &f));
-    const bool sent = p->sender && p->seen; /* a row begins with its length */
-    int32_t *rows = tn_feed_at(&f, row_key(p, key[0])),
-            *lengths =
-                sent ? NULL : tn_feed_at(&f, p->sender ? tn_wire_key(p->sender, "text_length", key[1]) : "lengths");
+    int32_t *rows = tn_feed_at(&f, row_key(p, key[0])), *lengths = tn_feed_at(&f, length_key(p, key[1]));
     for (int64_t i = 0; i < n; i++) {
         if (!text[i].bytes) return tn_error(TN_USAGE, "%.300s is empty: a message needs a text", text[i].name);
-        int32_t *row = rows ? rows + i * (most + sent) : NULL, *length = sent ? row : lengths ? lengths + i : NULL;
-        if (row) row += sent;
+        int32_t *row = rows ? rows + i * most : NULL, *length = lengths ? lengths + i : NULL;
         TN_RETURN_IF(p->sender ? put_tokens(p, &text[i], cut, row, length) : put_bytes(p, &text[i], cut, row, length));
     }
     TN_RETURN_IF(tn_trainer_run_step(p->trainer, "encode"));

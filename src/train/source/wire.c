@@ -162,16 +162,11 @@ static void put_reader(const wire *w, size_t r, const asking *a, void *const *in
         else put_none(a->size->length[r], a->size->told[r], k, at);
 }
 
-/* The question that the encoder sees, or -1. */
-static int64_t seen_of(const tn_wire_store *s, const asking *a)
-{
-    return s->seen && a->n > 0 ? s->question_at[a->context] + a->picked[0] : -1;
-}
-
 static void put_encoder(const wire *w, const asking *a, void *const *at)
 {
     const tn_wire_store *s = w->store;
-    const int64_t question = seen_of(s, a), n = tn_wire_seen_bytes(s, a->context, question, at[BYTES]);
+    const int64_t question = tn_wire_seen_question(s, a->context, a->picked, a->n),
+                  n = tn_wire_seen_bytes(s, a->context, question, at[BYTES]);
     if (at[BYTES]) fill((int32_t *)at[BYTES] + n, a->size->bytes - n, 0);
     if (at[LENGTHS]) *(int32_t *)at[LENGTHS] = (int32_t)n;
     if (w->sent < 0) return;
@@ -470,9 +465,7 @@ static tn_status fit_made(tn_settings *st, wire *w)
     return tn_task_fit_texts(st, w->numbers, w->n_numbers, w->texts->count);
 }
 
-/* Whether the encoder sees questions. One message then serves one question. */
-static bool sees_both(const tn_settings *st) { return strcmp(text_of(st, "encoder_sees"), "both") == 0; }
-
+/* Where the encoder sees questions. One message then serves one question. */
 static tn_status check_sees(const tn_settings *st, const wire *w)
 {
     const char *encoder = text_of(st, "encoder");
@@ -492,7 +485,7 @@ static tn_status check_sees(const tn_settings *st, const wire *w)
 static tn_status see_questions(const tn_settings *st, wire *w)
 {
     const tn_wire_reader *sender = NULL;
-    if (!sees_both(st)) return TN_OK;
+    if (!tn_wire_sees_question(st)) return TN_OK;
     TN_RETURN_IF(check_sees(st, w));
     for (size_t r = 0; r < w->readers && strcmp(text_of(st, "encoder"), "sender") == 0; r++)
         if (w->reader[r].letter == text_of(st, "sender")[0]) sender = &w->reader[r];
@@ -511,7 +504,7 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
         if (strcmp(text_of(o->settings, "sender_features"), "cached") == 0)
             return tn_error(TN_USAGE,
                             "rows are made up, and nothing is kept of their sender: use sender_features=live");
-        if (sees_both(o->settings)) return check_sees(o->settings, w);
+        if (tn_wire_sees_question(o->settings)) return check_sees(o->settings, w);
         TN_RETURN_IF(tn_wire_teacher_open(o, &w->made_of, &w->teacher));
         return fit_made(o->settings, w);
     }

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 enum {
-    TENON_MODEL_ABI = 7
+    TENON_MODEL_ABI = 8
 }; /* grows when tn_model, its rows or tn_batch change; a shared object of another number is refused */
 
 enum { TN_BATCH_INPUTS = TN_INPUTS_MAX + 8, TN_BATCH_NUMBERS = 32, TN_BATCH_WANTS = 8 };

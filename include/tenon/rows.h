@@ -24,7 +24,7 @@ extern "C" {
 
 enum {
     TN_INPUT_RANK = 4,
-    TN_INPUTS_MAX = 40,
+    TN_INPUTS_MAX = 48,
     TN_LOSSES_MAX = 4,
     TN_METRICS_MAX = 16,
     TN_SUMS_MAX = 4,

@@ -26,6 +26,7 @@ static const tn_input_row inputs[] = {
     { "count", TN_I32, { "1" }, .valid_rows = true },
     { "features", TN_F32, { TN_B, "features.tokens", "features.width" }, .optional = true },
     { "sent", TN_I32, { TN_B, "sent" }, .optional = true },
+    { "sent_length", TN_I32, .dims = { TN_B }, .below = "sent+1", .optional = true },
     READER_INPUTS("a", true),
     READER_INPUTS("b", true),
     READER_INPUTS("c", false),

@@ -10,7 +10,7 @@
  *
  * A batch is B contexts with Q questions each:
  *     bytes (B,bytes), lengths (B)     the context        sample (B)   which of the training set
- *     (with encoder_sees=both the context and its question; a sender has both in sent (B,1+m): their number, then the tokens)
+ *     (with encoder_sees=both the context and its question; a sender has both in sent (B,m), sent_length (B))
  *     kind (B)                         0 AE, 1 LM, 2 QA: the anchor of its questions
  *     x.tokens, x.labels (B,Q,n)       BOS, question, answer, EOS; labels are -1 but for answer and EOS
  *     x.text, x.text_labels (B,m), x.text_length (B)     BOS, context, EOS; labels are -1 at BOS and behind the end
@@ -112,6 +112,11 @@ tn_ref wire_alignment(tn_graph *g, const wire_config *c, const wire_reader *r, t
                       tn_ref counts);
 /* Of P itself; of its rows (axis 0) the first `count` are messages. */
 tn_ref wire_size(tn_graph *g, const wire_config *c, const wire_reader *r, const wire_prefix *p, tn_ref count);
+
+/* sum + weight x; either may be none. */
+tn_ref wire_plus(tn_graph *g, tn_ref sum, double weight, tn_ref x);
+/* x (N,n) moved by t columns to the right: what was at i is at i+t, and zeros before it. */
+tn_ref wire_moved(tn_graph *g, tn_ref x, int64_t t);
 
 /* An input of a reader: NAME of "x.NAME". */
 tn_ref wire_in(const tn_batch *b, const wire_reader *r, const char *name);

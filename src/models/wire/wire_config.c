@@ -42,8 +42,8 @@ const tn_setting wire_settings[WIRE_SETTINGS] = {
                       "its states of training texts: made in every step, or once before the first, into a file in "
                       "task.cache or the run"),
     TN_SETTING_AUTO_INT("bytes", "auto", TN_RANGE(1, 1e6), "bytes", "longest text (auto: the data's)"),
-    TN_SETTING_AUTO_INT("sent", "auto", TN_RANGE(4, 1e6), "",
-                        "1 + the most tokens of a text with its question, as the sender reads them (auto: the data's)"),
+    TN_SETTING_AUTO_INT("sent", "auto", TN_RANGE(3, 1e6), "tokens",
+                        "longest text with its question, as the sender reads them (auto: the data's)"),
     TN_SETTING_AUTO_INT("questions", "auto", TN_RANGE(1, 64), "", "questions on a text (auto: the data's)"),
     TN_SETTING_AUTO_INT("contexts", "auto", TN_RANGE(1, 1e9), "", "training texts (auto: the data's)"),
     TN_SETTING_INT("dim", "256", TN_RANGE(1, 65536), "", "width of the encoder"),
@@ -142,13 +142,15 @@ static tn_status check(const wire_config *c)
         return tn_model_error("the refiner has 4 heads: width=%lld must be a multiple of 4", (long long)c->width);
     if (c->k_ce != 0 && !c->k)
         return tn_model_error("loss.k_ce weighs the first loss.k tokens of an answer: set loss.k=4");
-    if (c->place == WIRE_KEYS && (c->manifold != 0 || c->scale != 0 || c->align != 0 || c->cosine != 0))
+    const char *none = c->manifold != 0 ? "manifold"
+                       : c->scale != 0  ? "scale"
+                       : c->align != 0  ? "align"
+                       : c->cosine != 0 ? "cosine"
+                                        : NULL;
+    if (none && c->place == WIRE_KEYS)
         return tn_model_error("loss.%s is of vectors among a reader's embeddings, and place=keys puts none there: set "
                               "place=embeddings",
-                              c->manifold != 0 ? "manifold"
-                              : c->scale != 0  ? "scale"
-                              : c->align != 0  ? "align"
-                                               : "cosine");
+                              none);
     return TN_OK;
 }
 
@@ -205,7 +207,7 @@ static int64_t places_of(const tn_settings *st, const wire_config *c)
 {
     char text[16];
     if (c->encoder != WIRE_SENDER) return c->bytes;
-    if (tn_settings_int(st, "sent")) return tn_settings_int(st, "sent") - 1;
+    if (tn_settings_int(st, "sent")) return tn_settings_int(st, "sent");
     snprintf(text, sizeof text, "%s.text", tn_settings_text(st, "sender"));
     return tn_settings_int(st, text);
 }

@@ -46,20 +46,11 @@ static features from_bytes(tn_graph *g, const wire_config *c, const tn_batch *b)
     return (features){ tn_embed(g, tn_in(b, "bytes"), table), tn_in(b, "lengths") };
 }
 
-/* The sender's tokens of the text, or of the text with its question. */
-static tn_ref sent_tokens(tn_graph *g, const wire_config *c, const tn_batch *b)
+/* Of the sender: its tokens of the text with its question where it sees that, or of the text; and their number. */
+static tn_ref sent(const wire_config *c, const tn_batch *b, const char *both, const char *text)
 {
-    const tn_ref sent = tn_in(b, "sent");
-    if (!sent.id || tn_graph_status(g) != TN_OK) return wire_in(b, &c->sender, "text");
-    return tn_copy(g, tn_slice(g, sent, 1, 1, tn_ref_dim(g, sent, 1) - 1));
-}
-
-/* How many there are. */
-static tn_ref sent_lengths(tn_graph *g, const wire_config *c, const tn_batch *b)
-{
-    const tn_ref sent = tn_in(b, "sent");
-    if (!sent.id || tn_graph_status(g) != TN_OK) return wire_in(b, &c->sender, "text_length");
-    return tn_reshape(g, tn_copy(g, tn_slice(g, sent, 1, 0, 1)), tn_shape(b->batch));
+    const tn_ref x = tn_in(b, both);
+    return x.id ? x : wire_in(b, &c->sender, text);
 }
 
 /* States of a frozen model over its own tokens of the text. They depend on nothing that is trained. */
@@ -67,7 +58,7 @@ tn_status wire_send(tn_graph *g, const wire_config *c, const tn_batch *b, tn_ref
 {
     enum { MOST_LAYERS = 1024 };
     const wire_reader *r = &c->sender;
-    const tn_ref tokens = sent_tokens(g, c, b);
+    const tn_ref tokens = sent(c, b, "sent", "text");
     tn_ref states[MOST_LAYERS + 1];
     tn_forward f;
     tn_batch in = { .size = sizeof in, .batch = b->batch, .length = tn_ref_dim(g, tokens, 1), .step = b->step };
@@ -88,7 +79,7 @@ static tn_status from_sender(tn_graph *g, const wire_config *c, const tn_batch *
 {
     const tn_graph_options *o = tn_graph_get_options(g);
     const wire_reader *r = &c->sender;
-    out->lengths = sent_lengths(g, c, b);
+    out->lengths = sent(c, b, "sent_length", "text_length");
     const tn_ref kept = c->features && o->training ? tn_in(b, "features") : TN_NONE;
     if (!kept.id) return wire_send(g, c, b, &out->x);
     if (tn_ref_dim(g, kept, 2) != r->shape.dim)

@@ -19,12 +19,20 @@ typedef struct work {
 
 static tn_ref one(tn_graph *g, tn_ref x) { return tn_reshape(g, x, tn_shape(1)); }
 
-/* sum + weight x; either may be none. */
-static tn_ref plus(tn_graph *g, tn_ref sum, double weight, tn_ref x)
+tn_ref wire_plus(tn_graph *g, tn_ref sum, double weight, tn_ref x)
 {
     if (!x.id || weight == 0) return sum;
     x = weight == 1 ? one(g, x) : tn_scale(g, one(g, x), (float)weight);
     return sum.id ? tn_add(g, sum, x) : x;
+}
+
+tn_ref wire_moved(tn_graph *g, tn_ref x, int64_t t)
+{
+    const int64_t N = tn_ref_dim(g, x, 0), n = tn_ref_dim(g, x, 1);
+    if (t == 0) return x;
+    const tn_ref part[] = { tn_fill(g, tn_shape(N, t < n ? t : n), TN_F32, 0),
+                            tn_slice(g, x, 1, 0, t < n ? n - t : 1) };
+    return t < n ? tn_concat(g, part, 2, 1) : part[0];
 }
 
 /* (B,Q,n) -> (B*Q,n) */
@@ -59,10 +67,8 @@ static tn_ref counted(tn_graph *g, tn_ref labels)
 /* 1 where an answer begins: its label counts, and the one before does not. labels (N,n) i32 -> (N,n) f32 */
 static tn_ref first_of(tn_graph *g, tn_ref labels)
 {
-    const int64_t N = tn_ref_dim(g, labels, 0), n = tn_ref_dim(g, labels, 1);
     const tn_ref counts = counted(g, labels);
-    const tn_ref part[] = { tn_fill(g, tn_shape(N, 1), TN_F32, 0), tn_slice(g, counts, 1, 0, n - 1) };
-    return tn_mul(g, counts, tn_affine(g, tn_concat(g, part, 2, 1), -1, 1));
+    return tn_mul(g, counts, tn_affine(g, wire_moved(g, counts, 1), -1, 1));
 }
 
 /* x (N,n) without its last columns. */
@@ -84,8 +90,9 @@ static void add_states(work *w, const wire_reader *r, const tn_ref *states, cons
     tn_graph *g = w->g;
     const int64_t n = last_states(&w->c, r);
     for (int64_t l = r->shape.layers - n + 1; l <= r->shape.layers; l++)
-        *loss = plus(g, *loss, w->c.state / (double)n,
-                     tn_mse(g, tn_floats(g, states[l]), tn_floats(g, tn_stop_gradient(g, told[l])), .weights = counts));
+        *loss = wire_plus(g, *loss, w->c.state / (double)n,
+                          tn_mse(g, tn_floats(g, states[l]), tn_floats(g, tn_stop_gradient(g, told[l])),
+                                 .weights = counts));
 }
 
 /* The reader itself with the text before it, of the first n tokens of a row; its states by layer too. */
@@ -118,9 +125,9 @@ static tn_status distil_live(work *w, const wire_reader *r, const said_of *x, tn
     tn_forward teacher;
     TN_RETURN_IF(ask_teacher(w, r, tn_ref_dim(g, x->labels, 1) + 1, told, &teacher));
     if (c->kd != 0)
-        *loss = plus(g, *loss, c->kd,
-                     tn_linear_kl(g, x->student->hidden, tn_stop_gradient(g, teacher.hidden), x->student->head,
-                                  .labels = x->labels, .weights = x->weights, .temperature = c->kd_temperature));
+        *loss = wire_plus(g, *loss, c->kd,
+                          tn_linear_kl(g, x->student->hidden, tn_stop_gradient(g, teacher.hidden), x->student->head,
+                                       .labels = x->labels, .weights = x->weights, .temperature = c->kd_temperature));
     if (c->state != 0) add_states(w, r, x->states, told, counts_of(g, x), loss);
     return tn_graph_status(g);
 }
@@ -144,11 +151,12 @@ static tn_status distil_cached(work *w, const wire_reader *r, const said_of *x, 
     tn_ref told[MOST_LAYERS + 1];
     TN_RETURN_IF(tn_graph_status(g));
     if (c->kd != 0)
-        *loss = plus(g, *loss, c->kd,
-                     tn_linear_kl_top(g, x->student->hidden, x->student->head, taught(w, r, "teach_ids", n),
-                                      taught(w, r, "teach_logits", n),
-                                      tn_slice(g, rows_of(g, wire_in(w->b, r, "teach_lse")), 1, 1, n),
-                                      .labels = x->labels, .weights = x->weights, .temperature = c->kd_temperature));
+        *loss =
+            wire_plus(g, *loss, c->kd,
+                      tn_linear_kl_top(g, x->student->hidden, x->student->head, taught(w, r, "teach_ids", n),
+                                       taught(w, r, "teach_logits", n),
+                                       tn_slice(g, rows_of(g, wire_in(w->b, r, "teach_lse")), 1, 1, n),
+                                       .labels = x->labels, .weights = x->weights, .temperature = c->kd_temperature));
     if (c->state == 0) return tn_graph_status(g);
     const tn_ref all = taught(w, r, "teach_states", n);
     TN_RETURN_IF(tn_graph_status(g));
@@ -195,26 +203,16 @@ static answers answers_of(work *w, const wire_reader *r, const wire_prefix *p)
     return a;
 }
 
-/* x (N,n) moved by t columns to the right: what was at i is at i+t, and zeros before it. */
-static tn_ref moved(tn_graph *g, tn_ref x, int64_t t)
-{
-    const int64_t N = tn_ref_dim(g, x, 0), n = tn_ref_dim(g, x, 1);
-    if (t == 0) return x;
-    const tn_ref part[] = { tn_fill(g, tn_shape(N, t < n ? t : n), TN_F32, 0),
-                            tn_slice(g, x, 1, 0, t < n ? n - t : 1) };
-    return t < n ? tn_concat(g, part, 2, 1) : part[0];
-}
-
 /* 1 at token t = 1, 2, ... of each answer that has so many: answers are in one piece. */
 static tn_ref token_of(tn_graph *g, const answers *a, int64_t t)
 {
-    return t == 1 ? a->first : tn_mul(g, a->counts, moved(g, a->first, t - 1));
+    return t == 1 ? a->first : tn_mul(g, a->counts, wire_moved(g, a->first, t - 1));
 }
 
 /* 1 at the first k tokens of answers. */
 static tn_ref head_of(tn_graph *g, const answers *a)
 {
-    return tn_mul(g, a->counts, tn_affine(g, moved(g, a->counts, a->k), -1, 1));
+    return tn_mul(g, a->counts, tn_affine(g, wire_moved(g, a->counts, a->k), -1, 1));
 }
 
 /* Of a mask, what makes a sum weight times the mean over it. */
@@ -258,8 +256,8 @@ static tn_status terms_of_one_pass(work *w, const wire_reader *r, const answers 
     tn_ref states[MOST_LAYERS + 1];
     tn_forward f;
     TN_RETURN_IF(wire_read(w->g, r, w->b->step, &a->prefix, w->kind, a->tokens, states, &f));
-    *loss = plus(w->g, *loss, 1, cross_entropies(w, a, &f));
-    *loss = plus(w->g, *loss, 1, wire_entropy(w->g, &w->c, &f, a->first));
+    *loss = wire_plus(w->g, *loss, 1, cross_entropies(w, a, &f));
+    *loss = wire_plus(w->g, *loss, 1, wire_entropy(w->g, &w->c, &f, a->first));
     return distil_head(w, r, a, &f, states, loss);
 }
 
@@ -279,7 +277,7 @@ static tn_status add_token(work *w, const wire_reader *r, const answers *a, int6
     int64_t n;
     TN_RETURN_IF(pass_of_token(w, r, a, t, NULL, &f, &n));
     const tn_ref only = columns(g, token_of(g, a, t), n);
-    *loss = plus(g, *loss, weight, tn_linear_xent(g, f.hidden, f.head, columns(g, a->labels, n), .weights = only));
+    *loss = wire_plus(g, *loss, weight, tn_linear_xent(g, f.hidden, f.head, columns(g, a->labels, n), .weights = only));
     return tn_graph_status(g);
 }
 
@@ -324,8 +322,8 @@ static tn_status terms_of_each_pass(work *w, const wire_reader *r, const answers
     tn_ref states[MOST_LAYERS + 1];
     tn_forward f;
     TN_RETURN_IF(wire_read(w->g, r, w->b->step, &a->prefix, w->kind, a->tokens, states, &f));
-    *loss = plus(w->g, *loss, 1, tn_linear_xent(w->g, f.hidden, f.head, a->labels));
-    *loss = plus(w->g, *loss, 1, wire_entropy(w->g, c, &f, a->first));
+    *loss = wire_plus(w->g, *loss, 1, tn_linear_xent(w->g, f.hidden, f.head, a->labels));
+    *loss = wire_plus(w->g, *loss, 1, wire_entropy(w->g, c, &f, a->first));
     if (c->first != 0) TN_RETURN_IF(add_token(w, r, a, 1, c->first, loss));
     for (int64_t t = 1; t <= a->k && c->k_ce != 0; t++)
         TN_RETURN_IF(add_token(w, r, a, t, c->k_ce / (double)c->k, loss));
@@ -339,8 +337,8 @@ static tn_status task_terms(work *w, const wire_reader *r, const wire_prefix *p,
     TN_RETURN_IF(tn_graph_status(w->g));
     TN_RETURN_IF(tn_graph_switch(w->g, "opt.one_pass") ? terms_of_one_pass(w, r, &a, loss)
                                                        : terms_of_each_pass(w, r, &a, loss));
-    *loss =
-        plus(w->g, *loss, 1, wire_alignment(w->g, &w->c, r, a.prefix.vectors, said_labels(w->g, a.tokens), a.counts));
+    *loss = wire_plus(w->g, *loss, 1,
+                      wire_alignment(w->g, &w->c, r, a.prefix.vectors, said_labels(w->g, a.tokens), a.counts));
     return tn_graph_status(w->g);
 }
 
@@ -352,7 +350,7 @@ static tn_status ae_terms(work *w, const wire_reader *r, const wire_prefix *p, d
     const tn_ref kind = tn_fill(g, tn_shape(w->b->batch), TN_I32, WIRE_AE);
     TN_RETURN_IF(wire_read(g, r, w->b->step, p, kind, wire_in(w->b, r, "text"), NULL, &f));
     const tn_ref labels = said_labels(g, wire_in(w->b, r, "text_labels"));
-    *loss = plus(g, *loss, weight, tn_linear_xent(g, f.hidden, f.head, labels));
+    *loss = wire_plus(g, *loss, weight, tn_linear_xent(g, f.hidden, f.head, labels));
     return tn_graph_status(g);
 }
 
@@ -394,10 +392,10 @@ static tn_status minimise(tn_graph *g, const tn_settings *st, const tn_batch *b,
         const wire_prefix p = wire_adapt(g, &w.c, r, w.z);
         if (task) TN_RETURN_IF(task_terms(&w, r, &p, &loss));
         if (ae) TN_RETURN_IF(ae_terms(&w, r, &p, task ? w.c.ae : 1, &loss));
-        loss = plus(g, loss, 1, wire_size(g, &w.c, r, &p, tn_in(b, "count")));
+        loss = wire_plus(g, loss, 1, wire_size(g, &w.c, r, &p, tn_in(b, "count")));
     }
     loss = tn_scale(g, loss, 1 / (float)w.c.readers);
-    tn_output(g, "loss", plus(g, loss, w.c.nce, contrast(&w)));
+    tn_output(g, "loss", wire_plus(g, loss, w.c.nce, contrast(&w)));
     return tn_graph_status(g);
 }
 
@@ -464,7 +462,7 @@ static tn_status read_all(work *w)
         const tn_ref tokens = rows_of(g, wire_in(w->b, r, "tokens"));
         TN_RETURN_IF(wire_read(g, r, w->b->step, &rep, w->kind, tokens, NULL, &f));
         const tn_ref nats = put_said(g, r, &f, said_labels(g, rows_of(g, wire_in(w->b, r, "labels"))));
-        loss = plus(g, loss, 1, nats);
+        loss = wire_plus(g, loss, 1, nats);
     }
     tn_output(g, "loss", tn_scale(g, loss, 1 / (float)w->c.readers));
     return tn_graph_status(g);
@@ -483,7 +481,7 @@ static tn_status read_texts(work *w, tn_ref *loss)
         TN_RETURN_IF(wire_read(g, r, w->b->step, &p, kind, wire_in(w->b, r, "text"), NULL, &f));
         put(g, r, "text_said", said(g, &f));
         const tn_ref nats = tn_linear_xent(g, f.hidden, f.head, said_labels(g, wire_in(w->b, r, "text_labels")));
-        *loss = plus(g, *loss, 1 / (double)w->c.readers, nats);
+        *loss = wire_plus(g, *loss, 1 / (double)w->c.readers, nats);
     }
     return tn_graph_status(g);
 }

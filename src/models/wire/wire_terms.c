@@ -17,12 +17,6 @@
 
 enum { PIECE = 4096 }; /* rows of a table at once */
 
-static void add(tn_graph *g, tn_ref *sum, double weight, tn_ref x)
-{
-    x = tn_scale(g, tn_reshape(g, x, tn_shape(1)), (float)weight);
-    *sum = sum->id ? tn_add(g, *sum, x) : x;
-}
-
 /* --- what is said first --------------------------------------------------------------------------------------------------- */
 
 /* Whole logits, but of one token of each answer. */
@@ -41,11 +35,8 @@ tn_ref wire_entropy(tn_graph *g, const wire_config *c, const tn_forward *f, tn_r
 /* x (N,n): sums of its columns up to each. */
 static tn_ref running(tn_graph *g, tn_ref x)
 {
-    const int64_t N = tn_ref_dim(g, x, 0), n = tn_ref_dim(g, x, 1);
-    for (int64_t by = 1; by < n; by *= 2) {
-        const tn_ref part[] = { tn_fill(g, tn_shape(N, by), TN_F32, 0), tn_slice(g, x, 1, 0, n - by) };
-        x = tn_add(g, x, tn_concat(g, part, 2, 1));
-    }
+    const int64_t n = tn_ref_dim(g, x, 1);
+    for (int64_t by = 1; by < n; by *= 2) x = tn_add(g, x, wire_moved(g, x, by));
     return x;
 }
 
@@ -70,10 +61,10 @@ tn_ref wire_alignment(tn_graph *g, const wire_config *c, const wire_reader *r, t
     const tn_ref places = numbered(g, counts, k), there = tn_sum(g, places, 2);
     const tn_ref wanted = tn_matmul(g, places, tn_floats(g, tn_embed(g, tokens, wire_table(g, r))));
     slots = tn_slice(g, slots, 1, 0, k);
-    if (c->align != 0) add(g, &sum, c->align, tn_mse(g, slots, wanted, .weights = there));
+    if (c->align != 0) sum = wire_plus(g, sum, c->align, tn_mse(g, slots, wanted, .weights = there));
     if (c->cosine == 0) return sum;
     const tn_ref u = tn_l2_normalize(g, slots, 1e-12f), v = tn_l2_normalize(g, wanted, 1e-12f);
-    add(g, &sum, c->cosine * 0.5 * (double)r->shape.dim, tn_mse(g, u, v, .weights = there));
+    sum = wire_plus(g, sum, c->cosine * 0.5 * (double)r->shape.dim, tn_mse(g, u, v, .weights = there));
     return sum;
 }
 
@@ -109,12 +100,12 @@ tn_ref wire_size(tn_graph *g, const wire_config *c, const wire_reader *r, const 
 {
     tn_ref sum = TN_NONE;
     if (tn_graph_status(g) != TN_OK) return sum;
-    if (c->manifold != 0) add(g, &sum, c->manifold, manifold(g, r, tn_live(g, p->vectors, count)));
+    if (c->manifold != 0) sum = wire_plus(g, sum, c->manifold, manifold(g, r, tn_live(g, p->vectors, count)));
     if (c->rms != 0) {
         const tn_ref raw = tn_live(g, tn_floats(g, p->raw), count);
         const tn_ref gap = tn_sub(g, root(g, tn_mean(g, tn_square(g, raw), 2)), p->rho);
-        add(g, &sum, c->rms, tn_mean_all(g, tn_square(g, gap)));
+        sum = wire_plus(g, sum, c->rms, tn_mean_all(g, tn_square(g, gap)));
     }
-    if (c->scale != 0) add(g, &sum, c->scale, tn_square(g, tn_affine(g, p->gain, 1, -1)));
+    if (c->scale != 0) sum = wire_plus(g, sum, c->scale, tn_square(g, tn_affine(g, p->gain, 1, -1)));
     return sum;
 }

@@ -9,7 +9,7 @@ typedef struct tn_wire_sizes {
     double bytes, packed; /* of a context in the mean; packed: each by itself with zstd, level 19 */
 } tn_wire_sizes;
 
-/* Over the batches of the session's split. Zeros where the session reads no bytes. */
-tn_status tn_wire_sizes_measure(tn_session *s, int split, tn_wire_sizes *out);
+/* Over the split of the session's task. */
+tn_status tn_wire_sizes_measure(const tn_session *s, int split, tn_wire_sizes *out);
 
 #endif

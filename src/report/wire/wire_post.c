@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "tasks/wire/wire_text.h"
+#include "tasks/wire/wire_store.h"
 #include "train/run/weights_hash.h"
 #include "train/trainer/graph_setup.h"
 
@@ -37,23 +37,29 @@ static const char *of_encoder(const void *ctx, const tn_entry *e)
     return p->sender && name[0] == p->sender && name[1] == '.' ? name : NULL;
 }
 
+static void hash_setting(tn_hash *h, const tn_settings *st, const char *key)
+{
+    const char *value = tn_settings_text(st, key);
+    tn_hash_add(h, key, strlen(key) + 1);
+    tn_hash_add(h, value, strlen(value) + 1);
+}
+
 /* Parameters, and settings that change Z but no shape among them. */
 static tn_status hash_encoder(tn_wire_post *p)
 {
     static const char *const keys[] = { "slots", "private", "width", "encoder", "heads" };
-    static const char *const sends[] = { "sender", "sender_layer" };
     tn_status s = TN_OK;
     char shape[KEY];
     tn_hash *h;
     TN_RETURN_IF(tn_hash_begin(&h));
     TN_TRY(tn_weights_hash_add(tn_trainer_store(p->trainer), of_encoder, p, h, NULL));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys + (p->sender ? 3 : 0); i++) {
-        const size_t own = sizeof keys / sizeof *keys;
-        const char *key = i < own ? keys[i] : i < own + 2 ? sends[i - own] : tn_wire_key(p->sender, "shape", shape);
-        const char *value = tn_settings_text(p->settings, key);
-        tn_hash_add(h, key, strlen(key) + 1);
-        tn_hash_add(h, value, strlen(value) + 1);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) hash_setting(h, p->settings, keys[i]);
+    if (p->sender) {
+        hash_setting(h, p->settings, "sender");
+        hash_setting(h, p->settings, "sender_layer");
+        hash_setting(h, p->settings, tn_wire_key(p->sender, "shape", shape));
     }
+    if (tn_wire_sees_question(p->settings)) hash_setting(h, p->settings, "encoder_sees");
     tn_hash_text(h, p->about.encoder);
 done:
     tn_hash_free(h);
@@ -62,28 +68,34 @@ done:
 
 /* --- opening -------------------------------------------------------------------------------------------------------------- */
 
-static bool sees_question(const tn_wire_post *p)
-{
-    return strcmp(tn_settings_text(p->settings, "encoder_sees"), "both") == 0;
-}
-
-/* Whose row of tokens holds what the encoder sees: the sender's text, or its text and question. */
+/* The row that holds what the encoder sees: bytes, the sender's text, or its text and question. */
 static const char *row_key(const tn_wire_post *p, char key[KEY])
 {
-    return !p->sender ? "bytes" : sees_question(p) ? "sent" : tn_wire_key(p->sender, "text", key);
+    if (!p->sender) return "bytes";
+    return tn_wire_sees_question(p->settings) ? "sent" : tn_wire_key(p->sender, "text", key);
+}
+
+static const char *length_key(const tn_wire_post *p, char key[KEY])
+{
+    if (!p->sender) return "lengths";
+    return tn_wire_sees_question(p->settings) ? "sent_length" : tn_wire_key(p->sender, "text_length", key);
 }
 
 /* A message that was made without its question, or with one, is none that readers were trained on. */
 static tn_status take_seen(tn_wire_post *p, const char *question)
 {
-    const bool asked = question && question[0];
-    if (sees_question(p) && !asked)
+    const bool asked = question && question[0], sees = tn_wire_sees_question(p->settings);
+    if (sees && !asked)
         return tn_error(TN_USAGE, "the run's encoder sees the question too (encoder_sees=both): give "
                                   "--question=TEXT");
-    if (asked && !sees_question(p))
+    if (asked && !sees)
         return tn_error(TN_USAGE, "the run's encoder sees texts alone (encoder_sees=context): leave --question "
                                   "out, and give it to `tenon wire decode`");
-    if (asked) p->seen = question, p->seen_bytes = strlen(question);
+    if (!asked) return TN_OK;
+    p->seen_bytes = strlen(question);
+    p->seen = tn_alloc(p->seen_bytes);
+    if (!p->seen) return TN_MEMORY;
+    memcpy(p->seen, question, p->seen_bytes);
     return TN_OK;
 }
 
@@ -103,7 +115,7 @@ static tn_status describe(tn_wire_post *p)
     a->slots = a->shared + a->readers * a->private_slots;
     a->width = tn_settings_int(st, "width");
     a->tokens = p->sender != 0;
-    a->most = tn_settings_int(st, row_key(p, key)) - (p->sender && sees_question(p));
+    a->most = tn_settings_int(st, row_key(p, key));
     if (!a->readers || a->most < 1)
         return tn_error(TN_USAGE, "the run does not say how long its texts are: it was not trained on data");
     return TN_OK;
@@ -147,9 +159,10 @@ static bool is_kept(const char *name) { return strcmp(name, "features") == 0 || 
 static void list_rows(tn_wire_post *p)
 {
     const tn_model *m = p->model->model;
+    char key[KEY];
     for (size_t i = 0; i < m->n_inputs; i++) {
         const char *name = m->inputs[i].name;
-        if (strcmp(name, "sent") == 0 && !(p->sender && sees_question(p))) continue;
+        if (strncmp(name, "sent", 4) == 0 && strcmp(row_key(p, key), "sent") != 0) continue;
         if (!is_kept(name) && (name[1] != '.' || has_reader(p->settings, name[0]))) p->rows[p->n_rows++] = m->inputs[i];
     }
 }
@@ -213,6 +226,7 @@ void tn_wire_post_close(tn_wire_post *p)
     tn_wire_speaker_free(p->speaker);
     tn_trainer_free(p->trainer);
     tn_settings_free(p->settings);
+    tn_free(p->seen);
     tn_wire_words_free(&p->words);
     tn_wire_tokens_free(&p->work);
     tn_tokens_free(&p->laid);
@@ -243,7 +257,7 @@ static tn_status too_long(const tn_wire_post *p, const tn_wire_line *t, size_t h
 
 static tn_status question_too_long(const tn_wire_post *p, size_t has)
 {
-    return tn_error(TN_USAGE, "--question has %zu %s, which leaves none of %lld for a text: shorten it", has,
+    return tn_error(TN_USAGE, "--question has %zu %s, which leaves no room for a text among %lld: shorten it", has,
                     p->sender ? "tokens" : "bytes", (long long)p->about.most);
 }
 
@@ -258,7 +272,7 @@ static tn_status put_bytes(const tn_wire_post *p, const tn_wire_line *t, bool cu
     const size_t between = p->seen ? strlen(TN_WIRE_BETWEEN) : 0, behind = between + p->seen_bytes,
                  all = (size_t)p->about.most;
     size_t n = t->bytes;
-    if (behind >= all) return question_too_long(p, behind);
+    if (behind >= all) return question_too_long(p, p->seen_bytes);
     const size_t most = all - behind;
     if (n > most && !cut) return too_long(p, t, n + behind);
     if (n > most)
@@ -282,7 +296,7 @@ static tn_status put_tokens(tn_wire_post *p, const tn_wire_line *t, bool cut, in
     TN_RETURN_IF(tn_wire_tokenize(&r, p->words.scratch, &parts, &p->work));
     tn_wire_sequence row = tn_wire_sequence_of(&r, &p->work);
     const size_t n = tn_wire_length(&row), most = (size_t)p->about.most, behind = n - row.contexts;
-    if (behind >= most) return question_too_long(p, behind);
+    if (behind >= most) return question_too_long(p, row.askeds);
     if (n > most && !cut) return too_long(p, t, n);
     if (n > most) row.contexts = most - behind;
     if (ids) tn_wire_lay(&row, ids);
@@ -298,14 +312,10 @@ tn_status tn_wire_post_encode(tn_wire_post *p, const tn_wire_line *text, int64_t
     int64_t count;
     const int64_t each = p->about.slots * p->about.width, most = p->about.most;
     TN_RETURN_IF(tn__wire_post_begin(p, n, &f));
-    const bool sent = p->sender && p->seen; /* a row begins with its length */
-    int32_t *rows = tn_feed_at(&f, row_key(p, key[0])),
-            *lengths =
-                sent ? NULL : tn_feed_at(&f, p->sender ? tn_wire_key(p->sender, "text_length", key[1]) : "lengths");
+    int32_t *rows = tn_feed_at(&f, row_key(p, key[0])), *lengths = tn_feed_at(&f, length_key(p, key[1]));
     for (int64_t i = 0; i < n; i++) {
         if (!text[i].bytes) return tn_error(TN_USAGE, "%.300s is empty: a message needs a text", text[i].name);
-        int32_t *row = rows ? rows + i * (most + sent) : NULL, *length = sent ? row : lengths ? lengths + i : NULL;
-        if (row) row += sent;
+        int32_t *row = rows ? rows + i * most : NULL, *length = lengths ? lengths + i : NULL;
         TN_RETURN_IF(p->sender ? put_tokens(p, &text[i], cut, row, length) : put_bytes(p, &text[i], cut, row, length));
     }
     TN_RETURN_IF(tn_trainer_run_step(p->trainer, "encode"));

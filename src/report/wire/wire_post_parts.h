@@ -14,7 +14,7 @@ struct tn_wire_post {
     tn_wire_about about;
     int64_t batch;
     char encoder[16], sender; /* sender: of encoder=sender, else 0 */
-    const char *seen;         /* the question that the encoder sees behind a text, or NULL */
+    char *seen;               /* (seen_bytes) the question that the encoder sees behind a text, or NULL */
     size_t seen_bytes;
     tn_input_row rows[TN_INPUTS_MAX];
     size_t n_rows;

@@ -2,7 +2,7 @@
 #include "report/wire/wire_post.h"
 
 #include "io/wire_file.h"
-#include "tasks/wire/wire_text.h"
+#include "tasks/wire/wire_store.h"
 #include "wire_run.h"
 
 #include <math.h>
@@ -193,18 +193,15 @@ static void texts_that_do_not_fit(void **state)
     end(&x);
 }
 
-/* Of the encoder and no more: adapters may be trained further. heads changes no shape. */
+/* Of the encoder and no more: adapters may be trained further. heads and what the encoder sees change no shape. */
 static void hash_is_of_the_encoder(void **state)
 {
     (void)state;
     static const struct {
         const char *name, *setting;
         bool changes;
-    } rows[] = { { NULL, NULL, false },
-                 { "encoder.pool.z.w", NULL, true },
-                 { "to.a.in.w", NULL, false },
-                 { "a.embed", NULL, false },
-                 { NULL, "heads=4", true } };
+    } rows[] = { { NULL, NULL, false },      { "encoder.pool.z.w", NULL, true }, { "to.a.in.w", NULL, false },
+                 { "a.embed", NULL, false }, { NULL, "heads=4", true },          { NULL, "encoder_sees=both", true } };
     world x;
     char first[TN_HASH_BYTES];
     begin(&x, "slots=2");
@@ -221,7 +218,8 @@ static void hash_is_of_the_encoder(void **state)
         }
         assert_ok(tn_saved_model_find(NULL, x.w.file, &rows[i].setting, rows[i].setting != NULL, "best", &m));
         tn_wire_post *p = NULL;
-        assert_ok(tn_wire_post_open(&(tn_wire_post_options){ .model = &m, .batch = 1 }, &p));
+        const char *seen = tn_wire_sees_question(m.settings) ? "a:" : NULL;
+        assert_ok(tn_wire_post_open(&(tn_wire_post_options){ .model = &m, .batch = 1, .question = seen }, &p));
         if (i == 0) memcpy(first, tn_wire_post_about(p)->encoder, sizeof first);
         assert_int_equal(strlen(first), 32);
         assert_int_equal(strcmp(first, tn_wire_post_about(p)->encoder) != 0, rows[i].changes);

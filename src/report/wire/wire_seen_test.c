@@ -92,7 +92,7 @@ typedef struct expected {
     tn_tokens ids;
 } expected;
 
-static void expect(const tn_wire_example *e, int32_t k, bool both, expected *to)
+static void lay_out(const tn_wire_parts *p, tn_tokens *ids)
 {
     tn_tokenizer *t = NULL;
     tn_tokenizer_scratch *scratch = NULL;
@@ -101,6 +101,14 @@ static void expect(const tn_wire_example *e, int32_t k, bool both, expected *to)
     assert_ok(tn_tokenizer_open(MINI, &t));
     assert_ok(tn_tokenizer_scratch_new(&scratch));
     const tn_wire_reader r = { 'b', t, tn_tokenizer_special(t, TN_TOKEN_BOS), tn_tokenizer_special(t, TN_TOKEN_EOS) };
+    assert_ok(tn_wire_lay_out(&r, scratch, p, &work, ids, &answer));
+    tn_wire_tokens_free(&work);
+    tn_tokenizer_scratch_free(scratch);
+    tn_tokenizer_free(t);
+}
+
+static void expect(const tn_wire_example *e, int32_t k, bool both, expected *to)
+{
     const tn_wire_span q = e->question[k].question;
     tn_wire_parts p = { .context = tn_wire_at(e, e->context), .context_bytes = e->context.bytes };
     to->bytes = snprintf(to->text, sizeof to->text, "%.*s", (int)e->context.bytes, tn_wire_at(e, e->context));
@@ -110,10 +118,7 @@ static void expect(const tn_wire_example *e, int32_t k, bool both, expected *to)
         to->bytes += snprintf(to->text + to->bytes, sizeof to->text - (size_t)to->bytes, "\n%.*s", (int)q.bytes,
                               tn_wire_at(e, q));
     }
-    assert_ok(tn_wire_lay_out(&r, scratch, &p, &work, &to->ids, &answer));
-    tn_wire_tokens_free(&work);
-    tn_tokenizer_scratch_free(scratch);
-    tn_tokenizer_free(t);
+    lay_out(&p, &to->ids);
 }
 
 static void check_row(world *x, int64_t b, const expected *e, bool both)
@@ -126,10 +131,9 @@ static void check_row(world *x, int64_t b, const expected *e, bool both)
             assert_int_equal(bytes[b * most + i], i < e->bytes ? (unsigned char)e->text[i] : 0);
     }
     assert_true((rows != NULL) == (both && strcmp(tn_settings_text(x->s.settings, "encoder"), "sender") == 0));
+    if (rows) assert_int_equal(input(x, "sent_length")[b], e->ids.n);
     for (int64_t i = 0; rows && i < sent; i++)
-        assert_int_equal(rows[b * sent + i], i == 0                   ? (int32_t)e->ids.n
-                                             : i <= (int64_t)e->ids.n ? e->ids.ids[i - 1]
-                                                                      : 0);
+        assert_int_equal(rows[b * sent + i], i < (int64_t)e->ids.n ? e->ids.ids[i] : 0);
 }
 
 /* Of training batches over several epochs, which ask different questions, and of held-out ones. */
@@ -220,6 +224,7 @@ static void messages_with_questions(void **state)
             snprintf(question, sizeof question, "%.*s", (int)s.bytes, tn_wire_at(&g.example, s));
             const tn_wire_line t = { tn_wire_at(&g.example, g.example.context), g.example.context.bytes, "text" };
             tn_wire_post *p = open_post(&x, &m, question);
+            memset(question, 'x', sizeof question); /* the post has its own */
             assert_ok(tn_wire_post_encode(p, &t, 1, false, z[k]));
             tn_wire_post_close(p);
         }
@@ -275,8 +280,10 @@ static void questions_that_do_not_fit(void **state)
     tn_saved_model m;
     tn_wire_post *p = NULL;
     float z[2][64];
-    char text[900], long_question[900];
+    tn_tokens ids = { 0 };
+    char text[900], long_question[900], said[80];
     begin(&x, *state);
+    const bool sends = strcmp(tn_settings_text(x.s.settings, "encoder"), "sender") == 0;
     save(&x, &m);
     assert_fails(tn_wire_post_open(&(tn_wire_post_options){ .model = &m, .batch = 1 }, &p), TN_USAGE,
                  "the run's encoder sees the question too (encoder_sees=both): give --question=TEXT");
@@ -293,7 +300,11 @@ static void questions_that_do_not_fit(void **state)
     assert_true(apart(z[0], z[1], x.each) > 1e-4);
     tn_wire_post_close(p);
     p = open_post(&x, &m, long_question);
-    assert_fails(tn_wire_post_encode(p, &t, 1, true, z[0]), TN_USAGE, "which leaves none of");
+    lay_out(&(tn_wire_parts){ .question = long_question, .question_bytes = strlen(long_question) }, &ids);
+    snprintf(said, sizeof said, "--question has %zu %s, which leaves no room",
+             sends ? ids.n - 2 : strlen(long_question), sends ? "tokens" : "bytes");
+    assert_fails(tn_wire_post_encode(p, &t, 1, true, z[0]), TN_USAGE, said);
+    tn_tokens_free(&ids);
     tn_wire_post_close(p);
     tn_saved_model_free(&m);
     end(&x);

@@ -126,7 +126,7 @@ static void all_tokens(void **state)
     if (strstr(terms[1], "features")) {
         const char *tokens = strstr(terms[0], "both") ? "sent" : "b.text";
         assert_non_null(tn_bound_data(tn_trainer_bound(live.s.trainer, true), tokens));
-        assert_null(tn_bound_data(tn_trainer_bound(kept.s.trainer, true), "b.text"));
+        assert_null(tn_bound_data(tn_trainer_bound(kept.s.trainer, true), tokens));
     }
     tn_session_close(&live.s);
     tn_session_close(&kept.s);

@@ -26,35 +26,19 @@ void tn_wire_seen_free(tn_wire_seen *x)
     tn_free(x);
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static tn_status add_bytes(seeing *m, const char *question, size_t bytes, int64_t q)
+static tn_status add_question(seeing *m, tn_wire_span span, int64_t q)
 {
     tn_wire_seen *x = m->x;
-    const size_t anchor = strlen(m->texts->anchor), at = (size_t)x->byte_at[q], need = at + anchor + bytes + 1;
-    void *p = x->bytes;
-    if (need > m->bytes_capacity) TN_RETURN_IF(tn_grow(&p, &m->bytes_capacity, need + need / 2, 1));
-    x->bytes = p;
-    memcpy(x->bytes + at, m->texts->anchor, anchor);
-    if (bytes) memcpy(x->bytes + at + anchor, question, bytes);
-    x->byte_at[q + 1] = (int64_t)(at + anchor + bytes);
-    return TN_OK;
-}
-
-static tn_status add_ids(seeing *m, const char *question, size_t bytes, int64_t q)
-{
-    tn_wire_seen *x = m->x;
-    const tn_wire_ids *own = &m->s->reader[x->sender];
-    const tn_wire_parts parts = { .question = question, .question_bytes = bytes };
+    const char *anchor = m->texts->anchor, *question = tn_wire_at(&m->example, span);
+    const tn_wire_parts parts = { .question = question, .question_bytes = span.bytes };
+    const int64_t at = x->byte_at[q], behind = at + (int64_t)strlen(anchor);
+    TN_RETURN_IF(tn__wire_append_bytes(&x->bytes, &m->bytes_capacity, at, anchor, strlen(anchor)));
+    TN_RETURN_IF(tn__wire_append_bytes(&x->bytes, &m->bytes_capacity, behind, question, span.bytes));
+    x->byte_at[q + 1] = behind + (int64_t)span.bytes;
+    if (!m->sender) return TN_OK;
     TN_RETURN_IF(tn_wire_tokenize(m->sender, m->scratch, &parts, &m->tokens));
-    const size_t at = (size_t)x->id_at[q], anchors = (size_t)own->anchors, n = m->tokens.asked.n,
-                 need = at + anchors + n + 1;
-    void *p = x->ids;
-    if (need > m->ids_capacity) TN_RETURN_IF(tn_grow(&p, &m->ids_capacity, need + need / 2, sizeof *x->ids));
-    x->ids = p;
-    if (anchors) memcpy(x->ids + at, own->anchor, anchors * sizeof *x->ids);
-    if (n) memcpy(x->ids + at + anchors, m->tokens.asked.ids, n * sizeof *x->ids);
-    x->id_at[q + 1] = (int64_t)(at + anchors + n);
+    TN_RETURN_IF(tn__wire_append(&x->ids, &m->ids_capacity, x->id_at[q], &m->tokens.asked));
+    x->id_at[q + 1] = x->id_at[q] + (int64_t)m->tokens.asked.n;
     return TN_OK;
 }
 
@@ -68,11 +52,11 @@ static tn_status add_context(seeing *m, int split, int64_t i)
                         (long long)i);
     for (int64_t k = 0; k < n; k++) {
         const tn_wire_span q = m->example.question[k].question;
-        TN_RETURN_IF(add_bytes(m, tn_wire_at(&m->example, q), q.bytes, first + k));
-        s->most_bytes = larger(s->most_bytes, tn_wire_seen_bytes(s, c, first + k, NULL));
-        if (!m->sender) continue;
-        TN_RETURN_IF(add_ids(m, tn_wire_at(&m->example, q), q.bytes, first + k));
-        m->x->most_ids = larger(m->x->most_ids, tn_wire_seen_ids(s, c, first + k, NULL));
+        TN_RETURN_IF(add_question(m, q, first + k));
+        const int64_t bytes = tn_wire_seen_bytes(s, c, first + k, NULL),
+                      ids = m->sender ? tn_wire_seen_ids(s, c, first + k, NULL) : 0;
+        if (bytes > s->most_bytes) s->most_bytes = bytes;
+        if (ids > m->x->most_ids) m->x->most_ids = ids;
     }
     return TN_OK;
 }
@@ -91,6 +75,8 @@ static tn_status see_all(seeing *m)
 
 tn_status tn_wire_store_see(tn_wire_store *s, const tn_wire_texts *t, const tn_wire_reader *sender)
 {
+    if (strcmp(t->anchor, TN_WIRE_BETWEEN) != 0)
+        return tn_error(TN_INTERNAL, "task %s has another anchor than messages are made with", t->task);
     tn_wire_seen *x = tn_alloc(sizeof *x);
     if (!x) return TN_MEMORY;
     *x = (tn_wire_seen){ .sender = -1 };
@@ -105,12 +91,22 @@ tn_status tn_wire_store_see(tn_wire_store *s, const tn_wire_texts *t, const tn_w
     return status;
 }
 
+bool tn_wire_sees_question(const tn_settings *st)
+{
+    const size_t at = tn_settings_find(st, "encoder_sees");
+    return at < tn_settings_count(st) && strcmp(tn_settings_text(st, "encoder_sees"), "both") == 0;
+}
+
+int64_t tn_wire_seen_question(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n)
+{
+    return s->seen && n > 0 ? s->question_at[context] + picked[0] : -1;
+}
+
 int64_t tn_wire_seen_bytes(const tn_wire_store *s, int64_t context, int64_t question, int32_t *to)
 {
     const int64_t first = s->byte_at[context], n = s->byte_at[context + 1] - first;
-    const bool asks = s->seen && question >= 0;
-    const int64_t behind = asks ? s->seen->byte_at[question] : 0,
-                  more = asks ? s->seen->byte_at[question + 1] - behind : 0;
+    const int64_t behind = question < 0 ? 0 : s->seen->byte_at[question],
+                  more = question < 0 ? 0 : s->seen->byte_at[question + 1] - behind;
     for (int64_t k = 0; to && k < n; k++) to[k] = s->bytes[first + k];
     for (int64_t k = 0; to && k < more; k++) to[n + k] = s->seen->bytes[behind + k];
     return n + more;
@@ -120,9 +116,9 @@ int64_t tn_wire_seen_ids(const tn_wire_store *s, int64_t context, int64_t questi
 {
     const tn_wire_seen *x = s->seen;
     const tn_wire_ids *own = &s->reader[x->sender];
-    tn_wire_sequence row = { .bos = own->bos, .eos = own->eos, .context = own->context + own->context_at[context] };
-    row.contexts = (size_t)(own->context_at[context + 1] - own->context_at[context]);
+    tn_wire_sequence row = tn_wire_store_sequence(s, (size_t)x->sender, context, -1, true);
     if (question >= 0) {
+        row.anchor = own->anchor, row.anchors = (size_t)own->anchors;
         row.asked = x->ids + x->id_at[question];
         row.askeds = (size_t)(x->id_at[question + 1] - x->id_at[question]);
     }

@@ -27,15 +27,9 @@ tn_wire_sizes tn_wire_sizes_whole(const tn_wire_store *s, int64_t questions)
     return w;
 }
 
-/* What the encoder sees beside the context: the first question that is asked, if it sees one; then it is the only one. */
-static int64_t seen_of(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n)
-{
-    return n > 0 ? s->question_at[context] + picked[0] : -1;
-}
-
 void tn_wire_sizes_of(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n, int32_t *size)
 {
-    const int64_t seen = seen_of(s, context, picked, n);
+    const int64_t seen = tn_wire_seen_question(s, context, picked, n);
     size[0] = (int32_t)tn_wire_seen_bytes(s, context, seen, NULL);
     size[1] = (int32_t)n;
     for (size_t r = 0; r < s->readers; r++) {
@@ -74,7 +68,7 @@ void tn_wire_places_add(const tn_wire_store *s, const tn_wire_sizes *size, tn_wi
 
 void tn_wire_places_used(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n, tn_wire_places *sum)
 {
-    const int64_t seen = seen_of(s, context, picked, n);
+    const int64_t seen = tn_wire_seen_question(s, context, picked, n);
     sum->bytes += (double)tn_wire_seen_bytes(s, context, seen, NULL);
     if (tn_wire_sends_asked(s)) sum->sent += (double)tn_wire_seen_ids(s, context, seen, NULL);
     for (size_t r = 0; r < s->readers; r++) {

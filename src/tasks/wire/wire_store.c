@@ -72,7 +72,7 @@ tn_status tn_wire_store_key(const tn_wire_texts *t, const tn_wire_reader *reader
 
 /* --- making it ------------------------------------------------------------------------------------------------------------------ */
 
-static tn_status append(int32_t **to, size_t *capacity, int64_t at, const tn_tokens *ids)
+tn_status tn__wire_append(int32_t **to, size_t *capacity, int64_t at, const tn_tokens *ids)
 {
     void *p = *to;
     const size_t need = (size_t)at + ids->n + 1;
@@ -82,16 +82,23 @@ static tn_status append(int32_t **to, size_t *capacity, int64_t at, const tn_tok
     return TN_OK;
 }
 
+tn_status tn__wire_append_bytes(unsigned char **to, size_t *capacity, int64_t at, const char *text, size_t bytes)
+{
+    void *p = *to;
+    const size_t need = (size_t)at + bytes + 1;
+    if (need > *capacity) TN_RETURN_IF(tn_grow(&p, capacity, need + need / 2, 1));
+    *to = p;
+    if (bytes) memcpy(*to + at, text, bytes);
+    return TN_OK;
+}
+
 static tn_status add_bytes(making *m, int64_t c)
 {
     tn_wire_store *s = m->s;
     const tn_wire_span span = m->example.context;
-    const size_t at = (size_t)s->byte_at[c], need = at + span.bytes + 1;
-    void *p = s->bytes;
-    if (need > m->bytes_capacity) TN_RETURN_IF(tn_grow(&p, &m->bytes_capacity, need + need / 2, 1));
-    s->bytes = p;
-    if (span.bytes) memcpy(s->bytes + at, tn_wire_at(&m->example, span), span.bytes);
-    s->byte_at[c + 1] = (int64_t)(at + span.bytes);
+    TN_RETURN_IF(
+        tn__wire_append_bytes(&s->bytes, &m->bytes_capacity, s->byte_at[c], tn_wire_at(&m->example, span), span.bytes));
+    s->byte_at[c + 1] = s->byte_at[c] + (int64_t)span.bytes;
     return TN_OK;
 }
 
@@ -101,7 +108,7 @@ static tn_status add_context(making *m, size_t r, int64_t c)
     const tn_wire_span span = m->example.context;
     const tn_wire_parts parts = { .context = tn_wire_at(&m->example, span), .context_bytes = span.bytes };
     TN_RETURN_IF(tn_wire_tokenize(&m->reader[r], m->scratch[r], &parts, &m->tokens));
-    TN_RETURN_IF(append(&x->context, &m->context_capacity[r], x->context_at[c], &m->tokens.context));
+    TN_RETURN_IF(tn__wire_append(&x->context, &m->context_capacity[r], x->context_at[c], &m->tokens.context));
     x->context_at[c + 1] = x->context_at[c] + (int64_t)m->tokens.context.n;
     return TN_OK;
 }
@@ -123,7 +130,7 @@ static tn_status add_question(making *m, size_t r, int64_t q, const tn_wire_ques
     if (need > m->answer_capacity[r])
         TN_RETURN_IF(tn_grow(&from, &m->answer_capacity[r], need + need / 2, sizeof *x->answer));
     x->answer = from;
-    TN_RETURN_IF(append(&x->asked, &m->asked_capacity[r], x->asked_at[q], &m->tokens.asked));
+    TN_RETURN_IF(tn__wire_append(&x->asked, &m->asked_capacity[r], x->asked_at[q], &m->tokens.asked));
     x->asked_at[q + 1] = x->asked_at[q] + (int64_t)m->tokens.asked.n;
     x->answer[q] = (int32_t)m->tokens.answer;
     return TN_OK;
@@ -154,7 +161,7 @@ static tn_status begin_reader(making *m, size_t r)
     TN_RETURN_IF(tn_tokenizer_scratch_new(&m->scratch[r]));
     const tn_wire_parts parts = { .anchor = anchor, .anchor_bytes = strlen(anchor) };
     TN_RETURN_IF(tn_wire_tokenize(&m->reader[r], m->scratch[r], &parts, &m->tokens));
-    TN_RETURN_IF(append(&x->anchor, &capacity, 0, &m->tokens.anchor));
+    TN_RETURN_IF(tn__wire_append(&x->anchor, &capacity, 0, &m->tokens.anchor));
     x->anchors = (int64_t)m->tokens.anchor.n;
     x->context_at = tn_alloc(((size_t)m->s->contexts + 1) * sizeof *x->context_at);
     x->asked_at = tn_alloc(sizeof *x->asked_at);

@@ -26,14 +26,14 @@ typedef struct tn_wire_ids {
     int64_t before; /* the longest BOS and question: no answer begins behind that */
 } tn_wire_ids;
 
-/* What stands behind a context where the encoder sees the question too: the anchor's text and the question, tokenised without the answer. */
+/* What stands behind a context where the encoder sees the question too, tokenised without the answer. */
 typedef struct tn_wire_seen {
-    int64_t *byte_at; /* (questions + 1) */
-    unsigned char *bytes;
-    int sender;     /* the reader whose ids are here; -1: none */
-    int64_t *id_at; /* (questions + 1) */
-    int32_t *ids;
-    int64_t most_ids; /* of BOS, context, these, EOS */
+    int64_t *byte_at;     /* (questions + 1) */
+    unsigned char *bytes; /* of anchor and question */
+    int sender;           /* the reader whose ids are here; -1: none */
+    int64_t *id_at;       /* (questions + 1) */
+    int32_t *ids;         /* of the question */
+    int64_t most_ids;     /* of BOS, context, anchor, question, EOS */
 } tn_wire_seen;
 
 typedef struct tn_wire_store {
@@ -67,9 +67,17 @@ tn_wire_sequence tn_wire_store_sequence(const tn_wire_store *s, size_t reader, i
  * NULL: bytes alone. TN_USAGE: a text has no question. (wire_seen.c) */
 tn_status tn_wire_store_see(tn_wire_store *s, const tn_wire_texts *t, const tn_wire_reader *sender);
 void tn_wire_seen_free(tn_wire_seen *x); /* takes NULL */
-/* What the encoder sees when question q of all (-1: none) is asked: bytes into to (NULL: they are counted), and the sender's ids. */
+/* encoder_sees=both, of a model that has the setting. */
+bool tn_wire_sees_question(const tn_settings *st);
+/* The question of all that the encoder sees when these n of a context are asked, the first of them, or -1: it sees none. */
+int64_t tn_wire_seen_question(const tn_wire_store *s, int64_t context, const int32_t *picked, int64_t n);
+/* What it sees then: bytes into to (NULL: they are counted), and, where there is a sender, its ids. */
 int64_t tn_wire_seen_bytes(const tn_wire_store *s, int64_t context, int64_t question, int32_t *to);
 int64_t tn_wire_seen_ids(const tn_wire_store *s, int64_t context, int64_t question, int32_t *to);
+
+/* Of wire_store.c, for wire_seen.c too: ids and bytes behind `at` of them in an array that grows. */
+tn_status tn__wire_append(int32_t **to, size_t *capacity, int64_t at, const tn_tokens *ids);
+tn_status tn__wire_append_bytes(unsigned char **to, size_t *capacity, int64_t at, const char *text, size_t bytes);
 
 /* The file alone, for wire_store.c and its tests. */
 tn_status tn__wire_store_save(const tn_wire_store *s, const char *path);

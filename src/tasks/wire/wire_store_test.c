@@ -268,6 +268,20 @@ static void forged(void **state)
     tn_tempdir_clear(&d);
 }
 
+/* A message with its question is made with one anchor, wherever it is made. */
+static void another_anchor(void **state)
+{
+    (void)state;
+    world w;
+    begin(&w, "task=recall task.size=5 task.heldout=2 task.pairs=2 task.keys=20", NULL);
+    w.texts->anchor = " ";
+    assert_fails(tn_wire_store_see(w.store, w.texts, &w.reader[0]), TN_INTERNAL, "recall has another anchor");
+    assert_true(!w.store->seen);
+    w.texts->anchor = TN_WIRE_BETWEEN;
+    assert_ok(tn_wire_store_see(w.store, w.texts, &w.reader[0]));
+    end(&w);
+}
+
 static void no_memory(void **state)
 {
     (void)state;
@@ -296,5 +310,6 @@ void tn_tests_wire_store(tn_test_list *l)
     tn_test_add(l, another_key, NULL, "wire store: what another key comes from");
     tn_test_add(l, refused, NULL, "wire store: files that are refused");
     tn_test_add(l, forged, NULL, "wire store: forged contents");
+    tn_test_add(l, another_anchor, NULL, "wire store: another anchor than that of messages");
     tn_test_add(l, no_memory, NULL, "wire store: out of memory");
 }

@@ -337,7 +337,7 @@ static void refuses_rows(void **state)
     (void)state;
     static const tn_input_row many[TN_INPUTS_MAX + 1], flat[] = { { "surface", TN_F32, .dims = { "cells" } } };
     tn_records bad[] = { records, records, records };
-    static const char *const says[] = { "data waves: it has more than 40 inputs",
+    static const char *const says[] = { "data waves: it has more than 48 inputs",
                                         "data waves: input surface: a record fills one row of the batch",
                                         "data waves: its row has no name, open or read" };
     bad[0].inputs = many;

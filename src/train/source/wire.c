@@ -2,7 +2,7 @@
  * language model, by its letter) the tokens of questions and answers, of the context, and of both behind each other.
  *
  * X.labels[i] is X.tokens[i] or -1: nobody shifts here. Nothing but X.tokens, X.labels and the end of X.told depends on an answer. With
- * encoder_sees=both the encoder's bytes go on with the question, and a sender has a row of its own for both: sent. */
+ * encoder_sees=both the encoder's bytes go on with the question, and a sender has rows of its own for both: sent, sent_length. */
 #include "base/alloc.h"
 #include "tasks/wire/wire_store.h"
 #include "train/source/records.h"
@@ -16,7 +16,8 @@
 #include <sys/stat.h>
 
 enum { BYTES, LENGTHS, SAMPLE, KIND, COUNT, SHARED };
-enum { MORE = TN_TEACHER_ROWS + 1 /* behind the readers': what is kept, and sent */ };
+enum { SENT, SENT_LENGTH, OF_SENT };
+enum { MORE = TN_TEACHER_ROWS + OF_SENT /* behind the readers': what is kept, and what is sent */ };
 enum { TOKENS, LABELS, TEXT, TEXT_LABELS, TEXT_LENGTH, TOLD, TOLD_DOCUMENT, OF_READER };
 enum { ROWS = SHARED + TN_WIRE_READERS * OF_READER + MORE, QUESTIONS_MOST = 4096 };
 
@@ -28,7 +29,10 @@ static const tn_input_row shared_rows[SHARED] = {
     { "count", TN_I32, { "1" }, .valid_rows = true },
 };
 
-static const tn_input_row sent_row = { "sent", TN_I32, .dims = { TN_B, "sent" } }; /* how many tokens, then these */
+static const tn_input_row sent_rows[OF_SENT] = {
+    { "sent", TN_I32, .dims = { TN_B, "sent" } },
+    { "sent_length", TN_I32, .dims = { TN_B }, .below = "sent+1" },
+};
 
 /* clang-format off */
 #define READER(X) {                                                                \
@@ -74,7 +78,7 @@ typedef struct wire {
     tn_wire_shapes shapes;   /* of a store */
     tn_input_row rows[ROWS]; /* shared ones, readers', the teacher's, sent */
     size_t n_rows;
-    int sent; /* its row, or -1 */
+    int sent; /* the first of its rows, or -1 */
     tn_source_number numbers[4 + 5 * TN_WIRE_READERS + TN_TEACHER_NUMBERS];
     size_t n_numbers;
 } wire;
@@ -158,22 +162,18 @@ static void put_reader(const wire *w, size_t r, const asking *a, void *const *in
         else put_none(a->size->length[r], a->size->told[r], k, at);
 }
 
-/* The question that the encoder sees, or -1. */
-static int64_t seen_of(const tn_wire_store *s, const asking *a)
-{
-    return s->seen && a->n > 0 ? s->question_at[a->context] + a->picked[0] : -1;
-}
-
 static void put_encoder(const wire *w, const asking *a, void *const *at)
 {
     const tn_wire_store *s = w->store;
-    const int64_t question = seen_of(s, a), n = tn_wire_seen_bytes(s, a->context, question, at[BYTES]);
+    const int64_t question = tn_wire_seen_question(s, a->context, a->picked, a->n),
+                  n = tn_wire_seen_bytes(s, a->context, question, at[BYTES]);
     if (at[BYTES]) fill((int32_t *)at[BYTES] + n, a->size->bytes - n, 0);
     if (at[LENGTHS]) *(int32_t *)at[LENGTHS] = (int32_t)n;
-    int32_t *sent = w->sent < 0 ? NULL : at[w->sent];
-    if (!sent) return;
-    *sent = (int32_t)tn_wire_seen_ids(s, a->context, question, sent + 1);
-    fill(sent + 1 + *sent, a->size->sent - *sent, 0);
+    if (w->sent < 0) return;
+    int32_t *sent = at[w->sent + SENT], *length = at[w->sent + SENT_LENGTH];
+    const int64_t tokens = tn_wire_seen_ids(s, a->context, question, sent);
+    if (sent) fill(sent + tokens, a->size->sent - tokens, 0);
+    if (length) *length = (int32_t)tokens;
 }
 
 static int64_t read_wire(const void *data, int split, int64_t i, int64_t step, int shape, void *const *at)
@@ -379,7 +379,7 @@ static void list_rows(wire *w)
     memcpy(w->rows + w->n_rows, w->teacher.rows, w->teacher.n_rows * sizeof *w->rows);
     w->n_rows += w->teacher.n_rows;
     w->sent = w->store && tn_wire_sends_asked(w->store) ? (int)w->n_rows : -1;
-    if (w->sent >= 0) w->rows[w->n_rows++] = sent_row;
+    for (int i = 0; w->sent >= 0 && i < OF_SENT; i++) w->rows[w->n_rows++] = sent_rows[i];
 }
 
 static void list_numbers(wire *w)
@@ -396,7 +396,7 @@ static void list_numbers(wire *w)
         w->numbers[n++] = (tn_source_number){ w->letter[r]->text, (double)s->reader[r].text };
         w->numbers[n++] = (tn_source_number){ w->letter[r]->told, (double)s->reader[r].told };
     }
-    if (w->sent >= 0) w->numbers[n++] = (tn_source_number){ "sent", (double)(1 + s->seen->most_ids) };
+    if (w->sent >= 0) w->numbers[n++] = (tn_source_number){ "sent", (double)s->seen->most_ids };
     for (size_t i = 0; i < w->teacher.n_numbers; i++) w->numbers[n++] = w->teacher.numbers[i];
     w->n_numbers = n;
 }
@@ -465,9 +465,7 @@ static tn_status fit_made(tn_settings *st, wire *w)
     return tn_task_fit_texts(st, w->numbers, w->n_numbers, w->texts->count);
 }
 
-/* Whether the encoder sees questions. One message then serves one question. */
-static bool sees_both(const tn_settings *st) { return strcmp(text_of(st, "encoder_sees"), "both") == 0; }
-
+/* Where the encoder sees questions. One message then serves one question. */
 static tn_status check_sees(const tn_settings *st, const wire *w)
 {
     const char *encoder = text_of(st, "encoder");
@@ -487,7 +485,7 @@ static tn_status check_sees(const tn_settings *st, const wire *w)
 static tn_status see_questions(const tn_settings *st, wire *w)
 {
     const tn_wire_reader *sender = NULL;
-    if (!sees_both(st)) return TN_OK;
+    if (!tn_wire_sees_question(st)) return TN_OK;
     TN_RETURN_IF(check_sees(st, w));
     for (size_t r = 0; r < w->readers && strcmp(text_of(st, "encoder"), "sender") == 0; r++)
         if (w->reader[r].letter == text_of(st, "sender")[0]) sender = &w->reader[r];
@@ -506,7 +504,7 @@ static tn_status open_wire(const tn_source_open *o, wire *w)
         if (strcmp(text_of(o->settings, "sender_features"), "cached") == 0)
             return tn_error(TN_USAGE,
                             "rows are made up, and nothing is kept of their sender: use sender_features=live");
-        if (sees_both(o->settings)) return check_sees(o->settings, w);
+        if (tn_wire_sees_question(o->settings)) return check_sees(o->settings, w);
         TN_RETURN_IF(tn_wire_teacher_open(o, &w->made_of, &w->teacher));
         return fit_made(o->settings, w);
     }

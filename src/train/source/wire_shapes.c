@@ -101,7 +101,7 @@ static void name_sizes(tn_wire_shapes *s, int sender)
             const int64_t own[] = { size->length[r], size->text[r], size->told[r] };
             for (int k = 0; k < 3; k++) to->size[to->n++] = (tn_source_number){ s->names[r][k], (double)own[k] };
         }
-        if (size->sent) to->size[to->n++] = (tn_source_number){ "sent", (double)(1 + size->sent) };
+        if (size->sent) to->size[to->n++] = (tn_source_number){ "sent", (double)size->sent };
         if (sender >= 0)
             to->size[to->n++] =
                 (tn_source_number){ "features.tokens", (double)(size->sent ? size->sent : size->text[sender]) };

@@ -192,7 +192,6 @@ static tn_status find_outputs(making *m)
     return TN_OK;
 }
 
-/* What the reader says to question q, which is number `row` of the batch. */
 /* Logits are kept minus the largest, and so is lse: exp(l / t - lse) is a token's probability. */
 static void count_held(making *m, const tn_wire_taught *x, const tn_wire_numbers *said, int64_t n)
 {
@@ -202,6 +201,7 @@ static void count_held(making *m, const tn_wire_taught *x, const tn_wire_numbers
     m->tokens += said->lse ? n : 0;
 }
 
+/* What the reader says to question q, which is number `row` of the batch. */
 static tn_status keep_answer(making *m, size_t k, int64_t q, int64_t row)
 {
     const tn_wire_lesson *l = &m->t->lesson;
@@ -444,7 +444,7 @@ bool tn_wire_teacher_read(const tn_wire_teacher *t, int64_t context, const int32
     if (!t->n_rows) return true;
     for (size_t k = 0; k < t->lesson.readers; k++)
         if (!read_reader(t, k, context, picked, n, size, at)) return false;
-    const int64_t question = t->lesson.store->question_at[context] + (n ? picked[0] : 0);
+    const int64_t question = tn_wire_seen_question(t->lesson.store, context, picked, n);
     if (t->features_row >= 0 && !read_features(t, context, question, size, at[t->features_row])) return false;
     if (t->ready) return true;
     (void)tn_error(TN_INTERNAL, "nobody has prepared what is cached: use loss.teacher=live, sender_features=live");

@@ -185,10 +185,10 @@ static void refused_others(void **state)
     assert_refused(&model, st, &nameless, (const char *const[3]){ "an input without a name" });
     for (int i = 0; i < MOST; i++) rows[i] = (tn_input_row){ names[i], TN_F32, .dims = { TN_B } };
     const tn_input_spec many = { .rows = rows, .n_rows = MOST };
-    assert_refused(&model, st, &many, (const char *const[3]){ "its data have more than 40 inputs: combine some" });
+    assert_refused(&model, st, &many, (const char *const[3]){ "its data have more than 48 inputs: combine some" });
     model.inputs = rows;
     model.n_inputs = MOST;
-    assert_refused(&model, st, NULL, (const char *const[3]){ "more than 40 inputs: combine some" });
+    assert_refused(&model, st, NULL, (const char *const[3]){ "more than 48 inputs: combine some" });
     model.inputs = &x4;
     model.n_inputs = 1;
     for (int i = 0; i < 2; i++) {

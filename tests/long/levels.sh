@@ -16,7 +16,7 @@ export model='ten data=text.txt dim=64 layers=2 heads=2 train.context=64 train.b
     train.eval_every=0 train.eval_batches=1 ckpt.keep_best=0'
 
 level() { # $1: a level, or off
-    if [ "$1" = off ]; then echo log.level=info log.every=1e9; else echo "log.level=$1" log.every=10; fi
+    if [ "$1" = off ]; then echo log.level=info log.every=1e9; else echo "log.level=$1" log.every=5; fi
 }
 
 instructions() { # $1: a level, $2: steps
@@ -37,14 +37,14 @@ cpu_seconds() { # $1: a level, $2: steps
 
 # As many counts at once as there are cores: they do not disturb each other.
 for name in off info training performance profiling; do
-    for steps in 20 10; do echo "$name $steps"; done
+    for steps in 10 5; do echo "$name $steps"; done
 done | xargs -P "$(nproc)" -L 1 bash -c 'instructions "$1" "$2" >"count-$1-$2"' _
 count() { cat "count-$1-$2"; }
-first=$(count off 10) all=$(count off 20)
+first=$(count off 5) all=$(count off 10)
 [ -n "$first" ] && [ -n "$all" ] || { echo "callgrind counts nothing here"; exit 2; }
 for row in info:0.1 training:1 performance:3 profiling:10; do
     name=${row%:*} limit=${row#*:}
-    a=$(count "$name" 10) b=$(count "$name" 20)
+    a=$(count "$name" 5) b=$(count "$name" 10)
     [ -n "$a" ] && [ -n "$b" ] && [ "$b" -gt "$a" ] || { failed=$((failed + 1)); echo "FAILED: $name: no count"; continue; }
     if awk -v n="$name" -v limit="$limit" -v was=$((all - first)) -v is=$((b - a)) 'BEGIN {
         cost = 100 * (is - was) / was

@@ -106,9 +106,13 @@ tenon_status tenon_train(const tenon_train_options *given)
     tenon_train_init(&o);
     TN_TRY(tn__api_take(given, &o, sizeof o, "tenon_train_options"));
     const tn_user_args user = { .word = o.overrides, .n = o.n, .target = o.target, .to = "the call" };
-    const tn_session_options how = {
-        .user = &user, .target = o.target, .overrides = o.overrides, .n = o.n, .needs_data = true, .runs = true
-    };
+    const tn_session_options how = { .user = &user,
+                                     .target = o.target,
+                                     .overrides = o.overrides,
+                                     .n = o.n,
+                                     .needs_data = true,
+                                     .goes_on = !o.fresh,
+                                     .runs = true };
     TN_TRY(tn_session_open_with(&how, &on));
     TN_TRY(tn_run_open(on.settings, tn_settings_text(on.settings, "model"), o.fresh, &run));
     TN_TRY(start_or_continue(&(watch){ .o = &o, .run = &run }, &on));

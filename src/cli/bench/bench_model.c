@@ -107,6 +107,18 @@ static tn_status run_steps(void *ctx, int64_t steps)
     return TN_OK;
 }
 
+/* What the steps are of, where neither data nor the command line say it (source/task_setup.c). */
+static void say_tokens(const tn_cli *c, const tn_session *s)
+{
+    const tn_settings *st = s->settings;
+    if (c->json || tn_settings_find(st, "vocab") == tn_settings_count(st)) return;
+    if (strcmp(tn_settings_source(st, "vocab"), "no data") == 0)
+        fprintf(c->err,
+                "note    steps of %lld x %lld random tokens out of %lld: data=FILE measures a text, vocab=N another "
+                "vocabulary\n",
+                (long long)s->batch, (long long)s->length, (long long)tn_settings_int(st, "vocab"));
+}
+
 /* m: filled by the first row; idle: of the GPU's memory before the session. */
 static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ceilings *m, size_t idle)
 {
@@ -117,6 +129,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     TN_RETURN_IF(tn_args_number(&c->args, "seconds", 0.001, 3600, &seconds));
     if (!m->threads)
         TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), seconds, m));
+    say_tokens(c, s);
     fill_tokens(s);
     TN_RETURN_IF(time_steps(s, seconds, times, &runs, &begun));
     tn_bench_row r = { .group = "model", .name = name };
@@ -130,8 +143,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     tn_bench_print_row(c, &r);
     if (!tn_model_reads_sequences(s->model))
         TN_RETURN_IF(tn_bench_print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
-    else if (gpu)
-        TN_RETURN_IF(tn_bench_print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
+    else TN_RETURN_IF(tn_bench_print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
     if (idle || !gpu) TN_RETURN_IF(tn_bench_print_memory(c, name, s->trainer, gpu ? idle : 0));
     TN_RETURN_IF(tn_bench_print_loss(c, name, &begun));
     TN_RETURN_IF(tn_bench_trace(c, name, tn_trainer_device(s->trainer), s->trainer, run_steps, s));

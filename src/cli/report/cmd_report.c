@@ -234,7 +234,7 @@ static tn_status fall_back(reporting *r)
     char why[1024];
     snprintf(why, sizeof why, "%s", tn_error_text());
     close_sides(r);
-    fprintf(r->c->err, "note    nothing could be measured: this is what was recorded during training\n");
+    fprintf(r->c->err, "note    nothing could be measured (%s): this is what was recorded during training\n", why);
     return recorded(r, why);
 }
 

@@ -355,12 +355,16 @@ static tn_status train_words(tn_cli *c, tn_arena *arena)
     const char *const *words = c->args.overrides;
     size_t n_words = c->args.overrides_n;
     if (tn_args_flag(&c->args, "tuned")) TN_RETURN_IF(tn_tuned_apply(c, arena, target, &words, &n_words));
-    const tn_session_options o = {
-        .user = &c->user, .target = target, .overrides = words, .n = n_words, .needs_data = true, .runs = true
-    };
+    const bool fresh = tn_args_flag(&c->args, "fresh");
+    const tn_session_options o = { .user = &c->user,
+                                   .target = target,
+                                   .overrides = words,
+                                   .n = n_words,
+                                   .needs_data = true,
+                                   .goes_on = !fresh,
+                                   .runs = true };
     TN_RETURN_IF(tn_session_open_with(&o, &s));
-    tn_status st =
-        tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);
+    tn_status st = tn_run_open(s.settings, tn_settings_text(s.settings, "model"), fresh, &run);
     if (st == TN_OK) st = tn_tracing_open(c, tn_trainer_device(s.trainer), s.trainer, s.settings, &tracing);
     if (st == TN_OK) st = start_or_continue(c, &s, &run, &tracing);
     tn_run_undo(&run, st);

@@ -362,8 +362,10 @@ static tn_status run(tn_ablating *x, tn_step_probe *base, tn_ablate_result *out)
              &(tn_ablate_base){
                  .session = x->base, .ms = ms, .bytes = tn_step_probe_bytes(base), .items = items_of(x->base) });
     const time_parts part = o->eval ? scoring : timing;
-    TN_RETURN_IF(run_rounds(x, x->begun + part.rounds * o->seconds));
-    conclude(x, out);
+    const tn_status s = run_rounds(x, x->begun + part.rounds * o->seconds);
+    if (s != TN_OK && s != TN_INTERRUPTED) return s;
+    conclude(x, out); /* also of what there is when somebody has stopped it */
+    TN_RETURN_IF(s);
     TN_RETURN_IF(tn_ablate_turns(x, x->begun + part.turns * o->seconds));
     return tn_ablate_heldout(x, x->until, out);
 }

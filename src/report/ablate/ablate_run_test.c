@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct seen {
-    int rows;
+    int rows, timed;
     tn_ablation row; /* the last */
     tn_scores plain;
 } seen;
@@ -18,6 +18,7 @@ static void on_row(void *ctx, const tn_ablation *a)
 {
     seen *s = ctx;
     s->rows++;
+    s->timed += a->ratio.n > 0;
     s->row = *a;
 }
 static void on_scores(void *ctx, const tn_ablate_scores *s) { ((seen *)ctx)->plain = s->plain; }
@@ -77,6 +78,35 @@ static void no_twin(void **state)
     tn_settings_free(st);
 }
 
+/* --- stopped -------------------------------------------------------------------------------------------------------------------- */
+
+static double stops_at;
+static bool stops(void *ctx)
+{
+    (void)ctx;
+    return tn_clock_s() > stops_at;
+}
+
+/* Rows that have been measured are told when somebody stops it. */
+static void stopped(void **state)
+{
+    (void)state;
+    const char *const words[] = { "task=parity", "task.bits=6", "dim=8", "threads=1", "device=cpu", "train.batch=8" };
+    seen s = { 0 };
+    tn_settings *st = NULL;
+    tn_ablate_result r;
+    tn_ablate_options o = options(&s);
+    o.only = "opt.gemm_kernels,opt.fused_optimizer,batch";
+    o.seconds = 16; /* of which the first row has 2 before the others begin */
+    o.interrupted = stops;
+    assert_ok(tn_settings_resolve("net", words, sizeof words / sizeof *words, &st, &o.model));
+    o.settings = st;
+    stops_at = tn_clock_s() + 3.5;
+    assert_fails(tn_ablate_run(&o, &r), TN_INTERRUPTED, "interrupted");
+    assert_true(s.timed >= 1);
+    tn_settings_free(st);
+}
+
 /* --- dropout -------------------------------------------------------------------------------------------------------------------- */
 
 /* Of one row, after four steps. */
@@ -120,5 +150,6 @@ static void chosen_dropout(void **state)
 void tn_tests_ablate_run(tn_test_list *l)
 {
     tn_test_add(l, no_twin, NULL, "ablate: a row that cannot be built");
+    tn_test_add(l, stopped, NULL, "ablate: rows that have been measured when it is stopped");
     tn_test_add(l, chosen_dropout, NULL, "ablate: held-out metrics with the dropout that auto is");
 }

@@ -28,6 +28,9 @@ typedef struct tn_run_dir {
  * of the memory ladder: st gets it. Removes what a killed process left (.tmp-*), writes config.yaml. `fresh` starts over: no automatic
  * search, and what a named run holds moves to RUN/old. */
 tn_status tn_run_open(tn_settings *st, const char *model, bool fresh, tn_run_dir *out);
+/* A folder that is named instead of a model, and is a run, is the setting `run` from now on, unless the command line has that: wherever it
+ * lies, and whatever it was called when it began. NULL and all else: nothing. */
+tn_status tn_run_is_target(tn_settings *st, const char *target);
 /* Whether `run` may be what it is: see run_place.c. */
 tn_status tn__run_check_path(const tn_settings *st);
 /* config.yaml again, where settings changed after it was opened. */

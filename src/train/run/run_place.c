@@ -20,6 +20,25 @@ static bool is_own_run(const char *source, const char *run)
     return stat(dir, &a) == 0 && stat(run, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+static bool has(const char *dir, const char *name)
+{
+    char path[TN_RUN_PATH];
+    struct stat st;
+    return tn_path_join(dir, name, path, sizeof path) == TN_OK && lstat(path, &st) == 0;
+}
+
+tn_status tn_run_is_target(tn_settings *st, const char *target)
+{
+    char dir[TN_RUN_PATH];
+    size_t n = target ? strlen(target) : 0;
+    while (n > 1 && target[n - 1] == '/') n--;
+    if (!n || n >= sizeof dir || strcmp(tn_settings_source(st, "run"), "command line") == 0) return TN_OK;
+    memcpy(dir, target, n);
+    dir[n] = 0;
+    if (!has(dir, "config.yaml") || (!has(dir, "latest") && !has(dir, "metrics.jsonl"))) return TN_OK;
+    return tn_settings_set(st, "run", dir, "command line");
+}
+
 tn_status tn__run_check_path(const tn_settings *st)
 {
     const char *run = tn_settings_text(st, "run"), *source = tn_settings_source(st, "run");

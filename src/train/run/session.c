@@ -4,6 +4,7 @@
 #include "train/trainer/graph_setup.h"
 #include "train/run/metrics.h"
 #include "train/run/parts.h"
+#include "train/run/run.h"
 #include "train/run/saved_model.h"
 #include "train/run/train_settings.h"
 #include "train/checkpoint/weights_check.h"
@@ -11,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static tn_data_split heldout_of(const tn_session *s, const tn_session_options *o)
 {
@@ -139,6 +141,21 @@ static tn_status find_batch(tn_session *s, const tn_session_options *o)
     return make_trainer(s, o, s->batch, NULL, &s->trainer);
 }
 
+/* A run names its data as they were seen from the folder where it began: from elsewhere they are not there. */
+static tn_status explain_place(const tn_settings *st, tn_status s)
+{
+    static const char *const keys[] = { "data", "task.data" };
+    char why[1024];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (tn_settings_find(st, keys[i]) == tn_settings_count(st)) continue;
+        const char *path = tn_settings_text(st, keys[i]), *source = tn_settings_source(st, keys[i]);
+        if (!path[0] || path[0] == '/' || !strstr(source, "/config.yaml:") || access(path, F_OK) == 0) continue;
+        snprintf(why, sizeof why, "%s", tn_error_text());
+        return tn_error(s, "%s; %.300s names it as seen from the folder where the run began: work there", why, source);
+    }
+    return s;
+}
+
 static tn_status find_source(tn_session *s, bool evaluates, bool whole)
 {
     const tn_source_open how = { .model = s->model,
@@ -150,7 +167,8 @@ static tn_status find_source(tn_session *s, bool evaluates, bool whole)
                                  .tokenizer = tn_saved_model_reader,
                                  .user = s->user };
     snprintf(s->dropped, sizeof s->dropped, "%s", tn_settings_text(s->settings, "train.dropped"));
-    TN_RETURN_IF(tn_source_find(&how, &s->source));
+    const tn_status st = tn_source_find(&how, &s->source);
+    if (st != TN_OK) return explain_place(s->settings, st);
     s->length = tn_inputs_length(s->model, s->settings); /* which the data may have set */
     return TN_OK;
 }
@@ -299,6 +317,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     tn_status st = o->settings ? tn_settings_clone(o->settings, &s.settings)
                                : tn_settings_resolve_from(&from, &s.settings, &s.model);
     if (o->settings) s.model = o->model;
+    if (st == TN_OK && o->goes_on) st = tn_run_is_target(s.settings, o->target);
     if (st == TN_OK) st = tn_parts_resolve(s.settings, s.model);
     if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
     if (st == TN_OK) st = find_source(&s, o->evaluates, o->whole);

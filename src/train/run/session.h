@@ -45,6 +45,7 @@ typedef struct tn_session_options {
     size_t n;
     bool needs_data;          /* or a task, by the model */
     bool evaluates;           /* no gradients, no training batches */
+    bool goes_on;             /* a target that is a run's folder is that run (tn_run_is_target) */
     bool runs;                /* a run that is saved: without memory it goes down the whole ladder (ladder.h) */
     bool instruments;         /* of evaluations; without `evaluates`: as log.level says */
     bool frozen;              /* `evaluates`, and the caller loads the weights: none is drawn, none has a gradient */

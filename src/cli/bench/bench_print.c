@@ -55,7 +55,8 @@ static tn_status print_ceilings(tn_cli *c, const tn_ceilings *m, const char *whe
             TN_RETURN_IF(tn_cli_number(c, "upload_bandwidth_pageable", m->upload_pageable_gbs, "GB/s"));
         }
         TN_RETURN_IF(tn_cli_number(c, "bf16_peak", m->bf16_gflops, "GFLOP/s"));
-        return tn_cli_number(c, "copy_bandwidth", m->copy_gbs, "GB/s");
+        TN_RETURN_IF(tn_cli_number(c, "copy_bandwidth", m->copy_gbs, "GB/s"));
+        return tn_cli_number(c, "memory_bandwidth", m->memory_gbs, "GB/s");
     }
     if (m->gpu)
         fprintf(c->out,
@@ -68,7 +69,9 @@ static tn_status print_ceilings(tn_cli *c, const tn_ceilings *m, const char *whe
                 m->fma_gflops);
         if (tn_gemm_kernel_name_bf16()) fprintf(c->out, "%.1f bf16, ", m->bf16_gflops);
         else fprintf(c->out, "no bf16 instructions, ");
-        fprintf(c->out, "copy %.1f GB/s", m->copy_gbs);
+        fprintf(c->out, "copy %.1f GB/s, memory %.1f", m->copy_gbs, m->memory_gbs);
+        if (m->shared_gbs > 0) fprintf(c->out, ", last cache %.1f", m->shared_gbs);
+        if (m->cache_gbs > 0) fprintf(c->out, ", own caches %.1f", m->cache_gbs);
     }
     fprintf(c->out, " (%s)\n", when);
     return TN_OK;

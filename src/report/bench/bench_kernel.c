@@ -144,7 +144,7 @@ void tn_bench_report(const tn_bench *b, const char *group, const char *name, dou
 {
     tn_bench_row r = { .group = group, .name = name, .ms = ms, .spread_ms = spread_ms };
     const double arithmetic = peak > 0 ? flops / peak * 1e-6 : 0,
-                 moves = b->ceilings.copy_gbs > 0 ? bytes / b->ceilings.copy_gbs * 1e-6 : 0;
+                 gbs = tn_ceilings_bandwidth(&b->ceilings, bytes, NULL), moves = gbs > 0 ? bytes / gbs * 1e-6 : 0;
     r.gflops = flops / ms * 1e-6;
     r.gbs = bytes / ms * 1e-6;
     r.of_ceiling = fmax(arithmetic, moves) / ms;

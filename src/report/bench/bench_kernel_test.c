@@ -2,6 +2,7 @@
 #include "report/bench/bench_kernel.h"
 #include "testlib.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { ROWS = 6, D = 8 };
@@ -22,7 +23,7 @@ static tn_ref build_loss(tn_graph *g, const void *sizes)
 }
 
 static const tn_bench on_cpu = { .device = TN_CPU,
-                                 .ceilings = { .threads = 1, .fma_gflops = 1, .bf16_gflops = 2, .copy_gbs = 1 },
+                                 .ceilings = { .threads = 1, .fma_gflops = 1, .bf16_gflops = 2, .memory_gbs = 1 },
                                  .budget_s = 0 };
 static const int64_t N = 10;
 
@@ -79,6 +80,11 @@ static void the_ceiling_that_bounds(void **state)
     assert_true(r.of_ceiling == 0.25 && r.gflops == 0.5 && r.gbs == 0);
     tn_bench_report(&b, "op", "x", 2, 0, 1e6, 1e6, b.ceilings.bf16_gflops); /* 1 ms of copying at 1 GB/s */
     assert_true(r.of_ceiling == 0.5);
+    b.ceilings.shared_gbs = 2, b.ceilings.cache_gbs = 4; /* into which the arguments fit, and not */
+    tn_bench_report(&b, "op", "x", 2, 0, 0, 1e6, b.ceilings.bf16_gflops);
+    assert_true(r.of_ceiling == 0.25);
+    tn_bench_report(&b, "op", "x", 2, 0, 0, 1e5, b.ceilings.bf16_gflops);
+    assert_true(fabs(r.of_ceiling - 0.0125) < 1e-9);
     const tn_ceilings gpu = { .gpu = true, .fma_gflops = 1, .tf32_gflops = 2, .bf16_gflops = 3 };
     assert_true(tn_ceilings_of_compute(&gpu, "auto") == 3 && tn_ceilings_of_compute(&gpu, "tf32") == 2 &&
                 tn_ceilings_of_compute(&gpu, "f32") == 1);

@@ -200,7 +200,7 @@ static void report(const tn_bench *b, const char *group, const char *name, doubl
     r.ms = tn_median(times, runs, &r.spread_ms);
     const double peak = b->bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops;
     const double arithmetic = (flops > steps ? flops : steps) / peak * 1e-6;
-    const double moves = bytes / b->ceilings.copy_gbs * 1e-6;
+    const double moves = bytes / tn_ceilings_bandwidth(&b->ceilings, bytes, NULL) * 1e-6;
     r.gflops = flops / r.ms * 1e-6;
     r.gbs = bytes / r.ms * 1e-6;
     r.of_ceiling = (arithmetic > moves ? arithmetic : moves) / r.ms;

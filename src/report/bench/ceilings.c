@@ -147,6 +147,14 @@ static double measure_launch(tn_pool *pool, int threads)
     return 1e-6 * (double)(together > alone + CLOCK_NS ? together - alone : CLOCK_NS);
 }
 
+double tn_ceilings_bandwidth(const tn_ceilings *c, double bytes, bool *cached)
+{
+    const bool own = c->cache_gbs > 0 && bytes <= (double)TN_CEILING_CACHE * fmax(c->threads, 1),
+               shared = c->shared_gbs > 0 && bytes <= TN_CEILING_SHARED;
+    if (cached) *cached = own || shared;
+    return own ? c->cache_gbs : shared ? fmax(c->shared_gbs, c->memory_gbs) : c->memory_gbs;
+}
+
 double tn_ceilings_of_compute(const tn_ceilings *c, const char *compute)
 {
     if (strcmp(compute, "auto") == 0) compute = c->gpu ? "bf16" : "f32";

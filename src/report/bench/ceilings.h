@@ -30,6 +30,9 @@ tn_status tn_ceilings_arithmetic(int threads, tn_ceilings *out);
 /* The same of the GPU, in about a second; TN_USAGE where there is none. */
 tn_status tn_ceilings_gpu(tn_ceilings *out);
 
+/* GB/s at which a call can move its arguments of so many bytes: what fits into a cache may be there already, and threads' own caches add
+ * up. *cached (or NULL): it is a cache's. */
+double tn_ceilings_bandwidth(const tn_ceilings *c, double bytes, bool *cached);
 /* The ceiling of matrix products with these operands (the setting compute). */
 double tn_ceilings_of_compute(const tn_ceilings *c, const char *compute);
 

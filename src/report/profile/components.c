@@ -27,17 +27,6 @@ static const char *const kinds[KINDS] = { "arithmetic", "memory", "cache", "laun
 static const double SHORT_LAUNCHES = 8, SHORT_MS = 0.005, FAR = 4;
 static const char *const loader = "loader", *const host = "host";
 
-/* Arguments of a call that fit into a cache may be there already. A thread's own caches add up. */
-static double bandwidth(const tn_ceilings *c, double bytes, int *from)
-{
-    const double own = (double)TN_CEILING_CACHE * fmax(c->threads, 1);
-    *from = CACHE;
-    if (c->cache_gbs > 0 && bytes <= own) return c->cache_gbs;
-    if (c->shared_gbs > 0 && bytes <= TN_CEILING_SHARED) return fmax(c->shared_gbs, c->memory_gbs);
-    *from = MEMORY;
-    return c->memory_gbs;
-}
-
 /* Calls that are short, and take many times what their numbers and bytes would: beginning them takes the time. One that is shorter than
  * any launch made none, so that its own time is no bound. */
 static bool is_launches(const tn_profile *p, const tn_profile_row *r, double *ms)
@@ -55,11 +44,11 @@ static int least(const tn_profile *p, const tn_profile_row *r, double *ms)
     int kind = ARITHMETIC;
     *ms = 0;
     if (!r->varies) { /* how often it goes over its arguments, nobody knows */
-        int from;
-        const double move = r->bytes / (1e6 * bandwidth(c, r->bytes / fmax(r->calls, 1), &from)),
+        bool cached;
+        const double move = r->bytes / (1e6 * tn_ceilings_bandwidth(c, r->bytes / fmax(r->calls, 1), &cached)),
                      compute = r->flops / (1e6 * tn_ceilings_of_compute(c, p->compute));
         *ms = fmax(compute, move);
-        kind = compute > move ? ARITHMETIC : from;
+        kind = compute > move ? ARITHMETIC : cached ? CACHE : MEMORY;
     }
     if (is_launches(p, r, ms)) kind = LAUNCHES;
     return *ms > 0 ? kind : KINDS;

@@ -3,6 +3,8 @@ import sys
 
 import tenon
 
+if len(sys.argv) < 2:
+    sys.exit("usage: python3 train.py BOOK.txt [steps]")
 steps = int(sys.argv[2]) if len(sys.argv) > 2 else 200
 run = tenon.train("ten_tiny", data=sys.argv[1], steps=steps)
 print(run)

@@ -245,6 +245,8 @@ class Model:
     """A model that is open. `parameters`, `grads` and `frozen` are numpy arrays by name; `settings` a dict of texts."""
 
     def __init__(self, pointer: C.c_void_p) -> None:
+        if not isinstance(pointer, C.c_void_p):
+            raise TypeError("a Model comes from tenon.open or tenon.train")
         self._handle = _Handle(pointer, lib.tenon_close)
         self._tokenizer: Tokenizer | None = None
         self.parameters, self.grads, self.frozen = (_Tensors(self._handle, part) for part in (0, 1, 0))

@@ -159,10 +159,27 @@ tn_status tn_args_whole(const tn_args *a, const char *name, int64_t least, int64
 
 const char *tn_args_positional(const tn_args *a, size_t i) { return i < a->positional_n ? a->positional[i] : NULL; }
 
+/* Names what the usage asks for: its first line up to what may be left out. */
+static tn_status missing(const tn_args *a)
+{
+    static const struct {
+        const char *word, *remedy;
+    } lists[] = { { "RUN", "`tenon runs` lists the runs" }, { "PRESET", "`tenon presets` lists the presets" } };
+    char needed[160];
+    if (!a->usage) return tn_error(TN_USAGE, "an argument is missing: --help shows the usage");
+    snprintf(needed, sizeof needed, "%.*s", (int)strcspn(a->usage, "\n"), a->usage);
+    char *rest = strstr(needed, " [");
+    if (rest) *rest = 0;
+    const char *remedy = "--help shows the usage";
+    for (size_t i = sizeof lists / sizeof *lists; i-- > 0;)
+        if (strstr(needed, lists[i].word)) remedy = lists[i].remedy;
+    return tn_error(TN_USAGE, "an argument is missing: tenon %s (%s)", needed, remedy);
+}
+
 tn_status tn_args_expect(const tn_args *a, size_t min, size_t max)
 {
     char quoted[80];
-    if (a->positional_n < min) return tn_error(TN_USAGE, "an argument is missing: --help shows the usage");
+    if (a->positional_n < min) return missing(a);
     if (a->positional_n > max)
         return tn_error(TN_USAGE, "unexpected argument %s: --help shows the usage",
                         tn_text_quote(a->positional[max], quoted, sizeof quoted));

@@ -19,6 +19,7 @@ typedef struct tn_args {
     const char **words;                   /* both, as typed */
     tn_flag *flags;
     size_t positional_n, overrides_n, flags_n;
+    const char *usage; /* of the verb, for messages; or NULL */
 } tn_args;
 
 /* A flag as --help shows it: "--name", "--name=VALUE", or "--name[=VALUE]" where the value may be left out. */

@@ -57,7 +57,8 @@ enum {
     VALUE_HABITS = sizeof value_habits / sizeof *value_habits
 };
 
-enum { MOST_WRONG = 2 }; /* letters of a file's name: names with the same ending are all near each other */
+/* Letters of a file's name that may be wrong (names with the same ending are all near each other), and a flag's beginning. */
+enum { MOST_WRONG = 2, SHORTEST = 3 };
 
 typedef struct reading {
     tn_arena *arena;
@@ -183,17 +184,12 @@ static bool known_word(const reading *r, const char *word)
 static const char *near_word(const reading *r, const char *word)
 {
     tn_nearest near = { .word = word };
-    const tn_model *m;
     const bool show = r->sub && r->sub->run == tn_cmd_config_show;
     for (size_t i = 0; r->verb->run == tn_cmd_help && i < tn_verbs_n; i++) tn_nearest_try(&near, tn_verbs[i].name);
     for (size_t i = 0; show && i < tn_sections_n; i++) tn_nearest_try(&near, tn_section_name(i));
     for (size_t i = 0; show && r->st && i < tn_settings_count(r->st); i++)
         tn_nearest_try(&near, tn_settings_row_at(r->st, i)->key);
-    if (near.best || !(strstr(r->usage, "PRESET") || r->verb->run == tn_cmd_race)) return near.best;
-    for (size_t i = 0; (m = tn_model_at(i)); i++) {
-        tn_nearest_try(&near, m->name);
-        for (size_t k = 0; k < m->n_presets; k++) tn_nearest_try(&near, m->presets[k].name);
-    }
+    if (!near.best && (strstr(r->usage, "PRESET") || r->verb->run == tn_cmd_race)) tn_model_names_try(&near);
     return near.best;
 }
 
@@ -240,7 +236,8 @@ static bool names_key(const reading *r, const char *key)
 {
     char text[72];
     snprintf(text, sizeof text, "%s=", key);
-    return row_of(r, key) || strstr(r->usage, text);
+    const char *at = strstr(r->usage, text);
+    return row_of(r, key) || (at && (at == r->usage || at[-1] != '-'));
 }
 
 /* The one key whose last word this is (depth: flow.depth); NULL: none, or several. */
@@ -347,25 +344,13 @@ static void add_setting(reading *r, const char *key, const char *value)
     else if (*key) add(r, tn_arena_printf(r->arena, "%s=%s", key, read_value(r, key, value)));
 }
 
-static void read_override(reading *r, const char *word)
-{
-    const char *eq = strchr(word, '=');
-    const char *key = tn_arena_printf(r->arena, "%.*s", (int)(eq - word), word);
-    const char *near = key && r->st && !names_key(r, key) ? near_key(r, key) : NULL;
-    if (!key || (!near && !row_of(r, key))) {
-        add(r, word);
-        return;
-    }
-    if (near) WRONG(r, "unknown key", "unknown key %s", quoted(r, key));
-    add_setting(r, near ? near : key, eq + 1);
-}
-
 /* --- flags -------------------------------------------------------------------------------------------------------------- */
 
 static const tn_flag_row *flag_row(const reading *r, const char *name, tn_flag_kind *kind, const char **nearest)
 {
     size_t n;
     const tn_flag_row *rows = tn_verb_flags(r->verb, &n);
+    const char *longer = NULL; /* one that begins so: --param */
     char known[32];
     tn_nearest near = { .word = name };
     *nearest = NULL;
@@ -373,11 +358,37 @@ static const tn_flag_row *flag_row(const reading *r, const char *name, tn_flag_k
         const tn_flag_row *row = i < n ? &rows[i] : &tn_global_flags[i - n];
         *kind = tn_flag_row_read(row, known);
         if (same(known, name)) return row;
+        if (strlen(name) >= SHORTEST && strncmp(known, name, strlen(name)) == 0) longer = row->text + 2;
         const size_t before = near.best ? near.distance : SIZE_MAX;
         tn_nearest_try(&near, known);
         if (near.best && near.distance < before) *nearest = row->text + 2; /* up to '=' or '[' */
     }
+    if (!*nearest) *nearest = longer;
     return NULL;
+}
+
+/* A flag without its dashes (prompt=TEXT), unless a key ends so. */
+static bool is_bare_flag(const reading *r, const char *key)
+{
+    tn_flag_kind kind;
+    const char *nearest;
+    const tn_flag_row *row = flag_row(r, key, &kind, &nearest);
+    return row && kind != TN_FLAG_ALONE && tn_sub_takes(r->sub, row) && !key_ending(r, key);
+}
+
+static void read_override(reading *r, const char *word)
+{
+    const char *eq = strchr(word, '=');
+    const char *key = tn_arena_printf(r->arena, "%.*s", (int)(eq - word), word);
+    const bool unknown = key && !names_key(r, key);
+    const bool flag = unknown && is_bare_flag(r, key);
+    const char *near = unknown && !flag && r->st ? near_key(r, key) : NULL;
+    if (near || flag) WRONG(r, "unknown key", flag ? "%s is a flag" : "unknown key %s", quoted(r, key));
+    if (!key || (!near && !row_of(r, key))) {
+        add(r, flag ? tn_arena_printf(r->arena, "--%s", word) : word);
+        return;
+    }
+    add_setting(r, near ? near : key, eq + 1);
 }
 
 /* Another verb that has a flag of this name, or NULL. */
@@ -411,7 +422,7 @@ static void read_flag(reading *r, int argc, char *const *argv, int *i)
     const bool exact = key && r->st && names_key(r, key);
     const char *meant = exact ? key : key && r->st && !nearest ? near_key(r, key) : NULL;
     const char *last = meant ? strrchr(meant, '.') : NULL;
-    const bool sure = exact || (last && same(last + 1, key)) || (key && habit_of(key_habits, KEY_HABITS, "", key));
+    const bool sure = exact || (last && same(last + 1, key)) || (meant && habit_of(key_habits, KEY_HABITS, "", key));
     const tn_verb *other = sure || nearest ? NULL : who_has_flag(name);
     if (other) meant = NULL; /* a setting that is merely spelt alike */
     const bool takes_value = meant && *meant && !strchr(meant, '=');
@@ -514,6 +525,30 @@ static void name_data(reading *r, size_t from)
     r->words[file] = tn_arena_printf(r->arena, "data=%s", r->words[file]);
 }
 
+/* `tenon sample RUN It was`: what stands behind the run is its prompt, or the rest of it. */
+static void read_prompt(reading *r, const char *word)
+{
+    size_t at = 0;
+    for (size_t i = 1; i < r->n; i++)
+        if (same(r->words[i], "--prompt")) at = i + 1;
+        else if (strncmp(r->words[i], "--prompt=", 9) == 0) at = i;
+    WRONG(r, "unexpected argument", "a prompt is given as --prompt=TEXT, blanks in quotes");
+    if (at) r->words[at] = tn_arena_printf(r->arena, "%s %s", r->words[at], word);
+    else add(r, tn_arena_printf(r->arena, "--prompt=%s", word));
+}
+
+/* key = value or key =value: the words that it takes up, 0 where it is none. */
+static int read_apart(reading *r, int n, char *const *argv)
+{
+    const size_t key = strspn(argv[0], "abcdefghijklmnopqrstuvwxyz0123456789_.");
+    const bool alone = n > 2 && same(argv[1], "=");
+    if (!key || argv[0][key] || n < 2 || argv[1][0] != '=' || (!alone && !argv[1][1])) return 0;
+    WRONG(r, "", "a setting is key=value, without blanks");
+    char *word = tn_arena_printf(r->arena, "%s%s%s", argv[0], argv[1], alone ? argv[2] : "");
+    if (word) read_override(r, word);
+    return alone ? 3 : 2;
+}
+
 static bool read_words(reading *r, int argc, char *const *argv)
 {
     int at;
@@ -524,11 +559,13 @@ static bool read_words(reading *r, int argc, char *const *argv)
     r->usage = r->sub ? r->sub->usage : r->verb->usage;
     find_settings(r, argc, argv, at);
     const size_t from = r->n;
-    for (int i = at; i < argc; i++) {
+    for (int i = at, taken; i < argc; i++) {
         const size_t key = strspn(argv[i], "abcdefghijklmnopqrstuvwxyz0123456789_.");
-        if (argv[i][0] == '-' && argv[i][1] == '-' && argv[i][2]) read_flag(r, argc, argv, &i);
+        if ((taken = read_apart(r, argc - i, argv + i))) i += taken - 1;
+        else if (argv[i][0] == '-' && argv[i][1] == '-' && argv[i][2]) read_flag(r, argc, argv, &i);
         else if (argv[i][0] == '-') add(r, argv[i]);
         else if (key && argv[i][key] == '=') read_override(r, argv[i]);
+        else if (r->verb->run == tn_cmd_sample && r->positionals) read_prompt(r, argv[i]);
         else read_positional(r, argv[i]);
     }
     name_data(r, from);

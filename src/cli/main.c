@@ -56,6 +56,7 @@ static tn_status run_verb(tn_cli *c, int argc, char **argv)
     const tn_flag_row *flags = tn_verb_flags(c->verb, &n);
     TN_TRY(tn_args_parse(&c->args, c->argc, c->argv, flags, n));
     const tn_status found = tn_sub_find(c->verb, tn_args_positional(&c->args, 0), &c->sub);
+    c->args.usage = c->sub ? c->sub->usage : c->verb->usage;
     c->user = (tn_user_args){ .word = c->args.words, .n = c->args.positional_n + c->args.overrides_n };
     c->json = tn_args_flag(&c->args, "json");
     if (!exact_output(c)) c->out = tn_term_plain(stdout);

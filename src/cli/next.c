@@ -61,8 +61,15 @@ void tn_next(const tn_cli *c, const char *fmt, ...)
 
 void tn_next_of(const tn_cli *c, const char *verb, const char *target, const char *more)
 {
-    char path[TN_PATH_BYTES], model[TN_PATH_BYTES];
-    const char *object = tn_cli_override(c, "model");
-    tn_next(c, "%s %s%s%s%s", verb, tn_shell_word(target, path, sizeof path), object ? " model=" : "",
-            object ? tn_shell_word(object, model, sizeof model) : "", more);
+    static const char *const kept[] = { "model", "tokenizer" };
+    enum { KEPT = sizeof kept / sizeof *kept };
+    char path[TN_PATH_BYTES], value[TN_PATH_BYTES], words[KEPT * (TN_PATH_BYTES + 16)] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < KEPT; i++) {
+        const char *given = tn_cli_override(c, kept[i]);
+        if (given)
+            n += (size_t)snprintf(words + n, sizeof words - n, " %s=%s", kept[i],
+                                  tn_shell_word(given, value, sizeof value));
+    }
+    tn_next(c, "%s %s%s%s", verb, tn_shell_word(target, path, sizeof path), words, more);
 }

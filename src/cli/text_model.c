@@ -47,6 +47,15 @@ static tn_status name_help(const char *verb)
     return tn_error(TN_USAGE, "%.*s: `tenon %s --help` lists the keys", (int)(colon - said), said, verb);
 }
 
+/* What takes a model that writes no text: `tenon eval`, unless it has commands of its own. */
+static const char *remedy_of(const char *model)
+{
+    static const char *const own[][2] = { { "wire", "`tenon wire eval` or `tenon wire decode`" } };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(own[i][0], model) == 0) return own[i][1];
+    return "`tenon eval`";
+}
+
 /* A key of sampling goes to sampling (seed and tokenizer too), every other one to the model's settings. */
 tn_status tn_text_model_find(tn_text_model *s)
 {
@@ -63,8 +72,8 @@ tn_status tn_text_model_find(tn_text_model *s)
     TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));
     s->replies = tn_model_replies(s->model.model);
     if (!tn_model_reads_sequences(s->model.model) && !s->replies)
-        return tn_error(TN_USAGE, "%s is trained on samples and generates no text: use `tenon eval`",
-                        s->model.model->name);
+        return tn_error(TN_USAGE, "%s is trained on samples and generates no text: use %s", s->model.model->name,
+                        remedy_of(s->model.model->name));
     if (!s->model.weights[0]) return no_weights(target);
     tn_cli_expanded(s->c, target, &s->model.matrices);
     return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->tokens);

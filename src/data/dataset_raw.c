@@ -240,6 +240,20 @@ done:
     return s;
 }
 
+/* A file that is not text is among them: data sets are prepared from files of one kind. */
+static tn_status not_text(const char *path, const tn_input_files *in)
+{
+    const tn_input_file *first = in->v;
+    for (const tn_input_file *f = first; f < first + in->n; f++)
+        if (tn_format_kind(f->format) != tn_format_kind(first->format))
+            return tn_error(
+                TN_BAD_FILE,
+                "%.300s has files of several kinds (%.300s is %s, %.300s is %s): name a file or a subfolder", path,
+                first->path, tn_format_name(first->format), f->path, tn_format_name(f->format));
+    return tn_error(TN_BAD_FILE, "%.640s is %s, which has to be prepared first: tenon data prepare %.200s out=DIR",
+                    first->path, tn_format_name(first->format), path);
+}
+
 tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
 {
     tn_status s = TN_OK;
@@ -256,9 +270,7 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
                 d->path);
     TN_TRY(tn_input_files_add(&in, d->path, TN_FORMAT_AUTO));
     for (size_t i = 0; i < in.n; i++)
-        if (tn_format_kind(in.v[i].format) != TN_KIND_TEXT)
-            TN_FAIL(TN_BAD_FILE, "%.640s is %s, which has to be prepared first: tenon data prepare %.200s out=DIR",
-                    in.v[i].path, tn_format_name(in.v[i].format), d->path);
+        if (tn_format_kind(in.v[i].format) != TN_KIND_TEXT) TN_TRY(not_text(d->path, &in));
     const bool plain = in.n == 1 && in.v[0].format == TN_FORMAT_TEXT &&
                        (!o->doc_sep || !*o->doc_sep || strcmp(o->doc_sep, "none") == 0);
     bool packed = true;

@@ -63,7 +63,7 @@ tn_status tn__yaml_load(const char *path, char **text, size_t *bytes)
     tn_status s = TN_OK;
     char *buf = NULL;
     int fd;
-    if (access(path, F_OK) != 0) return tn_error(TN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+    if (access(path, F_OK) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     TN_RETURN_IF(tn_fd_open(path, &fd));
     FILE *f = fdopen(fd, "rb");
     if (!f) {

@@ -41,6 +41,14 @@ const tn_preset *tn_preset_named(const char *name, const tn_model **model)
     return NULL;
 }
 
+void tn_model_names_try(tn_nearest *near)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        tn_nearest_try(near, table[i]->name);
+        for (size_t k = 0; k < table[i]->n_presets; k++) tn_nearest_try(near, table[i]->presets[k].name);
+    }
+}
+
 tn_status tn_model_error(const char *fmt, ...)
 {
     char text[512];

@@ -3,6 +3,7 @@
 #define TN_MODELS_MODELS_H
 
 #include "base/alloc.h"
+#include "base/text.h"
 
 #include <tenon/model.h>
 
@@ -39,6 +40,9 @@ const tn_view_row *tn_model_view(const tn_model *m, const tn_model **known);
 /* The words of "dim=64 layers=2", NULL at the end, in `arena`. TN_USAGE: one of them is not key=value, which is what a value with a blank in it
  * looks like. */
 tn_status tn_words_split(tn_arena *arena, const char *text, const char *const **out);
+
+/* Tries the names of all models and presets, for those who mistype one. */
+void tn_model_names_try(tn_nearest *near);
 
 /* The preset of any model: *model is its owner. NULL when there is none. */
 const tn_preset *tn_preset_named(const char *name, const tn_model **model);

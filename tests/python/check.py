@@ -210,6 +210,7 @@ def tokenizers_turn_around():
 
 def mistakes_raise():
     raises(2, "nonsense", tenon.open, "nonsense")
+    raises(2, "did you mean gpt_tiny", tenon.open, "gpt_tinny")
     raises(2, "did you mean dim", tenon.open, "gpt", dimm=3)
     raises(3, "nothing.safetensors", tenon.open, "nothing.safetensors")
     if tenon.open("gpt", *TINY, device="auto").device == "cpu":

@@ -6,6 +6,7 @@
 #include "base/setting_value.h"
 #include "cli/target.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,8 @@ static tn_status read_size(tn_race *r)
     r->width = tn_args_value(&r->c->args, "width");
     if (r->width && !text) return tn_error(TN_USAGE, "--width=KEY needs --parameters=N or --parameters=first");
     if (text && strcmp(text, "first") == 0) r->parameters = TN_RACE_MEASURED;
+    else if (text && !isdigit((unsigned char)text[0]))
+        return tn_error(TN_USAGE, "--parameters=%.40s: give a number, such as 64k or 1e6, or first", text);
     else TN_RETURN_IF(read_flag(&r->c->args, 3, &given, &v));
     if (v.i) r->parameters = v.i;
     return TN_OK;

@@ -16,6 +16,7 @@
 #include "train/checkpoint/weights_check.h"
 #include "train/checkpoint/run_folder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,6 +81,31 @@ static tn_status weights_settings(const char *path, char model[TN_PATH_BYTES], c
     return TN_OK;
 }
 
+/* What lies beside weights: a tokenizer's file by its name. */
+static bool is_tokenizer(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return strcmp(name, "tokenizer.json") == 0 || ends_with(name, ".model") ||
+           (strncmp(name, "tok", 3) == 0 && ends_with(name, ".bin"));
+}
+
+static bool is_model(const char *path) { return tn_is_weights_file(path) && !is_tokenizer(path); }
+
+/* The one entry of a folder that `fits`; NULL: there is none, or several. */
+static const char *only_entry(const char *dir, bool (*fits)(const char *path), char out[TN_PATH_BYTES])
+{
+    char path[TN_PATH_BYTES];
+    size_t n = 0;
+    DIR *d = opendir(*dir ? dir : ".");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (e->d_name[0] == '.' || tn_path_join(dir, e->d_name, path, sizeof path) != TN_OK || !fits(path)) continue;
+        memcpy(out, path, sizeof path);
+        n++;
+    }
+    if (d) closedir(d);
+    return n == 1 ? out : NULL;
+}
+
 bool tn_is_weights_file(const char *path)
 {
     return tn_is_hf_folder(path) || ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") ||
@@ -134,9 +160,12 @@ static tn_status find_run(const tn_user_args *user, const char *path, const char
                           const char *link, tn_saved_model *m)
 {
     const bool checkpoint = has_file(path, "manifest.json");
-    char why[1024];
+    char why[1024], file[TN_PATH_BYTES];
     TN_RETURN_IF(tn_saved_model_settings(path, m->config));
-    if (!has_file(m->config, "config.yaml"))
+    const bool run = has_file(m->config, "config.yaml");
+    if (!run && !checkpoint && only_entry(path, is_model, file))
+        return tn_error(TN_BAD_FILE, "%.640s is a folder with a model in it: name %.640s", path, file);
+    if (!run)
         return tn_error(
             TN_BAD_FILE,
             "%.640s contains neither a run (config.yaml) nor a checkpoint of one (manifest.json, with the run's "
@@ -307,6 +336,24 @@ static bool brings_tokenizer(const char *weights)
            (has_file(weights, "tokenizer.json") || has_file(weights, "tokenizer.model"));
 }
 
+/* Remedies: the one tokenizer that lies beside the weights, and bytes where they fit (some tokens more than 256: special ones, and padding). */
+static tn_status not_known(const tn_saved_model *m)
+{
+    enum { BYTES_MOST = 320 };
+    char dir[TN_PATH_BYTES], file[TN_PATH_BYTES];
+    struct stat st;
+    const char *data = tn_settings_text(m->settings, "data");
+    const int64_t vocab = tn_settings_vocab(m->settings);
+    const bool bytes = vocab >= 256 && vocab <= BYTES_MOST;
+    snprintf(dir, sizeof dir, "%s", m->weights);
+    char *slash = strrchr(dir, '/');
+    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode)) dir[slash ? slash - dir + (slash == dir) : 0] = 0;
+    const char *beside = only_entry(dir, is_tokenizer, file);
+    return tn_error(TN_USAGE, "the model's tokenizer is not known%s%.300s%s: name it with tokenizer=%.640s%s",
+                    data[0] ? " (data=" : "", data, data[0] ? " does not exist)" : "", beside ? beside : "FILE",
+                    bytes ? ", or tokenizer=bytes" : "");
+}
+
 static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32_t *start)
 {
     const char *data = tn_settings_text(m->settings, "data");
@@ -319,9 +366,7 @@ static tn_status choose(const tn_saved_model *m, char spec[TN_PATH_BYTES], int32
     if (data[0] && has_file(data, TN_MANIFEST_NAME)) TN_RETURN_IF(of_data(data, spec, start));
     if (spec[0]) return TN_OK;
     if (tn_settings_vocab(m->settings) != 256 && (!data[0] || !has_file("", data))) /* there: text, which is bytes */
-        return tn_error(TN_USAGE,
-                        "the model's tokenizer is not known%s%.300s%s: name it with tokenizer=FILE, or tokenizer=bytes",
-                        data[0] ? " (data=" : "", data, data[0] ? " does not exist)" : "");
+        return not_known(m);
     snprintf(spec, TN_PATH_BYTES, "bytes");
     return TN_OK;
 }

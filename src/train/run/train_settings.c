@@ -189,14 +189,23 @@ static tn_status read_target(const char *target, choice *c)
                         "decode` take it",
                         target);
     if (ends_with(target, ".so")) return keep(c->model, sizeof c->model, target);
+    if (ends_with(target, ".c"))
+        return tn_error(TN_USAGE, "%.640s is a model's source: build it with `make` in its folder, then name %s%.*sso",
+                        target, strchr(target, '/') ? "" : "./", (int)strlen(target) - 1, target);
     if (strchr(target, '/') || ends_with(target, ".yaml") || ends_with(target, ".yml"))
         return keep(c->file, sizeof c->file, target);
     if (tn_preset_named(target, &owner)) return keep(c->preset, sizeof c->preset, target);
     if (tn_model_named(target)) return keep(c->model, sizeof c->model, target);
+    tn_nearest near = { .word = target };
+    tn_model_names_try(&near);
+    tn_text_quote(target, quoted, sizeof quoted);
+    if (near.best)
+        return tn_error(TN_USAGE, "%s is neither a preset nor a model: did you mean %s? (`tenon presets` lists them)",
+                        quoted, near.best);
     return tn_error(
         TN_USAGE,
         "%s is neither a preset nor a model (`tenon presets` lists them); a config file ends in .yaml or has a path",
-        tn_text_quote(target, quoted, sizeof quoted));
+        quoted);
 }
 
 /* "key=value" that stands in a file. */

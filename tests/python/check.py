@@ -211,6 +211,11 @@ def tokenizers_turn_around():
 def mistakes_raise():
     raises(2, "nonsense", tenon.open, "nonsense")
     raises(2, "did you mean gpt_tiny", tenon.open, "gpt_tinny")
+    try:
+        tenon.Model("gpt_tiny")  # type: ignore[arg-type]
+        raise AssertionError("a name became a pointer")
+    except TypeError as error:
+        assert "tenon.open" in str(error)
     raises(2, "did you mean dim", tenon.open, "gpt", dimm=3)
     raises(3, "nothing.safetensors", tenon.open, "nothing.safetensors")
     if tenon.open("gpt", *TINY, device="auto").device == "cpu":

@@ -440,7 +440,7 @@ static bool open_stories(tn_saved_model *m, tn_store **store, tn_tokenizer **tok
     assert_ok(tn_saved_model_find(NULL, path, NULL, 0, "best", m));
     assert_ok(tn_store_new(TN_CPU, 1, store));
     tn_model_tokens tokens;
-    assert_fails(tn_saved_model_tokenizer(m, "", tokenizer, &tokens), TN_USAGE, "tokenizer=FILE");
+    assert_fails(tn_saved_model_tokenizer(m, "", tokenizer, &tokens), TN_USAGE, "stories260K/tok512.bin");
     assert_ok(tn_saved_model_tokenizer(m, tn_test_data("models/stories260K/tok512.bin"), tokenizer, &tokens));
     *start = tokens.start;
     tn_model_tokens_free(&tokens);

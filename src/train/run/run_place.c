@@ -3,6 +3,7 @@
 #include "train/run/run.h"
 
 #include "base/fs.h"
+#include "train/run/run_info.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -20,13 +21,6 @@ static bool is_own_run(const char *source, const char *run)
     return stat(dir, &a) == 0 && stat(run, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-static bool has(const char *dir, const char *name)
-{
-    char path[TN_RUN_PATH];
-    struct stat st;
-    return tn_path_join(dir, name, path, sizeof path) == TN_OK && lstat(path, &st) == 0;
-}
-
 tn_status tn_run_is_target(tn_settings *st, const char *target)
 {
     char dir[TN_RUN_PATH];
@@ -35,8 +29,7 @@ tn_status tn_run_is_target(tn_settings *st, const char *target)
     if (!n || n >= sizeof dir || strcmp(tn_settings_source(st, "run"), "command line") == 0) return TN_OK;
     memcpy(dir, target, n);
     dir[n] = 0;
-    if (!has(dir, "config.yaml") || (!has(dir, "latest") && !has(dir, "metrics.jsonl"))) return TN_OK;
-    return tn_settings_set(st, "run", dir, "command line");
+    return tn_is_run(dir) ? tn_settings_set(st, "run", dir, "command line") : TN_OK;
 }
 
 tn_status tn__run_check_path(const tn_settings *st)
